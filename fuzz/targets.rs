@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use classify::classifier::Classifier;
-use classify::evaluate::{Comparison, Loaded, compare};
+use classify::evaluate::{Comparison, SavedEvaluation, compare};
 use classify::model::Model;
 use classify::text::analyze::{
     Analyzer, AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words,
@@ -62,18 +62,18 @@ pub(crate) fn hierarchy(data: &[u8]) {
 /// documents nothing is said.
 pub(crate) fn comparison(data: &[u8]) {
     let mut files = data.splitn(2, |&byte| byte == 0);
-    let Some(Ok(first)) = files.next().map(Loaded::from_json) else { return };
+    let Some(Ok(first)) = files.next().map(SavedEvaluation::from_json) else { return };
     let threads = Threads::new(NonZeroUsize::MIN).expect("a thread");
     let others = [first.clone()];
-    let compared = compare(&first, &others, (0, 0.05), &threads).expect("the same documents");
+    let compared = compare(&first, &others, 0, 0.05, &threads).expect("the same documents");
     assert!(!compared[0].is_worse(0.999));
     assert!(compared[0].tests.iter().all(|test| test.p_value >= 1.0), "{:?}", compared[0]);
     for (_, figure) in compared[0].differences() {
         assert!(figure.interval.iter().all(|end| *end == 0.0) && figure.p_value >= 1.0);
     }
-    let Some(Ok(second)) = files.next().map(Loaded::from_json) else { return };
+    let Some(Ok(second)) = files.next().map(SavedEvaluation::from_json) else { return };
     let others = [second, first.clone()];
-    let Ok(compared) = compare(&first, &others, (0, 0.05), &threads) else { return };
+    let Ok(compared) = compare(&first, &others, 0, 0.05, &threads) else { return };
     for (_, figure) in compared.iter().flat_map(Comparison::differences) {
         let [low, high] = figure.interval;
         assert!(low <= figure.difference && figure.difference <= high, "{figure:?}");

@@ -27,7 +27,6 @@
 //! ```
 
 pub use seeded_random as random;
-pub use svg_chart as chart;
 
 pub mod threads;
 pub mod printable;

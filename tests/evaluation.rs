@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use classify::classifier::{ClassifyOptions, Prediction, Reason, train};
 use classify::decide::decision::Decision;
-use classify::decide::objective::{Figures, Objective};
 use classify::decide::vote::LabelScore;
-use classify::evaluate::{Confusion, Evaluation, Evaluator, html, markdown, terminal};
-use classify::model::{InputSpec, Model, TrainSettings, TuningSummary};
+use classify::evaluate::{Evaluation, Evaluator};
+use classify::model::{InputSpec, Model, TrainSettings};
 use classify::search::Neighbor;
 use classify::text::corpus::{Corpus, ReadOptions};
 use classify::text::counts::TermLimits;
@@ -69,7 +68,7 @@ fn evaluated(decision: Decision, rows: &[(&[&str], Prediction, bool)]) -> Evalua
         let labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
         evaluator.add("", &labels, prediction, *tied);
     }
-    evaluator.finish((30, "similarity".into()), 0, &threads, Vec::new())
+    evaluator.finish(0, &threads, Vec::new())
 }
 
 fn close(found: f64, expected: f64) {
@@ -120,8 +119,6 @@ fn single_label() {
     assert_eq!(json["per_label"][0]["label"], "a");
     assert_eq!(json["per_label"][0]["support"], 2);
     close(json["precision_at"]["1"].as_f64().unwrap(), 0.4);
-    assert!(terminal(&result, true).contains("confusion matrix"));
-    assert!(markdown(&result).contains("| a "));
 }
 
 #[test]
@@ -189,7 +186,7 @@ fn evaluate_many_labels() {
     let mut evaluator = Evaluator::new(Arc::new(model), options).with_documents();
     evaluator.add("half", &names(labels / 2, labels * 3 / 2), &prediction, false);
     evaluator.add("none", &names(labels, labels * 2), &prediction, false);
-    let result = evaluator.finish((1, "similarity".into()), 0, &threads, Vec::new());
+    let result = evaluator.finish(0, &threads, Vec::new());
     close(result.micro.precision, 0.25);
     close(result.micro.recall, 0.25);
     assert!(result.most_confused.is_empty());
@@ -229,7 +226,7 @@ fn pairs_are_counted_up_to_a_limit() {
         let options = ClassifyOptions::of(&model);
         let mut evaluator = Evaluator::new(Arc::clone(&model), options);
         evaluator.add("", &missed, &prediction(&wrong, &wrong, None), false);
-        evaluator.finish((1, "similarity".into()), 0, &threads, Vec::new()).most_confused
+        evaluator.finish(0, &threads, Vec::new()).most_confused
     };
     let pairs = confused(100);
     assert_eq!((pairs.len(), pairs[0].label.as_str(), pairs[0].count), (20, "m0", 1));
@@ -256,7 +253,7 @@ fn worst_errors() {
         let labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
         evaluator.add(&number.to_string(), &labels, prediction, false);
     }
-    let result = evaluator.finish((1, "similarity".into()), 0, &threads, Vec::new());
+    let result = evaluator.finish(0, &threads, Vec::new());
     let worst = &result.worst_errors;
     assert!(worst.iter().all(|error| error.wrong == "b" && error.neighbors.len() == 5));
     close(worst[0].wrong_score, 0.6);
@@ -288,7 +285,7 @@ fn levels_of_a_hierarchy() {
     add("a", &[a, top]);
     add("a", &[a, b, top]);
     add("a", &[]);
-    let result = evaluator.finish((1, "similarity".into()), 0, &threads, Vec::new());
+    let result = evaluator.finish(0, &threads, Vec::new());
     let [first, second] = &result.levels[..] else { panic!("{:?}", result.levels) };
     assert_eq!((first.level, first.labels, second.level, second.labels), (1, 1, 2, 2));
     // top: tp 2, fn 1; a: tp 2, fn 1; b: fp 1.
@@ -297,63 +294,4 @@ fn levels_of_a_hierarchy() {
     close(second.micro.precision, 2.0 / 3.0);
     close(second.micro.recall, 2.0 / 3.0);
     close(second.macro_all.f1, 0.4);
-}
-
-/// A result to report: `labels` labels, each predicted once instead of the next one.
-fn confused(labels: u64) -> Evaluation {
-    let rows: [(&[&str], Prediction, bool); 1] =
-        [(&["a"], scored(&[0], &[(0, 0.55), (1, 0.4)], 0), false)];
-    let mut result = evaluated(Decision::Single, &rows);
-    let pair = |label: u64, predicted: u64, count| Confusion {
-        label: format!("l{label:02}"),
-        predicted: format!("l{predicted:02}"),
-        count,
-    };
-    let pairs =
-        (0..labels).flat_map(|label| [pair(label, label, 3), pair(label, (label + 1) % labels, 1)]);
-    result.confusion = Some(pairs.collect());
-    result
-}
-
-#[test]
-fn reports_of_confusion_and_reliability() {
-    assert!(terminal(&confused(12), false).contains("confusion matrix"));
-    assert!(!terminal(&confused(13), false).contains("confusion matrix"));
-    let page = html(&confused(25)).unwrap();
-    assert!(page.contains("class=\"matrix\""));
-    assert!(!html(&confused(26)).unwrap().contains("class=\"matrix\""));
-    // Three quarters of each row are right, the rest are wrong.
-    assert_eq!(page.matches("<td class=\"right\" style=\"--s:75\">3</td>").count(), 25);
-    assert_eq!(page.matches("<td class=\"wrong\" style=\"--s:25\">1</td>").count(), 25);
-    // One bin has a label.
-    let text = terminal(&confused(2), true);
-    let table = text.split_once("reliability of the labels given").unwrap().1;
-    let bins = table.lines().skip(1).take_while(|line| !line.is_empty()).skip(1);
-    assert_eq!(bins.count(), 1, "{table}");
-    assert!(!text.contains("not shown"));
-    // Precision and recall are drawn only up to the highest predicted share: .55 of the vote.
-    let line = page.split("polyline").nth(1).unwrap().split('/').next().unwrap();
-    assert_eq!(line.matches(',').count(), 56, "{line}");
-}
-
-/// A single number of neighbors makes no curve.
-#[test]
-fn curves_of_k() {
-    let charts = |by_k: &[(usize, Figures)]| {
-        let mut result = confused(2);
-        result.tuning = Some(TuningSummary {
-            objective: Objective::MicroF1,
-            figures: Figures::default(),
-            intervals: None,
-            with_near_duplicates: None,
-            nested: false,
-            documents: 1,
-            near_duplicates_above: None,
-            by_k: by_k.to_vec(),
-        });
-        html(&result).unwrap().matches("<svg").count()
-    };
-    let figures = Figures { micro_f1: 0.5, macro_f1: 0.5, accuracy: 0.5, by_ranks: None };
-    assert_eq!(charts(&[(3, figures)]), 5);
-    assert_eq!(charts(&[(3, figures), (4, figures)]), 6);
 }

@@ -167,8 +167,6 @@ fn documents_without_an_answer_are_explained() {
     assert_eq!(explanations[0].unknown, ["zebra", "quagga"]);
     assert_eq!(explanations[0].prediction.reason, Some(Reason::NoKnownTerm));
     assert!(explanations[0].labels.is_empty() && explanations[0].neighbors.is_empty());
-    let text = explanations[0].text(classifier.model(), "a", 5);
-    assert!(text.contains("knows none of its terms") && text.contains("zebra quagga"), "{text}");
     assert!(explanations[1].unknown.is_empty());
     let json = explanations[1].json(classifier.model(), "b", 5);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -236,8 +234,6 @@ fn marks_are_where_the_terms_stand() {
             }
             let marked = pieces.iter().filter(|piece| piece.term.is_some()).count();
             assert!(marked > 0 || shared.is_empty(), "{text}: {pieces:?}");
-            let html = explanation.html(model, ("<id>", text), 5);
-            assert!(!html.contains("<id>") && !html.contains("<b>"), "{html}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use classify::classifier::ClassifyError;
+use classify::decide::decision::DecisionError;
 use classify::text::corpus::{CorpusError, Problem};
 use classify::model::ModelError as LibraryModelError;
 use classify::search::{DeviceError, SearchError};
@@ -59,42 +60,73 @@ pub(crate) fn of_classify(error: &ClassifyError) -> PyErr {
     }
 }
 
-/// The command's flags and the parameters that stand for them in Python.
-const NAMES: [(&str, &str); 12] = [
-    (
-        "--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`",
-        "target_error and foreign are learned by tuning: they need tune=True",
-    ),
-    (
-        "learned votes are learned by tuning: they need --tune or `classify tune MODEL`",
-        "weights='learned' is learned by tuning: it needs tune=True",
-    ),
-    (
-        "the share of prototypes is chosen by --tune: leave /prototypes out of --vote",
-        "the share of prototypes is chosen by tune=True: leave /prototypes out of weights",
-    ),
-    ("--mode single", "one label a document"),
-    ("--hierarchy", "hierarchy"),
-    ("--abstain foreign=…", "foreign"),
-    ("--abstain", "target_error or foreign"),
-    ("--class-weight", "class_weight"),
-    ("--keep-text", "keep_text"),
-    ("--features counts", "features='counts'"),
-    ("--vote learned", "weights='learned'"),
-    ("`classify train --tune=votes`", "tune='votes'"),
-];
-
 pub(crate) fn of_train(error: &TrainError) -> PyErr {
     match error {
         TrainError::Corpus(error) => of_corpus(error),
         TrainError::Search(error) => of_search(error),
-        error => {
-            let text = NAMES
-                .iter()
-                .fold(error.to_string(), |text, (flag, parameter)| text.replace(flag, parameter));
-            PyValueError::new_err(text)
-        }
+        TrainError::Decision(error) => PyValueError::new_err(decision_message(*error)),
+        error => PyValueError::new_err(train_message(error)),
     }
+}
+
+/// The error with the names of the parameters of the Python package.
+fn train_message(error: &TrainError) -> String {
+    let message = match error {
+        TrainError::UnknownLabel(label) => {
+            return format!("class_weight: no document has the label `{label}`");
+        }
+        TrainError::NotSymmetric { weighting } => {
+            return format!(
+                "{weighting} weights queries differently from documents, and the model keeps no \
+                 texts that queries could be made of: fit it with keep_text=True, or tune while \
+                 fitting, with tune='votes'"
+            );
+        }
+        TrainError::NoText => "keep_text: the model is made of features or vectors, not of text",
+        TrainError::NoFeatures => {
+            "features='counts': this corpus has texts, whose terms are counted anyway"
+        }
+        TrainError::AbstainNeedsTuning => {
+            "target_error and foreign are learned by tuning: they need tune=True"
+        }
+        TrainError::NoForeignDocuments => {
+            "foreign: fewer than 20 documents become foreign by leaving labels out: it needs more \
+             documents, and several labels that do not go together"
+        }
+        TrainError::LearnedNeedsTuning => {
+            "weights='learned' is learned by tuning: it needs tune=True"
+        }
+        TrainError::PrototypesAreTuned => {
+            "the share of prototypes is chosen by tune=True: leave /prototypes out of weights"
+        }
+        TrainError::LearnedByBatch => {
+            "weights='learned' conflicts with pcut: votes are learned for single documents"
+        }
+        TrainError::AbstainByBatch => {
+            "target_error and foreign conflict with pcut: their limits apply to single documents"
+        }
+        error => return error.to_string(),
+    };
+    message.to_owned()
+}
+
+fn decision_message(error: DecisionError) -> String {
+    let message = match error {
+        DecisionError::OneLabel { option } => {
+            return format!("{option} is for several labels per document, but there is one each");
+        }
+        DecisionError::RuleAnd { option } => return format!("rule conflicts with {option}"),
+        DecisionError::ThresholdIsTuned => {
+            "tune=True chooses the threshold: leave out tune, or threshold and allow_none"
+        }
+        DecisionError::NumberIsTuned => "tuning chooses the number of rule: leave it out",
+        DecisionError::HowMany => {
+            "rule='rcut' needs the number of labels, such as 'rcut:2', or tune=True"
+        }
+        DecisionError::NeedsTuning => "this rule learns thresholds: it needs tune=True",
+        DecisionError::NoThreshold => "allow_none needs a threshold: set threshold",
+    };
+    message.to_owned()
 }
 
 pub(crate) fn of_model(error: &LibraryModelError) -> PyErr {

@@ -99,7 +99,7 @@ impl Reports {
         let (what, done, text) = match event {
             Event::Read(done) => ("fit: read", Some(done), None),
             Event::LeftOut(done) => ("fit: left out", Some(done), None),
-            event => ("fit", None, event.text(10)),
+            event => ("fit", None, classify_report::training::event(&event, 10)),
         };
         let Some(call) = &self.call else { return };
         if text.is_none() && !self.is_due() {

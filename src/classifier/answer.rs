@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::classifier::explain::Named;
+use crate::classifier::explain::NamedExplanation;
 use crate::classifier::{Prediction, Reason};
 use crate::decide::vote::LearnedVotes;
 use crate::model::Model;
@@ -73,7 +73,7 @@ pub struct Answer<'a> {
     pub by_vectors: Option<Vec<Near<'a>>>,
     /// Why the document gets its labels.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub explanation: Option<Named<'a>>,
+    pub explanation: Option<NamedExplanation<'a>>,
 }
 
 /// A label with its score.

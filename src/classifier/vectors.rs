@@ -118,10 +118,8 @@ impl VectorsError {
     pub fn hint(&self) -> Option<&'static str> {
         match &self.problem {
             VectorsProblem::File(problem) if problem.is_of_the_system() => problem.system_hint(),
-            VectorsProblem::NoLabels => Some(
-                "vectorize a labeled corpus: `classify vectorize` takes --label-column and --qrels",
-            ),
-            _ => Some("create them again: `classify vectorize MODEL CORPUS -o FILE`"),
+            VectorsProblem::NoLabels => Some("vectorize a labeled corpus"),
+            _ => Some("create the vectors again"),
         }
     }
 }

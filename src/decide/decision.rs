@@ -15,7 +15,7 @@ use crate::decide::vote::LabelScore;
 
 mod options;
 
-pub use options::{DecisionError, DecisionOptions, Rule, RuleOption};
+pub use options::{DecisionError, DecisionOptions, MultiLabelOption, Rule, RuleOption};
 
 /// The share of the documents with each label, given the sizes of the labels.
 pub(crate) fn shares(sizes: &[u32], documents: usize) -> Vec<f64> {

@@ -60,7 +60,7 @@ impl Objective {
         }
     }
 
-    /// The objective's name in `--objective`.
+    /// The objective's name, such as `micro-f1`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MicroF1 => "micro-f1",

@@ -1,10 +1,12 @@
 //! Clusters: documents grouped by their similarity, without labels.
 //!
-//! Spherical k-means (Dhillon and Modha 2001): a document belongs to the cluster whose center is most similar to it, a
-//! center is the mean of its documents, scaled to length 1, and both are found in turn until no document moves. The first
-//! centers are documents, drawn in proportion to their distance from those drawn before (k-means++, Arthur and
-//! Vassilvitskii 2007, several candidates for each). The best of several starts counts: the one with the highest
-//! sum of similarities to the centers.
+//! The algorithm is spherical k-means (Dhillon and Modha 2001). Each document is assigned to the
+//! cluster with the most similar center, and each center is the mean of its documents, scaled to
+//! length 1. The two steps alternate until no document moves.
+//!
+//! The first centers are documents, drawn in proportion to their distance from earlier centers
+//! (k-means++, Arthur and Vassilvitskii 2007, with several candidates for each center). Of several
+//! starts, the one with the highest sum of similarities to the centers is returned.
 //!
 //! ```
 //! use std::num::NonZeroUsize;
@@ -42,7 +44,7 @@ pub struct ClusterOptions {
     pub clusters: NonZeroUsize,
     /// The number of starts.
     pub starts: NonZeroUsize,
-    /// The most rounds of a start.
+    /// Maximum number of rounds of a start.
     pub rounds: NonZeroUsize,
     /// The seed of the starts.
     pub seed: u64,
@@ -61,9 +63,9 @@ impl ClusterOptions {
 /// Clusters, numbered in the order of their first documents.
 #[derive(Debug, Clone)]
 pub struct Clusters {
-    /// The cluster of each row; `None`: the row shares no term with any center, such as an empty one.
+    /// The cluster of each row; `None` if the row shares no term with any center.
     pub of_row: Vec<Option<u32>>,
-    /// The similarity of each row to its center; 0 without one.
+    /// The similarity of each row to its center; 0 if it has no cluster.
     pub similarities: Vec<f32>,
     /// The centers, rows of length 1.
     pub centers: Arc<Csr>,
@@ -73,7 +75,8 @@ pub struct Clusters {
     pub rounds: usize,
 }
 
-/// Clusters rows of length 1. The result depends only on rows and options, not on engines and threads.
+/// Clusters rows of length 1. The result depends only on rows and options, not on engines or
+/// threads.
 ///
 /// # Errors
 /// If a weight is not finite, or there are too many rows.
@@ -123,11 +126,13 @@ fn one_start(
     unreachable!("rounds end")
 }
 
-/// The most weights of centers that are stored for every term: 256 MiB.
-const TABLE: usize = 1 << 26;
+/// Maximum number of weights in the table of centers: 256 MiB.
+const MAX_TABLE: usize = 1 << 26;
 
-/// The most similar center of each row, and its similarity: the same, to the bit, from a table of all centers as from a search
-/// engine, which takes less memory.
+/// The most similar center of each row, and its similarity.
+///
+/// A table of all centers is faster than a search engine but takes more memory. Both give the same
+/// result, bit for bit.
 fn nearest(
     rows: &Csr,
     centers: &Arc<Csr>,
@@ -135,7 +140,7 @@ fn nearest(
     lists: &mut NeighborLists,
 ) -> Result<(Vec<Option<u32>>, Vec<f32>), SearchError> {
     let count = centers.rows();
-    if rows.cols().saturating_mul(count) > TABLE {
+    if rows.cols().saturating_mul(count) > MAX_TABLE {
         let engine = engines.engine(centers)?;
         let _ = engine.search(&Request::new(rows, NonZeroUsize::MIN), lists)?;
         let first = lists.iter().map(|list| list.first());
@@ -143,7 +148,7 @@ fn nearest(
             .map(|first| (first.map(|one| one.row), first.map_or(0.0, |one| one.similarity)))
             .unzip());
     }
-    // The weights of a term in all centers are beside each other.
+    // The weights of a term in all centers are adjacent.
     let mut table = vec![0f32; rows.cols() * count];
     for center in 0..count {
         let (terms, weights) = row(&centers.view(), center);
@@ -175,7 +180,7 @@ fn nearest(
     Ok(engines.threads().run(|| numbers.map_init(Vec::new, of_row).unzip()))
 }
 
-/// Rows drawn in proportion to their distance from those drawn before.
+/// Rows drawn in proportion to their distance from the rows drawn before.
 fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Random) -> Csr {
     let filled: Vec<usize> =
         (0..rows.rows()).filter(|&at| !row(&rows.view(), at).0.is_empty()).collect();
@@ -188,7 +193,7 @@ fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Rando
     for _ in 0..count.min(filled.len()) {
         let total: f64 = distances.iter().map(|&distance| f64::from(distance)).sum();
         if total <= 1e-9 && !chosen.is_empty() {
-            // All others are copies of centers.
+            // All other rows equal a center.
             break;
         }
         let mut best: Option<(f64, usize, Vec<f32>)> = None;
@@ -231,7 +236,8 @@ fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Rando
     centers.build(rows.cols())
 }
 
-/// The means of the clusters, of length 1. A cluster without rows gets the row that is least similar to its center.
+/// The means of the clusters, scaled to length 1. An empty cluster gets the row that is least
+/// similar to its center.
 fn means(
     rows: &Csr,
     of_row: &[Option<u32>],
@@ -294,7 +300,7 @@ fn means(
 }
 
 impl Clusters {
-    /// Numbers the clusters in the order of their first documents; those without documents come last.
+    /// Numbers the clusters in the order of their first documents. Empty clusters come last.
     fn renumber(&mut self) {
         let mut numbers: Vec<Option<u32>> = vec![None; self.centers.rows()];
         let mut order = Vec::new();
@@ -326,8 +332,8 @@ impl Clusters {
         sizes
     }
 
-    /// The terms that tell the clusters apart, for each the best first: those whose weight in the center is the most above the
-    /// mean of all centers.
+    /// For each cluster, the `count` terms whose weight in the center exceeds the mean of all
+    /// centers the most, best first.
     pub fn best_terms(&self, count: usize) -> Vec<Vec<u32>> {
         let view = self.centers.view();
         let clusters = self.centers.rows();
@@ -353,17 +359,19 @@ fn length(count: usize) -> u32 {
     u32::try_from(count).expect("row numbers are 32-bit")
 }
 
-/// How well two groupings of the same things agree.
+/// How well two groupings of the same items agree.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Agreement {
-    /// Normalized mutual information, by the mean of the two entropies: 1 for equal groupings, 0 for independent ones.
+    /// Normalized mutual information, normalized by the mean of the two entropies: 1 for equal
+    /// groupings, 0 for independent ones.
     pub nmi: f64,
-    /// The adjusted Rand index (Hubert and Arabie 1985): 1 for equal groupings, 0 on average for random ones.
+    /// The adjusted Rand index (Hubert and Arabie 1985): 1 for equal groupings, 0 on average for
+    /// random ones.
     pub ari: f64,
 }
 
 impl Agreement {
-    /// The agreement of two groupings, each a group per thing.
+    /// The agreement of two groupings: `a` and `b` hold the group of each item.
     ///
     /// ```
     /// use classify::evaluate::cluster::Agreement;
@@ -377,7 +385,7 @@ impl Agreement {
     /// # Panics
     /// If the groupings are of different length.
     pub fn of(a: &[u32], b: &[u32]) -> Self {
-        assert_eq!(a.len(), b.len(), "the same things");
+        assert_eq!(a.len(), b.len(), "the same items");
         let count = |groups: &mut dyn Iterator<Item = (u32, u32)>| {
             let mut counts: BTreeMap<(u32, u32), f64> = BTreeMap::new();
             groups.for_each(|group| *counts.entry(group).or_default() += 1.0);
@@ -401,12 +409,14 @@ impl Agreement {
         let pairs = |counts: &BTreeMap<(u32, u32), f64>| -> f64 {
             counts.values().map(|&count| count * (count - 1.0) / 2.0).sum()
         };
-        let (in_both, in_a, in_b) = (pairs(&both), pairs(&of_a), pairs(&of_b));
+        let in_both = pairs(&both);
+        let in_a = pairs(&of_a);
+        let in_b = pairs(&of_b);
         let all = (n * (n - 1.0) / 2.0).max(1.0);
         let expected = in_a * in_b / all;
-        let most = f64::midpoint(in_a, in_b);
-        // Two groupings of one group, or of groups of one, are equal.
-        let ari = if most > expected { (in_both - expected) / (most - expected) } else { 1.0 };
+        let max = f64::midpoint(in_a, in_b);
+        // If both groupings are one group, or groups of one item each, they are equal.
+        let ari = if max > expected { (in_both - expected) / (max - expected) } else { 1.0 };
         Self { nmi: if mean > 0.0 { (mutual / mean).clamp(0.0, 1.0) } else { 1.0 }, ari }
     }
 }

@@ -1,15 +1,18 @@
 //! Two evaluations of the same documents: is one better, or was it chance?
 //!
-//! | figure | test |
-//! |---|---|
-//! | micro F1, macro F1, share of exact documents | paired bootstrap over documents: an interval of the difference, and a p-value from how often the difference changes its sign |
-//! | decisions | exact sign test on those that only one of the two has right (the s-test of Yang and Liu 1999) |
-//! | documents | `McNemar`'s exact test on those that only one of the two has exactly right |
-//! | labels' F1 | paired t-test (the macro t-test of Yang and Liu 1999), Wilcoxon's signed-rank test (normal approximation, ties corrected) |
+//! * **Micro F1, macro F1, share of exactly labeled documents:** a paired bootstrap over documents
+//!   gives an interval of the difference, and a p-value from how often the difference changes its
+//!   sign.
+//! * **Decisions:** an exact sign test on the decisions that only one of the two has right (the
+//!   s-test of Yang and Liu 1999).
+//! * **Documents:** `McNemar`'s exact test on the documents that only one of the two has exactly
+//!   right.
+//! * **F1 of labels:** a paired t-test (the macro t-test of Yang and Liu 1999), and Wilcoxon's
+//!   signed-rank test (normal approximation, corrected for ties).
 //!
-//! Macro F1 is the mean over one set of labels for all evaluations: those that have training
-//! documents in any of them. All tests are two-sided. Where several evaluations are compared with one, p-values of the same test
-//! are adjusted by Holm's method (1979).
+//! Macro F1 is the mean over one set of labels for all evaluations: the labels that have training
+//! documents in any of them. All tests are two-sided. If several evaluations are compared with one,
+//! the p-values of each test are adjusted by Holm's method (1979).
 
 use std::collections::HashMap;
 use std::io::{BufReader, Read};
@@ -26,16 +29,16 @@ use crate::limits::{self, LimitedReader};
 use crate::printable::printable;
 use crate::threads::Threads;
 
-/// An evaluation as its JSON file has it, as far as a comparison needs it.
+/// The part of an evaluation's JSON file that a comparison needs.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Loaded {
+pub struct SavedEvaluation {
     schema: String,
-    per_label: Vec<LoadedLabel>,
+    per_label: Vec<SavedLabel>,
     per_document: Option<Vec<DocumentResult>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct LoadedLabel {
+struct SavedLabel {
     label: String,
     train: u64,
 }
@@ -43,17 +46,16 @@ struct LoadedLabel {
 /// Why evaluations cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// The file is no evaluation.
-    #[error("not an evaluation by `classify evaluate --json`: {}", printable(.0))]
+    /// The file is not an evaluation.
+    #[error("not an evaluation: {}", printable(.0))]
     NotAnEvaluation(String),
     /// The file has no decisions on documents.
-    #[error(
-        "it has no decisions on documents: write it with `evaluate --json FILE --per-document`"
-    )]
+    #[error("it has no decisions on documents")]
     NoDocuments,
-    /// The documents are others.
+    /// The documents differ.
     #[error(
-        "document {number} is `{}`, not `{}` as in the first file: evaluate the same documents in the same order",
+        "document {number} is `{}`, not `{}` as in the first file: evaluate the same documents in \
+         the same order",
         printable(other),
         printable(baseline)
     )]
@@ -65,7 +67,7 @@ pub enum CompareError {
         /// Its identifier here.
         other: String,
     },
-    /// A document has other labels.
+    /// The labels of a document differ.
     #[error("document {number}, `{}`, has other labels than in the first file", printable(id))]
     OtherLabels {
         /// The document's number, from 1.
@@ -73,26 +75,26 @@ pub enum CompareError {
         /// Its identifier.
         id: String,
     },
-    /// There are more or fewer documents.
+    /// The numbers of documents differ.
     #[error("{found} documents, not {expected} as in the first file")]
     OtherCount {
-        /// How many there are here.
+        /// The number in this file.
         found: usize,
-        /// How many there are in the first file.
+        /// The number in the first file.
         expected: usize,
     },
 }
 
-impl Loaded {
-    /// Reads an evaluation that `classify evaluate --json FILE --per-document` wrote.
+impl SavedEvaluation {
+    /// Reads the JSON of an [`Evaluation`](super::Evaluation) with decisions on documents.
     ///
     /// # Errors
-    /// If the text is none, or is without decisions on documents.
+    /// If the text is not an evaluation, or has no decisions on documents.
     pub fn from_json(text: &[u8]) -> Result<Self, CompareError> {
         Self::checked(serde_json::from_slice(text))
     }
 
-    /// Reads the same from a file of at most [`limits::FILE`] bytes.
+    /// Like [`from_json`](Self::from_json), from a file of at most [`limits::FILE`] bytes.
     ///
     /// # Errors
     /// If the file cannot be read, is longer, or is not an evaluation with decisions on documents.
@@ -122,30 +124,28 @@ impl Loaded {
     }
 }
 
-/// A figure of both evaluations.
-#[expect(clippy::struct_field_names, reason = "the difference is one of the things it has")]
+/// A metric of two evaluations.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Difference {
-    /// The figure of the first evaluation.
+    /// Its value in the first evaluation.
     pub baseline: f64,
-    /// The figure of the other one.
+    /// Its value in the other evaluation.
     pub other: f64,
-    /// The other one less the first.
+    /// `other` minus `baseline`.
     pub difference: f64,
     /// The 95 % interval of the difference.
     pub interval: [f64; 2],
-    /// The difference that 80 of 100 such comparisons would find at the level of 5 %, by the width of the
-    /// interval: smaller ones these documents mostly cannot tell from chance. `None` if the replicates do
-    /// not differ.
+    /// The difference that is detected with a power of 80 % at the 5 % level, estimated from the
+    /// width of the interval. `None` if the replicates do not differ.
     pub detectable: Option<f64>,
     /// The bootstrap's p-value.
     pub p_value: f64,
-    /// The same, adjusted for the number of comparisons.
+    /// The p-value adjusted for the number of comparisons.
     pub adjusted: f64,
 }
 
-/// The detectable difference as a share of the width of a 95 % interval: the normal quantiles of .975 and .8
-/// together, over twice the first.
+/// The detectable difference as a share of the width of a 95 % interval: the sum of the normal
+/// quantiles of .975 and .8, divided by twice the quantile of .975.
 const DETECTABLE: f64 = (1.959_964 + 0.841_621) / (2.0 * 1.959_964);
 
 /// A test and its outcome.
@@ -153,18 +153,18 @@ const DETECTABLE: f64 = (1.959_964 + 0.841_621) / (2.0 * 1.959_964);
 pub struct Test {
     /// Its name.
     pub name: &'static str,
-    /// What it counts, in words.
+    /// The counts that it compares, in words.
     pub detail: String,
     /// The p-value.
     pub p_value: f64,
-    /// The same, adjusted for the number of comparisons.
+    /// The p-value adjusted for the number of comparisons.
     pub adjusted: f64,
 }
 
 /// Two evaluations compared. As JSON it is an entry of the schema `classify.comparison/1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// How many documents both have.
+    /// Number of documents.
     pub documents: usize,
     /// F1 over all decisions.
     pub micro_f1: Difference,
@@ -177,29 +177,30 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The figures by name.
+    /// The metrics by name.
     pub fn differences(&self) -> [(&'static str, Difference); 3] {
         [("micro F1", self.micro_f1), ("macro F1", self.macro_f1), ("exact", self.accuracy)]
     }
 
-    /// Whether a figure is lower than in the first evaluation, with an adjusted p-value below
+    /// Whether a metric is lower than in the first evaluation, with an adjusted p-value below
     /// `alpha`.
     pub fn is_worse(&self, alpha: f64) -> bool {
         self.differences()
             .iter()
-            .any(|(_, figure)| figure.difference < 0.0 && figure.adjusted < alpha)
+            .any(|(_, metric)| metric.difference < 0.0 && metric.adjusted < alpha)
     }
 }
 
-/// Compares evaluations with the first one. The seed draws the documents of the bootstrap, at
-/// least so often (up to 100,000 times) that a p-value below `alpha` can come out.
+/// Compares evaluations with a baseline. `seed` draws the documents of the bootstrap. There are
+/// enough replicates, up to 100,000, for a p-value below `alpha`.
 ///
 /// # Errors
 /// The number of the evaluation, from 0 for the baseline, and why it cannot be compared.
 pub fn compare(
-    baseline: &Loaded,
-    others: &[Loaded],
-    (seed, alpha): (u64, f64),
+    baseline: &SavedEvaluation,
+    others: &[SavedEvaluation],
+    seed: u64,
+    alpha: f64,
     threads: &Threads,
 ) -> Result<Vec<Comparison>, (usize, CompareError)> {
     let mut numbers: HashMap<&str, u32> = HashMap::new();
@@ -215,8 +216,8 @@ pub fn compare(
         same_documents(baseline.documents(), other.documents()).map_err(|error| (at, error))?;
         let second = outcomes(other.documents(), &mut numbers);
         // The smallest p-value is 2 / (draws + 1), times the number of comparisons.
-        let least = (4.0 * others.len() as f64 / alpha).clamp(0.0, 100_000.0);
-        let draws = Draws { seed, least };
+        let min_count = (4.0 * others.len() as f64 / alpha).clamp(0.0, 100_000.0);
+        let draws = Draws { seed, min_count };
         let labels = Labels { trained, all: numbers.len() };
         comparisons.push(threads.run(|| compared(&first, &second, labels, draws)));
     }
@@ -235,7 +236,8 @@ fn outcomes<'a>(documents: &'a [DocumentResult], numbers: &mut HashMap<&'a str, 
         let mut of = |labels: &'a [String]| -> Vec<u32> {
             labels.iter().map(|label| number(numbers, label)).collect()
         };
-        let (expected, predicted) = (of(&document.labels), of(&document.predicted));
+        let expected = of(&document.labels);
+        let predicted = of(&document.predicted);
         outcomes.push(&expected, &predicted);
     }
     outcomes
@@ -244,7 +246,8 @@ fn outcomes<'a>(documents: &'a [DocumentResult], numbers: &mut HashMap<&'a str, 
 fn same_documents(a: &[DocumentResult], b: &[DocumentResult]) -> Result<(), CompareError> {
     for (number, (a, b)) in (1..).zip(a.iter().zip(b)) {
         if a.id != b.id {
-            let (baseline, other) = (a.id.clone(), b.id.clone());
+            let baseline = a.id.clone();
+            let other = b.id.clone();
             return Err(CompareError::OtherDocument { number, baseline, other });
         }
         if a.labels != b.labels {
@@ -257,10 +260,10 @@ fn same_documents(a: &[DocumentResult], b: &[DocumentResult]) -> Result<(), Comp
     Err(CompareError::OtherCount { found: b.len(), expected: a.len() })
 }
 
-/// How many labels there are.
+/// Numbers of labels.
 #[derive(Debug, Clone, Copy)]
 struct Labels {
-    /// Those with training documents, which come first: the denominator of macro F1.
+    /// Labels with training documents, which come first: the denominator of macro F1.
     trained: usize,
     all: usize,
 }
@@ -269,25 +272,27 @@ struct Labels {
 #[derive(Debug, Clone, Copy)]
 struct Draws {
     seed: u64,
-    /// The number of replicates that is needed for small p-values.
-    least: f64,
+    /// Number of replicates that small p-values need.
+    min_count: f64,
 }
 
 fn compared(a: &Outcomes, b: &Outcomes, labels: Labels, by: Draws) -> Comparison {
     let figures = |outcomes: &Outcomes, replicate| {
         outcomes.figures(draws(a.len(), by.seed, replicate), labels.trained)
     };
-    let drawn: Vec<(Headline, Headline)> = (0..draws_of(a.len(), by.least))
+    let drawn: Vec<(Headline, Headline)> = (0..draws_of(a.len(), by.min_count))
         .into_par_iter()
         .map(|replicate| (figures(a, replicate), figures(b, replicate)))
         .collect();
     let [first, second] = [a, b].map(|run| run.figures(0..run.len(), labels.trained));
     let difference = |of: fn(&Headline) -> f64, correction: Correction| {
-        let (baseline, other) = (of(&first), of(&second));
+        let baseline = of(&first);
+        let other = of(&second);
         let difference = other - baseline;
         let values = drawn.iter().map(|(a, b)| of(b) - of(a));
         let replicates = Replicates::new(difference, values, correction);
-        let (interval, p_value) = (replicates.interval(), replicates.p_value());
+        let interval = replicates.interval();
+        let p_value = replicates.p_value();
         let width = interval[1] - interval[0];
         let detectable = (width > 0.0).then_some(DETECTABLE * width);
         let adjusted = p_value;
@@ -302,37 +307,48 @@ fn compared(a: &Outcomes, b: &Outcomes, labels: Labels, by: Draws) -> Comparison
     }
 }
 
-fn draws_of(documents: usize, least: f64) -> u64 {
+fn draws_of(documents: usize, min_count: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 100,000")]
-    let least = least.ceil() as u64;
-    replicates(documents * 8).max(least)
+    let min_count = min_count.ceil() as u64;
+    replicates(documents * 8).max(min_count)
+}
+
+/// What only one of two evaluations has right.
+#[derive(Debug, Clone, Copy, Default)]
+struct OnlyRight {
+    first: u64,
+    other: u64,
 }
 
 fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
-    let (mut documents, mut decisions) = ((0u64, 0u64), (0u64, 0u64));
+    let mut documents = OnlyRight::default();
+    let mut decisions = OnlyRight::default();
     for document in 0..a.len() {
         match (a.is_exact(document), b.is_exact(document)) {
-            (true, false) => documents.0 += 1,
-            (false, true) => documents.1 += 1,
+            (true, false) => documents.first += 1,
+            (false, true) => documents.other += 1,
             _ => {}
         }
-        // A label that both got right, or both wrong, does not tell the two apart.
+        // A decision that both got right, or both wrong, is no evidence.
         let errors = |outcomes: &Outcomes| {
             let errors = outcomes.of(document).filter(|&(_, kind)| kind != Kind::Right);
             LabelSet::new(errors.map(|(label, _)| label).collect::<Vec<_>>())
         };
-        let (a, b) = (errors(a), errors(b));
-        decisions.0 += b.without(&a).count() as u64;
-        decisions.1 += a.without(&b).count() as u64;
+        let of_a = errors(a);
+        let of_b = errors(b);
+        decisions.first += of_b.without(&of_a).count() as u64;
+        decisions.other += of_a.without(&of_b).count() as u64;
     }
-    let counted = |name, what: &str, (first, other): (u64, u64)| {
+    let counted = |name, what: &str, counts: OnlyRight| {
+        let OnlyRight { first, other } = counts;
         let p_value = sign_test(first, other);
         let detail =
             format!("{what} that only the first has right {first}, only the other {other}");
         Test { name, detail, p_value, adjusted: p_value }
     };
-    let (a, b) = (label_f1(a, labels), label_f1(b, labels));
-    let differences: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - a).collect();
+    let of_a = label_f1(a, labels);
+    let of_b = label_f1(b, labels);
+    let differences: Vec<f64> = of_a.iter().zip(&of_b).map(|(a, b)| b - a).collect();
     let unequal = differences.iter().filter(|difference| **difference != 0.0).count();
     let by_labels = |name, p_value| {
         let detail = format!("{} labels, of which {unequal} differ", labels.trained);
@@ -358,8 +374,7 @@ fn label_f1(outcomes: &Outcomes, labels: Labels) -> Vec<f64> {
     tallies.into_iter().map(|[tp, fp, missed]| Prf::of(tp, fp, missed).f1).collect()
 }
 
-/// Two-sided exact test that both outcomes are equally probable: one occurred `a` times, the
-/// other `b` times.
+/// Two-sided exact test that two outcomes are equally probable. They occurred `a` and `b` times.
 fn sign_test(a: u64, b: u64) -> f64 {
     let Ok(fair) = Binomial::new(0.5, a + b) else { return 1.0 };
     (2.0 * fair.cdf(a.min(b))).min(1.0)
@@ -382,13 +397,15 @@ fn paired_t(differences: &[f64]) -> f64 {
     2.0 * t.sf((mean / error).abs())
 }
 
-/// Two-sided signed-rank test; differences of 0 are left out.
+/// Two-sided signed-rank test. Differences of 0 are ignored.
 fn wilcoxon(differences: &[f64]) -> f64 {
     let mut values: Vec<f64> = differences.iter().copied().filter(|value| *value != 0.0).collect();
     values.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
     let n = values.len() as f64;
-    let (mut positive, mut ties, mut before) = (0.0, 0.0, 0.0);
-    // Differences that only rounding tells apart are equal: F1 takes few values.
+    let mut positive = 0.0;
+    let mut ties = 0.0;
+    let mut before = 0.0;
+    // Differences that differ only by rounding are equal: F1 has few values.
     for equal in values.chunk_by(|a, b| (a.abs() - b.abs()).abs() < 1e-12) {
         let count = equal.len() as f64;
         let rank = before + f64::midpoint(1.0, count);
@@ -406,9 +423,9 @@ fn wilcoxon(differences: &[f64]) -> f64 {
 
 /// Adjusts the p-values of every test over the comparisons.
 fn adjust(comparisons: &mut [Comparison]) {
-    let figures: [fn(&mut Comparison) -> &mut Difference; 3] =
+    let metrics: [fn(&mut Comparison) -> &mut Difference; 3] =
         [|c| &mut c.micro_f1, |c| &mut c.macro_f1, |c| &mut c.accuracy];
-    for of in figures {
+    for of in metrics {
         let values: Vec<f64> = comparisons.iter_mut().map(|c| of(c).p_value).collect();
         for (comparison, adjusted) in comparisons.iter_mut().zip(holm(&values)) {
             of(comparison).adjusted = adjusted;
@@ -438,4 +455,4 @@ fn holm(values: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 #[path = "compare_tests.rs"]
-mod tests_of_tests;
+mod unit_tests;

@@ -31,7 +31,7 @@ fn close(a: f64, b: &Value) {
 /// scipy's `binomtest`, `ttest_rel` and `wilcoxon`, statsmodels' `multipletests`.
 #[test]
 fn a_file_that_goes_on_and_on() {
-    let error = Loaded::from_limited(std::io::repeat(b' '), 100_000).unwrap_err();
+    let error = SavedEvaluation::from_limited(std::io::repeat(b' '), 100_000).unwrap_err();
     assert!(error.to_string().contains("a file of more than 100000 bytes"), "{error}");
 }
 
@@ -72,7 +72,8 @@ fn bootstrap_agrees_with_numpy() {
     let golden = &golden()["bootstrap"];
     let lists = |value: &Value| -> Vec<Vec<u32>> { serde_json::from_value(value.clone()).unwrap() };
     let number = |key: &str| golden[key].as_u64().unwrap();
-    let (labels, seed) = (usize::try_from(number("labels")).unwrap(), number("seed"));
+    let labels = usize::try_from(number("labels")).unwrap();
+    let seed = number("seed");
     let runs: Vec<Outcomes> = (0..2)
         .map(|run| {
             let mut outcomes = Outcomes::default();
@@ -89,7 +90,7 @@ fn bootstrap_agrees_with_numpy() {
         close(high, &golden["intervals"][run][1]);
     }
     let labels = Labels { trained: labels, all: labels };
-    let compared = compared(&runs[0], &runs[1], labels, Draws { seed, least: 0.0 });
+    let compared = compared(&runs[0], &runs[1], labels, Draws { seed, min_count: 0.0 });
     close(compared.macro_f1.interval[0], &golden["difference"][0]);
     close(compared.macro_f1.interval[1], &golden["difference"][1]);
     assert!(compared.macro_f1.p_value > 0.9, "{}", compared.macro_f1.p_value);
@@ -148,7 +149,7 @@ fn equal_macro_f1_is_no_difference() {
     }
     let runs = [0, 1].map(|run| outcomes_of(&documents, run));
     let labels = Labels { trained: labels, all: labels };
-    let compared = compared(&runs[0], &runs[1], labels, Draws { seed: 0, least: 1_000.0 });
+    let compared = compared(&runs[0], &runs[1], labels, Draws { seed: 0, min_count: 1_000.0 });
     let Difference { difference, interval: [low, high], p_value, .. } = compared.macro_f1;
     assert!(low < difference && difference < high, "{difference} in [{low}, {high}]");
     assert_eq!(p_value < 0.05, !(low <= 0.0 && 0.0 <= high), "{p_value}, [{low}, {high}]");
@@ -163,7 +164,7 @@ fn one_document_is_no_evidence() {
     documents[7].1[0] = vec![4];
     let runs = [0, 1].map(|run| outcomes_of(&documents, run));
     let labels = Labels { trained: 5, all: 5 };
-    let compared = compared(&runs[0], &runs[1], labels, Draws { seed: 0, least: 1_000.0 });
+    let compared = compared(&runs[0], &runs[1], labels, Draws { seed: 0, min_count: 1_000.0 });
     for (name, figure) in compared.differences() {
         assert!(figure.difference > 0.0 && figure.p_value > 0.5, "{name}: {figure:?}");
     }
@@ -193,7 +194,8 @@ proptest! {
         const LABELS: u32 = 8;
         let draw: Vec<usize> = draws(documents.len(), seed, 0).collect();
         for run in 0..2 {
-            let figures = outcomes_of(&documents, run).figures(draw.iter().copied(), LABELS as usize);
+            let outcomes = outcomes_of(&documents, run);
+            let figures = outcomes.figures(draw.iter().copied(), LABELS as usize);
             let f1 = |label: u32| {
                 let count = |expected: bool, predicted: bool| {
                     draw.iter().filter(|&&at| {
@@ -220,7 +222,7 @@ proptest! {
             (expected, [predicted, reversed])
         }).collect();
         let runs = [0, 1].map(|run| outcomes_of(&documents, run));
-        let compared = compared(&runs[0], &runs[1], labels, Draws { seed, least: 0.0 });
+        let compared = compared(&runs[0], &runs[1], labels, Draws { seed, min_count: 0.0 });
         for (_, figure) in compared.differences() {
             prop_assert_eq!(figure.difference.to_bits(), 0);
             prop_assert_eq!(figure.interval.map(f64::to_bits), [0; 2]);
@@ -235,7 +237,7 @@ proptest! {
     fn intervals_and_signs(documents in documents(), seed: u64) {
         let labels = Labels { trained: 8, all: 12 };
         let runs = [0, 1].map(|run| outcomes_of(&documents, run));
-        let draws = Draws { seed, least: 0.0 };
+        let draws = Draws { seed, min_count: 0.0 };
         let forth = compared(&runs[0], &runs[1], labels, draws);
         let back = compared(&runs[1], &runs[0], labels, draws);
         for ((_, forth), (_, back)) in forth.differences().iter().zip(back.differences()) {
@@ -243,7 +245,8 @@ proptest! {
             prop_assert!(low <= forth.difference && forth.difference <= high);
             prop_assert!((0.0..=1.0).contains(&forth.p_value));
             prop_assert!((forth.difference + back.difference).abs() < 1e-12);
-            prop_assert!((low + back.interval[1]).abs() < 1e-9 && (high + back.interval[0]).abs() < 1e-9);
+            let [back_low, back_high] = back.interval;
+            prop_assert!((low + back_high).abs() < 1e-9 && (high + back_low).abs() < 1e-9);
             prop_assert!((forth.p_value - back.p_value).abs() < 1e-12);
         }
         for (run, outcomes) in runs.iter().enumerate() {
@@ -254,7 +257,8 @@ proptest! {
                 (found.macro_f1, figures.macro_f1),
                 (found.accuracy, figures.accuracy),
             ] {
-                prop_assert!(0.0 <= low && low <= figure && figure <= high && high <= 1.0, "run {}", run);
+                let is_ordered = low <= figure && figure <= high;
+                prop_assert!(0.0 <= low && is_ordered && high <= 1.0, "run {}", run);
             }
         }
     }
@@ -272,7 +276,7 @@ fn labels_of_all_files_count() {
         let text = serde_json::json!({
             "schema": "classify.evaluation/1", "per_label": labels, "per_document": [document],
         });
-        Loaded::from_json(text.to_string().as_bytes()).unwrap()
+        SavedEvaluation::from_json(text.to_string().as_bytes()).unwrap()
     };
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
     let files = [
@@ -280,14 +284,14 @@ fn labels_of_all_files_count() {
         file(&[("a", 5), ("b", 1)], "b"),
         file(&[("a", 5), ("c", 1), ("d", 1)], "a"),
     ];
-    let compared = compare(&files[0], &files[1..], (0, 0.05), &threads).unwrap();
+    let compared = compare(&files[0], &files[1..], 0, 0.05, &threads).unwrap();
     // a is right, of the labels a, b, c and d.
     let figures =
         compared.iter().map(|comparison| (comparison.macro_f1.baseline, comparison.macro_f1.other));
     assert_eq!(figures.collect::<Vec<_>>(), [(0.25, 0.0), (0.25, 0.25)]);
 }
 
-fn loaded(documents: &[(&str, &[&str], &[&str])]) -> Loaded {
+fn loaded(documents: &[(&str, &[&str], &[&str])]) -> SavedEvaluation {
     let documents: Vec<Value> = documents
         .iter()
         .map(|(id, labels, predicted)| {
@@ -299,16 +303,16 @@ fn loaded(documents: &[(&str, &[&str], &[&str])]) -> Loaded {
         "per_label": [{ "label": "a", "train": 1 }, { "label": "b", "train": 1 }],
         "per_document": documents,
     });
-    Loaded::from_json(text.to_string().as_bytes()).unwrap()
+    SavedEvaluation::from_json(text.to_string().as_bytes()).unwrap()
 }
 
 #[test]
 fn files_that_cannot_be_compared() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
     let first = loaded(&[("1", &["a"], &["a"]), ("2", &["b"], &["b"])]);
-    let error = |other: &Loaded| {
+    let error = |other: &SavedEvaluation| {
         let others = [first.clone(), other.clone()];
-        compare(&first, &others, (0, 0.05), &threads).unwrap_err()
+        compare(&first, &others, 0, 0.05, &threads).unwrap_err()
     };
     let other = error(&loaded(&[("1", &["a"], &["a"]), ("3", &["b"], &["b"])]));
     assert!(matches!(other, (2, CompareError::OtherDocument { number: 2, .. })), "{other:?}");
@@ -316,7 +320,7 @@ fn files_that_cannot_be_compared() {
     assert!(matches!(other, (2, CompareError::OtherLabels { number: 1, .. })), "{other:?}");
     let other = error(&loaded(&[("1", &["a"], &["a"])]));
     assert_eq!(other, (2, CompareError::OtherCount { found: 1, expected: 2 }));
-    let parsed = |text: &str| Loaded::from_json(text.as_bytes()).unwrap_err();
+    let parsed = |text: &str| SavedEvaluation::from_json(text.as_bytes()).unwrap_err();
     let schema = parsed(r#"{"schema": "else", "per_label": [], "per_document": []}"#);
     assert!(schema.to_string().contains("its schema is `else`"));
     let none = parsed(r#"{"schema": "classify.evaluation/1", "per_label": []}"#);
@@ -341,7 +345,7 @@ fn decisions_that_differ() {
         ("3", &["a"], &["b"]),
         ("4", &["a"], &["a", "b"]),
     ]);
-    let compared = compare(&first, &[second], (0, 0.05), &threads).unwrap();
+    let compared = compare(&first, &[second], 0, 0.05, &threads).unwrap();
     let [signs, documents] = [&compared[0].tests[0], &compared[0].tests[1]];
     assert!(signs.detail.contains("only the first has right 4, only the other 1"), "{signs:?}");
     assert!(documents.detail.contains("only the first has right 3, only the other 0"));
@@ -361,12 +365,13 @@ fn small_levels_draw_more_replicates() {
             ids.iter().map(|id| (id.as_str(), &["a"][..], &predicted[..])).collect();
         loaded(&documents)
     };
-    let (good, bad) = (file("a"), file("b"));
+    let good = file("a");
+    let bad = file("b");
     let others = [bad.clone(), bad.clone(), bad];
-    let compared = compare(&good, &others, (0, 0.001), &threads).unwrap();
+    let compared = compare(&good, &others, 0, 0.001, &threads).unwrap();
     assert!(compared.iter().all(|comparison| comparison.is_worse(0.001)), "{:?}", compared[0]);
     // Better is not worse, and a p-value at the level is not below it.
-    let better = compare(&others[0], &[good], (0, 0.05), &threads).unwrap();
+    let better = compare(&others[0], &[good], 0, 0.05, &threads).unwrap();
     assert!(!better[0].is_worse(0.999));
     let mut edge = compared[0].clone();
     for figure in [&mut edge.micro_f1, &mut edge.macro_f1, &mut edge.accuracy] {
@@ -393,7 +398,7 @@ fn detectable_differences_are_detected() {
             .collect();
         let runs = [0, 1].map(|run| outcomes_of(&documents, run));
         let labels = Labels { trained: 6, all: 6 };
-        compared(&runs[0], &runs[1], labels, Draws { seed: 0, least: 100.0 }).accuracy
+        compared(&runs[0], &runs[1], labels, Draws { seed: 0, min_count: 100.0 }).accuracy
     };
     let mean = (0..20).filter_map(|_| comparison(0.0).detectable).sum::<f64>() / 20.0;
     let found = (0..100).filter(|_| comparison(mean).p_value < 0.05).count();

@@ -1,4 +1,4 @@
-//! How confident the predictions are, and with what right: reliability, coverage, thresholds.
+//! Whether the confidence of predictions is justified: reliability, coverage, thresholds.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -25,12 +25,12 @@ const THRESHOLDS: [f64; STEPS + 1] = {
     thresholds
 };
 
-/// The highest step whose threshold a score reaches, as [`decide`](crate::decide::decision::decide) compares
-/// them: `score >= threshold`. 0 for a score that reaches none.
+/// The highest step whose threshold a score reaches, compared as in
+/// [`decide`](crate::decide::decision::decide): `score >= threshold`. 0 if it reaches none.
 fn step(score: f64) -> usize {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let guess = ((score * STEPS as f64) as usize).min(STEPS);
-    // The product is rounded, and so is the threshold: the step may be one too low or too high.
+    // The product and the threshold are rounded, so the step can be one too low or too high.
     if guess < STEPS && score >= THRESHOLDS[guess + 1] {
         guess + 1
     } else if guess > 0 && score < THRESHOLDS[guess] {
@@ -47,32 +47,39 @@ pub(super) struct Confidences {
     predicted: Vec<(f32, bool)>,
     /// The documents that got labels.
     documents: Vec<Answer>,
-    /// How many right and how many wrong labels have a score of each [`step`].
-    scores: Vec<(u64, u64)>,
+    /// For each [`step`], the labels whose score is there.
+    scores: Vec<StepCounts>,
     /// Whether confidences are probabilities; otherwise they are shares of the vote.
     calibrated: bool,
     may_abstain: bool,
 }
 
+/// Numbers of right and wrong labels.
+#[derive(Debug, Clone, Copy, Default)]
+struct StepCounts {
+    right: u64,
+    wrong: u64,
+}
+
 /// A document that got labels.
 #[derive(Debug, Clone, Copy)]
 struct Answer {
-    /// The confidence in the answer; without calibration, in its best label.
+    /// The confidence in the answer; without calibration, the score of its best label.
     confidence: f32,
-    /// How many labels were predicted.
+    /// Number of predicted labels.
     predicted: u32,
-    /// How many of them are right.
+    /// Number of them that are right.
     right: u32,
 }
 
-/// Labels of about the same confidence.
+/// Predicted labels of about the same confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bin {
-    /// Confidences from here,
+    /// The lowest confidence of the bin.
     pub from: f64,
-    /// up to here, which the last bin includes.
+    /// The upper end of the bin, which only the last bin includes.
     pub to: f64,
-    /// How many labels were predicted.
+    /// Number of predicted labels.
     pub count: u64,
     /// Their mean confidence: the probability, or without calibration the share of the vote.
     pub confidence: f64,
@@ -118,19 +125,20 @@ impl Confidences {
         Self { may_abstain, ..Self::default() }
     }
 
-    /// Adds those of later documents.
+    /// Adds the confidences of later documents.
     pub(super) fn append(&mut self, other: Self) {
         self.predicted.extend(other.predicted);
         self.documents.extend(other.documents);
-        self.scores.resize(STEPS + 1, (0, 0));
-        for (sum, (right, wrong)) in self.scores.iter_mut().zip(other.scores) {
-            *sum = (sum.0 + right, sum.1 + wrong);
+        self.scores.resize(STEPS + 1, StepCounts::default());
+        for (sum, counts) in self.scores.iter_mut().zip(other.scores) {
+            sum.right += counts.right;
+            sum.wrong += counts.wrong;
         }
         self.calibrated |= other.calibrated;
     }
 
-    /// Adds a prediction for a document: `predicted` are the labels of the prediction, `expected`
-    /// those of the document.
+    /// Adds a prediction for a document: the `predicted` labels, and the `expected` labels of the
+    /// document.
     pub(super) fn add(
         &mut self,
         prediction: &Prediction,
@@ -138,13 +146,14 @@ impl Confidences {
         predicted: &LabelSet,
     ) {
         self.calibrated |= !prediction.probabilities.is_empty();
-        self.scores.resize(STEPS + 1, (0, 0));
+        self.scores.resize(STEPS + 1, StepCounts::default());
         let mut first = None;
         let mut right = 0;
         for (at, score) in prediction.scores.iter().enumerate() {
             let is_right = expected.contains(score.label);
-            let (rights, wrongs) = &mut self.scores[step(score.score)];
-            *(if is_right { rights } else { wrongs }) += 1;
+            let counts = &mut self.scores[step(score.score)];
+            counts.right += u64::from(is_right);
+            counts.wrong += u64::from(!is_right);
             if predicted.contains(score.label) {
                 let confidence = prediction.probabilities.get(at).copied().unwrap_or(score.score);
                 #[expect(clippy::cast_possible_truncation, reason = "bins are wide")]
@@ -164,7 +173,9 @@ impl Confidences {
 
     /// The predicted labels in ten bins of confidence.
     pub(super) fn reliability(&self) -> Vec<Bin> {
-        let mut bins = [(0u64, 0.0, 0u64); BINS];
+        let mut counts = [0u64; BINS];
+        let mut sums = [0.0; BINS];
+        let mut rights = [0u64; BINS];
         for &(confidence, right) in &self.predicted {
             #[expect(
                 clippy::cast_possible_truncation,
@@ -172,18 +183,18 @@ impl Confidences {
                 reason = "a confidence from 0 to 1"
             )]
             let bin = ((confidence * BINS as f32) as usize).min(BINS - 1);
-            bins[bin].0 += 1;
-            bins[bin].1 += f64::from(confidence);
-            bins[bin].2 += u64::from(right);
+            counts[bin] += 1;
+            sums[bin] += f64::from(confidence);
+            rights[bin] += u64::from(right);
         }
-        let bin = |(at, &(count, sum, right)): (usize, &(u64, f64, u64))| Bin {
-            from: at as f64 / BINS as f64,
-            to: (at + 1) as f64 / BINS as f64,
-            count,
-            confidence: if count > 0 { sum / count as f64 } else { 0.0 },
-            right: ratio(right, count),
+        let bin = |bin: usize| Bin {
+            from: bin as f64 / BINS as f64,
+            to: (bin + 1) as f64 / BINS as f64,
+            count: counts[bin],
+            confidence: if counts[bin] > 0 { sums[bin] / counts[bin] as f64 } else { 0.0 },
+            right: ratio(rights[bin], counts[bin]),
         };
-        bins.iter().enumerate().map(bin).collect()
+        (0..BINS).map(bin).collect()
     }
 
     /// The mean distance between confidence and share of right labels over the bins of
@@ -202,7 +213,9 @@ impl Confidences {
         let mut documents = self.documents.clone();
         documents.par_sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
         let mut points = Vec::new();
-        let (mut at, mut predicted, mut right) = (0, 0u64, 0u64);
+        let mut at = 0;
+        let mut predicted = 0;
+        let mut right = 0;
         for point in 1..=POINTS {
             let end = (documents.len() * point).div_ceil(POINTS);
             while at < end {
@@ -222,12 +235,14 @@ impl Confidences {
     }
 
     /// Micro precision and recall with one threshold for all labels, for every hundredth from 0
-    /// to 1. The documents have `support` labels in all.
+    /// to 1. `support` is the total number of labels of the documents.
     pub(super) fn curve(&self, support: u64) -> Vec<Point> {
-        let (mut right, mut wrong) = (0, 0);
+        let mut right = 0;
+        let mut wrong = 0;
         let mut points = Vec::new();
-        for (step, &(rights, wrongs)) in self.scores.iter().enumerate().rev() {
-            (right, wrong) = (right + rights, wrong + wrongs);
+        for (step, counts) in self.scores.iter().enumerate().rev() {
+            right += counts.right;
+            wrong += counts.wrong;
             let prf = Prf::of(right, wrong, support.saturating_sub(right));
             points.push(Point { threshold: THRESHOLDS[step], prf });
         }
@@ -235,7 +250,7 @@ impl Confidences {
         points
     }
 
-    /// How many documents got labels, if the model may abstain.
+    /// The documents that got labels, if the model may abstain.
     pub(super) fn answered(&self, documents: &DocumentCounts) -> Option<Answered> {
         let right = self.documents.iter().map(|answer| u64::from(answer.right)).sum();
         let predicted = self.documents.iter().map(|answer| u64::from(answer.predicted)).sum();

@@ -1,15 +1,14 @@
-//! Predictions against known labels: the measures of single-label and multi-label
-//! classification.
+//! Evaluation of predictions: the metrics of single-label and multi-label classification.
 //!
 //! A ratio of 0 / 0 counts as 0, as in scikit-learn. With tp, fp and fn of a label:
 //!
-//! * **micro** precision, recall and F1 are those of the sums of tp, fp and fn over all labels,
-//!   those of the test that training has not included (their documents are misses).
+//! * **micro** precision, recall and F1 use the sums of tp, fp and fn over all labels. Labels that
+//!   only the test corpus has are included: their documents are misses.
 //! * **macro** is the mean over all labels of the training corpus, **`macro_present`** the mean
-//!   over the labels that the test corpus has, **weighted** the latter weighted by support.
-//! * **samples** is the mean over documents of precision, recall and F1 of each document's set.
+//!   over the labels of the test corpus, **weighted** the latter weighted by support.
+//! * **samples** is the mean over documents of precision, recall and F1 of each document's labels.
 //! * **P@n** is the mean share of right labels among the first n of the ranking.
-//! * **Hamming loss** is the share of wrong decisions among all documents × all labels.
+//! * **Hamming loss** is the share of wrong decisions among all pairs of a document and a label.
 
 use std::collections::HashMap as Map;
 use std::sync::Arc;
@@ -29,22 +28,18 @@ use crate::threads::Threads;
 pub mod cluster;
 mod compare;
 mod confidence;
-mod html;
 mod part;
-mod report;
 mod run;
 mod summary;
 
 pub use crate::decide::outcomes::{Headline, Intervals, Kind, Outcomes, Prf};
-pub use compare::{CompareError, Comparison, Loaded, Test, compare};
+pub use compare::{CompareError, Comparison, Difference, SavedEvaluation, Test, compare};
 pub use confidence::{Answered, Bin, Coverage, Point};
-pub use html::html;
 
 use crate::decide::outcomes::ratio;
-use part::{Counter, FIRST, Judged, Part, closed};
-pub use report::{compared, markdown, terminal};
-pub use run::{EvaluateError, EvaluateOptions, Tallied, evaluate, tally};
-use summary::Tally;
+use part::{Counter, PredictedDocument, RANKS, Tally, with_ancestors};
+pub use run::{EvaluateError, EvaluateOptions, EvaluationTally, evaluate, tally};
+use summary::LabelTally;
 
 type HashMap<K, V> = Map<K, V, RandomState>;
 
@@ -53,13 +48,13 @@ type HashMap<K, V> = Map<K, V, RandomState>;
 pub struct LabelResult {
     /// The label.
     pub label: String,
-    /// Training documents that have it.
+    /// Number of training documents with the label.
     pub train: u64,
-    /// Test documents that have it.
+    /// Number of test documents with the label.
     pub support: u64,
-    /// Test documents for which it was predicted.
+    /// Number of test documents for which it was predicted.
     pub predicted: u64,
-    /// Test documents that have it and for which it was predicted.
+    /// Number of test documents with the label for which it was predicted.
     pub true_positives: u64,
     /// Its precision, recall and F1.
     #[serde(flatten)]
@@ -69,13 +64,13 @@ pub struct LabelResult {
 /// The labels of one level of the hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LevelResult {
-    /// 1 for labels without a parent, otherwise one more than the level of the highest parent.
+    /// 1 for labels without a parent, otherwise the highest level of a parent plus 1.
     pub level: usize,
-    /// How many labels are there.
+    /// Number of labels.
     pub labels: usize,
-    /// Over all decisions on these labels.
+    /// Metrics over all decisions on these labels.
     pub micro: Prf,
-    /// Over these labels.
+    /// Mean over these labels.
     #[serde(rename = "macro")]
     pub macro_all: Prf,
 }
@@ -83,46 +78,46 @@ pub struct LevelResult {
 /// A label that was missed while another one was predicted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Confusion {
-    /// The label of the document; empty: it has none.
+    /// The label of the document; empty if it has none.
     pub label: String,
-    /// The label that was predicted instead; empty: none.
+    /// The label that was predicted instead; empty if none was.
     pub predicted: String,
-    /// In how many documents.
+    /// Number of documents.
     pub count: u64,
 }
 
 /// Numbers of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct DocumentCounts {
-    /// In the training corpus.
+    /// Documents of the training corpus.
     pub train: u64,
-    /// In the test corpus.
+    /// Documents of the test corpus.
     pub test: u64,
-    /// Of the test documents: no term is known.
+    /// Test documents without a known term.
     pub no_known_term: u64,
-    /// Of the test documents: no training document shares a weighted term.
+    /// Test documents that share no weighted term with a training document.
     pub no_neighbor: u64,
-    /// Of the test documents: no neighbor has a label.
+    /// Test documents whose neighbors have no label.
     pub no_label: u64,
-    /// Of the test documents: the model abstained.
+    /// Test documents for which the model abstained.
     pub abstained: u64,
-    /// Of the test documents: refused as foreign.
+    /// Test documents refused as out-of-distribution.
     pub foreign: u64,
-    /// Of the test documents: they have no label themselves.
+    /// Test documents that have no label themselves.
     pub unlabeled: u64,
-    /// Of the test documents: a row that is not among the neighbors has the similarity of the last
-    /// one.
+    /// Test documents for which a row that is not a neighbor has the similarity of the last
+    /// neighbor.
     pub tied_at_k: u64,
 }
 
 /// Numbers of labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct LabelCounts {
-    /// In the training corpus.
+    /// Labels of the training corpus.
     pub train: u64,
-    /// In the test corpus.
+    /// Labels of the test corpus.
     pub test: u64,
-    /// In the test corpus but not in the training corpus, by name.
+    /// Labels of the test corpus that the training corpus does not have, by name.
     pub unseen: Vec<String>,
     /// Test documents that have an unseen label.
     pub documents_with_unseen: u64,
@@ -131,11 +126,11 @@ pub struct LabelCounts {
 /// The method that made the predictions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Method {
-    /// How many neighbors voted.
+    /// Number of neighbors that vote.
     pub k: usize,
-    /// How votes were weighted.
+    /// The weighting of votes.
     pub vote: String,
-    /// How labels were chosen.
+    /// The decision rule.
     pub decision: Decision,
     /// The weighting's SMART code.
     pub weighting: String,
@@ -148,16 +143,39 @@ pub struct Method {
     pub vectors: Option<String>,
 }
 
+impl Method {
+    /// The method of a model with these options.
+    fn of(model: &Model, options: &ClassifyOptions) -> Self {
+        let settings = model.settings();
+        Self {
+            k: options.k.get(),
+            vote: options.vote.to_string(),
+            decision: options.decision.clone(),
+            weighting: settings.weighting.to_string(),
+            formula: settings.formula.clone(),
+            terms: settings.counts.terms,
+            vectors: model.dense().map(|dense| {
+                let spec = dense.spec();
+                let percent = options.dense_share * 100.0;
+                format!(
+                    "{}, {} dimensions, {}, {percent:.0} % of the votes",
+                    spec.features, spec.dimension, spec.metric
+                )
+            }),
+        }
+    }
+}
+
 /// P@1, P@3 and P@5.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct PrecisionAt {
-    /// Among the first label.
+    /// P@1.
     #[serde(rename = "1")]
     pub one: f64,
-    /// Among the first three labels.
+    /// P@3.
     #[serde(rename = "3")]
     pub three: f64,
-    /// Among the first five labels.
+    /// P@5.
     #[serde(rename = "5")]
     pub five: f64,
 }
@@ -173,25 +191,25 @@ pub struct Evaluation {
     pub documents: DocumentCounts,
     /// Numbers of labels.
     pub labels: LabelCounts,
-    /// The share of documents that got their label; single-label only.
+    /// The share of documents whose predicted label is right; single-label only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// The share of documents that got exactly their labels.
+    /// The share of documents whose predicted labels are exactly right.
     pub subset_accuracy: f64,
-    /// The share of wrong decisions among all documents × all labels.
+    /// The share of wrong decisions among all pairs of a document and a label.
     pub hamming_loss: f64,
-    /// Over all decisions.
+    /// Metrics over all decisions.
     pub micro: Prf,
-    /// Over all labels of the training corpus.
+    /// Mean over all labels of the training corpus.
     #[serde(rename = "macro")]
     pub macro_all: Prf,
-    /// Over the labels that the test corpus has.
+    /// Mean over the labels of the test corpus.
     pub macro_present: Prf,
-    /// Over the labels that the test corpus has, by support.
+    /// Mean over the labels of the test corpus, weighted by support.
     pub weighted: Prf,
-    /// Over documents.
+    /// Mean over documents.
     pub samples: Prf,
-    /// Of the ranking.
+    /// Precision of the first labels of the ranking.
     pub precision_at: PrecisionAt,
     /// The share of documents with a right label among the three best.
     pub top_3_accuracy: f64,
@@ -202,12 +220,12 @@ pub struct Evaluation {
     pub confusion: Option<Vec<Confusion>>,
     /// The most frequent pairs of a missed label and a wrong one.
     pub most_confused: Vec<Confusion>,
-    /// With a hierarchy the measures of each level. Documents and answers have the ancestors of
-    /// their labels, so that `micro` is hierarchical precision, recall and F1 (Kiritchenko et al.
-    /// 2005).
+    /// The metrics of each level of the hierarchy, if there is one. Documents and predictions
+    /// include the ancestors of their labels, so that `micro` is hierarchical precision, recall and
+    /// F1 (Kiritchenko et al. 2005).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<LevelResult>,
-    /// 95 % intervals of the headline figures; none without documents.
+    /// 95 % intervals of the headline metrics; `None` without documents.
     pub intervals: Option<Intervals>,
     /// The documents that got labels, if the model may abstain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -224,29 +242,29 @@ pub struct Evaluation {
     pub curve: Vec<Point>,
     /// The wrong predictions with the highest scores.
     pub worst_errors: Vec<WorstError>,
-    /// What tuning found, if the model was tuned.
+    /// The results of tuning, if the model was tuned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningSummary>,
-    /// When documents were refused as foreign, and what tuning expects of that.
+    /// The limit for out-of-distribution documents, and the estimates of tuning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign: Option<ForeignLimit>,
-    /// The predictions for every document, if they were asked for.
+    /// The prediction for every document, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_document: Option<Vec<DocumentResult>>,
-    /// Seconds by stage.
+    /// The duration of each stage.
     pub stages: Vec<Stage>,
-    /// The most memory that the process had in use, if the system tells.
+    /// The peak memory of the process, if the system reports it.
     pub peak_memory_bytes: Option<u64>,
 }
 
-/// A document's labels and what it got.
+/// A document's labels and its prediction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DocumentResult {
     /// The document's identifier.
     pub id: String,
-    /// The labels that it has.
+    /// Its labels.
     pub labels: Vec<String>,
-    /// The labels that it got, best first.
+    /// The predicted labels, best first.
     pub predicted: Vec<String>,
     /// The share of the vote of the best label.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -254,10 +272,10 @@ pub struct DocumentResult {
     /// The probability of the best label, of a calibrated model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// The share of the labels given that should be right, of a calibrated model.
+    /// The share of the predicted labels that should be right, of a calibrated model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// Why it got no label.
+    /// Why no label was predicted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -272,7 +290,7 @@ pub struct WorstError {
     pub wrong: String,
     /// That label's share of the vote.
     pub wrong_score: f64,
-    /// The training documents that voted, the best five.
+    /// The first five training documents that voted.
     pub neighbors: Vec<ErrorNeighbor>,
 }
 
@@ -287,7 +305,7 @@ pub struct ErrorNeighbor {
     pub labels: Vec<String>,
 }
 
-/// Accumulates predictions and computes their measures.
+/// Accumulates predictions and computes their metrics.
 #[derive(Debug)]
 pub struct Evaluator {
     options: ClassifyOptions,
@@ -296,12 +314,12 @@ pub struct Evaluator {
     /// The numbers of new labels.
     numbers: HashMap<String, u32>,
     train: Vec<u64>,
-    tallies: Vec<Tally>,
+    tallies: Vec<LabelTally>,
     exact: u64,
     differences: u64,
     samples: Prf,
     counter: Counter,
-    all: Part,
+    all: Tally,
 }
 
 impl Evaluator {
@@ -310,11 +328,11 @@ impl Evaluator {
         let names: Vec<String> = model.labels().iter().map(str::to_owned).collect();
         let train = model.label_sizes().iter().copied().map(u64::from).collect();
         let counter = Counter::new(model, &options);
-        let mut all = counter.part();
+        let mut all = counter.tally();
         all.documents.train = counter.model.settings().counts.documents;
         Self {
             options,
-            tallies: vec![Tally::default(); names.len()],
+            tallies: vec![LabelTally::default(); names.len()],
             names,
             numbers: HashMap::default(),
             train,
@@ -326,7 +344,7 @@ impl Evaluator {
         }
     }
 
-    /// Keeps the predictions for every document, for [`Evaluation::per_document`].
+    /// Keeps the prediction for every document, for [`Evaluation::per_document`].
     #[must_use]
     pub fn with_documents(mut self) -> Self {
         self.counter.keeps_documents = true;
@@ -334,33 +352,33 @@ impl Evaluator {
         self
     }
 
-    /// Adds the prediction for a document with these labels. `tied_at_k`: there is a row with the
-    /// similarity of the last neighbor that is not among the neighbors.
+    /// Adds the prediction for a document with these labels. `tied_at_k` says whether a row that is
+    /// not a neighbor has the similarity of the last neighbor.
     pub fn add(&mut self, id: &str, labels: &[String], prediction: &Prediction, tied_at_k: bool) {
-        self.add_part([Judged { id, labels, prediction, tied_at_k }].into_iter());
+        self.add_all([PredictedDocument { id, labels, prediction, tied_at_k }].into_iter());
     }
 
-    /// Adds documents whose labels training may not have.
-    fn add_part<'a>(&mut self, documents: impl Iterator<Item = Judged<'a>>) {
-        let mut part = self.counter.part();
-        for judged in documents {
-            let labels = closed(&self.counter.model, judged.labels).into_owned();
+    /// Adds documents, whose labels need not be in the training corpus.
+    fn add_all<'a>(&mut self, documents: impl Iterator<Item = PredictedDocument<'a>>) {
+        let mut tally = self.counter.tally();
+        for document in documents {
+            let labels = with_ancestors(&self.counter.model, document.labels).into_owned();
             let numbers = labels.iter().map(|label| self.number(label)).collect();
-            part.add(&self.counter, &judged, numbers);
+            tally.add(&self.counter, &document, numbers);
         }
-        self.append(part);
+        self.append(tally);
     }
 
-    fn append(&mut self, part: Part) {
-        for document in 0..part.outcomes.len() {
+    fn append(&mut self, tally: Tally) {
+        for document in 0..tally.outcomes.len() {
             let mut counts = [0u64; 3];
-            for (label, kind) in part.outcomes.of(document) {
+            for (label, kind) in tally.outcomes.of(document) {
                 counts[kind as usize] += 1;
-                let tally = &mut self.tallies[label as usize];
+                let of_label = &mut self.tallies[label as usize];
                 match kind {
-                    Kind::Right => tally.tp += 1,
-                    Kind::Wrong => tally.fp += 1,
-                    Kind::Missed => tally.fnn += 1,
+                    Kind::Right => of_label.tp += 1,
+                    Kind::Wrong => of_label.fp += 1,
+                    Kind::Missed => of_label.fnn += 1,
                 }
             }
             let [right, wrong, missed] = counts;
@@ -368,9 +386,9 @@ impl Evaluator {
             self.differences += missed + wrong;
             self.samples.add(Prf::of(right, wrong, missed), 1.0);
         }
-        self.all.append(part);
-        if let Some(least) = self.all.least_error() {
-            self.counter.least_error.store(least.to_bits(), Ordering::Relaxed);
+        self.all.append(tally);
+        if let Some(min) = self.all.min_error_score() {
+            self.counter.min_error_score.store(min.to_bits(), Ordering::Relaxed);
         }
     }
 
@@ -382,24 +400,18 @@ impl Evaluator {
         let number = u32::try_from(self.names.len()).expect("fewer than 2^32 labels");
         self.names.push(label.to_owned());
         self.numbers.insert(label.to_owned(), number);
-        self.tallies.push(Tally::default());
+        self.tallies.push(LabelTally::default());
         number
     }
 
-    /// The measures of all predictions added; computing them is added to `stages`. `seed` draws
-    /// the documents of the intervals.
-    pub fn finish(
-        self,
-        (k, vote): (usize, String),
-        seed: u64,
-        threads: &Threads,
-        mut stages: Vec<Stage>,
-    ) -> Evaluation {
+    /// The metrics of all predictions. `seed` draws the documents of the intervals. The time that
+    /// this takes is added to `stages`.
+    pub fn finish(self, seed: u64, threads: &Threads, mut stages: Vec<Stage>) -> Evaluation {
         let start = Instant::now();
-        let Part { documents, confidences, outcomes, .. } = &self.all;
+        let Tally { documents, confidences, outcomes, .. } = &self.all;
         let count = documents.test as f64;
         let mean = |sum: f64| if count > 0.0 { sum / count } else { 0.0 };
-        // The other measures are made meanwhile.
+        // The other metrics are computed meanwhile.
         let mut intervals = None;
         let (summary, confusion, reliability, coverage, answered) = threads.scope(|scope| {
             scope.spawn(|_| intervals = outcomes.intervals(self.train.len(), seed));
@@ -411,25 +423,10 @@ impl Evaluator {
         let most_confused =
             confusion.iter().filter(|pair| pair.label != pair.predicted).take(20).cloned();
         let [one, three, five] =
-            std::array::from_fn(|at| mean(self.all.right_in_first[at] as f64 / FIRST[at] as f64));
+            std::array::from_fn(|at| mean(self.all.right_at[at] as f64 / RANKS[at] as f64));
         let mut evaluation = Evaluation {
             schema: "classify.evaluation/1",
-            method: Method {
-                k,
-                vote,
-                weighting: self.counter.model.settings().weighting.to_string(),
-                formula: self.counter.model.settings().formula.clone(),
-                terms: self.counter.model.settings().counts.terms,
-                vectors: self.counter.model.dense().map(|dense| {
-                    let spec = dense.spec();
-                    let percent = self.options.dense_share * 100.0;
-                    format!(
-                        "{}, {} dimensions, {}, {percent:.0} % of the votes",
-                        spec.features, spec.dimension, spec.metric
-                    )
-                }),
-                decision: self.options.decision,
-            },
+            method: Method::of(&self.counter.model, &self.options),
             accuracy: single.then(|| mean(self.exact as f64)),
             subset_accuracy: mean(self.exact as f64),
             hamming_loss: mean(self.differences as f64) / self.names.len().max(1) as f64,

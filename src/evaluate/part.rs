@@ -1,4 +1,4 @@
-//! What is counted of some documents. Parts of a batch are counted side by side and added up in their order.
+//! Tallies of predictions. Parts of a batch are tallied in parallel and added in their order.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::decide::outcomes::{LabelSet, Outcomes};
 use crate::model::Model;
 use crate::search::Neighbor;
 
-/// How many of the worst errors are kept.
-const WORST: usize = 50;
-/// How many of their neighbors are kept.
-const NEIGHBORS: usize = 5;
+/// Number of worst errors that are kept.
+const MAX_ERRORS: usize = 50;
+/// Number of neighbors kept of each of them.
+const MAX_NEIGHBORS: usize = 5;
 
-/// A document with more pairs of a missed and a wrong label than this is not counted among the
-/// confused labels: nothing says which label was taken for which, and the pairs of documents with
-/// thousands of labels would fill the memory.
-const MOST_PAIRS: usize = 10_000;
+/// Maximum number of pairs of a missed and a wrong label of a document that counts for the confused
+/// labels. With more labels, nothing says which one was confused with which, and the pairs of
+/// documents with thousands of labels would fill the memory.
+const MAX_PAIRS: usize = 10_000;
 
-/// The first labels of the ranking among which right ones are counted.
-pub(super) const FIRST: [usize; 3] = [1, 3, 5];
+/// The ranks of P@1, P@3 and P@5.
+pub(super) const RANKS: [usize; 3] = [1, 3, 5];
 
-/// Counts documents of which all labels are known from training; any number of threads may use it.
+/// What every thread needs to tally documents.
 #[derive(Debug, Clone)]
 pub(super) struct Counter {
     pub(super) model: Arc<Model>,
@@ -36,8 +36,8 @@ pub(super) struct Counter {
     pub(super) may_abstain: bool,
     /// Whether the prediction for every document is kept.
     pub(super) keeps_documents: bool,
-    /// The bits of a score; errors that are no worse are not kept.
-    pub(super) least_error: Arc<AtomicU64>,
+    /// The bits of a score. Errors with at most this score are not kept.
+    pub(super) min_error_score: Arc<AtomicU64>,
 }
 
 impl Counter {
@@ -49,22 +49,22 @@ impl Counter {
             single: options.decision == Decision::Single,
             may_abstain: options.abstention.is_some() || options.foreign.is_some(),
             keeps_documents: false,
-            least_error: Arc::new(f64::NEG_INFINITY.to_bits().into()),
+            min_error_score: Arc::new(f64::NEG_INFINITY.to_bits().into()),
         }
     }
 
-    /// An empty part.
-    pub(super) fn part(&self) -> Part {
-        Part {
+    /// An empty tally.
+    pub(super) fn tally(&self) -> Tally {
+        Tally {
             confidences: Confidences::new(self.may_abstain),
             per_document: self.keeps_documents.then(Vec::new),
-            ..Part::default()
+            ..Tally::default()
         }
     }
 
-    /// The numbers of a document's labels; nothing if training has not all of them.
+    /// The numbers of a document's labels; `None` if a label is not in the training corpus.
     pub(super) fn known(&self, labels: &[String]) -> Option<Vec<u32>> {
-        let labels = closed(&self.model, labels);
+        let labels = with_ancestors(&self.model, labels);
         labels.iter().map(|label| self.numbers.get(label).copied()).collect()
     }
 
@@ -79,21 +79,21 @@ impl Counter {
 
 /// A document with its prediction.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Judged<'a> {
+pub(super) struct PredictedDocument<'a> {
     pub(super) id: &'a str,
     pub(super) labels: &'a [String],
     pub(super) prediction: &'a Prediction,
-    /// Whether there is a row with the similarity of the last neighbor that is not among the neighbors.
+    /// Whether a row that is not a neighbor has the similarity of the last neighbor.
     pub(super) tied_at_k: bool,
 }
 
-/// See the module.
+/// Counts over documents and their predictions.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct Tally {
     pub(super) documents: DocumentCounts,
     pub(super) with_unseen: u64,
-    /// The right labels among the first one, three and five of all documents.
-    pub(super) right_in_first: [u64; 3],
+    /// Number of right labels up to each of the [`RANKS`].
+    pub(super) right_at: [u64; 3],
     pub(super) in_top_3: u64,
     pub(super) confused: HashMap<(Option<u32>, Option<u32>), u64>,
     pub(super) outcomes: Outcomes,
@@ -102,20 +102,27 @@ pub(super) struct Part {
     pub(super) worst: Vec<WorstError>,
 }
 
-impl Part {
-    /// The errors that are no worse than this are not among the worst.
-    pub(super) fn least_error(&self) -> Option<f64> {
-        self.worst.get(WORST - 1).map(|last| last.wrong_score)
+impl Tally {
+    /// The score that an error must exceed to be among the worst.
+    pub(super) fn min_error_score(&self) -> Option<f64> {
+        self.worst.get(MAX_ERRORS - 1).map(|last| last.wrong_score)
     }
 
-    /// Adds a document; `numbers` are those of its labels and, with a hierarchy, of their ancestors.
-    pub(super) fn add(&mut self, counter: &Counter, judged: &Judged<'_>, numbers: Vec<u32>) {
-        let prediction = judged.prediction;
+    /// Adds a document. `numbers` are the numbers of its labels and, with a hierarchy, of their
+    /// ancestors.
+    pub(super) fn add(
+        &mut self,
+        counter: &Counter,
+        document: &PredictedDocument<'_>,
+        numbers: Vec<u32>,
+    ) {
+        let prediction = document.prediction;
         let first = numbers.first().copied();
-        let (expected, predicted) = (LabelSet::new(numbers), LabelSet::new(&*prediction.labels));
+        let expected = LabelSet::new(numbers);
+        let predicted = LabelSet::new(&*prediction.labels);
         let documents = &mut self.documents;
         documents.test += 1;
-        documents.tied_at_k += u64::from(judged.tied_at_k);
+        documents.tied_at_k += u64::from(document.tied_at_k);
         documents.unlabeled += u64::from(expected.is_empty());
         match prediction.reason {
             Some(Reason::NoKnownTerm) => documents.no_known_term += 1,
@@ -127,8 +134,8 @@ impl Part {
         }
         let unseen = expected.iter().any(|label| label as usize >= counter.numbers.len());
         self.with_unseen += u64::from(unseen);
-        for (n, sum) in FIRST.into_iter().zip(&mut self.right_in_first) {
-            let first = prediction.scores.iter().take(n);
+        for (rank, sum) in RANKS.into_iter().zip(&mut self.right_at) {
+            let first = prediction.scores.iter().take(rank);
             *sum += first.filter(|score| expected.contains(score.label)).count() as u64;
         }
         let mut top_3 = prediction.scores.iter().take(3);
@@ -140,12 +147,13 @@ impl Part {
         }
         self.outcomes.push_sets(&expected, &predicted);
         self.confidences.add(prediction, &expected, &predicted);
-        self.remember(counter, judged, &expected, &predicted);
+        self.keep_document(counter, document, &expected, &predicted);
     }
 
-    /// Adds the documents of another part behind those of this one.
+    /// Adds the tally of later documents.
     pub(super) fn append(&mut self, other: Self) {
-        let (all, more) = (&mut self.documents, other.documents);
+        let all = &mut self.documents;
+        let more = other.documents;
         for (sum, count) in [
             (&mut all.test, more.test),
             (&mut all.no_known_term, more.no_known_term),
@@ -160,7 +168,7 @@ impl Part {
         ] {
             *sum += count;
         }
-        for (sum, count) in self.right_in_first.iter_mut().zip(other.right_in_first) {
+        for (sum, count) in self.right_at.iter_mut().zip(other.right_at) {
             *sum += count;
         }
         for (pair, count) in other.confused {
@@ -172,42 +180,43 @@ impl Part {
             documents.extend(other.per_document.into_iter().flatten());
         }
         for error in other.worst {
-            self.keep(error);
+            self.keep_error(error);
         }
     }
 
-    /// Keeps an error if it is one of the worst; of equal ones the first.
-    fn keep(&mut self, error: WorstError) {
+    /// Keeps an error if it is one of the worst. Of equal errors the first ones are kept.
+    fn keep_error(&mut self, error: WorstError) {
         let score = error.wrong_score;
-        if self.least_error().is_none_or(|least| score > least) {
+        if self.min_error_score().is_none_or(|min| score > min) {
             let at = self.worst.partition_point(|other| other.wrong_score >= score);
             self.worst.insert(at, error);
-            self.worst.truncate(WORST);
+            self.worst.truncate(MAX_ERRORS);
         }
     }
 
-    /// Keeps the prediction, if that was asked for, and the worst errors.
-    fn remember(
+    /// Keeps the prediction, if requested, and the error, if it is one of the worst.
+    fn keep_document(
         &mut self,
         counter: &Counter,
-        &Judged { id, labels, prediction, .. }: &Judged<'_>,
+        document: &PredictedDocument<'_>,
         expected: &LabelSet,
         predicted: &LabelSet,
     ) {
+        let &PredictedDocument { id, labels, prediction, .. } = document;
         let wrong = prediction
             .scores
             .iter()
             .find(|score| predicted.contains(score.label) && !expected.contains(score.label));
         let worse = wrong.filter(|wrong| {
-            let of_all = f64::from_bits(counter.least_error.load(Ordering::Relaxed));
-            wrong.score > of_all && self.least_error().is_none_or(|least| wrong.score > least)
+            let min = f64::from_bits(counter.min_error_score.load(Ordering::Relaxed));
+            wrong.score > min && self.min_error_score().is_none_or(|min| wrong.score > min)
         });
         if worse.is_none() && self.per_document.is_none() {
             return;
         }
         let result = DocumentResult {
             id: id.to_owned(),
-            labels: closed(&counter.model, labels).into_owned(),
+            labels: with_ancestors(&counter.model, labels).into_owned(),
             predicted: counter.names(&prediction.labels),
             score: prediction.scores.first().map(|score| score.score),
             probability: prediction.probabilities.first().copied(),
@@ -221,11 +230,11 @@ impl Part {
                 similarity: neighbor.similarity,
                 labels: counter.names(model.document_labels(neighbor.row)),
             };
-            self.keep(WorstError {
+            self.keep_error(WorstError {
                 document: result.clone(),
                 wrong: counter.name(wrong.label),
                 wrong_score: wrong.score,
-                neighbors: prediction.neighbors.iter().take(NEIGHBORS).map(neighbor).collect(),
+                neighbors: prediction.neighbors.iter().take(MAX_NEIGHBORS).map(neighbor).collect(),
             });
         }
         if let Some(documents) = &mut self.per_document {
@@ -233,19 +242,19 @@ impl Part {
         }
     }
 
-    /// Counts the document's label against the one that was predicted, right or wrong. A
-    /// document of several labels is right with any of them, and otherwise stands for its
-    /// `first` one.
+    /// Counts the pair of the document's label and the predicted one, right or wrong. For a
+    /// document with several labels, the pair has the predicted label if it is one of them,
+    /// otherwise `first`.
     fn confuse_single(&mut self, expected: &LabelSet, first: Option<u32>, predicted: Option<u32>) {
         let label = predicted.filter(|&label| expected.contains(label)).or(first);
         *self.confused.entry((label, predicted)).or_default() += 1;
     }
 
-    /// Counts every missed label against every wrong one, up to [`MOST_PAIRS`].
+    /// Counts every pair of a missed and a wrong label, up to [`MAX_PAIRS`].
     fn confuse_multi(&mut self, expected: &LabelSet, predicted: &LabelSet) {
         let wrong = || predicted.without(expected);
         let missed = expected.without(predicted).count();
-        if missed == 0 || missed.saturating_mul(wrong().count()) > MOST_PAIRS {
+        if missed == 0 || missed.saturating_mul(wrong().count()) > MAX_PAIRS {
             return;
         }
         for missed in expected.without(predicted) {
@@ -257,17 +266,17 @@ impl Part {
 }
 
 /// The labels and their ancestors.
-pub(super) fn closed<'l>(model: &Model, labels: &'l [String]) -> Cow<'l, [String]> {
+pub(super) fn with_ancestors<'l>(model: &Model, labels: &'l [String]) -> Cow<'l, [String]> {
     let hierarchy = &model.settings().hierarchy;
     if hierarchy.is_empty() {
         return Cow::Borrowed(labels);
     }
-    let mut closed = labels.to_vec();
+    let mut all = labels.to_vec();
     for label in labels {
         let above = hierarchy.ancestors(label).into_iter();
-        closed.extend(above.map(str::to_owned));
+        all.extend(above.map(str::to_owned));
     }
-    closed.sort();
-    closed.dedup();
-    Cow::Owned(closed)
+    all.sort();
+    all.dedup();
+    Cow::Owned(all)
 }

@@ -1,4 +1,5 @@
-//! A classifier on a test corpus: read, vectorize, search, vote and tally side by side, then measure.
+//! Evaluation of a classifier on a test corpus. The stages read, vectorize, search, vote and tally
+//! run in parallel; then the metrics are computed.
 
 use std::convert::Infallible;
 use std::io;
@@ -8,7 +9,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::part::{Counter, Judged, Part};
+use super::part::{Counter, PredictedDocument, Tally};
 use super::{Evaluation, Evaluator};
 use crate::classifier::stream::{HandOver, Pipeline, PipelineError, Source, Vectorized};
 use crate::classifier::vectors::Labeled;
@@ -22,7 +23,7 @@ use crate::stages::{SoFar, Stage};
 use crate::text::corpus::{CorpusError, Place, Problem};
 use crate::threads::Threads;
 
-/// Documents that are counted together, beside others.
+/// Number of documents that one task tallies.
 const PART: usize = 512;
 
 /// How a classifier is evaluated.
@@ -30,13 +31,14 @@ const PART: usize = 512;
 pub struct EvaluateOptions {
     /// The name of the test corpus in errors.
     pub name: String,
-    /// Documents that are searched together, at most; all, if a rule decides on them together.
+    /// Maximum number of documents searched together. A rule that decides on all documents together
+    /// ignores it.
     pub batch: usize,
-    /// Whether the decision on every document is kept.
+    /// Whether the prediction for every document is kept.
     pub per_document: bool,
-    /// What draws the documents of the intervals.
+    /// The seed of the documents that the intervals draw.
     pub seed: u64,
-    /// What was done before, for the evaluation's list of stages.
+    /// The stages before the evaluation, for its list of stages.
     pub stages: Vec<Stage>,
 }
 
@@ -44,7 +46,8 @@ pub struct EvaluateOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
-    /// A document cannot be read or does not fit the model, the search failed, or there is no document.
+    /// A document cannot be read or does not fit the model, the search failed, or there is no
+    /// document.
     #[error(transparent)]
     Classify(#[from] ClassifyError),
     /// A thread could not be started.
@@ -73,52 +76,50 @@ impl From<CorpusError> for EvaluateError {
     }
 }
 
-/// Predictions for a batch.
-struct Voted {
+/// A batch of documents with their predictions.
+struct PredictedBatch {
     documents: Vec<Labeled>,
-    /// Those for each [`PART`] documents.
-    parts: Vec<Counted>,
+    /// One for each [`PART`] documents.
+    parts: Vec<BatchPart>,
 }
 
-/// Predictions for some documents.
-enum Counted {
-    /// What is counted of them, if all labels of the documents are known.
-    Part(Box<Part>),
-    /// The predictions, and whether more neighbors are as similar as the last one that voted: other labels get their numbers in
-    /// the order of the documents.
-    Predictions(Vec<(Prediction, bool)>),
+/// Predictions for a part of a batch.
+enum BatchPart {
+    /// The tally, if all labels of the documents are known.
+    Tallied(Box<Tally>),
+    /// The predictions, and whether each is tied at k. Unknown labels get their numbers in the
+    /// order of the documents, so these are tallied later.
+    Predicted(Vec<(Prediction, bool)>),
 }
 
-impl Voted {
-    /// Predicts labels and counts parts of the documents side by side. `predict` predicts those of the document at a place
-    /// and returns whether more neighbors are as similar as the last one that voted.
+impl PredictedBatch {
+    /// Predicts labels and tallies the parts of the batch in parallel. `predict` predicts the
+    /// labels of the document at an index, and returns whether a further row is as similar as the
+    /// last neighbor that voted.
     fn new(
         documents: Vec<Labeled>,
         predict: impl Fn(usize, &mut Predicted) -> bool + Sync,
         counter: &Counter,
     ) -> Self {
         let count = |predicted: &mut Predicted, start: usize| {
-            let places = start..documents.len().min(start + PART);
-            let known = places.clone().map(|at| counter.known(&documents[at].labels));
+            let indices = start..documents.len().min(start + PART);
+            let known = indices.clone().map(|at| counter.known(&documents[at].labels));
             let Some(numbers) = known.collect::<Option<Vec<_>>>() else {
-                let predictions = places.map(|at| {
+                let predictions = indices.map(|at| {
                     let tied_at_k = predict(at, predicted);
                     (predicted.prediction.clone(), tied_at_k)
                 });
-                return Counted::Predictions(predictions.collect());
+                return BatchPart::Predicted(predictions.collect());
             };
-            let mut part = counter.part();
-            for (at, numbers) in places.zip(numbers) {
+            let mut tally = counter.tally();
+            for (at, numbers) in indices.zip(numbers) {
                 let tied_at_k = predict(at, predicted);
-                part.add(
-                    counter,
-                    &judged(&documents[at], &predicted.prediction, tied_at_k),
-                    numbers,
-                );
+                let document = predicted_document(&documents[at], &predicted.prediction, tied_at_k);
+                tally.add(counter, &document, numbers);
             }
-            Counted::Part(Box::new(part))
+            BatchPart::Tallied(Box::new(tally))
         };
-        // A part's predictions are counted while they are in the cache.
+        // The predictions of a part are tallied while they are in the cache.
         let starts = (0..documents.len()).into_par_iter().step_by(PART);
         let parts = starts.map_init(Predicted::default, count).collect();
         Self { documents, parts }
@@ -128,11 +129,11 @@ impl Voted {
         let documents = self.documents.chunks(PART);
         for (documents, part) in documents.zip(std::mem::take(&mut self.parts)) {
             match part {
-                Counted::Part(part) => evaluator.append(*part),
-                Counted::Predictions(predictions) => {
+                BatchPart::Tallied(tally) => evaluator.append(*tally),
+                BatchPart::Predicted(predictions) => {
                     let each = documents.iter().zip(&predictions);
-                    evaluator.add_part(each.map(|(document, (prediction, tied_at_k))| {
-                        judged(document, prediction, *tied_at_k)
+                    evaluator.add_all(each.map(|(document, (prediction, tied_at_k))| {
+                        predicted_document(document, prediction, *tied_at_k)
                     }));
                 }
             }
@@ -140,17 +141,18 @@ impl Voted {
     }
 }
 
-fn judged<'a>(
-    Labeled { id, labels }: &'a Labeled,
+fn predicted_document<'a>(
+    document: &'a Labeled,
     prediction: &'a Prediction,
     tied_at_k: bool,
-) -> Judged<'a> {
-    Judged { id, labels, prediction, tied_at_k }
+) -> PredictedDocument<'a> {
+    let Labeled { id, labels } = document;
+    PredictedDocument { id, labels, prediction, tied_at_k }
 }
 
-/// Classifies test documents and measures how well that went. Each stage runs on a thread of its own.
+/// Classifies test documents and computes the metrics. Each stage runs on a thread of its own.
 ///
-/// `progress` is told after each batch how many documents are done, and the busiest stage.
+/// After each batch, `progress` gets the number of documents so far and the busiest stage.
 ///
 /// # Errors
 /// The first error of the documents or the search; a test corpus without documents.
@@ -158,32 +160,30 @@ pub fn evaluate(
     classifier: &Classifier,
     options: &ClassifyOptions,
     test: Source,
-    how: EvaluateOptions,
+    evaluate: EvaluateOptions,
     progress: &dyn Fn(&SoFar<'_>),
 ) -> Result<Evaluation, EvaluateError> {
-    let tallied = tally(classifier, options, test, how, progress)?;
-    Ok(tallied.measure(classifier.threads()))
+    let tally = tally(classifier, options, test, evaluate, progress)?;
+    Ok(tally.measure(classifier.threads()))
 }
 
-/// What was counted of predictions for test documents.
+/// The tally of the predictions for a test corpus.
 #[derive(Debug)]
-pub struct Tallied {
+pub struct EvaluationTally {
     evaluator: Evaluator,
     seed: u64,
     stages: Vec<Stage>,
 }
 
-impl Tallied {
-    /// The measures and their intervals.
+impl EvaluationTally {
+    /// The metrics and their intervals.
     pub fn measure(self, threads: &Threads) -> Evaluation {
-        let options = &self.evaluator.options;
-        let by = (options.k.get(), options.vote.to_string());
-        self.evaluator.finish(by, self.seed, threads, self.stages)
+        self.evaluator.finish(self.seed, threads, self.stages)
     }
 }
 
-/// The first part of [`evaluate`], after which the classifier is not needed any more: classifies test documents and
-/// counts how well that went.
+/// The first part of [`evaluate`]: classifies test documents and tallies the predictions.
+/// Afterwards the classifier is no longer needed.
 ///
 /// # Errors
 /// As [`evaluate`].
@@ -191,17 +191,17 @@ pub fn tally(
     classifier: &Classifier,
     options: &ClassifyOptions,
     test: Source,
-    how: EvaluateOptions,
+    evaluate: EvaluateOptions,
     progress: &dyn Fn(&SoFar<'_>),
-) -> Result<Tallied, EvaluateError> {
-    let EvaluateOptions { name, batch, per_document, seed, mut stages } = how;
+) -> Result<EvaluationTally, EvaluateError> {
+    let EvaluateOptions { name, batch, per_document, seed, mut stages } = evaluate;
     let start = Instant::now();
     let mut evaluator = Evaluator::new(Arc::clone(classifier.model()), options.clone());
     if per_document {
         evaluator = evaluator.with_documents();
     }
     let options = ClassifyOptions { probabilities: Probabilities::Given, ..options.clone() };
-    // One neighbor more than votes shows whether the last one is tied.
+    // One more neighbor than votes shows whether the last one is tied.
     let one_more = ClassifyOptions { k: options.k.saturating_add(1), ..options.clone() };
     let pipeline = Pipeline {
         classifier,
@@ -211,19 +211,21 @@ pub fn tally(
         prefix: "test: ",
         last: "tally",
     };
-    let (threads, of_known) = (classifier.threads(), evaluator.counter.clone());
-    let vote = |batch: Vectorized, neighbors: &FoundNeighbors, hand_over: HandOver<'_, Voted>| {
-        let Vectorized { documents, vectors } = batch;
-        let voted = threads.run(|| {
-            let predictor = Predictor::new(classifier, &vectors, neighbors, &options);
-            let predict = |at: usize, predicted: &mut Predicted| {
-                predictor.predict(at, predicted);
-                tied_at(options.k, neighbors.get(at))
-            };
-            Voted::new(documents, predict, &of_known)
-        });
-        hand_over(voted.documents.len(), voted);
-    };
+    let threads = classifier.threads();
+    let counter = evaluator.counter.clone();
+    let vote =
+        |batch: Vectorized, neighbors: &FoundNeighbors, hand_over: HandOver<'_, PredictedBatch>| {
+            let Vectorized { documents, vectors } = batch;
+            let predicted = threads.run(|| {
+                let predictor = Predictor::new(classifier, &vectors, neighbors, &options);
+                let predict = |at: usize, predicted: &mut Predicted| {
+                    predictor.predict(at, predicted);
+                    tied_at(options.k, neighbors.get(at))
+                };
+                PredictedBatch::new(documents, predict, &counter)
+            });
+            hand_over(predicted.documents.len(), predicted);
+        };
     let mut done = 0;
     let made = pipeline.run(test, vote, |mut batch, so_far| {
         batch.add_to(&mut evaluator);
@@ -239,10 +241,10 @@ pub fn tally(
     }
     stages.extend(made);
     stages.push(Stage::since("test: all of it, stages side by side", done, start));
-    Ok(Tallied { evaluator, seed, stages })
+    Ok(EvaluationTally { evaluator, seed, stages })
 }
 
-/// Whether, in one of the lists, the neighbor after the `k`-th is as similar as the `k`-th.
+/// Whether the neighbor after the `k`-th is as similar as the `k`-th in one of the lists.
 fn tied_at(k: NonZeroUsize, voters: Voters<'_>) -> bool {
     let k = k.get();
     let tied = |list: &[Neighbor]| {
@@ -263,7 +265,7 @@ mod tests {
     use crate::text::counts::TermLimits;
     use crate::threads::Threads;
 
-    /// A document that has one of the labels a, b and c, a new one, or none, and its prediction.
+    /// A document with one of the labels a, b and c, a new label, or none, and its prediction.
     fn made(number: u32) -> (Labeled, Prediction) {
         let label = match number % 7 {
             0 if number > 1_500 => format!("new{}", number / 1_000),
@@ -288,11 +290,12 @@ mod tests {
         (Labeled { id: number.to_string(), labels }, prediction)
     }
 
-    /// A rule that decides on all documents together does so, however many there are.
+    /// A rule that decides on all documents together does so for any number of documents.
     #[test]
     fn shares_are_those_of_all_documents() {
         let threads = Threads::available().expect("threads start");
-        let lines = b"{\"text\": \"bread\", \"label\": \"a\"}\n{\"text\": \"bread guitar\", \"label\": \"b\"}";
+        let lines = b"{\"text\": \"bread\", \"label\": \"a\"}\n\
+                      {\"text\": \"bread guitar\", \"label\": \"b\"}";
         let read = || Corpus::from_bytes("in", lines.to_vec(), ReadOptions::default());
         let shares = vec![0.5, 0.5];
         let decision = Decision::Proportional { factor: 1.0, shares };
@@ -301,7 +304,8 @@ mod tests {
         let model = train(&mut read().expect("it opens"), settings, limits, &threads);
         let model = Arc::new(model.expect("it is a corpus"));
         let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
-        // All documents like b come last: it may get half of all, more than come in the last batch.
+        // All documents of label b come last. It may get half of all documents, which is more than
+        // the last batch.
         let document = |number: u32| {
             let text = if number < 15_000 { "bread" } else { "guitar" };
             let line = format!("{{\"text\": \"{text}\", \"label\": \"a\"}}").into_bytes();
@@ -318,13 +322,13 @@ mod tests {
         };
         let expected: Vec<_> = predictions.iter().map(names).collect();
         let test = Source::Documents(Box::new(documents.into_iter().map(Ok)));
-        let how = EvaluateOptions { batch: 1_000, per_document: true, ..Default::default() };
-        let evaluation = evaluate(&classifier, &options, test, how, &|_| ()).expect("they match");
-        let given = evaluation.per_document.expect("they were asked for");
+        let setup = EvaluateOptions { batch: 1_000, per_document: true, ..Default::default() };
+        let evaluation = evaluate(&classifier, &options, test, setup, &|_| ()).expect("they match");
+        let given = evaluation.per_document.expect("they were requested");
         assert!(given.into_iter().map(|one| one.predicted).eq(expected));
     }
 
-    /// The first of equally bad errors are kept, and new labels are numbered in their order.
+    /// Of equally bad errors the first ones are kept, and new labels are numbered in their order.
     #[test]
     fn batches_are_counted_as_documents_one_after_the_other() {
         let threads = Threads::available().expect("threads start");
@@ -340,10 +344,11 @@ mod tests {
             let options = ClassifyOptions::of(&model);
             let evaluator = || Evaluator::new(Arc::clone(&model), options.clone()).with_documents();
             let finish = |evaluator: Evaluator| {
-                let result = evaluator.finish((1, "similarity".into()), 0, &threads, Vec::new());
+                let result = evaluator.finish(0, &threads, Vec::new());
                 Evaluation { stages: Vec::new(), peak_memory_bytes: None, ..result }
             };
-            let (mut one_by_one, mut in_batches) = (evaluator(), evaluator());
+            let mut one_by_one = evaluator();
+            let mut in_batches = evaluator();
             for number in 0..4_000 {
                 let (Labeled { id, labels }, prediction) = made(number);
                 one_by_one.add(&id, &labels, &prediction, number.is_multiple_of(5));
@@ -355,8 +360,9 @@ mod tests {
                     predicted.prediction.clone_from(&predictions[at]);
                     (first + u32::try_from(at).expect("few")).is_multiple_of(5)
                 };
-                let voted = threads.run(|| Voted::new(documents, predict, &in_batches.counter));
-                { voted }.add_to(&mut in_batches);
+                let mut batch =
+                    threads.run(|| PredictedBatch::new(documents, predict, &in_batches.counter));
+                batch.add_to(&mut in_batches);
             }
             let result = finish(in_batches);
             assert_eq!(result.labels.unseen, ["new1", "new2", "new3"]);

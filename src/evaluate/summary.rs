@@ -1,5 +1,5 @@
-//! From tallies of decisions to measures: the table of labels, the averages over it, the levels of
-//! the hierarchy, the confused pairs.
+//! Metrics from tallies of decisions: the table of labels, its averages, the levels of the
+//! hierarchy, and the confused labels.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use super::{Confusion, Evaluator, LabelCounts, LabelResult, LevelResult, Prf};
 
 /// True positives, false positives and false negatives of a label.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Tally {
+pub(super) struct LabelTally {
     pub(super) tp: u64,
     pub(super) fp: u64,
     pub(super) fnn: u64,
 }
 
-impl Tally {
-    /// Documents that have the label.
+impl LabelTally {
+    /// Number of documents that have the label.
     pub(super) fn support(self) -> u64 {
         self.tp + self.fnn
     }
@@ -28,10 +28,10 @@ impl Tally {
     }
 }
 
-/// The measures of labels and the averages over them.
+/// The metrics of labels and their averages.
 pub(super) struct Summary {
-    /// Over all labels.
-    pub(super) sum: Tally,
+    /// The sum over all labels.
+    pub(super) sum: LabelTally,
     pub(super) macro_all: Prf,
     pub(super) macro_present: Prf,
     pub(super) weighted: Prf,
@@ -45,11 +45,15 @@ impl Evaluator {
     pub(super) fn summary(&self) -> Summary {
         let trained = self.train.len();
         let mut per_label: Vec<LabelResult> = Vec::with_capacity(self.names.len());
-        let mut sum = Tally::default();
-        let (mut all, mut present, mut weighted) = (Prf::default(), Prf::default(), Prf::default());
-        let (mut present_labels, mut support_sum) = (0u64, 0u64);
+        let mut sum = LabelTally::default();
+        let mut all = Prf::default();
+        let mut present = Prf::default();
+        let mut weighted = Prf::default();
+        let mut present_labels = 0u64;
+        let mut support_sum = 0u64;
         for (label, (name, &tally)) in self.names.iter().zip(&self.tallies).enumerate() {
-            let (prf, support) = (tally.prf(), tally.support());
+            let prf = tally.prf();
+            let support = tally.support();
             sum = sum.plus(tally);
             if label < trained {
                 all.add(prf, 1.0);
@@ -88,7 +92,7 @@ impl Evaluator {
         }
     }
 
-    /// The measures of the labels of each level of the hierarchy.
+    /// The metrics of each level of the hierarchy.
     fn levels(&self, per_label: &[LabelResult]) -> Vec<LevelResult> {
         let hierarchy = &self.counter.model.settings().hierarchy;
         if hierarchy.is_empty() {
@@ -98,25 +102,10 @@ impl Evaluator {
         for label in per_label {
             levels.entry(hierarchy.level(&label.label)).or_default().push(label);
         }
-        let result = |(level, labels): (usize, Vec<&LabelResult>)| {
-            let (mut tp, mut predicted, mut support, mut mean) = (0, 0, 0, Prf::default());
-            for label in &labels {
-                tp += label.true_positives;
-                predicted += label.predicted;
-                support += label.support;
-                mean.add(label.prf, 1.0);
-            }
-            LevelResult {
-                level,
-                labels: labels.len(),
-                micro: Prf::of(tp, predicted - tp, support - tp),
-                macro_all: mean.divided(labels.len() as f64),
-            }
-        };
-        levels.into_iter().map(result).collect()
+        levels.into_iter().map(|(level, labels)| level_result(level, &labels)).collect()
     }
 
-    /// The confused pairs by falling count, then by name.
+    /// The confused pairs by decreasing count, then by name.
     pub(super) fn confusions(&self) -> Vec<Confusion> {
         let name = |label: Option<u32>| {
             label.map(|label| self.names[label as usize].clone()).unwrap_or_default()
@@ -137,5 +126,24 @@ impl Evaluator {
                 .then_with(|| (&a.label, &a.predicted).cmp(&(&b.label, &b.predicted)))
         });
         pairs
+    }
+}
+
+fn level_result(level: usize, labels: &[&LabelResult]) -> LevelResult {
+    let mut tp = 0;
+    let mut predicted = 0;
+    let mut support = 0;
+    let mut mean = Prf::default();
+    for label in labels {
+        tp += label.true_positives;
+        predicted += label.predicted;
+        support += label.support;
+        mean.add(label.prf, 1.0);
+    }
+    LevelResult {
+        level,
+        labels: labels.len(),
+        micro: Prf::of(tp, predicted - tp, support - tp),
+        macro_all: mean.divided(labels.len() as f64),
     }
 }

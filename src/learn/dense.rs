@@ -1,4 +1,4 @@
-//! The dense part of a model: vectors that documents bring along, or a projection of their terms.
+//! Builds the dense part of a model: given with the documents, or projected from terms.
 
 use super::given_vectors::GivenVectors;
 use super::options::{DenseOptions, DenseSource};
@@ -13,7 +13,7 @@ use crate::text::corpus::Problem;
 use crate::text::vocabulary::Vocabulary;
 use crate::text::word_vectors::WordVectors;
 
-/// What projections are made of.
+/// The terms that a projection is learned from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms<'a> {
     /// The weighted training rows.
@@ -22,7 +22,7 @@ pub(super) struct Terms<'a> {
     pub(super) input: &'a InputSpec,
 }
 
-/// Makes the dense part of a model.
+/// Builds the dense part of a model.
 pub(super) fn dense_part(
     run: &Run<'_>,
     options: &DenseOptions,

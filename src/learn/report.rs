@@ -1,7 +1,5 @@
 //! The results of tuning.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 
 use crate::decide::outcomes::Intervals;
@@ -87,40 +85,5 @@ impl TuningReport {
             }
         }
         by_k
-    }
-
-    /// The best `shown` settings as text.
-    pub fn text(&self, shown: usize) -> String {
-        let objective = self.objective;
-        if self.scope == TuneScope::Quick {
-            let Trial { k, vote, decision, figures } = self.best;
-            return format!(
-                "k = {k}, {vote}, {decision}: chosen by leaving out {} documents ({} {:.3}); --tune tries more",
-                self.documents,
-                objective.name(),
-                objective.of(figures)
-            );
-        }
-        let mut text = format!(
-            "tuning: {} settings tried on {} left-out documents; the best by {}:",
-            self.trials.len(),
-            self.documents,
-            objective.name()
-        );
-        let mut best: Vec<&Trial> = self.trials.iter().collect();
-        best.sort_by(|a, b| objective.of(b.figures).total_cmp(&objective.of(a.figures)));
-        for trial in best.iter().take(shown) {
-            let _ = write!(
-                text,
-                "\n  micro F1 {:.4}  macro F1 {:.4}  accuracy {:.4}  k = {}, {}, {}",
-                trial.figures.micro_f1,
-                trial.figures.macro_f1,
-                trial.figures.accuracy,
-                trial.k,
-                trial.vote,
-                trial.decision
-            );
-        }
-        text
     }
 }

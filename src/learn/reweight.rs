@@ -15,7 +15,7 @@ use crate::threads::Threads;
 #[non_exhaustive]
 pub enum ReweighError {
     /// It keeps no texts.
-    #[error("the model keeps no texts: train it with --keep-text to weigh it anew later")]
+    #[error("the model keeps no texts: keep them in training")]
     NoText,
     /// Texts had fields in columns, which are not kept apart.
     #[error("the texts had several fields, which a model does not keep apart: train it again")]

@@ -3,7 +3,7 @@
 use super::given_vectors::GivenVectors;
 use super::options::DenseSource;
 use super::{Event, TrainError, TrainOptions};
-use crate::decide::decision::Decision;
+use crate::decide::decision::{Decision, MultiLabelOption};
 use crate::model::{InputSpec, TrainSettings, VectorSpec};
 use crate::search::Engines;
 use crate::text::corpus::{Content, CorpusError, Document, Place, Problem};
@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
             }
         };
         if !options.hierarchy.is_empty() {
-            options.decision.refuse_single("--hierarchy")?;
+            options.decision.refuse_single(MultiLabelOption::Hierarchy)?;
         }
         Ok(TrainSettings {
             input,

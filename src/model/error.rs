@@ -27,13 +27,11 @@ impl ModelError {
     pub fn hint(&self) -> Option<&'static str> {
         match &self.problem {
             ModelProblem::Read(error) if error.kind() == io::ErrorKind::NotFound => {
-                Some("`classify train CORPUS -o MODEL` creates a model")
+                Some("train a model first")
             }
             problem if problem.is_of_the_system() => problem.system_hint(),
-            ModelProblem::Version { .. } => {
-                Some("train the model again: `classify train CORPUS -o MODEL`")
-            }
-            _ => Some("copy the model again from its source, or retrain it with `classify train`"),
+            ModelProblem::Version { .. } => Some("train the model again"),
+            _ => Some("copy the model again from its source, or retrain it"),
         }
     }
 }

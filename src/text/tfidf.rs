@@ -1,5 +1,5 @@
-//! Term counts → TF-IDF weights, by SMART codes (Salton and Buckley 1988; Manning, Raghavan and
-//! Schütze 2008, figure 6.15).
+//! Converts term counts to TF-IDF weights, as specified by SMART codes (Salton and Buckley 1988;
+//! Manning, Raghavan and Schütze 2008, figure 6.15).
 //!
 //! The weight of term `t` in document `d` is `tf · idfᵖ / norm`, with
 //!
@@ -12,20 +12,27 @@
 //! | `L` | (1 + ln c) / (1 + ln mean c) | | `k` | ln(1 + (N − df + ½) / (df + ½)) | | | |
 //! | `k` | c (k₁ + 1) / (c + k₁ (1 − b + b · len / mean len)) | | | | | | |
 //!
-//! where c is the count of the term in the document, df its document frequency among the N training
-//! documents, len the document's number of terms and p the exponent of the idf. With a χ² exponent
-//! q above 0, the weight has an additional factor (χ² / N)^q, where χ² is the maximum over all
-//! labels of the value for term and label in [`select`](crate::text::select): terms that indicate
-//! labels count more (supervised term weighting, Debole and Sebastiani 2003). `ntc` is formula (1)
-//! and (3) of Bresler et al. 2011; `ltc` is the default; `nsc` gives the weights of scikit-learn's
-//! `TfidfVectorizer`; `kkn.nnn` is BM25 (Robertson and Zaragoza 2009) as a dot product. A code of
-//! two schemes, `document.query`, weights queries differently.
+//! where c is the count of the term in the document, and df is its document frequency among the N
+//! training documents. The length len is the sum of the document's counts, and p is the exponent of
+//! the idf.
 //!
-//! Everything is computed in `f64` in order of term ids, with logarithms that give the same bits on
-//! every machine ([`libm`]), and rounded once to `f32`. Weights of 0 are omitted.
+//! With a χ² exponent q above 0, each weight is multiplied by (χ² / N)^q. χ² is the value of
+//! [`select`](crate::text::select) for the term, maximized over all labels. This raises the weight
+//! of terms that indicate a label (supervised term weighting, Debole and Sebastiani 2003).
 //!
-//! `scheme` reads the letters, `weighting` weighs a row (read it first), `rows` weighs many on all
-//! threads, and `recover` finds the counts behind BM25 weights.
+//! | code | meaning |
+//! |---|---|
+//! | `ltc` | the default |
+//! | `ntc` | formulas (1) and (3) of Bresler et al. 2011 |
+//! | `nsc` | the weights of scikit-learn's `TfidfVectorizer` |
+//! | `kkn.nnn` | BM25 as a dot product (Robertson and Zaragoza 2009) |
+//! | `document.query` | one scheme for documents and another for queries |
+//!
+//! All weights are computed in `f64`, in order of term ids, and rounded once to `f32`. Logarithms
+//! come from [`libm`], which gives the same bits on every machine. Weights of 0 are omitted.
+//!
+//! `scheme` reads the letters, `weighting` weights a row (read it first), `rows` weights many on
+//! all threads, and `recover` finds the counts behind BM25 weights.
 
 mod recover;
 mod rows;

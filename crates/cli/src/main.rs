@@ -1,12 +1,222 @@
-//! The program `classify`; its commands are in `crates/commands`.
+//! The program `classify`: it parses the arguments and runs one command. Only this file reports
+//! errors and chooses the exit code.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
+use classify::threads::Threads;
+
+mod commands;
+mod failure;
+mod flags;
+mod output;
+
+#[cfg(feature = "serve")]
+use commands::serve;
+use commands::{
+    add, bench, cluster, compact, compare, completions, devices, evaluate, explain, generate, info,
+    man, predict, relabel, remove, tokens, train, tune, vectorize,
+};
+use failure::Failure;
+use output::progress::Verbosity;
+use output::{files, warnings};
 
 process_setup::note_closed_streams_before_main!();
 
 #[global_allocator]
 static ALLOCATOR: process_setup::Allocator = process_setup::Allocator;
 
+/// Exact k-nearest-neighbor document classification.
+#[derive(Debug, Parser)]
+#[command(name = "classify", version, propagate_version = true, subcommand_required = true)]
+#[command(after_help = EXIT_CODES)]
+struct Arguments {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad input data, \
+                          4 bad model, 5 missing resource (GPU, memory, threads), 6 worse than the \
+                          baseline (`compare --fail-if-worse`).";
+
+#[derive(Debug, clap::Args)]
+struct Global {
+    /// Number of threads; does not affect results [default: all cores]
+    #[arg(
+        short = 'j', long, global = true, value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
+    threads: Option<u16>,
+    /// Random seed, used by `evaluate` (hold-out and intervals), `compare`, `cluster`, `generate`
+    /// and `bench`
+    #[arg(long, global = true, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Print only errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print more details
+    #[arg(short, long, global = true)]
+    verbose: bool,
+    /// When to color help and error messages
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train a model on labeled documents
+    Train(train::Train),
+    /// Predict the labels of documents with a model
+    Predict(predict::Predict),
+    /// Explain predictions: the neighbors, the terms they share with the document, and the evidence
+    /// for and against each label
+    Explain(explain::Explain),
+    /// Measure how well predictions match known labels
+    Evaluate(evaluate::Evaluate),
+    /// Test whether one evaluation is significantly better than another
+    Compare(compare::Compare),
+    /// Choose a model's k, vote and decision rule by leave-one-out
+    Tune(tune::Tune),
+    /// Add labeled documents to a model without retraining it
+    Add(add::Add),
+    /// Remove documents from a model
+    Remove(remove::Remove),
+    /// Change the labels of documents of a model
+    Relabel(relabel::Relabel),
+    /// Merge the changes of a model into its file
+    Compact(compact::Compact),
+    /// Serve a model over HTTP, with a web page to try it
+    #[cfg(feature = "serve")]
+    Serve(serve::Serve),
+    /// Group similar documents without using labels
+    Cluster(cluster::Cluster),
+    /// Analyze and weight documents once, to classify them repeatedly
+    Vectorize(vectorize::Vectorize),
+    /// List GPUs and the engine that `--device auto` chooses
+    Devices(devices::Devices),
+    /// Benchmark the engines against the algorithms of Bresler et al. 2011
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Generate a synthetic corpus for benchmarks
+    #[command(subcommand)]
+    Generate(generate::Generate),
+    /// Show a model's settings and statistics
+    Info(info::Info),
+    /// Show the terms that the analyzer extracts
+    Tokens(tokens::Tokens),
+    /// Print a completion script for a shell
+    Completions(completions::Completions),
+    /// Write manual pages into a folder
+    Man(man::Man),
+}
+
+/// Runs the command line and returns the exit code.
 fn main() -> ExitCode {
-    commands::main()
+    let arguments = match parse() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    // Without the handlers, a signal can leave a temporary file, nothing worse.
+    let _ = if arguments.handles_signals() {
+        process_setup::clean_up_on_abort()
+    } else {
+        process_setup::clean_up_on_exit()
+    };
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+impl Arguments {
+    /// Whether the command handles signals itself.
+    fn handles_signals(&self) -> bool {
+        #[cfg(feature = "serve")]
+        let serves = matches!(self.command, Command::Serve(_));
+        #[cfg(not(feature = "serve"))]
+        let serves = false;
+        serves
+    }
+}
+
+/// Parses the arguments. Returns an exit code after a usage error, `--help` or `--version`.
+fn parse() -> Result<Arguments, ExitCode> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let color = match () {
+        () if arguments.iter().any(|a| a == "--color=never") => ColorChoice::Never,
+        () if arguments.windows(2).any(|a| a[0] == "--color" && a[1] == "never") => {
+            ColorChoice::Never
+        }
+        () if arguments.iter().any(|a| a == "--color=always") => ColorChoice::Always,
+        () if arguments.windows(2).any(|a| a[0] == "--color" && a[1] == "always") => {
+            ColorChoice::Always
+        }
+        () => ColorChoice::Auto,
+    };
+    let command = Arguments::command().color(color);
+    let parsed = command
+        .try_get_matches_from(arguments)
+        .and_then(|matches| <Arguments as clap::FromArgMatches>::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        // Help and version go to stdout. If stderr is closed, the error cannot be shown.
+        let is_open = if error.use_stderr() { Ok(()) } else { files::standard_is_open() };
+        match is_open.and_then(|()| error.print().map_err(Failure::stdout)) {
+            Err(failure) if !error.use_stderr() => failure.report(),
+            _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+        }
+    })
+}
+
+/// Runs the command.
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    let is_server = arguments.handles_signals();
+    let Global { threads, seed, quiet, verbose, color } = arguments.global;
+    match color {
+        Color::Auto => {}
+        Color::Always => anstream::ColorChoice::Always.write_global(),
+        Color::Never => anstream::ColorChoice::Never.write_global(),
+    }
+    let verbosity = Verbosity { quiet, verbose };
+    // A server writes warnings to its log.
+    if !is_server {
+        warnings::print_from_now_on(verbosity);
+    }
+    let threads = match threads.and_then(|count| NonZeroUsize::new(count.into())) {
+        Some(count) => Threads::new(count),
+        None => Threads::available(),
+    };
+    let threads = threads.map_err(|error| Failure::Resource(format!("no threads: {error}")))?;
+    match arguments.command {
+        Command::Train(command) => command.run(&threads, verbosity),
+        Command::Predict(command) => command.run(&threads, verbosity),
+        Command::Explain(command) => command.run(&threads, verbosity),
+        Command::Evaluate(command) => command.run(&threads, seed, verbosity),
+        Command::Compare(command) => command.run(&threads, seed),
+        Command::Tune(command) => command.run(&threads, verbosity),
+        #[cfg(feature = "serve")]
+        Command::Serve(command) => command.run(&threads, verbosity),
+        Command::Cluster(command) => command.run(&threads, seed, verbosity),
+        Command::Add(command) => command.run(&threads, verbosity),
+        Command::Remove(command) => command.run(verbosity),
+        Command::Relabel(command) => command.run(verbosity),
+        Command::Compact(command) => command.run(&threads, verbosity),
+        Command::Vectorize(command) => command.run(&threads, verbosity),
+        Command::Devices(command) => command.run(&threads),
+        Command::Bench(command) => command.run(&threads, seed, verbosity),
+        Command::Generate(command) => command.run(seed, verbosity),
+        Command::Info(command) => command.run(),
+        Command::Tokens(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
+    }
 }

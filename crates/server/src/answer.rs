@@ -153,8 +153,8 @@ impl Question {
         let written = match results {
             Results::Explanations(explanations) if self.marks => {
                 let text = text_of(&document.content);
-                let marked = (document.id.as_str(), text.as_str());
-                serde_json::to_writer(out, &explanations[at].marked(model, marked, EXPLAINED_TERMS))
+                let marked = explanations[at].marked(model, &document.id, &text, EXPLAINED_TERMS);
+                serde_json::to_writer(out, &marked)
             }
             Results::Explanations(explanations) => {
                 let mut named = explanations[at].named(model, &document.id, EXPLAINED_TERMS);

@@ -1,4 +1,4 @@
-//! The description of the server for programs, in the format `OpenAPI`.
+//! The `OpenAPI` description of the server.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ use crate::routes::{changes, documents, model, predict};
     info(
         title = "classify",
         description = "Predicts the labels of documents, explains them, and changes the \
-            documents of the model. Errors are {\"error\": {\"code\", \"message\"}}.",
+            documents of the model. Errors have the form {\"error\": {\"code\", \"message\"}}.",
         license(name = "MIT OR Apache-2.0")
     ),
     paths(
@@ -35,7 +35,7 @@ use crate::routes::{changes, documents, model, predict};
 )]
 struct Description;
 
-/// Describes the token.
+/// Adds the bearer token to the description as a security scheme.
 struct TokenScheme;
 
 impl Modify for TokenScheme {
@@ -46,7 +46,7 @@ impl Modify for TokenScheme {
     }
 }
 
-/// `GET /openapi.json`: the description.
+/// Handles `GET /openapi.json`: returns the description as JSON.
 pub(crate) async fn description() -> Response {
     static JSON: OnceLock<String> = OnceLock::new();
     let json = JSON.get_or_init(|| Description::openapi().to_json().unwrap_or_default());

@@ -1,22 +1,22 @@
 //! Fixtures and runners that the tests of all crates share.
 //!
-//! | to do | use |
+//! | task | item |
 //! |---|---|
 //! | run the program with arguments and input | [`Program`], [`Run`] |
 //! | run shell command lines in a folder of their own | [`Shell`] |
 //! | work in a temporary folder | [`Folder`] |
-//! | talk to a server, and stop it at the end | [`Server`] |
+//! | start a server, and stop it when the test ends | [`Server`] |
 //! | wait until something happens, without a fixed sleep | [`wait_until`] |
-//! | fail if work does not finish, without a limit that slow machines exceed | [`finish`] |
+//! | fail if work does not finish within five minutes | [`finish`] |
 //! | compare messages with a snapshot | [`Messages`] |
 //! | read the sample corpus and the golden models | [`root`], [`sample`], [`model`] |
 //!
 //! This crate does not depend on `classify`. The tests of `classify` use this crate, so Cargo would
-//! compile the library twice: once for its own tests, and once for this crate, with types that do
-//! not fit together. Fixtures made of the library's types (engines, filters, documents) are modules
-//! in `tests/fixtures` instead.
+//! compile the library twice: once for its own tests, and once for this crate, with
+//! incompatible types. Fixtures made of the library's types (engines, filters, documents) are
+//! modules in `tests/fixtures` instead.
 //!
-//! The house rules are checked by `tests/style.rs`; `examples/style.rs` lists what breaks them.
+//! `tests/style.rs` checks the style rules; `examples/style.rs` lists the violations.
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "tests may panic")]
 

@@ -13,17 +13,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits until it says `listening on http://ADDRESS` on standard error.
+    /// Starts a server and waits until it prints `listening on http://ADDRESS` to standard error.
     ///
     /// # Panics
     ///
-    /// If it ends without saying so.
+    /// If the server cannot be started, or exits before it prints this line.
     pub fn start(command: &mut Command) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
         let mut before = String::new();
         let address = loop {
-            let line = lines.next().unwrap_or_else(|| panic!("no server started: {before}"));
+            let line = lines.next().unwrap_or_else(|| panic!("server exited early: {before}"));
             if let Some(address) = line.strip_prefix("listening on http://") {
                 break address.to_owned();
             }
@@ -31,7 +31,7 @@ impl Server {
         };
         let log = Arc::new(Mutex::new(String::new()));
         let copy = Arc::clone(&log);
-        // A log that nobody reads would block the server.
+        // Drain standard error: a full pipe would block the server.
         std::thread::spawn(move || {
             for line in lines {
                 let mut log = copy.lock().unwrap();
@@ -42,17 +42,17 @@ impl Server {
         Self { process, address, log }
     }
 
-    /// Host and port.
+    /// The host and port that the server listens on.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Number of the process.
+    /// The process ID.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// What the server wrote on standard error since it started to listen.
+    /// The output on standard error since the server started to listen.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -67,7 +67,7 @@ impl Server {
         assert!(status.unwrap().success());
     }
 
-    /// Waits for the end of the process.
+    /// Waits for the process to exit.
     pub fn wait(&mut self) -> ExitStatus {
         self.process.wait().unwrap()
     }

@@ -63,23 +63,6 @@ impl ForeignLimit {
         }
     }
 
-    /// What the limit does, in a sentence.
-    pub fn text(&self) -> String {
-        let shares = [self.target, self.known_refused, self.foreign_refused];
-        let [target, known, foreign] = shares.map(|share| share * 100.0);
-        if self.strangeness.is_none() {
-            return format!(
-                "too few documents to refuse {target:.1} % of those with known labels: nothing is refused as \
-                 foreign"
-            );
-        }
-        format!(
-            "{foreign:.1} % of documents are refused as foreign after their labels were left out ({} \
-             documents), and {known:.1} % of those with known labels (target {target:.1} %)",
-            self.foreign_documents
-        )
-    }
-
     /// What is wrong, if anything.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let shares = [self.target, self.known_refused, self.foreign_refused];

@@ -1,5 +1,6 @@
 //! The parts of a decision that a caller sets; the rest follows from the corpus or the model.
 
+use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -74,7 +75,11 @@ impl FromStr for RuleOption {
             "rcut" => Rule::Rcut,
             "mcut" => Rule::Mcut,
             "pcut" => Rule::Pcut,
-            _ => return Err("no such rule; see --help".to_owned()),
+            _ => {
+                let known = "threshold, scut, scut-fbr, scut-smoothed, rtcut, micromacro, rcut, \
+                             rcut:N, mcut, pcut or pcut:FACTOR";
+                return Err(format!("no such rule; use {known}"));
+            }
         };
         let legal = |number: &f64| match rule {
             Rule::Rcut => *number >= 1.0 && number.fract() <= 0.0 && *number < 1e6,
@@ -124,36 +129,59 @@ impl RuleOption {
     }
 }
 
-/// Conflicting options of a decision. The messages name the command-line flags.
+/// An option that is only for several labels per document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MultiLabelOption {
+    /// [`DecisionOptions::rule`].
+    Rule,
+    /// [`DecisionOptions::threshold`].
+    Threshold,
+    /// [`DecisionOptions::allow_none`].
+    AllowNone,
+    /// The hierarchy of labels.
+    Hierarchy,
+}
+
+impl fmt::Display for MultiLabelOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rule => "rule",
+            Self::Threshold => "threshold",
+            Self::AllowNone => "allow_none",
+            Self::Hierarchy => "hierarchy",
+        })
+    }
+}
+
+/// Conflicting options of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum DecisionError {
-    /// One label per document, and an option for several labels.
-    #[error("{option} is for several labels and conflicts with --mode single")]
+    /// One label per document was requested together with an option for several labels.
+    #[error("{option} is for several labels and conflicts with one label per document")]
     OneLabel {
         /// The option.
-        option: &'static str,
+        option: MultiLabelOption,
     },
-    /// Both a rule and a threshold.
-    #[error("--rule conflicts with {option}")]
+    /// A rule was set together with an option that it replaces.
+    #[error("rule conflicts with {option}")]
     RuleAnd {
         /// The option.
-        option: &'static str,
+        option: MultiLabelOption,
     },
-    /// An option whose value tuning chooses.
-    #[error("--tune chooses the threshold: omit --tune, or omit --threshold and --allow-none")]
+    /// The threshold was set, but tuning chooses it.
+    #[error("tuning chooses the threshold: leave out threshold and allow_none")]
     ThresholdIsTuned,
-    /// A number that tuning chooses.
-    #[error("tuning chooses the number of a --rule: omit it")]
+    /// The number of the rule was set, but tuning chooses it.
+    #[error("tuning chooses the number of the rule: leave it out")]
     NumberIsTuned,
-    /// A rule that lacks its number.
-    #[error("--rule rcut needs the number of labels, such as rcut:2, or --tune")]
+    /// The rule lacks its number.
+    #[error("the rule rcut needs the number of labels, such as rcut:2, or tuning")]
     HowMany,
-    /// A rule that must learn its thresholds.
-    #[error("this --rule learns thresholds: it needs --tune")]
+    /// The rule learns thresholds, which needs tuning.
+    #[error("this rule learns thresholds, which needs tuning")]
     NeedsTuning,
-    /// `--allow-none` with a decision that has no threshold.
-    #[error("--allow-none needs a threshold, which this model's decision lacks: add --threshold")]
+    /// `allow_none` was set, but the decision has no threshold.
+    #[error("allow_none needs a threshold, which this model's decision lacks: set one")]
     NoThreshold,
 }
 
@@ -182,24 +210,26 @@ impl DecisionOptions {
     ///
     /// # Errors
     /// If these options request one label per document.
-    pub fn refuse_single(&self, option: &'static str) -> Result<(), DecisionError> {
+    pub fn refuse_single(&self, option: MultiLabelOption) -> Result<(), DecisionError> {
         if self.several == Some(false) { Err(DecisionError::OneLabel { option }) } else { Ok(()) }
     }
 
     fn check(&self) -> Result<(), DecisionError> {
         for (given, option) in [
-            (self.rule.is_some(), "--rule"),
-            (self.threshold.is_some(), "--threshold"),
-            (self.allow_none, "--allow-none"),
+            (self.rule.is_some(), MultiLabelOption::Rule),
+            (self.threshold.is_some(), MultiLabelOption::Threshold),
+            (self.allow_none, MultiLabelOption::AllowNone),
         ] {
             if given {
                 self.refuse_single(option)?;
             }
         }
         match (self.rule, self.threshold) {
-            (Some(_), Some(_)) => Err(DecisionError::RuleAnd { option: "--threshold" }),
+            (Some(_), Some(_)) => {
+                Err(DecisionError::RuleAnd { option: MultiLabelOption::Threshold })
+            }
             (Some(_), None) if self.allow_none => {
-                Err(DecisionError::RuleAnd { option: "--allow-none" })
+                Err(DecisionError::RuleAnd { option: MultiLabelOption::AllowNone })
             }
             _ => Ok(()),
         }

@@ -1,14 +1,14 @@
-//! The labels of documents in order of their scores, and counts of right and wrong labels.
+//! Ranks the labels of documents by score, and counts correct and incorrect predictions.
 
 use super::table::{VoteTable, narrow};
 use crate::decide::objective::Figures;
 use crate::learn::thresholds::{FoldCounts, Tally, count_outside};
 
-/// Counts the right and wrong slots that are given.
+/// Counts correct and incorrect predictions, for each label and each document.
 pub(super) struct Count<'s> {
     table: &'s VoteTable<'s>,
     tallies: Vec<Tally>,
-    /// The number of right and wrong labels given to each document.
+    /// The numbers of correct and incorrect labels predicted for each document.
     documents: Vec<(u32, u32)>,
 }
 
@@ -45,7 +45,7 @@ impl<'s> Count<'s> {
         }
     }
 
-    /// Gives every document without a label its label with the highest score.
+    /// Predicts the label with the highest score for every document that has no prediction yet.
     pub(super) fn give_top_to_rest(&mut self, ranking: &Ranking<'_>, scores: &[f64]) {
         for document in 0..self.documents.len() {
             if self.documents[document] == (0, 0) {
@@ -72,10 +72,10 @@ impl<'s> Count<'s> {
     }
 }
 
-/// The longest list that is sorted by insertion.
+/// Maximum length of a list that is sorted by insertion sort.
 const MAX_INSERTED: usize = 256;
 
-/// The slots of every document by decreasing score, ties by slot.
+/// The slots of every document, sorted by decreasing score and then by slot.
 pub(super) struct Ranking<'s> {
     table: &'s VoteTable<'s>,
     pub(super) slots: Vec<u32>,
@@ -86,8 +86,8 @@ impl<'s> Ranking<'s> {
         Self { table, slots: (0..narrow(table.labels.len())).collect() }
     }
 
-    /// Sorts by these scores. The order for one k is nearly that for the next, so insertion sort is
-    /// used, unless it could take too long.
+    /// Sorts the slots of every document by `scores`. Successive values of k give nearly the same
+    /// order, so short lists are sorted by insertion sort.
     pub(super) fn sort(&mut self, scores: &[f64]) {
         for document in 0..self.table.sample.len() {
             let slots = &mut self.slots[self.table.slots_of(document)];
@@ -118,7 +118,7 @@ impl<'s> Ranking<'s> {
         self.slots[self.table.slots_of(document)].iter().map(|&slot| slot as usize)
     }
 
-    /// The first slot of a document, if it has a vote.
+    /// The slot of a document with the highest score. `None` if the document has no votes.
     pub(super) fn top(&self, document: usize, scores: &[f64]) -> Option<usize> {
         self.of(document).next().filter(|&slot| scores[slot] > 0.0)
     }

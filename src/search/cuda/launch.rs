@@ -1,4 +1,4 @@
-//! The kernels of `kernels/` and one function that launches each: the only such place in this crate.
+//! Declares and launches the kernels of `kernels/`. No other module of this crate launches kernels.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use gpu_runtime::{
 pub(super) const WARP: u32 = 32;
 /// Threads per block of `accumulate`.
 pub(super) const ACCUMULATE_THREADS: u32 = 512;
-/// Threads per block of `prepare`: four queries.
+/// Threads per block of `prepare`: one warp for each of four queries.
 const PREPARE_THREADS: u32 = 128;
 /// Threads per block of `rescore`.
 const RESCORE_THREADS: u32 = 96;
 /// Threads per block of `rescore_many`.
 const RESCORE_MANY_THREADS: u32 = 256;
-/// The largest k for which `rescore` is faster.
+/// The largest k for which `rescore` is faster than `rescore_many`.
 const RESCORE_K: u32 = 64;
 /// Bits of a query's term table in `rescore` and `fused_small`.
 const TABLE_PLACES: usize = 65_536;
@@ -29,14 +29,14 @@ pub(super) const FUSED_MEDIUM_THREADS: u32 = 512;
 const SELECT_THREADS: u32 = 1024;
 /// The maximum number of keys that `select` sorts.
 pub(super) const SELECT_SORTED: u32 = 2048;
-/// An upper bound of the static shared memory of `accumulate`, in bytes.
+/// An upper bound on the static shared memory of `accumulate`, in bytes.
 pub(super) const ACCUMULATE_STATIC_BYTES: usize = 5_760;
-/// An upper bound of the static shared memory of `fused_small` and `fused_medium`, in bytes.
+/// An upper bound on the static shared memory of `fused_small` and `fused_medium`, in bytes.
 pub(super) const FUSED_SMALL_STATIC_BYTES: usize = 7_424;
-/// The maximum number of blocks of a grid in y.
+/// Maximum number of blocks in the y dimension of a grid.
 const GRID_Y: u32 = 65_535;
 
-/// The kernels, loaded. The driver compiles their PTX and caches the result.
+/// The loaded kernels. The driver compiles their PTX and caches the result.
 #[derive(Debug)]
 pub(super) struct Kernels {
     pub(super) base: Kernel,
@@ -104,8 +104,8 @@ pub(super) struct QueryRows {
 unsafe impl DeviceRepr for QueryRows {}
 
 impl QueryRows {
-    /// The rows in a buffer: first their bounds, from word `vals` on their weights, and from word
-    /// `cols` on their columns, of 16 bits if `narrow` is set, otherwise of 32 bits.
+    /// The rows in a buffer that begins with their bounds. The weights begin at word `vals`, and
+    /// the columns at word `cols`. Columns have 16 bits if `narrow` is set, otherwise 32 bits.
     pub(super) fn new(
         stream: &CudaStream,
         words: &CudaSlice<u32>,
@@ -128,11 +128,13 @@ pub(super) struct AllowRows {
     pub(super) only: u64,
     /// A range of excluded rows per query.
     pub(super) ranges: u64,
-    /// Bounds of lists of excluded rows: the list of query `q` is `lists[bounds[q]..bounds[q + 1]]`.
+    /// Bounds of lists of excluded rows: the list of query `q` is
+    /// `lists[bounds[q]..bounds[q + 1]]`.
     pub(super) bounds: u64,
     pub(super) lists: u64,
-    /// Groups: rows of the query's own group are excluded.
+    /// The group of each row. Rows of the query's own group are excluded.
     pub(super) of_rows: u64,
+    /// The group of each query.
     pub(super) of_queries: u64,
 }
 
@@ -192,7 +194,7 @@ pub(super) struct Lists {
     pub(super) postings: CudaSlice<u32>,
 }
 
-/// The rows of a part that are a tile.
+/// The position and size of a tile in a part.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TileShape {
     /// The training row that is the part's first row.
@@ -201,7 +203,7 @@ pub(super) struct TileShape {
     pub(super) first: u32,
     /// The number of rows.
     pub(super) rows: u32,
-    /// An upper bound of the Euclidean length of a row.
+    /// An upper bound on the Euclidean length of a row.
     pub(super) longest: f32,
     /// The number of columns of the training rows.
     pub(super) columns: usize,
@@ -210,7 +212,7 @@ pub(super) struct TileShape {
 impl TileRows {
     pub(super) fn new(stream: &CudaStream, lists: &Lists, part: &Rows, shape: TileShape) -> Self {
         let TileShape { part_row, first, rows, longest, columns } = shape;
-        // Columns are 32-bit numbers.
+        // This cannot overflow, because columns are 32-bit numbers.
         let places = columns.div_ceil(TABLE_PLACES).next_power_of_two();
         Self {
             lists: lists.lists.device_ptr(stream).0,
@@ -232,7 +234,7 @@ impl TileRows {
     }
 }
 
-/// Some queries of a batch: `count` from `first` on, or those in a list.
+/// A subset of the queries of a batch: `count` queries from `first` on, or those in a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QuerySubset<'a> {
     pub(super) rows: QueryRows,
@@ -254,11 +256,11 @@ pub(super) struct DenseQueries<'a> {
     pub(super) terms: usize,
 }
 
-/// The blocks of the kernels of Bresler et al. 2011.
+/// The size of a block of the kernels of Bresler et al. 2011.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockShape {
     pub(super) threads: u32,
-    /// The number of terms of a query that fit the dynamic shared memory.
+    /// The number of terms of a query that fit in the dynamic shared memory.
     pub(super) terms: u32,
 }
 
@@ -317,7 +319,7 @@ pub(super) struct FusedBatch {
     pub(super) k: u32,
     /// The capacity for candidates and neighbors of a query: a power of two, at least 3 k.
     pub(super) room: u32,
-    /// Whether nothing has been found yet.
+    /// Whether this is the first tile: there are no earlier results.
     pub(super) fresh: bool,
     /// Whether this is the last tile: neighbors are written instead of keys.
     pub(super) last: bool,
@@ -326,8 +328,9 @@ pub(super) struct FusedBatch {
 }
 
 impl FusedBatch {
-    /// The rank of a threshold among the maximum sums of `groups` groups of rows: k, or for a large
-    /// k the rank that about 1.3 k rows would reach if rows were spread at random.
+    /// The rank, among the maximum sums of `groups` groups of rows, of the sum that becomes the
+    /// threshold. For a large k, about 1.3 k rows reach it if rows are spread at random; otherwise
+    /// it is k.
     fn rank(&self, groups: u32) -> u32 {
         if self.k <= groups / 2 {
             return self.k;
@@ -344,7 +347,7 @@ impl FusedBatch {
     }
 }
 
-/// The buffers that the three fused kernels pass on to each other.
+/// The intermediate buffers of the three fused kernels.
 #[derive(Debug)]
 pub(super) struct Between<'a> {
     pub(super) records: &'a mut CudaSlice<[u32; 4]>,
@@ -366,8 +369,8 @@ pub(super) fn fused_small_bytes(rows: u32, room: u32) -> usize {
 
 /// The addresses to which `fused_small` writes.
 ///
-/// They are in memory of the GPU, or in pinned memory of the host, which costs less than copies if
-/// there are few queries.
+/// They are in GPU memory or in pinned host memory. For few queries, writing to pinned memory is
+/// faster than copying the results.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outputs {
     /// `k` neighbors per query.
@@ -377,7 +380,7 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// Buffers of the GPU.
+    /// The addresses of buffers in GPU memory.
     pub(super) fn on_device(
         stream: &CudaStream,
         keys: &CudaSlice<u64>,
@@ -391,9 +394,10 @@ impl Outputs {
         }
     }
 
-    /// Pinned memory. The caller waits for the stream before it reads or frees it.
+    /// The addresses of pinned buffers. The caller waits for the stream before it reads or frees
+    /// them.
     pub(super) fn on_host(keys: &mut [u64], counts: &mut [u32], status: &mut [u32]) -> Self {
-        // One address space: the GPU reaches pinned memory at the host's addresses.
+        // With unified addressing, the GPU accesses pinned memory at the host's addresses.
         Self {
             keys: keys.as_mut_ptr() as u64,
             counts: counts.as_mut_ptr() as u64,
@@ -495,7 +499,7 @@ kernel! {
 }
 
 kernel! {
-    /// Cuts the lists of the queries' terms into tasks.
+    /// Splits the posting lists of the queries' terms into tasks.
     struct Prepare<'a>: "prepare" {
         value tile: TileRows,
         value queries: QueryRows,
@@ -530,7 +534,7 @@ kernel! {
 }
 
 kernel! {
-    /// Does the same as `Accumulate`, for rows that are allowed.
+    /// Does the same as `Accumulate`, but only for allowed rows.
     struct AccumulateFiltered<'a>: "accumulate_filtered" {
         value tile: TileRows,
         value first: u32,
@@ -584,7 +588,7 @@ kernel! {
 }
 
 kernel! {
-    /// Does the same as `FusedSmall`, for rows that are allowed.
+    /// Does the same as `FusedSmall`, but only for allowed rows.
     struct FusedSmallFiltered: "fused_small_filtered" | "fused_medium_filtered" {
         value tile: TileRows,
         value queries: QueryRows,
@@ -634,7 +638,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `base`: the dense query in slot `query` against all rows. The scores go to slot `at`.
+    /// `base`: scores the dense query in slot `query` against all rows.
     /// `threads` is a multiple of the warp size.
     pub(super) fn base(
         self,
@@ -662,7 +666,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `shared`: the query number `query` of a batch against all rows.
+    /// `shared`: scores query `query` of a batch against all rows.
     pub(super) fn shared(
         self,
         rows: &Rows,
@@ -692,7 +696,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `grid_ldg`: queries against all rows, which are read through the read-only cache.
+    /// `grid_ldg`: scores queries against all rows, which are read through the read-only cache.
     pub(super) fn grid_ldg(
         self,
         rows: &Rows,
@@ -728,7 +732,7 @@ impl Launcher<'_> {
         Ok(())
     }
 
-    /// `grid_texture`: queries against the rows of a texture.
+    /// `grid_texture`: scores queries against the rows of a texture.
     pub(super) fn grid_texture(
         self,
         rows: &Rows,
@@ -767,7 +771,7 @@ impl Launcher<'_> {
         Ok(())
     }
 
-    /// `select`: the k best of each row of scores.
+    /// `select`: selects the k best of each row of scores.
     pub(super) fn select(
         self,
         scores: &mut Scores<'_>,
@@ -800,8 +804,8 @@ impl Launcher<'_> {
         }
     }
 
-    /// `prepare`, `accumulate`, `rescore`: the k best of each query among a tile's rows and the
-    /// earlier results. All buffers must be large enough for the batch.
+    /// `prepare`, `accumulate`, `rescore`: finds the k best of each query among a tile's rows and
+    /// the earlier results. All buffers must be large enough for the batch.
     pub(super) fn fused(
         self,
         tile: &TileRows,
@@ -928,15 +932,15 @@ impl Launcher<'_> {
         };
         let grid = Grid::new(batch.count, threads).with_shared_bytes(batch.room as usize * 8);
         #[expect(unsafe_code, reason = "the launcher of `rescore`")]
-        // SAFETY: `room + k` keys fit the shared memory. The kernel writes at most `k` keys per
+        // SAFETY: the shared memory has `batch.room` keys. The kernel writes at most `k` keys per
         // query, a count and a status.
         unsafe {
             kernel.launch(self.stream, grid, arguments)
         }
     }
 
-    /// `fused_small`, `fused_medium`: the work of `fused` in one kernel, with one block of `threads`
-    /// per query. The memory of `outputs` must be large enough for the batch.
+    /// `fused_small`, `fused_medium`: the work of `fused` in one kernel, with one block of
+    /// `threads` per query. The memory of `outputs` must be large enough for the batch.
     pub(super) fn fused_small(
         self,
         tile: &TileRows,

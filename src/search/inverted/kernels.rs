@@ -1,11 +1,11 @@
-//! The inner loops, for each vector unit of a processor.
+//! The SIMD inner loops, compiled for each vector unit.
 //!
-//! A loop is a [`Loop`], generic over the [`Unit`] that it runs on. [`VectorUnit::run`] compiles it
-//! for each unit, and is the only place that chooses one.
+//! Each [`Loop`] is generic over the [`Unit`] that it runs on. [`VectorUnit::best`] selects a unit
+//! at run time, and [`VectorUnit::run`] runs the loop that was compiled for it.
 
 #![expect(
     clippy::inline_always,
-    reason = "a function that is not inlined lacks the instructions of the vector unit"
+    reason = "a function that is not inlined is compiled without the target feature of the unit"
 )]
 
 use std::fmt::Debug;
@@ -19,7 +19,7 @@ mod x86;
 #[cfg(target_arch = "x86_64")]
 use x86::Instructions;
 
-/// Other processors have no instructions of their own here.
+/// An empty trait in place of the x86-64 instructions.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) trait Instructions {}
 
@@ -28,7 +28,7 @@ impl<T> Instructions for T {}
 
 /// Number of sums, weights or factors that a unit handles at a time.
 pub(super) const LANES: usize = 64;
-/// Number of rows and of queries whose sums are transposed at a time.
+/// Number of rows and columns of the tiles in which sums are transposed.
 const TILE: usize = 8;
 /// Number of rows whose sums are computed before they are written.
 pub(super) const WINDOW: usize = 64;
@@ -41,9 +41,9 @@ pub(super) trait Number: Pod + Ord + Default + Debug + Send + Sync + Instruction
     fn of_bits(bits: u16) -> Self;
     /// The upper 16 bits of the product.
     fn times(self, factor: Self) -> Self;
-    /// The sum, wrapped around.
+    /// The wrapping sum.
     fn plus(self, other: Self) -> Self;
-    /// The sum, at most the largest number.
+    /// The saturating sum.
     fn saturating_plus(self, other: Self) -> Self;
 }
 
@@ -83,16 +83,16 @@ macro_rules! number {
 number!(u16, u32);
 number!(i16, i32);
 
-/// The operations of a vector unit on [`LANES`] numbers. Those that a unit does not write itself
-/// are loops, from which the compiler makes vector instructions.
+/// The operations of a vector unit on [`LANES`] numbers. The default
+/// implementations are plain loops that the compiler vectorizes.
 ///
 /// A unit is a value: it exists only where the processor has the instructions.
 pub(super) trait Unit: Copy {
     type Number: Number;
-    /// The numbers, in registers.
+    /// [`LANES`] numbers in vector registers.
     type Lanes: Pod;
 
-    /// Adds the products of one weight with a factor for each lane.
+    /// Adds `weight` times the factor of each lane.
     fn add_products(
         self,
         lanes: Self::Lanes,
@@ -100,8 +100,7 @@ pub(super) trait Unit: Copy {
         factors: &[Self::Number; LANES],
     ) -> Self::Lanes;
 
-    /// Adds the products of one factor with a weight for each lane, and 1 for each weight that is
-    /// not 0.
+    /// Adds `factor` times the weight of each lane, and 1 where the weight is not 0.
     fn add_products_and_ones(
         self,
         lanes: Self::Lanes,
@@ -109,7 +108,7 @@ pub(super) trait Unit: Copy {
         weights: &[Self::Number; LANES],
     ) -> Self::Lanes;
 
-    /// Returns a bit for each number that is at least `least`.
+    /// Returns a mask with a bit set for each number that is at least `least`.
     #[inline(always)]
     fn at_least(self, numbers: &[Self::Number; LANES], least: Self::Number) -> u64 {
         let mut any = false;
@@ -126,7 +125,7 @@ pub(super) trait Unit: Copy {
         mask
     }
 
-    /// Returns a bit for each row whose [`bound`] is at least `least`.
+    /// Returns a mask with a bit set for each row whose [`bound`] is at least `least`.
     #[inline(always)]
     fn bounds_at_least(
         self,
@@ -143,7 +142,7 @@ pub(super) trait Unit: Copy {
     }
 }
 
-/// The instructions that every processor of the architecture has.
+/// The unit without explicit vector instructions.
 #[derive(Debug, Clone, Copy)]
 struct Portable<N>(PhantomData<N>);
 
@@ -196,7 +195,7 @@ enum Kind {
 }
 
 impl VectorUnit {
-    /// Returns the widest one.
+    /// Returns the widest unit that this processor has.
     #[inline(always)]
     fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -211,7 +210,7 @@ impl VectorUnit {
         Self(Kind::Portable)
     }
 
-    /// Returns all of them.
+    /// Returns every unit that this processor has. A unit may occur twice.
     #[cfg(test)]
     fn all() -> impl Iterator<Item = Self> {
         let portable = std::iter::once(Self(Kind::Portable));
@@ -241,7 +240,7 @@ impl VectorUnit {
     }
 }
 
-/// The frequent terms of rows.
+/// The weights of the frequent terms, stored by row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head<'a> {
     /// The rows of each window, sorted by the number of entries, so that the processor can predict
@@ -249,16 +248,17 @@ pub(super) struct Head<'a> {
     pub(super) order: &'a [u8],
     /// The entries of row `order[i]` are `entries[starts[i]..starts[i + 1]]`.
     pub(super) starts: &'a [u32],
-    /// A column in the upper half, a weight in the lower.
+    /// Each entry has its column in the upper 16 bits and its weight in the lower 16 bits.
     pub(super) entries: &'a [u32],
 }
 
-/// Sets the sums of up to [`LANES`] queries to the products of the frequent terms of each row.
+/// Sets the sum of each row and query to the sum of the products of their frequent terms, for up to
+/// [`LANES`] queries.
 pub(super) struct HeadProducts<'a, N> {
     pub(super) head: Head<'a>,
     /// The factors of each column, one per query.
     pub(super) factors: &'a [[N; LANES]],
-    /// The sums of query `q` begin at `q * stride` and have room for whole windows.
+    /// The sums of query `q` begin at `q * stride` and are padded to whole windows.
     pub(super) sums: &'a mut [N],
     pub(super) stride: usize,
 }
@@ -308,7 +308,7 @@ pub(super) struct DenseProducts<'a, N> {
     /// For each [`LANES`] rows, their weights in column 0, in column 1, and so on.
     pub(super) strips: &'a [[N; LANES]],
     pub(super) columns: usize,
-    /// The columns of the query, and its factors.
+    /// The columns of the query, each with its factor.
     pub(super) factors: &'a [(usize, N)],
     pub(super) sums: &'a mut [N],
 }
@@ -346,7 +346,7 @@ pub(super) fn bound<N: Number>(sum: N, length: N, factor: N) -> N {
     sum.saturating_plus(length.times(factor)).saturating_plus(N::ONE)
 }
 
-/// Finds the rows whose [`bound`] is large.
+/// The sums, lengths and factor that the [`bound`] of each row depends on.
 pub(super) struct Bounds<'a, N> {
     pub(super) sums: &'a [N],
     pub(super) lengths: &'a [N],
@@ -385,7 +385,7 @@ impl<N: Number> Loop for MarkBounds<'_, N> {
             for ((to, &sum), &length) in bounds.iter_mut().zip(last_sums).zip(last_lengths) {
                 *to = bound(sum, length, factor);
             }
-            // A bound is at least 1, so the lanes without a row have none.
+            // Padding lanes have the bound 0, so they are not marked.
             marks.push(unit.at_least(&bounds, least.max(N::ONE)));
         }
         marks.iter().map(|mask| mask.count_ones() as usize).sum()
@@ -470,7 +470,7 @@ impl<N: Number> Loop for CountAtLeast<'_, N> {
     fn run<U: Unit<Number = N>>(self, _: U) -> usize {
         let mut all = 0;
         for chunk in self.values.chunks(1 << 15) {
-            // As wide as the values, and no overflow in a chunk.
+            // A counter as wide as the values vectorizes best. A chunk is too short to overflow it.
             let mut count = 0u16;
             for &value in chunk {
                 count += u16::from(value >= self.least);

@@ -1,4 +1,4 @@
-//! The weighting of a row: a scheme for documents, one for queries, and their parameters.
+//! Turns the counts of a row into weights.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::rows::powers::power;
 /// The code of BM25: Okapi's term frequency and idf in documents, plain counts in queries.
 const BM25: &str = "kkn.nnn";
 
-/// How counts become weights: a scheme for documents, one for queries, and their parameters.
+/// A term weighting: one SMART scheme for documents, one for queries, and their parameters.
 ///
 /// ```
 /// use classify::text::tfidf::Weighting;
@@ -59,7 +59,10 @@ impl FromStr for Weighting {
         let document: Scheme = document.parse().map_err(unknown)?;
         let query: Scheme = query.parse().map_err(unknown)?;
         if query.df != Df::None && query.df != document.df {
-            return Err(format!("`{code}`: queries must have the idf of documents, or n"));
+            return Err(format!(
+                "`{code}`: the idf letter of queries must be n or the same as for documents; \
+                 use for example ltc.lnc"
+            ));
         }
         Ok(Self { document, query, ..Self::default() })
     }
@@ -100,7 +103,8 @@ impl Weighting {
         legal.then_some(Self { k1, b, ..self })
     }
 
-    /// The weighting for features that are already weights: keeps only the length normalization.
+    /// The weighting for features that are already weights: without tf and idf, but with the length
+    /// normalization and the power of χ².
     #[must_use]
     pub fn of_weights(self) -> Self {
         let keep = |scheme: Scheme| Scheme { tf: Tf::Natural, df: Df::None, ..scheme };
@@ -123,7 +127,7 @@ impl Weighting {
         if code == BM25 { format!("{code} (bm25)") } else { code }
     }
 
-    /// The exact formula, as text.
+    /// The formula as text. It omits that `l` keeps counts below 1 as they are.
     ///
     /// ```
     /// let ntc: classify::text::tfidf::Weighting = "ntc".parse().unwrap();
@@ -142,7 +146,7 @@ impl Weighting {
             let _ = write!(text, "; p = {}", self.idf_power);
         }
         if self.chi2_power > 0.0 {
-            let _ = write!(text, "; before the norm times (max chi2 / N)^{}", self.chi2_power);
+            let _ = write!(text, "; times (max chi2 / N)^{} before the norm", self.chi2_power);
         }
         if self.document.tf == Tf::Okapi || self.query.tf == Tf::Okapi {
             let _ = write!(text, "; k1 = {}, b = {}", self.k1, self.b);
@@ -150,7 +154,7 @@ impl Weighting {
         text
     }
 
-    /// The idf part, raised to its exponent, of a term that is in `df` of `documents` documents.
+    /// The idf, raised to its exponent, of a term that occurs in `df` of `documents` documents.
     pub(crate) fn idf(&self, df: u32, documents: u64) -> f64 {
         let n = documents as f64;
         let df = f64::from(df);
@@ -169,16 +173,16 @@ impl Weighting {
         self.document == self.query
     }
 
-    /// Whether weights by one of the schemes have the factors of terms.
+    /// Whether a scheme multiplies each weight by the factor of its term.
     pub(super) fn has_idf(&self, scheme: Scheme) -> bool {
-        // Without any idf, a term's weight is its factors by χ² and by learning.
+        // Without any idf, the factor of a term is its χ² factor times its learned factor.
         let without_idf = self.document.df == Df::None && self.query.df == Df::None;
         let by_chi2 = self.document.df == Df::None && self.chi2_power > 0.0;
         scheme.df != Df::None || without_idf || by_chi2
     }
 
-    /// Replaces the counts of a row by weights, in place, and moves nonzero ones to the front;
-    /// returns how many there are. `weights` is a scratch buffer.
+    /// Replaces the counts of a row with weights in place, moves the nonzero weights to the front,
+    /// and returns their number. `weights` is a scratch buffer.
     pub(crate) fn weigh(
         &self,
         side: Side,
@@ -227,7 +231,7 @@ impl Weighting {
         for (value, weight) in values.iter_mut().zip(&*weights) {
             *value = narrow(weight / norm);
         }
-        // Runs of what is kept move together, as few are omitted.
+        // Few weights are omitted, so the others are moved in runs.
         let is_kept = |value: &f32| *value != 0.0 && !value.is_nan();
         let Some(mut kept) = values.iter().position(|value| !is_kept(value)) else {
             return values.len();
@@ -248,33 +252,33 @@ impl Weighting {
 /// The two sides of a similarity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Of training documents.
+    /// Training documents.
     Document,
-    /// Of queries.
+    /// Queries.
     Query,
 }
 
-/// What the training corpus determines about terms.
+/// Statistics of the training corpus that weights depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TermWeights<'a> {
-    /// The idf part of each term, times the χ² factor.
+    /// The factor of each term: its idf, times its χ² factor and its learned factor.
     pub(crate) idf: &'a [f64],
-    /// The mean number of terms of a training document.
+    /// The mean length of a training document: the sum of its counts.
     pub(crate) mean_length: f64,
 }
 
-/// [`log_tf`] of the values from 1 on whose lower 16 bits are 0, by their upper 16 bits: of all
-/// integers up to 128, as most counts are.
+/// Precomputed [`log_tf`] of each value from 1 to 128 whose lower 16 bits are 0, indexed by the
+/// upper 16 bits. This includes all integers up to 128, and most counts are such integers.
 static LOGARITHMS: LazyLock<Vec<f64>> = LazyLock::new(|| {
     let value = |upper: u32| f64::from(f32::from_bits(upper << 16));
     (ONE..=ONE + 7 * 128).map(|upper| 1.0 + libm::log(value(upper))).collect()
 });
 
-/// The upper 16 bits of 1; those of the double are 128 more.
+/// The upper 16 bits of `1f32`. Doubling a value adds 128 to its upper 16 bits.
 const ONE: u32 = 1f32.to_bits() >> 16;
 
-/// `1 + ln c`; counts below 1, which only features have, are kept as they are. `known` are
-/// [`LOGARITHMS`].
+/// Returns `1 + ln c`, or `c` if it is below 1, as in given features and in fields with a
+/// fractional weight. `known` is [`LOGARITHMS`].
 fn log_tf(count: f32, known: &[f64]) -> f64 {
     let bits = count.to_bits();
     let known = known.get((bits >> 16).wrapping_sub(ONE) as usize);
@@ -284,13 +288,13 @@ fn log_tf(count: f32, known: &[f64]) -> f64 {
     }
 }
 
-/// The same for any number.
+/// Computes [`log_tf`] without the table.
 fn log_tf_of_any(count: f64) -> f64 {
-    // The mean of an empty row is NaN, which is not at least 1 either.
+    // The mean of an empty row is NaN, and is returned as it is.
     if count >= 1.0 { 1.0 + libm::log(count) } else { count }
 }
 
-/// The one rounding of a weight to `f32`; weights are finite.
+/// Rounds a weight to `f32`, and clamps it to the finite numbers.
 #[expect(clippy::cast_possible_truncation, reason = "the one rounding of a weight to f32")]
 pub(super) fn narrow(weight: f64) -> f32 {
     (weight as f32).clamp(-f32::MAX, f32::MAX)
@@ -323,7 +327,7 @@ impl TryFrom<Stored> for Weighting {
             .with_idf_power(stored.idf_power)
             .and_then(|weighting| weighting.with_chi2_power(stored.chi2_power))
             .and_then(|weighting| weighting.with_bm25(stored.k1, stored.b))
-            .ok_or_else(|| "weighting parameters out of range".to_owned())
+            .ok_or_else(|| "idf_power, chi2_power, k1 or b is out of range".to_owned())
     }
 }
 
@@ -333,7 +337,8 @@ mod tests {
 
     use super::*;
 
-    /// Counts 2, 1, 4 of terms in 1, 2 and 4 of 4 documents; mean length 5.
+    /// The weights of three terms with counts 2, 1 and 4. They occur in 1, 2 and 4 of 4 documents,
+    /// whose mean length is 5.
     fn weights(code: &str, power: f64) -> Vec<(u32, f32)> {
         let weighting: Weighting = code.parse().unwrap();
         let weighting = weighting.with_idf_power(power).unwrap();

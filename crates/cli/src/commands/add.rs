@@ -1,0 +1,103 @@
+//! `classify add`
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use classify::classifier::{Classifier, Searchers};
+use classify::model::UpdatedModel;
+use classify::text::corpus::{Document, IdUse, LabelUse};
+use classify::threads::Threads;
+
+use crate::commands::updating::summary;
+use crate::failure::Failure;
+use crate::flags::reading::{Reading, fit, open};
+use crate::flags::searching::Searching;
+use crate::output::files::Files;
+use crate::output::progress::{Progress, Verbosity};
+
+/// Number of documents weighted together.
+const BATCH: usize = 1024;
+/// Share of unknown terms above which reweighting is advised.
+const MANY_UNKNOWN: f64 = 0.2;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Add {
+    /// The model
+    model: PathBuf,
+    /// Labeled documents: files, folders, or - for standard input. A document replaces the one with
+    /// the same identifier
+    #[arg(required = true, value_name = "CORPUS")]
+    corpora: Vec<PathBuf>,
+    /// Give documents without an identifier this prefix and their number as identifier [default:
+    /// refuse such documents, because their numbers may already be identifiers in the model]
+    #[arg(long, value_name = "PREFIX")]
+    number_as: Option<String>,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    searching: Searching,
+}
+
+impl Add {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
+        let _ = Files::default().reads_corpora(&self.corpora, self.reading.format());
+        let mut updated = UpdatedModel::open(&self.model)?;
+        let model = updated.model();
+        let share = model.settings().dense_share;
+        let searchers = if model.strangeness().is_some() {
+            let engines = self.searching.engines(threads, verbosity)?;
+            Searchers::of(&model, share, &engines)?
+        } else {
+            Searchers::default()
+        };
+        let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
+        let mut read = self.reading.options(LabelUse::Required, Some(threads))?;
+        read.ids = self.number_as.map_or(IdUse::Required, IdUse::Prefixed);
+        fit(&model, share, &mut read)?;
+        let progress = Progress::new(verbosity, "adding", &self.corpora);
+        let mut corpus = open(&self.corpora, read, verbosity, &progress)?;
+        let mut changes = Vec::new();
+        let mut known = 0;
+        let mut unknown = 0;
+        let mut ids = BTreeSet::new();
+        let mut duplicates = 0;
+        loop {
+            let batch: Vec<Document> = corpus.by_ref().take(BATCH).collect::<Result<_, _>>()?;
+            if batch.is_empty() {
+                break;
+            }
+            let added = classifier.additions(&batch)?;
+            for used in added.terms {
+                known += used.known;
+                unknown += used.unknown;
+            }
+            duplicates += batch.iter().filter(|document| !ids.insert(document.id.clone())).count();
+            changes.extend(added.changes);
+            progress.tick(changes.len() as u64);
+        }
+        let done = updated.commit(changes)?;
+        drop(progress);
+        let mut text = summary(&self.model, &updated);
+        let _ = write!(text, "{} added, {} of them in place of others", done.added, done.replaced);
+        if duplicates > 0 {
+            let _ = write!(
+                text,
+                "\nnote: {duplicates} documents had the identifier of one before them, which they \
+                 replaced"
+            );
+        }
+        let share = unknown as f64 / (known + unknown).max(1) as f64;
+        if share > MANY_UNKNOWN {
+            let _ = write!(
+                text,
+                "\nnote: the model does not know {:.0} % of their terms; `classify compact \
+                 --reweigh`, or training again, would let it learn them",
+                share * 100.0
+            );
+        }
+        verbosity.print(&text);
+        Ok(())
+    }
+}

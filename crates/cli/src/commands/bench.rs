@@ -1,0 +1,28 @@
+//! `classify bench`
+
+use clap::Subcommand;
+use classify::threads::Threads;
+
+use crate::failure::Failure;
+use crate::output::progress::Verbosity;
+
+mod paper;
+mod speedup;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Tables 1 to 3 of Bresler et al. 2011: their algorithms in their settings, and ours
+    Paper(paper::Paper),
+}
+
+impl Bench {
+    pub(crate) fn run(
+        self,
+        threads: &Threads,
+        seed: u64,
+        verbosity: Verbosity,
+    ) -> Result<(), Failure> {
+        let Self::Paper(command) = self;
+        command.run(threads, seed, verbosity)
+    }
+}

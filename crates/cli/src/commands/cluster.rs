@@ -1,0 +1,164 @@
+//! `classify cluster`
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use classify::classifier::train;
+use classify::decide::decision::Decision;
+use classify::evaluate::cluster::{Agreement, ClusterOptions, Clusters, cluster};
+use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
+use classify::text::corpus::{Content, CorpusError, Document, LabelUse, Place, Problem};
+use classify::text::counts::{DfLimit, TermLimits};
+use classify::text::tfidf::Weighting;
+use classify::threads::Threads;
+use classify_report::clusters::terminal;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::flags::reading::{Reading, name, open};
+use crate::flags::searching::Searching;
+use crate::flags::training::Analysis;
+use crate::output::files::Files;
+use crate::output::progress::{Progress, Verbosity};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Cluster {
+    /// Documents: files, folders, or - for standard input. If they have labels, the clusters are
+    /// compared with the labels
+    #[arg(required = true, value_name = "CORPUS")]
+    corpora: Vec<PathBuf>,
+    /// The number of clusters
+    #[arg(long, value_name = "N")]
+    k: NonZeroUsize,
+    /// The number of starts, of which the best is kept
+    #[arg(long, value_name = "N", default_value = "10")]
+    starts: NonZeroUsize,
+    /// The number of terms that describe a cluster
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    terms: usize,
+    /// Where to write the cluster of each document, as JSONL
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The SMART code of the weighting; its third letter must be c (cosine)
+    #[arg(long, value_name = "LETTERS", default_value = "ltc")]
+    weighting: Weighting,
+    /// Drop terms that occur in fewer documents: a count, or a share such as 1%
+    #[arg(long, value_name = "N", default_value = "2")]
+    min_df: DfLimit,
+    /// Drop terms that occur in more documents: a count, or a share such as 50%
+    #[arg(long, value_name = "N", default_value = "100%")]
+    max_df: DfLimit,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    analysis: Analysis,
+    #[command(flatten)]
+    searching: Searching,
+}
+
+/// A line of the JSONL output.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    cluster: Option<u32>,
+    similarity: f32,
+}
+
+impl Cluster {
+    pub(crate) fn run(
+        self,
+        threads: &Threads,
+        seed: u64,
+        verbosity: Verbosity,
+    ) -> Result<(), Failure> {
+        if !self.weighting.is_cosine() {
+            let message = "--weighting: clusters are of rows of length 1, so its third letter is c";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
+        let mut files = files.reads(self.reading.files());
+        let out = files.optional(self.output.as_ref())?;
+        let mut report = files.report()?;
+        let model = self.weighted(threads, verbosity)?;
+        let engines = self.searching.engines(threads, verbosity)?;
+        let options = ClusterOptions { starts: self.starts, seed, ..ClusterOptions::new(self.k) };
+        let start = Instant::now();
+        let found = cluster(model.rows(), options, &engines)?;
+        let took = start.elapsed().as_secs_f64();
+        if let Some(mut out) = out {
+            for (number, (cluster, similarity)) in
+                found.of_row.iter().zip(&found.similarities).enumerate()
+            {
+                let id = model.ids().get(number).unwrap_or_default();
+                let line = Line { id, cluster: *cluster, similarity: *similarity };
+                let line = serde_json::to_string(&line).map_err(|error| out.error(error.into()))?;
+                writeln!(out, "{line}").map_err(|error| out.error(error))?;
+            }
+            out.commit()?;
+        }
+        if let Some(out) = &mut report {
+            let text = terminal(&model, &found, self.terms);
+            out.write_all(text.as_bytes()).map_err(|error| out.error(error))?;
+        }
+        report.map_or(Ok(()), array_file::output::Output::commit)?;
+        let mean = found.objective / (found.of_row.len().max(1) as f64);
+        verbosity.print(&format!(
+            "{} documents, {} clusters, mean similarity {mean:.4}, {took:.1} s{}",
+            found.of_row.len(),
+            found.centers.rows(),
+            agreement(&model, &found)
+        ));
+        Ok(())
+    }
+
+    /// Reads and weights the documents.
+    fn weighted(&self, threads: &Threads, verbosity: Verbosity) -> Result<Model, Failure> {
+        let mut read = self.reading.options(LabelUse::Optional, Some(threads))?;
+        let fields = self.analysis.fields();
+        fields.read_apart(&mut read);
+        let first_column = read.first_column.unwrap_or(1);
+        let progress = Progress::new(verbosity, "reading", &self.corpora);
+        let mut corpus = open(&self.corpora, read, verbosity, &progress)?;
+        let place = || Place { source: name(&self.corpora).as_str().into(), line: None };
+        let nothing = |problem| CorpusError { place: place(), problem };
+        let first: Document =
+            corpus.next().transpose()?.ok_or_else(|| nothing(Problem::NoDocument))?;
+        let (input, weighting) = match &first.content {
+            Content::Features(_) => {
+                let spec = FeatureSpec { counts: false, first_column };
+                (InputSpec::Features(spec), self.weighting.of_weights())
+            }
+            _ => (InputSpec::Text(self.analysis.spec(false)), self.weighting),
+        };
+        let settings =
+            TrainSettings { fields, weighting, ..TrainSettings::new(input, Decision::Single) };
+        let limits = TermLimits { min_df: self.min_df, max_df: self.max_df, max_terms: None };
+        let mut documents = std::iter::once(Ok(first)).chain(corpus);
+        let model = train(&mut documents, settings, limits, threads)?;
+        drop(progress);
+        if model.rows().nnz() == 0 {
+            return Err(nothing(Problem::NoTerm).into());
+        }
+        Ok(model)
+    }
+}
+
+/// The agreement of the clusters with the labels of documents that have one label.
+fn agreement(model: &Model, found: &Clusters) -> String {
+    let mut labels = Vec::new();
+    let mut clusters = Vec::new();
+    for (row, cluster) in (0..).zip(&found.of_row) {
+        if let [label] = model.document_labels(row) {
+            labels.push(*label);
+            // Documents without a cluster form a group.
+            clusters.push(cluster.unwrap_or(u32::MAX));
+        }
+    }
+    if labels.is_empty() {
+        return String::new();
+    }
+    let Agreement { nmi, ari } = Agreement::of(&labels, &clusters);
+    format!("; with the labels of {} documents: NMI {nmi:.4}, ARI {ari:.4}", labels.len())
+}

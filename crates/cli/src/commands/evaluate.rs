@@ -1,0 +1,491 @@
+//! `classify evaluate`
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use array_file::output::Output;
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use classify::classifier::stream::Source;
+use classify::classifier::vectors::{StoredVectors, VectorsError, VectorsProblem};
+use classify::classifier::{Classifier, Searchers};
+use classify::evaluate::{EvaluateOptions, Evaluation, tally};
+use classify::learn::{Event, TrainOptions, Trainer};
+use classify::model::Model;
+use classify::search::Engines;
+use classify::stages::{SoFar, Stage};
+use classify::text::corpus::preset::{Documents, Preset};
+use classify::text::corpus::{
+    CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
+};
+use classify::threads::Threads;
+use classify_report::evaluation::{html, markdown, terminal};
+use process_setup::return_freed_memory_after;
+
+use crate::failure::Failure;
+use crate::flags::opening::Opening;
+use crate::flags::reading::{Reading, fit, name, open};
+use crate::flags::searching::Searching;
+use crate::flags::training::Training;
+use crate::flags::tuning::TrainingProgress;
+use crate::output::files::{Files, write, write_json};
+use crate::output::progress::{Progress, Verbosity};
+
+/// The delay after which freed memory returns to the system. Testing does not need the memory that
+/// training freed; a short training ends before the delay.
+const RETURN_MEMORY_AFTER: Duration = Duration::from_millis(300);
+
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "classify evaluate [OPTIONS] MODEL CORPUS...
+       classify evaluate [OPTIONS] --train CORPUS --test CORPUS
+       classify evaluate [OPTIONS] --train CORPUS --holdout 20%
+       classify evaluate [OPTIONS] --preset NAME FOLDER")]
+pub(crate) struct Evaluate {
+    /// A model, and test corpora or a file written by `classify vectorize`; with --preset a folder
+    #[arg(value_name = "MODEL CORPUS")]
+    paths: Vec<PathBuf>,
+    /// Train on these corpora instead of loading a model
+    #[arg(long, value_name = "CORPUS", num_args = 1.., conflicts_with = "preset")]
+    train: Vec<PathBuf>,
+    /// Test on these corpora
+    #[arg(long, value_name = "CORPUS", num_args = 1.., requires = "train")]
+    test: Vec<PathBuf>,
+    /// A file of the dense vectors of the training corpora; --vectors is for the test corpora
+    #[arg(long, value_name = "FILE", requires = "train", conflicts_with = "vector_field")]
+    train_vectors: Option<PathBuf>,
+    /// The document identifiers of the rows of --train-vectors, one per line
+    #[arg(long, value_name = "FILE", requires = "train_vectors")]
+    train_vector_ids: Option<PathBuf>,
+    /// Test on this share of the training corpora, drawn with --seed and excluded from training
+    #[arg(
+        long, value_name = "SHARE", requires = "train", conflicts_with = "test",
+        value_parser = percent
+    )]
+    holdout: Option<f64>,
+    /// Evaluate on a benchmark with known files, split and labels, in a folder
+    #[arg(long, value_enum, value_name = "NAME")]
+    preset: Option<PresetArgument>,
+    /// Test only on the first N test documents
+    #[arg(long, value_name = "N", value_parser = crate::flags::positive::positive)]
+    subset: Option<NonZeroUsize>,
+    /// Write the result as JSON (schema classify.evaluation/1)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Include the prediction for each document in the JSON, for `classify compare`
+    #[arg(long, requires = "json")]
+    per_document: bool,
+    /// Write the result as an HTML page with charts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the result as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    #[command(flatten)]
+    opening: Opening,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    training: Training,
+    #[command(flatten)]
+    searching: Searching,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
+    let share = number.filter(|percent| *percent > 0.0 && *percent < 100.0);
+    share.map(|percent| percent / 100.0).ok_or_else(|| "not a percentage such as 20%".to_owned())
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PresetArgument(Preset);
+
+const PRESETS: [PresetArgument; Preset::ALL.len()] = {
+    let mut presets = [PresetArgument(Preset::Lyrl2004); Preset::ALL.len()];
+    let mut index = 0;
+    while index < presets.len() {
+        presets[index] = PresetArgument(Preset::ALL[index]);
+        index += 1;
+    }
+    presets
+};
+
+impl ValueEnum for PresetArgument {
+    fn value_variants<'a>() -> &'a [Self] {
+        &PRESETS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()))
+    }
+}
+
+impl Evaluate {
+    pub(crate) fn run(
+        self,
+        threads: &Threads,
+        seed: u64,
+        verbosity: Verbosity,
+    ) -> Result<(), Failure> {
+        self.training.keep_memory();
+        if !self.training.tunes() {
+            return_freed_memory_after(RETURN_MEMORY_AFTER);
+        }
+        let mut files = self.files();
+        let json = files.optional(self.json.as_ref())?;
+        let page = files.optional(self.html.as_ref())?;
+        let document = files.optional(self.markdown.as_ref())?;
+        let mut run = Run::new(verbosity, seed);
+        run.tune_table = files.optional(self.training.tune_table())?;
+        let printed = files.report()?;
+        let prepare = || self.prepare(threads, verbosity, seed);
+        let (engines, start, prepared) = self.searching.engines_while(threads, prepare)?;
+        Searching::report(&engines, verbosity);
+        run.stages.0.push(start);
+        let (model, test) = match prepared {
+            Prepared::Preset(preset) => self.preset_and_test(*preset, &engines, &mut run)?,
+            Prepared::Model(model, opened) => {
+                run.stages.0.push(opened);
+                let test = self.test_of_model(&model, threads, &mut run)?;
+                (*model, test)
+            }
+            Prepared::Nothing => self.train_and_test(&engines, &mut run)?,
+        };
+        let evaluation = self.evaluate(model, test, engines, run)?;
+        verbosity.stages(&evaluation.stages);
+        if let Some(printed) = printed {
+            write(printed, terminal(&evaluation, verbosity.verbose).as_bytes())?;
+        }
+        if let Some(json) = json {
+            write_json(json, &evaluation)?;
+        }
+        if let Some(document) = document {
+            write(document, markdown(&evaluation).as_bytes())?;
+        }
+        if let Some(page) = page {
+            let html = html(&evaluation).map_err(|error| page.error(error))?;
+            write(page, html.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Classifies the test corpus and computes the metrics.
+    fn evaluate(
+        &self,
+        model: Model,
+        test: TestCorpus,
+        engines: Engines,
+        mut run: Run,
+    ) -> Result<Evaluation, Failure> {
+        let threads = engines.threads().clone();
+        let source = match self.subset {
+            Some(count) => test.source.first(count),
+            None => test.source,
+        };
+        let is_trained_now = self.preset.is_some() || !self.train.is_empty();
+        let options = if is_trained_now {
+            self.training.deciding.change_trained(&model)
+        } else {
+            self.training.deciding.change(&model)?
+        };
+        let searchers = run.stages.time("index", model.rows().rows() as u64, || {
+            Searchers::of(&model, options.dense_share, &engines)
+        })?;
+        let classifier = Classifier::with_searchers(Arc::new(model), searchers, &threads);
+        let setup = EvaluateOptions {
+            name: test.name,
+            batch: engines.batch(),
+            per_document: self.per_document,
+            seed: run.seed,
+            stages: run.stages.0,
+        };
+        let progress = Progress::new(run.verbosity, "testing", &test.paths);
+        let tick = |so_far: &SoFar<'_>| progress.tick_stages(so_far);
+        let tally = tally(&classifier, &options, source, setup, &tick)?;
+        drop(progress);
+        Ok(thread::scope(|scope| {
+            // Closing a GPU takes a while.
+            let close = move || drop((classifier, engines));
+            let closing = thread::Builder::new().name("close".to_owned());
+            let _ = closing.spawn_scoped(scope, close);
+            tally.measure(&threads)
+        }))
+    }
+
+    /// All input files.
+    fn files(&self) -> Files {
+        let files = Files::default().reads(self.reading.files()).reads(self.training.files());
+        let files = files.reads(&self.train_vectors).reads(&self.train_vector_ids);
+        match self.paths.as_slice() {
+            paths if self.preset.is_some() => {
+                paths.iter().fold(files, |files, folder| files.reads_preset(folder))
+            }
+            [] => {
+                let format = self.reading.format();
+                files.reads_corpora(&self.train, format).reads_corpora(&self.test, format)
+            }
+            [model, corpora @ ..] => {
+                files.reads([model]).reads_corpora(corpora, self.reading.format())
+            }
+        }
+    }
+
+    /// The reading options set by the flags.
+    fn read_options(&self, threads: &Threads) -> Result<ReadOptions, Failure> {
+        let mut options = self.reading.options(LabelUse::Required, Some(threads))?;
+        self.training.analysis.fields().read_apart(&mut options);
+        Ok(options)
+    }
+
+    /// Does what can be done while a GPU starts: opens a preset and trains on it, or opens the
+    /// model.
+    fn prepare(
+        &self,
+        threads: &Threads,
+        verbosity: Verbosity,
+        seed: u64,
+    ) -> Result<Prepared, Failure> {
+        if let Some(PresetArgument(preset)) = self.preset {
+            let opened = self.open_preset(preset, threads, Run::new(verbosity, seed))?;
+            return Ok(Prepared::Preset(Box::new(opened)));
+        }
+        if !self.train.is_empty() {
+            return Ok(Prepared::Nothing);
+        }
+        let [path, corpora @ ..] = self.paths.as_slice() else {
+            let message = "give a MODEL and a CORPUS, or --train and --test, or --preset";
+            return Err(Failure::Usage(message.into()));
+        };
+        if corpora.is_empty() {
+            return Err(Failure::Usage("no test corpus after the model".into()));
+        }
+        self.training.refuse_with_model()?;
+        let start = Instant::now();
+        let model = self.opening.model_on(path, threads)?;
+        let stage = Stage::since("open the model", model.rows().rows() as u64, start);
+        Ok(Prepared::Model(Box::new(model), stage))
+    }
+
+    /// Opens the corpora of a preset. Without `--tune`, also trains: the CPU searches the few
+    /// held-out documents, so no other engine is needed.
+    fn open_preset(
+        &self,
+        preset: Preset,
+        threads: &Threads,
+        mut run: Run,
+    ) -> Result<OpenedPreset, Failure> {
+        let [folder] = self.paths.as_slice() else {
+            return Err(Failure::Usage("--preset NAME takes one folder".into()));
+        };
+        let options = self.read_options(threads)?;
+        let opened = run.stages.time("open the corpus", 0, || preset.open(folder, &options))?;
+        run.verbosity.print(&format!("{}: {}", preset.name(), opened.note));
+        let mut train = opened.train;
+        let mut model = None;
+        if !self.training.tunes() {
+            let engines = self.searching.on_cpu(threads);
+            model = Some(run.train(&mut *train, &[], self.preset_options(threads)?, &engines)?);
+        }
+        Ok(OpenedPreset { train, test: opened.test, model, stages: run.stages })
+    }
+
+    /// The training options for a preset.
+    fn preset_options(&self, threads: &Threads) -> Result<TrainOptions, Failure> {
+        // LYRL2004 columns are identifiers: any number is valid.
+        let read = ReadOptions { first_column: Some(0), ..self.read_options(threads)? };
+        self.training.options(&read, false)
+    }
+
+    /// The model and the test corpus of a preset.
+    fn preset_and_test(
+        &self,
+        preset: OpenedPreset,
+        engines: &Engines,
+        run: &mut Run,
+    ) -> Result<(Model, TestCorpus), Failure> {
+        let OpenedPreset { mut train, test, model, stages } = preset;
+        run.stages.0.extend(stages.0);
+        let model = match model {
+            Some(model) => model,
+            None => {
+                let options = self.preset_options(engines.threads())?;
+                run.train(&mut *train, &[], options, engines)?
+            }
+        };
+        let source = Source::Documents(test);
+        Ok((model, TestCorpus { source, paths: Vec::new(), name: name(&self.paths) }))
+    }
+
+    /// The test corpus for a model that was opened.
+    fn test_of_model(
+        &self,
+        model: &Model,
+        threads: &Threads,
+        run: &mut Run,
+    ) -> Result<TestCorpus, Failure> {
+        let mut options = self.read_options(threads)?;
+        let corpora = &self.paths[1..];
+        if let [vectors] = corpora
+            && StoredVectors::is_at(vectors)
+        {
+            self.reading.refuse_with_vectors()?;
+            let start = Instant::now();
+            let stored = self.opening.vectors(vectors, model)?;
+            if !stored.has_labels() {
+                let path = vectors.clone();
+                return Err(VectorsError { path, problem: VectorsProblem::NoLabels }.into());
+            }
+            run.stages.push("open the vectors", stored.len() as u64, start);
+            let source = Source::from(stored);
+            return Ok(TestCorpus { source, paths: Vec::new(), name: name(corpora) });
+        }
+        let share = self.training.deciding.dense_share();
+        fit(model, share.unwrap_or(model.settings().dense_share), &mut options)?;
+        let progress = Progress::new(run.verbosity, "testing", &[]);
+        let documents = open(corpora, options, run.verbosity, &progress)?;
+        let source = Source::Documents(Box::new(documents));
+        Ok(TestCorpus { source, paths: corpora.to_vec(), name: name(corpora) })
+    }
+
+    /// Trains on the corpora of `--train`, and opens the test corpus.
+    fn train_and_test(
+        &self,
+        engines: &Engines,
+        run: &mut Run,
+    ) -> Result<(Model, TestCorpus), Failure> {
+        let mut options = self.read_options(engines.threads())?;
+        let is_stdin = |path: &PathBuf| path.as_os_str() == "-";
+        if self.train.iter().any(is_stdin)
+            && (self.holdout.is_some() || self.test.iter().any(is_stdin))
+        {
+            return Err(Failure::Usage("standard input can be read only once".into()));
+        }
+        if !self.paths.is_empty() {
+            return Err(Failure::Usage("--train replaces MODEL and CORPUS".into()));
+        }
+        let verbosity = run.verbosity;
+        let progress = Progress::new(verbosity, "training", &self.train);
+        let mut read = self.read_options_of_training(&options)?;
+        let train_options = self.training.options(&read, false)?;
+        read.text_optional = train_options.has_no_terms();
+        options.text_optional = read.text_optional;
+        let mut train: Documents = Box::new(open(&self.train, read, verbosity, &progress)?);
+        let test: Documents = match self.holdout {
+            Some(share) => {
+                let quiet = Verbosity { quiet: true, ..verbosity };
+                let test = open(&self.train, options, quiet, &progress)?;
+                train = Box::new(hold_out(train, share, run.seed, Side::Training));
+                Box::new(hold_out(test, share, run.seed, Side::HeldOut))
+            }
+            None if self.test.is_empty() => {
+                return Err(Failure::Usage("--train needs --test or --holdout".into()));
+            }
+            None => Box::new(open(&self.test, options, verbosity, &progress)?),
+        };
+        drop(progress);
+        let model = run.train(&mut *train, &self.train, train_options, engines)?;
+        let paths = if self.test.is_empty() { &self.train } else { &self.test };
+        let source = Source::Documents(test);
+        Ok((model, TestCorpus { source, paths: paths.clone(), name: name(paths) }))
+    }
+
+    /// The reading options of the training corpora, which can have a vectors file of their own.
+    fn read_options_of_training(&self, options: &ReadOptions) -> Result<ReadOptions, Failure> {
+        let mut read = options.clone();
+        if let Some(path) = &self.train_vectors {
+            if self.holdout.is_some() {
+                let message = "with --holdout, --vectors names the vectors of the training corpora";
+                return Err(Failure::Usage(message.into()));
+            }
+            let vectors = VectorsBeside::read(path, self.train_vector_ids.as_deref())?;
+            read.vectors_beside = Some(Arc::new(vectors));
+        } else if self.holdout.is_none() && options.vectors_beside.is_some() {
+            let message = "--vectors holds those of the test corpora; --train-vectors names those \
+                           of the training corpora";
+            return Err(Failure::Usage(message.into()));
+        }
+        Ok(read)
+    }
+}
+
+/// What was prepared while a GPU started.
+enum Prepared {
+    Preset(Box<OpenedPreset>),
+    Model(Box<Model>, Stage),
+    Nothing,
+}
+
+/// The corpora of a preset, and the model if it is already trained.
+struct OpenedPreset {
+    train: Documents,
+    test: Documents,
+    model: Option<Model>,
+    stages: Stages,
+}
+
+struct TestCorpus {
+    source: Source,
+    paths: Vec<PathBuf>,
+    name: String,
+}
+
+/// The state of a run of the command.
+struct Run {
+    verbosity: Verbosity,
+    seed: u64,
+    stages: Stages,
+    /// The output for the results of tuning.
+    tune_table: Option<Output>,
+}
+
+impl Run {
+    fn new(verbosity: Verbosity, seed: u64) -> Self {
+        Self { verbosity, seed, stages: Stages::default(), tune_table: None }
+    }
+
+    /// Trains a model on documents that are read from `paths`.
+    fn train(
+        &mut self,
+        documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
+        paths: &[PathBuf],
+        options: TrainOptions,
+        engines: &Engines,
+    ) -> Result<Model, Failure> {
+        let reading = Progress::new(self.verbosity, "training", paths);
+        let progress = TrainingProgress::new(self.verbosity, reading);
+        let start = Instant::now();
+        let on_event = |event: Event<'_>| progress.on_event(event);
+        let trainer = Trainer::builder().options(options).engines(engines.clone());
+        let trainer = trainer.corpus_name(name(paths)).on_event(&on_event).build();
+        let trained = trainer.train(documents)?;
+        drop(progress);
+        if let Some(report) = &trained.tuning
+            && let Some(table) = self.tune_table.take()
+        {
+            write_json(table, report)?;
+        }
+        self.stages.0.extend(trained.stages);
+        let documents = trained.model.settings().counts.documents;
+        self.stages.push("train: all of it", documents, start);
+        Ok(trained.model)
+    }
+}
+
+/// The duration of each stage.
+#[derive(Default)]
+struct Stages(Vec<Stage>);
+
+impl Stages {
+    fn push(&mut self, name: &str, documents: u64, start: Instant) {
+        self.0.push(Stage::since(name, documents, start));
+    }
+
+    fn time<R>(&mut self, name: &str, documents: u64, work: impl FnOnce() -> R) -> R {
+        let start = Instant::now();
+        let result = work();
+        self.push(name, documents, start);
+        result
+    }
+}

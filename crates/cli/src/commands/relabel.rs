@@ -1,0 +1,71 @@
+//! `classify relabel`
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use classify::model::{Change, ChangeError, UpdateError, UpdatedModel};
+
+use crate::commands::updating::{read_text, summary};
+use crate::failure::Failure;
+use crate::output::progress::Verbosity;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Relabel {
+    /// The model
+    model: PathBuf,
+    /// The identifier of the document
+    #[arg(required_unless_present = "from", conflicts_with = "from")]
+    id: Option<String>,
+    /// Its new labels, which replace all old ones; without any, it has no labels
+    labels: Vec<String>,
+    /// A JSONL file with the fields `id` and `labels` (a list); - is standard input
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+}
+
+/// A line of `relabel --from`.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Labeled {
+    id: String,
+    labels: Vec<String>,
+}
+
+impl Relabel {
+    pub(crate) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let mut changes = Vec::new();
+        if let Some(from) = &self.from {
+            for (number, line) in (1..).zip(read_text(from)?.lines()) {
+                if line.trim().is_empty() {
+                    continue;
+                }
+                let read: Result<Labeled, _> = serde_json::from_str(line);
+                let Labeled { id, labels } = read.map_err(|error| {
+                    let message = format!(
+                        "line {number}: {error}; expected {{\"id\": \"…\", \"labels\": [\"…\"]}}"
+                    );
+                    Failure::Input { path: from.clone(), message }
+                })?;
+                changes.push(Change::Relabel { id, labels });
+            }
+        } else if let Some(id) = self.id {
+            changes.push(Change::Relabel { id, labels: self.labels });
+        }
+        let mut updated = UpdatedModel::open(&self.model)?;
+        let done = updated.commit(changes).map_err(|error| in_model(&self.model, error))?;
+        let mut text = summary(&self.model, &updated);
+        let _ = write!(text, "{} got other labels", done.relabeled);
+        verbosity.print(&text);
+        Ok(())
+    }
+}
+
+/// An unknown identifier is an error of the input.
+fn in_model(path: &Path, error: UpdateError) -> Failure {
+    match error {
+        UpdateError::Change(error @ ChangeError::NoSuchDocument { .. }) => {
+            Failure::Input { path: path.to_owned(), message: error.to_string() }
+        }
+        error => error.into(),
+    }
+}

@@ -1,0 +1,142 @@
+//! `classify serve`
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use classify::threads::Threads;
+use classify_server::{Server, ServerError, ServerOptions, Token};
+use tracing::Level;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+
+use crate::failure::Failure;
+use crate::flags::searching::Searching;
+use crate::output::progress::Verbosity;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// The model
+    model: PathBuf,
+    /// The address to listen on; port 0 takes a free port
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// A file with the token, at least 16 characters, that requests need to change documents.
+    /// Without it, documents cannot be changed
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Require the token for reading too
+    #[arg(long, requires = "token_file")]
+    protect_reads: bool,
+    /// The maximum size of a request body, or of a line of a stream, in MiB
+    #[arg(
+        long, value_name = "MIB", default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    max_body: u16,
+    /// The maximum number of documents of a request that is not a stream
+    #[arg(
+        long, value_name = "N", default_value_t = 1024,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    max_documents: u32,
+    /// The maximum number of documents that wait for an answer; further requests get status 429
+    #[arg(
+        long, value_name = "N", default_value_t = 4096,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    queue: u32,
+    /// The maximum number of connections; others wait
+    #[arg(
+        long, value_name = "N", default_value_t = 1024,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    max_connections: u32,
+    /// The maximum duration of a request, in seconds
+    #[arg(
+        long, value_name = "SECONDS", default_value_t = 10,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    deadline: u16,
+    /// The maximum time for open requests after SIGTERM, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    drain: u16,
+    /// A host name that clients may use for the server, such as the name of a proxy; repeat for
+    /// each [default: localhost and the address on a loopback address, any name otherwise]
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// What to log on stderr, as lines of JSON
+    #[arg(long, value_enum, default_value_t = Log::Requests)]
+    log: Log,
+    #[command(flatten)]
+    searching: Searching,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Log {
+    /// Errors, and changes of the model
+    Events,
+    /// Also one line per request, without its text
+    Requests,
+    /// Also the texts of requests
+    Texts,
+}
+
+impl Serve {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
+        self.log.start();
+        let token = match &self.token_file {
+            None => None,
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+                let token = text.and_then(|text| Token::new(&text).map_err(str::to_owned));
+                Some(token.map_err(|message| Failure::Input { path: path.clone(), message })?)
+            }
+        };
+        let options = ServerOptions {
+            listen: self.listen,
+            token,
+            protect_reads: self.protect_reads,
+            max_body_bytes: usize::from(self.max_body) << 20,
+            max_documents: self.max_documents as usize,
+            // A request that may be sent has a place in an empty queue.
+            max_waiting: self.queue.max(self.max_documents) as usize,
+            max_connections: self.max_connections as usize,
+            deadline: Duration::from_secs(self.deadline.into()),
+            drain: Duration::from_secs(self.drain.into()),
+            log_texts: self.log == Log::Texts,
+            allowed_hosts: self.allow_host.clone(),
+            ..ServerOptions::new(self.model.clone())
+        };
+        if !self.listen.ip().is_loopback() && options.token.is_none() {
+            verbosity.print("note: anyone who reaches this address can read from the model");
+        }
+        let engines = self.searching.engines(threads, verbosity)?;
+        let ready = |address| verbosity.print(&format!("listening on http://{address}"));
+        let server = Server::open(options, engines);
+        server.and_then(|server| server.run(ready)).map_err(|error| match error {
+            ServerError::Model(error) => Failure::Model(error),
+            ServerError::Update(error) => error.into(),
+            ServerError::Search(error) => Failure::Search(error),
+            error @ ServerError::NeedsBatch => Failure::Usage(error.to_string()),
+            error => Failure::Resource(error.to_string()),
+        })
+    }
+}
+
+impl Log {
+    fn start(self) {
+        let level = |on| if on { LevelFilter::INFO } else { LevelFilter::OFF };
+        let targets = Targets::new()
+            .with_default(Level::INFO)
+            .with_target("classify::request", level(self != Self::Events))
+            .with_target("classify::text", level(self == Self::Texts));
+        let lines = tracing_subscriber::fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_writer(std::io::stderr);
+        let subscriber = tracing_subscriber::registry().with(lines).with(targets);
+        // If a subscriber is already set, it stays.
+        let _ = tracing::subscriber::set_global_default(subscriber);
+    }
+}

@@ -1,0 +1,486 @@
+//! Errors as the user sees them: what happened, where, what to do next, and the exit code.
+//!
+//! The library's errors carry data and name no flags. Here they get the words of the command line.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use array_file::FileProblem;
+use array_file::output::{OutputError, OutputProblem};
+use classify::classifier::ClassifyError;
+use classify::classifier::stream::StreamError;
+use classify::classifier::vectors::{VectorsError, VectorsProblem};
+use classify::decide::decision::{DecisionError, MultiLabelOption};
+use classify::evaluate::{CompareError, EvaluateError};
+use classify::learn::{ReweighError, TrainError};
+use classify::model::{ChangeError, ModelError, ModelProblem, UpdateError};
+use classify::printable::printable;
+use classify::search::SearchError;
+use classify::text::corpus::{CorpusError, FieldRole, Problem};
+use gpu_runtime::GpuError;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Invalid or conflicting flags.
+    Usage(String),
+    /// A corpus that cannot be read.
+    Corpus(CorpusError),
+    /// A model that cannot be read or written.
+    Model(ModelError),
+    /// Vectors that cannot be read or written.
+    Vectors(VectorsError),
+    /// The search failed.
+    Search(SearchError),
+    /// An output that cannot be written.
+    Output(OutputError),
+    /// Another input file that cannot be read.
+    Input { path: PathBuf, message: String },
+    /// A requested GPU that cannot be used.
+    Gpu(GpuError),
+    /// An internal error: part of the program panicked.
+    Internal(String),
+    /// A resource that the machine lacks.
+    Resource(String),
+    /// A thread that cannot be started.
+    Thread(io::Error),
+    /// A comparison that found a worse evaluation, with `--fail-if-worse`.
+    Worse(String),
+}
+
+const NO_THREAD: &str = "use fewer threads (-j 1) or raise the process limit (ulimit -u)";
+
+const NO_GPU: &str =
+    "`classify devices` lists the GPUs; `--device auto` falls back to the CPU if no GPU works";
+
+impl Failure {
+    pub(crate) fn output(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
+        move |error| Self::Output(OutputError::write(path, error))
+    }
+
+    /// The error of a write to standard output.
+    pub(crate) fn stdout(error: io::Error) -> Self {
+        Self::output(Path::new("-"))(error)
+    }
+
+    /// The kind of the I/O error that caused the failure, if any.
+    fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Output(error) => error.io_kind(),
+            Self::Model(error) => error.io_kind(),
+            Self::Vectors(error) => error.io_kind(),
+            Self::Corpus(CorpusError { problem: Problem::Io(error), .. }) => Some(error.kind()),
+            _ => None,
+        }
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            _ if self.io_kind() == Some(io::ErrorKind::OutOfMemory) => 5,
+            Self::Usage(_)
+            | Self::Output(OutputError {
+                problem: OutputProblem::IsInput { .. } | OutputProblem::IsOutput { .. },
+                ..
+            }) => 2,
+            Self::Model(ModelError { problem: FileProblem::Write(_), .. })
+            | Self::Vectors(VectorsError {
+                problem: VectorsProblem::File(FileProblem::Write(_)),
+                ..
+            })
+            | Self::Internal(_)
+            | Self::Output(_) => 1,
+            Self::Corpus(CorpusError { problem: Problem::Thread(_), .. })
+            | Self::Search(SearchError::Engine(_) | SearchError::OutOfMemory { .. })
+            | Self::Gpu(_)
+            | Self::Resource(_)
+            | Self::Thread(_) => 5,
+            Self::Corpus(_) | Self::Input { .. } | Self::Vectors(_) => 3,
+            Self::Model(_) => 4,
+            Self::Search(_) => 1,
+            Self::Worse(_) => 6,
+        }
+    }
+
+    fn message(&self) -> (String, Option<&'static str>) {
+        match self {
+            Self::Usage(message) => (message.clone(), Some("see `classify --help`")),
+            Self::Corpus(error) => (error.to_string(), corpus_hint(error)),
+            Self::Model(error) => (error.to_string(), model_hint(error)),
+            Self::Vectors(error) => (error.to_string(), vectors_hint(error)),
+            Self::Search(error @ SearchError::Engine(_)) => (error.to_string(), Some(NO_GPU)),
+            Self::Search(error) => (error.to_string(), None),
+            Self::Gpu(error) => (error.to_string(), Some(NO_GPU)),
+            Self::Output(error) => (error.to_string(), error.hint()),
+            Self::Input { path, message } => (format!("{}: {message}", path.display()), None),
+            Self::Thread(error) => (format!("cannot start a thread: {error}"), Some(NO_THREAD)),
+            Self::Internal(message) | Self::Resource(message) | Self::Worse(message) => {
+                (message.clone(), None)
+            }
+        }
+    }
+
+    /// Prints the error on stderr and returns the exit code. A broken pipe is not reported.
+    pub(crate) fn report(&self) -> ExitCode {
+        if self.io_kind() == Some(io::ErrorKind::BrokenPipe) {
+            return ExitCode::SUCCESS;
+        }
+        let (message, hint) = self.message();
+        let bold = |color: AnsiColor| Style::new().bold().fg_color(Some(color.into()));
+        let red = bold(AnsiColor::Red);
+        let cyan = bold(AnsiColor::Cyan);
+        let mut stderr = anstream::stderr().lock();
+        // If stderr is closed, the error cannot be shown.
+        let _ = writeln!(stderr, "{red}error:{red:#} {}", printable(message));
+        if let Some(hint) = hint {
+            let _ = writeln!(stderr, "{cyan}hint:{cyan:#} {hint}");
+        }
+        ExitCode::from(self.code())
+    }
+}
+
+/// What to do about a corpus that cannot be read: in the words of the flags where a flag helps.
+fn corpus_hint(error: &CorpusError) -> Option<&'static str> {
+    Some(match &error.problem {
+        Problem::Thread(_) => NO_THREAD,
+        Problem::Binary => {
+            "name the format with `--format` if this is a corpus, or the encoding \
+             (`--encoding utf-16le`, …)"
+        }
+        Problem::BadUtf8 { .. } | Problem::BadUtf8Field => {
+            "name the encoding (`--encoding latin-1`, `--encoding windows-1252`, …), \
+             or use `--on-bad-utf8 replace`"
+        }
+        Problem::BadEncoding { .. } => "name another `--encoding`, or use `--on-bad-utf8 replace`",
+        Problem::Utf16 => "`--encoding utf-16le` or `--encoding utf-16be` reads it",
+        Problem::Json(_) => {
+            "JSONL holds one JSON object on each line; `--format` names another format"
+        }
+        Problem::MissingField { role, .. } => missing_field(*role),
+        Problem::NoFastTextLabel => "`--format plain` reads lines without labels (predict)",
+        Problem::ColumnZero => "`--first-column 0` counts columns from 0",
+        Problem::NegativeCount { .. } => {
+            "`--features tfidf` uses the values as they are, negative ones too"
+        }
+        Problem::UnknownFormat => {
+            "name it: --format jsonl|csv|tsv|fasttext|folders|plain|svmlight|reuters|\
+             lyrl2004-tokens|lyrl2004-vectors"
+        }
+        Problem::NoLabels { from_qrels: true, .. } => {
+            "give the labels with `--qrels rcv1-v2.topics.qrels`; `--format svmlight` reads rows \
+             of `label column:value …`"
+        }
+        Problem::NoTerm => {
+            "loosen --min-df, --max-df, --min-length or --stop-words; `classify tokens` shows the \
+             terms"
+        }
+        Problem::EmptyFolder => {
+            "a folder holds corpus files, or one folder per label and nothing else \
+             (`--format folders` insists)"
+        }
+        Problem::NoVector => {
+            "`--vector-field` names the field of the vectors (JSONL, CSV, TSV); `--vectors` names \
+             a file of vectors beside the corpus"
+        }
+        Problem::VectorsBeside { .. } => {
+            "row i belongs to the i-th document, or to the document whose id stands on line i of \
+             `--vector-ids`"
+        }
+        Problem::VectorFile { .. } => {
+            "`--vectors` reads .npy (two dimensions), .fvecs, .bvecs and IDX files, also with .gz"
+        }
+        Problem::NoId => {
+            "give documents a field `id`, or let them be numbered with --number-as PREFIX"
+        }
+        _ => return error.hint(),
+    })
+}
+
+fn missing_field(role: FieldRole) -> &'static str {
+    match role {
+        FieldRole::Text => "name the field of the text with `--text-column`",
+        FieldRole::SeparateText => {
+            "`--field` names the fields of the text; a trained model reads those that it was \
+             trained on, unless `--text-column` names others"
+        }
+        FieldRole::Label => "name the field of the labels with `--label-column`",
+        FieldRole::Id => {
+            "`--id-column` must name a field that every record has; leave it out if there is none"
+        }
+        FieldRole::Weight => {
+            "`--weight-column` must name a field that every record has; leave it out if there is \
+             none"
+        }
+        FieldRole::Group => {
+            "`--group-column` must name a field that every record has; leave it out if there is \
+             none"
+        }
+        FieldRole::Vector => {
+            "`--vector-field` names the field of the dense vector, a list of numbers; a trained \
+             model reads the one that it was trained on"
+        }
+    }
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl From<CorpusError> for Failure {
+    fn from(error: CorpusError) -> Self {
+        Self::Corpus(error)
+    }
+}
+
+impl From<ModelError> for Failure {
+    fn from(error: ModelError) -> Self {
+        Self::Model(error)
+    }
+}
+
+impl From<VectorsError> for Failure {
+    fn from(error: VectorsError) -> Self {
+        Self::Vectors(error)
+    }
+}
+
+impl From<SearchError> for Failure {
+    fn from(error: SearchError) -> Self {
+        Self::Search(error)
+    }
+}
+
+impl From<ClassifyError> for Failure {
+    fn from(error: ClassifyError) -> Self {
+        match error {
+            ClassifyError::Document(error) => Self::Corpus(error),
+            ClassifyError::Search(error) => Self::Search(error),
+        }
+    }
+}
+
+impl From<TrainError> for Failure {
+    fn from(error: TrainError) -> Self {
+        match error {
+            TrainError::Corpus(error) => Self::Corpus(error),
+            TrainError::Search(error) => Self::Search(error),
+            TrainError::Thread(error) => Self::Thread(error),
+            TrainError::Decision(error) => error.into(),
+            error => Self::Usage(train_message(&error)),
+        }
+    }
+}
+
+impl From<EvaluateError> for Failure {
+    fn from(error: EvaluateError) -> Self {
+        match error {
+            EvaluateError::Classify(error) => error.into(),
+            EvaluateError::Thread(error) => Self::Thread(error),
+            error => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<StreamError<io::Error>> for Failure {
+    fn from(error: StreamError<io::Error>) -> Self {
+        match error {
+            StreamError::Corpus(error) => Self::Corpus(error),
+            StreamError::Search(error) => Self::Search(error),
+            StreamError::Answer(error) => Self::stdout(error),
+            StreamError::Thread(error) => Self::Thread(error),
+            error => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<UpdateError> for Failure {
+    fn from(error: UpdateError) -> Self {
+        match error {
+            UpdateError::Model(error) => Self::Model(error),
+            UpdateError::Change(error) => error.into(),
+            error => Self::Resource(error.to_string()),
+        }
+    }
+}
+
+impl From<ChangeError> for Failure {
+    fn from(error: ChangeError) -> Self {
+        Self::Input { path: "<documents>".into(), message: error.to_string() }
+    }
+}
+
+impl From<ReweighError> for Failure {
+    fn from(error: ReweighError) -> Self {
+        match error {
+            ReweighError::Corpus(error) => error.into(),
+            ReweighError::NoText => {
+                let message =
+                    "the model keeps no texts: train it with --keep-text to weigh it anew later";
+                Self::Usage(message.into())
+            }
+            error => Self::Usage(error.to_string()),
+        }
+    }
+}
+
+impl From<DecisionError> for Failure {
+    fn from(error: DecisionError) -> Self {
+        Self::Usage(decision_message(error))
+    }
+}
+
+fn flag(option: MultiLabelOption) -> &'static str {
+    match option {
+        MultiLabelOption::Rule => "--rule",
+        MultiLabelOption::Threshold => "--threshold",
+        MultiLabelOption::AllowNone => "--allow-none",
+        MultiLabelOption::Hierarchy => "--hierarchy",
+    }
+}
+
+fn decision_message(error: DecisionError) -> String {
+    let message = match error {
+        DecisionError::OneLabel { option } => {
+            let flag = flag(option);
+            return format!("{flag} is for several labels and conflicts with --mode single");
+        }
+        DecisionError::RuleAnd { option } => {
+            return format!("--rule conflicts with {}", flag(option));
+        }
+        DecisionError::ThresholdIsTuned => {
+            "--tune chooses the threshold: omit --tune, or omit --threshold and --allow-none"
+        }
+        DecisionError::NumberIsTuned => "tuning chooses the number of a --rule: omit it",
+        DecisionError::HowMany => {
+            "--rule rcut needs the number of labels, such as rcut:2, or --tune"
+        }
+        DecisionError::NeedsTuning => "this --rule learns thresholds: it needs --tune",
+        DecisionError::NoThreshold => {
+            "--allow-none needs a threshold, which this model's decision lacks: add --threshold"
+        }
+    };
+    message.to_owned()
+}
+
+/// Why options of training conflict.
+pub(crate) fn train_message(error: &TrainError) -> String {
+    let message = match error {
+        TrainError::UnknownLabel(label) => {
+            return format!("--class-weight: no document has the label `{label}`");
+        }
+        TrainError::NotSymmetric { weighting } => {
+            return format!(
+                "{weighting} weights queries differently from documents, and the model keeps no \
+                 texts that queries could be made of: train it with --keep-text and without \
+                 --field, or tune while training, with `classify train --tune=votes`"
+            );
+        }
+        TrainError::NoText => "--keep-text: the model is made of features or vectors, not of text",
+        TrainError::WordVectorsWithoutText => {
+            "--word-vectors: this corpus has features and no text"
+        }
+        TrainError::NoFeatures => {
+            "--features counts: this corpus has texts, whose terms are counted anyway"
+        }
+        TrainError::AbstainNeedsTuning => {
+            "--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`"
+        }
+        TrainError::NoForeignDocuments => {
+            "--abstain foreign=…: fewer than 20 documents become foreign by leaving labels out: it \
+             needs more documents, and several labels that do not go together"
+        }
+        TrainError::LearnedNeedsTuning => {
+            "learned votes are learned by tuning: they need --tune or `classify tune MODEL`"
+        }
+        TrainError::PrototypesAreTuned => {
+            "the share of prototypes is chosen by --tune: leave /prototypes out of --vote"
+        }
+        TrainError::LearnedByBatch => {
+            "--vote learned conflicts with pcut: votes are learned for single documents"
+        }
+        TrainError::AbstainByBatch => {
+            "--abstain conflicts with pcut: its limits apply to single documents"
+        }
+        error => return error.to_string(),
+    };
+    message.to_owned()
+}
+
+/// Why a file cannot be compared with other evaluations.
+pub(crate) fn compare_message(error: &CompareError) -> String {
+    match error {
+        CompareError::NotAnEvaluation(what) => {
+            format!("not an evaluation by `classify evaluate --json`: {what}")
+        }
+        CompareError::NoDocuments => "it has no decisions on documents: write it with \
+                                      `evaluate --json FILE --per-document`"
+            .to_owned(),
+        error => error.to_string(),
+    }
+}
+
+fn model_hint(error: &ModelError) -> Option<&'static str> {
+    match &error.problem {
+        ModelProblem::Read(error) if error.kind() == io::ErrorKind::NotFound => {
+            Some("`classify train CORPUS -o MODEL` creates a model")
+        }
+        problem if problem.is_of_the_system() => problem.system_hint(),
+        ModelProblem::Version { .. } => {
+            Some("train the model again: `classify train CORPUS -o MODEL`")
+        }
+        _ => Some("copy the model again from its source, or retrain it with `classify train`"),
+    }
+}
+
+fn vectors_hint(error: &VectorsError) -> Option<&'static str> {
+    match &error.problem {
+        VectorsProblem::File(problem) if problem.is_of_the_system() => problem.system_hint(),
+        VectorsProblem::NoLabels => Some(
+            "vectorize a labeled corpus: `classify vectorize` takes --label-column and --qrels",
+        ),
+        _ => Some("create them again: `classify vectorize MODEL CORPUS -o FILE`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use classify::text::corpus::{Corpus, ReadOptions};
+
+    use super::*;
+
+    /// Where a flag helps, the hint names it; otherwise it is the library's.
+    #[test]
+    fn hints_name_flags() {
+        let group = ReadOptions { group_column: Some("author".into()), ..ReadOptions::default() };
+        let columns = ReadOptions {
+            text_columns: vec!["title".into(), "body".into()],
+            fields: true,
+            ..ReadOptions::default()
+        };
+        let json = "{\"text\": \"a\", \"label\": \"x\"}\n";
+        let cases: [(&[u8], ReadOptions, &str); 11] = [
+            (json.as_bytes(), group, "--group-column"),
+            (json.as_bytes(), columns, "--field"),
+            (b"{\"text\": \"a\"}\n", ReadOptions::default(), "--label-column"),
+            (b"{\"label\": \"a\"}\n", ReadOptions::default(), "--text-column"),
+            (b"2286  2:3\n", ReadOptions::default(), "--qrels"),
+            (b"hello\nworld\n", ReadOptions::default(), "--format jsonl|csv"),
+            (b"\xff\xfe{\x00", ReadOptions::default(), "--encoding utf-16le"),
+            (b"{\"text\": \"\xe9\"}\n", ReadOptions::default(), "--encoding latin-1"),
+            (b"1 1:2\n1 0:2\n", ReadOptions::default(), "--first-column 0"),
+            (b"__label__a x\nno label\n", ReadOptions::default(), "--format plain"),
+            (b"%PDF-1.7\n", ReadOptions::default(), "pdftotext"),
+        ];
+        for (bytes, options, expected) in cases {
+            let error = Corpus::from_bytes("in", bytes.to_vec(), options)
+                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                .expect_err(expected);
+            let (message, hint) = Failure::Corpus(error).message();
+            let hint = hint.unwrap_or_default();
+            assert!(hint.contains(expected), "{message}: {hint} should say {expected}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Groups of flags that several commands share.
+
+pub(crate) mod deciding;
+pub(crate) mod features;
+pub(crate) mod opening;
+pub(crate) mod positive;
+pub(crate) mod reading;
+pub(crate) mod searching;
+pub(crate) mod training;
+pub(crate) mod tuning;

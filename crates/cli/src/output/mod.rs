@@ -1,0 +1,5 @@
+//! What a command writes: its files, and messages and progress on standard error.
+
+pub(crate) mod files;
+pub(crate) mod progress;
+pub(crate) mod warnings;

@@ -1,0 +1,58 @@
+//! Clusters with the terms and labels that describe them.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use classify::evaluate::cluster::Clusters;
+use classify::model::Model;
+use classify::printable::printable;
+
+/// Number of labels shown for each cluster.
+const LABELS: usize = 3;
+
+/// One line for each cluster: its number of documents, its `terms` most characteristic terms, and
+/// its most frequent labels. `model` holds the documents that were clustered.
+pub fn terminal(model: &Model, clusters: &Clusters, terms: usize) -> String {
+    let mut text = String::from("cluster  documents  terms\n");
+    let best_terms = clusters.best_terms(terms);
+    let rows = clusters.sizes().into_iter().zip(label_counts(model, clusters)).zip(best_terms);
+    for (cluster, ((size, labels), terms)) in rows.enumerate() {
+        let terms: Vec<&str> =
+            terms.iter().filter_map(|&term| model.vocabulary().term(term)).collect();
+        let labels = frequent(model, labels);
+        let line = format!("{cluster:>7}  {size:>9}  {}{labels}", terms.join(" "));
+        let _ = writeln!(text, "{}", printable(line));
+    }
+    let without = clusters.of_row.iter().filter(|cluster| cluster.is_none()).count();
+    if without > 0 {
+        let _ = writeln!(text, "   none  {without:>9}  documents without a term of any center");
+    }
+    text
+}
+
+/// For each cluster, the number of documents with each label.
+fn label_counts(model: &Model, clusters: &Clusters) -> Vec<BTreeMap<u32, usize>> {
+    let mut counts: Vec<BTreeMap<u32, usize>> = vec![BTreeMap::new(); clusters.centers.rows()];
+    for (row, cluster) in (0..).zip(&clusters.of_row) {
+        if let Some(cluster) = cluster {
+            for &label in model.document_labels(row) {
+                *counts[*cluster as usize].entry(label).or_default() += 1;
+            }
+        }
+    }
+    counts
+}
+
+/// The most frequent labels with their counts, in brackets; empty without labels.
+fn frequent(model: &Model, counts: BTreeMap<u32, usize>) -> String {
+    let mut labels: Vec<(u32, usize)> = counts.into_iter().collect();
+    labels.sort_by_key(|&(label, count)| (Reverse(count), label));
+    let name = |label: u32| model.labels().get(label as usize).unwrap_or_default();
+    let shown: Vec<String> = labels
+        .iter()
+        .take(LABELS)
+        .map(|&(label, count)| format!("{} {count}", name(label)))
+        .collect();
+    if shown.is_empty() { String::new() } else { format!("  [{}]", shown.join(", ")) }
+}

@@ -1,0 +1,92 @@
+//! Comparisons of evaluations.
+
+use std::fmt::Write as _;
+
+use classify::evaluate::{Comparison, Difference};
+use classify::printable::printable;
+use comfy_table::Table;
+
+use crate::table::{plain, table};
+
+/// A difference whose adjusted p-value is below this level is significant.
+const LEVEL: f64 = 0.05;
+
+/// Comparisons with the first evaluation. `names` are the files: the baseline, then the others.
+pub fn terminal(names: &[String], comparisons: &[Comparison]) -> String {
+    let mut text = String::new();
+    let baseline = printable(names.first().map_or("", String::as_str));
+    for (comparison, name) in comparisons.iter().zip(names.iter().skip(1)) {
+        let name = printable(name);
+        let _ = writeln!(text, "{name} against {baseline}, {} documents\n", comparison.documents);
+        text.push_str(&plain(differences(comparison)));
+        text.push('\n');
+        let unclear: Vec<&str> = comparison
+            .differences()
+            .iter()
+            .filter(|(_, difference)| difference.adjusted >= LEVEL)
+            .map(|&(metric, _)| metric)
+            .collect();
+        if !unclear.is_empty() {
+            let _ = writeln!(
+                text,
+                "Not told from chance: {}. Of differences as large as \"detectable\", these \
+                 documents would show 80 in 100 (at 5 %).\n",
+                unclear.join(", ")
+            );
+        }
+        text.push_str(&plain(tests(comparison)));
+        text.push('\n');
+    }
+    text
+}
+
+fn differences(comparison: &Comparison) -> Table {
+    let header = [
+        "figure",
+        "first",
+        "other",
+        "difference",
+        "95 % interval",
+        "detectable",
+        "p",
+        "p adjusted",
+    ];
+    let mut table = table(&header, 1);
+    for (metric, found) in comparison.differences() {
+        let Difference { baseline, other, difference, interval: [low, high], .. } = found;
+        table.add_row([
+            metric.to_owned(),
+            format!("{baseline:.4}"),
+            format!("{other:.4}"),
+            format!("{difference:+.4}"),
+            format!("[{low:+.4}, {high:+.4}]"),
+            found.detectable.map_or_else(|| "-".to_owned(), |least| format!("{least:.4}")),
+            p_value(found.p_value),
+            p_value(found.adjusted),
+        ]);
+    }
+    table
+}
+
+fn tests(comparison: &Comparison) -> Table {
+    let mut table = table(&["test", "p", "p adjusted", "of"], 1);
+    for test in &comparison.tests {
+        let adjusted = p_value(test.adjusted);
+        table.add_row([test.name.into(), p_value(test.p_value), adjusted, test.detail.clone()]);
+    }
+    table
+}
+
+fn p_value(value: f64) -> String {
+    if value < 0.0001 { format!("{value:.1e}") } else { format!("{value:.4}") }
+}
+
+#[cfg(test)]
+mod tests_of_numbers {
+    use super::p_value;
+
+    #[test]
+    fn small_p_values_are_in_scientific_notation() {
+        assert_eq!([0.04999, 0.0001, 0.00009].map(p_value), ["0.0500", "0.0001", "9.0e-5"]);
+    }
+}

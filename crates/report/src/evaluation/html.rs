@@ -1,0 +1,305 @@
+//! An evaluation as one HTML page: no network, no script, light and dark.
+
+use askama::Template;
+use classify::decide::objective::Figures;
+use classify::evaluate::{Confusion, Evaluation, LabelResult, Prf, WorstError};
+use classify::printable::printable_lines;
+use svg_chart::{Axis, Bar, Chart, Colors, Dot, Mark, Scale};
+
+use super::{ConfusionMatrix, by_support};
+
+/// Number of labels shown before the fold.
+const SHOWN: usize = 30;
+/// Maximum number of labels in a confusion matrix.
+const MATRIX_LABELS: usize = 25;
+
+#[derive(Template)]
+#[template(path = "evaluation.html")]
+struct Page<'a> {
+    evaluation: &'a Evaluation,
+    tiles: Vec<Tile>,
+    charts: Vec<Figure>,
+    first_labels: Vec<&'a LabelResult>,
+    other_labels: Vec<&'a LabelResult>,
+    matrix: Option<Matrix<'a>>,
+    confused: &'a [Confusion],
+    errors: &'a [WorstError],
+}
+
+/// A metric of the headline.
+struct Tile {
+    id: &'static str,
+    name: &'static str,
+    value: f64,
+    note: String,
+}
+
+/// A chart with its heading and caption.
+struct Figure {
+    title: &'static str,
+    note: String,
+    svg: String,
+}
+
+/// The SVG of a chart.
+fn plot(title: &str, x: Axis, y: Axis, marks: Vec<Mark>) -> String {
+    Chart::new(title, x, y, marks).svg(Colors::Page)
+}
+
+/// A confusion matrix: one row per label, one cell per predicted label.
+struct Matrix<'a> {
+    names: Vec<&'a str>,
+    rows: Vec<(&'a str, Vec<Cell>)>,
+}
+
+struct Cell {
+    count: u64,
+    /// The percentage of the row.
+    share: u64,
+    right: bool,
+}
+
+/// The result as an HTML page. Metrics are in `data` elements, whose `value` has all digits, as in
+/// the JSON.
+///
+/// # Errors
+/// If the template cannot be rendered; no case is known.
+pub fn html(evaluation: &Evaluation) -> std::io::Result<String> {
+    let mut labels = by_support(evaluation);
+    let other_labels = labels.split_off(labels.len().min(SHOWN));
+    let page = Page {
+        evaluation,
+        tiles: tiles(evaluation),
+        charts: charts(evaluation),
+        first_labels: labels,
+        other_labels,
+        matrix: matrix(evaluation),
+        confused: &evaluation.most_confused,
+        errors: &evaluation.worst_errors,
+    };
+    Ok(printable_lines(page.render()?).to_string())
+}
+
+fn tiles(evaluation: &Evaluation) -> Vec<Tile> {
+    let interval = |ends: Option<[f64; 2]>| match ends {
+        Some([low, high]) => format!("95 % interval {low:.4} to {high:.4}"),
+        None => String::new(),
+    };
+    let intervals = evaluation.intervals.as_ref();
+    let mut tiles = vec![
+        Tile {
+            id: "micro_f1",
+            name: "micro F1",
+            value: evaluation.micro.f1,
+            note: interval(intervals.map(|intervals| intervals.micro_f1)),
+        },
+        Tile {
+            id: "macro_f1",
+            name: "macro F1",
+            value: evaluation.macro_all.f1,
+            note: interval(intervals.map(|intervals| intervals.macro_f1)),
+        },
+        Tile {
+            id: "exact",
+            name: if evaluation.accuracy.is_some() { "accuracy" } else { "exactly right" },
+            value: evaluation.subset_accuracy,
+            note: interval(intervals.map(|intervals| intervals.accuracy)),
+        },
+        Tile {
+            id: "precision_at_one",
+            name: "first label right",
+            value: evaluation.precision_at.one,
+            note: "P@1".into(),
+        },
+    ];
+    if let Some(value) = evaluation.calibration_error {
+        let note = "of the probabilities of the labels given".into();
+        tiles.push(Tile { id: "calibration_error", name: "calibration error", value, note });
+    }
+    if let Some(answered) = evaluation.answered {
+        let note = format!("{:.2} % of the labels given are wrong", answered.error * 100.0);
+        tiles.push(Tile { id: "answered", name: "answered", value: answered.coverage, note });
+    }
+    tiles
+}
+
+fn charts(evaluation: &Evaluation) -> Vec<Figure> {
+    let mut charts = vec![
+        by_frequency(evaluation),
+        precision_recall(evaluation),
+        by_threshold(evaluation),
+        reliability(evaluation),
+        coverage(evaluation),
+    ];
+    charts.extend(by_k(evaluation));
+    charts
+}
+
+fn by_frequency(evaluation: &Evaluation) -> Figure {
+    let trained = || evaluation.per_label.iter().filter(|label| label.train > 0);
+    let points: Vec<Dot> = trained()
+        .map(|label| {
+            let text = format!(
+                "{}: F1 {:.3}, {} in training, {} in test",
+                label.label, label.prf.f1, label.train, label.support
+            );
+            Dot { x: label.train as f64, y: label.prf.f1, text }
+        })
+        .collect();
+    let most = points.iter().map(|point| point.x).fold(10.0, f64::max);
+    let x = Axis::new("training documents", 1.0, most, Scale::Logarithmic);
+    Figure {
+        title: "F1 against training frequency",
+        note: format!("a dot a label, {} labels", points.len()),
+        svg: plot(
+            "F1 of each label against its number of training documents",
+            x,
+            Axis::unit("F1"),
+            vec![Mark::Dots { class: 0, points }],
+        ),
+    }
+}
+
+fn curve(evaluation: &Evaluation, of: fn(&Prf) -> f64) -> Vec<(f64, f64)> {
+    // Above the highest score no label is assigned, so there is no precision.
+    let points = evaluation.curve.iter().filter(|point| point.prf.recall > 0.0);
+    points.map(|point| (point.threshold, of(&point.prf))).collect()
+}
+
+fn precision_recall(evaluation: &Evaluation) -> Figure {
+    let line = evaluation.curve.iter().filter(|point| point.prf.recall > 0.0);
+    let line = line.map(|point| (point.prf.recall, point.prf.precision)).collect();
+    let here = evaluation.micro;
+    let text = format!("as decided: precision {:.4}, recall {:.4}", here.precision, here.recall);
+    let dot = Dot { x: here.recall, y: here.precision, text };
+    Figure {
+        title: "Precision and recall",
+        note:
+            "over all decisions; the line is one threshold for all labels, the dot what was decided"
+                .into(),
+        svg: plot(
+            "precision against recall",
+            Axis::unit("recall"),
+            Axis::unit("precision"),
+            vec![
+                Mark::Line { class: 0, points: line, name: String::new() },
+                Mark::Dots { class: 1, points: vec![dot] },
+            ],
+        ),
+    }
+}
+
+fn by_threshold(evaluation: &Evaluation) -> Figure {
+    let line = |class, name: &str, of| {
+        let points = curve(evaluation, of);
+        Mark::Line { class, points, name: name.into() }
+    };
+    Figure {
+        title: "One threshold for all labels",
+        note: "what each share of the vote would give".into(),
+        svg: plot(
+            "precision, recall and F1 by threshold",
+            Axis::unit("threshold"),
+            Axis::unit("micro"),
+            vec![
+                line(0, "F1", |prf| prf.f1),
+                line(1, "precision", |prf| prf.precision),
+                line(2, "recall", |prf| prf.recall),
+            ],
+        ),
+    }
+}
+
+fn reliability(evaluation: &Evaluation) -> Figure {
+    let what =
+        if evaluation.calibration_error.is_some() { "probability" } else { "share of the vote" };
+    let bins = evaluation.reliability.iter().filter(|bin| bin.count > 0);
+    let bars = bins.map(|bin| {
+        let text = format!(
+            "{} labels of a mean {what} of {:.3}: {:.1} % right",
+            bin.count,
+            bin.confidence,
+            bin.right * 100.0
+        );
+        Bar { from: bin.from, to: bin.to, height: bin.right, text }
+    });
+    Figure {
+        title: "Reliability",
+        note: format!("of the labels given: {what} against the share that is right"),
+        svg: plot(
+            "reliability",
+            Axis::unit(what),
+            Axis::unit("right"),
+            vec![
+                Mark::Bars { class: 0, bars: bars.collect(), name: String::new() },
+                Mark::Diagonal,
+            ],
+        ),
+    }
+}
+
+fn coverage(evaluation: &Evaluation) -> Figure {
+    let points = evaluation.coverage.iter().map(|point| (point.coverage, point.precision));
+    Figure {
+        title: "Coverage and precision",
+        note: "if only the surest answers were given".into(),
+        svg: plot(
+            "precision against coverage",
+            Axis::unit("share of the answers"),
+            Axis::unit("precision"),
+            vec![Mark::Line { class: 0, points: points.collect(), name: String::new() }],
+        ),
+    }
+}
+
+fn by_k(evaluation: &Evaluation) -> Option<Figure> {
+    let by_k = &evaluation.tuning.as_ref()?.by_k;
+    let most = by_k.iter().map(|&(k, _)| k).max().filter(|_| by_k.len() > 1)?;
+    let line = |class, name: &str, of: fn(&Figures) -> f64| {
+        let points = by_k.iter().map(|(k, figures)| (*k as f64, of(figures))).collect();
+        Mark::Line { class, points, name: name.into() }
+    };
+    let x = Axis::new("k", 1.0, most as f64, Scale::Logarithmic);
+    Some(Figure {
+        title: "Neighbors",
+        note: "leave-one-out on the training documents, with the vote and rule that were chosen"
+            .into(),
+        svg: plot(
+            "leave-one-out figures by k",
+            x,
+            Axis::unit("leave-one-out"),
+            vec![
+                line(0, "micro F1", |figures| figures.micro_f1),
+                line(1, "macro F1", |figures| figures.macro_f1),
+                line(2, "exact", |figures| figures.accuracy),
+            ],
+        ),
+    })
+}
+
+fn matrix(evaluation: &Evaluation) -> Option<Matrix<'_>> {
+    let matrix = ConfusionMatrix::new(evaluation, MATRIX_LABELS)?;
+    let rows = matrix.labels.iter().map(|&label| {
+        let counts = matrix.labels.iter().map(|predicted| matrix.count(label, predicted));
+        let sum: u64 = counts.clone().sum();
+        let cells = matrix.labels.iter().zip(counts).map(|(&predicted, count)| Cell {
+            count,
+            share: (count * 100).checked_div(sum).unwrap_or(0),
+            right: label == predicted,
+        });
+        (label, cells.collect())
+    });
+    Some(Matrix { rows: rows.collect(), names: matrix.labels })
+}
+
+/// A metric with four decimal places.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
+fn figure(value: &f64) -> String {
+    format!("{value:.4}")
+}
+
+/// The label; `(none)` if it is empty.
+fn named(label: impl AsRef<str>) -> String {
+    let label = label.as_ref();
+    if label.is_empty() { "(none)".to_owned() } else { label.to_owned() }
+}

@@ -1,0 +1,107 @@
+//! Explanations as an HTML page: no network, no script, light and dark.
+
+use askama::Template;
+use classify::classifier::explain::{Explanation, NamedExplanation, NamedPart};
+use classify::model::Model;
+
+/// The page up to the first explanation.
+#[derive(Template)]
+#[template(path = "explanations.html")]
+struct Head<'a> {
+    model: &'a Model,
+}
+
+/// One explanation.
+#[derive(Template)]
+#[template(path = "explanation.html")]
+struct Section<'a> {
+    named: &'a NamedExplanation<'a>,
+    /// Maximum number of neighbors shown.
+    neighbors: usize,
+    /// The highest contribution of a marked term.
+    max_part: f64,
+}
+
+/// Maximum number of bytes shown of a piece of unmarked text.
+const MAX_PIECE: usize = 4_000;
+/// Number of terms on a line.
+const TERMS: usize = 8;
+/// Number of unknown terms shown.
+const UNKNOWN_TERMS: usize = 30;
+
+impl Section<'_> {
+    /// The opacity of a mark in percent, from 15 to 90.
+    #[expect(clippy::ref_option, reason = "the template passes references")]
+    fn share(&self, part: &Option<f64>) -> u32 {
+        let share = (part.unwrap_or(0.0) / self.max_part).clamp(0.0, 1.0);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "from 15 to 90"
+        )]
+        let share = (15.0 + 75.0 * share) as u32;
+        share
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
+fn number(value: &f64) -> String {
+    format!("{value:.3}")
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
+fn single(value: &f32) -> String {
+    format!("{value:.3}")
+}
+
+#[expect(clippy::ref_option, reason = "the template passes references")]
+fn figure(value: &Option<f64>) -> String {
+    value.as_ref().map_or(String::new(), number)
+}
+
+/// The beginning of a long text.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_PIECE)]
+}
+
+/// The strongest terms with their contributions.
+fn words(parts: &[NamedPart]) -> String {
+    let shown = parts.iter().filter(|part| part.part.abs() >= 0.0005).take(TERMS);
+    shown.map(|part| format!("{} {:.3}", part.term, part.part)).collect::<Vec<_>>().join(", ")
+}
+
+/// The first unknown terms.
+fn first(unknown: &[String]) -> String {
+    unknown.iter().take(UNKNOWN_TERMS).map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// The page up to the first explanation; [`page_section`] for each explanation and then
+/// [`PAGE_TAIL`] follow.
+///
+/// # Panics
+/// Never: the page is text.
+pub fn page_head(model: &Model) -> String {
+    Head { model }.render().expect("numbers and names")
+}
+
+/// The end of a page.
+pub const PAGE_TAIL: &str = "</main>\n</body>\n</html>\n";
+
+/// An explanation as a section of an HTML page, with the document's text and at most `neighbors`
+/// neighbors.
+///
+/// # Panics
+/// If the explanation is of another model.
+pub fn page_section(
+    explanation: &Explanation,
+    model: &Model,
+    id: &str,
+    text: &str,
+    neighbors: usize,
+) -> String {
+    let named = explanation.marked(model, id, text, TERMS);
+    let marked = named.neighbors.iter().take(neighbors).filter_map(|one| one.marked.as_ref());
+    let pieces = named.marked.iter().chain(marked).flatten();
+    let max_part = pieces.filter_map(|piece| piece.part).fold(1e-12, f64::max);
+    Section { named: &named, neighbors, max_part }.render().expect("numbers and names")
+}

@@ -1,0 +1,14 @@
+//! Text for people, made from the results of the library `classify`: tables for a terminal,
+//! Markdown and HTML pages.
+//!
+//! Each module reports one kind of result. A function that is named `terminal` returns lines for a
+//! terminal, with control characters escaped.
+
+pub mod clusters;
+pub mod comparison;
+pub mod devices;
+pub mod evaluation;
+pub mod explanation;
+pub mod model;
+mod table;
+pub mod training;

@@ -1,0 +1,237 @@
+//! A model's settings and statistics.
+
+use std::fmt::{Display, Write as _};
+
+use classify::decide::calibrate::ConfidenceLimit;
+use classify::decide::objective::Figures;
+use classify::decide::outcomes::Intervals;
+use classify::model::{InputSpec, Model, TuningSummary, Updates};
+use classify::printable::printable;
+use classify::rows::dense::{DenseSpec, Metric};
+use classify::text::analyze::AnalyzerSpec;
+use classify::text::counts::Fields;
+use serde_json::Value;
+
+use crate::training::novelty_limit;
+
+/// Lines of a name and a value.
+struct Lines(String);
+
+impl Lines {
+    fn push(&mut self, name: &str, value: impl Display) {
+        let _ = writeln!(self.0, "{name:<12} {}", printable(value));
+    }
+}
+
+/// The settings of a model, and its most frequent labels: at most `labels`. `file` is the first
+/// line: the path of the model and its size.
+pub fn terminal(model: &Model, file: &str, labels: usize) -> String {
+    let mut lines = Lines(String::new());
+    lines.push("model", file);
+    push_counts(&mut lines, model);
+    push_features(&mut lines, model);
+    push_decisions(&mut lines, model);
+    let Lines(mut text) = lines;
+    text.push_str(&frequent_labels(model, labels));
+    text
+}
+
+fn push_counts(lines: &mut Lines, model: &Model) {
+    let settings = model.settings();
+    let counts = settings.counts;
+    lines.push("trained by", &settings.created_by);
+    let unlabeled = match counts.unlabeled {
+        0 => String::new(),
+        count => format!(", {count} without a label"),
+    };
+    let empty = if model.has_terms() { format!(", {} empty", counts.empty) } else { String::new() };
+    lines.push("documents", format!("{}{unlabeled}{empty}", counts.documents));
+    lines.push("labels", counts.labels);
+    if model.has_terms() {
+        lines.push("terms", format!("{} ({} weights)", counts.terms, counts.nonzeros));
+    }
+}
+
+fn push_features(lines: &mut Lines, model: &Model) {
+    let settings = model.settings();
+    match &settings.input {
+        InputSpec::Text(spec) => lines.push("analysis", analysis(spec)),
+        InputSpec::Features(spec) if spec.counts => lines.push("features", "counts"),
+        InputSpec::Features(_) => lines.push("features", "weights as given"),
+        InputSpec::Vectors(_) => lines.push("features", "dense vectors as given"),
+    }
+    if let Some(dense) = &settings.dense {
+        lines.push("vectors", vectors(dense, settings.dense_share));
+    }
+    if model.has_terms() {
+        lines.push("weighting", format!("{}: {}", settings.weighting.name(), settings.formula));
+        let weighted = settings.updates.map(|updates| updates.weighed).or(settings.part_of);
+        let weighted = weighted.unwrap_or(settings.counts.documents);
+        lines.push("", format!("N = {weighted} documents, df = documents with the term"));
+    }
+    if model.searches_terms() {
+        let cosine = settings.weighting.is_cosine();
+        lines.push("similarity", if cosine { "cosine" } else { "dot product" });
+    }
+}
+
+fn push_decisions(lines: &mut Lines, model: &Model) {
+    let settings = model.settings();
+    lines.push("neighbors", format!("k = {}, vote {}", settings.k, settings.vote));
+    lines.push("decision", &settings.decision);
+    if let Some(selection) = settings.selection {
+        lines.push("selection", format!("{selection}: {} terms left", settings.counts.terms));
+    }
+    match &settings.fields {
+        Fields::Whole => {}
+        Fields::FirstLine { boost } => lines.push("fields", format!("first line × {boost}")),
+        Fields::Columns(columns) => {
+            let columns = columns.iter().map(|(name, boost)| format!("{name} × {boost}"));
+            lines.push("fields", columns.collect::<Vec<_>>().join(", "));
+        }
+    }
+    if let Some(tuning) = &settings.tuning {
+        lines.push("tuned", tuned(tuning));
+    }
+    if model.calibration().is_some() {
+        lines.push("scores", "calibrated: answers have probabilities");
+    }
+    if let Some(abstention) = &settings.abstention {
+        lines.push("abstains", abstains(*abstention));
+    }
+    if let Some(limit) = &settings.foreign {
+        lines.push("refuses", novelty_limit(limit));
+    }
+    if let Some(updates) = settings.updates.filter(Updates::are_any) {
+        lines.push("changes", changes(updates));
+    }
+    lines.push("texts", if model.keeps_texts() { "kept" } else { "not kept" });
+}
+
+/// The changes since training, and what they mean.
+fn changes(updates: Updates) -> String {
+    format!(
+        "{} added, {} removed, {} relabeled since the model was trained or tuned: thresholds and \
+         probabilities are older than these documents; `classify tune` renews them",
+        updates.added, updates.removed, updates.relabeled
+    )
+}
+
+/// The labels with the most documents.
+fn frequent_labels(model: &Model, shown: usize) -> String {
+    let mut counts = vec![0u64; model.labels().len()];
+    for row in (0..).take(model.ids().len()) {
+        for &label in model.document_labels(row) {
+            counts[label as usize] += 1;
+        }
+    }
+    let mut labels: Vec<(u64, &str)> = counts.into_iter().zip(model.labels().iter()).collect();
+    labels.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    let mut text = String::new();
+    if shown > 0 && !labels.is_empty() {
+        text.push_str("\ndocuments  label\n");
+    }
+    for (count, label) in labels.into_iter().take(shown) {
+        let _ = writeln!(text, "{count:>9}  {}", printable(label));
+    }
+    text
+}
+
+/// When a model abstains, in words.
+fn abstains(limit: ConfidenceLimit) -> String {
+    let ConfidenceLimit { target_error, coverage, error, error_bound, .. } = limit;
+    let [target, answered, wrong, bound] =
+        [target_error, coverage, error, error_bound].map(|share| share * 100.0);
+    match limit.confidence {
+        None => format!(
+            "always: no confidence was shown to keep the share of wrong labels low enough \
+             (target {target:.1} %)"
+        ),
+        Some(least) => format!(
+            "where the confidence is below {least:.4}: answers {answered:.1} % of the documents, \
+             with {wrong:.1} % wrong labels, at most {bound:.1} % (leave-one-out; target \
+             {target:.1} %)"
+        ),
+    }
+}
+
+/// Dense vectors in words.
+fn vectors(dense: &DenseSpec, share: f64) -> String {
+    let DenseSpec { features, dimension, metric, scale, .. } = dense;
+    let mut text = format!(
+        "{features}: {dimension} dimensions, {metric}, {:.0} % of the votes",
+        share * 100.0
+    );
+    if *metric != Metric::Angular {
+        // The scale was an f32: seven digits determine it.
+        let scale = format!("{scale:.6e}").parse().unwrap_or(*scale);
+        let _ = write!(text, ", similarity {scale} / ({scale} + distance)");
+    }
+    text
+}
+
+/// The analyzer's settings in words: first its choices, then the options that are on.
+fn analysis(spec: &AnalyzerSpec) -> String {
+    let name = |value: serde_json::Result<Value>| match value {
+        Ok(Value::String(name)) => name,
+        _ => String::new(),
+    };
+    let mut parts = vec![
+        format!("{} words", name(serde_json::to_value(spec.words))),
+        format!("case {}", name(serde_json::to_value(spec.case))),
+        format!("normalization {}", name(serde_json::to_value(spec.normalization))),
+    ];
+    if spec.fold_accents {
+        parts.push("accents folded".into());
+    }
+    if spec.min_length > 1 {
+        parts.push(format!("at least {} characters", spec.min_length));
+    }
+    if !spec.stop_words.is_empty() {
+        parts.push(format!("{} stop words", spec.stop_words.len()));
+    }
+    if let Some(stemmer) = spec.stemmer {
+        parts.push(format!("stems: {}", stemmer.language()));
+    }
+    if let Some(range) = spec.word_ngrams {
+        parts.push(format!("word n-grams {range}"));
+    }
+    if let Some(range) = spec.char_ngrams {
+        let scope = name(serde_json::to_value(spec.char_scope));
+        parts.push(format!("character n-grams {range} by {scope}"));
+    }
+    parts.join(", ")
+}
+
+/// The objective and the metrics of tuning.
+fn tuned(tuning: &TuningSummary) -> String {
+    let TuningSummary { objective, figures, intervals, nested, documents, .. } = tuning;
+    let ends = |of: fn(&Intervals) -> [f64; 2]| {
+        let ends = intervals.as_ref().map(of);
+        ends.map_or(String::new(), |[low, high]| format!(" [{low:.4}, {high:.4}]"))
+    };
+    let caution = if *nested {
+        ""
+    } else {
+        "; terms knew the labels of left-out documents, so the figures are too good"
+    };
+    let with = tuning.with_near_duplicates.map_or(String::new(), |with| {
+        let Figures { micro_f1, macro_f1, accuracy, .. } = with.figures;
+        format!(
+            "; if new documents have near-duplicates as often: micro F1 {micro_f1:.4}, macro F1 \
+             {macro_f1:.4}, accuracy {accuracy:.4}"
+        )
+    });
+    let by_ranks = figures.by_ranks.map_or(String::new(), |value| format!(" {value:.4}"));
+    format!(
+        "for {}{by_ranks}; leave-one-out on {documents} documents: micro F1 {:.4}{}, macro F1 \
+         {:.4}{}, accuracy {:.4}{}{with}{caution}",
+        objective.name(),
+        figures.micro_f1,
+        ends(|intervals| intervals.micro_f1),
+        figures.macro_f1,
+        ends(|intervals| intervals.macro_f1),
+        figures.accuracy,
+        ends(|intervals| intervals.accuracy),
+    )
+}

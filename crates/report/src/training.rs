@@ -1,0 +1,108 @@
+//! Events of training, and the results of tuning.
+
+use std::fmt::Write as _;
+
+use classify::decide::calibrate::{ConfidenceLimit, ForeignLimit};
+use classify::decide::objective::Objective;
+use classify::learn::{Event, Step, Trial, TuneScope, TuningReport};
+
+/// The event in words; `None` for events that only count documents. For [`Event::Tuned`], the best
+/// `settings` settings are listed.
+pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
+    let text = match event {
+        Event::Window(window) => format!(
+            "tuning: settings are compared without the {window} documents before and after each, \
+             which may report the same events"
+        ),
+        Event::NearDuplicates { documents, above } => format!(
+            "tuning: {documents} documents have a near-duplicate (similarity above {above}), which \
+             is not used as their neighbor"
+        ),
+        Event::Dense { part, known } => {
+            let spec = part.spec();
+            let known = known.map_or(String::new(), |(known, terms)| {
+                format!("; {known} of {terms} terms have a vector")
+            });
+            format!("vectors: {}, {} dimensions{known}", spec.features, spec.dimension)
+        }
+        Event::Step { step: tried, objective } => step(tried, *objective),
+        Event::Abstention(limit) => format!("tuning: {}", confidence_limit(limit)),
+        Event::Foreign(limit) => format!("tuning: {}", novelty_limit(limit)),
+        Event::Tuned(report) => tuning(report, settings),
+        _ => return None,
+    };
+    Some(text)
+}
+
+fn step(step: &Step, objective: Objective) -> String {
+    let Trial { k, vote, decision, figures } = step.trial;
+    format!(
+        "tuning: {:.4} {} {} ({} documents, k = {k}, {vote}, {decision})",
+        objective.of(figures),
+        if step.kept { "+" } else { " " },
+        step.change,
+        step.documents,
+    )
+}
+
+fn confidence_limit(limit: &ConfidenceLimit) -> String {
+    let shares = [limit.target_error, limit.coverage, limit.error, limit.error_bound];
+    let [target, coverage, error, bound] = shares.map(|share| share * 100.0);
+    if limit.reaches_target() {
+        return format!(
+            "with a target of {target:.1} % wrong labels, {coverage:.1} % of the documents are \
+             answered, with {error:.1} % wrong labels, at most {bound:.1} % by a bound that fails \
+             in 2 of 100 cases"
+        );
+    }
+    format!(
+        "a target of {target:.1} % wrong labels is out of reach, so the model answers nothing: of \
+         the most confident {coverage:.1} % of the documents, {error:.1} % of the labels are \
+         wrong, at most {bound:.1} %; set a higher target"
+    )
+}
+
+/// The effect of the limit for out-of-distribution documents, in a sentence.
+pub(crate) fn novelty_limit(limit: &ForeignLimit) -> String {
+    let shares = [limit.target, limit.known_refused, limit.foreign_refused];
+    let [target, known, foreign] = shares.map(|share| share * 100.0);
+    if limit.strangeness.is_none() {
+        return format!(
+            "too few documents to refuse {target:.1} % of those with known labels: nothing is \
+             refused as foreign"
+        );
+    }
+    format!(
+        "{foreign:.1} % of documents are refused as foreign after their labels were left out ({} \
+         documents), and {known:.1} % of those with known labels (target {target:.1} %)",
+        limit.foreign_documents
+    )
+}
+
+/// The best `settings` settings of tuning.
+pub fn tuning(report: &TuningReport, settings: usize) -> String {
+    let TuningReport { objective, documents, .. } = report;
+    let name = objective.name();
+    if report.scope == TuneScope::Quick {
+        let Trial { k, vote, decision, figures } = report.best;
+        let value = objective.of(figures);
+        return format!(
+            "k = {k}, {vote}, {decision}: chosen by leaving out {documents} documents ({name} \
+             {value:.3}); --tune tries more"
+        );
+    }
+    let mut text = format!(
+        "tuning: {} settings tried on {documents} left-out documents; the best by {name}:",
+        report.trials.len(),
+    );
+    let mut best: Vec<&Trial> = report.trials.iter().collect();
+    best.sort_by(|a, b| objective.of(b.figures).total_cmp(&objective.of(a.figures)));
+    for Trial { k, vote, decision, figures } in best.into_iter().take(settings) {
+        let _ = write!(
+            text,
+            "\n  micro F1 {:.4}  macro F1 {:.4}  accuracy {:.4}  k = {k}, {vote}, {decision}",
+            figures.micro_f1, figures.macro_f1, figures.accuracy,
+        );
+    }
+    text
+}

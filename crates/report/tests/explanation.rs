@@ -1,0 +1,60 @@
+//! Explanations as text and pages.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use classify::classifier::explain::{Explanation, explain};
+use classify::classifier::{Classifier, train};
+use classify::decide::decision::Decision;
+use classify::model::{InputSpec, TrainSettings};
+use classify::text::corpus::{Corpus, LabelUse, ReadOptions};
+use classify::text::counts::TermLimits;
+use classify::threads::Threads;
+use classify_report::explanation::{page_section, terminal};
+
+const LINES: &str = "{\"text\": \"Crude oil, fresh from the wells\", \"label\": \"a\"}
+{\"text\": \"olive oil for cooking\", \"label\": \"b\"}
+{\"text\": \"crude jokes\", \"label\": \"c\"}";
+
+fn read(lines: String) -> Corpus {
+    let options = ReadOptions { labels: LabelUse::Optional, ..ReadOptions::default() };
+    Corpus::from_bytes("in", lines.into(), options).unwrap()
+}
+
+fn explained(text: &str) -> (Classifier, Explanation) {
+    let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
+    let threads = Threads::available().unwrap();
+    let model = train(&mut read(LINES.into()), settings, TermLimits::default(), &threads).unwrap();
+    let classifier = Classifier::new(model.into(), &threads).unwrap();
+    let line = serde_json::json!({ "text": text }).to_string();
+    let document = read(line).next().unwrap().unwrap();
+    let explanation = explain(&classifier, &[document], &classifier.options()).unwrap().remove(0);
+    (classifier, explanation)
+}
+
+#[test]
+fn unknown_terms_are_shown() {
+    let (classifier, explanation) = explained("zebra zebra quagga");
+    let text = terminal(&explanation, classifier.model(), "a", 5);
+    assert!(text.contains("knows none of its terms") && text.contains("zebra quagga"), "{text}");
+}
+
+#[test]
+fn control_characters_are_escaped_for_a_terminal() {
+    let (classifier, explanation) = explained("crude oil");
+    let text = terminal(&explanation, classifier.model(), "a\u{1b}", 5);
+    assert!(text.starts_with("a\\u{1b}: "), "{text}");
+}
+
+#[test]
+fn a_page_escapes_the_document() {
+    for text in [
+        "Crude oil!",
+        "",
+        "  \u{feff}ÉLÉPHANT\r\n crude\u{301} OIL — oil\u{200d}oil 油油 ",
+        "crude crude oil oil <b>oil</b>",
+    ] {
+        let (classifier, explanation) = explained(text);
+        let html = page_section(&explanation, classifier.model(), "<id>", text, 5);
+        assert!(!html.contains("<id>") && !html.contains("<b>"), "{html}");
+    }
+}

@@ -1,0 +1,299 @@
+//! Explanations with names instead of numbers, as they are written in JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    ExplainedLabel, ExplainedNeighbor, ExplainedPrototype, Explanation, Marked, TermPart, against,
+    in_favor, marks,
+};
+use crate::classifier::Reason;
+use crate::decide::decision::Decision;
+use crate::model::Model;
+
+/// Maximum number of neighbors whose texts are marked.
+const MARKED: usize = 50;
+
+/// An [`Explanation`] with names instead of numbers. As JSON it is the schema
+/// `classify.explanation/1`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NamedExplanation<'a> {
+    /// The schema's name.
+    pub schema: &'static str,
+    /// The identifier of the document.
+    pub id: &'a str,
+    /// The predicted labels, best first.
+    pub labels: Vec<&'a str>,
+    /// The share of the predicted labels that should be right, of a calibrated model.
+    pub confidence: Option<f64>,
+    /// Why no label was predicted.
+    pub reason: Option<&'static str>,
+    /// The decision in words.
+    pub decided: String,
+    /// The document's terms that are not in the vocabulary.
+    pub unknown: &'a [String],
+    /// The document's text, divided at the terms that it shares with neighbors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marked: Option<Vec<Marked<'a>>>,
+    /// The labels with a vote, by decreasing score.
+    pub scores: Vec<NamedLabel<'a>>,
+    /// The neighbors that voted: those found by terms, best first, then those found by dense vectors.
+    pub neighbors: Vec<NamedNeighbor<'a>>,
+}
+
+/// A label, its score, and the terms that support and oppose it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NamedLabel<'a> {
+    /// The label.
+    pub label: &'a str,
+    /// Its score: the share of the votes.
+    pub score: f64,
+    /// Its probability, of a calibrated model.
+    pub probability: Option<f64>,
+    /// The score that it needs; `None` if no threshold decides.
+    pub threshold: Option<f64>,
+    /// Whether it is predicted.
+    pub given: bool,
+    /// The terms that support the label, the strongest first.
+    #[serde(rename = "for")]
+    pub in_favor: Vec<NamedPart>,
+    /// The terms that oppose the label, the strongest first.
+    pub against: Vec<NamedPart>,
+    /// The contribution of its prototype, if prototypes have a share in the score.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prototype: Option<NamedPrototype>,
+}
+
+/// The contribution of a label's [prototype](crate::decide::vote::Prototypes).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NamedPrototype {
+    /// Its score, from 0 to 1.
+    pub score: f64,
+    /// The share of prototypes in the scores of labels.
+    pub share: f64,
+    /// The part of the margin that does not depend on the document.
+    pub constant: f32,
+    /// The terms that support the label, the strongest first.
+    #[serde(rename = "for")]
+    pub in_favor: Vec<NamedPart>,
+    /// The terms that oppose the label, the strongest first.
+    pub against: Vec<NamedPart>,
+}
+
+/// A neighbor, its vote, and the terms that it shares with the document.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NamedNeighbor<'a> {
+    /// The identifier of the training document.
+    pub id: &'a str,
+    /// Its row.
+    pub row: u32,
+    /// The similarity.
+    pub similarity: f32,
+    /// Its share of all votes.
+    pub vote: f64,
+    /// `terms` or `vector`: what it was found by.
+    pub by: &'static str,
+    /// Its labels.
+    pub labels: Vec<&'a str>,
+    /// The shared terms, by decreasing contribution to the similarity.
+    pub terms: Vec<NamedPart>,
+    /// Its text, if the model keeps texts and it is not in `marked`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<&'a str>,
+    /// Its text, divided at the terms that it shares with the document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marked: Option<Vec<Marked<'a>>>,
+}
+
+/// A term and its contribution to a sum.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NamedPart {
+    /// The term.
+    pub term: String,
+    /// Its contribution.
+    pub part: f64,
+}
+
+impl NamedExplanation<'_> {
+    /// Removes the texts of the neighbors that are not marked.
+    pub fn without_texts(&mut self) {
+        for neighbor in &mut self.neighbors {
+            neighbor.text = None;
+        }
+    }
+}
+
+impl Explanation {
+    /// The explanation as JSON: schema `classify.explanation/1`. At most `terms` terms support each
+    /// label, and as many oppose it.
+    ///
+    /// # Panics
+    /// If the explanation is of another model.
+    pub fn json(&self, model: &Model, id: &str, terms: usize) -> String {
+        serde_json::to_string(&self.named(model, id, terms)).expect("names and numbers")
+    }
+
+    /// The explanation with names instead of numbers. At most `terms` terms support each label, and
+    /// as many oppose it.
+    ///
+    /// # Panics
+    /// If the explanation is of another model.
+    pub fn named<'a>(
+        &'a self,
+        model: &'a Model,
+        id: &'a str,
+        terms: usize,
+    ) -> NamedExplanation<'a> {
+        NamedExplanation {
+            schema: "classify.explanation/1",
+            id,
+            labels: self.prediction.labels.iter().map(|&label| name(model, label)).collect(),
+            confidence: self.prediction.confidence,
+            reason: self.prediction.reason.map(Reason::name),
+            decided: self.decided(model),
+            unknown: &self.unknown,
+            marked: None,
+            scores: self.labels.iter().map(|label| label.named(model, terms)).collect(),
+            neighbors: self.neighbors.iter().map(|neighbor| neighbor.named(model)).collect(),
+        }
+    }
+
+    /// Like [`named`](Self::named), with the texts divided at the terms that the neighbors share:
+    /// `text` of the document, and the texts of the first 50 neighbors if the model keeps them.
+    ///
+    /// # Panics
+    /// If the explanation is of another model.
+    pub fn marked<'a>(
+        &'a self,
+        model: &'a Model,
+        id: &'a str,
+        text: &'a str,
+        terms: usize,
+    ) -> NamedExplanation<'a> {
+        let mut named = self.named(model, id, terms);
+        let mut all: BTreeMap<u32, f64> = BTreeMap::new();
+        let neighbors = self.neighbors.iter().zip(&mut named.neighbors);
+        for (rank, (neighbor, named)) in neighbors.enumerate() {
+            for term in &neighbor.terms {
+                *all.entry(term.term).or_default() += term.part * neighbor.vote;
+            }
+            let text = named.text.take().filter(|_| rank < MARKED);
+            named.marked = text.map(|text| marks(model, text, &neighbor.terms));
+        }
+        let all: Vec<TermPart> =
+            all.into_iter().map(|(term, part)| TermPart { term, part }).collect();
+        named.marked = Some(marks(model, text, &all));
+        named
+    }
+
+    /// The decision in words.
+    fn decided(&self, model: &Model) -> String {
+        let labels: Vec<&str> =
+            self.prediction.labels.iter().map(|&label| name(model, label)).collect();
+        let labels = if labels.is_empty() { "no label".to_owned() } else { labels.join(", ") };
+        let because = match self.prediction.reason {
+            Some(reason) => self.no_label_because(reason),
+            None => self.labels_because(model),
+        };
+        let confidence = self.prediction.confidence.filter(|_| self.prediction.reason.is_none());
+        let confidence =
+            confidence.map_or(String::new(), |value| format!(", confidence {value:.3}"));
+        format!("{labels} ({because}{confidence})")
+    }
+
+    fn labels_because(&self, model: &Model) -> String {
+        match &self.labels[..] {
+            [first, second, ..] if self.decision == Decision::Single => format!(
+                "{}, {:.3} more than {}",
+                first.score_in_words(),
+                first.score - second.score,
+                name(model, second.label)
+            ),
+            [first, ..] if self.decision == Decision::Single => first.score_in_words(),
+            _ => self.decision.to_string(),
+        }
+    }
+
+    fn no_label_because(&self, reason: Reason) -> String {
+        let because = match reason {
+            Reason::NoKnownTerm => "the model knows none of its terms",
+            Reason::NoNeighbor => "no training document is similar",
+            Reason::NoLabel => "no neighbor has a label",
+            Reason::Foreign => "it seems to have none of the model's labels, so none is given",
+            Reason::Unsure => {
+                let confidence = self.prediction.confidence.unwrap_or(0.0);
+                let limit = self.abstention.and_then(|limit| limit.confidence);
+                let limit = limit.map_or("of 1".to_owned(), |limit| format!("{limit:.3}"));
+                return format!(
+                    "its confidence {confidence:.3} is below the limit {limit}, so no label is given"
+                );
+            }
+        };
+        because.to_owned()
+    }
+}
+
+impl ExplainedLabel {
+    fn named<'a>(&self, model: &'a Model, terms: usize) -> NamedLabel<'a> {
+        NamedLabel {
+            label: name(model, self.label),
+            score: self.score,
+            probability: self.probability,
+            threshold: self.threshold,
+            given: self.is_given,
+            in_favor: parts(model, in_favor(&self.evidence).take(terms)),
+            against: parts(model, against(&self.evidence).take(terms)),
+            prototype: self.prototype.as_ref().map(|prototype| prototype.named(model, terms)),
+        }
+    }
+
+    fn score_in_words(&self) -> String {
+        match self.prototype {
+            Some(_) => format!("score {:.3}", self.score),
+            None => format!("{:.3} of the votes", self.score),
+        }
+    }
+}
+
+impl ExplainedPrototype {
+    fn named(&self, model: &Model, terms: usize) -> NamedPrototype {
+        NamedPrototype {
+            score: self.score,
+            share: self.share,
+            constant: self.constant,
+            in_favor: parts(model, in_favor(&self.terms).take(terms)),
+            against: parts(model, against(&self.terms).take(terms)),
+        }
+    }
+}
+
+impl ExplainedNeighbor {
+    fn named<'a>(&self, model: &'a Model) -> NamedNeighbor<'a> {
+        let labels = model.document_labels(self.row);
+        NamedNeighbor {
+            id: model.ids().get(self.row as usize).expect("a training document"),
+            row: self.row,
+            similarity: self.similarity,
+            vote: self.vote,
+            by: if self.by_vector { "vector" } else { "terms" },
+            labels: labels.iter().map(|&label| name(model, label)).collect(),
+            terms: parts(model, self.terms.iter()),
+            text: model.text(self.row),
+            marked: None,
+        }
+    }
+}
+
+fn name(model: &Model, label: u32) -> &str {
+    model.labels().get(label as usize).expect("a label of this model")
+}
+
+fn parts<'a>(model: &Model, terms: impl Iterator<Item = &'a TermPart>) -> Vec<NamedPart> {
+    let vocabulary = model.vocabulary();
+    let named = |term: &TermPart| NamedPart {
+        term: vocabulary.term(term.term).expect("a term of this model").to_owned(),
+        part: term.part,
+    };
+    terms.map(named).collect()
+}

@@ -99,7 +99,8 @@ pub struct Near<'a> {
     pub labels: Vec<&'a str>,
     /// What its vote is worth for labels, if that was learned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub worth: Option<BTreeMap<&'a str, f32>>,
+    #[serde(rename = "worth")]
+    pub vote_weights: Option<BTreeMap<&'a str, f32>>,
     /// Its text, if the model keeps texts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<&'a str>,
@@ -131,9 +132,9 @@ impl<'a> Answer<'a> {
                 id: model.ids().get(neighbor.row as usize).expect("a training document"),
                 similarity: neighbor.similarity,
                 labels: model.document_labels(neighbor.row).iter().map(|&l| label(l)).collect(),
-                worth: extras.learned.map(|votes| {
-                    let worth = votes.of(neighbor.row).map(|of| (label(of.label), of.worth));
-                    worth.filter(|(_, worth)| *worth != 0.0).collect()
+                vote_weights: extras.learned.map(|votes| {
+                    let weights = votes.of(neighbor.row).map(|of| (label(of.label), of.weight));
+                    weights.filter(|(_, weight)| *weight != 0.0).collect()
                 }),
                 text: model.text(neighbor.row).filter(|_| extras.texts),
             };

@@ -225,7 +225,7 @@ fn neighbors(
 fn votes(neighbors: &[Neighbor], weight: VoteWeight, among: &TrainingLabels<'_>) -> Vec<f64> {
     let best = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
     let value = |(rank, neighbor): (usize, &Neighbor)| {
-        weight.counts(neighbor.similarity, rank, best)
+        weight.value(neighbor.similarity, rank, best)
             * f64::from(among.weights[neighbor.row as usize])
     };
     let values: Vec<f64> = neighbors.iter().enumerate().map(value).collect();
@@ -307,10 +307,10 @@ fn add_prototypes(
 ) {
     let share = options.vote.prototypes;
     let Some(prototypes) = model.prototypes().filter(|_| share > 0.0) else { return };
-    let scores = prototypes.scores(query);
+    let scores = prototypes.scores(query.0, query.1);
     for label in labels {
         label.prototype = scores[label.label as usize].map(|score| {
-            let (parts, constant) = prototypes.parts(label.label, query);
+            let (parts, constant) = prototypes.contributions(label.label, query.0, query.1);
             let terms = parts.into_iter().map(|(term, part)| TermPart { term, part }).collect();
             ExplainedPrototype { score: score.into(), share, constant, terms: by_part(terms) }
         });
@@ -568,7 +568,7 @@ impl Explanation {
             Some(Reason::NoKnownTerm) => "the model knows none of its terms".to_owned(),
             Some(Reason::NoNeighbor) => "no training document is similar".to_owned(),
             Some(Reason::NoLabel) => "no neighbor has a label".to_owned(),
-            Some(Reason::Foreign) => {
+            Some(Reason::OutOfDistribution) => {
                 "it seems to have none of the model's labels, so none is given".to_owned()
             }
             Some(Reason::Unsure) => {

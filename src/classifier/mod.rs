@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
-use crate::decide::calibrate::{ConfidenceLimit, ForeignLimit};
+use crate::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
 use crate::decide::decision::Decision;
 use crate::decide::vote::{LabelScore, Vote, Voters};
 use crate::model::{InputSpec, Model, TrainSettings};
@@ -85,7 +85,7 @@ pub enum Reason {
     /// The confidence was too low: the model abstains.
     Unsure,
     /// The document seems to have none of the model's labels: the model abstains.
-    Foreign,
+    OutOfDistribution,
 }
 
 impl Reason {
@@ -96,7 +96,7 @@ impl Reason {
             Self::NoNeighbor => "no-neighbor",
             Self::NoLabel => "no-label",
             Self::Unsure => "unsure",
-            Self::Foreign => "foreign",
+            Self::OutOfDistribution => "foreign",
         }
     }
 }
@@ -186,7 +186,7 @@ pub struct ClassifyOptions {
     /// When to abstain because of low confidence; `None`: never.
     pub abstention: Option<ConfidenceLimit>,
     /// When to refuse a document as foreign; `None`: never.
-    pub foreign: Option<ForeignLimit>,
+    pub novelty: Option<NoveltyLimit>,
     /// The share of the neighbors by dense vectors in the votes: 0 for a model without them, 1 for one without terms.
     pub dense_share: f64,
     /// Which labels get probabilities, if the model is calibrated.
@@ -197,7 +197,7 @@ impl ClassifyOptions {
     /// Whether the limits for abstaining were learned with the same k, vote and decision.
     pub fn fits_abstention_of(&self, model: &Model) -> bool {
         let settings = model.settings();
-        (self.abstention.is_none() && self.foreign.is_none())
+        (self.abstention.is_none() && self.novelty.is_none())
             || (self.k == settings.k
                 && self.vote == settings.vote
                 && self.decision == settings.decision
@@ -212,7 +212,7 @@ impl ClassifyOptions {
             vote: settings.vote,
             decision: settings.decision.clone(),
             abstention: settings.abstention,
-            foreign: settings.foreign,
+            novelty: settings.novelty,
             dense_share: settings.dense_share,
             probabilities: Probabilities::All,
         }

@@ -27,11 +27,11 @@ const NEIGHBORS: usize = 1_000_000;
 
 /// The number of documents classified together: at most `most`, fewer if many neighbors are kept
 /// for each.
-fn batch_size(most: usize, options: &ClassifyOptions) -> usize {
+fn batch_size(max: usize, options: &ClassifyOptions) -> usize {
     if options.decision.needs_batch() {
         return usize::MAX;
     }
-    (NEIGHBORS / options.k).max(16).min(most)
+    (NEIGHBORS / options.k).max(16).min(max)
 }
 
 /// Where documents come from.
@@ -65,11 +65,11 @@ impl From<StoredVectors> for Source {
 impl Source {
     /// The first `most` documents only.
     #[must_use]
-    pub fn first(self, most: NonZeroUsize) -> Self {
+    pub fn first(self, max: NonZeroUsize) -> Self {
         match self {
-            Self::Documents(documents) => Self::Documents(Box::new(documents.take(most.get()))),
+            Self::Documents(documents) => Self::Documents(Box::new(documents.take(max.get()))),
             Self::Vectors { stored, count } => {
-                Self::Vectors { stored, count: count.min(most.get()) }
+                Self::Vectors { stored, count: count.min(max.get()) }
             }
         }
     }

@@ -35,7 +35,7 @@ impl Classifier {
     pub fn additions(&self, documents: &[Document]) -> Result<Additions, ClassifyError> {
         let vectors = self.vectorize_as(documents, Side::Document)?;
         let model = self.model();
-        let nearest: Vec<f32> = if model.strangeness().is_some() {
+        let nearest: Vec<f32> = if model.novelty_score().is_some() {
             let queries = self.vectorize(documents)?;
             let options = ClassifyOptions { k: OTHERS, ..self.options() };
             let mut found = FoundNeighbors::default();
@@ -46,7 +46,7 @@ impl Classifier {
                 let same = voters.ranked().map(|(_, _, near)| near.row);
                 let mut same = same.filter(|&row| ids.get(row as usize) == Some(&document.id));
                 let same = same.next();
-                voters.best_similarity_among(&|row| Some(row) != same)
+                voters.best_similarity_where(&|row| Some(row) != same)
             };
             found.iter().zip(documents).map(best).collect()
         } else {
@@ -114,43 +114,43 @@ impl UpdatableEngines {
         let model = collection.model();
         let terms = (model.searches_terms() && dense_share < 1.0).then(|| {
             let mut known = std::mem::take(&mut self.terms);
-            let mut pieces = Vec::new();
-            for (rows, kept) in collection.term_pieces() {
+            let mut segments = Vec::new();
+            for (rows, live) in collection.term_segments() {
                 let there = known.iter().position(|(own, _)| Arc::ptr_eq(own, rows));
                 let engine = match there {
                     Some(at) => known.swap_remove(at).1,
                     None => self.engines.engine(rows)?,
                 };
                 self.terms.push((Arc::clone(rows), Arc::clone(&engine)));
-                pieces.push((engine, kept));
+                segments.push((engine, live));
             }
-            updatable(pieces)
+            updatable(segments)
         });
         let vectors = (dense_share > 0.0 && model.dense().is_some()).then(|| {
             let mut known = std::mem::take(&mut self.vectors);
-            let mut pieces = Vec::new();
-            for (part, kept) in collection.dense_pieces() {
+            let mut segments = Vec::new();
+            for (part, live) in collection.dense_segments() {
                 let there = known.iter().position(|(own, _)| Arc::ptr_eq(own, part.vectors()));
                 let engine = match there {
                     Some(at) => known.swap_remove(at).1,
                     None => self.engines.dense(&part)?,
                 };
                 self.vectors.push((Arc::clone(part.vectors()), Arc::clone(&engine)));
-                pieces.push((engine, kept));
+                segments.push((engine, live));
             }
-            updatable(pieces)
+            updatable(segments)
         });
         Ok(Searchers { terms: terms.transpose()?, vectors: vectors.transpose()? })
     }
 }
 
-/// An engine over a piece, and its rows that count.
+/// An engine over a segment, and its rows that count.
 type Part = (Arc<dyn Search>, Option<Arc<[u32]>>);
 
-/// The engine over some pieces.
-fn updatable(mut pieces: Vec<Part>) -> Result<Arc<dyn Search>, SearchError> {
-    if let [(_, None)] = pieces.as_slice() {
-        return Ok(pieces.remove(0).0);
+/// The engine over some segments.
+fn updatable(mut segments: Vec<Part>) -> Result<Arc<dyn Search>, SearchError> {
+    if let [(_, None)] = segments.as_slice() {
+        return Ok(segments.remove(0).0);
     }
-    Ok(Arc::new(Updatable::new(pieces)?))
+    Ok(Arc::new(Updatable::new(segments)?))
 }

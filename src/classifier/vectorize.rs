@@ -37,7 +37,7 @@ pub struct TermUse {
 }
 
 /// Query rows of some documents.
-struct Piece {
+struct QueryRows {
     rows: Csr,
     terms: Vec<TermUse>,
     dense: Vec<f32>,
@@ -68,17 +68,17 @@ impl Classifier {
         documents: &[Document],
         side: Side,
     ) -> Result<DocumentVectors, CorpusError> {
-        let piece = documents.len().div_ceil(self.threads.count()).max(1);
-        let pieces: Vec<Piece> = self.threads.run(|| {
+        let per_thread = documents.len().div_ceil(self.threads.count()).max(1);
+        let parts: Vec<QueryRows> = self.threads.run(|| {
             documents
-                .par_chunks(piece)
-                .map(|piece| self.vectorize_piece(piece, side))
+                .par_chunks(per_thread)
+                .map(|part| self.vectorize_part(part, side))
                 .collect::<Result<_, _>>()
         })?;
-        let mut matrices = Vec::with_capacity(pieces.len());
+        let mut matrices = Vec::with_capacity(parts.len());
         let mut terms = Vec::with_capacity(documents.len());
-        let mut values = Vec::with_capacity(pieces.iter().map(|piece| piece.dense.len()).sum());
-        for Piece { rows, terms: uses, dense } in pieces {
+        let mut values = Vec::with_capacity(parts.iter().map(|part| part.dense.len()).sum());
+        for QueryRows { rows, terms: uses, dense } in parts {
             matrices.push(rows);
             terms.extend(uses);
             values.extend(dense);
@@ -90,14 +90,17 @@ impl Classifier {
         Ok(DocumentVectors { rows, terms, dense })
     }
 
-    fn vectorize_piece(&self, documents: &[Document], side: Side) -> Result<Piece, CorpusError> {
+    fn vectorize_part(&self, documents: &[Document], side: Side) -> Result<QueryRows, CorpusError> {
         let vocabulary = self.model.vocabulary();
         let mut counter = self.spare_counters().pop().unwrap_or_default();
         let mut rows = CsrBuilder::default();
         let mut used_terms = Vec::with_capacity(documents.len());
-        let (mut ids, mut fielded, mut entries) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut terms, mut values) = (Vec::new(), Vec::new());
-        let mut room = Vec::new();
+        let mut ids = Vec::new();
+        let mut fielded = Vec::new();
+        let mut entries = Vec::new();
+        let mut terms = Vec::new();
+        let mut values = Vec::new();
+        let mut buffer = Vec::new();
         let Settings { fields, weighting, .. } = self.model.settings();
         let mut dense = Vec::new();
         for document in documents {
@@ -105,11 +108,12 @@ impl Classifier {
             if let Some(part) = self.model.dense()
                 && part.projection().is_none()
             {
-                let shape = (part.vectors().dimension(), self.model.first_column());
+                let dimension = part.vectors().dimension();
+                let first_column = self.model.first_column();
                 let votes = self.model.settings().dense_share > 0.0;
-                match given_vector(document, shape, &mut dense) {
+                match given_vector(document, dimension, first_column, &mut dense) {
                     // Without a vote, it need not be there.
-                    Err(Problem::NoVector) if !votes => dense.resize(dense.len() + shape.0, 0.0),
+                    Err(Problem::NoVector) if !votes => dense.resize(dense.len() + dimension, 0.0),
                     given => given.map_err(at)?,
                 }
             }
@@ -146,14 +150,14 @@ impl Classifier {
             values.clear();
             values.extend(entries.drain(..).map(|(_, value)| value));
             let row = (&mut terms[..], &mut values[..]);
-            let kept = weighting.weigh(side, row, self.model.term_weights(), &mut room);
+            let kept = weighting.weigh(side, row, self.model.term_weights(), &mut buffer);
             if let Some(projection) = self.model.dense().and_then(DensePart::projection) {
                 projection.project((&terms[..kept], &values[..kept]), &mut dense);
             }
             rows.push_slices(&terms[..kept], &values[..kept]);
         }
         self.spare_counters().push(counter);
-        Ok(Piece { rows: rows.build(vocabulary.len()), terms: used_terms, dense })
+        Ok(QueryRows { rows: rows.build(vocabulary.len()), terms: used_terms, dense })
     }
 
     fn spare_counters(&self) -> MutexGuard<'_, Vec<TermCounter>> {
@@ -188,7 +192,8 @@ impl Classifier {
 /// Appends the vector that a document brings along: its own, or its features as one.
 fn given_vector(
     document: &Document,
-    (dimension, first_column): (usize, u32),
+    dimension: usize,
+    first_column: u32,
     values: &mut Vec<f32>,
 ) -> Result<(), Problem> {
     match (&document.vector, &document.content) {

@@ -246,7 +246,8 @@ impl VectorsWriter {
     }
 
     fn write(self, output: Output) -> Result<(), FileProblem> {
-        let (ids, labels) = (self.ids.build(), self.label_names.build());
+        let ids = self.ids.build();
+        let labels = self.label_names.build();
         let longs = bytemuck::cast_slice::<u64, u8>;
         let mut arrays = vec![
             (array_names::ROW_BOUNDS, Dtype::U64, longs(&self.indptr)),
@@ -494,7 +495,8 @@ impl StoredVectors {
     /// If the range is out of bounds.
     pub fn batch(&self, documents: Range<usize>) -> (Vec<Labeled>, DocumentVectors) {
         let bounds = &self.indptr[documents.start..=documents.end];
-        let (start, end) = (bounds[0], bounds[documents.len()]);
+        let start = bounds[0];
+        let end = bounds[documents.len()];
         let indptr: Vec<u64> = bounds.iter().map(|at| at - start).collect();
         let entries = range(start, end);
         let rows: Csr = csr(

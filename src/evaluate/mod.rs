@@ -20,7 +20,7 @@ use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 use crate::classifier::{ClassifyOptions, Prediction};
-use crate::decide::calibrate::ForeignLimit;
+use crate::decide::calibrate::NoveltyLimit;
 use crate::decide::decision::Decision;
 use crate::model::{Model, TuningSummary};
 use crate::stages::Stage;
@@ -229,7 +229,7 @@ pub struct Evaluation {
     pub tuning: Option<TuningSummary>,
     /// When documents were refused as foreign, and what tuning expects of that.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub foreign: Option<ForeignLimit>,
+    pub foreign: Option<NoveltyLimit>,
     /// The predictions for every document, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_document: Option<Vec<DocumentResult>>,
@@ -454,7 +454,7 @@ impl Evaluator {
             curve: confidences.curve(summary.sum.support()),
             worst_errors: self.all.worst,
             tuning: self.counter.model.settings().tuning.clone(),
-            foreign: self.options.foreign,
+            foreign: self.options.novelty,
             per_document: self.all.per_document,
             stages: Vec::new(),
             peak_memory_bytes: peak_memory(),

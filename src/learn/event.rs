@@ -2,7 +2,7 @@
 
 use super::features::Step;
 use super::report::TuningReport;
-use crate::decide::calibrate::{ConfidenceLimit, ForeignLimit};
+use crate::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
 use crate::decide::objective::Objective;
 use crate::rows::dense::DensePart;
 
@@ -40,7 +40,7 @@ pub enum Event<'a> {
     /// The limit for abstaining was learned.
     Abstention(&'a ConfidenceLimit),
     /// The limit for foreign documents was learned.
-    Foreign(&'a ForeignLimit),
+    Foreign(&'a NoveltyLimit),
     /// Tuning is done.
     Tuned(&'a TuningReport),
 }

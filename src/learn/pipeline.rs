@@ -16,7 +16,7 @@ use super::votes::{
     search_grid, try_vote_weights,
 };
 use super::{Event, Step, TrainError, TuningReport};
-use crate::decide::calibrate::{ForeignLimit, Strangeness};
+use crate::decide::calibrate::{NoveltyLimit, NoveltyScore};
 use crate::decide::decision::Rule;
 use crate::decide::objective::Expected;
 use crate::decide::vote::Vote;
@@ -304,7 +304,7 @@ impl Pipeline<'_> {
         found: &LeaveOneOut,
         k: NonZeroUsize,
         prototypes: Option<&HeldOutPrototypes>,
-    ) -> Result<Option<(ForeignLimit, Strangeness)>, TrainError> {
+    ) -> Result<Option<(NoveltyLimit, NoveltyScore)>, TrainError> {
         let Some(target) = self.run.options.foreign else { return Ok(None) };
         // New documents have no neighbors of their own time.
         let exclusion = self.excluded.exclusion();

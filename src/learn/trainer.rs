@@ -7,7 +7,7 @@ use super::given_vectors::GivenVectors;
 use super::run::{Documents, OnEvent, Run};
 use super::tuned;
 use super::{Event, TrainError, TrainOptions, TuneScope, TuningReport};
-use crate::decide::decision::shares;
+use crate::decide::decision::label_shares;
 use crate::model::Model;
 use crate::search::Engines;
 use crate::stages::Stage;
@@ -131,7 +131,7 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
     if let Some(selection) = options.selection {
         counts = counts.select(selection, threads);
     }
-    let shares = || shares(&counts.label_sizes(), counts.documents());
+    let shares = || label_shares(&counts.label_sizes(), counts.documents());
     settings.decision = options.decision.decision(counts.has_several_labels(), shares)?;
     let start = Instant::now();
     let mut model = Model::of_counts(counts, settings, threads);

@@ -47,7 +47,7 @@ pub(crate) const VOTE_STARTS: &str = "votes.starts";
 /// The label of each worth.
 pub(crate) const VOTE_LABELS: &str = "votes.labels";
 /// What the votes are worth.
-pub(crate) const VOTE_WORTHS: &str = "votes.worths";
+pub(crate) const VOTE_WEIGHTS: &str = "votes.vote_weights";
 /// The offset of each label's score.
 pub(crate) const VOTE_OFFSETS: &str = "votes.offsets";
 /// The scale of each label's score, or of all.
@@ -69,10 +69,10 @@ pub(crate) const CALIBRATION_OFFSETS: &str = "calibration.offsets";
 /// Quantiles of the best similarity of held-out documents.
 pub(crate) const CALIBRATION_SIMILARITIES: &str = "calibration.similarities";
 /// The weights of what tells that a document is foreign.
-pub(crate) const FOREIGN_WEIGHTS: &str = "foreign.weights";
+pub(crate) const NOVELTY_WEIGHTS: &str = "foreign.weights";
 /// Quantiles of the best similarity.
-pub(crate) const FOREIGN_BEST: &str = "foreign.best_similarities";
+pub(crate) const NOVELTY_BEST: &str = "foreign.best_similarities";
 /// Quantiles of the mean similarity.
-pub(crate) const FOREIGN_MEAN: &str = "foreign.mean_similarities";
+pub(crate) const NOVELTY_MEAN: &str = "foreign.mean_similarities";
 /// The similarity of each document's best neighbor.
-pub(crate) const FOREIGN_NEAREST: &str = "foreign.nearest";
+pub(crate) const NOVELTY_NEAREST: &str = "foreign.nearest";

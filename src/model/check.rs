@@ -1,8 +1,9 @@
 //! Properties of a model that the rest of the program relies on and that types do not ensure.
 
 use super::error::invalid;
-use super::{InputSpec, Model, ModelProblem, array_names, bounds_of};
-use crate::decide::calibrate::Strangeness;
+use super::trained::bounds_of;
+use super::{InputSpec, Model, ModelProblem, array_names};
+use crate::decide::calibrate::NoveltyScore;
 use crate::rows::dense::DenseFeatures;
 use crate::threads;
 
@@ -112,25 +113,26 @@ impl Model {
     /// What tuning learned.
     fn check_learned(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
-        let (documents, labels) = (arrays.ids.len(), arrays.label_names.len());
+        let documents = arrays.ids.len();
+        let labels = arrays.label_names.len();
         let wrong = |array, what: &str| Err(invalid(array)(what.to_owned()));
         if let Some(Err(what)) = settings.abstention.map(|abstention| abstention.check()) {
             return wrong("settings", what);
         }
-        if let Some(Err(what)) = settings.foreign.map(|limit| limit.check()) {
+        if let Some(Err(what)) = settings.novelty.map(|limit| limit.check()) {
             return wrong("settings", what);
         }
-        let strangeness = arrays.strangeness.as_ref();
-        if let Some(Err(what)) = strangeness.map(|strangeness| strangeness.check(documents)) {
-            return wrong(array_names::FOREIGN_WEIGHTS, what);
+        let novelty_score = arrays.novelty_score.as_ref();
+        if let Some(Err(what)) = novelty_score.map(|novelty_score| novelty_score.check(documents)) {
+            return wrong(array_names::NOVELTY_WEIGHTS, what);
         }
-        if strangeness.is_some_and(Strangeness::needs_margins) && arrays.prototypes.is_none() {
+        if novelty_score.is_some_and(NoveltyScore::needs_margins) && arrays.prototypes.is_none() {
             return wrong(
-                array_names::FOREIGN_WEIGHTS,
+                array_names::NOVELTY_WEIGHTS,
                 "weights for prototypes, but no prototypes",
             );
         }
-        if settings.foreign.is_some() != strangeness.is_some() {
+        if settings.novelty.is_some() != novelty_score.is_some() {
             return wrong(
                 "settings",
                 "a limit of foreign documents without its arrays, or arrays without it",
@@ -164,7 +166,10 @@ impl Model {
             );
         }
         if settings.vote.learned != votes.is_some() {
-            return wrong("settings", "learned votes without their worths, or worths without them");
+            return wrong(
+                "settings",
+                "learned votes without their vote_weights, or vote_weights without them",
+            );
         }
         Ok(())
     }

@@ -105,7 +105,7 @@ impl Info {
         if let Some(abstention) = &settings.abstention {
             line("abstains", abstains(*abstention));
         }
-        if let Some(limit) = &settings.foreign {
+        if let Some(limit) = &settings.novelty {
             line("refuses", limit.text());
         }
         if let Some(note) = super::documents::note(model) {

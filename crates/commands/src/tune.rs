@@ -64,7 +64,7 @@ impl Tune {
         let (target_error, foreign) = self.abstain.map_or_else(
             || {
                 let error = settings.abstention.map(|limit| limit.target_error);
-                (error, settings.foreign.map(|limit| limit.target))
+                (error, settings.novelty.map(|limit| limit.target))
             },
             AbstainArgument::targets,
         );

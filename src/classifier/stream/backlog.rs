@@ -80,7 +80,8 @@ impl Backlog {
         let waits = |state: &mut State| !state.closed && !self.can_leave(state);
         let state = self.ready.wait_while(self.state(), waits);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
-        let (documents, error) = (std::mem::take(&mut state.documents), state.error.take());
+        let documents = std::mem::take(&mut state.documents);
+        let error = state.error.take();
         if state.closed || (documents.is_empty() && error.is_none()) {
             return None;
         }

@@ -19,10 +19,10 @@ use crate::text::corpus::{CorpusError, Document};
 
 /// Batches that wait between two stages.
 const QUEUE: usize = 1;
-/// The most documents of a batch, which take more memory than stored vectors: up to eight batches are under way at once.
-const MOST_DOCUMENTS: usize = 8_192;
+/// The max documents of a batch, which take more memory than stored vectors: up to eight batches are under way at once.
+const MAX_DOCUMENTS: usize = 8_192;
 /// The bytes of text or features after which a batch is full.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 
 /// The names of all stages but the last.
 const NAMES: [&str; 4] = ["read", "analyze, weigh", "search", "vote"];
@@ -38,7 +38,7 @@ pub(crate) struct Pipeline<'a> {
     pub(crate) classifier: &'a Classifier,
     /// How neighbors are searched.
     pub(crate) options: &'a ClassifyOptions,
-    /// Documents that are searched together, at most.
+    /// Documents that are searched together, at max.
     pub(crate) batch: usize,
     /// Whether documents wait for others, even if there is nothing else to be done.
     pub(crate) patient: bool,
@@ -131,12 +131,10 @@ impl Pipeline<'_> {
                 .spawn_scoped(scope, move || self.vectorize(input, busy, &to_search))
                 .map_err(PipelineError::Thread)?;
             let searching = start("search")
-                .spawn_scoped(scope, move || self.search((vectorized, spare), busy, &to_vote))
+                .spawn_scoped(scope, move || self.search(vectorized, spare, busy, &to_vote))
                 .map_err(PipelineError::Thread)?;
             let voting = start("vote")
-                .spawn_scoped(scope, move || {
-                    self.vote((found, &give_back), busy, vote, &to_receive)
-                })
+                .spawn_scoped(scope, move || self.vote(found, &give_back, busy, vote, &to_receive))
                 .map_err(PipelineError::Thread)?;
             let mut stage = self.stage(LAST);
             let mut take = |voted: Result<Voted<V>, ClassifyError>| {
@@ -199,21 +197,23 @@ impl Pipeline<'_> {
         busy: &Arc<Busy>,
     ) -> io::Result<(Arc<Backlog>, Input, Option<JoinHandle<Stage>>)> {
         let whole = self.options.decision.needs_batch();
-        let most = batch_size(self.batch.max(1), self.options);
+        let max = batch_size(self.batch.max(1), self.options);
         let limits = Limits {
-            documents: if whole { usize::MAX } else { most.min(MOST_DOCUMENTS) },
-            bytes: if whole { usize::MAX } else { MOST_BYTES },
+            documents: if whole { usize::MAX } else { max.min(MAX_DOCUMENTS) },
+            bytes: if whole { usize::MAX } else { MAX_BYTES },
             patient: self.patient || whole,
         };
         let backlog = Arc::new(Backlog::new(limits));
         let documents = match source {
             Source::Documents(documents) => documents,
             Source::Vectors { stored, count } => {
-                return Ok((backlog, Input::Vectors { stored, count, most }, None));
+                return Ok((backlog, Input::Vectors { stored, count, max }, None));
             }
         };
         let input = Input::Documents(Arc::clone(&backlog));
-        let (stage, own, busy) = (self.stage(READ), Arc::clone(&backlog), Arc::clone(busy));
+        let stage = self.stage(READ);
+        let own = Arc::clone(&backlog);
+        let busy = Arc::clone(busy);
         // Not of the scope: a reader that waits for input must not hold up the end after a failure.
         let reading = thread::Builder::new().name("read".to_owned());
         let reading = reading.spawn(move || read(documents, &own, &busy, stage))?;
@@ -228,11 +228,11 @@ impl Pipeline<'_> {
     ) -> Stage {
         match input {
             Input::Documents(backlog) => self.vectorize_documents(&backlog, busy, to_search),
-            Input::Vectors { stored, count, most } => {
+            Input::Vectors { stored, count, max } => {
                 let mut stage = self.stage(READ);
-                for first in (0..count).step_by(most.min(count).max(1)) {
+                for first in (0..count).step_by(max.min(count).max(1)) {
                     let start = Instant::now();
-                    let batch = first..first.saturating_add(most).min(count);
+                    let batch = first..first.saturating_add(max).min(count);
                     let (documents, vectors) = stored.batch(batch);
                     stage.add(documents.len() as u64, start);
                     busy.tell(READ, &stage);
@@ -310,10 +310,8 @@ impl Pipeline<'_> {
 
     fn search(
         &self,
-        (vectorized, spare): (
-            Receiver<Result<Vectorized, ClassifyError>>,
-            Receiver<FoundNeighbors>,
-        ),
+        vectorized: Receiver<Result<Vectorized, ClassifyError>>,
+        spare: Receiver<FoundNeighbors>,
         busy: &Busy,
         to_vote: &SyncSender<Result<Searched, ClassifyError>>,
     ) -> Stage {
@@ -337,7 +335,8 @@ impl Pipeline<'_> {
 
     fn vote<V>(
         &self,
-        (found, give_back): (Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
+        found: Receiver<Result<Searched, ClassifyError>>,
+        give_back: &Sender<FoundNeighbors>,
         busy: &Busy,
         mut vote: impl FnMut(Vectorized, &FoundNeighbors, HandOver<'_, V>),
         to_receive: &SyncSender<Result<Voted<V>, ClassifyError>>,
@@ -373,7 +372,7 @@ impl Pipeline<'_> {
 /// What the first stage takes.
 enum Input {
     Documents(Arc<Backlog>),
-    Vectors { stored: Box<StoredVectors>, count: usize, most: usize },
+    Vectors { stored: Box<StoredVectors>, count: usize, max: usize },
 }
 
 /// Reads documents until their end, the first error, or when no more are wanted.

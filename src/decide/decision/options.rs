@@ -24,7 +24,7 @@ pub enum Rule {
     Micromacro,
     /// The best labels of each document.
     Rcut,
-    /// The labels of each document before the largest gap.
+    /// The labels of each document before the largest gap of the scores.
     Mcut,
     /// The best documents of each label; only for whole batches.
     Pcut,
@@ -93,7 +93,7 @@ impl FromStr for RuleOption {
 }
 
 impl RuleOption {
-    /// The rule, if tuning chooses its number.
+    /// Returns the rule, if tuning chooses its number.
     ///
     /// # Errors
     /// If a number was given.
@@ -101,7 +101,8 @@ impl RuleOption {
         if self.number.is_some() { Err(DecisionError::NumberIsTuned) } else { Ok(self.rule) }
     }
 
-    /// The decision, if it needs no tuning; `shares` returns the labels' shares in training.
+    /// Returns the decision, if it needs no tuning. `shares` returns the labels' shares in
+    /// training.
     fn decision(self, shares: impl FnOnce() -> Vec<f64>) -> Result<Decision, DecisionError> {
         match (self.rule, self.number) {
             (Rule::Threshold, _) => {
@@ -157,7 +158,7 @@ pub enum DecisionError {
     NoThreshold,
 }
 
-/// The parts of a decision that are set. By default none.
+/// The parts of a decision that a caller sets; none by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DecisionOptions {
     /// Whether a document may have several labels; `None`: as in the training corpus.
@@ -171,7 +172,7 @@ pub struct DecisionOptions {
 }
 
 impl DecisionOptions {
-    /// Whether documents may have several labels; `corpus`: whether the training corpus has such
+    /// Whether documents may have several labels. `corpus`: whether the training corpus has such
     /// documents.
     pub fn several(&self, corpus: bool) -> bool {
         let implied = self.threshold.is_some() || self.allow_none || self.rule.is_some();
@@ -205,7 +206,7 @@ impl DecisionOptions {
         }
     }
 
-    /// The rule that tuning must use.
+    /// Returns the rule that tuning must use, if one is set.
     ///
     /// # Errors
     /// If these options set what tuning chooses.
@@ -217,8 +218,8 @@ impl DecisionOptions {
         self.rule.map(RuleOption::tuned).transpose()
     }
 
-    /// The decision without tuning; `several` says whether the training corpus has documents with
-    /// several labels, and `shares` returns the labels' shares in it.
+    /// Returns the decision without tuning. `several` says whether the training corpus has
+    /// documents with several labels, and `shares` returns the labels' shares in it.
     ///
     /// # Errors
     /// If the options conflict or need tuning.
@@ -238,7 +239,8 @@ impl DecisionOptions {
         Ok(Decision::Multi { threshold, allow_none: self.allow_none })
     }
 
-    /// A model's decision, overridden by these options; learned values are kept if possible.
+    /// Returns a model's decision, overridden by these options. Learned values are kept if
+    /// possible.
     ///
     /// # Errors
     /// If the options conflict with each other or with the model's decision, or need tuning.
@@ -270,8 +272,8 @@ impl DecisionOptions {
                 Decision::Multi { threshold, allow_none: *none || allow_none }
             }
             (Decision::PerLabel { rule, thresholds, .. }, (None, true)) => {
-                let (rule, thresholds) = (*rule, thresholds.clone());
-                Decision::PerLabel { rule, thresholds, allow_none: true }
+                let thresholds = thresholds.clone();
+                Decision::PerLabel { rule: *rule, thresholds, allow_none: true }
             }
             (_, (Some(threshold), allow_none)) => Decision::Multi { threshold, allow_none },
             (_, (None, true)) => return Err(DecisionError::NoThreshold),
@@ -283,7 +285,7 @@ impl DecisionOptions {
 mod tests {
     use super::*;
 
-    fn learnt(allow_none: bool) -> Decision {
+    fn learned(allow_none: bool) -> Decision {
         let thresholds = vec![Some(0.2), None];
         Decision::PerLabel { rule: ThresholdRule::Scut, thresholds, allow_none }
     }
@@ -296,13 +298,13 @@ mod tests {
         DecisionOptions { several: None, rule: None, threshold: None, allow_none: false };
 
     #[test]
-    fn learnt_thresholds_stay() {
-        assert_eq!(changed(NONE, &learnt(false)), Ok(learnt(false)));
+    fn learned_thresholds_stay() {
+        assert_eq!(changed(NONE, &learned(false)), Ok(learned(false)));
         let allow_none = DecisionOptions { allow_none: true, ..NONE };
-        assert_eq!(changed(allow_none, &learnt(false)), Ok(learnt(true)));
+        assert_eq!(changed(allow_none, &learned(false)), Ok(learned(true)));
         let threshold = DecisionOptions { threshold: Some(0.3), ..NONE };
         let flat = Decision::Multi { threshold: 0.3, allow_none: true };
-        assert_eq!(changed(threshold, &learnt(true)), Ok(flat));
+        assert_eq!(changed(threshold, &learned(true)), Ok(flat));
     }
 
     #[test]

@@ -14,8 +14,8 @@ use super::votes::{
 };
 use crate::decide::calibrate::line;
 use crate::decide::vote::{
-    HighestMargins, PrototypeLearning, Prototypes, Taught, TrainingLabels, Vote, joined,
-    link_prototypes,
+    PrototypeLearning, PrototypeTrainer, TopMargins, TrainingLabels, Vote, WarmStart,
+    margins_to_scores, mix_scores,
 };
 use crate::rows::matrix::{Csr, row};
 use crate::threads::Threads;
@@ -48,7 +48,7 @@ pub(super) struct HeldOutPrototypes {
     index_again: Vec<u32>,
     labels: usize,
     scores: Vec<f32>,
-    highest: Vec<Option<HighestMargins>>,
+    highest: Vec<Option<TopMargins>>,
     learning: PrototypeLearning,
     /// Number of prototypes of all labels that are learned concurrently.
     concurrent: usize,
@@ -198,9 +198,9 @@ impl PrototypeLearner<'_> {
         let (link, _) = learn_link(&learned.scores, held_out.rows(), among, multi_label);
         learned.learning.link = link;
         let link = if multi_label { &link[..] } else { &link[..1] };
-        let highest = |margins: &[f32]| HighestMargins::among(margins.to_vec(), link);
+        let highest = |margins: &[f32]| TopMargins::of(margins.to_vec(), link);
         learned.highest = learned.scores.chunks(labels).map(highest).collect();
-        learned.scores.chunks_mut(labels).for_each(|margins| link_prototypes(margins, link));
+        learned.scores.chunks_mut(labels).for_each(|margins| margins_to_scores(margins, link));
         // With a negative slope, scores would fall where margins rise: there is nothing to learn.
         Ok((link[0] > 0.0).then_some(learned))
     }
@@ -238,7 +238,7 @@ impl PrototypeLearner<'_> {
             let mut margins = self.by_other_folds(&rows, &of_fold, learning);
             self.by_other_parts(&mut margins, &rows, &of_fold);
             let mut scores = margins.margins;
-            scores.chunks_mut(labels).for_each(|margins| link_prototypes(margins, link));
+            scores.chunks_mut(labels).for_each(|margins| margins_to_scores(margins, link));
             Ok((of_fold.all_rows(), scores))
         };
         let all: [usize; FOLDS] = std::array::from_fn(|fold| fold);
@@ -266,15 +266,18 @@ impl PrototypeLearner<'_> {
         let Self { labels, threads, .. } = *self;
         let documents = rows.documents.view();
         let queries = rows.queries.view();
+        let trainer = PrototypeTrainer { rows: &documents, labels, learning, threads };
         let takes = |row: u32| usize::from(of_fold.part_of[row as usize]) % FOLDS != of_fold.fold;
         let (prototypes, start) = if of_fold.rows.len() > 1 {
-            let (prototypes, start) =
-                Prototypes::learn_and_keep(&documents, labels, takes, learning, threads);
+            let (prototypes, start) = trainer.learn_and_keep(takes);
             (prototypes, Some(start))
         } else {
-            (Prototypes::learn(&documents, labels, takes, learning, threads), None)
+            (trainer.learn(takes), None)
         };
-        let margins = |&index: &u32| prototypes.margins(row(&queries, index as usize));
+        let margins = |&index: &u32| {
+            let (terms, weights) = row(&queries, index as usize);
+            prototypes.margins(terms, weights)
+        };
         let margins = of_fold.rows.iter().flatten().flat_map(margins).collect();
         FoldMargins { margins, learning, start }
     }
@@ -287,15 +290,18 @@ impl PrototypeLearner<'_> {
         let learning = margins.learning;
         let documents = rows.documents.view();
         let queries = rows.queries.view();
+        let trainer = PrototypeTrainer { rows: &documents, labels, learning, threads };
         let of_part = |&(part, rows): &(usize, &Vec<u32>)| {
             if rows.is_empty() {
                 return Vec::new();
             }
             let number = of_fold.fold + part * FOLDS;
             let takes = |row: u32| usize::from(of_fold.part_of[row as usize]) != number;
-            let prototypes =
-                Prototypes::learn_from(start, &documents, labels, takes, learning, threads);
-            let margins = |&index: &u32| prototypes.margins(row(&queries, index as usize));
+            let prototypes = trainer.learn_from(start, takes);
+            let margins = |&index: &u32| {
+                let (terms, weights) = row(&queries, index as usize);
+                prototypes.margins(terms, weights)
+            };
             rows.iter().flat_map(margins).collect()
         };
         let parts: Vec<(usize, &Vec<u32>)> = of_fold.rows.iter().enumerate().collect();
@@ -339,14 +345,14 @@ impl HeldOutPrototypes {
                 if scores[slot] > 0.0 {
                     let votes = scores[slot] * table.factor(factors, slot);
                     let prototype = self.score(row, again, table.label(slot));
-                    scores[slot] = joined(votes, prototype, share);
+                    scores[slot] = mix_scores(votes, prototype, share);
                 }
             }
         }
     }
 
     /// The highest margins of a held-out document.
-    pub(super) fn highest(&self, row: u32) -> Option<HighestMargins> {
+    pub(super) fn highest(&self, row: u32) -> Option<TopMargins> {
         self.highest.get(self.index_of[row as usize] as usize).copied().flatten()
     }
 
@@ -361,7 +367,7 @@ struct FoldMargins {
     margins: Vec<f32>,
     learning: PrototypeLearning,
     /// What was learned from the other folds, as a start for learning from more documents.
-    start: Option<Taught>,
+    start: Option<WarmStart>,
 }
 
 /// The link from margins to scores with the least logarithmic loss, and this loss.
@@ -393,7 +399,7 @@ fn learn_link(
         for (&row, margins) in each().filter(|&(&row, _)| !among.labels(row).is_empty()) {
             scores.clear();
             scores.extend_from_slice(margins);
-            link_prototypes(&mut scores, &[scale]);
+            margins_to_scores(&mut scores, &[scale]);
             let right =
                 |&label: &u32| Some(scores[label as usize]).filter(|score| score.is_finite());
             let right: f32 = among.labels(row).iter().filter_map(right).sum();

@@ -1,7 +1,7 @@
 //! The votes of held-out documents, arranged for voting again: every k and vote from one search.
 
 use super::sample::sampled;
-use crate::decide::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, mixed};
+use crate::decide::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, label_score};
 use crate::learn::held_out::LeaveOneOut;
 use crate::learn::thresholds::FoldCounts;
 use crate::threads::Threads;
@@ -168,18 +168,18 @@ impl<'a> VoteTable<'a> {
                 let best =
                     voters.lists().map(|(list, _)| list.first().map_or(0.0, |n| n.similarity));
                 for (list, at, neighbor) in voters.ranked_from(rank, k) {
-                    let counts = weight.counts(neighbor.similarity, at, best[list])
+                    let value = weight.value(neighbor.similarity, at, best[list])
                         * f64::from(self.training.weights[neighbor.row as usize]);
-                    totals[index][list] += counts;
+                    totals[index][list] += value;
                     let labels = self.training.labels(neighbor.row).len();
                     for &slot in &self.votes[next[index]..next[index] + labels] {
-                        sums[slot as usize][list] += counts;
+                        sums[slot as usize][list] += value;
                         ends[index] = ends[index].max(slot + 1);
                     }
                     next[index] += labels;
                 }
                 for slot in self.slots[index] as usize..ends[index] as usize {
-                    scores[slot] = mixed(sums[slot], totals[index], shares);
+                    scores[slot] = label_score(sums[slot], totals[index], shares);
                 }
             }
             rank = k;

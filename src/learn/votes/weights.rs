@@ -8,7 +8,7 @@
 use rayon::prelude::*;
 
 use super::table::{VoteTable, narrow};
-use crate::decide::vote::{LearnedVotes, VoteWeight, link, shares};
+use crate::decide::vote::{LearnedVotes, VoteWeight, sums_to_scores, vote_shares};
 use crate::learn::held_out::FOLDS;
 use crate::threads::Threads;
 
@@ -110,7 +110,7 @@ impl<'t> VoteWeightLearner<'t> {
         for document in 0..table.sample.len() {
             let (_, neighbors) = table.get(document);
             labels.clear();
-            for (row, share) in shares(neighbors.first(k), weight, &training) {
+            for (row, share) in vote_shares(neighbors.first(k), weight, &training) {
                 labels.extend(training.labels(row));
                 #[expect(clippy::cast_possible_truncation, reason = "a share from 0 to 1")]
                 votes.votes.push((row, share as f32));
@@ -258,7 +258,7 @@ impl<'t> VoteWeightLearner<'t> {
         for document in 0..self.voted.len() {
             if self.table.fold(document) == fold {
                 self.sum(document, &state.weights, &mut sums);
-                link(&mut sums, &state.offsets, &state.scales);
+                sums_to_scores(&mut sums, &state.offsets, &state.scales);
                 let end = scores.len() + self.table.slots_of(document).len();
                 scores.extend(sums.iter().map(|&(_, score)| score));
                 scores.resize(end, 0.0);
@@ -284,7 +284,7 @@ impl<'t> VoteWeightLearner<'t> {
                 continue;
             }
             scores.clone_from(&sums);
-            link(&mut scores, &state.offsets, &state.scales);
+            sums_to_scores(&mut scores, &state.offsets, &state.scales);
             for (slot, &(_, sum)) in self.slots(document).zip(&sums) {
                 let (label, score) = scores[slot - self.slots(document).start];
                 let gold = self.table.gold[slot];
@@ -497,7 +497,7 @@ impl<'t> VoteWeightLearner<'t> {
         LearnedVotes {
             starts: starts.into(),
             labels: self.labels.clone().into(),
-            worths: weights.into(),
+            vote_weights: weights.into(),
             offsets: offsets.into(),
             scales: scales.into(),
         }
@@ -595,7 +595,7 @@ mod tests {
             let voters: Vec<(u32, Vec<(u32, f64)>)> = (0..60)
                 .map(|at| {
                     let (row, voters) = found.get(at);
-                    (labels[row as usize], shares(voters.first(K), weight, &among))
+                    (labels[row as usize], vote_shares(voters.first(K), weight, &among))
                 })
                 .collect();
             let proposed = |voters: &[(u32, f64)], label: u32| {
@@ -656,7 +656,7 @@ mod tests {
 
             let mut found: BTreeMap<(u32, u32), f64> = BTreeMap::new();
             for &row in &all {
-                found.extend(learned.of(row).map(|of| ((row, of.label), f64::from(of.worth))));
+                found.extend(learned.of(row).map(|of| ((row, of.label), f64::from(of.weight))));
             }
             assert!(found.keys().eq(vote_weights.keys()));
             assert_eq!(found.len() > 60, others);

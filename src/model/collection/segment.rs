@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::model::Model;
-use crate::model::joined::{Join, Kept, each};
+use crate::model::segmented::{LiveRows, Merge, each};
 use crate::rows::dense::Vectors;
 use crate::rows::matrix::Csr;
 use crate::rows::strings::{Strings, StringsBuilder};
 
 /// Documents that were added together, or put together since.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct Segment {
     pub(super) rows: Arc<Csr>,
     pub(super) texts: Option<Arc<Strings>>,
     pub(super) vectors: Option<Arc<Vectors>>,
@@ -24,10 +24,10 @@ pub(super) struct Piece {
     /// The similarity of each document's best neighbor, if the model refuses foreign documents.
     pub(super) nearest: Vec<f32>,
     /// The worth of each document's vote for labels, if that was learned.
-    pub(super) worths: Option<(Lists, Vec<f32>)>,
+    pub(super) vote_weights: Option<LabelWeights>,
     pub(super) alive: Vec<bool>,
     pub(super) count: u32,
-    pub(super) kept: OnceLock<Kept>,
+    pub(super) live: OnceLock<LiveRows>,
 }
 
 /// A list of numbers for each row.
@@ -59,9 +59,31 @@ impl Lists {
     }
 }
 
-impl Piece {
-    pub(super) fn kept(&self) -> &Kept {
-        self.kept.get_or_init(|| {
+/// The learned weights of the votes of each row, by label.
+#[derive(Debug, Default)]
+pub(super) struct LabelWeights {
+    pub(super) labels: Lists,
+    pub(super) weights: Vec<f32>,
+}
+
+impl LabelWeights {
+    pub(super) fn push(&mut self, weights: impl IntoIterator<Item = (u32, f32)>) {
+        let own = weights.into_iter().map(|(label, weight)| {
+            self.weights.push(weight);
+            label
+        });
+        self.labels.push(own);
+    }
+
+    fn of(&self, row: usize) -> Vec<(u32, f32)> {
+        let labels = self.labels.of(row).iter().copied();
+        labels.zip(self.weights[self.labels.bounds(row)].iter().copied()).collect()
+    }
+}
+
+impl Segment {
+    pub(super) fn live(&self) -> &LiveRows {
+        self.live.get_or_init(|| {
             let all = self.count as usize == self.alive.len();
             let rows = || (0..).zip(&self.alive).filter(|&(_, &alive)| alive).map(|(row, _)| row);
             (!all).then(|| rows().collect())
@@ -74,56 +96,57 @@ impl Piece {
     }
 
     /// What the vote of a document is worth for labels: 1 for its own, if it got other labels.
-    pub(super) fn worths(&self, row: usize) -> Vec<(u32, f32)> {
-        let Some((lists, worths)) = &self.worths else { return Vec::new() };
+    pub(super) fn vote_weights(&self, row: usize) -> Vec<(u32, f32)> {
+        let Some(vote_weights) = &self.vote_weights else { return Vec::new() };
         if u32::try_from(row).is_ok_and(|row| self.relabeled.contains_key(&row)) {
             return self.labels(row).iter().map(|&label| (label, 1.0)).collect();
         }
-        let labels = lists.of(row).iter().copied();
-        labels.zip(worths[lists.bounds(row)].iter().copied()).collect()
+        vote_weights.of(row)
     }
 
-    pub(super) fn kill(&mut self, row: u32) {
+    pub(super) fn remove(&mut self, row: u32) {
         self.alive[row as usize] = false;
         self.count -= 1;
-        self.kept.take();
+        self.live.take();
     }
 
-    /// The documents of several pieces that are left, in order.
-    pub(super) fn join(pieces: &[Self]) -> Self {
-        fn put<T: Join>(pieces: &[Piece], of: impl Fn(&Piece) -> Arc<T>) -> Arc<T> {
+    /// The documents of several segments that are left, in order.
+    pub(super) fn merge(segments: &[Self]) -> Self {
+        fn put<T: Merge>(segments: &[Segment], of: impl Fn(&Segment) -> Arc<T>) -> Arc<T> {
             let all: Vec<_> =
-                pieces.iter().map(|piece| (of(piece), piece.kept().clone())).collect();
-            Arc::new(T::join(&all))
+                segments.iter().map(|segment| (of(segment), segment.live().clone())).collect();
+            Arc::new(T::merge(&all))
         }
-        let first = &pieces[0];
+        let first = &segments[0];
         let texts = first.texts.is_some().then(|| {
-            put(pieces, |piece| Arc::clone(piece.texts.as_ref().expect("all pieces have texts")))
+            put(segments, |segment| {
+                Arc::clone(segment.texts.as_ref().expect("all segments have texts"))
+            })
         });
         let vectors = first.vectors.is_some().then(|| {
-            put(pieces, |piece| {
-                Arc::clone(piece.vectors.as_ref().expect("all pieces have vectors"))
+            put(segments, |segment| {
+                Arc::clone(segment.vectors.as_ref().expect("all segments have vectors"))
             })
         });
         let mut ids = StringsBuilder::default();
-        let (mut labels, mut weights, mut nearest) = (Lists::default(), Vec::new(), Vec::new());
-        let mut worths = first.worths.is_some().then(<(Lists, Vec<f32>)>::default);
-        for piece in pieces {
-            each(piece.alive.len(), piece.kept(), |row| {
-                ids.push(piece.ids.get(row).unwrap_or_default());
-                labels.push(piece.labels(row).iter().copied());
-                weights.push(piece.weights[row]);
-                nearest.extend(piece.nearest.get(row));
-                if let Some((lists, values)) = &mut worths {
-                    let own = piece.worths(row);
-                    lists.push(own.iter().map(|&(label, _)| label));
-                    values.extend(own.iter().map(|&(_, worth)| worth));
+        let mut labels = Lists::default();
+        let mut weights = Vec::new();
+        let mut nearest = Vec::new();
+        let mut vote_weights = first.vote_weights.is_some().then(LabelWeights::default);
+        for segment in segments {
+            each(segment.alive.len(), segment.live(), |row| {
+                ids.push(segment.ids.get(row).unwrap_or_default());
+                labels.push(segment.labels(row).iter().copied());
+                weights.push(segment.weights[row]);
+                nearest.extend(segment.nearest.get(row));
+                if let Some(vote_weights) = &mut vote_weights {
+                    vote_weights.push(segment.vote_weights(row));
                 }
             });
         }
         let count = weights.len();
         Self {
-            rows: put(pieces, |piece| Arc::clone(&piece.rows)),
+            rows: put(segments, |segment| Arc::clone(&segment.rows)),
             texts,
             vectors,
             ids: ids.build(),
@@ -131,10 +154,10 @@ impl Piece {
             relabeled: HashMap::new(),
             weights,
             nearest,
-            worths,
+            vote_weights,
             alive: vec![true; count],
             count: u32::try_from(count).expect("checked when documents were added"),
-            kept: OnceLock::new(),
+            live: OnceLock::new(),
         }
     }
 
@@ -146,9 +169,9 @@ impl Piece {
         for row in (0..).take(count) {
             labels.push(model.document_labels(row).iter().copied());
         }
-        let worths = arrays.learned_votes.as_ref().map(|votes| {
-            let lists = Lists { starts: votes.starts.to_vec(), values: votes.labels.to_vec() };
-            (lists, votes.worths.to_vec())
+        let vote_weights = arrays.learned_votes.as_ref().map(|votes| {
+            let labels = Lists { starts: votes.starts.to_vec(), values: votes.labels.to_vec() };
+            LabelWeights { labels, weights: votes.vote_weights.to_vec() }
         });
         Self {
             rows: Arc::clone(model.rows()),
@@ -159,22 +182,22 @@ impl Piece {
             relabeled: HashMap::new(),
             weights: model.document_weights().to_vec(),
             nearest: model
-                .strangeness()
-                .map_or(Vec::new(), |strangeness| strangeness.nearest.to_vec()),
-            worths,
+                .novelty_score()
+                .map_or(Vec::new(), |novelty_score| novelty_score.nearest.to_vec()),
+            vote_weights,
             alive: vec![true; count],
             count: u32::try_from(count).expect("a model has fewer than 2^32 documents"),
-            kept: OnceLock::new(),
+            live: OnceLock::new(),
         }
     }
 }
 
-impl Join for Vectors {
-    fn join(pieces: &[(Arc<Self>, Kept)]) -> Self {
-        let dimension = pieces.first().map_or(1, |(vectors, _)| vectors.dimension());
+impl Merge for Vectors {
+    fn merge(segments: &[(Arc<Self>, LiveRows)]) -> Self {
+        let dimension = segments.first().map_or(1, |(vectors, _)| vectors.dimension());
         let mut values = Vec::new();
-        for (vectors, kept) in pieces {
-            each(vectors.rows(), kept, |number| values.extend_from_slice(vectors.row(number)));
+        for (vectors, live) in segments {
+            each(vectors.rows(), live, |number| values.extend_from_slice(vectors.row(number)));
         }
         Self::new(dimension, values).expect("whole rows")
     }

@@ -42,8 +42,8 @@ pub fn train(
     Ok(Model::of_counts(counts, settings, threads))
 }
 
-/// The same with the selection of terms that the settings name, the learned factors of a model's terms, and the
-/// texts kept.
+/// Trains like [`train`], with the term selection in the settings and the learned factors of a
+/// model's terms. Texts are kept.
 pub(crate) fn train_counts(
     documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
     settings: TrainSettings,
@@ -61,7 +61,7 @@ pub(crate) fn train_counts(
 }
 
 impl Input {
-    /// The counting input for a model.
+    /// Creates the counting input for a model.
     pub fn new(input: &InputSpec, fields: &Fields) -> Self {
         match input {
             InputSpec::Text(spec) => {
@@ -82,14 +82,14 @@ pub enum Reason {
     NoNeighbor,
     /// No neighbor has a label.
     NoLabel,
-    /// The confidence was too low: the model abstains.
+    /// The confidence is too low, so the model abstains.
     Unsure,
-    /// The document seems to have none of the model's labels: the model abstains.
+    /// The document seems to have none of the model's labels, so the model abstains.
     OutOfDistribution,
 }
 
 impl Reason {
-    /// The name used in predictions.
+    /// The reason's name in predictions.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoKnownTerm => "no-known-term",
@@ -108,24 +108,25 @@ pub struct Prediction {
     pub labels: Vec<u32>,
     /// Every label with a vote, by decreasing score.
     pub scores: Vec<LabelScore>,
-    /// The probabilities of these labels, or of the first ones as [asked for](ClassifyOptions::probabilities), if the
-    /// model is calibrated; otherwise empty.
+    /// The probabilities of these labels, or of the first ones as
+    /// [requested](ClassifyOptions::probabilities). Empty if the model is not calibrated.
     pub probabilities: Vec<f64>,
-    /// The probability that the answer is right, of a calibrated model: the share of the labels given
-    /// (or withheld, by abstaining) that should be right. 0 without labels.
+    /// The expected share of right labels among those given, or withheld by abstaining. 0 without
+    /// labels; `None` if the model is not calibrated.
     pub confidence: Option<f64>,
-    /// The training documents that voted, best first: those found by terms, if the model searches these, otherwise those
-    /// found by dense vectors.
+    /// The training documents that voted, best first: those found by terms if the model searches
+    /// terms, otherwise those found by dense vectors.
     pub neighbors: Vec<Neighbor>,
-    /// The training documents that voted because of their dense vectors, best first, if the model searches both.
+    /// The training documents found by dense vectors that voted, best first, if the model searches
+    /// both.
     pub by_vectors: Vec<Neighbor>,
-    /// Why there are no votes or no labels: too few votes, or low confidence.
+    /// Why there are no votes or no labels.
     pub reason: Option<Reason>,
     /// The number of the document's terms (with repetitions) that are not in the vocabulary.
     pub unknown_terms: usize,
 }
 
-/// The neighbors of a batch of documents; filled again and again, it keeps its memory.
+/// The neighbors of a batch of documents. Memory is reused when it is filled again.
 #[derive(Debug, Clone, Default)]
 pub struct FoundNeighbors {
     /// The neighbors by terms; no list if only dense vectors were searched.
@@ -183,18 +184,20 @@ pub struct ClassifyOptions {
     pub vote: Vote,
     /// How labels are chosen.
     pub decision: Decision,
-    /// When to abstain because of low confidence; `None`: never.
+    /// The minimum confidence of an answer; `None`: never abstain.
     pub abstention: Option<ConfidenceLimit>,
-    /// When to refuse a document as foreign; `None`: never.
+    /// The limit of the novelty score above which a document is refused; `None`: never.
     pub novelty: Option<NoveltyLimit>,
-    /// The share of the neighbors by dense vectors in the votes: 0 for a model without them, 1 for one without terms.
+    /// The share of the neighbors by dense vectors in the votes: 0 for a model without vectors, 1
+    /// for one without terms.
     pub dense_share: f64,
     /// Which labels get probabilities, if the model is calibrated.
     pub probabilities: Probabilities,
 }
 
 impl ClassifyOptions {
-    /// Whether the limits for abstaining were learned with the same k, vote and decision.
+    /// Whether the limits for abstaining were learned with the same k, vote, decision and dense
+    /// share.
     pub fn fits_abstention_of(&self, model: &Model) -> bool {
         let settings = model.settings();
         (self.abstention.is_none() && self.novelty.is_none())
@@ -222,14 +225,15 @@ impl ClassifyOptions {
 /// The engines of a classifier.
 #[derive(Debug, Clone, Default)]
 pub struct Searchers {
-    /// Over the model's term rows.
+    /// The engine over the model's term rows.
     pub terms: Option<Arc<dyn Search>>,
-    /// Over the model's dense vectors.
+    /// The engine over the model's dense vectors.
     pub vectors: Option<Arc<dyn Search>>,
 }
 
 impl Searchers {
-    /// The engines that a model needs if the neighbors by dense vectors have this share in the votes.
+    /// Creates the engines that a model needs if the neighbors by dense vectors have this share in
+    /// the votes.
     ///
     /// # Errors
     /// If the model's rows cannot be indexed.
@@ -261,7 +265,7 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// A classifier with the best engines of the CPU.
+    /// Creates a classifier with the best engines of the CPU.
     ///
     /// # Errors
     /// If the model's rows cannot be indexed.
@@ -271,13 +275,13 @@ impl Classifier {
         Ok(Self::with_searchers(model, searchers, threads))
     }
 
-    /// A classifier with a given engine over the model's term rows.
+    /// Creates a classifier with a given engine over the model's term rows.
     pub fn with_engine(model: Arc<Model>, engine: Arc<dyn Search>, threads: &Threads) -> Self {
         let searchers = Searchers { terms: Some(engine), vectors: None };
         Self::with_searchers(model, searchers, threads)
     }
 
-    /// A classifier with given engines.
+    /// Creates a classifier with given engines.
     pub fn with_searchers(model: Arc<Model>, searchers: Searchers, threads: &Threads) -> Self {
         let settings = model.settings();
         let sizes = model.label_sizes();
@@ -308,7 +312,7 @@ impl Classifier {
         &self.searchers
     }
 
-    /// The threads that it uses.
+    /// The threads that the classifier uses.
     pub fn threads(&self) -> &Threads {
         &self.threads
     }
@@ -357,7 +361,8 @@ impl Classifier {
         self.classify(&documents, &self.options())
     }
 
-    /// Query rows → at most `options.k` neighbors for each: by terms, by dense vectors, or both.
+    /// Searches at most `options.k` neighbors of each query row: by terms, by dense vectors, or
+    /// both.
     ///
     /// # Errors
     /// If the rows do not match the model, or the classifier lacks an engine that the options need.
@@ -403,8 +408,8 @@ impl Classifier {
         Ok(report)
     }
 
-    /// Neighbors → predictions; the first `k` of each list vote. A decision that [needs the
-    /// batch](Decision::needs_batch) treats these documents as the whole batch.
+    /// Predicts labels from neighbors, of which the first `k` of each list vote. A decision that
+    /// [needs the batch](Decision::needs_batch) treats these documents as the whole batch.
     pub fn predict(
         &self,
         vectors: &DocumentVectors,

@@ -1,4 +1,4 @@
-//! Neighbors → predictions.
+//! Predicts labels from neighbors: votes, decides, calibrates and abstains.
 
 use rayon::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::decide::decision::{Decision, decide, decide_batch};
 use crate::decide::vote::{LabelScore, Outcome, Voters, vote_with};
 use crate::rows::matrix::row;
 
-/// Minimum documents per task.
+/// Minimum number of documents per task.
 const MIN_DOCUMENTS: usize = 64;
 
 /// Predicts the labels of the documents of a batch, one by one.
@@ -21,26 +21,27 @@ pub(crate) struct Predictor<'a> {
     options: &'a ClassifyOptions,
     /// The factor of each label's score.
     factors: Vec<f64>,
-    /// If it was learned with these votes.
+    /// The calibration, if it was learned with this vote.
     calibration: Option<&'a Calibration>,
-    /// The strangeness above which documents are foreign.
+    /// The novelty score above which documents are refused.
     max_novelty_score: Option<f64>,
     /// Whether a document without known terms has no neighbors.
     needs_terms: bool,
-    /// The votes and the labels of all documents, if these are decided on together.
+    /// The votes and labels of all documents, if the decision needs the whole batch.
     decided: Option<Vec<(Outcome, Vec<u32>)>>,
 }
 
-/// A prediction, in memory that is filled again.
+/// A prediction, in reusable memory.
 #[derive(Debug, Default)]
 pub(crate) struct Predicted {
     pub(crate) prediction: Prediction,
-    /// How many voters have each label; empty: not counted.
+    /// Number of voters with each label; empty if not counted.
     supporters: Vec<u32>,
 }
 
 impl<'a> Predictor<'a> {
-    /// If documents are decided on together, this happens here, on the threads of the caller's pool.
+    /// Creates a predictor. A decision that needs the whole batch is made here, on the threads of
+    /// the caller's pool.
     pub(crate) fn new(
         classifier: &'a Classifier,
         vectors: &'a DocumentVectors,
@@ -54,7 +55,7 @@ impl<'a> Predictor<'a> {
             && options.dense_share.to_bits() == settings.dense_share.to_bits();
         // The calibration was learned for these neighbors and this vote only.
         let same_votes = options.vote == settings.vote && same_neighbors;
-        // A vector made of terms is nothing without them.
+        // A vector projected from terms is zero without them.
         let derived = model.dense().is_some_and(|dense| dense.projection().is_some());
         let novelty = options.novelty.filter(|_| same_neighbors);
         let mut own = Self {
@@ -83,7 +84,7 @@ impl<'a> Predictor<'a> {
         own
     }
 
-    /// The predictions for all documents, made on the threads of the caller's pool.
+    /// Predicts the labels of all documents on the threads of the caller's pool.
     pub(crate) fn predict_all(&self) -> Vec<Prediction> {
         let documents = (0..self.neighbors.len()).into_par_iter().with_min_len(MIN_DOCUMENTS);
         let predict = |document| {
@@ -117,7 +118,8 @@ impl<'a> Predictor<'a> {
         prediction.scores = outcome.scores;
     }
 
-    /// Decides whether a document gets the labels that it would get by its votes, and how sure that is.
+    /// Decides whether a document gets the labels chosen by its votes, and computes the confidence
+    /// in them.
     fn answer(&self, document: usize, outcome: &Outcome, prediction: &mut Prediction) {
         let Outcome { scores, supporters } = outcome;
         let labels = &mut prediction.labels;
@@ -142,7 +144,7 @@ impl<'a> Predictor<'a> {
                 labels.clear();
                 Some(Reason::OutOfDistribution)
             }
-            // If no label was given, none is withheld.
+            // An answer without labels cannot be withheld.
             () if !labels.is_empty() && self.abstains(prediction.confidence) => {
                 labels.clear();
                 Some(Reason::Unsure)
@@ -173,7 +175,7 @@ impl<'a> Predictor<'a> {
         prediction.unknown_terms = terms.unknown;
     }
 
-    /// How many of the labels get probabilities.
+    /// Number of labels that get probabilities.
     fn probabilities(&self, scores: &[LabelScore], given: &[u32]) -> usize {
         match self.options.probabilities {
             Probabilities::All => scores.len(),
@@ -190,7 +192,8 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Whether a document seems to have none of the labels; `best` is the one with the highest score.
+    /// Whether a document seems to have none of the model's labels. `best` is the label with the
+    /// highest score.
     fn is_out_of_distribution(
         &self,
         document: usize,
@@ -202,7 +205,8 @@ impl<'a> Predictor<'a> {
         self.max_novelty_score.zip(model.novelty_score()).is_some_and(|(limit, novelty_score)| {
             let prototypes = model.prototypes().filter(|_| novelty_score.needs_margins());
             if prototypes.is_some_and(|known| !known.has(best)) {
-                // The label is newer than the prototypes, to which its documents are strange.
+                // The label was added after the prototypes were learned, so its documents would
+                // seem novel.
                 return false;
             }
             let margins = prototypes.and_then(|prototypes| {
@@ -221,10 +225,10 @@ impl<'a> Predictor<'a> {
         })
     }
 
-    /// Whether an answer of this confidence is withheld.
+    /// Whether an answer with this confidence is withheld.
     fn abstains(&self, confidence: Option<f64>) -> bool {
         self.options.abstention.is_some_and(|limit| {
-            limit.confidence.is_none_or(|least| confidence.unwrap_or(0.0) < least)
+            limit.confidence.is_none_or(|min| confidence.unwrap_or(0.0) < min)
         })
     }
 
@@ -233,7 +237,7 @@ impl<'a> Predictor<'a> {
         self.neighbors.get(document).first(self.options.k.get())
     }
 
-    /// The scores of labels by the voters, and by prototypes if these have a share.
+    /// Scores labels by the voters, and by label prototypes if these have a share.
     fn vote(&self, document: usize, outcome: &mut Outcome) {
         let model = &self.classifier.model;
         let vote = self.options.vote;
@@ -251,7 +255,7 @@ impl<'a> Predictor<'a> {
             let rows = self.vectors.rows.view();
             let (terms, weights) = row(&rows, document);
             prototypes.join(terms, weights, vote.prototypes, &mut outcome.scores);
-            // Another order.
+            // Scores are in another order now.
             outcome.supporters.clear();
         }
     }
@@ -270,7 +274,7 @@ mod tests {
     use crate::text::hierarchy::Hierarchy;
     use crate::threads::Threads;
 
-    /// Ancestors are given, too, and have probabilities.
+    /// Ancestors of given labels are given, too, and have probabilities.
     #[test]
     fn probabilities_up_to_the_last_label_given() {
         let threads = Threads::available().expect("threads start");
@@ -286,7 +290,7 @@ mod tests {
             Hierarchy::parse("parents", "bread\tfood\nsoup\tfood\n").expect("two pairs");
         let mut settings =
             TrainSettings { hierarchy, ..TrainSettings::new(InputSpec::default(), decision) };
-        // The ancestor gets a lower score, as more documents have it.
+        // The ancestor gets a lower score, because more documents have it.
         settings.vote.compensation = 0.5;
         let model = train(&mut corpus, settings, TermLimits::default(), &threads);
         let model = model.expect("it is a corpus");

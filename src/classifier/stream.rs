@@ -1,4 +1,4 @@
-//! Documents → their predictions, in order and with bounded memory.
+//! Classifies a stream of documents in order and with bounded memory.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -18,15 +18,15 @@ mod pipeline;
 
 pub(crate) use pipeline::{HandOver, Pipeline, PipelineError, Vectorized};
 
-/// The most stored vectors that are classified together; of documents there are fewer.
+/// Maximum number of stored vectors that are classified together. Batches of documents are smaller.
 const BATCH: usize = 16_384;
-/// The most predictions of which something is made at a time, because that may take much memory.
+/// Maximum number of predictions that are formatted at a time, because that may take much memory.
 const MADE: usize = 2_048;
-/// The maximum number of neighbors in the lists of a batch, unless k is very large.
+/// Maximum number of neighbors in the lists of a batch, unless k is very large.
 const NEIGHBORS: usize = 1_000_000;
 
-/// The number of documents classified together: at most `most`, fewer if many neighbors are kept
-/// for each.
+/// Number of documents classified together: at most `max`, fewer if many neighbors are kept for
+/// each.
 fn batch_size(max: usize, options: &ClassifyOptions) -> usize {
     if options.decision.needs_batch() {
         return usize::MAX;
@@ -42,7 +42,7 @@ pub enum Source {
     Vectors {
         /// The file.
         stored: Box<StoredVectors>,
-        /// How many of its documents.
+        /// The number of its documents that are read.
         count: usize,
     },
 }
@@ -63,7 +63,7 @@ impl From<StoredVectors> for Source {
 }
 
 impl Source {
-    /// The first `most` documents only.
+    /// Limits the source to its first `max` documents.
     #[must_use]
     pub fn first(self, max: NonZeroUsize) -> Self {
         match self {
@@ -79,7 +79,7 @@ impl Source {
 pub trait Answers {
     /// The error of a prediction that cannot be accepted.
     type Error;
-    /// What is made of a prediction, on any thread, before it is received: a line of text, say.
+    /// What is made of a prediction on any thread before it is received, such as a line of text.
     type Made: Send;
 
     /// Receives what was made of the prediction for the next document.
@@ -88,13 +88,15 @@ pub trait Answers {
     /// If it cannot be accepted, which ends the stream.
     fn answer(&mut self, made: Self::Made) -> Result<(), Self::Error>;
 
-    /// Called after some predictions, at the latest when no further one follows immediately, and at the end.
+    /// Called after some predictions, at the end, and whenever no further prediction follows
+    /// immediately.
     ///
     /// # Errors
     /// If earlier predictions cannot be passed on.
     fn flush(&mut self) -> Result<(), Self::Error>;
 
-    /// Called after some predictions with their number, and with the busiest stage. Does nothing unless implemented.
+    /// Called after some predictions with their number and the busiest stage. Does nothing by
+    /// default.
     fn progress(&mut self, _so_far: &SoFar<'_>) {}
 }
 
@@ -135,12 +137,12 @@ impl<E> From<PipelineError<E>> for StreamError<E> {
     }
 }
 
-/// Reads documents, classifies them and delivers the predictions in order; each stage runs on a thread of its own. Returns
-/// the time of each stage. `make` is called with the identifier and the prediction of each document, on the
-/// classifier's threads, and `answers` receive what it makes.
+/// Reads documents, classifies them and delivers the predictions in order. Each stage runs on its
+/// own thread. Returns the time of each stage. `make` is called with the identifier and the
+/// prediction of each document on the classifier's threads, and `answers` receives what it makes.
 ///
-/// A slow source gets each prediction immediately; the documents of a fast one, which come while others are being
-/// classified, are classified together. Predictions before an error are delivered.
+/// A slow source gets each prediction immediately. The documents that a fast source delivers while
+/// others are being classified are classified together. Predictions before an error are delivered.
 ///
 /// # Errors
 /// The first error of the documents, the search or the receiver of predictions.
@@ -184,7 +186,7 @@ pub fn classify_stream<A: Answers>(
         answers.progress(so_far);
         answers.flush()
     })?;
-    // Of no documents, too.
+    // Also without any documents.
     answers.flush().map_err(StreamError::Answer)?;
     Ok(stages)
 }

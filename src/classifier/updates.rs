@@ -1,4 +1,4 @@
-//! Documents that come and go while others are classified.
+//! Updates a model while it classifies: documents as changes, and engines over a collection.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::threads::Threads;
 pub struct Additions {
     /// A change for each document.
     pub changes: Vec<Change>,
-    /// For each document, how many of its terms the model knows.
+    /// The numbers of known and unknown terms of each document.
     pub terms: Vec<TermUse>,
 }
 
-/// Neighbors among which the best other document is.
+/// Number of neighbors among which the best other document is searched.
 const OTHERS: NonZeroUsize = NonZeroUsize::new(4).expect("above 0");
 
 impl Classifier {
-    /// Documents → changes that add them to the model, weighted as its documents are.
+    /// Creates changes that add documents to the model, weighted like its documents.
     ///
-    /// If the model refuses foreign documents, their best neighbors are searched.
+    /// If the model has a novelty score, the best neighbor of each document is searched.
     ///
     /// # Errors
     /// As [`classify`](Self::classify).
@@ -41,7 +41,7 @@ impl Classifier {
             let mut found = FoundNeighbors::default();
             let _ = self.neighbors(&queries, &options, &mut found)?;
             let best = |(voters, document): (Voters<'_>, &Document)| {
-                // Not the document itself, as it was before.
+                // The earlier version of the document does not count.
                 let ids = model.ids();
                 let same = voters.ranked().map(|(_, _, near)| near.row);
                 let mut same = same.filter(|&row| ids.get(row as usize) == Some(&document.id));
@@ -83,7 +83,7 @@ impl Classifier {
     }
 }
 
-/// Engines over the documents of a [`Collection`]: after a change, only what is new gets an engine.
+/// Engines over the documents of a [`Collection`]. After a change, only new segments get an engine.
 #[derive(Debug)]
 pub struct UpdatableEngines {
     engines: Engines,
@@ -92,7 +92,7 @@ pub struct UpdatableEngines {
 }
 
 impl UpdatableEngines {
-    /// No engine yet; `engines` makes them.
+    /// Creates an empty set of engines; `engines` makes them.
     pub fn new(engines: Engines) -> Self {
         Self { engines, terms: Vec::new(), vectors: Vec::new() }
     }
@@ -102,7 +102,8 @@ impl UpdatableEngines {
         self.engines.threads()
     }
 
-    /// Engines over the documents that are there now, if the neighbors by dense vectors have this share in the votes.
+    /// Returns engines over the present documents, if the neighbors by dense vectors have this
+    /// share in the votes.
     ///
     /// # Errors
     /// If rows cannot be indexed.
@@ -144,10 +145,10 @@ impl UpdatableEngines {
     }
 }
 
-/// An engine over a segment, and its rows that count.
+/// An engine over a segment, and the rows that were not removed.
 type Part = (Arc<dyn Search>, Option<Arc<[u32]>>);
 
-/// The engine over some segments.
+/// Combines the engines of segments.
 fn updatable(mut segments: Vec<Part>) -> Result<Arc<dyn Search>, SearchError> {
     if let [(_, None)] = segments.as_slice() {
         return Ok(segments.remove(0).0);

@@ -1,4 +1,5 @@
-//! Documents → query rows: analyzed, counted and weighted as the model's rows were, and their dense vectors.
+//! Turns documents into query rows and dense vectors, analyzed, counted and weighted like the
+//! model's rows.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -21,7 +22,7 @@ use crate::text::vocabulary::Vocabulary;
 pub struct DocumentVectors {
     /// The weighted rows: documents × terms of the model.
     pub rows: Csr,
-    /// For each document, how many of its terms are in the vocabulary.
+    /// The numbers of known and unknown terms of each document.
     pub terms: Vec<TermUse>,
     /// The dense vectors, if the model has them.
     pub dense: Option<Vectors>,
@@ -44,11 +45,11 @@ struct QueryRows {
 }
 
 impl Classifier {
-    /// Documents → query rows.
+    /// Turns documents into query rows.
     ///
     /// # Errors
-    /// If a document has features but the model needs text, or vice versa; or if it has no dense vector of the model's
-    /// dimension.
+    /// If a document has features but the model needs text, or vice versa; or if it has no dense
+    /// vector of the model's dimension.
     ///
     /// # Panics
     /// Never: every document gets a vector.
@@ -56,7 +57,8 @@ impl Classifier {
         self.vectorize_as(documents, Side::Query)
     }
 
-    /// Documents → rows weighted as queries or as training documents, which differ for weightings such as BM25.
+    /// Turns documents into rows, weighted as queries or as training documents. The two differ for
+    /// weightings such as BM25.
     ///
     /// # Errors
     /// As [`vectorize`](Self::vectorize).
@@ -112,7 +114,7 @@ impl Classifier {
                 let first_column = self.model.first_column();
                 let votes = self.model.settings().dense_share > 0.0;
                 match given_vector(document, dimension, first_column, &mut dense) {
-                    // Without a vote, it need not be there.
+                    // A vector that does not vote may be missing.
                     Err(Problem::NoVector) if !votes => dense.resize(dense.len() + dimension, 0.0),
                     given => given.map_err(at)?,
                 }
@@ -161,7 +163,7 @@ impl Classifier {
     }
 
     fn spare_counters(&self) -> MutexGuard<'_, Vec<TermCounter>> {
-        // A counter lost to a panic was never put back, so the remaining ones are intact.
+        // A counter in use during a panic was not put back, so the remaining ones are intact.
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,7 +191,7 @@ impl Classifier {
     }
 }
 
-/// Appends the vector that a document brings along: its own, or its features as one.
+/// Appends the vector that a document provides: its own, or its features as one.
 fn given_vector(
     document: &Document,
     dimension: usize,

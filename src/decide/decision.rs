@@ -6,8 +6,12 @@
 //! | [`Multi`](Decision::Multi) | every label whose score reaches one threshold |
 //! | [`PerLabel`](Decision::PerLabel) | every label whose score reaches its own threshold |
 //! | [`First`](Decision::First) | the best n labels (RCut, Yang 2001) |
-//! | [`LargestGap`](Decision::LargestGap) | the labels before the largest drop of the score (MCut, Largeron et al. 2012) |
-//! | [`Proportional`](Decision::Proportional) | for each label, the documents with the highest scores, in proportion to its training documents (PCut, Yang 2001); needs the whole batch |
+//! | [`LargestGap`](Decision::LargestGap) | the labels before the largest drop of the score |
+//! | [`Proportional`](Decision::Proportional) | the best documents of each label |
+//!
+//! `LargestGap` is MCut (Largeron et al. 2012). `Proportional` is PCut (Yang 2001), which needs the
+//! whole batch: it gives each label to the documents with the highest scores, in
+//! proportion to the label's training documents.
 
 mod options;
 mod rules;

@@ -35,14 +35,14 @@ pub enum TrainError {
     AbstainNeedsTuning,
     /// No documents become foreign by leaving their labels out.
     #[error(
-        "--abstain foreign=…: fewer than 20 documents become foreign by leaving labels out: it needs \
-         more documents, and several labels that do not go together"
+        "--abstain foreign=…: fewer than 20 documents become foreign by leaving labels out: it \
+         needs more documents, and several labels that do not go together"
     )]
     NoForeignDocuments,
     /// A part of a corpus does not tell what the whole does.
     #[error(
-        "a part of a corpus is weighted by the document frequencies of the whole: tuning, term selection, χ² and dense \
-         vectors need all documents"
+        "a part of a corpus is weighted by the document frequencies of the whole: tuning, term \
+         selection, χ² and dense vectors need all documents"
     )]
     PartNeedsWhole,
     /// A part of a corpus has features.
@@ -65,8 +65,8 @@ pub enum TrainError {
     CompensationForSeveral,
     /// The model weights queries differently from documents, and has no texts to make queries of.
     #[error(
-        "{weighting} weights queries differently from documents, and the model keeps no texts that queries could \
-         be made of: train it with --keep-text and without --field, or tune while training, with \
+        "{weighting} weights queries differently from documents, and the model keeps no texts that \
+         queries could be made of: train it with --keep-text and without --field, or tune while training, with \
          `classify train --tune=votes`"
     )]
     NotSymmetric {

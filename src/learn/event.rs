@@ -46,8 +46,8 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// The event in words; `None` for the mere progress of reading and tuning. Of the settings that tuning tried, the
-    /// best `shown` are listed.
+    /// The event in words; `None` for the mere progress of reading and tuning. Of the settings that
+    /// tuning tried, the best `shown` are listed.
     pub fn text(&self, shown: usize) -> Option<String> {
         Some(match self {
             Event::Read(_) | Event::LeftOut(_) => return None,
@@ -56,8 +56,8 @@ impl Event<'_> {
                  each, which may report the same events"
             ),
             Event::NearDuplicates { documents, above } => format!(
-                "tuning: {documents} documents have a near-duplicate (similarity above {above}), which \
-                 is not used as their neighbor"
+                "tuning: {documents} documents have a near-duplicate (similarity above {above}), \
+                 which is not used as their neighbor"
             ),
             Event::Dense { part, known } => {
                 let spec = part.spec();
@@ -92,14 +92,14 @@ fn abstention_text(limit: &ConfidenceLimit) -> String {
     let [target, coverage, error, bound] = shares.map(|share| share * 100.0);
     if limit.reaches_target() {
         return format!(
-            "tuning: with a target of {target:.1} % wrong labels, {coverage:.1} % of the documents are \
-             answered, with {error:.1} % wrong labels, at most {bound:.1} % by a bound that fails in 2 of \
-             100 cases"
+            "tuning: with a target of {target:.1} % wrong labels, {coverage:.1} % of the documents \
+             are answered, with {error:.1} % wrong labels, at most {bound:.1} % by a bound that fails \
+             in 2 of 100 cases"
         );
     }
     format!(
-        "tuning: a target of {target:.1} % wrong labels is out of reach, so the model answers nothing: of \
-         the most confident {coverage:.1} % of the documents, {error:.1} % of the labels are wrong, at most \
-         {bound:.1} %; set a higher target"
+        "tuning: a target of {target:.1} % wrong labels is out of reach, so the model answers nothing: \
+         of the most confident {coverage:.1} % of the documents, {error:.1} % of the labels are \
+         wrong, at most {bound:.1} %; set a higher target"
     )
 }

@@ -243,9 +243,9 @@ impl Pipeline<'_> {
         (tuned, learning)
     }
 
-    /// Chooses the best settings that give every document a label. The defaults stay unless the best
-    /// is better by more than half a standard error of the objective, as a share of `documents`:
-    /// that is about the noise between settings that agree on most documents.
+    /// Chooses the best settings that give every document a label. The defaults stay unless the
+    /// best is better by more than half a standard error of the objective, as a share of
+    /// `documents`: that is about the noise between settings that agree on most documents.
     fn prefer_defaults(&self, grid: &Grid, tuned: &mut Tuned, documents: usize) {
         let options = self.run.options;
         tuned

@@ -95,7 +95,8 @@ impl TuningReport {
         if self.scope == TuneScope::Quick {
             let Trial { k, vote, decision, figures } = self.best;
             return format!(
-                "k = {k}, {vote}, {decision}: chosen by leaving out {} documents ({} {:.3}); --tune tries more",
+                "k = {k}, {vote}, {decision}: chosen by leaving out {} documents ({} {:.3}); \
+                 --tune tries more",
                 self.documents,
                 objective.name(),
                 objective.of(figures)

@@ -81,8 +81,8 @@ impl Trainer {
     ///
     /// # Errors
     /// If the model weights queries differently from documents, and neither can the counts be
-    /// recovered from its rows nor does it keep the texts; if the options conflict; or if the search
-    /// fails.
+    /// recovered from its rows nor does it keep the texts; if the options conflict; or if the
+    /// search fails.
     ///
     /// # Panics
     /// Never: nobody else has the model.

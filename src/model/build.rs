@@ -19,7 +19,7 @@ use crate::text::counts::Counts;
 use crate::text::tfidf::{RawRows, Side, TermWeights};
 use crate::threads::Threads;
 
-/// What the learners of [`learn`](crate::learn) found, for a model to keep.
+/// The results of the learners of [`learn`](crate::learn), for a model to keep.
 #[derive(Debug, Clone)]
 pub(crate) struct Learned {
     /// The number of neighbors that vote.
@@ -30,13 +30,13 @@ pub(crate) struct Learned {
     pub(crate) decision: Decision,
     /// The share of the neighbors by dense vectors in the votes, from 0 to 1.
     pub(crate) dense_share: f64,
-    /// The part of the report that the model keeps.
+    /// The part of the tuning report that the model stores.
     pub(crate) summary: TuningSummary,
-    /// From scores to probabilities.
+    /// The calibration from scores to probabilities.
     pub(crate) calibration: Calibration,
-    /// When no answer is given.
+    /// The minimum confidence of an answer.
     pub(crate) abstention: Option<ConfidenceLimit>,
-    /// When a document is refused because it has none of the known labels.
+    /// The limit of the novelty score, and the score.
     pub(crate) novelty: Option<(NoveltyLimit, NoveltyScore)>,
     /// Learned vote weights, if the vote uses them.
     pub(crate) votes: Option<LearnedVotes>,
@@ -55,7 +55,7 @@ impl Model {
         Self::with_term_factors(counts, settings, None, threads)
     }
 
-    /// The same with learned factors of the weights of terms.
+    /// Builds a model like [`of_counts`](Self::of_counts), with learned factors of term weights.
     pub(crate) fn with_term_factors(
         mut counts: Counts,
         settings: TrainSettings,
@@ -144,7 +144,7 @@ impl Model {
             },
             arrays,
         };
-        // Dense vectors, the worths of votes and prototypes are added later.
+        // Dense vectors, vote weights and label prototypes are added later.
         let vote = model.settings.vote;
         let later = vote.learned || vote.prototypes > 0.0;
         if !matches!(model.settings.input, InputSpec::Vectors(_)) && !later {
@@ -163,7 +163,7 @@ impl Model {
         self
     }
 
-    /// Replaces everything that is learned by what was learned now.
+    /// Replaces everything that was learned before.
     ///
     /// # Panics
     /// If the calibration is for another number of labels.
@@ -188,7 +188,8 @@ impl Model {
         self.with_prototypes(learned.prototypes, threads)
     }
 
-    /// The model with the terms and rows of another one of the same documents; all that was learned stays.
+    /// The model with the terms and rows of another model of the same documents. Everything that
+    /// was learned stays.
     pub(crate) fn with_terms_of(&self, other: Self) -> Self {
         let arrays = Arrays {
             label_names: self.arrays.label_names.clone(),
@@ -215,7 +216,7 @@ impl Model {
         Self { settings, arrays, label_sizes, rows_by_id: RowsById::default() }
     }
 
-    /// Learns the prototypes of labels from the rows, if the vote counts them; otherwise there are none.
+    /// Learns label prototypes from the rows, if the vote uses them. Otherwise the model has none.
     #[must_use]
     pub(crate) fn with_prototypes(
         mut self,

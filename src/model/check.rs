@@ -1,4 +1,5 @@
-//! Properties of a model that the rest of the program relies on and that types do not ensure.
+//! Checks the properties of a model that the rest of the program relies on and that types do not
+//! ensure.
 
 use super::error::invalid;
 use super::trained::bounds_of;
@@ -7,11 +8,11 @@ use crate::decide::calibrate::NoveltyScore;
 use crate::rows::dense::DenseFeatures;
 use crate::threads;
 
-/// The number of weights that a thread tests at a time.
+/// Number of weights that a thread checks per task.
 const PART: usize = 1 << 14;
 
 impl Model {
-    /// Checks everything that the program relies on and that types do not ensure.
+    /// Checks all of these properties.
     pub(super) fn check(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
         let rows = arrays.rows.whole();
@@ -53,7 +54,7 @@ impl Model {
         if arrays.idf.iter().any(|idf| !idf.is_finite() || *idf < 0.0) {
             return wrong(array_names::IDF, "a value is negative or not finite");
         }
-        // Counting takes no branch for each weight: a processor tests several at once.
+        // Counting is branchless, so the processor checks several weights at once.
         let is_wrong = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
         let (parts, _) = rows.data().as_chunks::<PART>();
         let rest = &rows.data()[parts.len() * PART..];
@@ -110,7 +111,7 @@ impl Model {
         Ok(())
     }
 
-    /// What tuning learned.
+    /// Checks everything that was learned.
     fn check_learned(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
         let documents = arrays.ids.len();
@@ -174,7 +175,7 @@ impl Model {
         Ok(())
     }
 
-    /// Checks that dense vectors, their share of the votes and the input go together.
+    /// Checks that dense vectors, their share of the votes and the input match.
     fn check_dense(&self) -> Result<(), ModelProblem> {
         let settings = &self.settings;
         let share = settings.dense_share;

@@ -1,5 +1,3 @@
-//! The documents of a model, as they come and go.
-
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
@@ -21,14 +19,14 @@ use segment::{LabelWeights, Lists, Segment};
 /// A change of a model's documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// A document is added, after all others; those with the same identifier are removed.
+    /// Adds a document after all others, and removes those with the same identifier.
     Put(Box<NewDocument>),
-    /// The documents with an identifier are removed.
+    /// Removes the documents with an identifier.
     Remove {
         /// The identifier.
         id: String,
     },
-    /// The documents with an identifier get other labels.
+    /// Replaces the labels of the documents with an identifier.
     Relabel {
         /// The identifier.
         id: String,
@@ -37,7 +35,7 @@ pub enum Change {
     },
 }
 
-/// A document, weighted as the model's documents are.
+/// A document, weighted like the model's documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewDocument {
     /// Its identifier.
@@ -50,15 +48,15 @@ pub struct NewDocument {
     pub terms: Vec<u32>,
     /// The weights of its terms.
     pub weights: Vec<f32>,
-    /// Its dense vector, if the model has such vectors; of length 1 if the metric is angular.
+    /// Its dense vector, if the model has such vectors. Its length is 1 if the metric is angular.
     pub vector: Option<Vec<f32>>,
     /// Its text, if the model keeps texts.
     pub text: Option<String>,
-    /// The similarity of its best neighbor, if the model refuses foreign documents.
+    /// The similarity of its best neighbor, if the model has a novelty score.
     pub nearest: Option<f32>,
 }
 
-/// What a change cannot be made to.
+/// Why a change cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -76,26 +74,27 @@ pub enum ChangeError {
         /// What does not fit.
         what: &'static str,
     },
-    /// There would be more documents or labels than there are numbers for.
+    /// There would be 2^32 or more documents or labels.
     #[error("a model has fewer than 2^32 documents and labels")]
     TooMany,
 }
 
-/// What some changes did.
+/// The effect of some changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChangeCounts {
-    /// Documents that were added.
+    /// Number of documents added.
     pub added: u64,
-    /// Documents that were removed because one with the same identifier was added.
+    /// Number of documents removed because one with the same identifier was added.
     pub replaced: u64,
-    /// Documents that were removed otherwise.
+    /// Number of documents removed otherwise.
     pub removed: u64,
-    /// Documents that got other labels.
+    /// Number of documents that got other labels.
     pub relabeled: u64,
 }
 
-/// A segment that is not so many times smaller than the one before it is put together with it, and so are all segments if one has
-/// lost such a share of its documents: this costs a change, and spares every search.
+/// A segment is merged with the one before it unless it is at least this many times smaller. All
+/// segments are merged if one has lost more than this fraction of its documents. A merge slows down
+/// one change, and speeds up every search.
 const MERGE_FACTOR: u32 = 16;
 
 /// Where a document is stored.
@@ -110,24 +109,24 @@ fn id_in(segments: &[Segment], location: Location) -> &str {
     segments[location.segment as usize].ids.get(location.row as usize).unwrap_or_default()
 }
 
-/// The documents of a model, as they come and go.
+/// The documents of a model, which can be added, removed and relabeled.
 ///
-/// The vocabulary, the weights of its terms and everything that was learned stay as they are. Answers are, to the bit, those
-/// of a model with the same vocabulary that was trained on the documents that are there: those that are left, in their
-/// order, and then those that were added.
+/// The vocabulary, its term weights and everything that was learned stay as they are. Answers are
+/// bit-identical to those of a model with the same vocabulary that was trained on the present
+/// documents: the remaining ones in their order, then the added ones.
 ///
-/// A label that no document had before is a label from then on, and one whose last document was
-/// removed remains. If labels have thresholds, a new label gets the median threshold of the others.
-/// The offset of its probability is the mean of theirs.
+/// A label that no document had before becomes a label of the model, and a label whose last
+/// document was removed remains. If labels have thresholds, a new label gets the median threshold
+/// of the others. The offset of its probability is the mean of theirs.
 #[derive(Debug)]
 pub struct Collection {
-    /// The model without any change.
+    /// The model before all changes.
     base: Arc<Model>,
     segments: Vec<Segment>,
-    /// The labels; those of the base first.
+    /// The labels; those of the base come first.
     labels: Vec<String>,
     label_numbers: HashMap<String, u32>,
-    /// The places of all documents, by identifier.
+    /// The locations of all documents, by identifier.
     locations: HashTable<Location>,
     hasher: RandomState,
     changed: ChangeCounts,
@@ -135,7 +134,7 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// The documents of a model.
+    /// Creates a collection of a model's documents.
     pub fn new(model: Arc<Model>) -> Self {
         let labels: Vec<String> = model.labels().iter().map(str::to_owned).collect();
         let label_numbers = labels.iter().cloned().zip(0..).collect();
@@ -154,7 +153,7 @@ impl Collection {
         collection
     }
 
-    /// How many documents there are.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.segments.iter().map(|segment| segment.count as usize).sum()
     }
@@ -164,13 +163,13 @@ impl Collection {
         self.len() == 0
     }
 
-    /// Whether a document has an identifier.
+    /// Whether there is a document with an identifier.
     pub fn contains(&self, id: &str) -> bool {
         let hash = self.hasher.hash_one(id);
         self.locations.find(hash, |&location| self.id(location) == id).is_some()
     }
 
-    /// What all changes so far did.
+    /// The effect of all changes so far.
     pub fn changed(&self) -> ChangeCounts {
         self.changed
     }
@@ -179,7 +178,7 @@ impl Collection {
         id_in(&self.segments, location)
     }
 
-    /// Adds a segment and the places of its documents.
+    /// Adds a segment and the locations of its documents.
     fn push(&mut self, segment: Segment) {
         let number = u32::try_from(self.segments.len()).expect("few segments");
         let hasher = &self.hasher;
@@ -194,7 +193,7 @@ impl Collection {
         }
     }
 
-    /// Takes the last segment and the places of its documents away.
+    /// Removes the last segment and the locations of its documents.
     fn pop(&mut self) -> Option<Segment> {
         let number = u32::try_from(self.segments.len()).expect("few segments").checked_sub(1)?;
         let segment = self.segments.pop()?;
@@ -209,7 +208,7 @@ impl Collection {
         Some(segment)
     }
 
-    /// The places of the documents with an identifier, which are not known any more afterwards.
+    /// Removes and returns the locations of the documents with an identifier.
     fn take(&mut self, id: &str) -> Vec<Location> {
         let hash = self.hasher.hash_one(id);
         let Self { locations, segments, .. } = self;
@@ -221,7 +220,7 @@ impl Collection {
         taken
     }
 
-    /// Makes changes, in order: all or none.
+    /// Applies changes in order: all or none.
     ///
     /// # Errors
     /// If a document does not fit the model, or no document has an identifier.
@@ -231,7 +230,7 @@ impl Collection {
     pub fn apply(&mut self, changes: Vec<Change>) -> Result<ChangeCounts, ChangeError> {
         self.check(&changes)?;
         let mut done = ChangeCounts::default();
-        // A segment of new documents ends where a change needs one of them.
+        // A segment of new documents ends where a change refers to one of them.
         let mut new: Vec<NewDocument> = Vec::new();
         let mut in_new: HashSet<String> = HashSet::new();
         for change in changes {
@@ -283,14 +282,14 @@ impl Collection {
         Ok(done)
     }
 
-    /// Appends documents, and puts small segments together: there are at most as many as the logarithm of the number of
-    /// documents.
+    /// Appends documents and merges small segments, so that the number of segments is at most
+    /// logarithmic in the number of documents.
     fn append(&mut self, documents: Vec<NewDocument>) {
         if !documents.is_empty() {
             let segment = self.segment(documents);
             self.push(segment);
         }
-        // Rows that do not count any more cost a search, too.
+        // Removed rows slow down searches, too.
         let dead = |segment: &Segment| segment.alive.len() - segment.count as usize;
         if self
             .segments
@@ -313,7 +312,7 @@ impl Collection {
         }
     }
 
-    /// Puts all documents into one segment, which is searched fastest.
+    /// Merges all documents into one segment, which is searched fastest.
     pub(crate) fn merge(&mut self) {
         let is_one = matches!(self.segments.as_slice(), [] | [_]);
         if !is_one || self.segments.iter().any(|segment| segment.live().is_some()) {
@@ -324,7 +323,8 @@ impl Collection {
         }
     }
 
-    /// The numbers of labels and of their ancestors, each once, in order; new labels get a number.
+    /// The numbers of labels and of their ancestors, without duplicates and in order. New labels
+    /// get a number.
     fn closed(&mut self, labels: &[String]) -> Vec<u32> {
         let base = Arc::clone(&self.base);
         let hierarchy = &base.settings.hierarchy;
@@ -400,9 +400,9 @@ impl Collection {
         }
     }
 
-    /// Checks changes, none of which is made yet.
+    /// Checks changes before any of them is applied.
     pub(super) fn check(&self, changes: &[Change]) -> Result<(), ChangeError> {
-        // What changes before add and remove.
+        // Whether earlier changes added or removed a document.
         let mut is_present: HashMap<&str, bool> = HashMap::new();
         let mut labels = self.labels.len();
         let named = |labels: &[String]| labels.iter().all(|label| !label.is_empty());
@@ -433,7 +433,8 @@ impl Collection {
                 is_present.insert(id, false);
             }
         }
-        // Every number of a label, and of a row of any segment, has 32 bits, whatever is new among them.
+        // Label numbers, and row numbers of any segment, must fit into 32 bits even if everything
+        // in the changes is new.
         let rows: usize = self.segments.iter().map(|segment| segment.alive.len()).sum();
         let max_labels = (u32::MAX / 4) as usize;
         if labels > max_labels || rows + changes.len() > max_labels * 2 {

@@ -46,7 +46,8 @@ impl Model {
     /// then unchanged.
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
-        // The journal of a model that is replaced goes with it; no one changes its documents meanwhile.
+        // The journal of a replaced model is removed with it. The lock keeps other processes from
+        // changing its documents meanwhile.
         let is_file = std::fs::metadata(&path).is_ok_and(|data| data.is_file());
         let held = match JournalLock::new(&path) {
             _ if !is_file => None,
@@ -62,7 +63,8 @@ impl Model {
         self.written(output, held.as_ref()).map_err(|problem| ModelError { path, problem })
     }
 
-    /// The same for a caller who has locked the journal of what is replaced.
+    /// Writes the model like [`save_to`](Self::save_to), for a caller that has locked the journal
+    /// of the replaced model.
     ///
     /// # Errors
     /// As [`save_to`](Self::save_to).
@@ -104,7 +106,7 @@ impl Model {
     }
 
     /// Opens a model file and validates it completely. The file is read into memory: later changes
-    /// to it have no effect. The changes in its [journal](crate::model::UpdatedModel) are made.
+    /// to it have no effect. The changes in its [journal](crate::model::UpdatedModel) are applied.
     ///
     /// # Errors
     /// If the file cannot be read, or is not a valid, undamaged model; or its journal is not.
@@ -112,7 +114,7 @@ impl Model {
         super::journal::with_journal(path, Self::open_alone)
     }
 
-    /// The same without the journal.
+    /// Opens a model file without its journal.
     pub(super) fn open_alone(path: &Path) -> Result<Self, ModelError> {
         Self::opened(path, Bytes::read)
     }

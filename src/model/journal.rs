@@ -1,16 +1,18 @@
-//! Changes of a model's documents in a file beside it, the journal: appended, synced, and folded into the model
-//! by `compact`.
+//! The journal of a model: a file next to it with changes of its documents. Commits are appended
+//! and synced, and `compact` writes them into the model.
 //!
 //! # The file
 //!
-//! `MODEL.journal` begins with the letters `CLSFJRNL`, its version and a checksum of the checksums of all arrays of the model
-//! that it belongs to, and a checksum of these. Frames follow: the length of the
-//! changes, a mark (1: the last frame of a commit), a checksum of the changes and one of these three, and the
-//! changes themselves. All numbers are little-endian; checksums are CRC-32.
+//! `MODEL.journal` begins with a header: the letters `CLSFJRNL`, the version, a checksum of the
+//! checksums of all arrays of the model that it belongs to, and a checksum of the header. Frames
+//! follow. Each has the length of its changes, a mark (1 for the last frame of a commit), a
+//! checksum of the changes, a checksum of these three, and the changes themselves. All numbers are
+//! little-endian; checksums are CRC-32.
 //!
-//! A commit counts when its last frame is there. What a process left behind that was killed before is ignored, and
-//! removed by the next commit. A journal of another model (the model was compacted or trained again, and the process
-//! was killed before it could remove the journal) is ignored with a warning.
+//! A commit is complete when its last frame has been written. The incomplete commit of a process
+//! that was killed is ignored, and removed by the next commit. A journal of another model is ignored
+//! with a warning: the model was compacted or trained again, and the process was killed before it
+//! could remove the journal.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -32,15 +34,15 @@ pub(super) fn identity(model: &Model) -> u32 {
 }
 
 impl Model {
-    /// A word for the model and the changes of its documents: another one after each change.
+    /// A string that identifies the model and its changes; it is different after each change.
     pub fn version(&self) -> String {
-        // Settings are read from JSON, or will be written as it.
+        // Settings were read from JSON or will be written as JSON.
         let settings = serde_json::to_vec(self.settings()).unwrap_or_default();
         format!("{:08x}", crc32fast::hash(&settings))
     }
 }
 
-/// The bytes of a file; nothing if it is not there.
+/// The bytes of a file; empty if there is no file.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     match std::fs::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -48,14 +50,15 @@ fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Opens a model with the changes of its journal. `open` opens the model's file itself.
+/// Opens a model and applies the changes of its journal. `open` opens the model's file itself.
 pub(super) fn with_journal(
     path: &Path,
     open: impl Fn(&Path) -> Result<Model, ModelError>,
 ) -> Result<Model, ModelError> {
     let journal = journal_path(path);
     let fail = |problem| ModelError { path: journal.clone(), problem };
-    // The journal first: a process that compacts the model in between leaves one that does not fit, and none after that.
+    // The journal is read first: if another process compacts the model in between, that journal
+    // does not match, and afterwards there is none.
     for _ in 0..2 {
         let bytes = bytes_of(&journal).map_err(|error| fail(ModelProblem::Read(error)))?;
         let model = open(path)?;
@@ -79,8 +82,8 @@ pub(super) fn with_journal(
 
 pub(super) fn warn_of_stale(journal: &Path) {
     tracing::warn!(
-        "{} does not belong to this model, which was compacted or trained again since: it is ignored, and the next \
-         change replaces it",
+        "{} does not belong to this model, which was compacted or trained again since: it is \
+         ignored, and the next change replaces it",
         crate::printable::printable(journal.display())
     );
 }

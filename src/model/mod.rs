@@ -2,8 +2,18 @@
 //!
 //! The file is a single safetensors file with a JSON document in its metadata; see
 //! `models/README.md`. It is read into memory (or mapped, with [`Model::map`]) and validated
-//! completely when opened: types, lengths, checksums, and every property that the rest of the
+//! completely when it is opened: types, lengths, checksums, and every property that the rest of the
 //! program relies on.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `settings` | the settings of a model: the JSON document in its file |
+//! | `trained` | the model in memory, and access to its arrays |
+//! | `build` | builds a model from counted documents and from what the learners found |
+//! | `check` | the properties that the program relies on |
+//! | `file` | writes, opens and maps model files; `array_names` names their arrays |
+//! | `collection` | documents that are added, removed and relabeled, in segments |
+//! | `journal` | these changes in a file next to the model; `updated_model` appends to it |
 
 pub(crate) mod array_names;
 mod build;

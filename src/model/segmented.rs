@@ -1,24 +1,25 @@
-//! What a model has for each document, in one segment or in many: documents come and go, and large arrays are not
-//! copied each time.
+//! Values per document in one or several segments: when documents are added or removed, large
+//! arrays are not copied.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::rows::matrix::{Csr, CsrBuilder, row};
 use crate::rows::strings::{Strings, StringsBuilder};
 
-/// The rows of a segment that count, in increasing order; `None`: all.
+/// The rows of a segment that were not removed, in increasing order; `None`: all.
 pub(crate) type LiveRows = Option<Arc<[u32]>>;
 
-/// Where the rows of many segments are: those that count are numbered from one segment to the next.
+/// Finds rows in several segments. Rows that were not removed are numbered consecutively across
+/// segments.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SegmentIndex {
-    /// The number of the first row of each segment, and that of all rows.
+    /// The number of the first row of each segment, and the number of all rows.
     starts: Vec<u32>,
     live: Vec<LiveRows>,
 }
 
 impl SegmentIndex {
-    /// The index of segments of so many rows, of which some count.
+    /// Creates the index of segments with these numbers of rows, some of which may be removed.
     pub(crate) fn new(segments: impl IntoIterator<Item = (u32, LiveRows)>) -> Self {
         let mut index = Self { starts: vec![0], live: Vec::new() };
         let mut next = 0;
@@ -30,7 +31,7 @@ impl SegmentIndex {
         index
     }
 
-    /// The segment of a row, and its row there.
+    /// The segment of a row, and its position there.
     ///
     /// # Panics
     /// If there is no such row.
@@ -41,18 +42,18 @@ impl SegmentIndex {
     }
 }
 
-/// The number of rows of a list.
+/// The length of a list of rows.
 fn length(rows: &[u32]) -> u32 {
     u32::try_from(rows.len()).expect("row numbers are 32-bit")
 }
 
-/// Rows that can be put together.
+/// Rows of several segments that can be merged.
 pub(crate) trait Merge: Sized {
-    /// The rows that count of all segments, one segment after the other.
+    /// Concatenates the rows of all segments that were not removed.
     fn merge(segments: &[(Arc<Self>, LiveRows)]) -> Self;
 }
 
-/// Rows in one segment or in many.
+/// Rows in one or several segments.
 #[derive(Debug)]
 pub(crate) struct Segmented<T> {
     segments: Vec<Arc<T>>,
@@ -61,12 +62,12 @@ pub(crate) struct Segmented<T> {
 }
 
 impl<T: Merge> Segmented<T> {
-    /// Rows in one segment.
+    /// Creates rows in one segment.
     pub(crate) fn one(rows: impl Into<Arc<T>>) -> Self {
         Self { segments: Vec::new(), index: Arc::default(), whole: OnceLock::from(rows.into()) }
     }
 
-    /// Rows in many segments.
+    /// Creates rows in several segments.
     pub(crate) fn many(segments: Vec<Arc<T>>, index: Arc<SegmentIndex>) -> Self {
         match segments.as_slice() {
             [one] if index.live[0].is_none() => Self::one(Arc::clone(one)),
@@ -74,7 +75,7 @@ impl<T: Merge> Segmented<T> {
         }
     }
 
-    /// All rows in one segment, which is made when it is first needed.
+    /// All rows in one segment, which is created by the first call.
     pub(crate) fn whole(&self) -> &Arc<T> {
         self.whole.get_or_init(|| {
             let segments = self.segments.iter().cloned().zip(self.index.live.iter().cloned());
@@ -82,13 +83,13 @@ impl<T: Merge> Segmented<T> {
         })
     }
 
-    /// The rows in one segment, and nothing else in memory.
+    /// Merges the rows into one segment and frees the others.
     pub(crate) fn into_one(self) -> Self {
         self.whole();
         Self::one(self.whole.into_inner().expect("made just before"))
     }
 
-    /// Where a row is.
+    /// The segment that holds a row, and the row's position there.
     ///
     /// # Panics
     /// If there is no such row.
@@ -101,7 +102,7 @@ impl<T: Merge> Segmented<T> {
     }
 }
 
-/// Calls `with` for each row that counts.
+/// Calls `with` for each row that was not removed.
 pub(crate) fn each(rows: usize, live: &LiveRows, mut with: impl FnMut(usize)) {
     match live {
         None => (0..rows).for_each(with),

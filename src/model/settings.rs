@@ -28,11 +28,11 @@ pub enum InputSpec {
     Text(AnalyzerSpec),
     /// Features by column.
     Features(FeatureSpec),
-    /// Dense vectors only, which every document brings along.
+    /// Dense vectors only, which every document provides.
     Vectors(VectorSpec),
 }
 
-/// How dense vectors are read if a corpus has them as features.
+/// How dense vectors are read if a corpus stores them as features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VectorSpec {
@@ -83,7 +83,7 @@ impl Default for InputSpec {
 }
 
 impl TrainSettings {
-    /// `ltc` weights and 30 neighbors, which vote with their similarity.
+    /// Default settings: `ltc` weights, and 30 neighbors that vote with their similarity.
     pub fn new(input: InputSpec, decision: Decision) -> Self {
         Self {
             input,
@@ -151,7 +151,8 @@ pub struct Settings {
     pub tuning: Option<TuningSummary>,
     /// When the model abstains; `None`: never.
     pub abstention: Option<ConfidenceLimit>,
-    /// When the model refuses documents as foreign; `None`: never.
+    /// The limit of the novelty score; `None`: the model never refuses out-of-distribution
+    /// documents.
     #[serde(rename = "foreign", skip_serializing_if = "Option::is_none")]
     pub novelty: Option<NoveltyLimit>,
     /// The label hierarchy.
@@ -163,11 +164,11 @@ pub struct Settings {
     /// only).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dense_share: f64,
-    /// The number of documents of the corpus whose terms are weighted, if the model has only a part
-    /// of them.
+    /// The number of documents of the whole corpus whose term weights are used, if the model has
+    /// only a part of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_of: Option<u64>,
-    /// How the documents differ from those that the model was trained on, if they do.
+    /// How the documents differ from the training documents, if they do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updates: Option<Updates>,
     /// The size of the model.
@@ -181,17 +182,17 @@ fn is_zero(share: &f64) -> bool {
     share.to_bits() == 0
 }
 
-/// How a model's documents differ from those that it was trained on.
+/// How a model's documents differ from the documents that it was trained on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Updates {
-    /// The number of documents that the weights of the terms were made of.
+    /// The number of documents from which term weights were computed.
     pub weighed: u64,
-    /// How many documents were added since the model was trained or last tuned.
+    /// Number of documents added since the model was trained or last tuned.
     pub added: u64,
-    /// How many were removed, those that were replaced included.
+    /// Number of documents removed, including replaced ones.
     pub removed: u64,
-    /// How many were given other labels.
+    /// Number of documents that got other labels.
     pub relabeled: u64,
 }
 

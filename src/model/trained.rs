@@ -31,9 +31,9 @@ pub struct Model {
 #[derive(Debug)]
 pub(crate) struct Arrays {
     pub(crate) vocabulary: Arc<Vocabulary>,
-    /// The weight of each term besides its count, its learned factor included.
+    /// The weight of each term, its learned factor included.
     pub(crate) idf: Array<f64>,
-    /// The learned factor of each term, if weights of terms were learned.
+    /// The learned factor of each term, if term weights were learned.
     pub(crate) term_factors: Option<Array<f32>>,
     pub(crate) rows: Segmented<Csr>,
     pub(crate) label_names: Strings,
@@ -50,17 +50,17 @@ pub(crate) struct Arrays {
 }
 
 impl Model {
-    /// The prototypes of labels, if the vote counts them.
+    /// The label prototypes, if they have a share in the scores.
     pub fn prototypes(&self) -> Option<&Prototypes> {
         self.arrays.prototypes.as_ref()
     }
 
-    /// What votes are worth, if that was learned.
+    /// The learned vote weights, if the vote uses them.
     pub fn learned_votes(&self) -> Option<&LearnedVotes> {
         self.arrays.learned_votes.as_ref()
     }
 
-    /// The learned factors of a vocabulary's terms; 1 for a term that is new.
+    /// The learned factors of a vocabulary's terms; 1 for a new term.
     pub(crate) fn term_factors_of(&self, vocabulary: &Vocabulary) -> Option<Vec<f32>> {
         let factors = self.arrays.term_factors.as_ref()?;
         let factor = |term: &str| self.vocabulary().id(term).map_or(1.0, |id| factors[id as usize]);
@@ -68,12 +68,12 @@ impl Model {
         Some(terms.map(|id| vocabulary.term(id).map_or(1.0, factor)).collect())
     }
 
-    /// Whether the weights of terms have learned factors.
+    /// Whether term weights have learned factors.
     pub fn learned_terms(&self) -> bool {
         self.arrays.term_factors.is_some()
     }
 
-    /// How strange a document is, if the model refuses foreign documents.
+    /// The novelty score, if the model refuses out-of-distribution documents.
     pub fn novelty_score(&self) -> Option<&NoveltyScore> {
         self.arrays.novelty_score.as_ref()
     }
@@ -112,17 +112,17 @@ impl Model {
         }
     }
 
-    /// Whether documents have terms: not if the model has [given vectors only](InputSpec::Vectors).
+    /// Whether documents have terms, which is not so for [given vectors only](InputSpec::Vectors).
     pub fn has_terms(&self) -> bool {
         !matches!(self.settings.input, InputSpec::Vectors(_))
     }
 
-    /// Whether terms are searched, not only made into vectors.
+    /// Whether terms are searched, rather than only projected to vectors.
     pub fn searches_terms(&self) -> bool {
         self.has_terms() && self.dense().is_none_or(|dense| !dense.spec().alone)
     }
 
-    /// Whether both terms and dense vectors are searched, so that they share the votes.
+    /// Whether both terms and dense vectors are searched and share the votes.
     pub fn searches_both(&self) -> bool {
         self.searches_terms() && self.dense().is_some()
     }
@@ -182,7 +182,7 @@ impl Model {
         self.rows_by_id.row(self.ids(), id)
     }
 
-    /// The weights of the training documents in a vote.
+    /// The weights of the training documents' votes.
     pub fn document_weights(&self) -> &[f32] {
         &self.arrays.weights
     }

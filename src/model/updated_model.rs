@@ -13,7 +13,7 @@ use super::journal::{
 };
 use super::{Change, ChangeCounts, Collection, Model, ModelError, ModelProblem};
 
-/// A model file whose documents are being changed: no other process changes them meanwhile.
+/// A model file whose documents are being changed. No other process can change them meanwhile.
 ///
 /// ```
 /// use classify::text::corpus::{Corpus, ReadOptions};
@@ -28,7 +28,8 @@ use super::{Change, ChangeCounts, Collection, Model, ModelError, ModelProblem};
 /// let mut documents = Corpus::from_bytes("two lines", corpus.into(), ReadOptions::default())?;
 /// let settings = TrainSettings::new(Default::default(), Decision::Single);
 /// let threads = Threads::available()?;
-/// classify::classifier::train(&mut documents, settings, Default::default(), &threads)?.save(&path)?;
+/// let model = classify::classifier::train(&mut documents, settings, Default::default(), &threads)?;
+/// model.save(&path)?;
 ///
 /// let mut updated = UpdatedModel::open(&path)?;
 /// updated.commit(vec![Change::Relabel { id: "2".into(), labels: vec!["sound".into()] }])?;
@@ -42,23 +43,24 @@ use super::{Change, ChangeCounts, Collection, Model, ModelError, ModelProblem};
 pub struct UpdatedModel {
     path: PathBuf,
     lock: JournalLock,
-    /// The end of the last commit; 0 before the journal begins.
+    /// The end of the last commit; 0 before the journal exists.
     end: u64,
     identity: u32,
     collection: Collection,
-    /// After a failed write nothing is known of the file.
+    /// Whether a write failed; then the state of the file is unknown.
     failed: bool,
 }
 
 impl UpdatedModel {
-    /// Opens a model and its journal, which it locks until it is dropped.
+    /// Opens a model and its journal, and locks them until it is dropped.
     ///
     /// # Errors
     /// If either cannot be read or is not valid, or another process changes the model's documents.
     pub fn open(path: &Path) -> Result<Self, UpdateError> {
         let lock = JournalLock::new(path)?;
         let fail = |problem| ModelError { path: lock.path.clone(), problem };
-        // Whoever replaces the model without asking does so before it is read, or is found out by the next commit.
+        // A process that replaces the model without locking it either does so before it is read
+        // here, or the next commit detects it.
         let model = Model::open_alone(path)?;
         let mut bytes = Vec::new();
         if let Some(mut journal) = lock.journal.as_ref() {
@@ -94,10 +96,10 @@ impl UpdatedModel {
         self.collection.model()
     }
 
-    /// Makes changes, all or none: they are in the journal and synced when this returns.
+    /// Applies changes, all or none. They are in the journal and synced when this returns.
     ///
     /// # Errors
-    /// If a change cannot be made, or the journal cannot be written; nothing is changed then.
+    /// If a change cannot be applied or the journal cannot be written; then nothing is changed.
     pub fn commit(&mut self, changes: Vec<Change>) -> Result<ChangeCounts, UpdateError> {
         if changes.is_empty() {
             return Ok(ChangeCounts::default());
@@ -109,7 +111,7 @@ impl UpdatedModel {
         let before = self.end;
         let written = self.append(&bytes);
         if let Err(source) = written {
-            // Whatever was written is no commit, unless it cannot even be taken back.
+            // What was written is not a commit, unless it cannot even be truncated.
             let end = self.end;
             self.failed |=
                 self.lock.journal.as_ref().is_some_and(|file| file.set_len(end).is_err());
@@ -117,7 +119,7 @@ impl UpdatedModel {
             return Err(ModelError { path: self.lock.path.clone(), problem: problem.into() }.into());
         }
         if let Err(replaced) = self.check_place() {
-            // It may have been removed, or belong to no model.
+            // The journal may have been removed, or belong to no model.
             let _ = self.lock.journal.as_ref().map(|file| file.set_len(before));
             self.failed = true;
             return Err(replaced);
@@ -125,7 +127,7 @@ impl UpdatedModel {
         Ok(self.collection.apply(changes)?)
     }
 
-    /// Whether journal and model are still those that were opened.
+    /// Whether journal and model are still the files that were opened.
     fn check_place(&self) -> Result<(), UpdateError> {
         if self.lock.is_there() && place(&self.path) == place_of(&self.lock.model) {
             return Ok(());
@@ -147,7 +149,7 @@ impl UpdatedModel {
         journal.write_all(&all)?;
         journal.sync_data()?;
         if is_new {
-            // The journal's name is to last, too.
+            // Syncs the directory, so that the journal's name survives a power failure.
             let folder = File::open(self.lock.path.parent().unwrap_or(Path::new("/")));
             match folder.and_then(|folder| folder.sync_all()) {
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
@@ -158,12 +160,13 @@ impl UpdatedModel {
         Ok(())
     }
 
-    /// Writes the model with all changes in place of the old one, and removes the journal. A process that is killed meanwhile
-    /// leaves the old model with its journal, or the new model.
+    /// Replaces the model file by one with all changes, and removes the journal. If the process is
+    /// killed meanwhile, either the old model and its journal remain, or the new model.
     ///
     /// # Errors
-    /// If the model cannot be written; nothing is changed then. Or if the journal cannot be removed: it does not belong to
-    /// the new model and is ignored.
+    /// If the model cannot be written; then nothing is changed. Or if the journal cannot be removed: it
+    /// does not belong to the new model and is ignored.
+    /// be removed: it does not belong to the new model and is ignored.
     pub fn compact(self) -> Result<Arc<Model>, UpdateError> {
         let output = Output::open(&self.path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
@@ -172,7 +175,7 @@ impl UpdatedModel {
         Ok(model)
     }
 
-    /// Replaces the model by another one, and removes the journal: as [`compact`](Self::compact).
+    /// Replaces the model by another one and removes the journal, like [`compact`](Self::compact).
     ///
     /// # Errors
     /// As [`compact`](Self::compact).

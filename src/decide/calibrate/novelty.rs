@@ -408,10 +408,9 @@ mod tests {
     /// Documents whose neighbors are distant and have many labels are novel.
     #[test]
     fn novel_documents() {
-        let (indptr, indices) = ([0u64, 1, 2, 3], [0u32, 1, 2]);
         let training = TrainingLabels {
-            indptr: &indptr,
-            indices: &indices,
+            indptr: &[0, 1, 2, 3],
+            indices: &[0, 1, 2],
             weights: &[1.0; 3],
             sizes: &[1, 1, 1],
         };

@@ -244,10 +244,9 @@ mod tests {
     /// get wrong labels.
     #[test]
     fn probabilities_by_votes() {
-        let (indptr, indices) = ([0u64, 1, 2], [0u32, 1]);
         let training = TrainingLabels {
-            indptr: &indptr,
-            indices: &indices,
+            indptr: &[0, 1, 2],
+            indices: &[0, 1],
             weights: &[1.0; 2],
             sizes: &[1, 1],
         };

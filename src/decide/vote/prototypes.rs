@@ -1,5 +1,5 @@
-//! Label prototypes: a weight vector per label, as in a linear classifier. They score a document by its
-//! own terms, independently of its neighbors.
+//! Label prototypes: a weight vector per label, as in a linear classifier. They score a document by
+//! its own terms, independently of its neighbors.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -23,7 +23,8 @@ pub struct Vote {
     pub weight: VoteWeight,
     /// The exponent γ of the label-size compensation; 0 turns it off.
     pub compensation: f64,
-    /// Whether a vote is also multiplied by its [learned weight](super::LearnedVotes) for the label.
+    /// Whether a vote is also multiplied by its [learned weight](super::LearnedVotes) for the
+    /// label.
     pub learned: bool,
     /// The share of [label prototypes](super::Prototypes) in the scores, from 0 to 1; 0: none.
     pub prototypes: f64,

@@ -11,7 +11,12 @@ use super::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters};
 ///
 /// let neighbors = [Neighbor { row: 0, similarity: 0.5 }, Neighbor { row: 1, similarity: 0.25 }];
 /// // Row 0 has label 1, row 1 the labels 0 and 1.
-/// let training = TrainingLabels { indptr: &[0, 1, 3], indices: &[1, 0, 1], weights: &[1.0; 2], sizes: &[1, 2] };
+/// let training = TrainingLabels {
+///     indptr: &[0, 1, 3],
+///     indices: &[1, 0, 1],
+///     weights: &[1.0; 2],
+///     sizes: &[1, 2],
+/// };
 /// let scores = vote(&neighbors, Vote::default(), &training);
 /// assert_eq!((scores[0].label, scores[0].score), (1, 1.0));
 /// assert_eq!((scores[1].label, scores[1].score), (0, 0.25 / 0.75));

@@ -153,8 +153,8 @@ impl VoteTally {
         // All keys are distinct.
         ranking.sort_unstable();
         ranking.iter().map(|&key| {
-            let (score, position) = ((key >> 64) as u64, key as usize);
-            let label = voted[position];
+            let score = (key >> 64) as u64;
+            let label = voted[key as usize];
             RankedLabel {
                 label,
                 score: from_descending(score),

@@ -4,7 +4,8 @@
 //! and show what novel documents look like.
 //!
 //! * Learns from: leave-one-out neighbors of known documents, and neighbors of novel ones.
-//! * Estimates by: folds of labels and of documents; the limit of a fold is learned from the others.
+//! * Estimates by: folds of labels and of documents; the limit of a fold is learned from the
+//!   others.
 //! * Yields: a novelty score ([`NoveltyScore`]) and its limit ([`NoveltyLimit`]).
 
 use std::num::NonZeroUsize;
@@ -180,13 +181,13 @@ impl NoveltyLearner<'_> {
     }
 }
 
-/// Learns when a document is refused as novel: the score, and its limit. `None` if there are too few
-/// novel documents to learn from.
+/// Learns when a document is refused as novel: the score, and its limit. `None` if there are too
+/// few novel documents to learn from.
 ///
 /// `found` are the neighbors of all training documents, held out one at a time; `novel` are the
-/// documents of each fold of labels. Some folds of the known documents serve to learn the score, the
-/// others set the limit. Novel documents of each fold are evaluated by what is learned from those of
-/// the other folds.
+/// documents of each fold of labels. Some folds of the known documents serve to learn the score,
+/// the others set the limit. Novel documents of each fold are evaluated by what is learned from
+/// those of the other folds.
 pub(super) fn learn_novelty(
     found: &LeaveOneOut,
     novel: &[NovelDocuments],

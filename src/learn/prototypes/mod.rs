@@ -2,8 +2,8 @@
 //!
 //! * Learns from: the unit rows of the documents outside each fold.
 //! * Estimates by: the margins of the documents in the fold.
-//! * Yields: how prototypes are learned from all documents ([`PrototypeLearning`]), and the share that
-//!   their scores have next to those of neighbors.
+//! * Yields: how prototypes are learned from all documents ([`PrototypeLearning`]), and the share
+//!   that their scores have next to those of neighbors.
 
 use std::sync::Arc;
 
@@ -54,10 +54,10 @@ pub(super) struct HeldOutPrototypes {
     concurrent: usize,
 }
 
-/// Single-label folds are split into this many parts. Each part is evaluated with prototypes trained
-/// on the other folds and the other parts, so that they see almost as much data as the final model.
-/// This is not done in chronological order, where nearby documents must not be learned from; nor for
-/// several labels, where the estimates were not too low.
+/// Single-label folds are split into this many parts. Each part is evaluated with prototypes
+/// trained on the other folds and the other parts, so that they see almost as much data as the
+/// final model. This is not done in chronological order, where nearby documents must not be learned
+/// from; nor for several labels, where the estimates were not too low.
 const PARTS: usize = 4;
 /// Maximum number of pairs of a label and a document for that: more take too long.
 const MAX_PAIRS_IN_PARTS: usize = 1 << 20;
@@ -126,8 +126,8 @@ pub(super) struct PrototypeLearner<'a> {
 }
 
 impl PrototypeLearner<'_> {
-    /// Learns prototypes without each fold. `rows_of` returns the rows of a fold, which have the same
-    /// terms in all folds. `None` if there are too many labels.
+    /// Learns prototypes without each fold. `rows_of` returns the rows of a fold, which have the
+    /// same terms in all folds. `None` if there are too many labels.
     ///
     /// # Errors
     /// Those of `rows_of`.
@@ -205,8 +205,8 @@ impl PrototypeLearner<'_> {
         Ok((link[0] > 0.0).then_some(learned))
     }
 
-    /// Scores the documents of `again`, which are held out again with their near-duplicates: most of
-    /// these are now learned from, as near-duplicates of new documents are.
+    /// Scores the documents of `again`, which are held out again with their near-duplicates: most
+    /// of these are now learned from, as near-duplicates of new documents are.
     ///
     /// Nothing changes in chronological order, with too many pairs of a label and a document, or if
     /// few documents have near-duplicates. `held_out` are the documents from which the prototypes

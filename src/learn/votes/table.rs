@@ -146,8 +146,8 @@ impl<'a> VoteTable<'a> {
         let mut sums = vec![[0.0; 2]; self.labels.len()];
         let mut totals = vec![[0.0; 2]; documents];
         let mut scores = vec![0.0; self.labels.len()];
-        // The position of each document's next vote in `votes`, and the end of its slots with a vote:
-        // they come first.
+        // The position of each document's next vote in `votes`, and the end of its slots with a
+        // vote: they come first.
         let mut next: Vec<usize> = Vec::with_capacity(documents);
         let mut ends: Vec<u32> = self.slots[..documents].to_vec();
         let mut start = 0;
@@ -262,8 +262,8 @@ impl<'a> VoteTable<'a> {
         self.ranked(document, scores, factors).into_iter().map(score).collect()
     }
 
-    /// The factors of labels by which the scores of a vote are multiplied. None if the scores include
-    /// them already, as those of prototypes do.
+    /// The factors of labels by which the scores of a vote are multiplied. None if the scores
+    /// include them already, as those of prototypes do.
     pub(in crate::learn) fn factors(&self, vote: Vote) -> Vec<f64> {
         if vote.prototypes > 0.0 { Vec::new() } else { self.training.factors(vote) }
     }

@@ -1,9 +1,9 @@
 //! Vote weights, learned from held-out documents: see [`LearnedVotes`].
 //!
-//! The logarithmic loss is minimized by gradient steps with Nesterov's momentum, over all documents at
-//! a time. The step of each weight is divided by about its curvature: a weight that few documents
-//! depend on moves little from its initial value. Documents are divided into a fixed number of pieces,
-//! whose gradients are added in order, so the number of threads does not matter.
+//! The logarithmic loss is minimized by gradient steps with Nesterov's momentum, over all documents
+//! at a time. The step of each weight is divided by about its curvature: a weight that few
+//! documents depend on moves little from its initial value. Documents are divided into a fixed
+//! number of pieces, whose gradients are added in order, so the number of threads does not matter.
 
 use rayon::prelude::*;
 
@@ -15,8 +15,8 @@ use crate::threads::Threads;
 /// What is learned, and how.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct VoteLearning {
-    /// Whether a document can also vote for labels that it does not have, but that documents near it
-    /// have.
+    /// Whether a document can also vote for labels that it does not have, but that documents near
+    /// it have.
     pub others: bool,
     /// The weight of the penalty on the distance from the initial vote weights.
     pub penalty: f32,
@@ -24,8 +24,8 @@ pub struct VoteLearning {
     pub steps: usize,
 }
 
-/// The scales of sums that are tried for single labels. The one of least loss before vote weights are
-/// learned is the initial scale.
+/// The scales of sums that are tried for single labels. The one of least loss before vote weights
+/// are learned is the initial scale.
 const SCALES: [f32; 11] = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0];
 /// The scale and offset from which Newton's method finds the initial ones for several labels.
 const FIRST: (f64, f64) = (4.0, -2.0);
@@ -171,8 +171,8 @@ impl<'t> VoteWeightLearner<'t> {
         (0..self.voted.len()).map(pairs).sum()
     }
 
-    /// Lists a weight for each label of each training document and, if `others`, for each gold label
-    /// of the documents that it is a neighbor of.
+    /// Lists a weight for each label of each training document and, if `others`, for each gold
+    /// label of the documents that it is a neighbor of.
     fn list_weights(&mut self, others: bool, votes: &Votes) {
         let training = self.table.training;
         let mut of_others: Vec<Vec<u32>> =
@@ -358,9 +358,9 @@ impl<'t> VoteWeightLearner<'t> {
         (scale as f32, offset as f32)
     }
 
-    /// The approximate curvature of the loss by each vote weight. Infinite for labels of others that
-    /// none of these documents has: such a weight stays as it is, as if the held-out fold were not
-    /// known.
+    /// The approximate curvature of the loss by each vote weight. Infinite for labels of others
+    /// that none of these documents has: such a weight stays as it is, as if the held-out fold were
+    /// not known.
     fn curvature(&self, documents: &[usize], scale: f32) -> Vec<f32> {
         let mut is_learned: Vec<bool> = self.initial.iter().map(|&weight| weight > 0.0).collect();
         let mut curvature = vec![0.0; self.initial.len()];
@@ -381,8 +381,8 @@ impl<'t> VoteWeightLearner<'t> {
         (MAX_GRADIENTS / self.initial.len().max(1)).clamp(1, MAX_PIECES)
     }
 
-    /// Learns from all documents that are not in a fold, and calls `visit` after each number of steps
-    /// in `checkpoints` (increasing).
+    /// Learns from all documents that are not in a fold, and calls `visit` after each number of
+    /// steps in `checkpoints` (increasing).
     fn learn(
         &self,
         penalty: f32,

@@ -1,4 +1,4 @@
-//! Documents of a collection that were added together, or put together since.
+//! A segment: documents of a collection that were added together, or merged since.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -9,21 +9,21 @@ use crate::rows::dense::Vectors;
 use crate::rows::matrix::Csr;
 use crate::rows::strings::{Strings, StringsBuilder};
 
-/// Documents that were added together, or put together since.
+/// Documents that were added together, or merged since.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) rows: Arc<Csr>,
     pub(super) texts: Option<Arc<Strings>>,
     pub(super) vectors: Option<Arc<Vectors>>,
     pub(super) ids: Strings,
-    /// By numbers of the collection.
+    /// The labels, by their numbers in the collection.
     pub(super) labels: Lists,
-    /// The labels of documents that got others.
+    /// The labels of documents that were relabeled.
     pub(super) relabeled: HashMap<u32, Vec<u32>>,
     pub(super) weights: Vec<f32>,
-    /// The similarity of each document's best neighbor, if the model refuses foreign documents.
+    /// The similarity of each document's best neighbor, if the model has a novelty score.
     pub(super) nearest: Vec<f32>,
-    /// The worth of each document's vote for labels, if that was learned.
+    /// The learned weights of the documents' votes, if the model has them.
     pub(super) vote_weights: Option<LabelWeights>,
     pub(super) alive: Vec<bool>,
     pub(super) count: u32,
@@ -95,7 +95,7 @@ impl Segment {
         other.map_or(self.labels.of(row), Vec::as_slice)
     }
 
-    /// What the vote of a document is worth for labels: 1 for its own, if it got other labels.
+    /// The vote weights of a document; 1 for each of its labels if it was relabeled.
     pub(super) fn vote_weights(&self, row: usize) -> Vec<(u32, f32)> {
         let Some(vote_weights) = &self.vote_weights else { return Vec::new() };
         if u32::try_from(row).is_ok_and(|row| self.relabeled.contains_key(&row)) {
@@ -110,7 +110,7 @@ impl Segment {
         self.live.take();
     }
 
-    /// The documents of several segments that are left, in order.
+    /// Merges the documents of several segments that were not removed, in order.
     pub(super) fn merge(segments: &[Self]) -> Self {
         fn put<T: Merge>(segments: &[Segment], of: impl Fn(&Segment) -> Arc<T>) -> Arc<T> {
             let all: Vec<_> =
@@ -161,7 +161,7 @@ impl Segment {
         }
     }
 
-    /// The documents of a model.
+    /// Creates a segment of a model's documents.
     pub(super) fn of(model: &Model) -> Self {
         let arrays = &model.arrays;
         let count = model.ids().len();

@@ -1,4 +1,4 @@
-//! A model of the documents that are there.
+//! Makes a model of the present documents of a collection.
 
 use std::sync::Arc;
 
@@ -23,12 +23,13 @@ struct LiveDocuments {
 }
 
 impl Collection {
-    /// The rows of each segment and those that count.
+    /// The rows of each segment, and which of them were not removed.
     pub(crate) fn term_segments(&self) -> impl Iterator<Item = (&Arc<Csr>, LiveRows)> {
         self.segments.iter().map(|segment| (&segment.rows, segment.live().clone()))
     }
 
-    /// The dense vectors of each segment and the rows that count, if the model has vectors.
+    /// The dense vectors of each segment, if the model has them, and which of its rows were not
+    /// removed.
     pub(crate) fn dense_segments(&self) -> impl Iterator<Item = (DensePart, LiveRows)> {
         self.segments.iter().filter_map(|segment| {
             let part = self.base.dense()?;
@@ -37,12 +38,12 @@ impl Collection {
         })
     }
 
-    /// The model with the documents that are there now. Rows and texts are not copied.
+    /// The model with the present documents. Rows and texts are not copied.
     pub fn model(&self) -> Arc<Model> {
         Arc::clone(self.model.get_or_init(|| Arc::new(self.make())))
     }
 
-    /// The model with the documents that are there now, in one segment, and nothing else in memory.
+    /// The model with the present documents in one segment. Frees everything else.
     pub(crate) fn into_model(self) -> Result<Model, Arc<Model>> {
         let model = self.model();
         drop(self);
@@ -53,7 +54,8 @@ impl Collection {
     }
 
     fn make(&self) -> Model {
-        // From numbers of the collection to numbers of the model, which are in byte order of the names.
+        // Maps label numbers of the collection to label numbers of the model, which follow the byte
+        // order of names.
         let mut order: Vec<u32> = (0..length_of(&self.labels)).collect();
         order.sort_unstable_by_key(|&label| &self.labels[label as usize]);
         let mut numbers = vec![0u32; order.len()];
@@ -145,7 +147,7 @@ impl Collection {
             };
             DensePart { vectors, ..part }
         });
-        // Values of labels, of which the new ones have none yet.
+        // Values per label; a new label gets the mean of the others.
         let by_label = |values: &[f32]| {
             let mean = values.iter().sum::<f32>() / values.len().max(1) as f32;
             let value = |&label: &u32| values.get(label as usize).copied().unwrap_or(mean);
@@ -200,7 +202,7 @@ impl Collection {
         }
     }
 
-    /// The decision by numbers of the model.
+    /// The decision with the model's label numbers.
     fn decision(&self, order: &[u32], shares: &[f64]) -> Decision {
         match &self.base.settings.decision {
             Decision::PerLabel { rule, thresholds, allow_none } => {

@@ -1,4 +1,5 @@
-//! The format of a journal: a header, then frames of changes. See [`journal`](crate::model::journal).
+//! The format of a journal: a header, then frames of changes. See
+//! [`journal`](crate::model::journal).
 
 use crate::model::{Change, ModelProblem};
 
@@ -8,9 +9,9 @@ const VERSION: u32 = 1;
 pub(in crate::model) const HEADER_SIZE: usize = 20;
 /// Number of bytes in front of the changes of a frame.
 const FRAME_HEADER_SIZE: usize = 13;
-/// The size from which a frame ends.
+/// Number of bytes from which a frame ends.
 const FRAME_SIZE: usize = 1 << 20;
-/// The largest frame that is read: a frame ends after the change that fills it.
+/// Maximum number of bytes of a frame: it ends after the change that fills it.
 const MAX_FRAME_SIZE: u32 = 1 << 30;
 
 pub(in crate::model) fn header(identity: u32) -> [u8; HEADER_SIZE] {
@@ -27,7 +28,7 @@ fn word(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))
 }
 
-/// Frames with changes; the last one is marked.
+/// Encodes changes as frames; the last one is marked.
 pub(in crate::model) fn frames(changes: &[Change]) -> Result<Vec<u8>, ModelProblem> {
     let mut bytes = Vec::new();
     let mut payload = Vec::new();
@@ -53,12 +54,12 @@ pub(in crate::model) fn frames(changes: &[Change]) -> Result<Vec<u8>, ModelProbl
     Ok(bytes)
 }
 
-/// What a journal holds.
+/// The contents of a journal.
 #[derive(Debug, Default)]
 pub(in crate::model) struct JournalContents {
     /// The changes of each commit.
     pub(in crate::model) commits: Vec<Vec<Change>>,
-    /// Where the last commit ends.
+    /// The offset of the end of the last commit.
     pub(in crate::model) end: u64,
 }
 
@@ -109,9 +110,10 @@ fn read_frames(bytes: &[u8]) -> Result<JournalContents, ModelProblem> {
     Ok(contents)
 }
 
-/// Whether damage is that of a commit that never ended: where power fails, any part of it may have reached the disk. After
-/// damage of another kind there is the end of a later commit, which only began when this one was on disk. `length` is that
-/// of the damaged frame, if it is known: a commit has a frame after it only if it is long.
+/// Whether damage is that of a commit that was never completed. After a power failure, any part of
+/// such a commit may be on disk. Other damage is followed by the end of a later commit, which began
+/// only when the damaged one was on disk. `length` is the length of the damaged frame, if it is
+/// known: only a long commit has a frame after it.
 fn is_torn(bytes: &[u8], length: usize) -> bool {
     let ends_a_commit = |frame: &[u8]| {
         let head = &frame[..FRAME_HEADER_SIZE];
@@ -126,7 +128,7 @@ fn is_torn(bytes: &[u8], length: usize) -> bool {
         .filter(|&at| ends_a_commit(&bytes[at..]));
     match ends.next() {
         None => true,
-        // The end of the same commit, at the end of the file.
+        // This is the end of the same commit, at the end of the file.
         Some(at) => {
             let end = at + FRAME_HEADER_SIZE + word(&bytes[at..]) as usize;
             end == bytes.len() && ends.next().is_none() && length >= FRAME_SIZE
@@ -134,15 +136,15 @@ fn is_torn(bytes: &[u8], length: usize) -> bool {
     }
 }
 
-/// What is beside a model.
+/// The state of the journal next to a model.
 pub(in crate::model) enum JournalState {
     Missing,
-    /// A journal of another model, or one that was just begun.
+    /// A journal of another model, or one whose header is incomplete.
     Stale,
     Valid(JournalContents),
 }
 
-/// Reads a journal's bytes for a model.
+/// Reads the bytes of a journal for the model with this identity.
 pub(in crate::model) fn contents(
     bytes: &[u8],
     identity: u32,
@@ -151,7 +153,7 @@ pub(in crate::model) fn contents(
         return Ok(JournalState::Missing);
     }
     let Some(start) = bytes.get(..HEADER_SIZE) else {
-        // A process was killed while it began the journal.
+        // A process was killed while it created the journal.
         return Ok(JournalState::Stale);
     };
     if &start[..8] != MAGIC {
@@ -196,7 +198,7 @@ mod tests {
         assert!(matches!(contents(&[], 8), Ok(JournalState::Missing)));
     }
 
-    /// Wherever a write ends, the commits before it are there and no part of it.
+    /// Wherever a write ends, the commits before it are read and no part of it is.
     #[test]
     fn a_write_that_was_cut_short() {
         let mut bytes = header(7).to_vec();
@@ -213,7 +215,7 @@ mod tests {
                     assert_eq!(read.commits, expected, "{end} bytes");
                 }
             }
-            // The file has its length, but the last bytes did not reach it.
+            // The file has its full length, but its last bytes are missing.
             let mut zeros = bytes.clone();
             zeros[end..].fill(0);
             if end == first {

@@ -1,4 +1,4 @@
-//! Keeps other processes from changing a model while this one does.
+//! Locks a model and its journal against changes by other processes.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -17,13 +17,16 @@ pub enum UpdateError {
     /// A change cannot be made.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// The model's file was replaced by another one.
-    #[error("{}: the model was replaced by another one meanwhile: open it again", printable(path.display()))]
+    /// The model's file was replaced.
+    #[error(
+        "{}: the model was replaced by another one meanwhile: open it again",
+        printable(path.display())
+    )]
     Replaced {
         /// The model.
         path: PathBuf,
     },
-    /// Another process changes the model's documents.
+    /// Another process is changing the model's documents.
     #[error("{}: another process changes this model's documents", printable(path.display()))]
     Locked {
         /// The journal.
@@ -31,22 +34,22 @@ pub enum UpdateError {
     },
 }
 
-/// The journal of a model: the model's path with `.journal` at its end.
+/// The path of a model's journal: the model's path with `.journal` appended.
 pub fn journal_path(model: &Path) -> PathBuf {
-    // All names of a file have one journal.
+    // All paths of a file share one journal.
     let model = std::fs::canonicalize(model).unwrap_or_else(|_| model.to_owned());
     let mut name = model.into_os_string();
     name.push(".journal");
     name.into()
 }
 
-/// Which file has a path now.
+/// The device and inode of the file at a path.
 pub(in crate::model) fn place(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()))
 }
 
-/// Keeps other processes from changing a model's documents until it is dropped: a lock on the model's file, and on its
-/// journal if there is one. Nobody is live from reading.
+/// Keeps other processes from changing a model's documents until it is dropped. It locks the
+/// model's file, and the journal if there is one. Readers are never blocked.
 #[derive(Debug)]
 pub struct JournalLock {
     pub(in crate::model) path: PathBuf,
@@ -54,7 +57,7 @@ pub struct JournalLock {
     pub(in crate::model) journal: Option<File>,
 }
 
-/// Which file this is.
+/// The device and inode of a file.
 pub(in crate::model) fn place_of(file: &File) -> Option<(u64, u64)> {
     file.metadata().ok().map(|data| (data.dev(), data.ino()))
 }
@@ -74,7 +77,7 @@ impl JournalLock {
         loop {
             let file = File::open(model).map_err(|error| fail(model, ModelProblem::Read(error)))?;
             try_lock(model, &file)?;
-            // A process that compacts the model puts another file in its place, and removes the journal.
+            // A process that compacts the model replaces its file and removes the journal.
             if place_of(&file) != place(model) {
                 continue;
             }
@@ -94,12 +97,12 @@ impl JournalLock {
         }
     }
 
-    /// Whether the locked journal, if there is one, still has its name.
+    /// Whether the locked journal, if there is one, is still at its path.
     pub(in crate::model) fn is_there(&self) -> bool {
         self.journal.as_ref().is_none_or(|journal| place_of(journal) == place(&self.path))
     }
 
-    /// The journal, which is made if there is none: whoever may read the model may read it, and no one else.
+    /// The journal, which is created if there is none. It gets the permissions of the model.
     pub(in crate::model) fn journal(&mut self) -> io::Result<&File> {
         if self.journal.is_none() {
             let mut options = File::options();
@@ -111,7 +114,7 @@ impl JournalLock {
                 let _ = std::fs::remove_file(&self.path);
                 return Err(io::Error::new(ErrorKind::PermissionDenied, "the model is read-only"));
             }
-            // Another owner, if this user may.
+            // Changes the owner, if this user may.
             let _ = fchown(&journal, Some(its.uid()), Some(its.gid()));
             journal.set_permissions(its.permissions())?;
             self.journal = Some(journal);
@@ -119,7 +122,7 @@ impl JournalLock {
         Ok(self.journal.as_ref().expect("made just before"))
     }
 
-    /// Removes the journal of a model that was replaced.
+    /// Removes the journal of a replaced model.
     pub(in crate::model) fn forget(&self) -> io::Result<()> {
         if self.journal.is_some() && self.is_there() {
             return std::fs::remove_file(&self.path);

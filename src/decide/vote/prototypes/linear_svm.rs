@@ -1,5 +1,5 @@
-//! Linear support vector machines of several labels, trained at once by dual coordinate descent (Hsieh,
-//! Chang, Lin, Keerthi and Sundararajan 2008).
+//! Linear support vector machines of several labels, trained at once by dual coordinate descent
+//! (Hsieh, Chang, Lin, Keerthi and Sundararajan 2008).
 
 use std::cmp::Reverse;
 
@@ -156,8 +156,8 @@ impl<'t> LinearSvms<'t> {
         }
     }
 
-    /// Trains the SVMs. Returns the hyperplane of each label, without weights that are almost 0, and
-    /// the dual variables of each document.
+    /// Trains the SVMs. Returns the hyperplane of each label, without weights that are almost 0,
+    /// and the dual variables of each document.
     pub(super) fn train(&self, start: Option<&WarmStart>) -> (Vec<Hyperplane>, Vec<Lanes>) {
         let alphas = |&row: &u32| start.map_or([0.0; LANES], |start| start.of(self.labels, row));
         let mut alphas: Vec<Lanes> = self.documents.numbers.iter().map(alphas).collect();
@@ -203,9 +203,9 @@ fn sums(entries: &[(u32, f32)], weights: &[Lanes], constants: Lanes) -> Lanes {
     plus(even, &odd, 1.0)
 }
 
-/// Dual coordinate descent of all SVMs, starting at `alphas`, until their gradients differ by at most
-/// `tolerance`. Returns the weights of each term, and the constants. A document at which nothing
-/// changes rests: it is skipped until the others fit, or for [`MAX_REST`] rounds.
+/// Dual coordinate descent of all SVMs, starting at `alphas`, until their gradients differ by at
+/// most `tolerance`. Returns the weights of each term, and the constants. A document at which
+/// nothing changes rests: it is skipped until the others fit, or for [`MAX_REST`] rounds.
 #[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
 fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<Lanes>, Lanes) {
     let LinearSvms { documents, labels, sides, diagonal } = svms;

@@ -1,17 +1,17 @@
 //! Margins of labels, and the scores that they become.
 
-/// The labels that prototypes prefer for a document, whatever its neighbors are.
+/// The highest margins of a document's labels, whether its neighbors have them or not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TopMargins {
-    /// The two highest margins; the same one twice if there is no other.
+    /// The two highest margins. If there is only one, it is repeated.
     pub(crate) margins: [f32; 2],
-    /// The score of the highest one.
+    /// The score of the highest margin.
     pub(crate) score: f32,
 }
 
 impl TopMargins {
-    /// The highest of some margins, infinite ones being of labels without a prototype; `parameters` are those of
-    /// [`link`].
+    /// Finds the highest margins; infinite ones belong to labels without a prototype. `parameters`
+    /// are those of [`margins_to_scores`].
     pub(crate) fn of(mut margins: Vec<f32>, parameters: &[f32]) -> Option<Self> {
         let mut highest = [f32::NEG_INFINITY; 2];
         for &margin in margins.iter().filter(|margin| margin.is_finite()) {
@@ -32,7 +32,7 @@ impl TopMargins {
     }
 }
 
-/// Margins → scores; infinite ones stay. `parameters` are a, and with several labels b.
+/// Replaces margins by scores; infinite ones stay. `parameters` are a, and in multi-label mode b.
 pub(crate) fn margins_to_scores(margins: &mut [f32], parameters: &[f32]) {
     if let [a, b] = *parameters {
         for margin in margins.iter_mut().filter(|margin| margin.is_finite()) {
@@ -53,7 +53,8 @@ pub(crate) fn margins_to_scores(margins: &mut [f32], parameters: &[f32]) {
     }
 }
 
-/// The score of a label by its votes and its prototype, which has `share`. Without a prototype, its votes alone.
+/// The score of a label by its votes and its prototype, which has a `share`. Without a prototype,
+/// it is the score by votes.
 pub(crate) fn mix_scores(votes: f64, prototype: Option<f32>, share: f64) -> f64 {
     let Some(prototype) = prototype else { return votes };
     ((1.0 - share) * votes + share * f64::from(prototype)).max(f64::MIN_POSITIVE)

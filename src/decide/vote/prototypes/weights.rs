@@ -4,19 +4,20 @@ use super::margins::{TopMargins, margins_to_scores, mix_scores};
 use crate::decide::vote::LabelScore;
 use crate::rows::matrix::Array;
 
-/// A prototype of each label: a weight for each term, and a constant.
+/// Label prototypes: for each label, a weight per term and a constant.
 ///
-/// The *margin* of a label is the sum of the weights of a document's terms, each times the term's weight in the
-/// document, and the constant. Margins become scores from 0 to 1: with one label per document by the softmax
-/// exp(a m) / Σ exp(a m), with several by the logistic function of a m + b. In a vote that ends in
-/// `/prototypes:SHARE`, these scores have that share, and the neighbors' votes the rest. Only labels that a
-/// neighbor has are scored: the neighbors propose labels, and the prototypes help to choose among them.
+/// The *margin* of a label is the constant plus the sum, over the document's terms, of the term's
+/// weight in the document times its weight in the prototype. Margins become scores from 0 to 1: in
+/// single-label mode by the softmax exp(a m) / Σ exp(a m), in multi-label mode by the logistic
+/// function of a m + b. In a vote that ends in `/prototypes:SHARE`, these scores have that share,
+/// and the neighbors' votes the rest. Only labels that a neighbor has are scored: neighbors propose
+/// labels, and prototypes help to choose among them.
 ///
-/// A prototype is the separating hyperplane between the documents with the label and the others: a support
-/// vector machine with squared hinge loss, found by dual coordinate descent (Hsieh, Chang, Lin, Keerthi and
-/// Sundararajan 2008). It is also a vote of all training documents: the sum of their rows, each times what its vote
-/// is worth for the label. Related is the SVM-KNN of Zhang, Berg, Maire and Malik (2006), which trains the machine
-/// on the neighbors.
+/// A prototype is the hyperplane that separates the documents with the label from the others: a
+/// linear support vector machine with squared hinge loss, trained by dual coordinate descent
+/// (Hsieh, Chang, Lin, Keerthi and Sundararajan 2008). It can also be read as a vote of all
+/// training documents: the sum of their rows, each times its dual variable. Related is the SVM-KNN
+/// of Zhang, Berg, Maire and Malik (2006), which trains the SVM on the neighbors.
 #[derive(Debug, Clone)]
 pub struct Prototypes {
     /// The weights of term `t` are `starts[t]..starts[t + 1]`.
@@ -24,23 +25,23 @@ pub struct Prototypes {
     /// The label of each weight, increasing within a term.
     pub(crate) labels: Array<u32>,
     pub(crate) weights: Array<f32>,
-    /// The constant of each label; infinite for a label that has no prototype.
+    /// The constant of each label; infinite for a label without a prototype.
     pub(crate) offsets: Array<f32>,
-    /// C, and what margins become scores by: a, and with several labels b.
+    /// C, then the parameters of the link from margins to scores: a, and in multi-label mode b.
     pub(crate) link: Array<f32>,
 }
 
-/// How prototypes are learned.
+/// The parameters with which prototypes are learned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PrototypeLearning {
-    /// The cost of a document on the wrong side of the margin, C.
+    /// The cost C of a document on the wrong side of the margin.
     pub(crate) cost: f32,
-    /// a and b; with one label, b is not a number.
+    /// a and b of the link; in single-label mode, b is not a number.
     pub(crate) link: [f32; 2],
 }
 
 impl Prototypes {
-    /// How they were learned.
+    /// The parameters with which the prototypes were learned.
     pub(crate) fn learning(&self) -> PrototypeLearning {
         let [cost, a] = [0, 1].map(|at| self.link.get(at).copied().unwrap_or(1.0));
         PrototypeLearning { cost, link: [a, self.link.get(2).copied().unwrap_or(f32::NAN)] }
@@ -82,7 +83,8 @@ impl Prototypes {
         TopMargins::of(self.margins(terms, weights), &self.link[1..])
     }
 
-    /// The parts of a label's margin by the terms of a weighted row, in the order of terms, and the constant.
+    /// The contributions of a weighted row's terms to a label's margin, in the order of terms, and
+    /// the constant.
     pub(crate) fn contributions(
         &self,
         label: u32,
@@ -100,7 +102,8 @@ impl Prototypes {
         (contributions, self.offsets[label as usize])
     }
 
-    /// Gives the scores of prototypes for a weighted row their share in the scores of a vote, and sorts these.
+    /// Mixes the scores of prototypes for a weighted row into the scores of a vote, and sorts
+    /// these.
     pub(crate) fn join(
         &self,
         terms: &[u32],
@@ -116,8 +119,8 @@ impl Prototypes {
         scores.sort_by(|a, b| b.score.total_cmp(&a.score));
     }
 
-    /// The same prototypes for labels with other numbers: `order` has the old number of each, those of new labels
-    /// being too large.
+    /// Renumbers the labels. `order` is the old number of each label; new labels have numbers
+    /// beyond the old ones.
     pub(crate) fn renumbered(&self, order: &[u32]) -> Self {
         if order.len() == self.offsets.len() && order.is_sorted() {
             return self.clone();
@@ -152,7 +155,7 @@ impl Prototypes {
         }
     }
 
-    /// What is wrong, if anything, for a model with these numbers of terms and labels.
+    /// Returns the first problem, if any, for a model with these numbers of terms and labels.
     pub(crate) fn check(&self, terms: usize, labels: usize) -> Result<(), &'static str> {
         let entries = self.labels.len();
         let spans = self.starts.first() == Some(&0)

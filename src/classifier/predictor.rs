@@ -227,9 +227,9 @@ impl<'a> Predictor<'a> {
 
     /// Whether an answer with this confidence is withheld.
     fn abstains(&self, confidence: Option<f64>) -> bool {
-        self.options.abstention.is_some_and(|limit| {
-            limit.confidence.is_none_or(|min| confidence.unwrap_or(0.0) < min)
-        })
+        self.options
+            .abstention
+            .is_some_and(|limit| limit.confidence.is_none_or(|min| confidence.unwrap_or(0.0) < min))
     }
 
     /// The neighbors that vote on a document.

@@ -5,7 +5,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 
-use super::Classifier;
+use super::{Classifier, DocumentVectors, TermUse};
 use crate::model::{InputSpec, Settings};
 use crate::rows::dense::{DensePart, Vectors};
 use crate::rows::matrix::{Csr, CsrBuilder, stacked};
@@ -16,26 +16,6 @@ use crate::text::corpus::{
 use crate::text::counts::tally;
 use crate::text::tfidf::Side;
 use crate::text::vocabulary::Vocabulary;
-
-/// Documents as query rows.
-#[derive(Debug)]
-pub struct DocumentVectors {
-    /// The weighted rows: documents × terms of the model.
-    pub rows: Csr,
-    /// The numbers of known and unknown terms of each document.
-    pub terms: Vec<TermUse>,
-    /// The dense vectors, if the model has them.
-    pub dense: Option<Vectors>,
-}
-
-/// The number of terms of a document, with repetitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TermUse {
-    /// Terms in the vocabulary.
-    pub known: usize,
-    /// Terms not in the vocabulary.
-    pub unknown: usize,
-}
 
 /// Query rows of some documents.
 struct QueryRows {

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::Instant;
 
 use super::backlog::{Backlog, Limits};
-use super::{Source, batch_size};
+use super::source::{Source, batch_size};
 use crate::classifier::vectors::{Labeled, StoredVectors};
 use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors,
@@ -136,7 +136,7 @@ impl Pipeline<'_> {
                 .spawn_scoped(scope, move || self.vectorize(input, busy, &to_search))
                 .map_err(PipelineError::Thread)?;
             let searching = start("search")
-                .spawn_scoped(scope, move || self.search(vectorized, spare, busy, &to_vote))
+                .spawn_scoped(scope, move || self.search(vectorized, &spare, busy, &to_vote))
                 .map_err(PipelineError::Thread)?;
             let voting = start("vote")
                 .spawn_scoped(scope, move || self.vote(found, &give_back, busy, vote, &to_receive))
@@ -317,7 +317,7 @@ impl Pipeline<'_> {
     fn search(
         &self,
         vectorized: Receiver<StageResult<Vectorized>>,
-        spare: Receiver<FoundNeighbors>,
+        spare: &Receiver<FoundNeighbors>,
         busy: &Busy,
         to_vote: &SyncSender<StageResult<Searched>>,
     ) -> Stage {

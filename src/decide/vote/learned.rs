@@ -156,15 +156,15 @@ pub(crate) fn vote_shares(
     let lists = voters.lists();
     let best = lists.map(|(list, _)| list.first().map_or(0.0, |neighbor| neighbor.similarity));
     let mut totals = [0.0; 2];
-    let mut votes: Vec<(u32, usize, f64)> = Vec::new();
+    let mut values: Vec<(u32, usize, f64)> = Vec::new();
     for (list, rank, neighbor) in voters.ranked() {
         let value = weight.value(neighbor.similarity, rank, best[list])
             * f64::from(training.weights[neighbor.row as usize]);
         totals[list] += value;
-        votes.push((neighbor.row, list, value));
+        values.push((neighbor.row, list, value));
     }
     let share = |list: usize, value: f64| {
         if totals[list] > 0.0 { value / totals[list] * lists[list].1 } else { 0.0 }
     };
-    votes.into_iter().map(|(row, list, value)| (row, share(list, value))).collect()
+    values.into_iter().map(|(row, list, value)| (row, share(list, value))).collect()
 }

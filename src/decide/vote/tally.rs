@@ -123,11 +123,11 @@ impl VoteTally {
         let voted = &mut self.voted[..];
         let mut count = self.count;
         for (&label, weight) in self.labels[..self.listed].iter().zip(&self.weights) {
-            let votes = &mut by_label[label as usize];
+            let entry = &mut by_label[label as usize];
             voted[count] = label;
-            count += usize::from(votes.voters == 0);
-            votes.voters += 1;
-            votes.sums[list] += weight;
+            count += usize::from(entry.voters == 0);
+            entry.voters += 1;
+            entry.sums[list] += weight;
         }
         self.count = count;
         self.listed = 0;

@@ -41,8 +41,8 @@ impl Classifier {
         self.classify(&documents, &self.options())
     }
 
-    /// Predicts labels from neighbors, of which the first `k` of each list vote. A decision that
-    /// [needs the batch](Decision::needs_batch) treats these documents as the whole batch.
+    /// Predicts labels from the first `k` neighbors of each list. A decision that [needs the
+    /// batch](crate::decide::decision::Decision::needs_batch) treats these documents as the whole batch.
     pub fn predict(
         &self,
         vectors: &DocumentVectors,

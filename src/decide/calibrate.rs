@@ -7,7 +7,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `probabilities` | learns and computes probabilities of labels, and the confidence in an answer |
+//! | `probabilities` | computes probabilities of labels, and the confidence in an answer |
 //! | `logistic` | fits logistic regressions by Newton's method |
 //! | `quantiles` | makes similarities of different weightings comparable |
 //! | `abstention` | learns the confidence below which a model abstains |

@@ -33,13 +33,13 @@ pub enum TrainError {
     /// Abstaining requires tuning.
     #[error("--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`")]
     AbstainNeedsTuning,
-    /// No documents become foreign by leaving their labels out.
+    /// There are too few documents that have only held-out labels.
     #[error(
         "--abstain foreign=…: fewer than 20 documents become foreign by leaving labels out: it \
          needs more documents, and several labels that do not go together"
     )]
     NoForeignDocuments,
-    /// A part of a corpus does not tell what the whole does.
+    /// Part of a corpus does not suffice for this.
     #[error(
         "a part of a corpus is weighted by the document frequencies of the whole: tuning, term \
          selection, χ² and dense vectors need all documents"
@@ -66,8 +66,8 @@ pub enum TrainError {
     /// The model weights queries differently from documents, and has no texts to make queries of.
     #[error(
         "{weighting} weights queries differently from documents, and the model keeps no texts that \
-         queries could be made of: train it with --keep-text and without --field, or tune while training, with \
-         `classify train --tune=votes`"
+         queries could be made of: train it with --keep-text and without --field, or tune while training, \
+         with `classify train --tune=votes`"
     )]
     NotSymmetric {
         /// The weighting.

@@ -35,19 +35,19 @@ pub enum Event<'a> {
         /// How many of how many terms have a word vector, if the vectors are made of these.
         known: Option<(usize, usize)>,
     },
-    /// The number of documents left out so far.
+    /// Number of documents held out so far.
     LeftOut(u64),
     /// The limit for abstaining was learned.
     Abstention(&'a ConfidenceLimit),
-    /// The limit for foreign documents was learned.
+    /// The limit of the novelty score was learned.
     Foreign(&'a NoveltyLimit),
     /// Tuning is done.
     Tuned(&'a TuningReport),
 }
 
 impl Event<'_> {
-    /// The event in words; `None` for the mere progress of reading and tuning. Of the settings that
-    /// tuning tried, the best `shown` are listed.
+    /// Describes the event in words; `None` for the progress of reading and tuning. Of the settings
+    /// that tuning tried, the best `shown` are listed.
     pub fn text(&self, shown: usize) -> Option<String> {
         Some(match self {
             Event::Read(_) | Event::LeftOut(_) => return None,
@@ -93,13 +93,13 @@ fn abstention_text(limit: &ConfidenceLimit) -> String {
     if limit.reaches_target() {
         return format!(
             "tuning: with a target of {target:.1} % wrong labels, {coverage:.1} % of the documents \
-             are answered, with {error:.1} % wrong labels, at most {bound:.1} % by a bound that fails \
-             in 2 of 100 cases"
+             are answered, with {error:.1} % wrong labels, at most {bound:.1} % by a bound that \
+             fails in 2 of 100 cases"
         );
     }
     format!(
-        "tuning: a target of {target:.1} % wrong labels is out of reach, so the model answers nothing: \
-         of the most confident {coverage:.1} % of the documents, {error:.1} % of the labels are \
-         wrong, at most {bound:.1} %; set a higher target"
+        "tuning: a target of {target:.1} % wrong labels is out of reach, so the model answers \
+         nothing: of the most confident {coverage:.1} % of the documents, {error:.1} % of \
+         the labels are wrong, at most {bound:.1} %; set a higher target"
     )
 }

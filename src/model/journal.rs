@@ -10,9 +10,9 @@
 //! little-endian; checksums are CRC-32.
 //!
 //! A commit is complete when its last frame has been written. The incomplete commit of a process
-//! that was killed is ignored, and removed by the next commit. A journal of another model is ignored
-//! with a warning: the model was compacted or trained again, and the process was killed before it
-//! could remove the journal.
+//! that was killed is ignored, and removed by the next commit. A journal of another model is
+//! ignored with a warning: the model was compacted or trained again, and the process was killed
+//! before it could remove the journal.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;

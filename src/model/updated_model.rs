@@ -28,7 +28,8 @@ use super::{Change, ChangeCounts, Collection, Model, ModelError, ModelProblem};
 /// let mut documents = Corpus::from_bytes("two lines", corpus.into(), ReadOptions::default())?;
 /// let settings = TrainSettings::new(Default::default(), Decision::Single);
 /// let threads = Threads::available()?;
-/// let model = classify::classifier::train(&mut documents, settings, Default::default(), &threads)?;
+/// let limits = Default::default();
+/// let model = classify::classifier::train(&mut documents, settings, limits, &threads)?;
 /// model.save(&path)?;
 ///
 /// let mut updated = UpdatedModel::open(&path)?;
@@ -164,9 +165,8 @@ impl UpdatedModel {
     /// killed meanwhile, either the old model and its journal remain, or the new model.
     ///
     /// # Errors
-    /// If the model cannot be written; then nothing is changed. Or if the journal cannot be removed: it
-    /// does not belong to the new model and is ignored.
-    /// be removed: it does not belong to the new model and is ignored.
+    /// If the model cannot be written; then nothing is changed. Or if the journal cannot be
+    /// removed: it does not belong to the new model and is ignored.
     pub fn compact(self) -> Result<Arc<Model>, UpdateError> {
         let output = Output::open(&self.path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;

@@ -62,7 +62,8 @@ impl ConfidenceLimit {
     /// let answers: Vec<Answer> = (0..2_000u32)
     ///     .map(|at| {
     ///         let confidence = f64::from(at) / 2_000.0;
-    ///         Answer { confidence, given: 1, right: u32::from(confidence >= 0.5), cluster: at.into() }
+    ///         let right = u32::from(confidence >= 0.5);
+    ///         Answer { confidence, given: 1, right, cluster: at.into() }
     ///     })
     ///     .collect();
     /// let limit = ConfidenceLimit::learn(0.05, &answers);

@@ -21,8 +21,8 @@ use crate::rows::matrix::Array;
 /// and an offset per label with a normal prior, which keeps the offset of a label with few
 /// documents near 0.
 ///
-/// There are two regressions: one for the label with the highest score, which usually is the
-/// answer, and one for the other labels, whose probabilities are capped below that of the first.
+/// There are two regressions. One is for the label with the highest score, which usually is the
+/// answer. The other is for all other labels, whose probabilities are capped below the first one.
 #[derive(Debug, Clone)]
 pub struct Calibration {
     /// The constant and the weights of the ten values: first for the label with the highest score,

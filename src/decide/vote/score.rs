@@ -224,7 +224,7 @@ mod tests {
         assert!(scores[0].score > 0.7 && scores[0].score < 0.74, "{scores:?}");
     }
 
-    /// Powers are taken relative to the best similarity, so those of tiny ones do not vanish.
+    /// Powers are relative to the best similarity, so powers of tiny similarities do not vanish.
     #[test]
     fn tiny_votes() {
         let neighbors =

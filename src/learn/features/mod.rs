@@ -185,7 +185,7 @@ struct Contestant {
     features: Features,
     /// Its counts, as an index.
     counted: usize,
-    /// The neighbors of the documents left out so far.
+    /// The neighbors of the documents held out so far.
     found: LeaveOneOut,
 }
 

@@ -184,10 +184,10 @@ impl NoveltyLearner<'_> {
 /// Learns when a document is refused as novel: the score, and its limit. `None` if there are too
 /// few novel documents to learn from.
 ///
-/// `found` are the neighbors of all training documents, held out one at a time; `novel` are the
-/// documents of each fold of labels. Some folds of the known documents serve to learn the score,
-/// the others set the limit. Novel documents of each fold are evaluated by what is learned from
-/// those of the other folds.
+/// `found` are the neighbors of all training documents, held out one at a time. `novel` are the
+/// documents of each fold of labels. The score is learned from some folds of the known documents,
+/// and the other folds set the limit. Novel documents of each fold are evaluated with a score
+/// learned from the other folds.
 pub(super) fn learn_novelty(
     found: &LeaveOneOut,
     novel: &[NovelDocuments],
@@ -250,12 +250,12 @@ pub(super) fn learn_novelty(
         return None;
     }
     let sets_limit = |fold: usize| fold >= SCORE_FOLDS;
-    let learned = learner.learn(None);
+    let score = learner.learn(None);
     // The share of known documents that are refused is estimated on a fold that did not set the
     // limit.
-    let last = learner.scores(&learned, &learner.known, &|fold| fold == FOLDS - 1);
+    let last = learner.scores(&score, &learner.known, &|fold| fold == FOLDS - 1);
     let without_last = |fold| sets_limit(fold) && fold != FOLDS - 1;
-    let of_known = learner.limit(&learned, &without_last, &last);
+    let of_known = learner.limit(&score, &without_last, &last);
     let mut refused = 0.0;
     for fold in 0..FOLDS {
         let without = learner.learn(Some(fold));
@@ -267,9 +267,9 @@ pub(super) fn learn_novelty(
         known_refused: of_known.novel_refused,
         novel_refused: refused / learner.novel.len() as f64,
         novel_documents: learner.novel.len() as u64,
-        ..learner.limit(&learned, &sets_limit, &[])
+        ..learner.limit(&score, &sets_limit, &[])
     };
-    Some((limit, learned))
+    Some((limit, score))
 }
 
 #[cfg(test)]

@@ -17,8 +17,7 @@ use crate::text::corpus::{Content, Document};
 use crate::text::tfidf::Weighting;
 use crate::threads::Threads;
 
-/// What is expected if new documents have near-duplicates, too, is told beside what is expected
-/// without.
+/// Expected metrics are reported both for new documents with near-duplicates and without them.
 #[test]
 fn expected_figures_count_near_duplicates() {
     let mut random = Random::new(12);
@@ -198,8 +197,8 @@ fn fewer_steps_only_as_long_as_they_are_better() {
     assert_eq!(kept, [(&*of_steps(20), true), (&*of_steps(10), false)]);
 }
 
-/// The same documents in another order: the same documents are left out, in the same folds, so the
-/// same features are chosen. Only neighbors of equal similarity come in another order.
+/// The order of the documents does not matter: the same documents are held out in the same folds,
+/// so the same features are chosen. Only the order of neighbors with equal similarity differs.
 #[test]
 fn the_order_of_documents_does_not_matter() {
     let mut documents = corpus(1_500, false);
@@ -293,8 +292,8 @@ fn concurrent_trials() {
     assert_eq!(tuned(8), tuned(1));
 }
 
-/// Labels that have nothing to do with the texts: terms weighted by them must not make left-out
-/// documents look easy. Where the labels of left-out documents tell too, they do.
+/// Labels are unrelated to the texts: terms weighted by them must not make held-out documents look
+/// easy. If the labels of held-out documents are used too, they do.
 #[test]
 fn terms_do_not_know_the_labels_that_they_are_judged_by() {
     let mut random = Random::new(11);

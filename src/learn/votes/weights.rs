@@ -105,7 +105,7 @@ impl<'t> VoteWeightLearner<'t> {
         let VoteSetup { weight, k, multi_label, others } = setup;
         let training = table.training;
         let mut votes = Votes { bounds: vec![0], votes: Vec::new() };
-        let mut voted = Vec::new();
+        let mut label_counts = Vec::new();
         let mut labels = Vec::<u32>::new();
         for document in 0..table.sample.len() {
             let (_, neighbors) = table.get(document);
@@ -119,12 +119,12 @@ impl<'t> VoteWeightLearner<'t> {
             // Slots are ordered by their best neighbor, so those of the first k come first.
             labels.sort_unstable();
             labels.dedup();
-            voted.push(narrow(labels.len()));
+            label_counts.push(narrow(labels.len()));
         }
         let mut learner = Self {
             table,
             multi_label,
-            voted,
+            voted: label_counts,
             bounds: Vec::new(),
             products: Vec::new(),
             starts: vec![0],

@@ -1,4 +1,4 @@
-//! Predictions with names instead of numbers, as they are written in JSON.
+//! Predictions with names instead of numbers, for JSON.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::decide::vote::LearnedVotes;
 use crate::model::Model;
 use crate::search::Neighbor;
 
-/// What an answer has beside its labels.
+/// What an answer contains besides its labels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extras<'a> {
-    /// The scores of so many labels, given or not.
+    /// Number of best labels whose scores are included, given or not.
     pub scores: Option<usize>,
-    /// The training documents that voted.
+    /// Whether the training documents that voted are included.
     pub neighbors: bool,
-    /// Their texts, if the model keeps them.
+    /// Whether their texts are included, if the model keeps texts.
     pub texts: bool,
-    /// What the votes of these documents are worth, if learned votes are counted.
+    /// The learned weights of their votes, if the vote uses them.
     pub learned: Option<&'a LearnedVotes>,
 }
 
@@ -56,7 +56,7 @@ pub struct Answer<'a> {
     /// The probability that the best label is right; only if the model is calibrated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// The share of the labels given that should be right; only if the model is calibrated.
+    /// The expected share of right labels among those given; only if the model is calibrated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
     /// Why there are no labels, or unreliable ones.
@@ -68,7 +68,7 @@ pub struct Answer<'a> {
     /// The training documents that voted, best first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbors: Option<Vec<Near<'a>>>,
-    /// The neighbors by dense vectors, beside those by terms.
+    /// The neighbors by dense vectors, if the neighbors above are those by terms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_vectors: Option<Vec<Near<'a>>>,
     /// Why the document gets its labels.
@@ -97,16 +97,17 @@ pub struct Near<'a> {
     pub similarity: f32,
     /// Its labels.
     pub labels: Vec<&'a str>,
-    /// What its vote is worth for labels, if that was learned.
+    /// The learned weights of its vote by label, without zeros; only if they are requested.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub worth: Option<BTreeMap<&'a str, f32>>,
+    #[serde(rename = "worth")]
+    pub vote_weights: Option<BTreeMap<&'a str, f32>>,
     /// Its text, if the model keeps texts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<&'a str>,
 }
 
 impl<'a> Answer<'a> {
-    /// The answer to a document.
+    /// Creates the answer for a document.
     ///
     /// # Panics
     /// If the prediction is of another model.
@@ -131,9 +132,9 @@ impl<'a> Answer<'a> {
                 id: model.ids().get(neighbor.row as usize).expect("a training document"),
                 similarity: neighbor.similarity,
                 labels: model.document_labels(neighbor.row).iter().map(|&l| label(l)).collect(),
-                worth: extras.learned.map(|votes| {
-                    let worth = votes.of(neighbor.row).map(|of| (label(of.label), of.worth));
-                    worth.filter(|(_, worth)| *worth != 0.0).collect()
+                vote_weights: extras.learned.map(|votes| {
+                    let weights = votes.of(neighbor.row).map(|of| (label(of.label), of.weight));
+                    weights.filter(|(_, weight)| *weight != 0.0).collect()
                 }),
                 text: model.text(neighbor.row).filter(|_| extras.texts),
             };

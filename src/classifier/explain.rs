@@ -261,7 +261,7 @@ fn votes(neighbors: &[Neighbor], weight: VoteWeight, training: &TrainingLabels<'
     let best = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
     let vote = |(rank, neighbor): (usize, &Neighbor)| {
         let document_weight = f64::from(training.weights[neighbor.row as usize]);
-        weight.counts(neighbor.similarity, rank, best) * document_weight
+        weight.value(neighbor.similarity, rank, best) * document_weight
     };
     let votes: Vec<f64> = neighbors.iter().enumerate().map(vote).collect();
     let total: f64 = votes.iter().sum();
@@ -337,11 +337,11 @@ fn add_prototypes(
 ) {
     let share = options.vote.prototypes;
     let Some(prototypes) = model.prototypes().filter(|_| share > 0.0) else { return };
-    let query = (query.terms, query.weights);
-    let scores = prototypes.scores(query);
+    let scores = prototypes.scores(query.terms, query.weights);
     for label in labels {
         label.prototype = scores[label.label as usize].map(|score| {
-            let (parts, constant) = prototypes.parts(label.label, query);
+            let (parts, constant) =
+                prototypes.contributions(label.label, query.terms, query.weights);
             let terms = parts.into_iter().map(|(term, part)| TermPart { term, part }).collect();
             ExplainedPrototype { score: score.into(), share, constant, terms: by_part(terms) }
         });

@@ -1,17 +1,17 @@
-//! Neighbors → predictions.
+//! Predicts labels from neighbors: votes, decides, calibrates and abstains.
 
 use rayon::prelude::*;
 
 use super::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Probabilities, Reason,
 };
-use crate::decide::calibrate::{Calibration, Shown, Votes, confidence};
+use crate::decide::calibrate::{Calibration, NoveltyEvidence, Votes, confidence};
 use crate::decide::decision::{Decision, decide, decide_batch};
 use crate::decide::vote::{LabelScore, Outcome, Voters, vote_with};
 use crate::rows::matrix::row;
 
-/// Minimum documents per task.
-const PIECE: usize = 64;
+/// Minimum number of documents per task.
+const MIN_DOCUMENTS: usize = 64;
 
 /// Predicts the labels of the documents of a batch, one by one.
 pub(crate) struct Predictor<'a> {
@@ -21,26 +21,27 @@ pub(crate) struct Predictor<'a> {
     options: &'a ClassifyOptions,
     /// The factor of each label's score.
     factors: Vec<f64>,
-    /// If it was learned with these votes.
+    /// The calibration, if it was learned with this vote.
     calibration: Option<&'a Calibration>,
-    /// The strangeness above which documents are foreign.
-    foreign_above: Option<f64>,
+    /// The novelty score above which documents are refused.
+    max_novelty_score: Option<f64>,
     /// Whether a document without known terms has no neighbors.
     needs_terms: bool,
-    /// The votes and the labels of all documents, if these are decided on together.
+    /// The votes and labels of all documents, if the decision needs the whole batch.
     decided: Option<Vec<(Outcome, Vec<u32>)>>,
 }
 
-/// A prediction, in memory that is filled again.
+/// A prediction, in reusable memory.
 #[derive(Debug, Default)]
 pub(crate) struct Predicted {
     pub(crate) prediction: Prediction,
-    /// How many voters have each label; empty: not counted.
+    /// Number of voters with each label; empty if not counted.
     supporters: Vec<u32>,
 }
 
 impl<'a> Predictor<'a> {
-    /// If documents are decided on together, this happens here, on the threads of the caller's pool.
+    /// Creates a predictor. A decision that needs the whole batch is made here, on the threads of
+    /// the caller's pool.
     pub(crate) fn new(
         classifier: &'a Classifier,
         vectors: &'a DocumentVectors,
@@ -54,13 +55,13 @@ impl<'a> Predictor<'a> {
             && options.dense_share.to_bits() == settings.dense_share.to_bits();
         // The calibration was learned for these neighbors and this vote only.
         let same_votes = options.vote == settings.vote && same_neighbors;
-        // A vector made of terms is nothing without them.
+        // A vector projected from terms is zero without them.
         let derived = model.dense().is_some_and(|dense| dense.projection().is_some());
-        let foreign = options.foreign.filter(|_| same_neighbors);
+        let novelty = options.novelty.filter(|_| same_neighbors);
         let mut own = Self {
             factors: model.training_labels().factors(options.vote),
             calibration: model.calibration().filter(|_| same_votes),
-            foreign_above: foreign.and_then(|limit| limit.strangeness),
+            max_novelty_score: novelty.and_then(|limit| limit.max_score),
             needs_terms: model.has_terms() && (derived || options.dense_share < 1.0),
             decided: None,
             classifier,
@@ -69,11 +70,12 @@ impl<'a> Predictor<'a> {
             options,
         };
         if options.decision.needs_batch() {
-            let voted = (0..neighbors.len()).into_par_iter().with_min_len(PIECE).map(|document| {
-                let mut outcome = Outcome::default();
-                own.vote(document, &mut outcome);
-                outcome
-            });
+            let voted =
+                (0..neighbors.len()).into_par_iter().with_min_len(MIN_DOCUMENTS).map(|document| {
+                    let mut outcome = Outcome::default();
+                    own.vote(document, &mut outcome);
+                    outcome
+                });
             let outcomes: Vec<Outcome> = voted.collect();
             let scores: Vec<_> = outcomes.iter().map(|outcome| &*outcome.scores).collect();
             let labels = decide_batch(&scores, &options.decision);
@@ -82,9 +84,9 @@ impl<'a> Predictor<'a> {
         own
     }
 
-    /// The predictions for all documents, made on the threads of the caller's pool.
+    /// Predicts the labels of all documents on the threads of the caller's pool.
     pub(crate) fn predict_all(&self) -> Vec<Prediction> {
-        let documents = (0..self.neighbors.len()).into_par_iter().with_min_len(PIECE);
+        let documents = (0..self.neighbors.len()).into_par_iter().with_min_len(MIN_DOCUMENTS);
         let predict = |document| {
             let mut predicted = Predicted::default();
             self.predict(document, &mut predicted);
@@ -116,18 +118,20 @@ impl<'a> Predictor<'a> {
         prediction.scores = outcome.scores;
     }
 
-    /// Decides whether a document gets the labels that it would get by its votes, and how sure that is.
+    /// Decides whether a document gets the labels chosen by its votes, and computes the confidence
+    /// in them.
     fn answer(&self, document: usize, outcome: &Outcome, prediction: &mut Prediction) {
         let Outcome { scores, supporters } = outcome;
         let labels = &mut prediction.labels;
-        let among = self.classifier.model.training_labels();
-        let (voters, terms) = (self.voters(document), self.vectors.terms[document]);
+        let training = self.classifier.model.training_labels();
+        let voters = self.voters(document);
+        let terms = self.vectors.terms[document];
         let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
         prediction.probabilities.clear();
         prediction.confidence = self.calibration.map(|calibration| {
             let first = self.probabilities(scores, labels);
             let counted = Votes { scores, supporters, voters, unknown };
-            calibration.probabilities(counted, first, &among, &mut prediction.probabilities);
+            calibration.probabilities(counted, first, &training, &mut prediction.probabilities);
             confidence(labels, scores, &prediction.probabilities)
         });
         prediction.reason = match () {
@@ -136,11 +140,11 @@ impl<'a> Predictor<'a> {
             }
             () if voters.is_empty() => Some(Reason::NoNeighbor),
             () if scores.is_empty() => Some(Reason::NoLabel),
-            () if self.is_foreign(document, scores[0].label, voters, unknown) => {
+            () if self.is_out_of_distribution(document, scores[0].label, voters, unknown) => {
                 labels.clear();
-                Some(Reason::Foreign)
+                Some(Reason::OutOfDistribution)
             }
-            // If no label was given, none is withheld.
+            // An answer without labels cannot be withheld.
             () if !labels.is_empty() && self.abstains(prediction.confidence) => {
                 labels.clear();
                 Some(Reason::Unsure)
@@ -150,7 +154,7 @@ impl<'a> Predictor<'a> {
         if scores.is_empty()
             && self.options.decision == Decision::Single
             && self.options.abstention.is_none()
-            && self.foreign_above.is_none()
+            && self.max_novelty_score.is_none()
         {
             // There is no vote, but a label is required.
             labels.extend(self.classifier.prior);
@@ -171,7 +175,7 @@ impl<'a> Predictor<'a> {
         prediction.unknown_terms = terms.unknown;
     }
 
-    /// How many of the labels get probabilities.
+    /// Number of labels that get probabilities.
     fn probabilities(&self, scores: &[LabelScore], given: &[u32]) -> usize {
         match self.options.probabilities {
             Probabilities::All => scores.len(),
@@ -188,27 +192,44 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Whether a document seems to have none of the labels; `best` is the one with the highest score.
-    fn is_foreign(&self, document: usize, best: u32, voters: Voters<'_>, unknown: f64) -> bool {
+    /// Whether a document seems to have none of the model's labels. `best` is the label with the
+    /// highest score.
+    fn is_out_of_distribution(
+        &self,
+        document: usize,
+        best: u32,
+        voters: Voters<'_>,
+        unknown: f64,
+    ) -> bool {
         let model = &self.classifier.model;
-        self.foreign_above.zip(model.strangeness()).is_some_and(|(limit, strangeness)| {
-            let prototypes = model.prototypes().filter(|_| strangeness.needs_margins());
+        self.max_novelty_score.zip(model.novelty_score()).is_some_and(|(limit, novelty_score)| {
+            let prototypes = model.prototypes().filter(|_| novelty_score.needs_margins());
             if prototypes.is_some_and(|known| !known.has(best)) {
-                // The label is newer than the prototypes, to which its documents are strange.
+                // The label was added after the prototypes were learned, so its documents would
+                // seem novel.
                 return false;
             }
-            let terms = || row(&self.vectors.rows.view(), document);
-            let margins = prototypes.and_then(|prototypes| prototypes.highest(terms()));
-            let shown = Shown { voters, unknown, margins, row: None, among: None };
-            strangeness.of(shown, &model.training_labels()) > limit
+            let margins = prototypes.and_then(|prototypes| {
+                let rows = self.vectors.rows.view();
+                let (terms, weights) = row(&rows, document);
+                prototypes.top_margins(terms, weights)
+            });
+            let evidence = NoveltyEvidence {
+                voters,
+                unknown_share: unknown,
+                margins,
+                row: None,
+                candidates: None,
+            };
+            novelty_score.of(evidence, &model.training_labels()) > limit
         })
     }
 
-    /// Whether an answer of this confidence is withheld.
+    /// Whether an answer with this confidence is withheld.
     fn abstains(&self, confidence: Option<f64>) -> bool {
-        self.options.abstention.is_some_and(|limit| {
-            limit.confidence.is_none_or(|least| confidence.unwrap_or(0.0) < least)
-        })
+        self.options
+            .abstention
+            .is_some_and(|limit| limit.confidence.is_none_or(|min| confidence.unwrap_or(0.0) < min))
     }
 
     /// The neighbors that vote on a document.
@@ -216,22 +237,25 @@ impl<'a> Predictor<'a> {
         self.neighbors.get(document).first(self.options.k.get())
     }
 
-    /// The scores of labels by the voters, and by prototypes if these have a share.
+    /// Scores labels by the voters, and by label prototypes if these have a share.
     fn vote(&self, document: usize, outcome: &mut Outcome) {
-        let (model, vote) = (&self.classifier.model, self.options.vote);
-        let (voters, among) = (self.voters(document), model.training_labels());
+        let model = &self.classifier.model;
+        let vote = self.options.vote;
+        let voters = self.voters(document);
+        let training = model.training_labels();
         match model.learned_votes().filter(|_| vote.learned) {
             Some(learned) => {
-                outcome.scores = learned.vote(voters, vote.weight, &among);
+                outcome.scores = learned.vote(voters, vote.weight, &training);
                 outcome.supporters.clear();
             }
-            None => vote_with(voters, vote.weight, &self.factors, &among, outcome),
+            None => vote_with(voters, vote.weight, &self.factors, &training, outcome),
         }
         let prototypes = model.prototypes().filter(|_| vote.prototypes > 0.0);
         if let Some(prototypes) = prototypes.filter(|_| !outcome.scores.is_empty()) {
-            let terms = row(&self.vectors.rows.view(), document);
-            prototypes.join(terms, vote.prototypes, &mut outcome.scores);
-            // Another order.
+            let rows = self.vectors.rows.view();
+            let (terms, weights) = row(&rows, document);
+            prototypes.join(terms, weights, vote.prototypes, &mut outcome.scores);
+            // Scores are in another order now.
             outcome.supporters.clear();
         }
     }
@@ -250,7 +274,7 @@ mod tests {
     use crate::text::hierarchy::Hierarchy;
     use crate::threads::Threads;
 
-    /// Ancestors are given, too, and have probabilities.
+    /// Ancestors of given labels are given, too, and have probabilities.
     #[test]
     fn probabilities_up_to_the_last_label_given() {
         let threads = Threads::available().expect("threads start");
@@ -266,7 +290,7 @@ mod tests {
             Hierarchy::parse("parents", "bread\tfood\nsoup\tfood\n").expect("two pairs");
         let mut settings =
             TrainSettings { hierarchy, ..TrainSettings::new(InputSpec::default(), decision) };
-        // The ancestor gets a lower score, as more documents have it.
+        // The ancestor gets a lower score, because more documents have it.
         settings.vote.compensation = 0.5;
         let model = train(&mut corpus, settings, TermLimits::default(), &threads);
         let model = model.expect("it is a corpus");
@@ -301,7 +325,8 @@ mod tests {
             .map(|options| classifier.classify(&documents, &options).expect("they match"));
         let food = (0..).zip(model.labels().iter()).find(|&(_, name)| name == "food");
         let food = food.map(|(label, _)| label);
-        let (mut fewer, mut ancestors_last) = (0, 0);
+        let mut fewer = 0;
+        let mut ancestors_last = 0;
         for (all, given) in all.into_iter().zip(given) {
             let count = given.probabilities.len();
             assert_eq!(given.probabilities, all.probabilities[..count]);

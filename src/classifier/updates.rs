@@ -1,4 +1,4 @@
-//! Documents that come and go while others are classified.
+//! Updates a model while it classifies: documents as changes, and engines over a collection.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -18,35 +18,35 @@ use crate::threads::Threads;
 pub struct Additions {
     /// A change for each document.
     pub changes: Vec<Change>,
-    /// For each document, how many of its terms the model knows.
+    /// The numbers of known and unknown terms of each document.
     pub terms: Vec<TermUse>,
 }
 
-/// Neighbors among which the best other document is.
+/// Number of neighbors among which the best other document is searched.
 const OTHERS: NonZeroUsize = NonZeroUsize::new(4).expect("above 0");
 
 impl Classifier {
-    /// Documents → changes that add them to the model, weighted as its documents are.
+    /// Creates changes that add documents to the model, weighted like its documents.
     ///
-    /// If the model refuses foreign documents, their best neighbors are searched.
+    /// If the model has a novelty score, the best neighbor of each document is searched.
     ///
     /// # Errors
     /// As [`classify`](Self::classify).
     pub fn additions(&self, documents: &[Document]) -> Result<Additions, ClassifyError> {
         let vectors = self.vectorize_as(documents, Side::Document)?;
         let model = self.model();
-        let nearest: Vec<f32> = if model.strangeness().is_some() {
+        let nearest: Vec<f32> = if model.novelty_score().is_some() {
             let queries = self.vectorize(documents)?;
             let options = ClassifyOptions { k: OTHERS, ..self.options() };
             let mut found = FoundNeighbors::default();
             let _ = self.neighbors(&queries, &options, &mut found)?;
             let best = |(voters, document): (Voters<'_>, &Document)| {
-                // Not the document itself, as it was before.
+                // The earlier version of the document does not count.
                 let ids = model.ids();
                 let same = voters.ranked().map(|(_, _, near)| near.row);
                 let mut same = same.filter(|&row| ids.get(row as usize) == Some(&document.id));
                 let same = same.next();
-                voters.best_similarity_among(&|row| Some(row) != same)
+                voters.best_similarity_where(&|row| Some(row) != same)
             };
             found.iter().zip(documents).map(best).collect()
         } else {
@@ -83,7 +83,7 @@ impl Classifier {
     }
 }
 
-/// Engines over the documents of a [`Collection`]: after a change, only what is new gets an engine.
+/// Engines over the documents of a [`Collection`]. After a change, only new segments get an engine.
 #[derive(Debug)]
 pub struct UpdatableEngines {
     engines: Engines,
@@ -92,7 +92,7 @@ pub struct UpdatableEngines {
 }
 
 impl UpdatableEngines {
-    /// No engine yet; `engines` makes them.
+    /// Creates an empty set of engines; `engines` makes them.
     pub fn new(engines: Engines) -> Self {
         Self { engines, terms: Vec::new(), vectors: Vec::new() }
     }
@@ -102,7 +102,8 @@ impl UpdatableEngines {
         self.engines.threads()
     }
 
-    /// Engines over the documents that are there now, if the neighbors by dense vectors have this share in the votes.
+    /// Returns engines over the present documents, if the neighbors by dense vectors have this
+    /// share in the votes.
     ///
     /// # Errors
     /// If rows cannot be indexed.
@@ -115,28 +116,28 @@ impl UpdatableEngines {
         let terms = (model.searches_terms() && dense_share < 1.0).then(|| {
             let mut known = std::mem::take(&mut self.terms);
             let mut segments = Vec::new();
-            for (rows, kept) in collection.term_pieces() {
+            for (rows, live) in collection.term_segments() {
                 let there = known.iter().position(|(own, _)| Arc::ptr_eq(own, rows));
                 let engine = match there {
                     Some(at) => known.swap_remove(at).1,
                     None => self.engines.engine(rows)?,
                 };
                 self.terms.push((Arc::clone(rows), Arc::clone(&engine)));
-                segments.push(Segment { engine, kept });
+                segments.push(Segment { engine, kept: live });
             }
             composite(segments, self.engines.threads())
         });
         let vectors = (dense_share > 0.0 && model.dense().is_some()).then(|| {
             let mut known = std::mem::take(&mut self.vectors);
             let mut segments = Vec::new();
-            for (part, kept) in collection.dense_pieces() {
+            for (part, live) in collection.dense_segments() {
                 let there = known.iter().position(|(own, _)| Arc::ptr_eq(own, part.vectors()));
                 let engine = match there {
                     Some(at) => known.swap_remove(at).1,
                     None => self.engines.dense(&part)?,
                 };
                 self.vectors.push((Arc::clone(part.vectors()), Arc::clone(&engine)));
-                segments.push(Segment { engine, kept });
+                segments.push(Segment { engine, kept: live });
             }
             composite(segments, self.engines.threads())
         });
@@ -144,7 +145,7 @@ impl UpdatableEngines {
     }
 }
 
-/// The engine over some segments.
+/// Combines the engines of segments.
 fn composite(
     mut segments: Vec<Segment>,
     threads: &Threads,

@@ -1,10 +1,11 @@
-//! Documents → query rows: analyzed, counted and weighted as the model's rows were, and their dense vectors.
+//! Turns documents into query rows and dense vectors, analyzed, counted and weighted like the
+//! model's rows.
 
 use std::sync::{MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 
-use super::Classifier;
+use super::{Classifier, DocumentVectors, TermUse};
 use crate::model::{InputSpec, Settings};
 use crate::rows::dense::{DensePart, Vectors};
 use crate::rows::matrix::{Csr, CsrBuilder, stacked};
@@ -16,39 +17,19 @@ use crate::text::counts::tally;
 use crate::text::tfidf::Side;
 use crate::text::vocabulary::Vocabulary;
 
-/// Documents as query rows.
-#[derive(Debug)]
-pub struct DocumentVectors {
-    /// The weighted rows: documents × terms of the model.
-    pub rows: Csr,
-    /// For each document, how many of its terms are in the vocabulary.
-    pub terms: Vec<TermUse>,
-    /// The dense vectors, if the model has them.
-    pub dense: Option<Vectors>,
-}
-
-/// The number of terms of a document, with repetitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TermUse {
-    /// Terms in the vocabulary.
-    pub known: usize,
-    /// Terms not in the vocabulary.
-    pub unknown: usize,
-}
-
 /// Query rows of some documents.
-struct Piece {
+struct QueryRows {
     rows: Csr,
     terms: Vec<TermUse>,
     dense: Vec<f32>,
 }
 
 impl Classifier {
-    /// Documents → query rows.
+    /// Turns documents into query rows.
     ///
     /// # Errors
-    /// If a document has features but the model needs text, or vice versa; or if it has no dense vector of the model's
-    /// dimension.
+    /// If a document has features but the model needs text, or vice versa; or if it has no dense
+    /// vector of the model's dimension.
     ///
     /// # Panics
     /// Never: every document gets a vector.
@@ -56,7 +37,8 @@ impl Classifier {
         self.vectorize_as(documents, Side::Query)
     }
 
-    /// Documents → rows weighted as queries or as training documents, which differ for weightings such as BM25.
+    /// Turns documents into rows, weighted as queries or as training documents. The two differ for
+    /// weightings such as BM25.
     ///
     /// # Errors
     /// As [`vectorize`](Self::vectorize).
@@ -68,17 +50,17 @@ impl Classifier {
         documents: &[Document],
         side: Side,
     ) -> Result<DocumentVectors, CorpusError> {
-        let piece = documents.len().div_ceil(self.threads.count()).max(1);
-        let pieces: Vec<Piece> = self.threads.run(|| {
+        let per_thread = documents.len().div_ceil(self.threads.count()).max(1);
+        let parts: Vec<QueryRows> = self.threads.run(|| {
             documents
-                .par_chunks(piece)
-                .map(|piece| self.vectorize_piece(piece, side))
+                .par_chunks(per_thread)
+                .map(|part| self.vectorize_part(part, side))
                 .collect::<Result<_, _>>()
         })?;
-        let mut matrices = Vec::with_capacity(pieces.len());
+        let mut matrices = Vec::with_capacity(parts.len());
         let mut terms = Vec::with_capacity(documents.len());
-        let mut values = Vec::with_capacity(pieces.iter().map(|piece| piece.dense.len()).sum());
-        for Piece { rows, terms: uses, dense } in pieces {
+        let mut values = Vec::with_capacity(parts.iter().map(|part| part.dense.len()).sum());
+        for QueryRows { rows, terms: uses, dense } in parts {
             matrices.push(rows);
             terms.extend(uses);
             values.extend(dense);
@@ -90,14 +72,17 @@ impl Classifier {
         Ok(DocumentVectors { rows, terms, dense })
     }
 
-    fn vectorize_piece(&self, documents: &[Document], side: Side) -> Result<Piece, CorpusError> {
+    fn vectorize_part(&self, documents: &[Document], side: Side) -> Result<QueryRows, CorpusError> {
         let vocabulary = self.model.vocabulary();
         let mut counter = self.spare_counters().pop().unwrap_or_default();
         let mut rows = CsrBuilder::default();
         let mut used_terms = Vec::with_capacity(documents.len());
-        let (mut ids, mut fielded, mut entries) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut terms, mut values) = (Vec::new(), Vec::new());
-        let mut room = Vec::new();
+        let mut ids = Vec::new();
+        let mut fielded = Vec::new();
+        let mut entries = Vec::new();
+        let mut terms = Vec::new();
+        let mut values = Vec::new();
+        let mut buffer = Vec::new();
         let Settings { fields, weighting, .. } = self.model.settings();
         let mut dense = Vec::new();
         for document in documents {
@@ -105,11 +90,12 @@ impl Classifier {
             if let Some(part) = self.model.dense()
                 && part.projection().is_none()
             {
-                let shape = (part.vectors().dimension(), self.model.first_column());
+                let dimension = part.vectors().dimension();
+                let first_column = self.model.first_column();
                 let votes = self.model.settings().dense_share > 0.0;
-                match given_vector(document, shape, &mut dense) {
-                    // Without a vote, it need not be there.
-                    Err(Problem::NoVector) if !votes => dense.resize(dense.len() + shape.0, 0.0),
+                match given_vector(document, dimension, first_column, &mut dense) {
+                    // A vector that does not vote may be missing.
+                    Err(Problem::NoVector) if !votes => dense.resize(dense.len() + dimension, 0.0),
                     given => given.map_err(at)?,
                 }
             }
@@ -146,18 +132,18 @@ impl Classifier {
             values.clear();
             values.extend(entries.drain(..).map(|(_, value)| value));
             let weights = self.model.term_weights();
-            let kept = weighting.weigh(side, &mut terms, &mut values, weights, &mut room);
+            let kept = weighting.weigh(side, &mut terms, &mut values, weights, &mut buffer);
             if let Some(projection) = self.model.dense().and_then(DensePart::projection) {
                 projection.project(&terms[..kept], &values[..kept], &mut dense);
             }
             rows.push_slices(&terms[..kept], &values[..kept]);
         }
         self.spare_counters().push(counter);
-        Ok(Piece { rows: rows.build(vocabulary.len()), terms: used_terms, dense })
+        Ok(QueryRows { rows: rows.build(vocabulary.len()), terms: used_terms, dense })
     }
 
     fn spare_counters(&self) -> MutexGuard<'_, Vec<TermCounter>> {
-        // A counter lost to a panic was never put back, so the remaining ones are intact.
+        // A counter in use during a panic was not put back, so the remaining ones are intact.
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,10 +171,11 @@ impl Classifier {
     }
 }
 
-/// Appends the vector that a document brings along: its own, or its features as one.
+/// Appends the vector that a document provides: its own, or its features as one.
 fn given_vector(
     document: &Document,
-    (dimension, first_column): (usize, u32),
+    dimension: usize,
+    first_column: u32,
     values: &mut Vec<f32>,
 ) -> Result<(), Problem> {
     match (&document.vector, &document.content) {

@@ -1,9 +1,9 @@
 //! Vectors files: documents analyzed and weighted once by a model, classified repeatedly.
 //!
-//! [`VectorsWriter`] writes the file (`classify vectorize`), [`StoredVectors`] reads it. It is a
-//! safetensors file like the model, with the weighted rows, the documents' identifiers and labels,
-//! and a fingerprint of the model's vocabulary and weighting. A model with a different fingerprint
-//! is rejected, because the numbers would mean something else.
+//! [`VectorsWriter`] writes the file (`classify vectorize`), and [`StoredVectors`] reads it. It is
+//! a safetensors file like the model. It holds the weighted rows, the identifiers and labels of the
+//! documents, and a fingerprint of the model's vocabulary and weighting. A model with a different
+//! fingerprint is rejected, because the numbers would mean something else.
 //!
 //! ```
 //! use classify::classifier::{Classifier, FoundNeighbors, train};
@@ -30,7 +30,8 @@
 //! writer.save(&path)?;
 //!
 //! let (labeled, vectors) = StoredVectors::open(&path, &model)?.batch(0..1);
-//! let (options, mut neighbors) = (classifier.options(), FoundNeighbors::default());
+//! let options = classifier.options();
+//! let mut neighbors = FoundNeighbors::default();
 //! let _ = classifier.neighbors(&vectors, &options, &mut neighbors)?;
 //! let prediction = &classifier.predict(&vectors, &neighbors, &options)[0];
 //! assert_eq!(model.labels().get(prediction.labels[0] as usize), Some(&*labeled[0].labels[0]));
@@ -57,7 +58,7 @@ use crate::rows::strings::{FILE_KEY, Strings, StringsBuilder};
 use crate::text::corpus::{Document, check_vector};
 
 const VERSION: u32 = 1;
-/// The name of the format appears within this many first bytes of a file.
+/// Maximum number of bytes from the start of a file to the end of the format's name.
 const FORMAT_WITHIN: usize = 67;
 const FORMAT: container::Format = container::Format {
     what: "a vectors file",
@@ -244,7 +245,8 @@ impl VectorsWriter {
     }
 
     fn write(self, output: Output) -> Result<(), FileProblem> {
-        let (ids, labels) = (self.ids.build(), self.label_names.build());
+        let ids = self.ids.build();
+        let labels = self.label_names.build();
         let longs = bytemuck::cast_slice::<u64, u8>;
         let mut arrays = vec![
             (array_names::ROW_BOUNDS, Dtype::U64, longs(&self.indptr)),
@@ -436,7 +438,7 @@ impl StoredVectors {
                 "the number of term counts differs from the number of documents",
             ));
         }
-        // Beyond this limit, sums would no longer be valid numbers of terms.
+        // Beyond this limit, sums would overflow.
         if self.known.iter().chain(&*self.unknown).any(|&terms| terms > 1 << 52) {
             return Err(invalid(array_names::KNOWN_TERMS, "a document has too many terms"));
         }
@@ -486,13 +488,14 @@ impl StoredVectors {
         !self.label_indices.is_empty()
     }
 
-    /// A range of the documents. Their rows are not copied.
+    /// Returns a range of the documents. Their rows are not copied.
     ///
     /// # Panics
     /// If the range is out of bounds.
     pub fn batch(&self, documents: Range<usize>) -> (Vec<Labeled>, DocumentVectors) {
         let bounds = &self.indptr[documents.start..=documents.end];
-        let (start, end) = (bounds[0], bounds[documents.len()]);
+        let start = bounds[0];
+        let end = bounds[documents.len()];
         let indptr: Vec<u64> = bounds.iter().map(|at| at - start).collect();
         let entries = range(start, end);
         let rows: Csr = csr(

@@ -26,7 +26,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// The objective's value for some figures.
+    /// The objective's value for some metrics.
     pub fn of(self, figures: Figures) -> f64 {
         match self {
             Self::MicroF1 => figures.micro_f1,
@@ -37,13 +37,13 @@ impl Objective {
         }
     }
 
-    /// What to maximize among decisions on the same ranking of labels: micro F1 if the objective does not
-    /// depend on decisions.
+    /// The value to maximize among decisions on the same ranking of labels: micro F1 if the
+    /// objective does not depend on decisions.
     pub(crate) fn of_decision(self, figures: Figures) -> f64 {
         if self.best_labels().is_some() { figures.micro_f1 } else { self.of(figures) }
     }
 
-    /// The number of best labels that the objective looks at, if it depends on these alone.
+    /// Number of best labels that the objective depends on, if it depends on these alone.
     pub(crate) fn best_labels(self) -> Option<usize> {
         match self {
             Self::PrecisionAt5 => Some(5),
@@ -52,7 +52,8 @@ impl Objective {
         }
     }
 
-    /// The objective for a document with so many right labels among the best, if it depends on these alone.
+    /// The objective for a document with `right` right labels among the best, if it depends on
+    /// these alone.
     pub(crate) fn of_ranking(self, right: usize) -> f64 {
         match self {
             Self::PrecisionAt5 => right as f64 / 5.0,
@@ -60,7 +61,7 @@ impl Objective {
         }
     }
 
-    /// The objective's name, such as `micro-f1`.
+    /// The objective's name, as in `--objective`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MicroF1 => "micro-f1",
@@ -87,12 +88,12 @@ pub struct Figures {
     pub by_ranks: Option<f64>,
 }
 
-/// Figures to expect of new documents.
+/// Expected metrics of new documents.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
-    /// The figures.
+    /// The metrics.
     pub figures: Figures,
-    /// Their 95 % intervals, by resampling the left-out documents.
+    /// Their 95 % intervals, by resampling the held-out documents.
     pub intervals: Option<Intervals>,
 }

@@ -1,14 +1,14 @@
-//! The decisions on every document, and confidence intervals from resampled documents.
+//! The decisions on every document, metrics, and confidence intervals from resampled documents.
 //!
-//! A replicate is as many documents as there are, drawn with replacement. Micro F1 and the share
-//! of exact documents get the percentile interval (Efron and Tibshirani 1993, chapter 13).
+//! A replicate is a sample of the documents of the same size, drawn with replacement. Micro F1 and
+//! accuracy get the percentile interval (Efron and Tibshirani 1993, chapter 13).
 //!
-//! Macro F1 is the mean over a fixed set of labels, in the estimate and in every replicate alike.
-//! A label whose documents are not drawn contributes 0 there: a label of a single document is
-//! missing in e⁻¹ of all replicates, so that their mean lies below the estimate. That bias is
-//! measured (the mean of the replicates less the estimate) and subtracted from the percentiles
-//! (chapter 10 there). Without the correction, intervals of corpora with many rare labels would
-//! not even contain their estimate.
+//! Macro F1 is the mean over a fixed set of labels, in the estimate and in every replicate. A label
+//! whose documents are not drawn contributes 0. A label with a single document is missing in e⁻¹ of
+//! all replicates, so the mean of the replicates lies below the estimate. This bias (the mean of
+//! the replicates minus the estimate) is subtracted from the percentiles (chapter 10 there).
+//! Without the correction, intervals for corpora with many rare labels would not even contain the
+//! estimate.
 
 use std::hash::BuildHasher;
 
@@ -55,8 +55,9 @@ pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Sets of so few labels are read to the end.
-const SHORT: usize = 8;
+/// Maximum number of labels in a set that is searched linearly, which is faster than a binary
+/// search.
+const MAX_LINEAR_SEARCH: usize = 8;
 
 /// The labels of a document, sorted and without repetitions.
 #[derive(Debug, Clone, Default)]
@@ -72,8 +73,7 @@ impl LabelSet {
 
     pub(crate) fn contains(&self, label: u32) -> bool {
         match self.len() {
-            // Faster than a search for the middle.
-            0..=SHORT => self.0.contains(&label),
+            0..=MAX_LINEAR_SEARCH => self.0.contains(&label),
             _ => self.0.binary_search(&label).is_ok(),
         }
     }
@@ -86,23 +86,23 @@ impl LabelSet {
         self.0.is_empty()
     }
 
-    /// The labels, rising.
+    /// The labels in increasing order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.0.iter().copied()
     }
 
-    /// Those that `other` does not have.
+    /// The labels that `other` lacks.
     pub(crate) fn without(&self, other: &Self) -> impl Iterator<Item = u32> {
         self.iter().filter(|&label| !other.contains(label))
     }
 }
 
-/// The decisions on all documents: for each the labels that are right, wrong and missed.
+/// The decisions on all documents: the right, wrong and missed labels of each.
 #[derive(Debug, Clone, Default)]
 pub struct Outcomes {
-    /// Where the decisions of each document end.
+    /// The end of each document's decisions.
     ends: Vec<usize>,
-    /// A label and its kind of decision, `label · 4 + kind`.
+    /// A label and the kind of the decision on it, as `label · 4 + kind`.
     decisions: Vec<u32>,
 }
 
@@ -121,8 +121,8 @@ pub enum Kind {
 const KINDS: [Kind; 3] = [Kind::Right, Kind::Wrong, Kind::Missed];
 
 impl Outcomes {
-    /// Adds a document: the labels that it has and those that were predicted. Repeated labels
-    /// count once.
+    /// Adds a document with the labels that it has and the labels that were predicted. Repeated
+    /// labels count once.
     ///
     /// # Panics
     /// If a label is 2³⁰ or above.
@@ -144,19 +144,19 @@ impl Outcomes {
         self.ends.push(self.decisions.len());
     }
 
-    /// Adds the decisions on later documents.
+    /// Appends the decisions on later documents.
     pub(crate) fn append(&mut self, other: &Self) {
         let start = self.decisions.len();
         self.decisions.extend_from_slice(&other.decisions);
         self.ends.extend(other.ends.iter().map(|end| start + end));
     }
 
-    /// How many documents there are.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no documents.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -176,17 +176,19 @@ impl Outcomes {
         self.of(document).all(|(_, kind)| kind == Kind::Right)
     }
 
-    /// The headline figures of the documents with these numbers. Macro F1 is the mean over the
-    /// first `labels` labels, whether the documents have them or not; labels of higher number
-    /// count for the micro F1 only.
+    /// The headline metrics of the documents with these numbers. Macro F1 is the mean over the
+    /// first `labels` labels, whether documents have them or not; labels with higher numbers count
+    /// for the micro F1 only.
     pub fn figures(&self, documents: impl Iterator<Item = usize>, labels: usize) -> Headline {
         self.weighted(documents.map(|document| (document, 1)), labels)
     }
 
-    /// The headline figures of documents that each count several times.
+    /// The headline metrics of documents that count several times each.
     fn weighted(&self, documents: impl Iterator<Item = (usize, u64)>, labels: usize) -> Headline {
         let mut tallies = vec![[0u64; 3]; labels];
-        let (mut sum, mut exact, mut count) = ([0u64; 3], 0u64, 0u64);
+        let mut sum = [0u64; 3];
+        let mut exact = 0;
+        let mut count = 0;
         for (document, times) in documents {
             let mut all_right = true;
             for (label, kind) in self.of(document) {
@@ -207,8 +209,8 @@ impl Outcomes {
         }
     }
 
-    /// 95 % intervals of the headline figures, macro F1 over the first `labels` labels; `None`
-    /// without documents. The same seed gives the same intervals, whatever the threads.
+    /// 95 % intervals of the headline metrics, with macro F1 over the first `labels` labels; `None`
+    /// without documents. The same seed gives the same intervals for any number of threads.
     pub fn intervals(&self, labels: usize, seed: u64) -> Option<Intervals> {
         let replicates = replicates(self.decisions.len());
         if self.is_empty() {
@@ -238,11 +240,11 @@ impl Outcomes {
     }
 }
 
-/// Patterns are told apart in so many shares of their hashes, beside each other.
+/// Number of parts by hash in which patterns are found concurrently.
 const SHARES: u64 = 16;
 
-/// Documents with the same decisions. A replicate counts how often each pattern is drawn, and
-/// looks at its decisions once.
+/// Groups of documents with the same decisions. A replicate counts how often each pattern is drawn,
+/// and reads its decisions once.
 #[derive(Debug)]
 struct Patterns {
     /// The pattern of each document.
@@ -251,10 +253,10 @@ struct Patterns {
     distinct: Outcomes,
 }
 
-/// How often documents and patterns are drawn; memory that is used again.
+/// The number of draws of each document and pattern, in memory that is reused.
 #[derive(Debug, Default)]
 struct Drawn {
-    /// Small numbers, so that they stay in a near cache.
+    /// Small integers, so that they stay in a fast cache.
     documents: Vec<u8>,
     patterns: Vec<u32>,
 }
@@ -270,10 +272,12 @@ impl Patterns {
         let documents = 0..narrow(outcomes.len());
         let hashes: Vec<u64> =
             documents.into_par_iter().map(|document| state.hash_one(decisions(document))).collect();
-        // The patterns of a share of the hashes: of each its first document, and of each document its pattern.
+        // For one part of the hashes: the first document of each pattern, and the pattern of each
+        // document.
         let of_share = |share: u64| {
             let mut found: HashTable<(u64, u32)> = HashTable::new();
-            let (mut firsts, mut patterns) = (Vec::new(), Vec::new());
+            let mut firsts = Vec::new();
+            let mut patterns = Vec::new();
             for (document, &hash) in (0u32..).zip(&hashes) {
                 if (hash >> 32) % SHARES != share {
                     continue;
@@ -302,7 +306,7 @@ impl Patterns {
                 counts[(before + pattern) as usize].0 += 1;
             }
         }
-        // The most frequent ones first: they are counted in the nearest cache.
+        // The most frequent patterns come first, so that their counters stay in the fastest cache.
         let mut order: Vec<u32> = (0u32..).take(counts.len()).collect();
         order.par_sort_unstable_by_key(|&pattern| {
             let (count, first) = counts[pattern as usize];
@@ -321,7 +325,7 @@ impl Patterns {
         Self { of_document, distinct }
     }
 
-    /// The patterns of which there are any among `documents`, and how many there are.
+    /// Returns the patterns that occur in `documents` and how often.
     fn count(
         &self,
         documents: impl Iterator<Item = usize>,
@@ -350,7 +354,7 @@ fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("fewer than 2^32 documents")
 }
 
-/// The headline figures.
+/// The headline metrics.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Headline {
     /// F1 over all decisions.
@@ -361,20 +365,20 @@ pub struct Headline {
     pub accuracy: f64,
 }
 
-/// Intervals of the headline figures.
+/// Intervals of the headline metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Intervals {
     /// The confidence level.
     pub level: f64,
-    /// How many replicates were drawn.
+    /// Number of replicates.
     pub replicates: u64,
     /// The seed of the draws.
     pub seed: u64,
-    /// Lower and upper end for the micro F1.
+    /// The lower and upper end for the micro F1.
     pub micro_f1: [f64; 2],
-    /// The same for the macro F1 over the labels of training.
+    /// The lower and upper end for the macro F1 over the labels of training.
     pub macro_f1: [f64; 2],
-    /// The same for the share of documents that got exactly their labels.
+    /// The lower and upper end for the accuracy.
     pub accuracy: [f64; 2],
 }
 
@@ -383,18 +387,18 @@ const LEVEL: f64 = 0.95;
 /// Whether the bias of the replicates is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Correction {
-    /// For figures that every replicate estimates without much bias.
+    /// For metrics that every replicate estimates without much bias.
     None,
-    /// For figures that labels missing in a replicate make too low.
+    /// For metrics that are too low if a replicate lacks labels.
     Bias,
 }
 
-/// A figure and its values in resampled documents.
+/// A metric and its values in resampled documents.
 #[derive(Debug, Clone)]
 pub(crate) struct Replicates {
     estimate: f64,
     values: Vec<f64>,
-    /// The mean of the values less the estimate, or 0 if it is not corrected.
+    /// The mean of the values minus the estimate; 0 if it is not corrected.
     bias: f64,
 }
 
@@ -407,8 +411,8 @@ impl Replicates {
         let values: Vec<f64> = values.collect();
         let bias = match correction {
             Correction::None => 0.0,
-            // Differences, not a difference of means: values that all equal the estimate have
-            // a bias of exactly 0.
+            // The mean of differences rather than the difference of means: it is exactly 0 if all
+            // values equal the estimate.
             Correction::Bias => {
                 values.iter().map(|value| value - estimate).sum::<f64>()
                     / values.len().max(1) as f64
@@ -426,8 +430,8 @@ impl Replicates {
         [(low - self.bias).min(self.estimate), (high - self.bias).max(self.estimate)]
     }
 
-    /// The two-sided p-value of the hypothesis that the figure is 0. A replicate of exactly 0 has
-    /// drawn none of the documents that make a difference: it speaks for neither side.
+    /// The two-sided p-value of the hypothesis that the metric is 0. A replicate of exactly 0 has
+    /// drawn none of the documents that make a difference, so it supports neither side.
     pub(crate) fn p_value(&self) -> f64 {
         let count = |beyond: fn(f64) -> bool| {
             let values = self.values.iter();
@@ -438,18 +442,18 @@ impl Replicates {
     }
 }
 
-/// How many replicates of so many decisions are drawn: a thousand, fewer where that takes long.
+/// Number of replicates for this number of decisions: a thousand, or fewer if that takes long.
 pub(crate) fn replicates(decisions: usize) -> u64 {
     (400_000_000 / decisions.max(1) as u64).clamp(200, 1_000)
 }
 
-/// The documents of a replicate: `count` of as many, drawn with replacement.
+/// The documents of a replicate: `count` draws with replacement from `count` documents.
 pub(crate) fn draws(count: usize, seed: u64, replicate: u64) -> impl Iterator<Item = usize> {
     let mut random = Random::stream(seed, replicate);
     (0..count).map(move |_| random.below(count))
 }
 
-/// The ends of the middle 95 % of values, with linear interpolation as numpy's `quantile`.
+/// The ends of the middle 95 % of values, interpolated linearly like numpy's `quantile`.
 fn middle(mut values: Vec<f64>) -> [f64; 2] {
     values.sort_by(f64::total_cmp);
     let quantile = |share: f64| {
@@ -470,7 +474,8 @@ fn middle(mut values: Vec<f64>) -> [f64; 2] {
 mod tests {
     use super::*;
 
-    /// Numbers 0 to 1,000: numpy.quantile gives 25 and 975; two values: 2.5 % and 97.5 % between.
+    /// The numbers 0 to 1,000 have the numpy quantiles 25 and 975. For two values, the quantiles
+    /// lie 2.5 % and 97.5 % of the way between them.
     #[test]
     fn quantiles() {
         let [low, high] = middle((0..=1_000).rev().map(f64::from).collect());
@@ -491,7 +496,7 @@ mod tests {
         let [low, high] = intervals.accuracy;
         assert!((low - (0.75 - 1.96 * 0.02165)).abs() < 0.006, "{low}");
         assert!((high - (0.75 + 1.96 * 0.02165)).abs() < 0.006, "{high}");
-        // With one label a document, micro F1 is accuracy.
+        // With one label per document, micro F1 equals accuracy.
         assert_eq!(intervals.micro_f1.map(f64::to_bits), intervals.accuracy.map(f64::to_bits));
         assert_eq!(outcomes.intervals(2, 7).unwrap(), intervals);
         assert_ne!(outcomes.intervals(2, 8).unwrap(), intervals);
@@ -510,7 +515,7 @@ mod tests {
         assert!((figures.macro_f1 - 1.0 / 6.0).abs() < 1e-12);
     }
 
-    /// Replicates from the counts of patterns have the figures of the documents drawn.
+    /// Replicates from the counts of patterns have the metrics of the drawn documents.
     #[test]
     fn patterns_count_like_documents() {
         let mut random = Random::new(11);
@@ -527,13 +532,13 @@ mod tests {
             let counted = patterns.distinct.weighted(patterns.count(drawn(), &mut memory), 3);
             assert_eq!(counted, outcomes.figures(drawn(), 3));
         }
-        // Some documents far more often than others.
-        for most in [255, 256, 257, 1_000] {
-            let drawn = || (0..most).map(|_| 7).chain([3, 3, 499]);
+        // Some documents occur far more often than others.
+        for count in [255, 256, 257, 1_000] {
+            let drawn = || (0..count).map(|_| 7).chain([3, 3, 499]);
             let mut times = vec![0; patterns.distinct.len()];
             drawn().for_each(|document| times[patterns.of_document[document] as usize] += 1);
             let expected = times.into_iter().enumerate().filter(|&(_, times)| times > 0);
-            assert!(patterns.count(drawn(), &mut memory).eq(expected), "{most}");
+            assert!(patterns.count(drawn(), &mut memory).eq(expected), "{count}");
         }
     }
 
@@ -579,13 +584,14 @@ mod tests {
         };
         let close =
             |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found}");
-        // One of nine is on the other side: 2 (1 + 1) / (9 + 1).
+        // One of nine values is on the other side: 2 (1 + 1) / (9 + 1).
         let values = [0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2, -0.1];
         close(p(0.15, &values, Correction::None), 0.4);
-        // Replicates of 0 count for both sides, though less their bias they are above 0.
+        // Replicates of 0 count for both sides, although they are above 0 after the bias is
+        // subtracted.
         let values = [0.0, 0.0, 0.0, 0.0, 0.1, 0.1, 0.1, 0.1, 0.4];
         close(p(0.1, &values, Correction::Bias), 1.0);
-        // All are above 0, but only because of their bias.
+        // All values are above 0, but only because of their bias.
         let values = [0.04, 0.05, 0.06, 0.04, 0.05, 0.06, 0.03, 0.07, 0.05];
         close(p(0.0, &values, Correction::None), 0.2);
         assert!(p(0.0, &values, Correction::Bias) > 0.7);

@@ -19,7 +19,7 @@ use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 use crate::classifier::{ClassifyOptions, Prediction};
-use crate::decide::calibrate::ForeignLimit;
+use crate::decide::calibrate::NoveltyLimit;
 use crate::decide::decision::Decision;
 use crate::model::{Model, TuningSummary};
 use crate::stages::Stage;
@@ -247,7 +247,7 @@ pub struct Evaluation {
     pub tuning: Option<TuningSummary>,
     /// The limit for out-of-distribution documents, and the estimates of tuning.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub foreign: Option<ForeignLimit>,
+    pub foreign: Option<NoveltyLimit>,
     /// The prediction for every document, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_document: Option<Vec<DocumentResult>>,
@@ -451,7 +451,7 @@ impl Evaluator {
             curve: confidences.curve(summary.sum.support()),
             worst_errors: self.all.worst,
             tuning: self.counter.model.settings().tuning.clone(),
-            foreign: self.options.foreign,
+            foreign: self.options.novelty,
             per_document: self.all.per_document,
             stages: Vec::new(),
             peak_memory_bytes: peak_memory(),

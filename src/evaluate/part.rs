@@ -47,7 +47,7 @@ impl Counter {
             numbers: Arc::new(names.zip(0..).collect()),
             model,
             single: options.decision == Decision::Single,
-            may_abstain: options.abstention.is_some() || options.foreign.is_some(),
+            may_abstain: options.abstention.is_some() || options.novelty.is_some(),
             keeps_documents: false,
             min_error_score: Arc::new(f64::NEG_INFINITY.to_bits().into()),
         }
@@ -129,7 +129,7 @@ impl Tally {
             Some(Reason::NoNeighbor) => documents.no_neighbor += 1,
             Some(Reason::NoLabel) => documents.no_label += 1,
             Some(Reason::Unsure) => documents.abstained += 1,
-            Some(Reason::Foreign) => documents.foreign += 1,
+            Some(Reason::OutOfDistribution) => documents.foreign += 1,
             None => {}
         }
         let unseen = expected.iter().any(|label| label as usize >= counter.numbers.len());

@@ -2,7 +2,7 @@
 
 use super::features::Step;
 use super::report::TuningReport;
-use crate::decide::calibrate::{ConfidenceLimit, ForeignLimit};
+use crate::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
 use crate::decide::objective::Objective;
 use crate::rows::dense::DensePart;
 
@@ -35,12 +35,12 @@ pub enum Event<'a> {
         /// How many of how many terms have a word vector, if the vectors are made of these.
         known: Option<(usize, usize)>,
     },
-    /// The number of documents left out so far.
+    /// Number of documents held out so far.
     LeftOut(u64),
     /// The limit for abstaining was learned.
     Abstention(&'a ConfidenceLimit),
-    /// The limit for foreign documents was learned.
-    Foreign(&'a ForeignLimit),
+    /// The limit of the novelty score was learned.
+    Foreign(&'a NoveltyLimit),
     /// Tuning is done.
     Tuned(&'a TuningReport),
 }

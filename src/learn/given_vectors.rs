@@ -42,7 +42,7 @@ impl GivenVectors {
                 self.values.extend_from_slice(&vector);
             }
             (None, Content::Features(features)) if self.dimension.is_none() => {
-                // The last column tells how long the vector is at least.
+                // The last column is a lower bound of the vector's length.
                 let last = features.last().map_or(self.first_column, |&(column, _)| column);
                 let found =
                     last.checked_sub(self.first_column).ok_or(Problem::ColumnZero)? as usize;

@@ -1,5 +1,5 @@
-//! Held-out documents with the scores of their labels under the chosen vote. Decisions, probabilities
-//! and limits are learned from them.
+//! Held-out documents with the scores of their labels under the chosen vote. Decisions,
+//! probabilities and limits are learned from them.
 
 use std::collections::BTreeMap;
 
@@ -71,8 +71,8 @@ impl<'a> HeldOutScores<'a> {
         Self { table, trial, scores, factors }
     }
 
-    /// The decision of the trial, and its figures. Each fold is decided with what is learned from the
-    /// others.
+    /// The decision of the trial, and its figures. Each fold is decided with what is learned from
+    /// the others.
     pub(super) fn decision(&self) -> (Decision, Figures) {
         RuleSearch::new(&self.table).learn(&self.trial, &self.scores)
     }
@@ -118,8 +118,8 @@ impl<'a> HeldOutScores<'a> {
         Expected { figures, intervals }
     }
 
-    /// The documents. If there are very many labels, these are evenly spaced held-out documents, not
-    /// all.
+    /// The documents. If there are very many labels, these are evenly spaced held-out documents,
+    /// not all.
     pub(super) fn documents(&self) -> impl ExactSizeIterator<Item = HeldOutDocument<'_>> + Clone {
         (0..self.table.documents()).map(|document| {
             let (row, voters) = self.table.get(document);

@@ -26,8 +26,8 @@ pub struct TrainOptions {
     pub features: FeatureSpec,
     /// Dense vectors, if the model is to have them.
     pub dense: Option<DenseOptions>,
-    /// Terms and dense vectors together: the share of the neighbors by vectors in the votes, from 0 to 1; `None`: a half, or
-    /// chosen by tuning.
+    /// Terms and dense vectors together: the share of the neighbors by vectors in the votes, from 0
+    /// to 1; `None`: a half, or chosen by tuning.
     pub dense_share: Option<f64>,
     /// How counts become weights.
     pub weighting: Weighting,
@@ -47,15 +47,14 @@ pub struct TrainOptions {
     pub decision: DecisionOptions,
     /// The target share of wrong labels, reached by abstaining; needs tuning.
     pub target_error: Option<f64>,
-    /// The share of documents with known labels that may be refused as foreign: as having no label of
-    /// the training documents. `None`: nothing is refused. Needs tuning.
+    /// Maximum share of documents with known labels that are refused as out-of-distribution.
     pub foreign: Option<f64>,
     /// What to choose by leave-one-out; `None`: nothing. By default [`TuneOptions::quick`].
     pub tuning: Option<TuneOptions>,
     /// Whether the model keeps the texts of the documents.
     pub keep_text: bool,
-    /// The terms of a whole corpus, of which the documents are a part: they then get the weights that they have there. The
-    /// limits of terms are not applied.
+    /// The terms of a whole corpus that includes the documents. Terms get their weights in the
+    /// whole corpus, and the limits of terms are not applied.
     pub part_of: Option<Arc<CorpusStatistics>>,
 }
 
@@ -132,8 +131,9 @@ impl DenseOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TuneScope {
-    /// k, vote and, with several labels, one threshold, out of a few, on a sample of the documents. The fixed
-    /// defaults stay if nothing is clearly better, and if there are fewer than 100 documents or very many.
+    /// k, vote and, with several labels, one threshold, out of a few, on a sample of the documents.
+    /// The fixed defaults stay if nothing is clearly better, and if there are fewer than 100
+    /// documents or very many.
     Quick,
     /// k, vote, learned votes and decision, on all documents.
     Votes,
@@ -148,7 +148,7 @@ pub struct TuneOptions {
     pub scope: TuneScope,
     /// Which features may be changed.
     pub free: FreeFeatures,
-    /// The number of documents left out to compare features, or to choose everything quickly.
+    /// Number of documents held out to compare features, or to choose everything quickly.
     pub sample: usize,
     /// The objective to maximize.
     pub objective: Objective,

@@ -16,7 +16,7 @@ use super::votes::{
     search_grid, try_vote_weights,
 };
 use super::{Event, Step, TrainError, TuningReport};
-use crate::decide::calibrate::{ForeignLimit, Strangeness};
+use crate::decide::calibrate::{NoveltyLimit, NoveltyScore};
 use crate::decide::decision::Rule;
 use crate::decide::objective::Expected;
 use crate::decide::vote::Vote;
@@ -243,9 +243,9 @@ impl Pipeline<'_> {
         (tuned, learning)
     }
 
-    /// Chooses the best settings that give every document a label. The defaults stay unless the best
-    /// is better by more than half a standard error of the objective, as a share of `documents`:
-    /// that is about the noise between settings that agree on most documents.
+    /// Chooses the best settings that give every document a label. The defaults stay unless the
+    /// best is better by more than half a standard error of the objective, as a share of
+    /// `documents`: that is about the noise between settings that agree on most documents.
     fn prefer_defaults(&self, grid: &Grid, tuned: &mut Tuned, documents: usize) {
         let options = self.run.options;
         tuned
@@ -304,7 +304,7 @@ impl Pipeline<'_> {
         found: &LeaveOneOut,
         k: NonZeroUsize,
         prototypes: Option<&HeldOutPrototypes>,
-    ) -> Result<Option<(ForeignLimit, Strangeness)>, TrainError> {
+    ) -> Result<Option<(NoveltyLimit, NoveltyScore)>, TrainError> {
         let Some(target) = self.run.options.foreign else { return Ok(None) };
         // New documents have no neighbors of their own time.
         let exclusion = self.excluded.exclusion();

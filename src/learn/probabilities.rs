@@ -34,8 +34,8 @@ fn probabilities(
     Calibration::fit(seen, &among)
 }
 
-/// Learns the probabilities of labels from held-out documents. `unknown` returns the share of unknown
-/// terms of a document.
+/// Learns the probabilities of labels from held-out documents. `unknown` returns the share of
+/// unknown terms of a document.
 pub(super) fn learn_probabilities(
     held_out: &HeldOutScores<'_>,
     among: TrainingLabels<'_>,
@@ -47,8 +47,8 @@ pub(super) fn learn_probabilities(
 
 /// Learns when a model must abstain to reach a target error, from held-out documents.
 ///
-/// The documents of each fold are decided, and their confidence computed, by what is learned from the
-/// other folds: `decisions` are those learned without each fold. `unknown` returns the share of
+/// The documents of each fold are decided, and their confidence computed, by what is learned from
+/// the other folds: `decisions` are those learned without each fold. `unknown` returns the share of
 /// unknown terms of a document. If documents were held out twice, without and with their
 /// near-duplicates, the target is reached both ways: new documents may or may not have
 /// near-duplicates.

@@ -19,11 +19,11 @@ pub struct TuningReport {
     pub scope: TuneScope,
     /// The objective that was maximized.
     pub objective: Objective,
-    /// The number of documents that were left out, one at a time.
+    /// Number of documents that were held out, one at a time.
     pub documents: u64,
     /// Documents with a higher cosine were not neighbors of each other.
     pub near_duplicates_above: Option<f32>,
-    /// The number of documents left out before and after each document when settings were compared.
+    /// Number of documents held out before and after each document when settings were compared.
     pub window: u32,
     /// The number of documents that have a near-duplicate.
     pub documents_with_near_duplicates: usize,
@@ -39,14 +39,14 @@ pub struct TuningReport {
     pub learning: Option<VoteLearning>,
     /// What to expect of new documents without near-duplicates: its figures without a window.
     pub figures: Figures,
-    /// Their 95 % intervals, by resampling the left-out documents.
+    /// Their 95 % intervals, by resampling the held-out documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
     /// What to expect of documents that have near-duplicates as often as these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_near_duplicates: Option<Expected>,
-    /// Whether terms that are selected or weighted by labels were told without the labels of the
-    /// documents that were judged. If not, figures are too good.
+    /// Whether terms that are selected or weighted by labels were evaluated on documents whose
+    /// labels they did not use. If not, the metrics are too optimistic.
     pub nested: bool,
     /// All settings that were tried.
     pub trials: Vec<Trial>,

@@ -1,4 +1,5 @@
-//! Tunes an existing model: k, vote, decision, and everything that is learned from held-out documents.
+//! Tunes an existing model: k, vote, decision, and everything that is learned from held-out
+//! documents.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -44,10 +44,11 @@ pub(super) fn kept_documents(model: &Model) -> impl Iterator<Item = Document> {
     })
 }
 
-/// Counts and weighs the kept texts of a model anew: the vocabulary, the weights of the terms and the rows are then those of
-/// a model that was trained on the documents that are there. Terms of fewer documents than the rarest term of the model
-/// are left out, as before; a selection of terms is made again. k, vote, decision and all that was learned stay, also
-/// learned factors of terms, of which new terms have none.
+/// Counts and weights the kept texts of a model again. The vocabulary, term weights and rows are
+/// then those of a model trained on the present documents. As before, terms with fewer documents
+/// than the rarest term of the model are dropped; a term selection is made again. Everything else
+/// that was learned stays: k, vote, decision, and also the factors of terms. New terms have no
+/// factor.
 ///
 /// # Errors
 /// If the model keeps no texts, or not all that the terms are made of.

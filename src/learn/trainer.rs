@@ -8,7 +8,7 @@ use super::retune::retune;
 use super::run::{Documents, OnEvent, Run};
 use super::tuned;
 use super::{Event, TrainError, TrainOptions, TuneScope, TuningReport};
-use crate::decide::decision::shares;
+use crate::decide::decision::label_shares;
 use crate::model::Model;
 use crate::search::Engines;
 use crate::stages::Stage;
@@ -141,8 +141,8 @@ impl<'a> Trainer<'a> {
     ///
     /// # Errors
     /// If the model weights queries differently from documents, and neither can the counts be
-    /// recovered from its rows nor does it keep the texts; if the options conflict; or if the search
-    /// fails.
+    /// recovered from its rows nor does it keep the texts; if the options conflict; or if the
+    /// search fails.
     ///
     /// # Panics
     /// Never: nobody else has the model.
@@ -203,7 +203,7 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
     if let Some(selection) = options.selection {
         counts = selection.apply(counts, threads);
     }
-    let shares = || shares(&counts.label_sizes(), counts.documents());
+    let shares = || label_shares(&counts.label_sizes(), counts.documents());
     settings.decision = options.decision.decision(counts.has_several_labels(), shares)?;
     let start = Instant::now();
     let mut model = Model::of_counts(counts, settings, threads);

@@ -295,8 +295,8 @@ fn term_factors(
     Ok(factors.into_iter().flatten().collect())
 }
 
-/// Near-duplicates and the window, determined with the rows that tuning starts from; and these rows.
-/// Nothing for documents without terms.
+/// Near-duplicates and the window, determined with the rows that tuning starts from; and these
+/// rows. Nothing for documents without terms.
 fn exclusions(
     run: &Run<'_>,
     counts: &Counts,

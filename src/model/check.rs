@@ -1,16 +1,18 @@
-//! Properties of a model that the rest of the program relies on and that types do not ensure.
+//! Checks the properties of a model that the rest of the program relies on and that types do not
+//! ensure.
 
 use super::error::invalid;
-use super::{InputSpec, Model, ModelProblem, array_names, bounds_of};
-use crate::decide::calibrate::Strangeness;
+use super::trained::bounds_of;
+use super::{InputSpec, Model, ModelProblem, array_names};
+use crate::decide::calibrate::NoveltyScore;
 use crate::rows::dense::DenseFeatures;
 use crate::threads;
 
-/// The number of weights that a thread tests at a time.
+/// Number of weights that a thread checks per task.
 const PART: usize = 1 << 14;
 
 impl Model {
-    /// Checks everything that the program relies on and that types do not ensure.
+    /// Checks all of these properties.
     pub(super) fn check(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
         let rows = arrays.rows.whole();
@@ -52,7 +54,7 @@ impl Model {
         if arrays.idf.iter().any(|idf| !idf.is_finite() || *idf < 0.0) {
             return wrong(array_names::IDF, "a value is negative or not finite");
         }
-        // Counting takes no branch for each weight: a processor tests several at once.
+        // Counting is branchless, so the processor checks several weights at once.
         let is_wrong = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
         let (parts, _) = rows.data().as_chunks::<PART>();
         let rest = &rows.data()[parts.len() * PART..];
@@ -109,28 +111,29 @@ impl Model {
         Ok(())
     }
 
-    /// What tuning learned.
+    /// Checks everything that was learned.
     fn check_learned(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
-        let (documents, labels) = (arrays.ids.len(), arrays.label_names.len());
+        let documents = arrays.ids.len();
+        let labels = arrays.label_names.len();
         let wrong = |array, what: &str| Err(invalid(array)(what.to_owned()));
         if let Some(Err(what)) = settings.abstention.map(|abstention| abstention.check()) {
             return wrong("settings", what);
         }
-        if let Some(Err(what)) = settings.foreign.map(|limit| limit.check()) {
+        if let Some(Err(what)) = settings.novelty.map(|limit| limit.check()) {
             return wrong("settings", what);
         }
-        let strangeness = arrays.strangeness.as_ref();
-        if let Some(Err(what)) = strangeness.map(|strangeness| strangeness.check(documents)) {
-            return wrong(array_names::FOREIGN_WEIGHTS, what);
+        let novelty_score = arrays.novelty_score.as_ref();
+        if let Some(Err(what)) = novelty_score.map(|novelty_score| novelty_score.check(documents)) {
+            return wrong(array_names::NOVELTY_WEIGHTS, what);
         }
-        if strangeness.is_some_and(Strangeness::needs_margins) && arrays.prototypes.is_none() {
+        if novelty_score.is_some_and(NoveltyScore::needs_margins) && arrays.prototypes.is_none() {
             return wrong(
-                array_names::FOREIGN_WEIGHTS,
+                array_names::NOVELTY_WEIGHTS,
                 "weights for prototypes, but no prototypes",
             );
         }
-        if settings.foreign.is_some() != strangeness.is_some() {
+        if settings.novelty.is_some() != novelty_score.is_some() {
             return wrong(
                 "settings",
                 "a limit of foreign documents without its arrays, or arrays without it",
@@ -164,12 +167,15 @@ impl Model {
             );
         }
         if settings.vote.learned != votes.is_some() {
-            return wrong("settings", "learned votes without their worths, or worths without them");
+            return wrong(
+                "settings",
+                "learned votes without their vote_weights, or vote_weights without them",
+            );
         }
         Ok(())
     }
 
-    /// Checks that dense vectors, their share of the votes and the input go together.
+    /// Checks that dense vectors, their share of the votes and the input match.
     fn check_dense(&self) -> Result<(), ModelProblem> {
         let settings = &self.settings;
         let share = settings.dense_share;

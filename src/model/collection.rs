@@ -1,5 +1,3 @@
-//! The documents of a model, as they come and go.
-
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
@@ -9,27 +7,26 @@ use hashbrown::HashTable;
 use serde::{Deserialize, Serialize};
 
 use super::Model;
-use super::joined::{Joined, Kept};
-use crate::rows::dense::{DensePart, GREATEST, Metric, Vectors};
-use crate::rows::matrix::{Csr, CsrBuilder};
+use crate::rows::dense::{GREATEST, Metric, Vectors};
+use crate::rows::matrix::CsrBuilder;
 use crate::rows::strings::StringsBuilder;
 
-mod piece;
+mod segment;
 mod snapshot;
 
-use piece::{Lists, Piece};
+use segment::{LabelWeights, Lists, Segment};
 
 /// A change of a model's documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// A document is added, after all others; those with the same identifier are removed.
+    /// Adds a document after all others, and removes those with the same identifier.
     Put(Box<NewDocument>),
-    /// The documents with an identifier are removed.
+    /// Removes the documents with an identifier.
     Remove {
         /// The identifier.
         id: String,
     },
-    /// The documents with an identifier get other labels.
+    /// Replaces the labels of the documents with an identifier.
     Relabel {
         /// The identifier.
         id: String,
@@ -38,7 +35,7 @@ pub enum Change {
     },
 }
 
-/// A document, weighted as the model's documents are.
+/// A document, weighted like the model's documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewDocument {
     /// Its identifier.
@@ -51,15 +48,15 @@ pub struct NewDocument {
     pub terms: Vec<u32>,
     /// The weights of its terms.
     pub weights: Vec<f32>,
-    /// Its dense vector, if the model has such vectors; of length 1 if the metric is angular.
+    /// Its dense vector, if the model has such vectors. Its length is 1 if the metric is angular.
     pub vector: Option<Vec<f32>>,
     /// Its text, if the model keeps texts.
     pub text: Option<String>,
-    /// The similarity of its best neighbor, if the model refuses foreign documents.
+    /// The similarity of its best neighbor, if the model has a novelty score.
     pub nearest: Option<f32>,
 }
 
-/// What a change cannot be made to.
+/// Why a change cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -77,78 +74,88 @@ pub enum ChangeError {
         /// What does not fit.
         what: &'static str,
     },
-    /// There would be more documents or labels than there are numbers for.
+    /// There would be 2^32 or more documents or labels.
     #[error("a model has fewer than 2^32 documents and labels")]
     TooMany,
 }
 
-/// What some changes did.
+/// The effect of some changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Changed {
-    /// Documents that were added.
+pub struct ChangeCounts {
+    /// Number of documents added.
     pub added: u64,
-    /// Documents that were removed because one with the same identifier was added.
+    /// Number of documents removed because one with the same identifier was added.
     pub replaced: u64,
-    /// Documents that were removed otherwise.
+    /// Number of documents removed otherwise.
     pub removed: u64,
-    /// Documents that got other labels.
+    /// Number of documents that got other labels.
     pub relabeled: u64,
 }
 
-/// A piece that is not so many times smaller than the one before it is put together with it, and so are all pieces if one has
-/// lost such a share of its documents: this costs a change, and spares every search.
-const SMALLER: u32 = 16;
+/// A segment is merged with the one before it unless it is at least this many times smaller. All
+/// segments are merged if one has lost more than this fraction of its documents. A merge slows down
+/// one change, and speeds up every search.
+const MERGE_FACTOR: u32 = 16;
 
-/// A document's place: its piece, and its row there.
-type Place = (u32, u32);
+/// Where a document is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Location {
+    segment: u32,
+    row: u32,
+}
 
-/// The documents of a model, as they come and go.
+/// The identifier of a document.
+fn id_in(segments: &[Segment], location: Location) -> &str {
+    segments[location.segment as usize].ids.get(location.row as usize).unwrap_or_default()
+}
+
+/// The documents of a model, which can be added, removed and relabeled.
 ///
-/// The vocabulary, the weights of its terms and everything that was learned stay as they are. Answers are, to the bit, those
-/// of a model with the same vocabulary that was trained on the documents that are there: those that are left, in their
-/// order, and then those that were added.
+/// The vocabulary, its term weights and everything that was learned stay as they are. Answers are
+/// bit-identical to those of a model with the same vocabulary that was trained on the present
+/// documents: the remaining ones in their order, then the added ones.
 ///
-/// A label that no document had before is a label from then on, and one whose last document was
-/// removed remains. If labels have thresholds, a new label gets the median threshold of the others.
-/// The offset of its probability is the mean of theirs.
+/// A label that no document had before becomes a label of the model, and a label whose last
+/// document was removed remains. If labels have thresholds, a new label gets the median threshold
+/// of the others. The offset of its probability is the mean of theirs.
 #[derive(Debug)]
 pub struct Collection {
-    /// The model without any change.
+    /// The model before all changes.
     base: Arc<Model>,
-    pieces: Vec<Piece>,
-    /// The labels; those of the base first.
+    segments: Vec<Segment>,
+    /// The labels; those of the base come first.
     labels: Vec<String>,
     label_numbers: HashMap<String, u32>,
-    /// The places of all documents, by identifier.
-    places: HashTable<Place>,
+    /// The locations of all documents, by identifier.
+    locations: HashTable<Location>,
     hasher: RandomState,
-    changed: Changed,
+    changed: ChangeCounts,
     model: OnceLock<Arc<Model>>,
 }
 
 impl Collection {
-    /// The documents of a model.
+    /// Creates a collection of a model's documents.
     pub fn new(model: Arc<Model>) -> Self {
         let labels: Vec<String> = model.labels().iter().map(str::to_owned).collect();
         let label_numbers = labels.iter().cloned().zip(0..).collect();
-        let piece = Piece::of(&model);
+        let segment = Segment::of(&model);
         let mut collection = Self {
             base: Arc::clone(&model),
-            pieces: Vec::new(),
+            segments: Vec::new(),
             labels,
             label_numbers,
-            places: HashTable::new(),
+            locations: HashTable::new(),
             hasher: RandomState::default(),
-            changed: Changed::default(),
+            changed: ChangeCounts::default(),
             model: OnceLock::from(model),
         };
-        collection.push(piece);
+        collection.push(segment);
         collection
     }
 
-    /// How many documents there are.
+    /// Number of documents.
     pub fn len(&self) -> usize {
-        self.pieces.iter().map(|piece| piece.count as usize).sum()
+        self.segments.iter().map(|segment| segment.count as usize).sum()
     }
 
     /// Whether there are no documents.
@@ -156,75 +163,74 @@ impl Collection {
         self.len() == 0
     }
 
-    /// Whether a document has an identifier.
+    /// Whether there is a document with an identifier.
     pub fn contains(&self, id: &str) -> bool {
         let hash = self.hasher.hash_one(id);
-        self.places.find(hash, |&place| self.id(place) == id).is_some()
+        self.locations.find(hash, |&location| self.id(location) == id).is_some()
     }
 
-    /// What all changes so far did.
-    pub fn changed(&self) -> Changed {
+    /// The effect of all changes so far.
+    pub fn changed(&self) -> ChangeCounts {
         self.changed
     }
 
-    fn id(&self, (piece, row): Place) -> &str {
-        self.pieces[piece as usize].ids.get(row as usize).unwrap_or_default()
+    fn id(&self, location: Location) -> &str {
+        id_in(&self.segments, location)
     }
 
-    /// Adds a piece and the places of its documents.
-    fn push(&mut self, piece: Piece) {
-        let number = u32::try_from(self.pieces.len()).expect("few pieces");
+    /// Adds a segment and the locations of its documents.
+    fn push(&mut self, segment: Segment) {
+        let number = u32::try_from(self.segments.len()).expect("few segments");
         let hasher = &self.hasher;
-        self.pieces.push(piece);
-        let pieces = &self.pieces;
-        let hash = |&(piece, row): &Place| {
-            hasher.hash_one(pieces[piece as usize].ids.get(row as usize).unwrap_or_default())
-        };
-        let piece = &pieces[number as usize];
-        self.places.reserve(piece.count as usize, hash);
-        for row in (0..).zip(&piece.alive).filter(|&(_, &alive)| alive).map(|(row, _)| row) {
-            let place = (number, row);
-            self.places.insert_unique(hash(&place), place, hash);
+        self.segments.push(segment);
+        let segments = &self.segments;
+        let hash = |&location: &Location| hasher.hash_one(id_in(segments, location));
+        let segment = &segments[number as usize];
+        self.locations.reserve(segment.count as usize, hash);
+        for row in (0..).zip(&segment.alive).filter(|&(_, &alive)| alive).map(|(row, _)| row) {
+            let location = Location { segment: number, row };
+            self.locations.insert_unique(hash(&location), location, hash);
         }
     }
 
-    /// Takes the last piece and the places of its documents away.
-    fn pop(&mut self) -> Option<Piece> {
-        let number = u32::try_from(self.pieces.len()).expect("few pieces").checked_sub(1)?;
-        let piece = self.pieces.pop()?;
-        for row in (0..).zip(&piece.alive).filter(|&(_, &alive)| alive).map(|(row, _)| row) {
-            let hash = self.hasher.hash_one(piece.ids.get(row as usize).unwrap_or_default());
-            if let Ok(entry) = self.places.find_entry(hash, |&place| place == (number, row)) {
+    /// Removes the last segment and the locations of its documents.
+    fn pop(&mut self) -> Option<Segment> {
+        let number = u32::try_from(self.segments.len()).expect("few segments").checked_sub(1)?;
+        let segment = self.segments.pop()?;
+        for row in (0..).zip(&segment.alive).filter(|&(_, &alive)| alive).map(|(row, _)| row) {
+            let hash = self.hasher.hash_one(segment.ids.get(row as usize).unwrap_or_default());
+            if let Ok(entry) =
+                self.locations.find_entry(hash, |&found| found == Location { segment: number, row })
+            {
                 let _ = entry.remove();
             }
         }
-        Some(piece)
+        Some(segment)
     }
 
-    /// The places of the documents with an identifier, which are not known any more afterwards.
-    fn take(&mut self, id: &str) -> Vec<Place> {
+    /// Removes and returns the locations of the documents with an identifier.
+    fn take(&mut self, id: &str) -> Vec<Location> {
         let hash = self.hasher.hash_one(id);
-        let Self { places, pieces, .. } = self;
-        let is_it =
-            |&(piece, row): &Place| pieces[piece as usize].ids.get(row as usize) == Some(id);
+        let Self { locations, segments, .. } = self;
+        let is_it = |&location: &Location| id_in(segments, location) == id;
         let mut taken = Vec::new();
-        while let Ok(entry) = places.find_entry(hash, is_it) {
+        while let Ok(entry) = locations.find_entry(hash, is_it) {
             taken.push(entry.remove().0);
         }
         taken
     }
 
-    /// Makes changes, in order: all or none.
+    /// Applies changes in order: all or none.
     ///
     /// # Errors
     /// If a document does not fit the model, or no document has an identifier.
     ///
     /// # Panics
     /// Never: all changes are checked first.
-    pub fn apply(&mut self, changes: Vec<Change>) -> Result<Changed, ChangeError> {
+    pub fn apply(&mut self, changes: Vec<Change>) -> Result<ChangeCounts, ChangeError> {
         self.check(&changes)?;
-        let mut done = Changed::default();
-        // A piece of new documents ends where a change needs one of them.
+        let mut done = ChangeCounts::default();
+        // A segment of new documents ends where a change refers to one of them.
         let mut new: Vec<NewDocument> = Vec::new();
         let mut in_new: HashSet<String> = HashSet::new();
         for change in changes {
@@ -238,8 +244,8 @@ impl Collection {
             }
             match change {
                 Change::Put(document) => {
-                    for (piece, row) in self.take(&document.id) {
-                        self.pieces[piece as usize].kill(row);
+                    for Location { segment, row } in self.take(&document.id) {
+                        self.segments[segment as usize].remove(row);
                         done.replaced += 1;
                     }
                     done.added += 1;
@@ -247,23 +253,22 @@ impl Collection {
                     new.push(*document);
                 }
                 Change::Remove { id } => {
-                    for (piece, row) in self.take(&id) {
-                        self.pieces[piece as usize].kill(row);
+                    for Location { segment, row } in self.take(&id) {
+                        self.segments[segment as usize].remove(row);
                         done.removed += 1;
                     }
                 }
                 Change::Relabel { id, labels } => {
                     let labels = self.closed(&labels);
-                    for place in self.take(&id) {
-                        let (piece, row) = place;
-                        self.pieces[piece as usize].relabeled.insert(row, labels.clone());
+                    for location in self.take(&id) {
+                        let Location { segment, row } = location;
+                        self.segments[segment as usize].relabeled.insert(row, labels.clone());
                         done.relabeled += 1;
-                        let (hasher, pieces) = (&self.hasher, &self.pieces);
-                        let hash = |&(piece, row): &Place| {
-                            let id = pieces[piece as usize].ids.get(row as usize);
-                            hasher.hash_one(id.unwrap_or_default())
-                        };
-                        self.places.insert_unique(hash(&place), place, hash);
+                        let hasher = &self.hasher;
+                        let segments = &self.segments;
+                        let hash =
+                            |&location: &Location| hasher.hash_one(id_in(segments, location));
+                        self.locations.insert_unique(hash(&location), location, hash);
                     }
                 }
             }
@@ -277,21 +282,25 @@ impl Collection {
         Ok(done)
     }
 
-    /// Appends documents, and puts small pieces together: there are at most as many as the logarithm of the number of
-    /// documents.
+    /// Appends documents and merges small segments, so that the number of segments is at most
+    /// logarithmic in the number of documents.
     fn append(&mut self, documents: Vec<NewDocument>) {
         if !documents.is_empty() {
-            let piece = self.piece(documents);
-            self.push(piece);
+            let segment = self.segment(documents);
+            self.push(segment);
         }
-        // Rows that do not count any more cost a search, too.
-        let dead = |piece: &Piece| piece.alive.len() - piece.count as usize;
-        if self.pieces.iter().any(|piece| dead(piece) * SMALLER as usize > piece.alive.len()) {
-            self.join();
+        // Removed rows slow down searches, too.
+        let dead = |segment: &Segment| segment.alive.len() - segment.count as usize;
+        if self
+            .segments
+            .iter()
+            .any(|segment| dead(segment) * MERGE_FACTOR as usize > segment.alive.len())
+        {
+            self.merge();
         }
         loop {
-            let joins = match self.pieces.as_slice() {
-                [.., before, last] => before.count / SMALLER <= last.count,
+            let joins = match self.segments.as_slice() {
+                [.., before, last] => before.count / MERGE_FACTOR <= last.count,
                 _ => false,
             };
             if !joins {
@@ -299,22 +308,23 @@ impl Collection {
             }
             let last = self.pop().expect("there are two");
             let before = self.pop().expect("there are two");
-            self.push(Piece::join(&[before, last]));
+            self.push(Segment::merge(&[before, last]));
         }
     }
 
-    /// Puts all documents into one piece, which is searched fastest.
-    pub(crate) fn join(&mut self) {
-        let is_one = matches!(self.pieces.as_slice(), [] | [_]);
-        if !is_one || self.pieces.iter().any(|piece| piece.kept().is_some()) {
-            let pieces: Vec<Piece> = std::mem::take(&mut self.pieces);
-            self.places.clear();
-            self.push(Piece::join(&pieces));
+    /// Merges all documents into one segment, which is searched fastest.
+    pub(crate) fn merge(&mut self) {
+        let is_one = matches!(self.segments.as_slice(), [] | [_]);
+        if !is_one || self.segments.iter().any(|segment| segment.live().is_some()) {
+            let segments: Vec<Segment> = std::mem::take(&mut self.segments);
+            self.locations.clear();
+            self.push(Segment::merge(&segments));
             self.model.take();
         }
     }
 
-    /// The numbers of labels and of their ancestors, each once, in order; new labels get a number.
+    /// The numbers of labels and of their ancestors, without duplicates and in order. New labels
+    /// get a number.
     fn closed(&mut self, labels: &[String]) -> Vec<u32> {
         let base = Arc::clone(&self.base);
         let hierarchy = &base.settings.hierarchy;
@@ -340,26 +350,27 @@ impl Collection {
         number
     }
 
-    fn piece(&mut self, documents: Vec<NewDocument>) -> Piece {
+    fn segment(&mut self, documents: Vec<NewDocument>) -> Segment {
         let base = Arc::clone(&self.base);
         let mut rows = CsrBuilder::default();
         let mut ids = StringsBuilder::default();
         let mut texts = base.arrays.texts.as_ref().map(|_| StringsBuilder::default());
         let mut values = base.arrays.dense.as_ref().map(|_| Vec::new());
-        let mut worths = base.arrays.learned_votes.as_ref().map(|_| <(Lists, Vec<f32>)>::default());
-        let (mut labels, mut weights, mut nearest) = (Lists::default(), Vec::new(), Vec::new());
+        let mut vote_weights = base.arrays.learned_votes.as_ref().map(|_| LabelWeights::default());
+        let mut labels = Lists::default();
+        let mut weights = Vec::new();
+        let mut nearest = Vec::new();
         let count = documents.len();
         for document in documents {
             rows.push_slices(&document.terms, &document.weights);
             ids.push(&document.id);
             let own = self.closed(&document.labels);
-            if let Some((lists, values)) = &mut worths {
-                values.extend(own.iter().map(|_| 1.0));
-                lists.push(own.iter().copied());
+            if let Some(vote_weights) = &mut vote_weights {
+                vote_weights.push(own.iter().map(|&label| (label, 1.0)));
             }
             labels.push(own);
             weights.push(document.weight);
-            if base.strangeness().is_some() {
+            if base.novelty_score().is_some() {
                 nearest.push(document.nearest.unwrap_or(0.0));
             }
             if let Some(texts) = &mut texts {
@@ -373,7 +384,7 @@ impl Collection {
             let dimension = dense.vectors().dimension();
             Arc::new(Vectors::new(dimension, values).expect("checked before"))
         });
-        Piece {
+        Segment {
             rows: Arc::new(rows.build(base.vocabulary().len())),
             texts: texts.map(|texts| Arc::new(texts.build())),
             vectors,
@@ -382,17 +393,17 @@ impl Collection {
             relabeled: HashMap::new(),
             weights,
             nearest,
-            worths,
+            vote_weights,
             alive: vec![true; count],
             count: u32::try_from(count).expect("checked before"),
-            kept: OnceLock::new(),
+            live: OnceLock::new(),
         }
     }
 
-    /// Checks changes, none of which is made yet.
+    /// Checks changes before any of them is applied.
     pub(super) fn check(&self, changes: &[Change]) -> Result<(), ChangeError> {
-        // What changes before add and remove.
-        let mut there: HashMap<&str, bool> = HashMap::new();
+        // Whether earlier changes added or removed a document.
+        let mut is_present: HashMap<&str, bool> = HashMap::new();
         let mut labels = self.labels.len();
         let named = |labels: &[String]| labels.iter().all(|label| !label.is_empty());
         let unnamed =
@@ -402,7 +413,7 @@ impl Collection {
                 Change::Put(document) => {
                     self.check_document(document)?;
                     labels += document.labels.len();
-                    there.insert(&document.id, true);
+                    is_present.insert(&document.id, true);
                     continue;
                 }
                 Change::Remove { id } => id,
@@ -414,18 +425,19 @@ impl Collection {
                     id
                 }
             };
-            let known = there.get(&**id).copied().unwrap_or_else(|| self.contains(id));
+            let known = is_present.get(&**id).copied().unwrap_or_else(|| self.contains(id));
             if !known {
                 return Err(ChangeError::NoSuchDocument { id: id.clone() });
             }
             if matches!(change, Change::Remove { .. }) {
-                there.insert(id, false);
+                is_present.insert(id, false);
             }
         }
-        // Every number of a label, and of a row of any piece, has 32 bits, whatever is new among them.
-        let rows: usize = self.pieces.iter().map(|piece| piece.alive.len()).sum();
-        let most = (u32::MAX / 4) as usize;
-        if labels > most || rows + changes.len() > most * 2 {
+        // Label numbers, and row numbers of any segment, must fit into 32 bits even if everything
+        // in the changes is new.
+        let rows: usize = self.segments.iter().map(|segment| segment.alive.len()).sum();
+        let max_labels = (u32::MAX / 4) as usize;
+        if labels > max_labels || rows + changes.len() > max_labels * 2 {
             return Err(ChangeError::TooMany);
         }
         Ok(())
@@ -469,34 +481,5 @@ impl Collection {
             }
             _ => wrong("its dense vector has another dimension than the model's"),
         }
-    }
-
-    /// The rows of each piece and those that count.
-    pub(crate) fn term_pieces(&self) -> impl Iterator<Item = (&Arc<Csr>, Kept)> {
-        self.pieces.iter().map(|piece| (&piece.rows, piece.kept().clone()))
-    }
-
-    /// The dense vectors of each piece and the rows that count, if the model has vectors.
-    pub(crate) fn dense_pieces(&self) -> impl Iterator<Item = (DensePart, Kept)> {
-        self.pieces.iter().filter_map(|piece| {
-            let part = self.base.dense()?;
-            let vectors = Arc::clone(piece.vectors.as_ref()?);
-            Some((DensePart { vectors, ..part.clone() }, piece.kept().clone()))
-        })
-    }
-
-    /// The model with the documents that are there now. Rows and texts are not copied.
-    pub fn model(&self) -> Arc<Model> {
-        Arc::clone(self.model.get_or_init(|| Arc::new(self.make())))
-    }
-
-    /// The model with the documents that are there now, in one piece, and nothing else in memory.
-    pub(crate) fn into_model(self) -> Result<Model, Arc<Model>> {
-        let model = self.model();
-        drop(self);
-        let mut model = Arc::try_unwrap(model)?;
-        model.arrays.rows = model.arrays.rows.into_one();
-        model.arrays.texts = model.arrays.texts.map(Joined::into_one);
-        Ok(model)
     }
 }

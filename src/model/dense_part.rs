@@ -1,4 +1,4 @@
-//! The dense part of a model file, checked.
+//! Checks the dense vectors of a model file.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::rows::dense::{
 use crate::rows::matrix::Array;
 
 impl DensePart {
-    /// The part that a model file holds.
+    /// Creates the dense part from the arrays of a model file.
     ///
     /// # Errors
     /// If an array does not match the settings, or holds values that no vector has.

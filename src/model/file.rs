@@ -11,11 +11,13 @@ use safetensors::Dtype;
 
 use super::error::invalid;
 use super::rows_by_id::RowsById;
+use super::segmented::Segmented;
+use super::settings::{FORMAT, VERSION};
 use super::{
-    Arrays, FORMAT, InputSpec, Joined, JournalLock, Model, ModelError, ModelProblem, Settings,
-    UpdateError, VERSION, array_names,
+    Arrays, InputSpec, JournalLock, Model, ModelError, ModelProblem, Settings, UpdateError,
+    array_names,
 };
-use crate::decide::calibrate::{Calibration, Strangeness};
+use crate::decide::calibrate::{Calibration, NoveltyScore};
 use crate::decide::vote::{LearnedVotes, Prototypes};
 use crate::rows::dense::DensePart;
 use crate::rows::matrix::{Array, csr};
@@ -44,7 +46,8 @@ impl Model {
     /// then unchanged.
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
-        // The journal of a model that is replaced goes with it; no one changes its documents meanwhile.
+        // The journal of a replaced model is removed with it. The lock keeps other processes from
+        // changing its documents meanwhile.
         let is_file = std::fs::metadata(&path).is_ok_and(|data| data.is_file());
         let held = match JournalLock::new(&path) {
             _ if !is_file => None,
@@ -60,7 +63,8 @@ impl Model {
         self.written(output, held.as_ref()).map_err(|problem| ModelError { path, problem })
     }
 
-    /// The same for a caller who has locked the journal of what is replaced.
+    /// Writes the model like [`save_to`](Self::save_to), for a caller that has locked the journal
+    /// of the replaced model.
     ///
     /// # Errors
     /// As [`save_to`](Self::save_to).
@@ -102,7 +106,7 @@ impl Model {
     }
 
     /// Opens a model file and validates it completely. The file is read into memory: later changes
-    /// to it have no effect. The changes in its [journal](crate::model::UpdatedModel) are made.
+    /// to it have no effect. The changes in its [journal](crate::model::UpdatedModel) are applied.
     ///
     /// # Errors
     /// If the file cannot be read, or is not a valid, undamaged model; or its journal is not.
@@ -110,7 +114,7 @@ impl Model {
         super::journal::with_journal(path, Self::open_alone)
     }
 
-    /// The same without the journal.
+    /// Opens a model file without its journal.
     pub(super) fn open_alone(path: &Path) -> Result<Self, ModelError> {
         Self::opened(path, Bytes::read)
     }
@@ -212,7 +216,7 @@ impl Arrays {
             list.extend([
                 (array_names::VOTE_STARTS, Dtype::U64, bytes(&votes.starts)),
                 (array_names::VOTE_LABELS, Dtype::U32, bytemuck::cast_slice(&votes.labels)),
-                (array_names::VOTE_WORTHS, Dtype::F32, bytemuck::cast_slice(&votes.worths)),
+                (array_names::VOTE_WEIGHTS, Dtype::F32, bytemuck::cast_slice(&votes.vote_weights)),
                 (array_names::VOTE_OFFSETS, Dtype::F32, bytemuck::cast_slice(&votes.offsets)),
                 (array_names::VOTE_SCALES, Dtype::F32, bytemuck::cast_slice(&votes.scales)),
             ]);
@@ -229,13 +233,13 @@ impl Arrays {
             ]);
         }
         let floats = bytemuck::cast_slice::<f64, u8>;
-        if let Some(strangeness) = &self.strangeness {
+        if let Some(novelty_score) = &self.novelty_score {
             let similarities = bytemuck::cast_slice::<f32, u8>;
             list.extend([
-                (array_names::FOREIGN_WEIGHTS, Dtype::F64, floats(&strangeness.weights)),
-                (array_names::FOREIGN_BEST, Dtype::F32, similarities(&strangeness.best)),
-                (array_names::FOREIGN_MEAN, Dtype::F32, similarities(&strangeness.mean)),
-                (array_names::FOREIGN_NEAREST, Dtype::F32, similarities(&strangeness.nearest)),
+                (array_names::NOVELTY_WEIGHTS, Dtype::F64, floats(&novelty_score.weights)),
+                (array_names::NOVELTY_BEST, Dtype::F32, similarities(&novelty_score.best)),
+                (array_names::NOVELTY_MEAN, Dtype::F32, similarities(&novelty_score.mean)),
+                (array_names::NOVELTY_NEAREST, Dtype::F32, similarities(&novelty_score.nearest)),
             ]);
         }
         if let Some(calibration) = &self.calibration {
@@ -283,19 +287,19 @@ impl Arrays {
             Some(LearnedVotes {
                 starts: file.array(array_names::VOTE_STARTS, Dtype::U64)?,
                 labels: file.array(array_names::VOTE_LABELS, Dtype::U32)?,
-                worths: file.array(array_names::VOTE_WORTHS, Dtype::F32)?,
+                vote_weights: file.array(array_names::VOTE_WEIGHTS, Dtype::F32)?,
                 offsets: file.array(array_names::VOTE_OFFSETS, Dtype::F32)?,
                 scales: file.array(array_names::VOTE_SCALES, Dtype::F32)?,
             })
         } else {
             None
         };
-        let strangeness = if file.has("foreign.") {
-            Some(Strangeness {
-                weights: file.array(array_names::FOREIGN_WEIGHTS, Dtype::F64)?,
-                best: file.array(array_names::FOREIGN_BEST, Dtype::F32)?,
-                mean: file.array(array_names::FOREIGN_MEAN, Dtype::F32)?,
-                nearest: file.array(array_names::FOREIGN_NEAREST, Dtype::F32)?,
+        let novelty_score = if file.has("foreign.") {
+            Some(NoveltyScore {
+                weights: file.array(array_names::NOVELTY_WEIGHTS, Dtype::F64)?,
+                best: file.array(array_names::NOVELTY_BEST, Dtype::F32)?,
+                mean: file.array(array_names::NOVELTY_MEAN, Dtype::F32)?,
+                nearest: file.array(array_names::NOVELTY_NEAREST, Dtype::F32)?,
             })
         } else {
             None
@@ -320,15 +324,15 @@ impl Arrays {
                 .has(array_names::TERM_FACTORS)
                 .then(|| file.array(array_names::TERM_FACTORS, Dtype::F32))
                 .transpose()?,
-            rows: Joined::one(rows),
+            rows: Segmented::one(rows),
             label_names: Strings::read(file, array_names::LABELS, array_names::LABEL_OFFSETS)?,
             label_indptr: file.array(array_names::LABEL_BOUNDS, Dtype::U64)?,
             label_indices: file.array(array_names::LABEL_NUMBERS, Dtype::U32)?,
             ids,
             weights: file.array(array_names::DOCUMENT_WEIGHTS, Dtype::F32)?,
-            texts: texts.transpose()?.map(Joined::one),
+            texts: texts.transpose()?.map(Segmented::one),
             calibration,
-            strangeness,
+            novelty_score,
             learned_votes,
             prototypes: read_prototypes(file)?,
             dense,

@@ -17,8 +17,8 @@ pub(crate) struct RowsById {
 }
 
 impl RowsById {
-    /// The first row with an identifier. `ids` are the identifiers of all rows, the same in every
-    /// call.
+    /// Returns the first row with an identifier. `ids` are the identifiers of all rows and must be
+    /// the same in every call.
     pub(crate) fn row(&self, ids: &Strings, id: &str) -> Option<u32> {
         let rows = self.rows.get_or_init(|| self.index(ids));
         rows.find(self.hasher.hash_one(id), |&row| ids.get(row as usize) == Some(id)).copied()

@@ -1,4 +1,4 @@
-//! What a model keeps of the report of its tuning.
+//! The results of tuning that a model stores.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,22 +11,23 @@ use crate::decide::outcomes::Intervals;
 pub struct TuningSummary {
     /// The objective that was maximized.
     pub objective: Objective,
-    /// The leave-one-out figures of the chosen settings.
+    /// The leave-one-out metrics of the chosen settings.
     pub figures: Figures,
-    /// Their 95 % intervals, unless documents are decided on together.
+    /// Their 95 % intervals, unless the decision depends on the whole batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
-    /// What to expect of documents that have near-duplicates as often as those of training.
+    /// The expected metrics for new documents that have near-duplicates as often as training
+    /// documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_near_duplicates: Option<Expected>,
-    /// Whether everything that was learned from labels was learned without the documents that it was
-    /// evaluated on. If not, the figures may be optimistic.
+    /// Whether everything that was learned from labels was evaluated on documents that it was not
+    /// learned from. If not, the metrics may be optimistic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nested: bool,
-    /// The number of documents that the figures are based on.
+    /// The number of documents that the metrics are based on.
     pub documents: u64,
-    /// Documents with a higher cosine were not neighbors of each other.
+    /// The cosine above which documents were not neighbors of each other.
     pub near_duplicates_above: Option<f32>,
-    /// The best figures for each k with the chosen vote and kind of decision.
+    /// The best metrics for each k with the chosen vote and kind of decision.
     pub by_k: Vec<(usize, Figures)>,
 }

@@ -178,7 +178,7 @@ fn the_golden_models_with_learned_terms_and_prototypes_answer() {
     let text = "the tire of the bicycle";
     assert_eq!(best(&model, &predictions(&model, &[text])[0]), "cycling");
     assert!(model.prototypes().is_some() && model.settings().vote.prototypes > 0.0);
-    assert!(model.strangeness().is_some() && model.settings().foreign.is_some());
+    assert!(model.novelty_score().is_some() && model.settings().novelty.is_some());
 }
 
 #[test]

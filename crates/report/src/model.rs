@@ -99,7 +99,7 @@ fn push_decisions(lines: &mut Lines, model: &Model) {
     if let Some(abstention) = &settings.abstention {
         lines.push("abstains", abstains(*abstention));
     }
-    if let Some(limit) = &settings.foreign {
+    if let Some(limit) = &settings.novelty {
         lines.push("refuses", novelty_limit(limit));
     }
     if let Some(updates) = settings.updates.filter(Updates::are_any) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use classify::decide::calibrate::{ConfidenceLimit, ForeignLimit};
+use classify::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
 use classify::decide::objective::Objective;
 use classify::learn::{Event, Step, Trial, TuneScope, TuningReport};
 
@@ -63,10 +63,10 @@ fn confidence_limit(limit: &ConfidenceLimit) -> String {
 }
 
 /// The effect of the limit for out-of-distribution documents, in a sentence.
-pub(crate) fn novelty_limit(limit: &ForeignLimit) -> String {
-    let shares = [limit.target, limit.known_refused, limit.foreign_refused];
+pub(crate) fn novelty_limit(limit: &NoveltyLimit) -> String {
+    let shares = [limit.target, limit.known_refused, limit.novel_refused];
     let [target, known, foreign] = shares.map(|share| share * 100.0);
-    if limit.strangeness.is_none() {
+    if limit.max_score.is_none() {
         return format!(
             "too few documents to refuse {target:.1} % of those with known labels: nothing is \
              refused as foreign"
@@ -75,7 +75,7 @@ pub(crate) fn novelty_limit(limit: &ForeignLimit) -> String {
     format!(
         "{foreign:.1} % of documents are refused as foreign after their labels were left out ({} \
          documents), and {known:.1} % of those with known labels (target {target:.1} %)",
-        limit.foreign_documents
+        limit.novel_documents
     )
 }
 

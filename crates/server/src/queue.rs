@@ -271,7 +271,7 @@ fn answer_alone(
         {
             // The limits were learned for the model's number of neighbors.
             options.abstention = None;
-            options.foreign = None;
+            options.novelty = None;
             options.k = k;
         }
         let mut found = FoundNeighbors::default();

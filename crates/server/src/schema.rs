@@ -133,7 +133,7 @@ mod tests {
             id: "",
             similarity: 0.0,
             labels: Vec::new(),
-            worth: Some([("", 0.0)].into()),
+            vote_weights: Some([("", 0.0)].into()),
             text: Some(""),
         };
         let scored = Scored { label: "", score: 0.0, probability: Some(0.0) };

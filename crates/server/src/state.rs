@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use classify::classifier::{Classifier, UpdatableEngines};
 use classify::model::{
-    Change, Changed, Collection, Model, UpdateError, UpdatedModel, journal_path,
+    Change, ChangeCounts, Collection, Model, UpdateError, UpdatedModel, journal_path,
 };
 use classify::search::{Engines, SearchError};
 use classify::text::corpus::Document;
@@ -149,7 +149,7 @@ impl State {
     }
 
     /// Adds documents, and replaces those with the same identifiers. It blocks.
-    pub(crate) fn add(&self, added: &[Document]) -> Result<Changed, Failure> {
+    pub(crate) fn add(&self, added: &[Document]) -> Result<ChangeCounts, Failure> {
         let mut documents = self.documents();
         if documents.updated.is_none() {
             return Err(Failure::Closed);
@@ -159,11 +159,15 @@ impl State {
     }
 
     /// Makes changes. It blocks.
-    pub(crate) fn change(&self, changes: Vec<Change>) -> Result<Changed, Failure> {
+    pub(crate) fn change(&self, changes: Vec<Change>) -> Result<ChangeCounts, Failure> {
         self.commit(&mut self.documents(), changes)
     }
 
-    fn commit(&self, documents: &mut Documents, changes: Vec<Change>) -> Result<Changed, Failure> {
+    fn commit(
+        &self,
+        documents: &mut Documents,
+        changes: Vec<Change>,
+    ) -> Result<ChangeCounts, Failure> {
         let updated = documents.updated.as_mut().ok_or(Failure::Closed)?;
         let done = match updated.commit(changes) {
             Ok(done) => done,

@@ -220,7 +220,9 @@ impl Explanation {
             Reason::NoKnownTerm => "the model knows none of its terms",
             Reason::NoNeighbor => "no training document is similar",
             Reason::NoLabel => "no neighbor has a label",
-            Reason::Foreign => "it seems to have none of the model's labels, so none is given",
+            Reason::OutOfDistribution => {
+                "it seems to have none of the model's labels, so none is given"
+            }
             Reason::Unsure => {
                 let confidence = self.prediction.confidence.unwrap_or(0.0);
                 let limit = self.abstention.and_then(|limit| limit.confidence);

@@ -1,4 +1,4 @@
-//! Documents that were read and wait to be classified.
+//! Buffers documents that were read until they are classified.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -7,24 +7,24 @@ use crate::text::corpus::{Content, CorpusError, Document};
 /// When documents leave a [`Backlog`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// The most documents that leave, and wait, together.
+    /// Maximum number of documents that wait, and that leave together.
     pub(super) documents: usize,
-    /// The bytes after which no document is added, however few there are.
+    /// Number of bytes from which no document is added, however few there are.
     pub(super) bytes: usize,
-    /// Whether documents wait until there are as many as this, even if nothing else is to be done.
+    /// Whether documents wait until a limit is reached, even if nothing else is being processed.
     pub(super) patient: bool,
 }
 
-/// Documents between a thread that reads and one that classifies. They leave, in their order, when there are as many as
-/// allowed, at the end and, unless told to be patient, whenever all that left before are done: a slow source is
-/// answered at once, a fast one in large batches.
+/// Documents between a reading and a classifying thread. They leave in order: when a limit is
+/// reached, at the end, and, unless the backlog is patient, whenever all earlier batches are done.
+/// So a slow source is answered at once, and a fast one in large batches.
 #[derive(Debug)]
 pub(super) struct Backlog {
     limits: Limits,
     state: Mutex<State>,
-    /// Some can be taken now.
+    /// Signals that documents can be taken.
     ready: Condvar,
-    /// There is room again.
+    /// Signals that documents can be added.
     room: Condvar,
 }
 
@@ -34,11 +34,11 @@ struct State {
     bytes: usize,
     /// Why reading ended, if not because there are no more documents.
     error: Option<CorpusError>,
-    /// No document is added any more.
+    /// Whether no more documents are added.
     ended: bool,
-    /// No document is taken any more.
+    /// Whether no more documents are taken.
     closed: bool,
-    /// Batches that were taken and are not done.
+    /// Number of batches that were taken and are not done.
     in_process: usize,
 }
 
@@ -47,7 +47,7 @@ impl Backlog {
         Self { limits, state: Mutex::default(), ready: Condvar::new(), room: Condvar::new() }
     }
 
-    /// Adds a document, when there is room. Returns whether more are wanted.
+    /// Waits until there is room, and adds a document. Returns whether more are wanted.
     pub(super) fn push(&self, document: Document) -> bool {
         let bytes = bytes(&document);
         let waits = |state: &mut State| !state.closed && self.is_full(state);
@@ -65,7 +65,7 @@ impl Backlog {
         true
     }
 
-    /// Nothing is added any more: because of an error, or because that was all.
+    /// Ends the documents, because of an error or because all were added.
     pub(super) fn end(&self, error: Option<CorpusError>) {
         let mut state = self.state();
         if !state.ended {
@@ -75,12 +75,13 @@ impl Backlog {
         self.ready.notify_one();
     }
 
-    /// The next documents, when they can leave, and the error after them; nothing at the end.
+    /// Waits for the next documents and returns them with the error after them; `None` at the end.
     pub(super) fn take(&self) -> Option<(Vec<Document>, Option<CorpusError>)> {
         let waits = |state: &mut State| !state.closed && !self.can_leave(state);
         let state = self.ready.wait_while(self.state(), waits);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
-        let (documents, error) = (std::mem::take(&mut state.documents), state.error.take());
+        let documents = std::mem::take(&mut state.documents);
+        let error = state.error.take();
         if state.closed || (documents.is_empty() && error.is_none()) {
             return None;
         }
@@ -90,7 +91,7 @@ impl Backlog {
         Some((documents, error))
     }
 
-    /// All documents that left together are done.
+    /// Reports that a batch is done.
     pub(super) fn done(&self) {
         let mut state = self.state();
         state.in_process = state.in_process.saturating_sub(1);
@@ -99,7 +100,7 @@ impl Backlog {
         }
     }
 
-    /// Nothing is taken any more.
+    /// Closes the backlog: nothing is taken any more.
     pub(super) fn close(&self) {
         self.state().closed = true;
         self.ready.notify_one();
@@ -120,7 +121,7 @@ impl Backlog {
     }
 }
 
-/// About how much memory the content of a document takes.
+/// The approximate memory of a document's content, in bytes.
 fn bytes(document: &Document) -> usize {
     let content = match &document.content {
         Content::Features(features) => size_of_val(features.as_slice()),

@@ -1,5 +1,5 @@
-//! Documents → predictions, each stage on a thread of its own, so that it waits for none but the slowest: a GPU
-//! searches while the next documents are parsed.
+//! Runs each stage from documents to predictions on its own thread, so that a stage waits only for
+//! the slowest one: a GPU searches while the next documents are parsed.
 
 use std::io;
 use std::iter;
@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::Instant;
 
 use super::backlog::{Backlog, Limits};
-use super::{Source, batch_size};
+use super::source::{Source, batch_size};
 use crate::classifier::vectors::{Labeled, StoredVectors};
 use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors,
@@ -19,12 +19,13 @@ use crate::stages::{SoFar, Stage};
 use crate::text::corpus::{CorpusError, Document};
 use crate::threads;
 
-/// Batches that wait between two stages.
+/// Number of batches that can wait between two stages.
 const QUEUE: usize = 1;
-/// The most documents of a batch, which take more memory than stored vectors: up to eight batches are under way at once.
-const MOST_DOCUMENTS: usize = 8_192;
-/// The bytes of text or features after which a batch is full.
-const MOST_BYTES: usize = 32 << 20;
+/// Maximum number of documents in a batch. They take more memory than stored vectors, and up to
+/// eight batches are processed concurrently.
+const MAX_DOCUMENTS: usize = 8_192;
+/// Number of bytes of text or features from which a batch is full.
+const MAX_BYTES: usize = 32 << 20;
 
 /// The names of all stages but the last.
 const NAMES: [&str; 4] = ["read", "analyze, weigh", "search", "vote"];
@@ -34,83 +35,87 @@ const SEARCH: usize = 2;
 const VOTE: usize = 3;
 const LAST: usize = NAMES.len();
 
-/// Batches of documents on their way through all stages.
+/// The stages that batches of documents pass through.
 #[derive(Debug)]
 pub(crate) struct Pipeline<'a> {
     pub(crate) classifier: &'a Classifier,
     /// How neighbors are searched.
     pub(crate) options: &'a ClassifyOptions,
-    /// Documents that are searched together, at most.
+    /// Maximum number of documents that are searched together.
     pub(crate) batch: usize,
-    /// Whether documents wait for others, even if there is nothing else to be done.
+    /// Whether documents wait for others even if no stage is busy.
     pub(crate) patient: bool,
-    /// What the names of stages begin with.
+    /// The prefix of the names of stages.
     pub(crate) prefix: &'static str,
     /// The name of the last stage.
     pub(crate) last: &'static str,
 }
 
-/// A batch that was vectorized.
+/// What a stage hands to the next one.
+type StageResult<T> = Result<T, ClassifyError>;
+
+/// A vectorized batch.
 pub(crate) struct Vectorized {
     pub(crate) documents: Vec<Labeled>,
     pub(crate) vectors: DocumentVectors,
 }
 
-/// A batch whose neighbors were found.
+/// A batch with its neighbors.
 struct Searched {
     batch: Vectorized,
     neighbors: FoundNeighbors,
 }
 
-/// Takes what was made of so many documents, and tells whether more is taken.
+/// Hands over what was made of a number of documents. Returns whether more is wanted.
 pub(crate) type HandOver<'a, V> = &'a mut dyn FnMut(usize, V) -> bool;
 
-/// What the last stage takes.
+/// The input of the last stage.
 enum Voted<V> {
-    /// What was made of so many documents.
+    /// A number of documents and what was made of them.
     Part(usize, V),
-    /// All parts of a batch came.
+    /// The end of a batch.
     Batch,
 }
 
-/// For how many seconds each stage was at work so far, as bits.
+/// The seconds that each stage has worked so far, as bits.
 #[derive(Debug, Default)]
 struct Busy([AtomicU64; NAMES.len() + 1]);
 
 impl Busy {
-    fn tell(&self, number: usize, stage: &Stage) {
+    fn record(&self, number: usize, stage: &Stage) {
         self.0[number].store(stage.seconds.to_bits(), Ordering::Relaxed);
     }
 
-    /// The stage that was at work for the longest time, and its seconds.
+    /// The stage that has worked longest, and its seconds.
     fn longest(&self) -> (usize, f64) {
         let seconds = self.0.iter().map(|bits| f64::from_bits(bits.load(Ordering::Relaxed)));
         seconds.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or_default()
     }
 }
 
-/// Why not all documents came through.
+/// Why the pipeline ended early.
 #[derive(Debug)]
 pub(crate) enum PipelineError<E> {
     /// A document cannot be read, or does not match the model, or the search failed.
     Classify(ClassifyError),
-    /// What was made could not be received.
+    /// A result could not be received.
     Receive(E),
     /// A thread could not be started.
     Thread(io::Error),
     /// The reader panicked.
     Reader,
-    /// A thread panicked while it did this.
+    /// A thread panicked during this work.
     Panicked(&'static str),
 }
 
 impl Pipeline<'_> {
-    /// Classifies all documents: `vote` makes something of each batch and its neighbors, on a thread of its own, and hands it
-    /// over in parts with their numbers of documents. It may stop once no more are taken. `receive` gets the parts,
-    /// in the order of the documents, and how far all stages are with them. Returns the time of each stage.
+    /// Classifies all documents. `vote` turns each batch and its neighbors into results on its own
+    /// thread, and hands them over in parts with their numbers of documents. It may stop when no
+    /// more are wanted. `receive` gets the parts in the order of the documents, and the progress of
+    /// all stages. Returns the time of each stage.
     ///
-    /// What comes before an error is received. After an error the thread that reads documents is abandoned: it may
-    /// wait for input that never comes.
+    /// Results before an error are received. After an error, the reading thread is abandoned: it
+    /// may wait for input that never comes.
     pub(crate) fn run<V: Send, E>(
         &self,
         source: Source,
@@ -126,22 +131,20 @@ impl Pipeline<'_> {
             let (to_search, vectorized) = sync_channel(QUEUE);
             let (to_vote, found) = sync_channel(QUEUE);
             let (to_receive, voted) = sync_channel(QUEUE);
-            // Lists that were voted on are filled again.
+            // Lists are reused after the vote.
             let (give_back, spare) = channel();
             let start = |name: &str| thread::Builder::new().name(name.to_owned());
             let vectorizing = start("vectorize")
                 .spawn_scoped(scope, move || self.vectorize(input, busy, &to_search))
                 .map_err(PipelineError::Thread)?;
             let searching = start("search")
-                .spawn_scoped(scope, move || self.search((vectorized, spare), busy, &to_vote))
+                .spawn_scoped(scope, move || self.search(vectorized, &spare, busy, &to_vote))
                 .map_err(PipelineError::Thread)?;
             let voting = start("vote")
-                .spawn_scoped(scope, move || {
-                    self.vote((found, &give_back), busy, vote, &to_receive)
-                })
+                .spawn_scoped(scope, move || self.vote(found, &give_back, busy, vote, &to_receive))
                 .map_err(PipelineError::Thread)?;
             let mut stage = self.stage(LAST);
-            let mut take = |voted: Result<Voted<V>, ClassifyError>| {
+            let mut take = |voted: StageResult<Voted<V>>| {
                 let start = Instant::now();
                 let (count, made) = match voted.map_err(PipelineError::Classify)? {
                     Voted::Part(count, made) => (count, made),
@@ -158,11 +161,11 @@ impl Pipeline<'_> {
                 };
                 receive(made, &so_far).map_err(PipelineError::Receive)?;
                 stage.add(count as u64, start);
-                busy.tell(LAST, &stage);
+                busy.record(LAST, &stage);
                 Ok(())
             };
             let outcome = iter::from_fn(|| threads::receive(&voted)).try_for_each(&mut take);
-            // Threads that wait for something, or to hand something over, end.
+            // Threads that wait for a channel end.
             drop(voted);
             drop(closing);
             let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {
@@ -177,7 +180,7 @@ impl Pipeline<'_> {
         })?;
         let mut stages = Vec::new();
         if let Some(reading) = reading {
-            // Nothing came any more: the reader has ended.
+            // The channel is closed, so the reader has ended.
             stages.push(reading.join().map_err(|_| PipelineError::Reader)?);
         }
         stages.extend(made);
@@ -194,29 +197,32 @@ impl Pipeline<'_> {
         Stage::empty(&format!("{}{}", self.prefix, self.name(number)))
     }
 
-    /// Begins to read.
+    /// Starts reading.
     fn open(
         &self,
         source: Source,
         busy: &Arc<Busy>,
     ) -> io::Result<(Arc<Backlog>, Input, Option<JoinHandle<Stage>>)> {
         let whole = self.options.decision.needs_batch();
-        let most = batch_size(self.batch.max(1), self.options);
+        let max = batch_size(self.batch.max(1), self.options);
         let limits = Limits {
-            documents: if whole { usize::MAX } else { most.min(MOST_DOCUMENTS) },
-            bytes: if whole { usize::MAX } else { MOST_BYTES },
+            documents: if whole { usize::MAX } else { max.min(MAX_DOCUMENTS) },
+            bytes: if whole { usize::MAX } else { MAX_BYTES },
             patient: self.patient || whole,
         };
         let backlog = Arc::new(Backlog::new(limits));
         let documents = match source {
             Source::Documents(documents) => documents,
             Source::Vectors { stored, count } => {
-                return Ok((backlog, Input::Vectors { stored, count, most }, None));
+                return Ok((backlog, Input::Vectors { stored, count, max }, None));
             }
         };
         let input = Input::Documents(Arc::clone(&backlog));
-        let (stage, own, busy) = (self.stage(READ), Arc::clone(&backlog), Arc::clone(busy));
-        // Not of the scope: a reader that waits for input must not hold up the end after a failure.
+        let stage = self.stage(READ);
+        let own = Arc::clone(&backlog);
+        let busy = Arc::clone(busy);
+        // Not a scoped thread: a reader that waits for input must not delay the end after a
+        // failure.
         let reading = thread::Builder::new().name("read".to_owned());
         let reading = reading.spawn(move || read(documents, &own, &busy, stage))?;
         Ok((backlog, input, Some(reading)))
@@ -226,18 +232,18 @@ impl Pipeline<'_> {
         &self,
         input: Input,
         busy: &Busy,
-        to_search: &SyncSender<Result<Vectorized, ClassifyError>>,
+        to_search: &SyncSender<StageResult<Vectorized>>,
     ) -> Stage {
         match input {
             Input::Documents(backlog) => self.vectorize_documents(&backlog, busy, to_search),
-            Input::Vectors { stored, count, most } => {
+            Input::Vectors { stored, count, max } => {
                 let mut stage = self.stage(READ);
-                for first in (0..count).step_by(most.min(count).max(1)) {
+                for first in (0..count).step_by(max.min(count).max(1)) {
                     let start = Instant::now();
-                    let batch = first..first.saturating_add(most).min(count);
+                    let batch = first..first.saturating_add(max).min(count);
                     let (documents, vectors) = stored.batch(batch);
                     stage.add(documents.len() as u64, start);
-                    busy.tell(READ, &stage);
+                    busy.record(READ, &stage);
                     if to_search.send(Ok(Vectorized { documents, vectors })).is_err() {
                         break;
                     }
@@ -251,7 +257,7 @@ impl Pipeline<'_> {
         &self,
         backlog: &Backlog,
         busy: &Busy,
-        to_search: &SyncSender<Result<Vectorized, ClassifyError>>,
+        to_search: &SyncSender<StageResult<Vectorized>>,
     ) -> Stage {
         let mut stage = self.stage(ANALYZE);
         while let Some((mut documents, mut error)) = backlog.take() {
@@ -259,12 +265,12 @@ impl Pipeline<'_> {
             if self.patient
                 && let Some(error) = error
             {
-                // Nothing is made of the documents before it.
+                // The documents before the error are dropped.
                 let _ = to_search.send(Err(error.into()));
                 break;
             }
             let vectors = self.classifier.vectorize(&documents).or_else(|mismatch| {
-                // Of several errors this may be any. Documents before the first one are classified.
+                // This may be any of several errors. Documents before the first one are classified.
                 let (at, first) = self.first_mismatch(&documents).unwrap_or((0, mismatch));
                 documents.truncate(at);
                 error = Some(first);
@@ -281,7 +287,7 @@ impl Pipeline<'_> {
                     documents.into_iter().map(apart).unzip();
                 self.free(contents);
                 stage.add(documents.len() as u64, start);
-                busy.tell(ANALYZE, &stage);
+                busy.record(ANALYZE, &stage);
                 Vectorized { documents, vectors }
             });
             let failed = made.is_err();
@@ -289,7 +295,7 @@ impl Pipeline<'_> {
                 break;
             }
             if let Some(error) = error {
-                // If nobody takes it, there was an error before.
+                // A closed channel means that there was an earlier error.
                 let _ = to_search.send(Err(error.into()));
                 break;
             }
@@ -303,7 +309,7 @@ impl Pipeline<'_> {
         documents.iter().enumerate().find_map(|(at, one)| Some((at, error(one)?)))
     }
 
-    /// Frees many small allocations, which takes a while and for which no stage need wait.
+    /// Frees many small allocations in the background, because it takes a while.
     fn free<T: Send + 'static>(&self, many: Vec<T>) {
         if many.len() > 1 {
             self.classifier.threads().spawn(move || drop(many));
@@ -312,12 +318,10 @@ impl Pipeline<'_> {
 
     fn search(
         &self,
-        (vectorized, spare): (
-            Receiver<Result<Vectorized, ClassifyError>>,
-            Receiver<FoundNeighbors>,
-        ),
+        vectorized: Receiver<StageResult<Vectorized>>,
+        spare: &Receiver<FoundNeighbors>,
         busy: &Busy,
-        to_vote: &SyncSender<Result<Searched, ClassifyError>>,
+        to_vote: &SyncSender<StageResult<Searched>>,
     ) -> Stage {
         let mut stage = self.stage(SEARCH);
         for batch in vectorized {
@@ -326,7 +330,7 @@ impl Pipeline<'_> {
                 let mut neighbors = spare.try_recv().unwrap_or_default();
                 let _ = self.classifier.neighbors(&batch.vectors, self.options, &mut neighbors)?;
                 stage.add(batch.documents.len() as u64, start);
-                busy.tell(SEARCH, &stage);
+                busy.record(SEARCH, &stage);
                 Ok(Searched { batch, neighbors })
             });
             let failed = made.is_err();
@@ -339,10 +343,11 @@ impl Pipeline<'_> {
 
     fn vote<V>(
         &self,
-        (found, give_back): (Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
+        found: Receiver<StageResult<Searched>>,
+        give_back: &Sender<FoundNeighbors>,
         busy: &Busy,
         mut vote: impl FnMut(Vectorized, &FoundNeighbors, HandOver<'_, V>),
-        to_receive: &SyncSender<Result<Voted<V>, ClassifyError>>,
+        to_receive: &SyncSender<StageResult<Voted<V>>>,
     ) -> Stage {
         let mut stage = self.stage(VOTE);
         for searched in found {
@@ -350,19 +355,19 @@ impl Pipeline<'_> {
             let Searched { batch, neighbors } = match searched {
                 Ok(searched) => searched,
                 Err(error) => {
-                    // If nobody takes it, there was an error before.
+                    // A closed channel means that there was an earlier error.
                     let _ = to_receive.send(Err(error));
                     break;
                 }
             };
             vote(batch, &neighbors, &mut |count, made| {
                 stage.add(count as u64, start);
-                busy.tell(VOTE, &stage);
+                busy.record(VOTE, &stage);
                 let taken = to_receive.send(Ok(Voted::Part(count, made)));
                 start = Instant::now();
                 taken.is_ok()
             });
-            // After the last search nobody takes them any more.
+            // After the last search, nobody takes them.
             let _ = give_back.send(neighbors);
             if to_receive.send(Ok(Voted::Batch)).is_err() {
                 break;
@@ -372,20 +377,20 @@ impl Pipeline<'_> {
     }
 }
 
-/// What the first stage takes.
+/// The input of the first stage.
 enum Input {
     Documents(Arc<Backlog>),
-    Vectors { stored: Box<StoredVectors>, count: usize, most: usize },
+    Vectors { stored: Box<StoredVectors>, count: usize, max: usize },
 }
 
-/// Reads documents until their end, the first error, or when no more are wanted.
+/// Reads documents until the end, the first error, or until no more are wanted.
 fn read(
     mut documents: impl Iterator<Item = Result<Document, CorpusError>>,
     backlog: &Backlog,
     busy: &Busy,
     mut stage: Stage,
 ) -> Stage {
-    // If the documents panic, those before are classified.
+    // If reading panics, the documents before are classified.
     let _ending = Ending(backlog);
     loop {
         let start = Instant::now();
@@ -393,7 +398,7 @@ fn read(
         match document {
             Ok(document) => {
                 stage.add(1, start);
-                busy.tell(READ, &stage);
+                busy.record(READ, &stage);
                 if !backlog.push(document) {
                     return stage;
                 }
@@ -406,7 +411,7 @@ fn read(
     }
 }
 
-/// Ends a backlog when it goes.
+/// Ends a backlog when it is dropped.
 struct Ending<'a>(&'a Backlog);
 
 impl Drop for Ending<'_> {
@@ -415,7 +420,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Closes a backlog when it goes.
+/// Closes a backlog when it is dropped.
 struct Closing<'a>(&'a Backlog);
 
 impl Drop for Closing<'_> {
@@ -433,10 +438,10 @@ mod tests {
         let busy = Busy::default();
         for (number, seconds) in [(READ, 0.5), (SEARCH, 2.0), (VOTE, 1.5), (LAST, 0.1), (READ, 0.7)]
         {
-            busy.tell(number, &Stage { seconds, ..Stage::empty("") });
+            busy.record(number, &Stage { seconds, ..Stage::empty("") });
         }
         assert_eq!(busy.longest(), (SEARCH, 2.0));
-        busy.tell(ANALYZE, &Stage { seconds: 2.5, ..Stage::empty("") });
+        busy.record(ANALYZE, &Stage { seconds: 2.5, ..Stage::empty("") });
         assert_eq!(busy.longest(), (ANALYZE, 2.5));
     }
 }

@@ -1,30 +1,30 @@
-//! Logistic regression with an offset per group, by Newton's method.
+//! Logistic regression with an offset per group, fitted by Newton's method.
 #![expect(clippy::needless_range_loop, reason = "several vectors and a matrix by the same number")]
 
 use crate::rows::symmetric::cholesky;
 
-/// What is known when a label is scored, and whether it was right.
+/// The values of a scored label, and whether the label was right.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observation<const VALUES: usize> {
-    /// The first is constant.
+    /// The values; the first is the constant 1.
     pub(super) values: [f64; VALUES],
     pub(super) group: u32,
     pub(super) right: bool,
 }
 
 impl<const VALUES: usize> Observation<VALUES> {
-    /// The first two derivatives of the logarithmic loss at `z`, the logarithm of the odds.
+    /// The first two derivatives of the logarithmic loss at `z`, the log odds.
     fn slopes(&self, z: f64) -> (f64, f64) {
         let probability = logistic(z);
         (probability - f64::from(u8::from(self.right)), probability * (1.0 - probability))
     }
 }
 
-/// The ridge penalty on the weights of standardized values, except the constant's.
+/// Ridge penalty on the weights of standardized values, except that of the constant.
 const RIDGE: f64 = 1.0;
-/// The variance of the offsets of groups: a group of few observations stays close to 0.
+/// Prior variance of the offsets: a group with few observations stays close to 0.
 const VARIANCE: f64 = 0.25;
-/// Newton's method converges in fewer iterations.
+/// Maximum number of iterations; Newton's method needs fewer.
 const ITERATIONS: usize = 25;
 
 pub(super) fn logistic(z: f64) -> f64 {
@@ -35,17 +35,17 @@ pub(super) fn dot<const VALUES: usize>(weights: &[f64; VALUES], values: &[f64; V
     weights.iter().zip(values).map(|(weight, value)| weight * value).sum()
 }
 
-/// The weights of the values, the first of which is constant.
+/// The weights of the values.
 pub(super) fn weights<const VALUES: usize>(observations: &[Observation<VALUES>]) -> [f64; VALUES] {
     let standards = Standards::new(observations);
     standards.undo(fitted(observations, &standards.of_all(observations)))
 }
 
-/// The constant and the slope of the logarithm of the odds along a single value, and the logarithmic loss.
-pub(crate) fn line(seen: &[(f64, bool)]) -> ([f64; 2], f64) {
+/// The constant and the slope of the log odds as a function of one value, and the logarithmic loss.
+pub(crate) fn line(values: &[(f64, bool)]) -> ([f64; 2], f64) {
     let observation =
         |&(value, right): &(f64, bool)| Observation { values: [1.0, value], group: 0, right };
-    let observations: Vec<Observation<2>> = seen.iter().map(observation).collect();
+    let observations: Vec<Observation<2>> = values.iter().map(observation).collect();
     let found = weights(&observations);
     let loss = |observation: &Observation<2>| {
         let probability = logistic(dot(&found, &observation.values));
@@ -55,7 +55,8 @@ pub(crate) fn line(seen: &[(f64, bool)]) -> ([f64; 2], f64) {
     (found, observations.iter().map(loss).sum())
 }
 
-/// The same, and an offset for each group: what the weights leave open.
+/// The weights of the values, and an offset for each group that explains what the weights leave
+/// open.
 pub(super) fn weights_and_offsets<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     groups: usize,
@@ -81,7 +82,7 @@ pub(super) fn weights_and_offsets<const VALUES: usize>(
     (standards.undo(weights), offsets)
 }
 
-/// The means and deviations of values.
+/// The means and standard deviations of values.
 struct Standards<const VALUES: usize> {
     means: [f64; VALUES],
     deviations: [f64; VALUES],
@@ -106,7 +107,7 @@ impl<const VALUES: usize> Standards<VALUES> {
         Self { means, deviations: deviations.map(|variance: f64| libm::sqrt(variance)) }
     }
 
-    /// Values of mean 0 and deviation 1.
+    /// Standardizes values to mean 0 and deviation 1.
     fn of(&self, values: &[f64; VALUES]) -> [f64; VALUES] {
         std::array::from_fn(|at| match self.deviations[at] {
             _ if at == 0 => 1.0,
@@ -119,7 +120,7 @@ impl<const VALUES: usize> Standards<VALUES> {
         observations.iter().map(|observation| self.of(&observation.values)).collect()
     }
 
-    /// The weights of values that are not standardized.
+    /// Converts weights of standardized values to weights of the original values.
     fn undo(&self, weights: [f64; VALUES]) -> [f64; VALUES] {
         let mut plain = [0.0; VALUES];
         plain[0] = weights[0];
@@ -133,7 +134,7 @@ impl<const VALUES: usize> Standards<VALUES> {
     }
 }
 
-/// The weights of standardized values, those of each observation.
+/// Fits the weights of standardized values, given those of each observation.
 fn fitted<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     standardized: &[[f64; VALUES]],
@@ -155,12 +156,12 @@ fn fitted<const VALUES: usize>(
             gradient[at] += RIDGE * weights[at];
             curvature[at][at] += RIDGE;
         }
-        // The constant needs a little too, if there is nothing to learn from.
+        // Keeps the system solvable if there is nothing to learn from.
         curvature[0][0] += 1e-6;
         let step = solve(curvature, gradient);
         let mut largest = 0.0f64;
         for at in 0..VALUES {
-            // Far from the optimum, a full step may be too long.
+            // Far from the optimum, a full Newton step may be too long.
             let step = step[at].clamp(-4.0, 4.0);
             weights[at] -= step;
             largest = largest.max(step.abs());
@@ -172,7 +173,8 @@ fn fitted<const VALUES: usize>(
     weights
 }
 
-/// Solves a positive definite system, of whose matrix the lower half is given (Cholesky).
+/// Solves a positive definite system by Cholesky decomposition. Only the lower half of the matrix
+/// is read.
 fn solve<const VALUES: usize>(
     mut matrix: [[f64; VALUES]; VALUES],
     mut right: [f64; VALUES],
@@ -199,14 +201,14 @@ mod tests {
     fn the_weights_that_made_the_data() {
         let mut random = crate::random::Random::new(3);
         let mut truth = [0.0; VALUES];
-        (truth[0], truth[1], truth[2]) = (-0.5, 2.0, -1.0);
+        truth[..3].copy_from_slice(&[-0.5, 2.0, -1.0]);
         let observations: Vec<Observation<VALUES>> = (0..40_000)
             .map(|at| {
                 let mut values = [0.0; VALUES];
                 values[0] = 1.0;
                 values[1] = random.unit() * 4.0 - 2.0;
                 values[2] = random.unit() * 3.0;
-                // Never varies: it must not matter.
+                // Never varies, so it must not matter.
                 values[3] = 7.0;
                 let group = at % 3;
                 let offset = if group == 2 { 0.8 } else { 0.0 };

@@ -25,7 +25,7 @@ pub enum Rule {
     Micromacro,
     /// The best labels of each document.
     Rcut,
-    /// The labels of each document before the largest gap.
+    /// The labels of each document before the largest gap of the scores.
     Mcut,
     /// The best documents of each label; only for whole batches.
     Pcut,
@@ -98,7 +98,7 @@ impl FromStr for RuleOption {
 }
 
 impl RuleOption {
-    /// The rule, if tuning chooses its number.
+    /// Returns the rule, if tuning chooses its number.
     ///
     /// # Errors
     /// If a number was given.
@@ -106,7 +106,8 @@ impl RuleOption {
         if self.number.is_some() { Err(DecisionError::NumberIsTuned) } else { Ok(self.rule) }
     }
 
-    /// The decision, if it needs no tuning; `shares` returns the labels' shares in training.
+    /// Returns the decision, if it needs no tuning. `shares` returns the labels' shares in
+    /// training.
     fn decision(self, shares: impl FnOnce() -> Vec<f64>) -> Result<Decision, DecisionError> {
         match (self.rule, self.number) {
             (Rule::Threshold, _) => {
@@ -185,7 +186,7 @@ pub enum DecisionError {
     NoThreshold,
 }
 
-/// The parts of a decision that are set. By default none.
+/// The parts of a decision that a caller sets; none by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DecisionOptions {
     /// Whether a document may have several labels; `None`: as in the training corpus.
@@ -199,7 +200,7 @@ pub struct DecisionOptions {
 }
 
 impl DecisionOptions {
-    /// Whether documents may have several labels; `corpus`: whether the training corpus has such
+    /// Whether documents may have several labels. `corpus`: whether the training corpus has such
     /// documents.
     pub fn several(&self, corpus: bool) -> bool {
         let implied = self.threshold.is_some() || self.allow_none || self.rule.is_some();
@@ -235,7 +236,7 @@ impl DecisionOptions {
         }
     }
 
-    /// The rule that tuning must use.
+    /// Returns the rule that tuning must use, if one is set.
     ///
     /// # Errors
     /// If these options set what tuning chooses.
@@ -247,8 +248,8 @@ impl DecisionOptions {
         self.rule.map(RuleOption::tuned).transpose()
     }
 
-    /// The decision without tuning; `several` says whether the training corpus has documents with
-    /// several labels, and `shares` returns the labels' shares in it.
+    /// Returns the decision without tuning. `several` says whether the training corpus has
+    /// documents with several labels, and `shares` returns the labels' shares in it.
     ///
     /// # Errors
     /// If the options conflict or need tuning.
@@ -268,7 +269,8 @@ impl DecisionOptions {
         Ok(Decision::Multi { threshold, allow_none: self.allow_none })
     }
 
-    /// A model's decision, overridden by these options; learned values are kept if possible.
+    /// Returns a model's decision, overridden by these options. Learned values are kept if
+    /// possible.
     ///
     /// # Errors
     /// If the options conflict with each other or with the model's decision, or need tuning.
@@ -300,8 +302,8 @@ impl DecisionOptions {
                 Decision::Multi { threshold, allow_none: *none || allow_none }
             }
             (Decision::PerLabel { rule, thresholds, .. }, (None, true)) => {
-                let (rule, thresholds) = (*rule, thresholds.clone());
-                Decision::PerLabel { rule, thresholds, allow_none: true }
+                let thresholds = thresholds.clone();
+                Decision::PerLabel { rule: *rule, thresholds, allow_none: true }
             }
             (_, (Some(threshold), allow_none)) => Decision::Multi { threshold, allow_none },
             (_, (None, true)) => return Err(DecisionError::NoThreshold),
@@ -313,7 +315,7 @@ impl DecisionOptions {
 mod tests {
     use super::*;
 
-    fn learnt(allow_none: bool) -> Decision {
+    fn learned(allow_none: bool) -> Decision {
         let thresholds = vec![Some(0.2), None];
         Decision::PerLabel { rule: ThresholdRule::Scut, thresholds, allow_none }
     }
@@ -326,13 +328,13 @@ mod tests {
         DecisionOptions { several: None, rule: None, threshold: None, allow_none: false };
 
     #[test]
-    fn learnt_thresholds_stay() {
-        assert_eq!(changed(NONE, &learnt(false)), Ok(learnt(false)));
+    fn learned_thresholds_stay() {
+        assert_eq!(changed(NONE, &learned(false)), Ok(learned(false)));
         let allow_none = DecisionOptions { allow_none: true, ..NONE };
-        assert_eq!(changed(allow_none, &learnt(false)), Ok(learnt(true)));
+        assert_eq!(changed(allow_none, &learned(false)), Ok(learned(true)));
         let threshold = DecisionOptions { threshold: Some(0.3), ..NONE };
         let flat = Decision::Multi { threshold: 0.3, allow_none: true };
-        assert_eq!(changed(threshold, &learnt(true)), Ok(flat));
+        assert_eq!(changed(threshold, &learned(true)), Ok(flat));
     }
 
     #[test]

@@ -1,53 +1,53 @@
-//! Learned votes: what a training document's vote is worth for each label.
+//! Learned vote weights: how much a training document's vote counts for each label.
 
 use crate::decide::vote::{LabelScore, TrainingLabels, VoteWeight, Voters};
 use crate::rows::matrix::Array;
 
-/// What the votes of the training documents are worth for labels: 1 for each of its own labels
-/// and 0 for others before learning; more if the document is a better witness of the label than
-/// others, less if it misleads.
+/// Learned vote weights. Before learning, a document's vote has weight 1 for each of its own labels
+/// and 0 for all others. Documents that predict a label well get more weight for it; misleading
+/// documents get less.
 ///
-/// A label is scored if a neighbor has it. With vⱼ the share of neighbor j in all votes and
-/// w(j, c) the worth of its vote for label c, the sum of label c is s(c) = Σⱼ vⱼ w(j, c). Its score is
+/// A label is scored if a neighbor has it. Let vⱼ be the share of neighbor j in all votes, and w(j,
+/// c) the weight of its vote for label c. The sum of label c is s(c) = Σⱼ vⱼ w(j, c). Its score is
 ///
-/// * with one label per document: the softmax of the sums, exp(T s(c)) / Σ exp(T s(d)) over the scored
+/// * in single-label mode, the softmax of the sums: exp(T s(c)) / Σ exp(T s(d)) over the scored
 ///   labels d;
-/// * with several: the logistic function of b(c) + a(c) s(c).
+/// * in multi-label mode, the logistic function of b(c) + a(c) s(c).
 ///
-/// Worths, b and a minimize the logarithmic loss on left-out documents, held back by a quadratic
-/// penalty on their distance from their initial values. Related are the learned weights of
-/// instances of Paredes and Vidal (2006) and kernel logistic regression, of which this is a local form.
+/// Weights, b and a minimize the logarithmic loss on held-out documents, with a quadratic penalty
+/// on their distance from their initial values. Related are the learned instance weights of Paredes
+/// and Vidal (2006), and kernel logistic regression, of which this is a local form.
 #[derive(Debug, Clone)]
 pub struct LearnedVotes {
-    /// The worths of the votes of training document `i` are `starts[i]..starts[i + 1]`.
+    /// The vote weights of training document `i` are `starts[i]..starts[i + 1]`.
     pub(crate) starts: Array<u64>,
-    /// The label of each worth, increasing within a document.
+    /// The label of each vote weight, increasing within a document.
     pub(crate) labels: Array<u32>,
-    /// What the vote is worth.
-    pub(crate) worths: Array<f32>,
-    /// Several labels: b of each label. One label: empty.
+    /// The weights.
+    pub(crate) vote_weights: Array<f32>,
+    /// Multi-label: b of each label. Single-label: empty.
     pub(crate) offsets: Array<f32>,
-    /// Several labels: a of each label. One label: T alone.
+    /// Multi-label: a of each label. Single-label: T alone.
     pub(crate) scales: Array<f32>,
 }
 
-/// A label, and what a document's vote is worth for it.
+/// A label, and the weight of a document's vote for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct WorthOf {
+pub struct LabelWeight {
     /// The label's number.
     pub label: u32,
-    /// What the vote is worth.
-    pub worth: f32,
+    /// The weight of the vote.
+    pub weight: f32,
 }
 
-/// The scores of labels by their sums; `sums` are the labels with their sums, replaced by scores.
-pub(crate) fn link(sums: &mut [(u32, f64)], offsets: &[f32], scales: &[f32]) {
+/// Replaces the sum of each label by its score.
+pub(crate) fn sums_to_scores(sums: &mut [(u32, f64)], offsets: &[f32], scales: &[f32]) {
     if offsets.is_empty() {
         let scale = scales.first().map_or(1.0, |&scale| f64::from(scale));
-        let top = sums.iter().map(|&(_, sum)| sum).fold(f64::NEG_INFINITY, f64::max);
+        let highest = sums.iter().map(|&(_, sum)| sum).fold(f64::NEG_INFINITY, f64::max);
         let mut total = 0.0;
         for (_, sum) in &mut *sums {
-            *sum = libm::exp(scale * (*sum - top));
+            *sum = libm::exp(scale * (*sum - highest));
             total += *sum;
         }
         for (_, score) in sums {
@@ -55,22 +55,25 @@ pub(crate) fn link(sums: &mut [(u32, f64)], offsets: &[f32], scales: &[f32]) {
         }
     } else {
         for (label, sum) in sums {
-            let (offset, scale) = (offsets[*label as usize], scales[*label as usize]);
-            let z = f64::from(offset) + f64::from(scale) * *sum;
+            let offset = f64::from(offsets[*label as usize]);
+            let scale = f64::from(scales[*label as usize]);
+            let z = offset + scale * *sum;
             *sum = (1.0 / (1.0 + libm::exp(-z))).max(f64::MIN_POSITIVE);
         }
     }
 }
 
 impl LearnedVotes {
-    /// What a training document's vote is worth, by increasing label; 0 for all other labels.
+    /// The vote weights of a training document, by increasing label; 0 for all other labels.
     ///
     /// # Panics
     /// If there is no such document.
-    pub fn of(&self, row: u32) -> impl Iterator<Item = WorthOf> {
+    pub fn of(&self, row: u32) -> impl Iterator<Item = LabelWeight> {
         let entries = self.entries(row);
         let labels = self.labels[entries.clone()].iter().copied();
-        labels.zip(&self.worths[entries]).map(|(label, &worth)| WorthOf { label, worth })
+        labels
+            .zip(&self.vote_weights[entries])
+            .map(|(label, &weight)| LabelWeight { label, weight })
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "bounds of slices in memory")]
@@ -78,31 +81,32 @@ impl LearnedVotes {
         self.starts[row as usize] as usize..self.starts[row as usize + 1] as usize
     }
 
-    /// The labels of the voters by decreasing score. Ties go to the label with the better neighbor.
+    /// The labels of the voters by decreasing score. In a tie, the label with the better neighbor
+    /// comes first.
     pub(crate) fn vote(
         &self,
         voters: Voters<'_>,
         weight: VoteWeight,
-        among: &TrainingLabels<'_>,
+        training: &TrainingLabels<'_>,
     ) -> Vec<LabelScore> {
-        let shares = shares(voters, weight, among);
-        // The labels of the neighbors, those of the best neighbor first.
+        let shares = vote_shares(voters, weight, training);
+        // The labels of the neighbors, and their order: the best neighbor's labels come first.
         let mut order: Vec<(u32, usize)> = Vec::new();
         for &(row, _) in &shares {
             let next = order.len();
-            order.extend(among.labels(row).iter().zip(next..).map(|(&label, at)| (label, at)));
+            order.extend(training.labels(row).iter().zip(next..).map(|(&label, at)| (label, at)));
         }
         order.sort_unstable();
         order.dedup_by_key(|&mut (label, _)| label);
         let mut sums: Vec<(u32, f64)> = order.iter().map(|&(label, _)| (label, 0.0)).collect();
         for &(row, share) in &shares {
-            for WorthOf { label, worth } in self.of(row) {
+            for LabelWeight { label, weight } in self.of(row) {
                 if let Ok(at) = sums.binary_search_by_key(&label, |&(label, _)| label) {
-                    sums[at].1 += share * f64::from(worth);
+                    sums[at].1 += share * f64::from(weight);
                 }
             }
         }
-        link(&mut sums, &self.offsets, &self.scales);
+        sums_to_scores(&mut sums, &self.offsets, &self.scales);
         let mut scores: Vec<(LabelScore, usize)> = sums
             .into_iter()
             .zip(order)
@@ -112,15 +116,15 @@ impl LearnedVotes {
         scores.into_iter().map(|(score, _)| score).collect()
     }
 
-    /// What is wrong, if anything, for a model with these numbers of documents and labels.
+    /// Returns the first problem, if any, for a model with these numbers of documents and labels.
     pub(crate) fn check(&self, documents: usize, labels: usize) -> Result<(), &'static str> {
         let entries = self.labels.len();
         let spans = self.starts.first() == Some(&0)
             && self.starts.last() == Some(&(entries as u64))
             && self.starts.is_sorted()
             && self.starts.len() == documents + 1;
-        if !spans || self.worths.len() != entries {
-            return Err("bounds that do not span the worths of votes");
+        if !spans || self.vote_weights.len() != entries {
+            return Err("bounds that do not span the vote_weights of votes");
         }
         #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
         let rising = self.starts.windows(2).all(|bounds| {
@@ -129,13 +133,13 @@ impl LearnedVotes {
         if !rising || self.labels.iter().any(|&label| label as usize >= labels) {
             return Err("a label that is out of order or does not exist");
         }
-        let several = self.offsets.len() == labels && self.scales.len() == labels;
-        let one = self.offsets.is_empty() && self.scales.len() == 1;
-        if !several && !one {
+        let multi_label = self.offsets.len() == labels && self.scales.len() == labels;
+        let single_label = self.offsets.is_empty() && self.scales.len() == 1;
+        if !multi_label && !single_label {
             return Err("not one offset and one scale per label");
         }
         let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
-        if finite(&self.worths) && finite(&self.offsets) && finite(&self.scales) {
+        if finite(&self.vote_weights) && finite(&self.offsets) && finite(&self.scales) {
             Ok(())
         } else {
             Err("a value that is not finite")
@@ -143,24 +147,24 @@ impl LearnedVotes {
     }
 }
 
-/// The voters, best first, each with its share of all votes.
-pub(crate) fn shares(
+/// The voters, best first, with their shares of all votes.
+pub(crate) fn vote_shares(
     voters: Voters<'_>,
     weight: VoteWeight,
-    among: &TrainingLabels<'_>,
+    training: &TrainingLabels<'_>,
 ) -> Vec<(u32, f64)> {
     let lists = voters.lists();
     let best = lists.map(|(list, _)| list.first().map_or(0.0, |neighbor| neighbor.similarity));
     let mut totals = [0.0; 2];
-    let mut cast: Vec<(u32, usize, f64)> = Vec::new();
+    let mut values: Vec<(u32, usize, f64)> = Vec::new();
     for (list, rank, neighbor) in voters.ranked() {
-        let counts = weight.counts(neighbor.similarity, rank, best[list])
-            * f64::from(among.weights[neighbor.row as usize]);
-        totals[list] += counts;
-        cast.push((neighbor.row, list, counts));
+        let value = weight.value(neighbor.similarity, rank, best[list])
+            * f64::from(training.weights[neighbor.row as usize]);
+        totals[list] += value;
+        values.push((neighbor.row, list, value));
     }
-    let share = |list: usize, counts: f64| {
-        if totals[list] > 0.0 { counts / totals[list] * lists[list].1 } else { 0.0 }
+    let share = |list: usize, value: f64| {
+        if totals[list] > 0.0 { value / totals[list] * lists[list].1 } else { 0.0 }
     };
-    cast.into_iter().map(|(row, list, counts)| (row, share(list, counts))).collect()
+    values.into_iter().map(|(row, list, value)| (row, share(list, value))).collect()
 }

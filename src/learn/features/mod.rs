@@ -1,12 +1,12 @@
-//! Chooses features by trial: weighting, stems, word pairs, title, and term selection. A change is kept
-//! if it improves a leave-one-out search of a sample.
+//! Chooses features by trial: weighting, stems, word pairs, title, and term selection. A change is
+//! kept if it improves a leave-one-out search of a sample.
 //!
-//! The search is greedy: one dimension after another, keeping the best value of each; then once more,
-//! because the best weighting changes when terms are dropped. The first time, the best cosine
-//! weighting and BM25 are pursued separately, because stems and term selection help one more than the
-//! other. Each trial weights all training documents, searches the neighbors of held-out documents, and
-//! evaluates a coarse grid of votes. Most changes are dropped after a fifth of the sample: those that
-//! are clearly worse there than the best (successive halving with two steps).
+//! The search is greedy: one dimension after another, keeping the best value of each; then once
+//! more, because the best weighting changes when terms are dropped. The first time, the best cosine
+//! weighting and BM25 are pursued separately, because stems and term selection help one more than
+//! the other. Each trial weights all training documents, searches the neighbors of held-out
+//! documents, and evaluates a coarse grid of votes. Most changes are dropped after a fifth of the
+//! sample: those that are clearly worse there than the best (successive halving with two steps).
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -134,21 +134,22 @@ impl std::fmt::Debug for FeatureSearch<'_> {
     }
 }
 
-/// A change is kept if it improves the objective by at least this much; a smaller gain may be noise.
+/// A change is kept if it improves the objective by at least this much; a smaller gain may be
+/// noise.
 const MIN_GAIN: f64 = 0.001;
 /// Minimum gain of a weighting that rules out learned term weights and prototypes, over one that
 /// allows them: these usually gain as much.
 const MIN_GAIN_WITHOUT_LEARNERS: f64 = 0.01;
-/// A change is tried on the whole sample if it is at most this much worse than the best on the first
-/// fold.
+/// A change is tried on the whole sample if it is at most this much worse than the best on the
+/// first fold.
 const MAX_LOSS_ON_FIRST_FOLD: f64 = 0.01;
 /// The numbers of selected terms that are tried first.
 const TERM_COUNTS: [usize; 3] = [2_000, 8_000, 32_000];
 /// The numbers of selected terms that are tried next to the best of [`TERM_COUNTS`].
 const MORE_TERM_COUNTS: [usize; 4] = [500, 1_000, 4_000, 16_000];
 /// BM25 is pursued separately if it is ahead of the cosine weightings by this much. (Where it was
-/// close to them, it lost on all corpora of docs/quality.md, and it is tried again with the features
-/// that they found.)
+/// close to them, it lost on all corpora of docs/quality.md, and it is tried again with the
+/// features that they found.)
 const MIN_LEAD: f64 = MIN_GAIN_WITHOUT_LEARNERS / 2.0;
 /// Trials go up to this k at least.
 const MIN_LARGEST_K: NonZeroUsize = NonZeroUsize::new(60).unwrap();
@@ -184,7 +185,7 @@ struct Contestant {
     features: Features,
     /// Its counts, as an index.
     counted: usize,
-    /// The neighbors of the documents left out so far.
+    /// The neighbors of the documents held out so far.
     found: LeaveOneOut,
 }
 
@@ -233,7 +234,8 @@ struct Best {
 /// The weightings of cosine similarity to try, and the other.
 const COSINE: [&str; 4] = ["ltc", "lsc", "btc", "ntc"];
 const BM25: &str = "bm25";
-/// Weightings that differ from `ltc` by the term frequency alone, which is 1 for given features that are all 1.
+/// Weightings that differ from `ltc` by the term frequency alone, which is 1 for given features
+/// that are all 1.
 const ALIKE_IF_BINARY: [&str; 2] = ["btc", "ntc"];
 
 /// The state of the greedy search.
@@ -244,8 +246,8 @@ struct GreedySearch<'t, 'a> {
     counted: Vec<(Terms, Counted)>,
     steps: Vec<Step>,
     tried: Vec<Features>,
-    /// The objective of what was tried on the first fold, or on the whole sample if that fold has too
-    /// few documents.
+    /// The objective of what was tried on the first fold, or on the whole sample if that fold has
+    /// too few documents.
     on_first: Vec<(Features, f64)>,
     /// The stemmer for the corpus's language.
     stemmer: Option<Stemmer>,
@@ -527,8 +529,8 @@ impl GreedySearch<'_, '_> {
         }
     }
 
-    /// Tries learned weights of terms with as many steps as possible, then with fewer as long as these
-    /// are better.
+    /// Tries learned weights of terms with as many steps as possible, then with fewer as long as
+    /// these are better.
     fn term_factors(&mut self) -> Result<(), FeatureError> {
         let start = self.best.features.clone();
         for term_steps in TERM_STEPS.into_iter().rev() {
@@ -642,8 +644,8 @@ impl GreedySearch<'_, '_> {
 }
 
 /// The largest k to try after a trial for which `best` was the best k (0: no trial yet). In
-/// single-label mode, twice `best` is enough. In multi-label mode, the best k of one trial says little
-/// about the others.
+/// single-label mode, twice `best` is enough. In multi-label mode, the best k of one trial says
+/// little about the others.
 fn largest_k(best: usize, k_max: NonZeroUsize, multi_label: bool) -> NonZeroUsize {
     match NonZeroUsize::new(2 * best) {
         Some(twice) if !multi_label => twice.max(MIN_LARGEST_K).min(k_max),

@@ -15,9 +15,9 @@ use crate::threads::Threads;
 /// The fold of each training document, of `count` folds.
 ///
 /// Documents of the same cluster are in the same fold (`cluster_of` has one number per document;
-/// empty: every document is a cluster of its own). Clusters are dealt to the folds in turn, ordered by their
-/// rarest label and by their number, so that every label is spread evenly. If the numbers are hashes
-/// of the documents, the order of the documents does not matter.
+/// empty: every document is a cluster of its own). Clusters are dealt to the folds in turn, ordered
+/// by their rarest label and by their number, so that every label is spread evenly. If the numbers
+/// are hashes of the documents, the order of the documents does not matter.
 ///
 /// # Panics
 /// If there are no folds, or more than 256.
@@ -118,8 +118,9 @@ fn mixed(number: u64) -> u64 {
 /// Number of stretches into which chronological documents are cut.
 const STRETCHES: usize = 40;
 
-/// The cluster of each document: its group; in chronological order, its stretch of a fortieth of the
-/// corpus; otherwise its near-duplicates. The number of a cluster is the least hash of its documents.
+/// The cluster of each document: its group; in chronological order, its stretch of a fortieth of
+/// the corpus; otherwise its near-duplicates. The number of a cluster is the least hash of its
+/// documents.
 pub(crate) fn clusters(exclusion: Exclusion<'_>, rows: usize) -> Vec<u64> {
     if exclusion.is_chronological && exclusion.groups.is_empty() {
         return (0..rows).map(|row| mixed((row * STRETCHES / rows) as u64)).collect();

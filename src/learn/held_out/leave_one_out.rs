@@ -147,8 +147,8 @@ pub(crate) struct LeaveOneOut {
 }
 
 impl LeaveOneOut {
-    /// Searches the `k` nearest allowed rows of each of `rows`, without the row itself. `progress` is
-    /// called with the number of rows searched so far.
+    /// Searches the `k` nearest allowed rows of each of `rows`, without the row itself. `progress`
+    /// is called with the number of rows searched so far.
     ///
     /// # Errors
     /// If the queries do not match the engine's rows.
@@ -230,8 +230,8 @@ impl LeaveOneOut {
         self.parts_of_folds(among, 1)
     }
 
-    /// The fold of each training document, with each fold cut into `parts`: part p of fold f has the
-    /// number f + p · [`FOLDS`].
+    /// The fold of each training document, with each fold cut into `parts`: part p of fold f has
+    /// the number f + p · [`FOLDS`].
     pub(crate) fn parts_of_folds(&self, among: &TrainingLabels<'_>, parts: usize) -> Vec<u8> {
         folds(among, &self.clusters, FOLDS * parts)
     }
@@ -332,7 +332,8 @@ pub(crate) fn chronological_window(among: &TrainingLabels<'_>, nearest: &LeaveOn
     if more { reach } else { 0 }
 }
 
-/// Number of pairs of some rows (increasing) that are at most `reach` apart. Each pair counts twice.
+/// Number of pairs of some rows (increasing) that are at most `reach` apart. Each pair counts
+/// twice.
 fn pairs_within(rows: &[u32], reach: u32) -> u64 {
     let mut start = 0;
     let mut end = 0;

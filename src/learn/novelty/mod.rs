@@ -4,15 +4,16 @@
 //! and show what novel documents look like.
 //!
 //! * Learns from: leave-one-out neighbors of known documents, and neighbors of novel ones.
-//! * Estimates by: folds of labels and of documents; the limit of a fold is learned from the others.
-//! * Yields: a novelty score ([`Strangeness`]) and its limit ([`ForeignLimit`]).
+//! * Estimates by: folds of labels and of documents; the limit of a fold is learned from the
+//!   others.
+//! * Yields: a novelty score ([`NoveltyScore`]) and its limit ([`NoveltyLimit`]).
 
 use std::num::NonZeroUsize;
 
 use super::held_out::{Exclusion, FOLDS, LeaveOneOut};
 use super::prototypes::FoldRows;
-use crate::decide::calibrate::{ForeignLimit, Shown, Strangeness};
-use crate::decide::vote::{HighestMargins, PrototypeLearning, Prototypes, TrainingLabels};
+use crate::decide::calibrate::{NoveltyEvidence, NoveltyLimit, NoveltyScore};
+use crate::decide::vote::{PrototypeLearning, PrototypeTrainer, TopMargins, TrainingLabels};
 use crate::rows::matrix::row;
 use crate::search::RowSet;
 use crate::threads::Threads;
@@ -58,12 +59,16 @@ impl WithoutLabels {
         labels: &TrainingLabels<'_>,
         learning: PrototypeLearning,
         threads: &Threads,
-    ) -> Vec<Option<HighestMargins>> {
+    ) -> Vec<Option<TopMargins>> {
         let takes = |row| self.rows.contains(row);
         let documents = rows.documents.view();
-        let prototypes = Prototypes::learn(&documents, labels, takes, learning, threads);
+        let trainer = PrototypeTrainer { rows: &documents, labels, learning, threads };
+        let prototypes = trainer.learn(takes);
         let queries = rows.queries.view();
-        let highest = |&index: &u32| prototypes.highest(row(&queries, index as usize));
+        let highest = |&index: &u32| {
+            let (terms, weights) = row(&queries, index as usize);
+            prototypes.top_margins(terms, weights)
+        };
         self.novel.iter().map(highest).collect()
     }
 
@@ -108,7 +113,7 @@ pub(super) struct NovelDocuments {
     /// The share of the terms of each that are unknown.
     pub(super) unknown: Vec<f64>,
     /// The highest margins of each by prototypes of the other labels; empty: there are none.
-    pub(super) margins: Vec<Option<HighestMargins>>,
+    pub(super) margins: Vec<Option<TopMargins>>,
 }
 
 /// What is known of each held-out document besides its neighbors.
@@ -116,7 +121,7 @@ pub(super) struct DocumentEvidence<'a> {
     /// The share of its terms that are unknown.
     pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
     /// Its highest margins by prototypes.
-    pub(super) margins: &'a dyn Fn(u32) -> Option<HighestMargins>,
+    pub(super) margins: &'a dyn Fn(u32) -> Option<TopMargins>,
     /// The number of neighbors that vote.
     pub(super) k: NonZeroUsize,
 }
@@ -125,11 +130,14 @@ pub(super) struct DocumentEvidence<'a> {
 #[derive(Clone, Copy)]
 struct InFold<'a> {
     fold: usize,
-    shown: Shown<'a>,
+    shown: NoveltyEvidence<'a>,
 }
 
 /// The documents in some folds.
-fn shown_in<'a>(documents: &[InFold<'a>], is_in: &dyn Fn(usize) -> bool) -> Vec<Shown<'a>> {
+fn shown_in<'a>(
+    documents: &[InFold<'a>],
+    is_in: &dyn Fn(usize) -> bool,
+) -> Vec<NoveltyEvidence<'a>> {
     let documents = documents.iter().filter(|document| is_in(document.fold));
     documents.map(|document| document.shown).collect()
 }
@@ -139,63 +147,63 @@ struct NoveltyLearner<'a> {
     known: Vec<InFold<'a>>,
     novel: Vec<InFold<'a>>,
     labels: &'a TrainingLabels<'a>,
-    nearest: &'a dyn Fn(u32, Option<&Shown<'_>>) -> f32,
+    nearest: &'a dyn Fn(u32, Option<&NoveltyEvidence<'_>>) -> f32,
     target: f64,
 }
 
 impl NoveltyLearner<'_> {
     /// Learns the score from known documents and the novel ones outside a fold.
-    fn learn(&self, without: Option<usize>) -> Strangeness {
+    fn learn(&self, without: Option<usize>) -> NoveltyScore {
         let known = shown_in(&self.known, &|fold| fold < SCORE_FOLDS);
         let novel = shown_in(&self.novel, &|fold| Some(fold) != without);
-        Strangeness::fit(&known, &novel, &self.nearest, self.labels)
+        NoveltyScore::fit(&known, &novel, &self.nearest, self.labels)
     }
 
     /// The scores of the documents in some folds.
     fn scores(
         &self,
-        score: &Strangeness,
+        score: &NoveltyScore,
         documents: &[InFold<'_>],
         is_in: &dyn Fn(usize) -> bool,
     ) -> Vec<f64> {
-        let of = |shown| score.of_left_out(shown, &self.nearest, self.labels);
+        let of = |shown| score.of_held_out(shown, &self.nearest, self.labels);
         shown_in(documents, is_in).into_iter().map(of).collect()
     }
 
     /// The limit that the known documents of some folds set, and the share of `evaluated` above it.
     fn limit(
         &self,
-        score: &Strangeness,
+        score: &NoveltyScore,
         is_in: &dyn Fn(usize) -> bool,
         evaluated: &[f64],
-    ) -> ForeignLimit {
-        ForeignLimit::learn(self.target, self.scores(score, &self.known, is_in), evaluated)
+    ) -> NoveltyLimit {
+        NoveltyLimit::learn(self.target, self.scores(score, &self.known, is_in), evaluated)
     }
 }
 
-/// Learns when a document is refused as novel: the score, and its limit. `None` if there are too few
-/// novel documents to learn from.
+/// Learns when a document is refused as novel: the score, and its limit. `None` if there are too
+/// few novel documents to learn from.
 ///
-/// `found` are the neighbors of all training documents, held out one at a time; `novel` are the
-/// documents of each fold of labels. Some folds of the known documents serve to learn the score, the
-/// others set the limit. Novel documents of each fold are evaluated by what is learned from those of
-/// the other folds.
+/// `found` are the neighbors of all training documents, held out one at a time. `novel` are the
+/// documents of each fold of labels. The score is learned from some folds of the known documents,
+/// and the other folds set the limit. Novel documents of each fold are evaluated with a score
+/// learned from the other folds.
 pub(super) fn learn_novelty(
     found: &LeaveOneOut,
     novel: &[NovelDocuments],
     labels: &TrainingLabels<'_>,
     target: f64,
     evidence: &DocumentEvidence<'_>,
-) -> Option<(ForeignLimit, Strangeness)> {
+) -> Option<(NoveltyLimit, NoveltyScore)> {
     let k = evidence.k.get();
     let mut index_of = vec![None; labels.weights.len()];
     for index in 0..found.len() {
         index_of[found.get(index).0 as usize] = Some(index);
     }
-    let nearest = |row: u32, asking: Option<&Shown<'_>>| {
+    let nearest = |row: u32, asking: Option<&NoveltyEvidence<'_>>| {
         let index = index_of.get(row as usize).copied().flatten();
-        let takes = |row: u32| asking.is_none_or(|asking| asking.may_know(row));
-        index.map_or(0.0, |index| found.get(index).1.best_similarity_among(&takes))
+        let takes = |row: u32| asking.is_none_or(|asking| asking.is_candidate(row));
+        index.map_or(0.0, |index| found.get(index).1.best_similarity_where(&takes))
     };
     let folds = found.folds(labels);
     let step = found.len().div_ceil(MAX_KNOWN).max(1);
@@ -205,7 +213,13 @@ pub(super) fn learn_novelty(
         let unknown = (evidence.unknown_share)(row);
         let margins = (evidence.margins)(row);
         let voters = voters.first(k);
-        let shown = Shown { voters, unknown, margins, row: Some(row), among: None };
+        let shown = NoveltyEvidence {
+            voters,
+            unknown_share: unknown,
+            margins,
+            row: Some(row),
+            candidates: None,
+        };
         InFold { fold: usize::from(folds[row as usize]), shown }
     });
     let mut shown_novel = Vec::new();
@@ -215,7 +229,13 @@ pub(super) fn learn_novelty(
             let voters = voters.first(k);
             let unknown = unknown[index];
             let margins = margins.get(index).copied().flatten();
-            let shown = Shown { voters, unknown, margins, row: Some(row), among: Some(rows) };
+            let shown = NoveltyEvidence {
+                voters,
+                unknown_share: unknown,
+                margins,
+                row: Some(row),
+                candidates: Some(rows),
+            };
             shown_novel.push(InFold { fold, shown });
         }
     }
@@ -230,26 +250,26 @@ pub(super) fn learn_novelty(
         return None;
     }
     let sets_limit = |fold: usize| fold >= SCORE_FOLDS;
-    let learned = learner.learn(None);
+    let score = learner.learn(None);
     // The share of known documents that are refused is estimated on a fold that did not set the
     // limit.
-    let last = learner.scores(&learned, &learner.known, &|fold| fold == FOLDS - 1);
+    let last = learner.scores(&score, &learner.known, &|fold| fold == FOLDS - 1);
     let without_last = |fold| sets_limit(fold) && fold != FOLDS - 1;
-    let of_known = learner.limit(&learned, &without_last, &last);
+    let of_known = learner.limit(&score, &without_last, &last);
     let mut refused = 0.0;
     for fold in 0..FOLDS {
         let without = learner.learn(Some(fold));
         let scores = learner.scores(&without, &learner.novel, &|of| of == fold);
         let limit = learner.limit(&without, &sets_limit, &scores);
-        refused += limit.foreign_refused * scores.len() as f64;
+        refused += limit.novel_refused * scores.len() as f64;
     }
-    let limit = ForeignLimit {
-        known_refused: of_known.foreign_refused,
-        foreign_refused: refused / learner.novel.len() as f64,
-        foreign_documents: learner.novel.len() as u64,
-        ..learner.limit(&learned, &sets_limit, &[])
+    let limit = NoveltyLimit {
+        known_refused: of_known.novel_refused,
+        novel_refused: refused / learner.novel.len() as f64,
+        novel_documents: learner.novel.len() as u64,
+        ..learner.limit(&score, &sets_limit, &[])
     };
-    Some((limit, learned))
+    Some((limit, score))
 }
 
 #[cfg(test)]

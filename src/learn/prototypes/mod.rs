@@ -2,8 +2,8 @@
 //!
 //! * Learns from: the unit rows of the documents outside each fold.
 //! * Estimates by: the margins of the documents in the fold.
-//! * Yields: how prototypes are learned from all documents ([`PrototypeLearning`]), and the share that
-//!   their scores have next to those of neighbors.
+//! * Yields: how prototypes are learned from all documents ([`PrototypeLearning`]), and the share
+//!   that their scores have next to those of neighbors.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::votes::{
 };
 use crate::decide::calibrate::line;
 use crate::decide::vote::{
-    HighestMargins, PrototypeLearning, Prototypes, Taught, TrainingLabels, Vote, joined,
-    link_prototypes,
+    PrototypeLearning, PrototypeTrainer, TopMargins, TrainingLabels, Vote, WarmStart,
+    margins_to_scores, mix_scores,
 };
 use crate::rows::matrix::{Csr, row};
 use crate::threads::Threads;
@@ -48,16 +48,16 @@ pub(super) struct HeldOutPrototypes {
     index_again: Vec<u32>,
     labels: usize,
     scores: Vec<f32>,
-    highest: Vec<Option<HighestMargins>>,
+    highest: Vec<Option<TopMargins>>,
     learning: PrototypeLearning,
     /// Number of prototypes of all labels that are learned concurrently.
     concurrent: usize,
 }
 
-/// Single-label folds are split into this many parts. Each part is evaluated with prototypes trained
-/// on the other folds and the other parts, so that they see almost as much data as the final model.
-/// This is not done in chronological order, where nearby documents must not be learned from; nor for
-/// several labels, where the estimates were not too low.
+/// Single-label folds are split into this many parts. Each part is evaluated with prototypes
+/// trained on the other folds and the other parts, so that they see almost as much data as the
+/// final model. This is not done in chronological order, where nearby documents must not be learned
+/// from; nor for several labels, where the estimates were not too low.
 const PARTS: usize = 4;
 /// Maximum number of pairs of a label and a document for that: more take too long.
 const MAX_PAIRS_IN_PARTS: usize = 1 << 20;
@@ -126,8 +126,8 @@ pub(super) struct PrototypeLearner<'a> {
 }
 
 impl PrototypeLearner<'_> {
-    /// Learns prototypes without each fold. `rows_of` returns the rows of a fold, which have the same
-    /// terms in all folds. `None` if there are too many labels.
+    /// Learns prototypes without each fold. `rows_of` returns the rows of a fold, which have the
+    /// same terms in all folds. `None` if there are too many labels.
     ///
     /// # Errors
     /// Those of `rows_of`.
@@ -198,15 +198,15 @@ impl PrototypeLearner<'_> {
         let (link, _) = learn_link(&learned.scores, held_out.rows(), among, multi_label);
         learned.learning.link = link;
         let link = if multi_label { &link[..] } else { &link[..1] };
-        let highest = |margins: &[f32]| HighestMargins::among(margins.to_vec(), link);
+        let highest = |margins: &[f32]| TopMargins::of(margins.to_vec(), link);
         learned.highest = learned.scores.chunks(labels).map(highest).collect();
-        learned.scores.chunks_mut(labels).for_each(|margins| link_prototypes(margins, link));
+        learned.scores.chunks_mut(labels).for_each(|margins| margins_to_scores(margins, link));
         // With a negative slope, scores would fall where margins rise: there is nothing to learn.
         Ok((link[0] > 0.0).then_some(learned))
     }
 
-    /// Scores the documents of `again`, which are held out again with their near-duplicates: most of
-    /// these are now learned from, as near-duplicates of new documents are.
+    /// Scores the documents of `again`, which are held out again with their near-duplicates: most
+    /// of these are now learned from, as near-duplicates of new documents are.
     ///
     /// Nothing changes in chronological order, with too many pairs of a label and a document, or if
     /// few documents have near-duplicates. `held_out` are the documents from which the prototypes
@@ -238,7 +238,7 @@ impl PrototypeLearner<'_> {
             let mut margins = self.by_other_folds(&rows, &of_fold, learning);
             self.by_other_parts(&mut margins, &rows, &of_fold);
             let mut scores = margins.margins;
-            scores.chunks_mut(labels).for_each(|margins| link_prototypes(margins, link));
+            scores.chunks_mut(labels).for_each(|margins| margins_to_scores(margins, link));
             Ok((of_fold.all_rows(), scores))
         };
         let all: [usize; FOLDS] = std::array::from_fn(|fold| fold);
@@ -266,15 +266,18 @@ impl PrototypeLearner<'_> {
         let Self { labels, threads, .. } = *self;
         let documents = rows.documents.view();
         let queries = rows.queries.view();
+        let trainer = PrototypeTrainer { rows: &documents, labels, learning, threads };
         let takes = |row: u32| usize::from(of_fold.part_of[row as usize]) % FOLDS != of_fold.fold;
         let (prototypes, start) = if of_fold.rows.len() > 1 {
-            let (prototypes, start) =
-                Prototypes::learn_and_keep(&documents, labels, takes, learning, threads);
+            let (prototypes, start) = trainer.learn_and_keep(takes);
             (prototypes, Some(start))
         } else {
-            (Prototypes::learn(&documents, labels, takes, learning, threads), None)
+            (trainer.learn(takes), None)
         };
-        let margins = |&index: &u32| prototypes.margins(row(&queries, index as usize));
+        let margins = |&index: &u32| {
+            let (terms, weights) = row(&queries, index as usize);
+            prototypes.margins(terms, weights)
+        };
         let margins = of_fold.rows.iter().flatten().flat_map(margins).collect();
         FoldMargins { margins, learning, start }
     }
@@ -287,15 +290,18 @@ impl PrototypeLearner<'_> {
         let learning = margins.learning;
         let documents = rows.documents.view();
         let queries = rows.queries.view();
+        let trainer = PrototypeTrainer { rows: &documents, labels, learning, threads };
         let of_part = |&(part, rows): &(usize, &Vec<u32>)| {
             if rows.is_empty() {
                 return Vec::new();
             }
             let number = of_fold.fold + part * FOLDS;
             let takes = |row: u32| usize::from(of_fold.part_of[row as usize]) != number;
-            let prototypes =
-                Prototypes::learn_from(start, &documents, labels, takes, learning, threads);
-            let margins = |&index: &u32| prototypes.margins(row(&queries, index as usize));
+            let prototypes = trainer.learn_from(start, takes);
+            let margins = |&index: &u32| {
+                let (terms, weights) = row(&queries, index as usize);
+                prototypes.margins(terms, weights)
+            };
             rows.iter().flat_map(margins).collect()
         };
         let parts: Vec<(usize, &Vec<u32>)> = of_fold.rows.iter().enumerate().collect();
@@ -339,14 +345,14 @@ impl HeldOutPrototypes {
                 if scores[slot] > 0.0 {
                     let votes = scores[slot] * table.factor(factors, slot);
                     let prototype = self.score(row, again, table.label(slot));
-                    scores[slot] = joined(votes, prototype, share);
+                    scores[slot] = mix_scores(votes, prototype, share);
                 }
             }
         }
     }
 
     /// The highest margins of a held-out document.
-    pub(super) fn highest(&self, row: u32) -> Option<HighestMargins> {
+    pub(super) fn highest(&self, row: u32) -> Option<TopMargins> {
         self.highest.get(self.index_of[row as usize] as usize).copied().flatten()
     }
 
@@ -361,7 +367,7 @@ struct FoldMargins {
     margins: Vec<f32>,
     learning: PrototypeLearning,
     /// What was learned from the other folds, as a start for learning from more documents.
-    start: Option<Taught>,
+    start: Option<WarmStart>,
 }
 
 /// The link from margins to scores with the least logarithmic loss, and this loss.
@@ -393,7 +399,7 @@ fn learn_link(
         for (&row, margins) in each().filter(|&(&row, _)| !among.labels(row).is_empty()) {
             scores.clear();
             scores.extend_from_slice(margins);
-            link_prototypes(&mut scores, &[scale]);
+            margins_to_scores(&mut scores, &[scale]);
             let right =
                 |&label: &u32| Some(scores[label as usize]).filter(|score| score.is_finite());
             let right: f32 = among.labels(row).iter().filter_map(right).sum();

@@ -1,11 +1,11 @@
 //! Learns factors of term weights that make documents of the same label more similar than others.
 //!
-//! The softmax of a document's similarities to its nearest documents is the probability that it takes
-//! over the labels of each. The factors minimize the negative logarithm of the probability of its own
-//! labels, as in neighborhood components analysis (Goldberger, Roweis, Hinton and Salakhutdinov
-//! 2005), but with one weight per term instead of a projection. Weight-adjusted k-nearest-neighbor
-//! classification (Han, Karypis and Kumar 2001) is related. A few steps from weights that are good
-//! already are enough: many steps overfit the training documents.
+//! The softmax of a document's similarities to its nearest documents is the probability that it
+//! takes over the labels of each. The factors minimize the negative logarithm of the probability of
+//! its own labels, as in neighborhood components analysis (Goldberger, Roweis, Hinton and
+//! Salakhutdinov 2005), but with one weight per term instead of a projection. Weight-adjusted
+//! k-nearest-neighbor classification (Han, Karypis and Kumar 2001) is related. A few steps from
+//! weights that are good already are enough: many steps overfit the training documents.
 //!
 //! * Learns from: the unit rows of the documents outside each fold, and their nearest neighbors.
 //! * Estimates by: the greedy search of features, which tries several numbers of steps.
@@ -30,8 +30,8 @@ use overlap::Overlaps;
 /// Maximum number of documents to learn from in single-label mode. With 4,096, fewer held-out
 /// documents of Debian sections are right; with 20,000, no more.
 const MAX_SINGLE_LABEL: usize = 8_192;
-/// Maximum number of documents to learn from in multi-label mode. With 8,192, macro F1 of Debian tags
-/// is .258 instead of .304.
+/// Maximum number of documents to learn from in multi-label mode. With 8,192, macro F1 of Debian
+/// tags is .258 instead of .304.
 const MAX_MULTI_LABEL: usize = 20_000;
 /// Maximum number of batches. The documents are dealt to batches, and each step uses the next one:
 /// the factors are as good, and take a third of the time.
@@ -146,8 +146,8 @@ fn factors(logarithms: &[f32]) -> Vec<f32> {
     logarithms.iter().map(|&logarithm| libm::expf(logarithm)).collect()
 }
 
-/// Rows after the factors, of length 1. The value of a term is its weight times its factor times the
-/// row's scale.
+/// Rows after the factors, of length 1. The value of a term is its weight times its factor times
+/// the row's scale.
 struct Scaled<'r> {
     rows: &'r CsrView<'r>,
     factors: &'r [f32],
@@ -171,8 +171,9 @@ impl<'r> Scaled<'r> {
     /// added, at most two for each of `pieces`; of the lessons with the numbers in `batch`.
     ///
     /// With x the rows, the derivative of the similarity s of two rows i and j by the logarithm of
-    /// term t is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²). The first part needs the terms that both
-    /// rows have. For the second part, s is added up for each row, and squares are added at the end.
+    /// term t is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²). The first part needs the terms that
+    /// both rows have. For the second part, s is added up for each row, and squares are added at
+    /// the end.
     fn gradients(&self, lessons: &Overlaps<'_>, batch: &[usize], pieces: usize) -> Vec<Vec<f32>> {
         let piece = batch.len().div_ceil(pieces).max(1);
         let slopes: Vec<Slopes> =

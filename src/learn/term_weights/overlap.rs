@@ -1,4 +1,5 @@
-//! The terms that documents have in common with their neighbors. They stay the same while factors of terms are learned.
+//! The terms that documents have in common with their neighbors. They stay the same while factors
+//! of terms are learned.
 
 use rayon::prelude::*;
 
@@ -7,7 +8,8 @@ use crate::rows::matrix::{Common, CsrView, Spread, prefetch_row, row};
 
 /// Overlaps are kept up to about this many bytes.
 const MOST_KEPT: usize = 320 << 20;
-/// Overlaps are made at a time, before their bytes are counted, as long as they cannot have more entries in total; but one at least.
+/// Overlaps are made at a time, before their bytes are counted, as long as they cannot have more
+/// entries in total; but one at least.
 const AT_A_TIME: usize = 1 << 24;
 /// Neighbors that are on their way into the cache while another is read.
 const AHEAD: usize = 4;
@@ -16,7 +18,8 @@ const AHEAD: usize = 4;
 type Place = u8;
 const _: () = assert!(NEIGHBORS.get() <= 1 << Place::BITS, "a place for each neighbor");
 
-/// The terms that a document has in common with its neighbors: like postings of its terms, among its neighbors alone.
+/// The terms that a document has in common with its neighbors: like postings of its terms, among
+/// its neighbors alone.
 #[derive(Debug, Default)]
 pub(super) struct Overlap {
     terms: Vec<Term>,
@@ -36,8 +39,8 @@ struct Term {
 }
 
 impl Overlap {
-    /// Writes the product of the document and each of its `neighbors` to `products`: the sum over their common terms of both
-    /// weights, times the term's factor.
+    /// Writes the product of the document and each of its `neighbors` to `products`: the sum over
+    /// their common terms of both weights, times the term's factor.
     pub(super) fn products(
         &self,
         factor: impl Fn(u32) -> f32,
@@ -56,7 +59,8 @@ impl Overlap {
         products.extend_from_slice(&sums[..neighbors]);
     }
 
-    /// Calls `at` with each term and the sum over the neighbors that have it of both weights, times the neighbor's factor.
+    /// Calls `at` with each term and the sum over the neighbors that have it of both weights, times
+    /// the neighbor's factor.
     pub(super) fn sums(&self, factors: &[f32], mut at: impl FnMut(u32, f32)) {
         let mut of_places = [0.0f32; 1 << Place::BITS];
         of_places[..factors.len()].copy_from_slice(factors);

@@ -203,7 +203,7 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     }
 }
 
-/// Documents are left out with those around them only if the order is that of time.
+/// Neighboring documents are held out together only in chronological order.
 #[test]
 fn windows_where_order_is_time() {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
@@ -290,7 +290,7 @@ fn a_document_of_many_labels() {
     let held_out = HeldOutScores::new(&found, among, plain(tuned.best), &threads);
     learn_probabilities(&held_out, among, &|_| 0.0);
     learn_abstention(&held_out, &held_out.decisions_by_fold(), among, 0.05, &|_| 0.0);
-    // Votes are not learned for so many labels.
+    // Vote weights are not learned for this many labels.
     assert!(try_vote_weights(&found, among, &grid, &tuned, &threads).is_empty());
     assert!(tuned.trials.len() > 3 * 12 && tuned.best.figures.micro_f1 > 0.0);
 }
@@ -364,8 +364,8 @@ fn samples_and_folds_are_those_of_any_order() {
     assert_eq!(told(&documents), before);
 }
 
-/// Documents of a mislabeled source mislead: their votes become worth less, the
-/// same whatever the threads. What tuning saw is what the model does.
+/// Votes of documents from a mislabeled source get lower weights, for any number of threads. The
+/// model's metrics equal those that tuning reported.
 #[test]
 fn votes_that_mislead_become_worth_less() {
     let wrong = |number: usize| number.is_multiple_of(3);
@@ -401,7 +401,7 @@ fn votes_that_mislead_become_worth_less() {
         by_k.sort_by_key(|&(k, _)| k);
         let gaining = &by_k[..by_k.len() - 1];
         assert!(gaining.is_sorted_by(|a, b| a.1 < b.1), "{by_k:?}");
-        // The figures are those of the held-out decisions.
+        // The metrics are those of the held-out decisions.
         let held_out = HeldOutScores::new(
             &found,
             among,
@@ -413,7 +413,8 @@ fn votes_that_mislead_become_worth_less() {
         let votes = learn_vote_weights(&found, among, &best, own, &threads).unwrap();
         let mean = |of_wrong: bool| {
             let rows = rows.iter().filter(|&&row| wrong(row as usize) == of_wrong);
-            let worths: Vec<f32> = rows.flat_map(|&row| votes.of(row)).map(|of| of.worth).collect();
+            let worths: Vec<f32> =
+                rows.flat_map(|&row| votes.of(row)).map(|of| of.weight).collect();
             worths.iter().sum::<f32>() / worths.len() as f32
         };
         // With several labels, other labels of the right documents are doubted too.

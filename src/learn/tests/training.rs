@@ -17,7 +17,7 @@ use crate::text::corpus::{Content, Document};
 use crate::text::tfidf::Weighting;
 use crate::threads::Threads;
 
-/// What is expected if new documents have near-duplicates, too, is told beside what is expected without.
+/// Expected metrics are reported both for new documents with near-duplicates and without them.
 #[test]
 fn expected_figures_count_near_duplicates() {
     let mut random = Random::new(12);
@@ -80,7 +80,8 @@ fn threads_do_not_matter() {
     }
 }
 
-/// Documents of a group are right or wrong together: the bound of the error counts groups, not documents.
+/// Documents of a group are right or wrong together: the bound of the error counts groups, not
+/// documents.
 #[test]
 fn groups_widen_the_bound_of_the_error() {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
@@ -160,7 +161,8 @@ fn features_by_halves() {
     assert_eq!(tuned(3).features, report.features);
 }
 
-/// Where learned weights of terms gain most with all steps, fewer steps are tried until they are worse.
+/// Where learned weights of terms gain most with all steps, fewer steps are tried until they are
+/// worse.
 #[test]
 fn fewer_steps_only_as_long_as_they_are_better() {
     let mut random = Random::new(11);
@@ -197,8 +199,8 @@ fn fewer_steps_only_as_long_as_they_are_better() {
     assert_eq!(kept, [(&*of_steps(20), true), (&*of_steps(10), false)]);
 }
 
-/// The same documents in another order: the same documents are left out, in the same folds, so the same features
-/// are chosen. Only neighbors of equal similarity come in another order.
+/// The order of the documents does not matter: the same documents are held out in the same folds,
+/// so the same features are chosen. Only the order of neighbors with equal similarity differs.
 #[test]
 fn the_order_of_documents_does_not_matter() {
     let mut documents = corpus(1_500, false);
@@ -233,7 +235,8 @@ fn the_order_of_documents_does_not_matter() {
     assert_eq!(before[1].tuning.as_ref().unwrap().documents, 300);
 }
 
-/// By default k and vote are chosen by leaving out some documents, unless flags set them or there are few.
+/// By default k and vote are chosen by leaving out some documents, unless flags set them or there
+/// are few.
 #[test]
 fn quick_choices() {
     let threads = Threads::available().unwrap();
@@ -294,8 +297,8 @@ fn concurrent_trials() {
     assert_eq!(tuned(8), tuned(1));
 }
 
-/// Labels that have nothing to do with the texts: terms weighted by them must not make left-out documents
-/// look easy. Where the labels of left-out documents tell too, they do.
+/// Labels are unrelated to the texts: terms weighted by them must not make held-out documents look
+/// easy. If the labels of held-out documents are used too, they do.
 #[test]
 fn terms_do_not_know_the_labels_that_they_are_judged_by() {
     let mut random = Random::new(11);

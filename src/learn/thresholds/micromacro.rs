@@ -41,16 +41,17 @@ fn greedy(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
 /// Maximum number of times that every label is given its best threshold.
 const SWEEPS: usize = 4;
 
-/// The thresholds that maximize micro F1 plus macro F1, both estimated with the tallies of labels of
-/// similar frequency: the best threshold of a label with few documents is largely a matter of chance.
+/// The thresholds that maximize micro F1 plus macro F1, both estimated with the tallies of labels
+/// of similar frequency: the best threshold of a label with few documents is largely a matter of
+/// chance.
 ///
 /// For a label with n documents, its own F1, true positives and false positives at a threshold have
-/// weight n. Their mean over surrounding labels has weight `weight`, as in [`super::scut_smoothed`].
-/// Counts are averaged per document of their label.
+/// weight n. Their mean over surrounding labels has weight `weight`, as in
+/// [`super::scut_smoothed`]. Counts are averaged per document of their label.
 ///
-/// Every label starts with the threshold of its best F1. Then one label after another, by decreasing
-/// frequency, takes the threshold that is best while the others keep theirs (the cyclic optimization
-/// of Fan and Lin 2007).
+/// Every label starts with the threshold of its best F1. Then one label after another, by
+/// decreasing frequency, takes the threshold that is best while the others keep theirs (the cyclic
+/// optimization of Fan and Lin 2007).
 fn smoothed(curves: &Curves, weight: f64) -> Vec<Option<f64>> {
     let labels: Vec<Smoothed> = curves.smoothed(weight);
     let mut steps: Vec<usize> = labels.iter().map(|label| highest(&label.f1, 0.0)).collect();

@@ -2,8 +2,8 @@
 //!
 //! * Learns from: the leave-one-out scores of held-out documents.
 //! * Estimates by: five folds; the thresholds of a fold are learned from the others.
-//! * Yields: a threshold per label, by SCut, SCutFBR, smoothed SCut, RTCut, or by maximizing micro plus
-//!   macro F1.
+//! * Yields: a threshold per label, by SCut, SCutFBR, smoothed SCut, RTCut, or by maximizing micro
+//!   plus macro F1.
 
 use std::collections::VecDeque;
 
@@ -344,10 +344,10 @@ type Curve = [f64; STEPS];
 
 /// For each weight, the thresholds where the smoothed F1 curves are highest; ties go to the lowest.
 ///
-/// The best threshold of a label with few documents is largely a matter of chance. Labels of similar frequency
-/// have similar scores, so their mean curve shows where the threshold lies. For a label with n
-/// documents, its own curve has weight n, and the mean of the curves of surrounding labels with at
-/// least two documents has weight `weight`.
+/// The best threshold of a label with few documents is largely a matter of chance. Labels of
+/// similar frequency have similar scores, so their mean curve shows where the threshold lies. For a
+/// label with n documents, its own curve has weight n, and the mean of the curves of surrounding
+/// labels with at least two documents has weight `weight`.
 ///
 /// Only the curves of one neighborhood are in memory. Labels that are right in no document share
 /// one search per neighborhood.
@@ -479,8 +479,8 @@ impl<'l> Neighborhood<'l> {
 
 /// The threshold of every label by a rule; `None`: the label is never given. `parameter` is the
 /// limit of [`ThresholdRule::ScutFbr`] or the weight of labels of similar frequency in
-/// [`ThresholdRule::ScutSmoothed`] and [`ThresholdRule::Micromacro`], where 0 means no smoothing; for
-/// [`ThresholdRule::Rtcut`] the scores are its values.
+/// [`ThresholdRule::ScutSmoothed`] and [`ThresholdRule::Micromacro`], where 0 means no smoothing;
+/// for [`ThresholdRule::Rtcut`] the scores are its values.
 #[cfg(test)]
 pub(super) fn thresholds(
     rule: ThresholdRule,

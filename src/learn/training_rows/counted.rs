@@ -2,9 +2,9 @@
 //! each fold, without the labels of its documents.
 //!
 //! Terms that are selected or weighted by labels know the labels of the documents that they were
-//! learned from. If these documents were held out as neighbors only, they would look easier than new
-//! ones are. So a fold is held out as a whole when terms are weighted, and document by document when
-//! neighbors are searched.
+//! learned from. If these documents were held out as neighbors only, they would look easier than
+//! new ones are. So a fold is held out as a whole when terms are weighted, and document by document
+//! when neighbors are searched.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -311,8 +311,8 @@ impl Counted {
         })
     }
 
-    /// Maximum number of weightings of the documents whose rows are in memory concurrently; one on a
-    /// GPU.
+    /// Maximum number of weightings of the documents whose rows are in memory concurrently; one on
+    /// a GPU.
     pub(in crate::learn) fn max_concurrent(&self, engines: &Engines) -> usize {
         if engines.is_gpu() { 1 } else { (MAX_ENTRIES / self.counts.entries().max(1)).max(1) }
     }

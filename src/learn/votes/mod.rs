@@ -7,7 +7,8 @@
 //!
 //! * Learns from: the leave-one-out neighbors of [`held_out`](super::held_out).
 //! * Estimates by: five folds; thresholds and vote weights of a fold are learned from the others.
-//! * Yields: the best [`Trial`] of a [`Grid`], and [`LearnedVotes`](crate::decide::vote::LearnedVotes).
+//! * Yields: the best [`Trial`] of a [`Grid`], and
+//!   [`LearnedVotes`](crate::decide::vote::LearnedVotes).
 
 mod grid;
 mod ranking;

@@ -166,8 +166,8 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// A rule with one threshold per label, for each of its parameters. Each fold is decided with the
-    /// thresholds learned from the other folds.
+    /// A rule with one threshold per label, for each of its parameters. Each fold is decided with
+    /// the thresholds learned from the other folds.
     fn thresholds_per_label(
         &mut self,
         scores: &[f64],

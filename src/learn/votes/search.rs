@@ -133,9 +133,9 @@ impl<'a> GridEvaluation<'a> {
 
 /// Evaluates all settings of a grid on leave-one-out neighbors.
 ///
-/// Values of k above the longest neighbor list are skipped. If documents with very many labels would
-/// fill the memory, fewer held-out documents are used, evenly spaced. Ties go to the smaller k, then
-/// to the vote and the decision that come first.
+/// Values of k above the longest neighbor list are skipped. If documents with very many labels
+/// would fill the memory, fewer held-out documents are used, evenly spaced. Ties go to the smaller
+/// k, then to the vote and the decision that come first.
 ///
 /// # Panics
 /// If the grid has no k or no votes.

@@ -1,7 +1,7 @@
 //! The votes of held-out documents, arranged for voting again: every k and vote from one search.
 
 use super::sample::sampled;
-use crate::decide::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, mixed};
+use crate::decide::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, label_score};
 use crate::learn::held_out::LeaveOneOut;
 use crate::learn::thresholds::FoldCounts;
 use crate::threads::Threads;
@@ -146,8 +146,8 @@ impl<'a> VoteTable<'a> {
         let mut sums = vec![[0.0; 2]; self.labels.len()];
         let mut totals = vec![[0.0; 2]; documents];
         let mut scores = vec![0.0; self.labels.len()];
-        // The position of each document's next vote in `votes`, and the end of its slots with a vote:
-        // they come first.
+        // The position of each document's next vote in `votes`, and the end of its slots with a
+        // vote: they come first.
         let mut next: Vec<usize> = Vec::with_capacity(documents);
         let mut ends: Vec<u32> = self.slots[..documents].to_vec();
         let mut start = 0;
@@ -168,18 +168,18 @@ impl<'a> VoteTable<'a> {
                 let best =
                     voters.lists().map(|(list, _)| list.first().map_or(0.0, |n| n.similarity));
                 for (list, at, neighbor) in voters.ranked_from(rank, k) {
-                    let counts = weight.counts(neighbor.similarity, at, best[list])
+                    let value = weight.value(neighbor.similarity, at, best[list])
                         * f64::from(self.training.weights[neighbor.row as usize]);
-                    totals[index][list] += counts;
+                    totals[index][list] += value;
                     let labels = self.training.labels(neighbor.row).len();
                     for &slot in &self.votes[next[index]..next[index] + labels] {
-                        sums[slot as usize][list] += counts;
+                        sums[slot as usize][list] += value;
                         ends[index] = ends[index].max(slot + 1);
                     }
                     next[index] += labels;
                 }
                 for slot in self.slots[index] as usize..ends[index] as usize {
-                    scores[slot] = mixed(sums[slot], totals[index], shares);
+                    scores[slot] = label_score(sums[slot], totals[index], shares);
                 }
             }
             rank = k;
@@ -262,8 +262,8 @@ impl<'a> VoteTable<'a> {
         self.ranked(document, scores, factors).into_iter().map(score).collect()
     }
 
-    /// The factors of labels by which the scores of a vote are multiplied. None if the scores include
-    /// them already, as those of prototypes do.
+    /// The factors of labels by which the scores of a vote are multiplied. None if the scores
+    /// include them already, as those of prototypes do.
     pub(in crate::learn) fn factors(&self, vote: Vote) -> Vec<f64> {
         if vote.prototypes > 0.0 { Vec::new() } else { self.training.factors(vote) }
     }

@@ -9,8 +9,8 @@ use crate::decide::vote::{LearnedVotes, TrainingLabels, Vote, VoteWeight};
 use crate::learn::held_out::LeaveOneOut;
 use crate::threads::Threads;
 
-/// The score of each slot by the votes of a trial, with learned vote weights if `learning` is given,
-/// before the label-size compensation.
+/// The score of each slot by the votes of a trial, with learned vote weights if `learning` is
+/// given, before the label-size compensation.
 pub(in crate::learn) fn held_out_scores(
     table: &VoteTable<'_>,
     trial: &Trial,

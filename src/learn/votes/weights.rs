@@ -1,22 +1,22 @@
 //! Vote weights, learned from held-out documents: see [`LearnedVotes`].
 //!
-//! The logarithmic loss is minimized by gradient steps with Nesterov's momentum, over all documents at
-//! a time. The step of each weight is divided by about its curvature: a weight that few documents
-//! depend on moves little from its initial value. Documents are divided into a fixed number of pieces,
-//! whose gradients are added in order, so the number of threads does not matter.
+//! The logarithmic loss is minimized by gradient steps with Nesterov's momentum, over all documents
+//! at a time. The step of each weight is divided by about its curvature: a weight that few
+//! documents depend on moves little from its initial value. Documents are divided into a fixed
+//! number of pieces, whose gradients are added in order, so the number of threads does not matter.
 
 use rayon::prelude::*;
 
 use super::table::{VoteTable, narrow};
-use crate::decide::vote::{LearnedVotes, VoteWeight, link, shares};
+use crate::decide::vote::{LearnedVotes, VoteWeight, sums_to_scores, vote_shares};
 use crate::learn::held_out::FOLDS;
 use crate::threads::Threads;
 
 /// What is learned, and how.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct VoteLearning {
-    /// Whether a document can also vote for labels that it does not have, but that documents near it
-    /// have.
+    /// Whether a document can also vote for labels that it does not have, but that documents near
+    /// it have.
     pub others: bool,
     /// The weight of the penalty on the distance from the initial vote weights.
     pub penalty: f32,
@@ -24,8 +24,8 @@ pub struct VoteLearning {
     pub steps: usize,
 }
 
-/// The scales of sums that are tried for single labels. The one of least loss before vote weights are
-/// learned is the initial scale.
+/// The scales of sums that are tried for single labels. The one of least loss before vote weights
+/// are learned is the initial scale.
 const SCALES: [f32; 11] = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0];
 /// The scale and offset from which Newton's method finds the initial ones for several labels.
 const FIRST: (f64, f64) = (4.0, -2.0);
@@ -105,12 +105,12 @@ impl<'t> VoteWeightLearner<'t> {
         let VoteSetup { weight, k, multi_label, others } = setup;
         let training = table.training;
         let mut votes = Votes { bounds: vec![0], votes: Vec::new() };
-        let mut voted = Vec::new();
+        let mut label_counts = Vec::new();
         let mut labels = Vec::<u32>::new();
         for document in 0..table.sample.len() {
             let (_, neighbors) = table.get(document);
             labels.clear();
-            for (row, share) in shares(neighbors.first(k), weight, &training) {
+            for (row, share) in vote_shares(neighbors.first(k), weight, &training) {
                 labels.extend(training.labels(row));
                 #[expect(clippy::cast_possible_truncation, reason = "a share from 0 to 1")]
                 votes.votes.push((row, share as f32));
@@ -119,12 +119,12 @@ impl<'t> VoteWeightLearner<'t> {
             // Slots are ordered by their best neighbor, so those of the first k come first.
             labels.sort_unstable();
             labels.dedup();
-            voted.push(narrow(labels.len()));
+            label_counts.push(narrow(labels.len()));
         }
         let mut learner = Self {
             table,
             multi_label,
-            voted,
+            voted: label_counts,
             bounds: Vec::new(),
             products: Vec::new(),
             starts: vec![0],
@@ -171,8 +171,8 @@ impl<'t> VoteWeightLearner<'t> {
         (0..self.voted.len()).map(pairs).sum()
     }
 
-    /// Lists a weight for each label of each training document and, if `others`, for each gold label
-    /// of the documents that it is a neighbor of.
+    /// Lists a weight for each label of each training document and, if `others`, for each gold
+    /// label of the documents that it is a neighbor of.
     fn list_weights(&mut self, others: bool, votes: &Votes) {
         let training = self.table.training;
         let mut of_others: Vec<Vec<u32>> =
@@ -258,7 +258,7 @@ impl<'t> VoteWeightLearner<'t> {
         for document in 0..self.voted.len() {
             if self.table.fold(document) == fold {
                 self.sum(document, &state.weights, &mut sums);
-                link(&mut sums, &state.offsets, &state.scales);
+                sums_to_scores(&mut sums, &state.offsets, &state.scales);
                 let end = scores.len() + self.table.slots_of(document).len();
                 scores.extend(sums.iter().map(|&(_, score)| score));
                 scores.resize(end, 0.0);
@@ -284,7 +284,7 @@ impl<'t> VoteWeightLearner<'t> {
                 continue;
             }
             scores.clone_from(&sums);
-            link(&mut scores, &state.offsets, &state.scales);
+            sums_to_scores(&mut scores, &state.offsets, &state.scales);
             for (slot, &(_, sum)) in self.slots(document).zip(&sums) {
                 let (label, score) = scores[slot - self.slots(document).start];
                 let gold = self.table.gold[slot];
@@ -358,9 +358,9 @@ impl<'t> VoteWeightLearner<'t> {
         (scale as f32, offset as f32)
     }
 
-    /// The approximate curvature of the loss by each vote weight. Infinite for labels of others that
-    /// none of these documents has: such a weight stays as it is, as if the held-out fold were not
-    /// known.
+    /// The approximate curvature of the loss by each vote weight. Infinite for labels of others
+    /// that none of these documents has: such a weight stays as it is, as if the held-out fold were
+    /// not known.
     fn curvature(&self, documents: &[usize], scale: f32) -> Vec<f32> {
         let mut is_learned: Vec<bool> = self.initial.iter().map(|&weight| weight > 0.0).collect();
         let mut curvature = vec![0.0; self.initial.len()];
@@ -381,8 +381,8 @@ impl<'t> VoteWeightLearner<'t> {
         (MAX_GRADIENTS / self.initial.len().max(1)).clamp(1, MAX_PIECES)
     }
 
-    /// Learns from all documents that are not in a fold, and calls `visit` after each number of steps
-    /// in `checkpoints` (increasing).
+    /// Learns from all documents that are not in a fold, and calls `visit` after each number of
+    /// steps in `checkpoints` (increasing).
     fn learn(
         &self,
         penalty: f32,
@@ -497,7 +497,7 @@ impl<'t> VoteWeightLearner<'t> {
         LearnedVotes {
             starts: starts.into(),
             labels: self.labels.clone().into(),
-            worths: weights.into(),
+            vote_weights: weights.into(),
             offsets: offsets.into(),
             scales: scales.into(),
         }
@@ -595,7 +595,7 @@ mod tests {
             let voters: Vec<(u32, Vec<(u32, f64)>)> = (0..60)
                 .map(|at| {
                     let (row, voters) = found.get(at);
-                    (labels[row as usize], shares(voters.first(K), weight, &among))
+                    (labels[row as usize], vote_shares(voters.first(K), weight, &among))
                 })
                 .collect();
             let proposed = |voters: &[(u32, f64)], label: u32| {
@@ -656,7 +656,7 @@ mod tests {
 
             let mut found: BTreeMap<(u32, u32), f64> = BTreeMap::new();
             for &row in &all {
-                found.extend(learned.of(row).map(|of| ((row, of.label), f64::from(of.worth))));
+                found.extend(learned.of(row).map(|of| ((row, of.label), f64::from(of.weight))));
             }
             assert!(found.keys().eq(vote_weights.keys()));
             assert_eq!(found.len() > 60, others);

@@ -1,21 +1,61 @@
-//! A model of the documents that are there.
+//! Makes a model of the present documents of a collection.
 
 use std::sync::Arc;
 
 use super::Collection;
-use super::piece::Lists;
-use crate::decide::decision::{Decision, shares};
+use super::segment::{LabelWeights, Lists};
+use crate::decide::decision::{Decision, label_shares};
 use crate::decide::vote::LearnedVotes;
-use crate::model::joined::{Join, Joined, Places, each};
 use crate::model::rows_by_id::RowsById;
+use crate::model::segmented::{LiveRows, Merge, SegmentIndex, Segmented, each};
 use crate::model::{Arrays, Model, ModelCounts, Settings, Updates};
 use crate::rows::dense::{DensePart, Vectors};
-use crate::rows::matrix::row;
+use crate::rows::matrix::{Csr, row};
 use crate::rows::strings::{Strings, StringsBuilder};
 
+/// What a model stores for each document, of the documents that were not removed.
+struct LiveDocuments {
+    ids: Strings,
+    labels: Lists,
+    weights: Vec<f32>,
+    nearest: Vec<f32>,
+    vote_weights: LabelWeights,
+}
+
 impl Collection {
-    pub(super) fn make(&self) -> Model {
-        // From numbers of the collection to numbers of the model, which are in byte order of the names.
+    /// The rows of each segment, and which of them were not removed.
+    pub(crate) fn term_segments(&self) -> impl Iterator<Item = (&Arc<Csr>, LiveRows)> {
+        self.segments.iter().map(|segment| (&segment.rows, segment.live().clone()))
+    }
+
+    /// The dense vectors of each segment, if the model has them, and which of its rows were not
+    /// removed.
+    pub(crate) fn dense_segments(&self) -> impl Iterator<Item = (DensePart, LiveRows)> {
+        self.segments.iter().filter_map(|segment| {
+            let part = self.base.dense()?;
+            let vectors = Arc::clone(segment.vectors.as_ref()?);
+            Some((DensePart { vectors, ..part.clone() }, segment.live().clone()))
+        })
+    }
+
+    /// The model with the present documents. Rows and texts are not copied.
+    pub fn model(&self) -> Arc<Model> {
+        Arc::clone(self.model.get_or_init(|| Arc::new(self.make())))
+    }
+
+    /// The model with the present documents in one segment. Frees everything else.
+    pub(crate) fn into_model(self) -> Result<Model, Arc<Model>> {
+        let model = self.model();
+        drop(self);
+        let mut model = Arc::try_unwrap(model)?;
+        model.arrays.rows = model.arrays.rows.into_one();
+        model.arrays.texts = model.arrays.texts.map(Segmented::into_one);
+        Ok(model)
+    }
+
+    fn make(&self) -> Model {
+        // Maps label numbers of the collection to label numbers of the model, which follow the byte
+        // order of names.
         let mut order: Vec<u32> = (0..length_of(&self.labels)).collect();
         order.sort_unstable_by_key(|&label| &self.labels[label as usize]);
         let mut numbers = vec![0u32; order.len()];
@@ -29,23 +69,24 @@ impl Collection {
         };
         let mut ids = StringsBuilder::default();
         let mut labels = Lists::default();
-        let (mut weights, mut nearest) = (Vec::new(), Vec::new());
-        let mut worths = <(Lists, Vec<f32>)>::default();
-        let (mut empty, mut nonzeros) = (0, 0);
-        for piece in &self.pieces {
-            let rows = piece.rows.view();
-            each(piece.alive.len(), piece.kept(), |number| {
-                ids.push(piece.ids.get(number).unwrap_or_default());
-                labels.push(renumbered(piece.labels(number)));
-                weights.push(piece.weights[number]);
-                nearest.extend(piece.nearest.get(number));
-                let mut own = piece.worths(number);
+        let mut weights = Vec::new();
+        let mut nearest = Vec::new();
+        let mut vote_weights = LabelWeights::default();
+        let mut empty = 0;
+        let mut nonzeros = 0;
+        for segment in &self.segments {
+            let rows = segment.rows.view();
+            each(segment.alive.len(), segment.live(), |number| {
+                ids.push(segment.ids.get(number).unwrap_or_default());
+                labels.push(renumbered(segment.labels(number)));
+                weights.push(segment.weights[number]);
+                nearest.extend(segment.nearest.get(number));
+                let mut own = segment.vote_weights(number);
                 for (label, _) in &mut own {
                     *label = numbers[*label as usize];
                 }
                 own.sort_unstable_by_key(|&(label, _)| label);
-                worths.0.push(own.iter().map(|&(label, _)| label));
-                worths.1.extend(own.iter().map(|&(_, worth)| worth));
+                vote_weights.push(own);
                 let terms = row(&rows, number).0.len() as u64;
                 nonzeros += terms;
                 empty += u64::from(terms == 0);
@@ -53,7 +94,9 @@ impl Collection {
         }
         let documents = weights.len();
         let unlabeled = labels.starts.windows(2).filter(|bounds| bounds[0] == bounds[1]).count();
-        let arrays = self.arrays(ids.build(), labels, (weights, nearest, worths), &order);
+        let live_documents =
+            LiveDocuments { ids: ids.build(), labels, weights, nearest, vote_weights };
+        let arrays = self.arrays(live_documents, &order);
         let label_sizes = arrays.label_sizes();
         let base = &self.base.settings;
         let before = base.updates.unwrap_or_else(|| Updates {
@@ -61,7 +104,7 @@ impl Collection {
             ..Updates::default()
         });
         let settings = Settings {
-            decision: self.decision(&order, &shares(&label_sizes, documents)),
+            decision: self.decision(&order, &label_shares(&label_sizes, documents)),
             updates: Some(Updates {
                 weighed: before.weighed,
                 added: before.added + self.changed.added,
@@ -81,42 +124,39 @@ impl Collection {
         Model { settings, arrays, label_sizes, rows_by_id: RowsById::default() }
     }
 
-    fn arrays(
-        &self,
-        ids: Strings,
-        labels: Lists,
-        (weights, nearest, worths): (Vec<f32>, Vec<f32>, (Lists, Vec<f32>)),
-        order: &[u32],
-    ) -> Arrays {
+    /// The arrays of the model. `order` is the number of each label in the collection.
+    fn arrays(&self, documents: LiveDocuments, order: &[u32]) -> Arrays {
+        let LiveDocuments { ids, labels, weights, nearest, vote_weights } = documents;
         let base = &self.base.arrays;
-        let kept = self.pieces.iter().map(|piece| (length_of(&piece.alive), piece.kept().clone()));
-        let places = Arc::new(Places::new(kept));
-        let rows = self.pieces.iter().map(|piece| Arc::clone(&piece.rows)).collect();
+        let live =
+            self.segments.iter().map(|segment| (length_of(&segment.alive), segment.live().clone()));
+        let index = Arc::new(SegmentIndex::new(live));
+        let rows = self.segments.iter().map(|segment| Arc::clone(&segment.rows)).collect();
         let texts = base.texts.is_some().then(|| {
-            let texts = self.pieces.iter().filter_map(|piece| piece.texts.clone()).collect();
-            Joined::several(texts, Arc::clone(&places))
+            let texts = self.segments.iter().filter_map(|segment| segment.texts.clone()).collect();
+            Segmented::many(texts, Arc::clone(&index))
         });
         let dense = base.dense.clone().map(|part| {
-            let all = self.pieces.iter().filter_map(|piece| {
-                Some((Arc::clone(piece.vectors.as_ref()?), piece.kept().clone()))
+            let all = self.segments.iter().filter_map(|segment| {
+                Some((Arc::clone(segment.vectors.as_ref()?), segment.live().clone()))
             });
             let all: Vec<_> = all.collect();
             let vectors = match all.as_slice() {
                 [(one, None)] => Arc::clone(one),
-                several => Arc::new(Vectors::join(several)),
+                several => Arc::new(Vectors::merge(several)),
             };
             DensePart { vectors, ..part }
         });
-        // Values of labels, of which the new ones have none yet.
+        // Values per label; a new label gets the mean of the others.
         let by_label = |values: &[f32]| {
             let mean = values.iter().sum::<f32>() / values.len().max(1) as f32;
             let value = |&label: &u32| values.get(label as usize).copied().unwrap_or(mean);
             order.iter().map(value).collect::<Vec<f32>>()
         };
         let learned_votes = base.learned_votes.as_ref().map(|votes| LearnedVotes {
-            starts: worths.0.starts.into(),
-            labels: worths.0.values.into(),
-            worths: worths.1.into(),
+            starts: vote_weights.labels.starts.into(),
+            labels: vote_weights.labels.values.into(),
+            vote_weights: vote_weights.weights.into(),
             offsets: if votes.offsets.is_empty() {
                 votes.offsets.clone()
             } else {
@@ -139,15 +179,15 @@ impl Collection {
             calibration.offsets = renumbered.into();
             calibration
         });
-        let strangeness = base.strangeness.clone().map(|mut strangeness| {
-            strangeness.nearest = nearest.into();
-            strangeness
+        let novelty_score = base.novelty_score.clone().map(|mut novelty_score| {
+            novelty_score.nearest = nearest.into();
+            novelty_score
         });
         Arrays {
             vocabulary: Arc::clone(&base.vocabulary),
             idf: base.idf.clone(),
             term_factors: base.term_factors.clone(),
-            rows: Joined::several(rows, places),
+            rows: Segmented::many(rows, index),
             label_names: order.iter().map(|&label| self.labels[label as usize].as_str()).collect(),
             label_indptr: labels.starts.into(),
             label_indices: labels.values.into(),
@@ -155,14 +195,14 @@ impl Collection {
             weights: weights.into(),
             texts,
             calibration,
-            strangeness,
+            novelty_score,
             learned_votes,
             prototypes,
             dense,
         }
     }
 
-    /// The decision by numbers of the model.
+    /// The decision with the model's label numbers.
     fn decision(&self, order: &[u32], shares: &[f64]) -> Decision {
         match &self.base.settings.decision {
             Decision::PerLabel { rule, thresholds, allow_none } => {

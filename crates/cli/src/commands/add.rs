@@ -46,7 +46,7 @@ impl Add {
         let mut updated = UpdatedModel::open(&self.model)?;
         let model = updated.model();
         let share = model.settings().dense_share;
-        let searchers = if model.strangeness().is_some() {
+        let searchers = if model.novelty_score().is_some() {
             let engines = self.searching.engines(threads, verbosity)?;
             Searchers::of(&model, share, &engines)?
         } else {

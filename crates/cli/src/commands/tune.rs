@@ -65,7 +65,7 @@ impl Tune {
             Some(abstain) => abstain.targets(),
             None => AbstentionTargets {
                 error: settings.abstention.map(|limit| limit.target_error),
-                foreign: settings.foreign.map(|limit| limit.target),
+                foreign: settings.novelty.map(|limit| limit.target),
             },
         };
         let several = self.mode.map(Mode::is_multi);

@@ -207,7 +207,7 @@ impl Deciding {
     fn without_abstaining(&self, options: ClassifyOptions) -> ClassifyOptions {
         match self.abstain {
             Some(AbstainArgument::Off) => {
-                ClassifyOptions { abstention: None, foreign: None, ..options }
+                ClassifyOptions { abstention: None, novelty: None, ..options }
             }
             _ => options,
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use classify::model::{Change, Changed};
+use classify::model::{Change, ChangeCounts};
 use classify::text::corpus::{IdUse, LabelUse};
 use serde::{Deserialize, Serialize};
 
@@ -150,7 +150,7 @@ async fn labeled(
 /// Makes a change, which writes to disk, on a thread of its own.
 async fn make(
     shared: &Shared,
-    change: impl FnOnce(&state::State) -> Result<Changed, Failure> + Send + 'static,
+    change: impl FnOnce(&state::State) -> Result<ChangeCounts, Failure> + Send + 'static,
 ) -> Result<Response, Failure> {
     let permit = Arc::clone(&shared.changes).try_acquire_owned();
     let permit = permit.map_err(|_| Failure::Busy(Busy::Changes))?;

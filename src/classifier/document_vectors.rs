@@ -1,0 +1,24 @@
+//! Documents as rows of weighted terms and dense vectors.
+
+use crate::rows::dense::Vectors;
+use crate::rows::matrix::Csr;
+
+/// Documents as query rows.
+#[derive(Debug)]
+pub struct DocumentVectors {
+    /// The weighted rows: documents × terms of the model.
+    pub rows: Csr,
+    /// The numbers of known and unknown terms of each document.
+    pub terms: Vec<TermUse>,
+    /// The dense vectors, if the model has them.
+    pub dense: Option<Vectors>,
+}
+
+/// The number of terms of a document, with repetitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TermUse {
+    /// Terms in the vocabulary.
+    pub known: usize,
+    /// Terms not in the vocabulary.
+    pub unknown: usize,
+}

@@ -1,0 +1,131 @@
+//! Predictions, and the options that turn neighbors into predictions.
+
+use std::num::NonZeroUsize;
+
+use crate::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
+use crate::decide::decision::Decision;
+use crate::decide::vote::{LabelScore, Vote};
+use crate::model::Model;
+use crate::search::{Neighbor, SearchError};
+use crate::text::corpus::CorpusError;
+
+/// Why a document gets no labels, or unreliable ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// No term of the document is in the vocabulary.
+    NoKnownTerm,
+    /// No training document has a similarity above 0.
+    NoNeighbor,
+    /// No neighbor has a label.
+    NoLabel,
+    /// The confidence is too low, so the model abstains.
+    Unsure,
+    /// The document seems to have none of the model's labels, so the model abstains.
+    OutOfDistribution,
+}
+
+impl Reason {
+    /// The reason's name in predictions.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoKnownTerm => "no-known-term",
+            Self::NoNeighbor => "no-neighbor",
+            Self::NoLabel => "no-label",
+            Self::Unsure => "unsure",
+            Self::OutOfDistribution => "foreign",
+        }
+    }
+}
+
+/// The prediction for a document.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Prediction {
+    /// The labels, best first.
+    pub labels: Vec<u32>,
+    /// Every label with a vote, by decreasing score.
+    pub scores: Vec<LabelScore>,
+    /// The probabilities of these labels, or of the first ones as
+    /// [requested](ClassifyOptions::probabilities). Empty if the model is not calibrated.
+    pub probabilities: Vec<f64>,
+    /// The expected share of right labels among those given, or withheld by abstaining. 0 without
+    /// labels; `None` if the model is not calibrated.
+    pub confidence: Option<f64>,
+    /// The training documents that voted, best first: those found by terms if the model searches
+    /// terms, otherwise those found by dense vectors.
+    pub neighbors: Vec<Neighbor>,
+    /// The training documents found by dense vectors that voted, best first, if the model searches
+    /// both.
+    pub by_vectors: Vec<Neighbor>,
+    /// Why there are no votes or no labels.
+    pub reason: Option<Reason>,
+    /// The number of the document's terms (with repetitions) that are not in the vocabulary.
+    pub unknown_terms: usize,
+}
+
+/// Which labels get probabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Probabilities {
+    /// All labels with a vote.
+    #[default]
+    All,
+    /// The first labels up to the last one that is given, at least the first one. This is faster.
+    Given,
+}
+
+/// How neighbors become labels: arguments of [`Classifier::classify`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClassifyOptions {
+    /// The number of neighbors that vote.
+    pub k: NonZeroUsize,
+    /// How votes are weighted.
+    pub vote: Vote,
+    /// How labels are chosen.
+    pub decision: Decision,
+    /// The minimum confidence of an answer; `None`: never abstain.
+    pub abstention: Option<ConfidenceLimit>,
+    /// The limit of the novelty score above which a document is refused; `None`: never.
+    pub novelty: Option<NoveltyLimit>,
+    /// The share of the neighbors by dense vectors in the votes: 0 for a model without vectors, 1
+    /// for one without terms.
+    pub dense_share: f64,
+    /// Which labels get probabilities, if the model is calibrated.
+    pub probabilities: Probabilities,
+}
+
+impl ClassifyOptions {
+    /// Whether the limits for abstaining were learned with the same k, vote, decision and dense
+    /// share.
+    pub fn fits_abstention_of(&self, model: &Model) -> bool {
+        let settings = model.settings();
+        (self.abstention.is_none() && self.novelty.is_none())
+            || (self.k == settings.k
+                && self.vote == settings.vote
+                && self.decision == settings.decision
+                && self.dense_share.to_bits() == settings.dense_share.to_bits())
+    }
+
+    /// The model's default options.
+    pub fn of(model: &Model) -> Self {
+        let settings = model.settings();
+        Self {
+            k: settings.k,
+            vote: settings.vote,
+            decision: settings.decision.clone(),
+            abstention: settings.abstention,
+            novelty: settings.novelty,
+            dense_share: settings.dense_share,
+            probabilities: Probabilities::All,
+        }
+    }
+}
+
+/// Why documents cannot be classified.
+#[derive(Debug, thiserror::Error)]
+pub enum ClassifyError {
+    /// A document does not match the model.
+    #[error(transparent)]
+    Document(#[from] CorpusError),
+    /// The search failed.
+    #[error(transparent)]
+    Search(#[from] SearchError),
+}

@@ -1,0 +1,134 @@
+//! Delivers the predictions for a stream of documents to a receiver.
+
+use std::io;
+
+use rayon::prelude::*;
+
+use super::pipeline::{HandOver, Pipeline, PipelineError, Vectorized};
+use super::source::Source;
+use crate::classifier::{
+    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Prediction, Predictor,
+};
+use crate::search::SearchError;
+use crate::stages::{SoFar, Stage};
+use crate::text::corpus::CorpusError;
+
+/// Maximum number of stored vectors that are classified together. Batches of documents are smaller.
+const BATCH: usize = 16_384;
+/// Maximum number of predictions that are formatted at a time, because that may take much memory.
+const MADE: usize = 2_048;
+/// Receives predictions as they are made.
+pub trait Answers {
+    /// The error of a prediction that cannot be accepted.
+    type Error;
+    /// What is made of a prediction on any thread before it is received, such as a line of text.
+    type Made: Send;
+
+    /// Receives what was made of the prediction for the next document.
+    ///
+    /// # Errors
+    /// If it cannot be accepted, which ends the stream.
+    fn answer(&mut self, made: Self::Made) -> Result<(), Self::Error>;
+
+    /// Called after some predictions, at the end, and whenever no further prediction follows
+    /// immediately.
+    ///
+    /// # Errors
+    /// If earlier predictions cannot be passed on.
+    fn flush(&mut self) -> Result<(), Self::Error>;
+
+    /// Called after some predictions with their number and the busiest stage. Does nothing by
+    /// default.
+    fn progress(&mut self, _so_far: &SoFar<'_>) {}
+}
+
+/// Why a stream ended before its last document.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError<E> {
+    /// A document cannot be read, or does not match the model.
+    #[error(transparent)]
+    Corpus(CorpusError),
+    /// The search failed.
+    #[error(transparent)]
+    Search(SearchError),
+    /// A prediction could not be accepted.
+    #[error("a prediction could not be delivered: {0}")]
+    Answer(E),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// The reader thread panicked.
+    #[error("an internal error ended the reading of documents")]
+    Reader,
+    /// Another thread panicked.
+    #[error("{0} ended by an internal error")]
+    Panicked(&'static str),
+}
+
+impl<E> From<PipelineError<E>> for StreamError<E> {
+    fn from(error: PipelineError<E>) -> Self {
+        match error {
+            PipelineError::Classify(ClassifyError::Document(error)) => Self::Corpus(error),
+            PipelineError::Classify(ClassifyError::Search(error)) => Self::Search(error),
+            PipelineError::Receive(error) => Self::Answer(error),
+            PipelineError::Thread(error) => Self::Thread(error),
+            PipelineError::Reader => Self::Reader,
+            PipelineError::Panicked(what) => Self::Panicked(what),
+        }
+    }
+}
+
+/// Reads documents, classifies them and delivers the predictions in order. Each stage runs on its
+/// own thread. Returns the time of each stage. `make` is called with the identifier and the
+/// prediction of each document on the classifier's threads, and `answers` receives what it makes.
+///
+/// A slow source gets each prediction immediately. The documents that a fast source delivers while
+/// others are being classified are classified together. Predictions before an error are delivered.
+///
+/// # Errors
+/// The first error of the documents, the search or the receiver of predictions.
+pub fn classify_stream<A: Answers>(
+    classifier: &Classifier,
+    options: &ClassifyOptions,
+    source: Source,
+    make: impl Fn(&str, &Prediction) -> A::Made + Send + Sync,
+    answers: &mut A,
+) -> Result<Vec<Stage>, StreamError<A::Error>> {
+    let pipeline =
+        Pipeline { classifier, options, batch: BATCH, patient: false, prefix: "", last: "write" };
+    let threads = classifier.threads();
+    let vote = |batch: Vectorized, neighbors: &FoundNeighbors, hand_over: HandOver<'_, _>| {
+        let Vectorized { documents, vectors } = batch;
+        let make_one = |predictor: &Predictor<'_>, predicted: &mut Predicted, at: usize| {
+            predictor.predict(at, predicted);
+            make(&documents[at].id, &predicted.prediction)
+        };
+        let prepare = || Predictor::new(classifier, &vectors, neighbors, options);
+        if documents.len() == 1 && !options.decision.needs_batch() {
+            // Switching threads would take longer.
+            hand_over(1, vec![make_one(&prepare(), &mut Predicted::default(), 0)]);
+            return;
+        }
+        let predictor = threads.run(prepare);
+        let mut from = 0;
+        while from < documents.len() {
+            let to = documents.len().min(from + MADE);
+            let make_each = |predicted: &mut Predicted, at| make_one(&predictor, predicted, at);
+            let each = (from..to).into_par_iter().map_init(Predicted::default, make_each);
+            let ready: Vec<A::Made> = threads.run(|| each.collect());
+            if !hand_over(to - from, ready) {
+                break;
+            }
+            from = to;
+        }
+    };
+    let stages = pipeline.run(source, vote, |ready, so_far| {
+        ready.into_iter().try_for_each(|made| answers.answer(made))?;
+        answers.progress(so_far);
+        answers.flush()
+    })?;
+    // Also without any documents.
+    answers.flush().map_err(StreamError::Answer)?;
+    Ok(stages)
+}

@@ -1,0 +1,343 @@
+//! Learns label prototypes from the rows of training documents.
+
+use rayon::prelude::*;
+
+use super::linear_svm::{Hyperplane, LANES, Lanes, LinearSvms, SvmDocuments, WarmStart};
+use super::{PrototypeLearning, Prototypes};
+use crate::decide::vote::TrainingLabels;
+use crate::rows::matrix::{CsrView, row};
+use crate::threads::Threads;
+
+/// Learns label prototypes from training rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PrototypeTrainer<'a> {
+    /// The training rows.
+    pub(crate) rows: &'a CsrView<'a>,
+    /// The labels and weights of the rows.
+    pub(crate) labels: &'a TrainingLabels<'a>,
+    pub(crate) learning: PrototypeLearning,
+    pub(crate) threads: &'a Threads,
+}
+
+impl PrototypeTrainer<'_> {
+    /// Learns from the rows that `takes` selects and that have a label.
+    pub(crate) fn learn(&self, takes: impl Fn(u32) -> bool) -> Prototypes {
+        let documents = self.documents(takes);
+        let svms = self.train(&documents, None, false);
+        self.prototypes(svms.hyperplanes)
+    }
+
+    /// Learns like [`learn`](Self::learn). Also returns a warm start for
+    /// [`learn_from`](Self::learn_from).
+    pub(crate) fn learn_and_keep(&self, takes: impl Fn(u32) -> bool) -> (Prototypes, WarmStart) {
+        let documents = self.documents(takes);
+        let svms = self.train(&documents, None, true);
+        let mut start = WarmStart::new(self.rows.rows(), self.labels.sizes.len());
+        for (labels, alphas) in svms.labels.chunks(LANES).zip(&svms.alphas) {
+            start.set(labels, &documents.numbers, alphas);
+        }
+        (self.prototypes(svms.hyperplanes), start)
+    }
+
+    /// Learns from a warm start, which takes fewer rounds. The start must have been learned at the
+    /// same cost from some of these documents. The result is as close to the optimum as without a
+    /// warm start, but not identical.
+    pub(crate) fn learn_from(&self, start: &WarmStart, takes: impl Fn(u32) -> bool) -> Prototypes {
+        let documents = self.documents(takes);
+        let svms = self.train(&documents, Some(start), false);
+        self.prototypes(svms.hyperplanes)
+    }
+
+    /// The documents to learn from, in an order that depends on their content alone: so prototypes
+    /// do not depend on the order of the rows.
+    fn documents(&self, takes: impl Fn(u32) -> bool) -> SvmDocuments {
+        let Self { rows, labels, .. } = *self;
+        let count = u32::try_from(rows.rows()).expect("fewer than 2^32 rows");
+        let mut numbers: Vec<u32> = (0..count)
+            .filter(|&row| takes(row) && !labels.labels(row).is_empty())
+            .filter(|&row| labels.weights[row as usize] > 0.0)
+            .collect();
+        let content = |number: u32| {
+            let (terms, weights) = row(rows, number as usize);
+            (terms, weights.iter().map(|weight| weight.to_bits()), labels.labels(number))
+        };
+        numbers.sort_by(|&a, &b| {
+            let (a_terms, a_weights, a_labels) = content(a);
+            let (b_terms, b_weights, b_labels) = content(b);
+            let rows = a_terms.cmp(b_terms).then_with(|| a_weights.cmp(b_weights));
+            let weights = [a, b].map(|row| labels.weights[row as usize]);
+            rows.then(a_labels.cmp(b_labels)).then(weights[0].total_cmp(&weights[1]))
+        });
+        SvmDocuments::new(rows, numbers)
+    }
+
+    /// Trains a linear SVM for each label that some of the documents have and others lack. The dual
+    /// variables, which may take much memory, are returned only if `keep_alphas`.
+    fn train(
+        &self,
+        documents: &SvmDocuments,
+        start: Option<&WarmStart>,
+        keep_alphas: bool,
+    ) -> TrainedSvms {
+        let mut sizes = vec![0usize; self.labels.sizes.len()];
+        for &label in documents.numbers.iter().flat_map(|&row| self.labels.labels(row)) {
+            sizes[label as usize] += 1;
+        }
+        // If all documents are on one side, there is nothing to separate.
+        let total = documents.numbers.len();
+        let both = |&(_, &count): &(u32, &usize)| 0 < count && count < total;
+        let labels: Vec<u32> = (0u32..).zip(&sizes).filter(both).map(|(label, _)| label).collect();
+        let cost = self.learning.cost;
+        let found: Vec<(Vec<Hyperplane>, Vec<Lanes>)> = self.threads.run(|| {
+            let train = |labels: &[u32]| {
+                let svms = LinearSvms::new(documents, self.labels, labels, cost);
+                let (hyperplanes, alphas) = svms.train(start);
+                (hyperplanes, if keep_alphas { alphas } else { Vec::new() })
+            };
+            labels.par_chunks(LANES).map(train).collect()
+        });
+        let mut hyperplanes: Vec<Option<Hyperplane>> = sizes.iter().map(|_| None).collect();
+        let mut alphas = Vec::with_capacity(found.len());
+        for (labels, (planes, of_documents)) in labels.chunks(LANES).zip(found) {
+            for (&label, plane) in labels.iter().zip(planes) {
+                hyperplanes[label as usize] = Some(plane);
+            }
+            alphas.push(of_documents);
+        }
+        TrainedSvms { labels, hyperplanes, alphas }
+    }
+
+    /// Stores hyperplanes term by term.
+    fn prototypes(&self, hyperplanes: Vec<Option<Hyperplane>>) -> Prototypes {
+        let columns = self.rows.cols();
+        let mut starts = vec![0u64; columns + 1];
+        for (term, _) in hyperplanes.iter().flatten().flat_map(|plane| &plane.weights) {
+            starts[*term as usize + 1] += 1;
+        }
+        for term in 0..columns {
+            starts[term + 1] += starts[term];
+        }
+        let entries = usize::try_from(starts[columns]).expect("in memory");
+        let mut labels = vec![0u32; entries];
+        let mut weights = vec![0.0f32; entries];
+        let mut next = starts.clone();
+        for (label, plane) in (0u32..).zip(&hyperplanes) {
+            for &(term, weight) in plane.iter().flat_map(|plane| &plane.weights) {
+                let at = usize::try_from(next[term as usize]).expect("in memory");
+                labels[at] = label;
+                weights[at] = weight;
+                next[term as usize] += 1;
+            }
+        }
+        let offset =
+            |plane: Option<Hyperplane>| plane.map_or(f32::INFINITY, |plane| plane.constant);
+        let [a, b] = self.learning.link;
+        let mut link = vec![self.learning.cost, a];
+        link.extend((!b.is_nan()).then_some(b));
+        Prototypes {
+            starts: starts.into(),
+            labels: labels.into(),
+            weights: weights.into(),
+            offsets: hyperplanes.into_iter().map(offset).collect::<Vec<f32>>().into(),
+            link: link.into(),
+        }
+    }
+}
+
+/// Linear SVMs of the labels of a corpus.
+struct TrainedSvms {
+    /// The labels that have a hyperplane.
+    labels: Vec<u32>,
+    /// By label number; `None`: all documents are on one side.
+    hyperplanes: Vec<Option<Hyperplane>>,
+    /// The dual variables of each document, for every [`LANES`] of `labels`; empty if not kept.
+    alphas: Vec<Vec<Lanes>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::decide::vote::LabelScore;
+    use crate::random::Random;
+    use crate::rows::matrix::{Csr, CsrBuilder};
+
+    const TERMS: u32 = 8;
+    const SINGLE_LABEL: PrototypeLearning = PrototypeLearning { cost: 1.0, link: [2.0, f32::NAN] };
+
+    /// 30 rows of three labels. Most terms of a row are among the three terms of its label.
+    fn made(order: &[usize]) -> (Csr, Vec<u32>) {
+        let mut random = Random::new(3);
+        let mut documents = Vec::new();
+        for number in 0..30u32 {
+            let label = number % 3;
+            let mut terms: Vec<u32> = (0..4)
+                .map(|_| match random.below(3) {
+                    0 => u32::try_from(random.below(TERMS as usize)).unwrap(),
+                    _ => label * 2 + u32::try_from(random.below(3)).unwrap(),
+                })
+                .collect();
+            terms.sort_unstable();
+            terms.dedup();
+            let weight = 1.0 / (terms.len() as f32).sqrt();
+            documents
+                .push((terms.into_iter().map(|term| (term, weight)).collect::<Vec<_>>(), label));
+        }
+        let mut rows = CsrBuilder::default();
+        for &at in order {
+            rows.push_row(documents[at].0.iter().copied());
+        }
+        (rows.build(TERMS as usize), order.iter().map(|&at| documents[at].1).collect())
+    }
+
+    fn learned(order: &[usize], threads: usize) -> Prototypes {
+        let (rows, labels) = made(order);
+        let indptr: Vec<u64> = (0..=30).collect();
+        let training = TrainingLabels {
+            indptr: &indptr,
+            indices: &labels,
+            weights: &[1.0; 30],
+            sizes: &[10, 10, 10],
+        };
+        let threads = Threads::new(NonZeroUsize::new(threads).unwrap()).unwrap();
+        PrototypeTrainer {
+            rows: &rows.view(),
+            labels: &training,
+            learning: SINGLE_LABEL,
+            threads: &threads,
+        }
+        .learn(|_| true)
+    }
+
+    /// The objective of a label's SVM and its gradient, in f64.
+    fn objective(rows: &Csr, labels: &[u32], label: u32, plane: &[f64]) -> (f64, Vec<f64>) {
+        let mut value = plane.iter().map(|weight| weight * weight / 2.0).sum::<f64>();
+        let mut slopes = plane.to_vec();
+        for (number, &own) in labels.iter().enumerate() {
+            let side = if own == label { 1.0 } else { -1.0 };
+            let view = rows.view();
+            let (terms, weights) = row(&view, number);
+            let entries = terms.iter().map(|&term| term as usize).zip(weights);
+            let entries: Vec<(usize, f64)> = entries
+                .map(|(term, &weight)| (term, f64::from(weight)))
+                .chain([(8, 1.0)])
+                .collect();
+            let margin: f64 = entries.iter().map(|&(term, weight)| plane[term] * weight).sum();
+            let short = (1.0 - side * margin).max(0.0);
+            value += short * short;
+            for (term, weight) in entries {
+                slopes[term] -= 2.0 * side * short * weight;
+            }
+        }
+        (value, slopes)
+    }
+
+    #[test]
+    fn new_labels_have_no_prototype() {
+        let order: Vec<usize> = (0..30).collect();
+        let more = learned(&order, 1).renumbered(&[0, 7, 1, 2]);
+        assert_eq!([0, 1, 2, 3, 4].map(|label| more.has(label)), [true, false, true, true, false]);
+    }
+
+    #[test]
+    fn prototypes_separate_a_label_from_the_others_as_well_as_gradient_descent() {
+        let order: Vec<usize> = (0..30).collect();
+        let found = learned(&order, 1);
+        let (rows, labels) = made(&order);
+        for label in 0..3 {
+            let mut best = vec![0.0; 9];
+            for _ in 0..20_000 {
+                let (_, slopes) = objective(&rows, &labels, label, &best);
+                best.iter_mut().zip(slopes).for_each(|(weight, slope)| *weight -= 0.005 * slope);
+            }
+            let unit = |term: u32| {
+                found.contributions(label, &[term], &[1.0]).0.first().map_or(0.0, |p| p.1)
+            };
+            let mut plane: Vec<f64> = (0..TERMS).map(unit).collect();
+            plane.push(f64::from(found.offsets[label as usize]));
+            let (optimum, _) = objective(&rows, &labels, label, &best);
+            let (value, _) = objective(&rows, &labels, label, &plane);
+            assert!(value < optimum * 1.001, "label {label}: {value}, at best {optimum}");
+            let zero = objective(&rows, &labels, label, &[0.0; 9]).0;
+            assert!(value < 0.7 * zero, "label {label}: {value} of {zero}");
+        }
+        assert_eq!(found.check(8, 3), Ok(()));
+        assert!(found.check(7, 3).is_err() && found.check(8, 4).is_err());
+    }
+
+    /// More labels than are trained at once, one of which all documents have.
+    #[test]
+    fn each_label_has_the_plane_of_its_own_documents() {
+        let own = 2 * u32::try_from(LANES).unwrap() + 3;
+        let each = 4;
+        let mut rows = CsrBuilder::default();
+        let mut indptr = vec![0];
+        let mut indices = Vec::new();
+        for number in 0..own * each {
+            rows.push_row([(number % own, 0.8), (own, 0.6)]);
+            indices.extend([number % own, own]);
+            indptr.push(indices.len() as u64);
+        }
+        let rows = rows.build(own as usize + 1);
+        let weights = vec![1.0; (own * each) as usize];
+        let sizes = vec![each; own as usize + 1];
+        let training =
+            TrainingLabels { indptr: &indptr, indices: &indices, weights: &weights, sizes: &sizes };
+        let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+        let trainer = PrototypeTrainer {
+            rows: &rows.view(),
+            labels: &training,
+            learning: SINGLE_LABEL,
+            threads: &threads,
+        };
+        let found = trainer.learn(|_| true);
+        for label in 0..own {
+            let margins = found.margins(&[label, own], &[0.8, 0.6]);
+            for other in 0..own {
+                assert_eq!(margins[other as usize] > 0.0, other == label, "{label}, {other}");
+            }
+        }
+        assert!(!found.has(own), "nothing to separate");
+    }
+
+    #[test]
+    fn neither_threads_nor_the_order_of_documents_matter() {
+        let order: Vec<usize> = (0..30).collect();
+        let reversed: Vec<usize> = (0..30).rev().collect();
+        let arrays = |found: &Prototypes| {
+            (found.labels.to_vec(), found.weights.to_vec(), found.offsets.to_vec())
+        };
+        let found = arrays(&learned(&order, 1));
+        assert_eq!(found, arrays(&learned(&order, 3)));
+        assert_eq!(found, arrays(&learned(&reversed, 2)));
+    }
+
+    #[test]
+    fn scores_join_those_of_votes() {
+        let found = learned(&(0..30).collect::<Vec<_>>(), 1);
+        let terms = [0, 1];
+        let weights = [0.6, 0.8];
+        let own = found.scores(&terms, &weights);
+        assert!((own.iter().flatten().sum::<f32>() - 1.0).abs() < 1e-6);
+        let margins = found.margins(&terms, &weights);
+        let powers: Vec<f32> = margins.iter().map(|margin| libm::expf(2.0 * margin)).collect();
+        let share = powers[0] / powers.iter().sum::<f32>();
+        assert!((own[0].unwrap() - share).abs() < 1e-6, "{own:?}");
+        let mut scores = [LabelScore { label: 2, score: 0.6 }, LabelScore { label: 0, score: 0.4 }];
+        found.join(&terms, &weights, 0.75, &mut scores);
+        let expected = 0.25 * 0.4 + 0.75 * f64::from(own[0].unwrap());
+        assert!(scores[0].label == 0 && (scores[0].score - expected).abs() < 1e-12, "{scores:?}");
+        // Labels 0 and 2 swap numbers, and a label without a prototype gets number 1.
+        let other = found.renumbered(&[2, 7, 1, 0]);
+        assert_eq!(other.check(8, 4), Ok(()));
+        let renumbered = other.scores(&terms, &weights);
+        // The softmax adds in another order.
+        let near = |a: Option<f32>, b: Option<f32>| (a.unwrap() - b.unwrap()).abs() < 1e-6;
+        assert!(near(renumbered[3], own[0]) && near(renumbered[2], own[1]), "{renumbered:?}");
+        assert_eq!(renumbered[1], None);
+        let mut scores = [LabelScore { label: 1, score: 0.9 }];
+        other.join(&terms, &weights, 0.75, &mut scores);
+        assert_eq!(scores[0].score.to_bits(), 0.9f64.to_bits());
+    }
+}

@@ -1,0 +1,189 @@
+//! The label prototypes of a model, and how documents are scored with them.
+
+use super::margins::{TopMargins, margins_to_scores, mix_scores};
+use crate::decide::vote::LabelScore;
+use crate::rows::matrix::Array;
+
+/// Label prototypes: for each label, a weight per term and a constant.
+///
+/// The *margin* of a label is the constant plus the sum, over the document's terms, of the term's
+/// weight in the document times its weight in the prototype. Margins become scores from 0 to 1: in
+/// single-label mode by the softmax exp(a m) / Σ exp(a m), in multi-label mode by the logistic
+/// function of a m + b. In a vote that ends in `/prototypes:SHARE`, these scores have that share,
+/// and the neighbors' votes the rest. Only labels that a neighbor has are scored: neighbors propose
+/// labels, and prototypes help to choose among them.
+///
+/// A prototype is the hyperplane that separates the documents with the label from the others: a
+/// linear support vector machine with squared hinge loss, trained by dual coordinate descent
+/// (Hsieh, Chang, Lin, Keerthi and Sundararajan 2008). It can also be read as a vote of all
+/// training documents: the sum of their rows, each times its dual variable. Related is the SVM-KNN
+/// of Zhang, Berg, Maire and Malik (2006), which trains the SVM on the neighbors.
+#[derive(Debug, Clone)]
+pub struct Prototypes {
+    /// The weights of term `t` are `starts[t]..starts[t + 1]`.
+    pub(crate) starts: Array<u64>,
+    /// The label of each weight, increasing within a term.
+    pub(crate) labels: Array<u32>,
+    pub(crate) weights: Array<f32>,
+    /// The constant of each label; infinite for a label without a prototype.
+    pub(crate) offsets: Array<f32>,
+    /// C, then the parameters of the link from margins to scores: a, and in multi-label mode b.
+    pub(crate) link: Array<f32>,
+}
+
+/// The parameters with which prototypes are learned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct PrototypeLearning {
+    /// The cost C of a document on the wrong side of the margin.
+    pub(crate) cost: f32,
+    /// a and b of the link; in single-label mode, b is not a number.
+    pub(crate) link: [f32; 2],
+}
+
+impl Prototypes {
+    /// The parameters with which the prototypes were learned.
+    pub(crate) fn learning(&self) -> PrototypeLearning {
+        let [cost, a] = [0, 1].map(|at| self.link.get(at).copied().unwrap_or(1.0));
+        PrototypeLearning { cost, link: [a, self.link.get(2).copied().unwrap_or(f32::NAN)] }
+    }
+
+    /// The margin of each label for a weighted row; infinite for a label without a prototype.
+    pub(crate) fn margins(&self, terms: &[u32], weights: &[f32]) -> Vec<f32> {
+        let mut margins = self.offsets.to_vec();
+        for (&term, &weight) in terms.iter().zip(weights) {
+            let entries = self.entries(term);
+            for (&label, &of_label) in
+                self.labels[entries.clone()].iter().zip(&self.weights[entries])
+            {
+                margins[label as usize] += weight * of_label;
+            }
+        }
+        margins
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "bounds of slices in memory")]
+    fn entries(&self, term: u32) -> std::ops::Range<usize> {
+        self.starts[term as usize] as usize..self.starts[term as usize + 1] as usize
+    }
+
+    /// The score of each label for a weighted row; `None` for a label without a prototype.
+    pub(crate) fn scores(&self, terms: &[u32], weights: &[f32]) -> Vec<Option<f32>> {
+        let mut margins = self.margins(terms, weights);
+        margins_to_scores(&mut margins, &self.link[1..]);
+        margins.into_iter().map(|score| score.is_finite().then_some(score)).collect()
+    }
+
+    /// Whether a label has a prototype.
+    pub(crate) fn has(&self, label: u32) -> bool {
+        self.offsets.get(label as usize).is_some_and(|offset| offset.is_finite())
+    }
+
+    /// The highest margins for a weighted row; `None` if no label has a prototype.
+    pub(crate) fn top_margins(&self, terms: &[u32], weights: &[f32]) -> Option<TopMargins> {
+        TopMargins::of(self.margins(terms, weights), &self.link[1..])
+    }
+
+    /// The contributions of a weighted row's terms to a label's margin, in the order of terms, and
+    /// the constant.
+    pub(crate) fn contributions(
+        &self,
+        label: u32,
+        terms: &[u32],
+        weights: &[f32],
+    ) -> (Vec<(u32, f64)>, f32) {
+        let mut contributions = Vec::new();
+        for (&term, &weight) in terms.iter().zip(weights) {
+            let entries = self.entries(term);
+            if let Ok(at) = self.labels[entries.clone()].binary_search(&label) {
+                contributions
+                    .push((term, f64::from(weight) * f64::from(self.weights[entries.start + at])));
+            }
+        }
+        (contributions, self.offsets[label as usize])
+    }
+
+    /// Mixes the scores of prototypes for a weighted row into the scores of a vote, and sorts
+    /// these.
+    pub(crate) fn join(
+        &self,
+        terms: &[u32],
+        weights: &[f32],
+        share: f64,
+        scores: &mut [LabelScore],
+    ) {
+        let own = self.scores(terms, weights);
+        // A label without a vote is not proposed.
+        for LabelScore { label, score } in scores.iter_mut().filter(|label| label.score > 0.0) {
+            *score = mix_scores(*score, own[*label as usize], share);
+        }
+        scores.sort_by(|a, b| b.score.total_cmp(&a.score));
+    }
+
+    /// Renumbers the labels. `order` is the old number of each label; new labels have numbers
+    /// beyond the old ones.
+    pub(crate) fn renumbered(&self, order: &[u32]) -> Self {
+        if order.len() == self.offsets.len() && order.is_sorted() {
+            return self.clone();
+        }
+        let mut numbers = vec![u32::MAX; self.offsets.len()];
+        for (number, &old) in (0u32..).zip(order) {
+            if let Some(new) = numbers.get_mut(old as usize) {
+                *new = number;
+            }
+        }
+        let mut starts = vec![0u64];
+        let mut labels = Vec::new();
+        let mut weights = Vec::new();
+        for term in 0..u32::try_from(self.starts.len() - 1).expect("fewer than 2^32 terms") {
+            let mut own: Vec<(u32, f32)> = self
+                .entries(term)
+                .map(|at| (numbers[self.labels[at] as usize], self.weights[at]))
+                .filter(|&(label, _)| label != u32::MAX)
+                .collect();
+            own.sort_unstable_by_key(|&(label, _)| label);
+            labels.extend(own.iter().map(|&(label, _)| label));
+            weights.extend(own.iter().map(|&(_, weight)| weight));
+            starts.push(labels.len() as u64);
+        }
+        let offset = |&old: &u32| self.offsets.get(old as usize).copied().unwrap_or(f32::INFINITY);
+        Self {
+            starts: starts.into(),
+            labels: labels.into(),
+            weights: weights.into(),
+            offsets: order.iter().map(offset).collect::<Vec<f32>>().into(),
+            link: self.link.clone(),
+        }
+    }
+
+    /// Returns the first problem, if any, for a model with these numbers of terms and labels.
+    pub(crate) fn check(&self, terms: usize, labels: usize) -> Result<(), &'static str> {
+        let entries = self.labels.len();
+        let spans = self.starts.first() == Some(&0)
+            && self.starts.last() == Some(&(entries as u64))
+            && self.starts.is_sorted()
+            && self.starts.len() == terms + 1;
+        if !spans || self.weights.len() != entries {
+            return Err("bounds that do not span the weights of prototypes");
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
+        let rising = self.starts.windows(2).all(|bounds| {
+            self.labels[bounds[0] as usize..bounds[1] as usize].is_sorted_by(|a, b| a < b)
+        });
+        if !rising || self.labels.iter().any(|&label| label as usize >= labels) {
+            return Err("a label that is out of order or does not exist");
+        }
+        if self.offsets.len() != labels || !(2..=3).contains(&self.link.len()) {
+            return Err("not one constant per label");
+        }
+        if self.link[..2].iter().any(|&value| value.is_nan() || value <= 0.0) {
+            return Err("a cost or a scale that is not above 0");
+        }
+        let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
+        let offsets = self.offsets.iter().all(|&offset| offset > f32::NEG_INFINITY);
+        if finite(&self.weights) && finite(&self.link) && offsets {
+            Ok(())
+        } else {
+            Err("a value that is not finite")
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The labels of the training documents, and the scores of labels.
+
+use std::ops::Range;
+
+use super::Vote;
+
+/// A label and its share of the vote.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LabelScore {
+    /// The label's number in the model; labels are numbered in byte order of their names.
+    pub label: u32,
+    /// The share of the vote, from 0 to 1.
+    pub score: f64,
+}
+
+/// The labels and weights of the training documents, for voting.
+#[derive(Debug, Clone, Copy)]
+pub struct TrainingLabels<'a> {
+    /// The labels of row `i`, in increasing order, are `indices[indptr[i]..indptr[i + 1]]`.
+    pub indptr: &'a [u64],
+    /// The label numbers of all rows.
+    pub indices: &'a [u32],
+    /// The weight of each row's vote.
+    pub weights: &'a [f32],
+    /// Number of rows with each label.
+    pub sizes: &'a [u32],
+}
+
+impl<'a> TrainingLabels<'a> {
+    /// The labels of a row, in increasing order.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn labels(&self, row: u32) -> &'a [u32] {
+        &self.indices[self.own(row)]
+    }
+
+    /// The positions of a row's labels in `indices`.
+    #[expect(clippy::cast_possible_truncation, reason = "bounds of a slice in memory")]
+    pub(super) fn own(&self, row: u32) -> Range<usize> {
+        let row = row as usize;
+        self.indptr[row] as usize..self.indptr[row + 1] as usize
+    }
+
+    /// The factor of each label's score under `vote`; empty if all are 1.
+    pub(crate) fn factors(&self, vote: Vote) -> Vec<f64> {
+        if vote.compensation <= 0.0 {
+            return Vec::new();
+        }
+        let rarest =
+            f64::from(self.sizes.iter().copied().filter(|&size| size > 0).min().unwrap_or(1));
+        let factor = |&size: &u32| libm::pow(rarest / f64::from(size.max(1)), vote.compensation);
+        self.sizes.iter().map(factor).collect()
+    }
+}

@@ -1,0 +1,177 @@
+//! Values per document in one or several segments: when documents are added or removed, large
+//! arrays are not copied.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::rows::matrix::{Csr, CsrBuilder, row};
+use crate::rows::strings::{Strings, StringsBuilder};
+
+/// The rows of a segment that were not removed, in increasing order; `None`: all.
+pub(crate) type LiveRows = Option<Arc<[u32]>>;
+
+/// Finds rows in several segments. Rows that were not removed are numbered consecutively across
+/// segments.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SegmentIndex {
+    /// The number of the first row of each segment, and the number of all rows.
+    starts: Vec<u32>,
+    live: Vec<LiveRows>,
+}
+
+impl SegmentIndex {
+    /// Creates the index of segments with these numbers of rows, some of which may be removed.
+    pub(crate) fn new(segments: impl IntoIterator<Item = (u32, LiveRows)>) -> Self {
+        let mut index = Self { starts: vec![0], live: Vec::new() };
+        let mut next = 0;
+        for (rows, live) in segments {
+            next += live.as_ref().map_or(rows, |live| length(live));
+            index.starts.push(next);
+            index.live.push(live);
+        }
+        index
+    }
+
+    /// The segment of a row, and its position there.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    fn of(&self, row: u32) -> (usize, u32) {
+        let segment = self.starts.partition_point(|&start| start <= row) - 1;
+        let own = row - self.starts[segment];
+        (segment, self.live[segment].as_ref().map_or(own, |live| live[own as usize]))
+    }
+}
+
+/// The length of a list of rows.
+fn length(rows: &[u32]) -> u32 {
+    u32::try_from(rows.len()).expect("row numbers are 32-bit")
+}
+
+/// Rows of several segments that can be merged.
+pub(crate) trait Merge: Sized {
+    /// Concatenates the rows of all segments that were not removed.
+    fn merge(segments: &[(Arc<Self>, LiveRows)]) -> Self;
+}
+
+/// Rows in one or several segments.
+#[derive(Debug)]
+pub(crate) struct Segmented<T> {
+    segments: Vec<Arc<T>>,
+    index: Arc<SegmentIndex>,
+    whole: OnceLock<Arc<T>>,
+}
+
+impl<T: Merge> Segmented<T> {
+    /// Creates rows in one segment.
+    pub(crate) fn one(rows: impl Into<Arc<T>>) -> Self {
+        Self { segments: Vec::new(), index: Arc::default(), whole: OnceLock::from(rows.into()) }
+    }
+
+    /// Creates rows in several segments.
+    pub(crate) fn many(segments: Vec<Arc<T>>, index: Arc<SegmentIndex>) -> Self {
+        match segments.as_slice() {
+            [one] if index.live[0].is_none() => Self::one(Arc::clone(one)),
+            _ => Self { segments, index, whole: OnceLock::new() },
+        }
+    }
+
+    /// All rows in one segment, which is created by the first call.
+    pub(crate) fn whole(&self) -> &Arc<T> {
+        self.whole.get_or_init(|| {
+            let segments = self.segments.iter().cloned().zip(self.index.live.iter().cloned());
+            Arc::new(T::merge(&segments.collect::<Vec<_>>()))
+        })
+    }
+
+    /// Merges the rows into one segment and frees the others.
+    pub(crate) fn into_one(self) -> Self {
+        self.whole();
+        Self::one(self.whole.into_inner().expect("made just before"))
+    }
+
+    /// The segment that holds a row, and the row's position there.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub(crate) fn of(&self, row: u32) -> (&T, usize) {
+        if let Some(whole) = self.whole.get() {
+            return (whole, row as usize);
+        }
+        let (segment, own) = self.index.of(row);
+        (&self.segments[segment], own as usize)
+    }
+}
+
+/// Calls `with` for each row that was not removed.
+pub(crate) fn each(rows: usize, live: &LiveRows, mut with: impl FnMut(usize)) {
+    match live {
+        None => (0..rows).for_each(with),
+        Some(live) => {
+            for &row in &**live {
+                with(row as usize);
+            }
+        }
+    }
+}
+
+impl Merge for Csr {
+    fn merge(segments: &[(Arc<Self>, LiveRows)]) -> Self {
+        let nonzeros = segments.iter().map(|(rows, _)| rows.nnz()).sum();
+        let rows = segments.iter().map(|(rows, _)| rows.rows()).sum();
+        let mut joined = CsrBuilder::with_capacity(rows, nonzeros);
+        for (matrix, live) in segments {
+            let view = matrix.view();
+            each(matrix.rows(), live, |number| {
+                let (terms, weights) = row(&view, number);
+                joined.push_slices(terms, weights);
+            });
+        }
+        joined.build(segments.first().map_or(0, |(rows, _)| rows.cols()))
+    }
+}
+
+impl Merge for Strings {
+    fn merge(segments: &[(Arc<Self>, LiveRows)]) -> Self {
+        let mut joined = StringsBuilder::default();
+        for (strings, live) in segments {
+            each(strings.len(), live, |number| {
+                joined.push(strings.get(number).unwrap_or_default());
+            });
+        }
+        joined.build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(words: &str) -> Arc<Strings> {
+        Arc::new(words.split(' ').collect())
+    }
+
+    #[test]
+    fn rows_of_several_pieces() {
+        let segments = vec![strings("a b c"), strings("d"), strings("e f")];
+        let live: [LiveRows; 3] = [Some([0, 2].into()), Some([].into()), None];
+        let index = SegmentIndex::new([3, 1, 2].into_iter().zip(live));
+        let joined = Segmented::many(segments, Arc::new(index));
+        let word = |row| {
+            let (strings, own) = joined.of(row);
+            strings.get(own).unwrap().to_owned()
+        };
+        let apart: Vec<String> = (0..4).map(word).collect();
+        assert_eq!(apart, ["a", "c", "e", "f"]);
+        assert_eq!(joined.whole().iter().collect::<Vec<_>>(), apart);
+        assert_eq!((0..4).map(word).collect::<Vec<_>>(), apart);
+        assert_eq!(joined.into_one().whole().len(), 4);
+    }
+
+    #[test]
+    fn one_piece_is_not_copied() {
+        let one = strings("a b");
+        let index = Arc::new(SegmentIndex::new([(2, None)]));
+        let joined = Segmented::many(vec![Arc::clone(&one)], index);
+        assert!(Arc::ptr_eq(joined.whole(), &one));
+    }
+}

@@ -1,0 +1,204 @@
+//! The settings of a model: the JSON document in its file.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
+use serde::{Deserialize, Serialize};
+
+use super::TuningSummary;
+use crate::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
+use crate::decide::decision::Decision;
+use crate::decide::vote::Vote;
+use crate::rows::dense::DenseSpec;
+use crate::text::analyze::AnalyzerSpec;
+use crate::text::counts::Fields;
+use crate::text::hierarchy::Hierarchy;
+use crate::text::select::Selection;
+use crate::text::tfidf::Weighting;
+
+/// The version of the model file. Raise it if a field or an array changes its meaning.
+pub(super) const VERSION: u32 = 1;
+pub(super) const FORMAT: &str = "classify.model";
+
+/// The model's input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InputSpec {
+    /// Text, analyzed with these settings.
+    Text(AnalyzerSpec),
+    /// Features by column.
+    Features(FeatureSpec),
+    /// Dense vectors only, which every document provides.
+    Vectors(VectorSpec),
+}
+
+/// How dense vectors are read if a corpus stores them as features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VectorSpec {
+    /// The number of the first column in svmlight files, 0 or 1.
+    pub first_column: u32,
+}
+
+/// How features are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeatureSpec {
+    /// Whether values are counts to be weighted; otherwise they are weights.
+    pub counts: bool,
+    /// The number of the first column in svmlight files, 0 or 1.
+    pub first_column: u32,
+}
+
+/// The settings of a training run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainSettings {
+    /// The model's input.
+    pub input: InputSpec,
+    /// The fields of a text and their boosts.
+    pub fields: Fields,
+    /// How counts become weights.
+    pub weighting: Weighting,
+    /// The number of neighbors that vote.
+    pub k: NonZeroUsize,
+    /// How votes are weighted.
+    pub vote: Vote,
+    /// How labels are chosen.
+    pub decision: Decision,
+    /// The term selection, if any.
+    pub selection: Option<Selection>,
+    /// The results of tuning, if any.
+    pub tuning: Option<TuningSummary>,
+    /// When the model abstains; `None`: never.
+    pub abstention: Option<ConfidenceLimit>,
+    /// The label hierarchy: ancestors of labels are added to training documents and predictions.
+    pub hierarchy: Hierarchy,
+}
+
+impl Default for InputSpec {
+    /// Text, analyzed with [`AnalyzerSpec::default`].
+    fn default() -> Self {
+        Self::Text(AnalyzerSpec::default())
+    }
+}
+
+impl TrainSettings {
+    /// Default settings: `ltc` weights, and 30 neighbors that vote with their similarity.
+    pub fn new(input: InputSpec, decision: Decision) -> Self {
+        Self {
+            input,
+            fields: Fields::Whole,
+            weighting: Weighting::default(),
+            k: Self::K,
+            vote: Vote::default(),
+            decision,
+            selection: None,
+            tuning: None,
+            abstention: None,
+            hierarchy: Hierarchy::default(),
+        }
+    }
+
+    /// The default number of neighbors.
+    pub const K: NonZeroUsize = NonZeroUsize::new(30).expect("30 is not 0");
+}
+
+/// The size of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelCounts {
+    /// Training documents.
+    pub documents: u64,
+    /// The number of training documents without a label.
+    pub unlabeled: u64,
+    /// The number of training documents without a weighted term.
+    pub empty: u64,
+    /// Terms in the vocabulary.
+    pub terms: u64,
+    /// Labels.
+    pub labels: u64,
+    /// Nonzero weights.
+    pub nonzeros: u64,
+    /// The mean number of terms of a document, with repetitions.
+    pub mean_length: f64,
+}
+
+/// The JSON document in the model's metadata.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    pub(super) format: String,
+    pub(super) version: u32,
+    /// The program that trained the model.
+    pub created_by: String,
+    /// The model's input.
+    pub input: InputSpec,
+    /// The fields of a text and their boosts.
+    pub fields: Fields,
+    /// How counts become weights.
+    pub weighting: Weighting,
+    /// The exact formula of the weighting.
+    pub formula: String,
+    /// The number of neighbors that vote.
+    pub k: NonZeroUsize,
+    /// How votes are weighted.
+    pub vote: Vote,
+    /// How labels are chosen.
+    pub decision: Decision,
+    /// The term selection, if any.
+    pub selection: Option<Selection>,
+    /// The results of tuning, if k, vote and decision were tuned.
+    pub tuning: Option<TuningSummary>,
+    /// When the model abstains; `None`: never.
+    pub abstention: Option<ConfidenceLimit>,
+    /// The limit of the novelty score; `None`: the model never refuses out-of-distribution
+    /// documents.
+    #[serde(rename = "foreign", skip_serializing_if = "Option::is_none")]
+    pub novelty: Option<NoveltyLimit>,
+    /// The label hierarchy.
+    pub hierarchy: Hierarchy,
+    /// The dense vectors, if the model has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dense: Option<DenseSpec>,
+    /// The share of the neighbors by dense vectors in the votes, from 0 (terms only) to 1 (vectors
+    /// only).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dense_share: f64,
+    /// The number of documents of the whole corpus whose term weights are used, if the model has
+    /// only a part of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<u64>,
+    /// How the documents differ from the training documents, if they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updates: Option<Updates>,
+    /// The size of the model.
+    pub counts: ModelCounts,
+    /// CRC-32 of every array, as eight hexadecimal digits; empty before the model is saved.
+    pub checksums: BTreeMap<String, String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(share: &f64) -> bool {
+    share.to_bits() == 0
+}
+
+/// How a model's documents differ from the documents that it was trained on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Updates {
+    /// The number of documents from which term weights were computed.
+    pub weighed: u64,
+    /// Number of documents added since the model was trained or last tuned.
+    pub added: u64,
+    /// Number of documents removed, including replaced ones.
+    pub removed: u64,
+    /// Number of documents that got other labels.
+    pub relabeled: u64,
+}
+
+impl Updates {
+    /// Whether the documents have changed since the model was trained or last tuned.
+    pub fn are_any(&self) -> bool {
+        self.added + self.removed + self.relabeled > 0
+    }
+}

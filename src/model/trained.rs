@@ -1,0 +1,288 @@
+//! A trained model in memory: its settings, its arrays, and access to them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::rows_by_id::RowsById;
+use super::segmented::Segmented;
+use super::{InputSpec, Settings};
+use crate::decide::calibrate::{Calibration, NoveltyScore};
+use crate::decide::decision::label_shares;
+use crate::decide::vote::{LearnedVotes, Prototypes, TrainingLabels};
+use crate::rows::dense::{DenseFeatures, DensePart};
+use crate::rows::matrix::{Array, Csr, row};
+use crate::rows::strings::Strings;
+use crate::text::analyze::Analyzer;
+use crate::text::corpus::ReadOptions;
+use crate::text::tfidf::TermWeights;
+use crate::text::vocabulary::Vocabulary;
+
+/// A trained model, in memory or memory-mapped.
+#[derive(Debug)]
+pub struct Model {
+    pub(crate) settings: Settings,
+    pub(crate) arrays: Arrays,
+    /// The number of training documents with each label.
+    pub(crate) label_sizes: Vec<u32>,
+    pub(crate) rows_by_id: RowsById,
+}
+
+/// The arrays of a model, before validation.
+#[derive(Debug)]
+pub(crate) struct Arrays {
+    pub(crate) vocabulary: Arc<Vocabulary>,
+    /// The weight of each term, its learned factor included.
+    pub(crate) idf: Array<f64>,
+    /// The learned factor of each term, if term weights were learned.
+    pub(crate) term_factors: Option<Array<f32>>,
+    pub(crate) rows: Segmented<Csr>,
+    pub(crate) label_names: Strings,
+    pub(crate) label_indptr: Array<u64>,
+    pub(crate) label_indices: Array<u32>,
+    pub(crate) ids: Strings,
+    pub(crate) weights: Array<f32>,
+    pub(crate) texts: Option<Segmented<Strings>>,
+    pub(crate) calibration: Option<Calibration>,
+    pub(crate) novelty_score: Option<NoveltyScore>,
+    pub(crate) learned_votes: Option<LearnedVotes>,
+    pub(crate) prototypes: Option<Prototypes>,
+    pub(crate) dense: Option<DensePart>,
+}
+
+impl Model {
+    /// The label prototypes, if they have a share in the scores.
+    pub fn prototypes(&self) -> Option<&Prototypes> {
+        self.arrays.prototypes.as_ref()
+    }
+
+    /// The learned vote weights, if the vote uses them.
+    pub fn learned_votes(&self) -> Option<&LearnedVotes> {
+        self.arrays.learned_votes.as_ref()
+    }
+
+    /// The learned factors of a vocabulary's terms; 1 for a new term.
+    pub(crate) fn term_factors_of(&self, vocabulary: &Vocabulary) -> Option<Vec<f32>> {
+        let factors = self.arrays.term_factors.as_ref()?;
+        let factor = |term: &str| self.vocabulary().id(term).map_or(1.0, |id| factors[id as usize]);
+        let terms = (0u32..).take(vocabulary.len());
+        Some(terms.map(|id| vocabulary.term(id).map_or(1.0, factor)).collect())
+    }
+
+    /// Whether term weights have learned factors.
+    pub fn learned_terms(&self) -> bool {
+        self.arrays.term_factors.is_some()
+    }
+
+    /// The novelty score, if the model refuses out-of-distribution documents.
+    pub fn novelty_score(&self) -> Option<&NoveltyScore> {
+        self.arrays.novelty_score.as_ref()
+    }
+
+    /// The calibration from scores to probabilities, if the model is calibrated.
+    pub fn calibration(&self) -> Option<&Calibration> {
+        self.arrays.calibration.as_ref()
+    }
+
+    /// The settings of the training run and the size of the model.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The terms.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.arrays.vocabulary
+    }
+
+    /// The weighted training rows: documents × terms.
+    pub fn rows(&self) -> &Arc<Csr> {
+        self.arrays.rows.whole()
+    }
+
+    /// The dense vectors, if the model has them.
+    pub fn dense(&self) -> Option<&DensePart> {
+        self.arrays.dense.as_ref()
+    }
+
+    /// The number of the first column of features.
+    pub(crate) fn first_column(&self) -> u32 {
+        match &self.settings.input {
+            InputSpec::Text(_) => 1,
+            InputSpec::Features(spec) => spec.first_column,
+            InputSpec::Vectors(spec) => spec.first_column,
+        }
+    }
+
+    /// Whether documents have terms, which is not so for [given vectors only](InputSpec::Vectors).
+    pub fn has_terms(&self) -> bool {
+        !matches!(self.settings.input, InputSpec::Vectors(_))
+    }
+
+    /// Whether terms are searched, rather than only projected to vectors.
+    pub fn searches_terms(&self) -> bool {
+        self.has_terms() && self.dense().is_none_or(|dense| !dense.spec().alone)
+    }
+
+    /// Whether both terms and dense vectors are searched and share the votes.
+    pub fn searches_both(&self) -> bool {
+        self.searches_terms() && self.dense().is_some()
+    }
+
+    /// A checksum of everything that a document's vector depends on: analysis, vocabulary,
+    /// weighting and projection.
+    pub(crate) fn fingerprint(&self) -> String {
+        let Settings { input, fields, weighting, .. } = &self.settings;
+        let mut hasher = crc32fast::Hasher::new();
+        let (terms, offsets) = self.vocabulary().terms().parts();
+        let settings = serde_json::to_vec(&(input, fields, weighting));
+        hasher.update(&settings.expect("settings were read from JSON or will be written as it"));
+        hasher.update(&self.settings.counts.mean_length.to_le_bytes());
+        hasher.update(terms);
+        hasher.update(bytemuck::cast_slice(offsets));
+        hasher.update(bytemuck::cast_slice(&self.arrays.idf));
+        if let Some(dense) = self.dense() {
+            let spec = serde_json::to_vec(dense.spec());
+            hasher.update(&spec.expect("settings were read from JSON or will be written as it"));
+            let terms =
+                dense.projection().map_or(&[][..], |projection| projection.terms().values());
+            hasher.update(bytemuck::cast_slice(terms));
+        }
+        format!("{:08x}", hasher.finalize())
+    }
+
+    /// The term weights for queries.
+    pub(crate) fn term_weights(&self) -> TermWeights<'_> {
+        let mean_length = self.settings.counts.mean_length;
+        TermWeights { idf: &self.arrays.idf, mean_length }
+    }
+
+    /// The label names by number, in byte order.
+    pub fn labels(&self) -> &Strings {
+        &self.arrays.label_names
+    }
+
+    /// The labels of training document `row`, in increasing order.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn document_labels(&self, row: u32) -> &[u32] {
+        let row = row as usize;
+        let bounds = &self.arrays.label_indptr[row..=row + 1];
+        &self.arrays.label_indices[bounds_of(bounds[0], bounds[1])]
+    }
+
+    /// The identifiers of the training documents.
+    pub fn ids(&self) -> &Strings {
+        &self.arrays.ids
+    }
+
+    /// The row of the training document with an identifier; the first one if several have it.
+    ///
+    /// The first call indexes the identifiers of all documents.
+    pub fn row_of(&self, id: &str) -> Option<u32> {
+        self.rows_by_id.row(self.ids(), id)
+    }
+
+    /// The weights of the training documents' votes.
+    pub fn document_weights(&self) -> &[f32] {
+        &self.arrays.weights
+    }
+
+    /// The number of training documents with each label.
+    pub fn label_sizes(&self) -> &[u32] {
+        &self.label_sizes
+    }
+
+    /// The share of the training documents with each label.
+    pub fn label_shares(&self) -> Vec<f64> {
+        label_shares(&self.label_sizes, self.ids().len())
+    }
+
+    /// The labels and weights of the training documents, for voting.
+    pub fn training_labels(&self) -> TrainingLabels<'_> {
+        TrainingLabels {
+            indptr: &self.arrays.label_indptr,
+            indices: &self.arrays.label_indices,
+            weights: &self.arrays.weights,
+            sizes: &self.label_sizes,
+        }
+    }
+
+    /// The texts of the training documents, if they were kept.
+    pub fn texts(&self) -> Option<&Strings> {
+        self.arrays.texts.as_ref().map(|texts| &**texts.whole())
+    }
+
+    /// The text of training document `row`, if it was kept.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn text(&self, row: u32) -> Option<&str> {
+        let (texts, own) = self.arrays.texts.as_ref()?.of(row);
+        texts.get(own)
+    }
+
+    /// Whether the texts of the training documents were kept.
+    pub fn keeps_texts(&self) -> bool {
+        self.arrays.texts.is_some()
+    }
+
+    /// Adjusts reading options so that documents are read as the model requires; explicit options
+    /// are kept.
+    pub fn fit_read_options(&self, options: &mut ReadOptions) {
+        match self.settings.input {
+            InputSpec::Text(_) => options.text_only = true,
+            InputSpec::Features(spec) => {
+                options.first_column = options.first_column.or(Some(spec.first_column));
+            }
+            InputSpec::Vectors(spec) => {
+                options.first_column = options.first_column.or(Some(spec.first_column));
+                options.text_optional = true;
+            }
+        }
+        if let Some(DenseFeatures::Given { field }) =
+            self.settings.dense.as_ref().map(|dense| &dense.features)
+            && options.vector_field.is_none()
+            && options.vectors_beside.is_none()
+        {
+            options.vector_field.clone_from(field);
+        }
+        if options.text_columns.is_empty() {
+            self.settings.fields.read_apart(options);
+        }
+    }
+
+    /// The analyzer, if the model was trained on text.
+    pub fn analyzer(&self) -> Option<Analyzer> {
+        match &self.settings.input {
+            InputSpec::Text(spec) => Some(Analyzer::new(spec.clone())),
+            InputSpec::Features(_) | InputSpec::Vectors(_) => None,
+        }
+    }
+
+    /// The terms and weights of training document `row`, in order of terms.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn document_terms(&self, row_number: u32) -> (&[u32], &[f32]) {
+        let (rows, own) = self.arrays.rows.of(row_number);
+        row(&rows.view(), own)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "checked against arrays in memory")]
+pub(super) fn bounds_of(start: u64, end: u64) -> Range<usize> {
+    start as usize..end as usize
+}
+
+impl Arrays {
+    pub(crate) fn label_sizes(&self) -> Vec<u32> {
+        let mut sizes = vec![0; self.label_names.len()];
+        for &label in &*self.label_indices {
+            // A damaged file may contain invalid labels; this is checked later.
+            if let Some(size) = sizes.get_mut(label as usize) {
+                *size += 1;
+            }
+        }
+        sizes
+    }
+}

@@ -1,0 +1,186 @@
+//! A model file whose documents are being changed.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use array_file::output::{Output, OutputProblem};
+
+use super::journal::{
+    HEADER_SIZE, JournalContents, JournalLock, JournalState, UpdateError, contents, frames, header,
+    identity, place, place_of, replay, warn_of_stale,
+};
+use super::{Change, ChangeCounts, Collection, Model, ModelError, ModelProblem};
+
+/// A model file whose documents are being changed. No other process can change them meanwhile.
+///
+/// ```
+/// use classify::text::corpus::{Corpus, ReadOptions};
+/// use classify::model::{Change, Model, TrainSettings, Updates, UpdatedModel};
+/// use classify::decide::decision::Decision;
+/// use classify::threads::Threads;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("a.model");
+/// let corpus = "{\"id\": \"1\", \"text\": \"bake the bread\", \"label\": \"cooking\"}
+/// {\"id\": \"2\", \"text\": \"the guitar strings\", \"label\": \"music\"}";
+/// let mut documents = Corpus::from_bytes("two lines", corpus.into(), ReadOptions::default())?;
+/// let settings = TrainSettings::new(Default::default(), Decision::Single);
+/// let threads = Threads::available()?;
+/// let limits = Default::default();
+/// let model = classify::classifier::train(&mut documents, settings, limits, &threads)?;
+/// model.save(&path)?;
+///
+/// let mut updated = UpdatedModel::open(&path)?;
+/// updated.commit(vec![Change::Relabel { id: "2".into(), labels: vec!["sound".into()] }])?;
+/// drop(updated);
+/// let model = Model::open(&path)?;
+/// assert_eq!(model.labels().iter().collect::<Vec<_>>(), ["cooking", "music", "sound"]);
+/// assert_eq!(model.document_labels(1), [2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct UpdatedModel {
+    path: PathBuf,
+    lock: JournalLock,
+    /// The end of the last commit; 0 before the journal exists.
+    end: u64,
+    identity: u32,
+    collection: Collection,
+    /// Whether a write failed; then the state of the file is unknown.
+    failed: bool,
+}
+
+impl UpdatedModel {
+    /// Opens a model and its journal, and locks them until it is dropped.
+    ///
+    /// # Errors
+    /// If either cannot be read or is not valid, or another process changes the model's documents.
+    pub fn open(path: &Path) -> Result<Self, UpdateError> {
+        let lock = JournalLock::new(path)?;
+        let fail = |problem| ModelError { path: lock.path.clone(), problem };
+        // A process that replaces the model without locking it either does so before it is read
+        // here, or the next commit detects it.
+        let model = Model::open_alone(path)?;
+        let mut bytes = Vec::new();
+        if let Some(mut journal) = lock.journal.as_ref() {
+            journal.read_to_end(&mut bytes).map_err(|error| fail(ModelProblem::Read(error)))?;
+        }
+        let identity = identity(&model);
+        let mut collection = Collection::new(Arc::new(model));
+        let end = match contents(&bytes, identity).map_err(fail)? {
+            JournalState::Missing => 0,
+            JournalState::Stale => {
+                if bytes.len() >= HEADER_SIZE {
+                    warn_of_stale(&lock.path);
+                }
+                0
+            }
+            JournalState::Valid(JournalContents { commits, end }) => {
+                replay(&mut collection, commits).map_err(fail)?;
+                end
+            }
+        };
+        collection.merge();
+        let path = path.to_owned();
+        Ok(Self { path, lock, end, identity, collection, failed: false })
+    }
+
+    /// The documents.
+    pub fn collection(&self) -> &Collection {
+        &self.collection
+    }
+
+    /// The model with all changes.
+    pub fn model(&self) -> Arc<Model> {
+        self.collection.model()
+    }
+
+    /// Applies changes, all or none. They are in the journal and synced when this returns.
+    ///
+    /// # Errors
+    /// If a change cannot be applied or the journal cannot be written; then nothing is changed.
+    pub fn commit(&mut self, changes: Vec<Change>) -> Result<ChangeCounts, UpdateError> {
+        if changes.is_empty() {
+            return Ok(ChangeCounts::default());
+        }
+        let fail = |problem| ModelError { path: self.lock.path.clone(), problem };
+        let bytes = frames(&changes).map_err(fail)?;
+        self.collection.check(&changes)?;
+        self.check_place()?;
+        let before = self.end;
+        let written = self.append(&bytes);
+        if let Err(source) = written {
+            // What was written is not a commit, unless it cannot even be truncated.
+            let end = self.end;
+            self.failed |=
+                self.lock.journal.as_ref().is_some_and(|file| file.set_len(end).is_err());
+            let problem = OutputProblem::Io { doing: "write", source };
+            return Err(ModelError { path: self.lock.path.clone(), problem: problem.into() }.into());
+        }
+        if let Err(replaced) = self.check_place() {
+            // The journal may have been removed, or belong to no model.
+            let _ = self.lock.journal.as_ref().map(|file| file.set_len(before));
+            self.failed = true;
+            return Err(replaced);
+        }
+        Ok(self.collection.apply(changes)?)
+    }
+
+    /// Whether journal and model are still the files that were opened.
+    fn check_place(&self) -> Result<(), UpdateError> {
+        if self.lock.is_there() && place(&self.path) == place_of(&self.lock.model) {
+            return Ok(());
+        }
+        Err(UpdateError::Replaced { path: self.path.clone() })
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.failed {
+            return Err(io::Error::other("an earlier write failed: open the model again"));
+        }
+        let is_new = self.end == 0;
+        let mut all = if is_new { header(self.identity).to_vec() } else { Vec::new() };
+        all.extend(bytes);
+        let end = self.end;
+        let mut journal = self.lock.journal()?;
+        journal.set_len(end)?;
+        journal.seek(SeekFrom::End(0))?;
+        journal.write_all(&all)?;
+        journal.sync_data()?;
+        if is_new {
+            // Syncs the directory, so that the journal's name survives a power failure.
+            let folder = File::open(self.lock.path.parent().unwrap_or(Path::new("/")));
+            match folder.and_then(|folder| folder.sync_all()) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+                synced => synced?,
+            }
+        }
+        self.end += all.len() as u64;
+        Ok(())
+    }
+
+    /// Replaces the model file by one with all changes, and removes the journal. If the process is
+    /// killed meanwhile, either the old model and its journal remain, or the new model.
+    ///
+    /// # Errors
+    /// If the model cannot be written; then nothing is changed. Or if the journal cannot be
+    /// removed: it does not belong to the new model and is ignored.
+    pub fn compact(self) -> Result<Arc<Model>, UpdateError> {
+        let output = Output::open(&self.path)
+            .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
+        let model = self.model();
+        self.replace(&model, output)?;
+        Ok(model)
+    }
+
+    /// Replaces the model by another one and removes the journal, like [`compact`](Self::compact).
+    ///
+    /// # Errors
+    /// As [`compact`](Self::compact).
+    pub fn replace(self, model: &Model, output: Output) -> Result<(), UpdateError> {
+        self.check_place()?;
+        Ok(model.save_held(output, &self.lock)?)
+    }
+}

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use metric_index::Question;
-use metric_index::gpu::{Device, GpuError, GpuSearch, Layout, GpuPoint, devices};
+use metric_index::gpu::{Device, GpuError, GpuPoint, GpuSearch, Layout, devices};
 use metric_index::index::Index;
 use metric_index::lists::NeighborLists;
 use metric_index::points::Points;

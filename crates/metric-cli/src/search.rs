@@ -242,7 +242,10 @@ impl Search {
     }
 }
 
-fn opened<I: StoredIndex<Points: StoredPoints>>(path: &Path, metric: I::Metric) -> Result<I, Failure>
+fn opened<I: StoredIndex<Points: StoredPoints>>(
+    path: &Path,
+    metric: I::Metric,
+) -> Result<I, Failure>
 where
     I::Metric: Metric<<I::Points as Points>::Point>,
 {

@@ -131,7 +131,6 @@ impl SearchGoal {
 }
 
 /// The set of a word's characters, as a bit mask of their codes modulo 32.
-
 fn set_of(codes: &[u8]) -> u32 {
     codes.iter().fold(0, |set, &code| set | 1 << (code % 32))
 }

@@ -6,8 +6,9 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::neighbor::Neighbor;
 
-/// Merges lists of points that were distributed round-robin: point p of part t of T is point `p * T
-/// + t`.
+/// Merges lists of points that were distributed round-robin.
+///
+/// Point p of part t of T is point `p * T + t`.
 #[derive(Debug)]
 pub(crate) struct Merger<'a> {
     parts: usize,

@@ -249,9 +249,10 @@ impl Coordinates for Chebyshev {
     }
 }
 
-/// The Minkowski distance `(Σ |aᵢ − bᵢ|ᵖ)^(1/p)` of vectors of the same length, for p of at least
-/// 1. It is scaled by the greatest difference so that no power overflows, summed in `f64` and
-/// rounded once to `f32`.
+/// The Minkowski distance `(Σ |aᵢ − bᵢ|ᵖ)^(1/p)` of vectors of the same length, with `p >= 1`.
+///
+/// Differences are scaled by the greatest one so that no power overflows. The sum is computed in
+/// `f64`, and the distance is rounded once to `f32`.
 ///
 /// ```
 /// use metric_index::metric::{Metric, Minkowski};

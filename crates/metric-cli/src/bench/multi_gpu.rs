@@ -13,7 +13,7 @@ use metric_index::Question;
 use metric_index::generate::held_out;
 use metric_papers::barrientos::{Method, OneStage, Radii, TwoStage, learn_radii};
 
-use metric_index::gpu::{Device, GpuSearch, Layout, GpuPoint};
+use metric_index::gpu::{Device, GpuPoint, GpuSearch, Layout};
 use metric_index::index::{BruteForce, ClusterSize, Index, ListOfClusters};
 use metric_index::metric::{Edit, Euclidean};
 use metric_index::points::{Points, Strings};

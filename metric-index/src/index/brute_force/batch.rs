@@ -87,7 +87,8 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
         }
         let batch = Batch::new(self, coordinates, queries, &ask);
         let pieces = batch.pieces(threads);
-        let parts = map_parallel(pieces.len(), threads, &|piece| batch.answers(pieces[piece].clone()));
+        let parts =
+            map_parallel(pieces.len(), threads, &|piece| batch.answers(pieces[piece].clone()));
         Some(NeighborLists::concatenated(parts))
     }
 }

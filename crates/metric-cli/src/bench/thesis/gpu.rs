@@ -11,7 +11,7 @@ use metric_index::Question;
 use metric_index::collector::Within;
 use metric_index::estimate::radius_of_share;
 use metric_index::generate::{clustered, held_out};
-use metric_index::gpu::{Device, GpuError, GpuSearch, GpuPoint};
+use metric_index::gpu::{Device, GpuError, GpuPoint, GpuSearch};
 use metric_index::index::{
     BruteForce, ClusterSize, Index, ListOfClusters, Pivots, SssIndex, search,
 };

@@ -1,9 +1,9 @@
-//! Distance evaluations and time of every index, as shares of brute force: what the papers on metric spaces
-//! give. One thread.
+//! Measures distance evaluations and time of every index on one thread, relative to brute force, as
+//! papers on metric spaces do.
 //!
-//! `cargo bench -p metric-index --bench evaluations -- words FILE` (one word a line; a hundred are
-//! held out and, half of them with one letter changed, queries), or `-- clustered [N]` (N vectors of 20
-//! dimensions around 200 centers, seed 0, as many as the thesis has by default, 120,000).
+//! `cargo bench -p metric-index --bench evaluations -- words FILE` (one word per line; a hundred
+//! are held out as queries, half of them with one letter changed), or `-- clustered [N]` (N vectors
+//! of 20 dimensions around 200 centers, seed 0, as many as the thesis has by default, 120,000).
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -40,8 +40,9 @@ fn words(text: &str) -> Outcome<()> {
     println!("{} words, {} queries, edit distance", points.len(), queries.len());
     let oracle = BruteForce::new(&points, Edit)?;
     let base = measured("brute force", &oracle, &queries, None, &[1.0, 2.0, 3.0])?;
-    as_in_the_thesis(&points, Edit, &queries, &[1.0, 2.0, 3.0], (32, 64))?;
-    of_any_metric(&points, Edit, &queries, &base, &[1.0, 2.0, 3.0], 32)
+    let workload = Workload { queries: &queries, radii: &[1.0, 2.0, 3.0] };
+    thesis_algorithms(&points, Edit, &workload, 32, 64)?;
+    of_any_metric(&points, Edit, &workload, &base, 32)
 }
 
 fn vectors(count: usize) -> Outcome<()> {
@@ -49,7 +50,7 @@ fn vectors(count: usize) -> Outcome<()> {
     let queries: Vec<&[f32]> = (0..200).map(|number| queries.point(number)).collect();
     println!("{count} vectors of 20 dimensions, {} queries, Euclidean", queries.len());
     let oracle = BruteForce::new(&points, Euclidean)?;
-    // Radii that give .01 %, .1 % and 1 % of the points, in the mean over some queries.
+    // Radii that contain 0.01 %, 0.1 % and 1 % of the points, averaged over some queries.
     let mut radii = [0.0f32; 3];
     for (radius, share) in radii.iter_mut().zip([10_000, 1_000, 100]) {
         let rank = (count / share).max(1);
@@ -61,36 +62,45 @@ fn vectors(count: usize) -> Outcome<()> {
     }
     println!("radii {radii:?}");
     let base = measured("brute force", &oracle, &queries, None, &radii)?;
-    as_in_the_thesis(&points, Euclidean, &queries, &radii, (64, 1))?;
-    of_any_metric(&points, Euclidean, &queries, &base, &radii, 64)?;
-    built("KD-tree", || KdTree::build(&points, Euclidean), &queries, &base, &radii)
+    let workload = Workload { queries: &queries, radii: &radii };
+    thesis_algorithms(&points, Euclidean, &workload, 64, 1)?;
+    of_any_metric(&points, Euclidean, &workload, &base, 64)?;
+    measure_build("KD-tree", || KdTree::build(&points, Euclidean), &workload, &base)
 }
 
-/// The distances that a range query of Barrientos 2011 evaluates, by algorithms 4 and 7 as they stand there: a bucket
-/// is measured whole, a table is exact.
-fn as_in_the_thesis<S: Points, M: Metric<S::Point> + Copy>(
+/// The queries of a benchmark, and the radii of range queries.
+struct Workload<'a, P: ?Sized> {
+    queries: &'a [&'a P],
+    radii: &'a [f32],
+}
+
+/// Counts the distances that range queries evaluate by algorithms 4 and 7 of Barrientos 2011 as
+/// published: buckets are measured whole, and the table is exact.
+fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
     points: &S,
     metric: M,
-    queries: &[&S::Point],
-    radii: &[f32],
-    (bucket, pivots): (usize, u32),
+    workload: &Workload<'_, S::Point>,
+    bucket: usize,
+    pivots: u32,
 ) -> Outcome<()> {
+    let &Workload { queries, radii } = workload;
     let all = || 0..u32::try_from(points.len()).unwrap_or(u32::MAX);
     let between = |a: u32, b: u32| metric.distance(points.point(a), points.point(b));
-    let told = |name: &str, radius: f32, evaluations: usize| {
-        let (each, all) = (evaluations as f64 / queries.len() as f64, points.len() as f64);
+    let report = |name: &str, radius: f32, evaluations: usize| {
+        let each = evaluations as f64 / queries.len() as f64;
+        let all = points.len() as f64;
         let share = 100.0 * each / all;
         println!("{name:28} r = {radius:<8.4} {each:9.0} evaluations a query ({share:5.1} %)");
     };
-    // Centers, the radii of their clusters, and how many points these have.
+    // The center, the radius and the number of other points of each cluster.
     let mut clusters = Vec::new();
     let mut left: Vec<(u32, f64)> = all().map(|point| (point, 0.0)).collect();
     while !left.is_empty() {
-        let mut place = 0;
+        let mut farthest = 0;
         for at in 1..left.len() {
-            place = if left[at].1 > left[place].1 { at } else { place };
+            farthest = if left[at].1 > left[farthest].1 { at } else { farthest };
         }
-        let (center, _) = left.remove(place);
+        let (center, _) = left.remove(farthest);
         let mut near: Vec<(f32, u32, f64)> = left
             .iter()
             .map(|&(point, sum)| {
@@ -116,7 +126,7 @@ fn as_in_the_thesis<S: Points, M: Metric<S::Point> + Copy>(
                 }
             }
         }
-        told(&format!("as in the thesis: LC {bucket}"), radius, evaluations);
+        report(&format!("as in the thesis: LC {bucket}"), radius, evaluations);
     }
     let index = SssIndex::build(points, metric, Pivots::Count(pivots))?;
     let pivots = index.pivots();
@@ -134,7 +144,7 @@ fn as_in_the_thesis<S: Points, M: Metric<S::Point> + Copy>(
             };
             evaluations += pivots.len() + (0..points.len()).filter(is_near).count();
         }
-        told(&format!("as in the thesis: SSS-Index {}", pivots.len()), radius, evaluations);
+        report(&format!("as in the thesis: SSS-Index {}", pivots.len()), radius, evaluations);
     }
     Ok(())
 }
@@ -142,13 +152,12 @@ fn as_in_the_thesis<S: Points, M: Metric<S::Point> + Copy>(
 fn of_any_metric<S: Points, M: Metric<S::Point> + Copy>(
     points: &S,
     metric: M,
-    queries: &[&S::Point],
+    workload: &Workload<'_, S::Point>,
     base: &Measured,
-    radii: &[f32],
     bucket: u32,
 ) -> Outcome<()> {
     let clusters = ClusterSize::Points(bucket);
-    built("LC", || ListOfClusters::build(points, metric, clusters), queries, base, radii)?;
+    measure_build("LC", || ListOfClusters::build(points, metric, clusters), workload, base)?;
     for pivots in [
         Pivots::Spread(0.4),
         Pivots::Spread(0.6),
@@ -157,29 +166,28 @@ fn of_any_metric<S: Points, M: Metric<S::Point> + Copy>(
         Pivots::Count(64),
     ] {
         let name = format!("SSS-Index {pivots:?}");
-        built(&name, || SssIndex::build(points, metric, pivots), queries, base, radii)?;
+        measure_build(&name, || SssIndex::build(points, metric, pivots), workload, base)?;
     }
-    built("SSS-Tree 0.4", || SssTree::build(points, metric, 0.4), queries, base, radii)?;
+    measure_build("SSS-Tree 0.4", || SssTree::build(points, metric, 0.4), workload, base)?;
     let options = EgnatOptions::default();
-    built("EGNAT", || Egnat::build(points, metric, options), queries, base, radii)?;
-    built("M-tree", || MTree::build(points, metric, 32), queries, base, radii)?;
-    built("VP-tree", || VpTree::build(points, metric), queries, base, radii)
+    measure_build("EGNAT", || Egnat::build(points, metric, options), workload, base)?;
+    measure_build("M-tree", || MTree::build(points, metric, 32), workload, base)?;
+    measure_build("VP-tree", || VpTree::build(points, metric), workload, base)
 }
 
-fn built<I: Index, E: std::error::Error + 'static>(
+fn measure_build<I: Index, E: std::error::Error + 'static>(
     name: &str,
     build: impl FnOnce() -> Result<I, E>,
-    queries: &[&<I::Points as Points>::Point],
+    workload: &Workload<'_, <I::Points as Points>::Point>,
     base: &Measured,
-    radii: &[f32],
 ) -> Outcome<()> {
     let start = Instant::now();
     let index = build()?;
     println!("{name}: built in {:.2} s", start.elapsed().as_secs_f64());
-    measured(name, &index, queries, Some(base), radii).map(|_| ())
+    measured(name, &index, workload.queries, Some(base), workload.radii).map(|_| ())
 }
 
-/// What was found, and seconds and evaluations, by kind of query.
+/// For each kind of query: the neighbors found, seconds and evaluations.
 type Measured = Vec<(Vec<Vec<Neighbor>>, f64, u64)>;
 
 fn measured<I: Index>(
@@ -193,11 +201,11 @@ fn measured<I: Index>(
     for &radius in radii {
         let finished = |collector: Within| collector.into_sorted();
         all.push(run(index, queries, || Within::new(radius), finished)?);
-        told(name, &format!("r = {radius:.4}"), queries.len(), &all, base);
+        report(name, &format!("r = {radius:.4}"), queries.len(), &all, base);
     }
     for k in [8, 16, 32] {
         all.push(run(index, queries, || Nearest::new(k), Nearest::into_sorted)?);
-        told(name, &format!("k = {k}"), queries.len(), &all, base);
+        report(name, &format!("k = {k}"), queries.len(), &all, base);
     }
     Ok(all)
 }
@@ -209,7 +217,8 @@ fn run<I: Index, C: Collector>(
     finished: impl Fn(C) -> Vec<Neighbor>,
 ) -> Outcome<(Vec<Vec<Neighbor>>, f64, u64)> {
     let start = Instant::now();
-    let (mut found, mut evaluations) = (Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut evaluations = 0;
     for query in queries {
         let (collected, cost) = search(index, query, collector())?;
         found.push(finished(collected));
@@ -218,7 +227,7 @@ fn run<I: Index, C: Collector>(
     Ok((found, start.elapsed().as_secs_f64(), evaluations))
 }
 
-fn told(name: &str, kind: &str, queries: usize, all: &Measured, base: Option<&Measured>) {
+fn report(name: &str, kind: &str, queries: usize, all: &Measured, base: Option<&Measured>) {
     let (found, seconds, evaluations) = &all[all.len() - 1];
     let of_base = base.map(|base| &base[all.len() - 1]);
     let right = of_base.is_none_or(|(expected, ..)| expected == found);

@@ -1,8 +1,9 @@
 //! Nearest neighbors on a GPU: device time and time from host to host, in milliseconds.
 //!
-//! `cargo bench -p metric-index --bench gpu -- [POINTSxDIMENSION ... | WORDS ...]`: standard normal vectors, 32 and 128
-//! neighbors, by default of the shapes of Cordeiro 2023 (`benches/gpu_rivals.py` measures the same with `PyTorch`), or a file
-//! of words, of which 10,000 are queries.
+//! `cargo bench -p metric-index --bench gpu -- [POINTSxDIMENSION ... | WORDS ...]`: standard normal
+//! vectors, 32 and 128 neighbors, by default of the shapes of Cordeiro 2023
+//! (`benches/gpu_rivals.py` measures the same with `PyTorch`), or a file of words, of which 10,000
+//! are queries.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -21,9 +22,9 @@ use rayon::prelude::*;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Queries of words that are asked one at a time.
+/// Number of word queries that are measured one at a time.
 const ALONE: u32 = 1_000;
-/// Runs of which the median is taken.
+/// Number of runs whose median is reported.
 const RUNS: usize = 7;
 
 fn main() -> Outcome<()> {
@@ -47,7 +48,8 @@ fn main() -> Outcome<()> {
             continue;
         }
         let (count, dimension) = shape.split_once('x').ok_or("POINTSxDIMENSION")?;
-        let (count, dimension) = (count.parse()?, dimension.parse()?);
+        let count = count.parse()?;
+        let dimension = dimension.parse()?;
         let index = Arc::new(BruteForce::new(normal(count, dimension, 1)?, Euclidean)?);
         let start = Instant::now();
         let search =
@@ -78,7 +80,7 @@ fn main() -> Outcome<()> {
 
 fn words(device: &Device, text: &str) -> Outcome<()> {
     let words: Strings = text.lines().map(str::trim).filter(|word| !word.is_empty()).collect();
-    // Every ninth word with a letter changed, or as it is.
+    // Every ninth word, some with a letter changed.
     let (_, queries) = held_out(text.lines().map(str::trim), 10_000, 0);
     let start = Instant::now();
     let index = Arc::new(BruteForce::new(&words, Edit)?);
@@ -88,7 +90,8 @@ fn words(device: &Device, text: &str) -> Outcome<()> {
     for question in ranges.into_iter().chain([1, 10, 32].map(Question::Nearest)) {
         let mut line = format!("{:>14}, microseconds a query:", format!("{question:?}"));
         // One at a time.
-        let (mut times, mut found) = (Vec::new(), 0);
+        let mut times = Vec::new();
+        let mut found = 0;
         for query in 0..ALONE {
             let one = Subset::new(&queries, vec![query]);
             let start = Instant::now();
@@ -121,7 +124,7 @@ fn words(device: &Device, text: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// Sums of twelve numbers, nearly normal.
+/// Sums of twelve numbers, which are nearly normal.
 fn normal(count: usize, dimension: usize, seed: u64) -> Outcome<Vectors<f32>> {
     let mut values = vec![0f32; count * dimension];
     values.par_chunks_mut(1 << 16).enumerate().for_each(|(chunk, values)| {

@@ -8,13 +8,13 @@ use crate::error::Error;
 use crate::estimate::intrinsic_dimension;
 use crate::generate::Random;
 use crate::index::{ClusterSize, EgnatOptions, Index, Kind, Pivots, search};
-use crate::metric::{Blocks, Coordinates, Counted, Distances, Metric, check};
+use crate::metric::{Blocks, Coordinates, CountingMetric, Distances, Metric, check};
 use crate::points::{Points, Subset};
 
-/// Points on which the axioms of the metric are tried.
+/// Number of sampled points on which the axioms of the metric are checked.
 const AXIOMS: usize = 64;
 
-/// The queries for which an index is wanted.
+/// A kind of query for which to recommend an index.
 ///
 /// ```
 /// let _ = metric_index::Question::Nearest(10);
@@ -27,7 +27,7 @@ pub enum Question {
     Within(f32),
 }
 
-/// The cost of an index on the sample.
+/// The cost of an index, measured on the sample.
 ///
 /// ```
 /// use metric_index::metric::Edit;
@@ -63,7 +63,7 @@ pub struct Candidate {
 ///
 /// let words: Strings = (0..500).map(|number| format!("{number:b}")).collect();
 /// let advice = advise(&words, &Edit, Question::Nearest(1), 500, 0)?;
-/// assert_eq!(advice.sample, 495, "the others were queries");
+/// assert_eq!(advice.sample, 495, "the other points were queries");
 /// assert!(advice.candidates.is_sorted_by_key(|tried| tried.query));
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
@@ -73,19 +73,20 @@ pub struct Advice {
     pub intrinsic_dimension: f64,
     /// The number of points that the indexes were built from.
     pub sample: usize,
-    /// All that were tried, the fastest first.
+    /// All candidates, fastest first.
     pub candidates: Vec<Candidate>,
 }
 
-/// Tries every kind of index that takes the metric, with some parameters, on a random sample of the points: one
-/// hundredth of the sample, at most 200 points, is held out as queries.
+/// Recommends an index: builds every kind that supports the metric on a random sample of the points
+/// and measures it.
 ///
-/// Times vary from run to run. With more points than the sample, the indexes that exclude most gain most: a sample of
-/// all points is the most reliable.
+/// One hundredth of the sample, at most 200 points, is held out as queries. Times vary from run to
+/// run. The indexes that exclude the most points gain the most from more points, so a sample of all
+/// points is the most reliable.
 ///
 /// # Errors
-/// If the sample has fewer than 100 points, points have no finite distance, the radius is negative or NaN, or the metric
-/// fails [`check`].
+/// If the sample has fewer than 100 points, a distance is not finite, the radius is negative or
+/// NaN, or the metric fails [`check`].
 ///
 /// ```
 /// use metric_index::metric::Edit;
@@ -131,11 +132,13 @@ impl<'a, S: Points> Trial<'a, S> {
         }
         let step = 100.max(sample.len() / 200);
         let is_query = |at: usize| at.is_multiple_of(step);
-        let (mut held_out, mut rest) = (Vec::new(), Vec::new());
+        let mut held_out = Vec::new();
+        let mut rest = Vec::new();
         for (at, number) in sample.into_iter().enumerate() {
             if is_query(at) { held_out.push(number) } else { rest.push(number) }
         }
-        let (points, queries) = (Subset::new(points, rest), Subset::new(points, held_out));
+        let queries = Subset::new(points, held_out);
+        let points = Subset::new(points, rest);
         Ok(Self { points, queries, question, seed, candidates: Vec::new() })
     }
 
@@ -150,17 +153,27 @@ impl<'a, S: Points> Trial<'a, S> {
         ];
         let boxes = metric.coordinates().map(|_| Kind::KdTree);
         for kind in Kind::of_any_metric().into_iter().chain(more).chain(boxes) {
-            self.measure(kind, &Measured { counted: Counted::new(metric), metric })?;
+            self.measure(
+                kind,
+                &EvaluationCounter { counted: CountingMetric::new(metric), metric },
+            )?;
         }
         Ok(())
     }
 
-    fn measure(&mut self, kind: Kind, measured: &Measured<'_, S::Point>) -> Result<(), Error> {
+    fn measure(
+        &mut self,
+        kind: Kind,
+        measured: &EvaluationCounter<'_, S::Point>,
+    ) -> Result<(), Error> {
         let start = Instant::now();
-        // The same type for any metric: the indexes are compiled once for each store of points.
+        // A trait object, so that the indexes are compiled once per store of points and not per
+        // metric.
         let index = kind.build(self.points.clone(), measured as &dyn Metric<S::Point>)?;
-        let (build, build_evaluations) = (start.elapsed(), measured.counted.calls());
-        let (mut evaluations, mut times) = (0, Vec::new());
+        let build = start.elapsed();
+        let build_evaluations = measured.counted.calls();
+        let mut evaluations = 0;
+        let mut times = Vec::new();
         for query in 0..u32::try_from(self.queries.len()).expect("at most 200") {
             let query = self.queries.point(query);
             let start = Instant::now();
@@ -175,7 +188,7 @@ impl<'a, S: Points> Trial<'a, S> {
         times.sort_unstable();
         let mut query = times[times.len() / 2];
         if kind == Kind::BruteForce {
-            // Many queries may take less time each.
+            // Answering all queries together may take less time per query.
             let start = Instant::now();
             let one = NonZero::<usize>::MIN;
             let all = match self.question {
@@ -205,13 +218,13 @@ impl<'a, S: Points> Trial<'a, S> {
     }
 }
 
-/// A metric whose single distances are counted, while its blocks are what they are.
-struct Measured<'m, P: ?Sized> {
-    counted: Counted<&'m dyn Metric<P>>,
+/// Counts the single distances of a metric and passes its blocks on uncounted.
+struct EvaluationCounter<'m, P: ?Sized> {
+    counted: CountingMetric<&'m dyn Metric<P>>,
     metric: &'m dyn Metric<P>,
 }
 
-impl<P: ?Sized> Metric<P> for Measured<'_, P> {
+impl<P: ?Sized> Metric<P> for EvaluationCounter<'_, P> {
     fn distance(&self, a: &P, b: &P) -> f32 {
         self.counted.distance(a, b)
     }

@@ -1,4 +1,5 @@
-//! Collectors: the search radius, which is all that distinguishes range from nearest-neighbor queries.
+//! Collectors: they define the search radius, the only difference between range and
+//! nearest-neighbor queries.
 
 use std::collections::BinaryHeap;
 
@@ -32,16 +33,16 @@ use crate::neighbor::Neighbor;
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Collector {
-    /// The search radius: no point farther away can enter the answer. It never grows during a search. A negative radius
-    /// excludes all points.
+    /// The search radius: no point farther away can enter the answer. It never grows during a
+    /// search. A negative radius excludes all points.
     fn radius(&self) -> f32;
 
     /// Keeps the candidate if it belongs in the answer.
     fn offer(&mut self, candidate: Neighbor);
 }
 
-/// A collector that yields an answer. Partial answers of several threads are merged by offering their neighbors to
-/// one of the collectors.
+/// A collector that yields an answer. To merge the partial answers of several threads, offer their
+/// neighbors to one of the collectors.
 ///
 /// ```
 /// use metric_index::collector::{Answer, Collector, Nearest};
@@ -123,7 +124,8 @@ impl Collector for Within {
     }
 }
 
-/// The k nearest points; ties are resolved in favor of the lower number. The radius shrinks as points are found.
+/// The k nearest points; ties are resolved in favor of the lower number. The radius shrinks as
+/// points are found.
 ///
 /// ```
 /// use metric_index::collector::{Collector, Nearest};
@@ -263,20 +265,21 @@ mod tests {
     }
 
     #[test]
-    fn the_radius_is_that_of_the_kth() {
+    fn the_radius_is_the_distance_of_the_kth_neighbor() {
         let offers = [5.0, 3.0, 4.0, 9.0, 1.0];
         let far = f32::INFINITY;
         assert_eq!(radii(Nearest::new(3), &offers), [far, far, 5.0, 5.0, 4.0]);
         assert_eq!(radii(Nearest::new(1), &offers), [5.0, 3.0, 3.0, 3.0, 1.0]);
         assert!(Nearest::new(1).radius().is_infinite());
-        // Nothing is near enough for no neighbors, not even the query itself.
+        // With k = 0 no point is near enough, not even the query itself.
         assert!(Nearest::new(0).radius() < 0.0);
         assert_eq!(radii(Nearest::new(0), &offers), [-1.0; 5]);
     }
 
     #[test]
-    fn of_equal_distances_the_lower_number_is_first() {
-        let (mut within, mut nearest) = (Within::new(2.0), Nearest::new(3));
+    fn ties_are_broken_by_the_lower_number() {
+        let mut within = Within::new(2.0);
+        let mut nearest = Nearest::new(3);
         for (point, distance) in [(4, 2.0), (9, 1.0), (2, 2.0), (5, 2.5), (3, 2.0)] {
             within.offer(Neighbor { point, distance });
             nearest.offer(Neighbor { point, distance });

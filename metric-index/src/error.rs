@@ -1,6 +1,6 @@
 //! The errors of this crate.
 
-/// Why points, a query or a parameter are refused.
+/// Why points, a query or a parameter were refused.
 ///
 /// ```
 /// use metric_index::error::Error;
@@ -13,48 +13,50 @@
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A distance that is negative, infinite or not a number: the points or the metric are wrong.
+    /// A distance that is negative, infinite or NaN: the points or the metric are invalid.
     #[error("the distance to point {point} is {distance}, expected a finite number of at least 0")]
     NoDistance {
         /// The point.
         point: u32,
-        /// What the metric gave.
+        /// The distance that the metric returned.
         distance: f32,
     },
     /// A radius that is negative or not a number.
     #[error("radius {radius}, expected a number of at least 0")]
     Radius {
-        /// What was given.
+        /// The radius given.
         radius: f32,
     },
-    /// A fraction outside 0 to 1.
+    /// A fraction outside the range from 0 to 1.
     #[error("share {share}, expected a number from 0 to 1")]
     Share {
-        /// What was given.
+        /// The fraction given.
         share: f32,
     },
-    /// A point whose distance from itself is not 0, such as a vector with a NaN.
+    /// A point whose distance from itself is not 0, such as a vector that contains NaN.
     #[error(
-        "point {point} has the distance {distance} from itself, expected 0: a vector must be finite, a set strictly increasing"
+        "point {point} has the distance {distance} from itself, expected 0: \
+         a vector must be finite, a set strictly increasing"
     )]
     NotItself {
         /// The point.
         point: u32,
-        /// What the metric gave.
+        /// The distance that the metric returned.
         distance: f32,
     },
     /// A query whose distance from itself is not 0.
     #[error(
-        "the query has the distance {distance} from itself, expected 0: a vector must be finite, a set strictly increasing"
+        "the query has the distance {distance} from itself, expected 0: \
+         a vector must be finite, a set strictly increasing"
     )]
     Query {
-        /// What the metric gave.
+        /// The distance that the metric returned.
         distance: f32,
     },
     /// More points than 32-bit numbers can count.
     #[error("{count} points, expected fewer than 2^32 - 1")]
     TooMany {
-        /// How many there are.
+        /// The number of points.
         count: usize,
     },
     /// An option that is out of range.
@@ -62,36 +64,36 @@ pub enum Error {
     Option {
         /// The option.
         option: &'static str,
-        /// What was given.
+        /// The value given.
         value: u32,
-        /// Its range.
+        /// The valid range.
         expected: &'static str,
     },
     /// Too few points for an estimate.
     #[error("{count} points are too few to estimate from, expected {expected} or more")]
     TooFew {
-        /// How many there are.
+        /// The number of points.
         count: usize,
-        /// How many are needed.
+        /// The minimum number of points.
         expected: usize,
     },
     /// Values that do not form a whole number of vectors.
     #[error("{values} values do not form vectors of {dimension} dimensions")]
     Shape {
-        /// How many values there are.
+        /// The number of values.
         values: usize,
-        /// Values of a vector.
+        /// The number of values per vector.
         dimension: usize,
     },
     /// Two points whose distance is not symmetric: see [`check`](crate::metric::check).
     #[error(
-        "the distance is not a metric: that of points {a} and {b} is {there} one way and {back} the other; \
-         a metric is symmetric"
+        "the distance is not a metric: that of points {a} and {b} is {there} one way and {back} \
+         the other; a metric is symmetric"
     )]
     Asymmetric {
-        /// A point.
+        /// The first point.
         a: u32,
-        /// Another.
+        /// The second point.
         b: u32,
         /// The distance from the first to the second.
         there: f32,
@@ -100,15 +102,16 @@ pub enum Error {
     },
     /// Three points that violate the triangle inequality: see [`check`](crate::metric::check).
     #[error(
-        "the distance is not a metric, or its rounding error is understated: it is {direct} from point {a} to {c}, but \
-         only {first} + {second} by way of point {b}; answers would be wrong"
+        "the distance is not a metric, or its rounding error is understated: \
+         it is {direct} from point {a} to {c}, but only {first} + {second} by way of point {b}; \
+         answers would be wrong"
     )]
     Triangle {
-        /// Where it begins.
+        /// The first point.
         a: u32,
-        /// The point on the way.
+        /// The point between the others.
         b: u32,
-        /// Where it ends.
+        /// The last point.
         c: u32,
         /// The distance from the first to the last.
         direct: f32,
@@ -119,21 +122,21 @@ pub enum Error {
     },
     /// Two points for which the methods of a metric disagree: see [`check`](crate::metric::check).
     #[error(
-        "the metric contradicts itself: the distance of points {a} and {b} is {distance}, but not by \
-         distance_within or distances_from"
+        "the metric contradicts itself: the distance of points {a} and {b} is {distance}, \
+         but not by distance_within or distances_from"
     )]
     Contradiction {
-        /// A point.
+        /// The first point.
         a: u32,
-        /// Another.
+        /// The second point.
         b: u32,
-        /// What [`distance`](crate::metric::Metric::distance) gives.
+        /// The distance that [`distance`](crate::metric::Metric::distance) returned.
         distance: f32,
     },
-    /// A kd-tree with a metric that has no [coordinates](crate::metric::Metric::coordinates).
+    /// A KD-tree with a metric that has no [coordinates](crate::metric::Metric::coordinates).
     #[error(
-        "a kd-tree needs a metric that grows with each coordinate (euclidean, manhattan, chebyshev, minkowski); \
-         take another index, such as a vp-tree"
+        "a kd-tree needs a metric that grows with each coordinate \
+         (euclidean, manhattan, chebyshev, minkowski); take another index, such as a vp-tree"
     )]
     NoCoordinates,
     /// A set that is not strictly increasing.

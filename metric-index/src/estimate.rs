@@ -1,4 +1,4 @@
-//! Estimates the properties of a space from a sample of distances.
+//! Estimates of the properties of a space, from a sample of distances.
 
 use crate::collector::{Collector, Nearest};
 use crate::error::Error;
@@ -7,14 +7,15 @@ use crate::metric::Metric;
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
-/// The intrinsic dimension `μ² / 2σ²` of a space, with the mean and the variance of the distances of `pairs` random
-/// pairs of different points (Chávez, Navarro, Baeza-Yates & Marroquín 2001; Barrientos 2011, section 2.2.2).
+/// The intrinsic dimension `μ² / 2σ²` of a space (Chávez, Navarro, Baeza-Yates & Marroquín 2001;
+/// Barrientos 2011, section 2.2.2).
 ///
-/// The higher it is, the more alike all distances are and the less an index can exclude. Infinite if all distances
-/// are equal.
+/// `μ` and `σ²` are the mean and the variance of the distances of `pairs` random pairs of different
+/// points. A higher dimension means that distances are more alike and that an index can exclude
+/// less. It is infinite if all distances are equal.
 ///
 /// # Errors
-/// If there are fewer than two points, or points have no distance, or `pairs` is below 2.
+/// If there are fewer than two points, a distance is not finite, or `pairs` is below 2.
 ///
 /// ```
 /// use metric_index::estimate::intrinsic_dimension;
@@ -41,12 +42,13 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
         return Err(Error::Option { option: "pairs", value, expected: "2 or more" });
     }
     let mut random = Random::new(seed);
-    let (mut mean, mut squares) = (0.0, 0.0);
+    let mut mean = 0.0;
+    let mut squares = 0.0;
     for pair in 0..pairs {
         let a = random.below(count);
         let b = (a + 1 + random.below(count - 1)) % count;
         let distance = f64::from(distance(points, metric, number(a), number(b))?);
-        // Welford 1962: no difference of great sums.
+        // Welford 1962: avoids the difference of two large sums.
         let from_mean = distance - mean;
         mean += from_mean / (pair + 1) as f64;
         squares += from_mean * (distance - mean);
@@ -55,11 +57,13 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
     Ok(mean * mean / (2.0 * variance))
 }
 
-/// The radius whose balls hold a fraction `share` of the points on average: the quantile of the distances of `queries`
-/// random points from all others.
+/// The radius whose balls contain the fraction `share` of the points on average.
+///
+/// It is the quantile of the distances of `queries` random points from all other points.
 ///
 /// # Errors
-/// If there are fewer than two points, or points have no distance, or the share is not 0 to 1, or `queries` is 0.
+/// If there are fewer than two points, a distance is not finite, the share is outside 0 to 1, or
+/// `queries` is 0.
 ///
 /// ```
 /// use metric_index::estimate::radius_of_share;
@@ -68,7 +72,7 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
 ///
 /// let line = Vectors::new((0..1_000u16).map(f32::from).collect(), 1)?;
 /// let radius = radius_of_share(&line, &Euclidean, 0.01, 100, 0)?;
-/// assert!((4.0..7.0).contains(&radius), "ten points are within 5 of most");
+/// assert!((4.0..7.0).contains(&radius), "most points have ten others within 5");
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub fn radius_of_share<S: Points, M: Metric<S::Point>>(
@@ -89,15 +93,15 @@ pub fn radius_of_share<S: Points, M: Metric<S::Point>>(
     if sample.is_empty() {
         return Err(Error::Option { option: "queries", value: 0, expected: "1 or more" });
     }
-    // As many of the least distances as are to lie within.
-    let mut least = Nearest::new(share_of(share, (count - 1) * sample.len()).max(1));
+    // The smallest distances, as many as should lie within the radius.
+    let mut smallest = Nearest::new(share_of(share, (count - 1) * sample.len()).max(1));
     for &query in &sample {
         for point in (0..number(count)).filter(|&point| point != query) {
             let distance = distance(points, metric, query, point)?;
-            least.offer(Neighbor { point, distance });
+            smallest.offer(Neighbor { point, distance });
         }
     }
-    Ok(least.into_sorted().last().map_or(0.0, |last| last.distance))
+    Ok(smallest.into_sorted().last().map_or(0.0, |last| last.distance))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a usize")]

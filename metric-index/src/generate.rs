@@ -4,13 +4,15 @@ pub use seeded_random::Random;
 
 use crate::points::{Strings, Vectors};
 
-/// In (-2, 2), more often near 0.
+/// A random value in (-2, 2), more often near 0.
 fn spread(random: &mut Random) -> f32 {
     random.unit_f32() + random.unit_f32() - random.unit_f32() - random.unit_f32()
 }
 
-/// Vectors of 20 dimensions around 200 centers: in size and spread a stand-in for the 120,000 vectors of NASA
-/// images of Barrientos 2011, which are not published. The first are points, the rest queries.
+/// Vectors of 20 dimensions around 200 centers, split into points and queries.
+///
+/// They stand in for the 120,000 vectors of NASA images of Barrientos 2011, which are not
+/// published: size and spread are similar.
 ///
 /// ```
 /// use metric_index::generate::clustered;
@@ -19,25 +21,25 @@ fn spread(random: &mut Random) -> f32 {
 /// let (points, queries) = clustered(1_000, 10, 0);
 /// assert_eq!((points.len(), queries.len(), points.dimension()), (1_000, 10, 20));
 /// ```
-#[expect(clippy::missing_panics_doc, reason = "20 values are made for each")]
+#[expect(clippy::missing_panics_doc, reason = "each vector gets 20 values")]
 pub fn clustered(points: usize, queries: usize, seed: u64) -> (Vectors<f32>, Vectors<f32>) {
     const DIMENSION: usize = 20;
     let mut random = Random::new(seed);
     let centers: Vec<f32> = (0..200 * DIMENSION).map(|_| spread(&mut random)).collect();
-    let mut some = |count: usize| {
+    let mut sample = |count: usize| {
         let mut values = Vec::with_capacity(count * DIMENSION);
         for _ in 0..count {
             let center = random.below(200) * DIMENSION;
             let near = &centers[center..center + DIMENSION];
             values.extend(near.iter().map(|x| x + 0.25 * spread(&mut random)));
         }
-        Vectors::new(values, DIMENSION).expect("20 a vector")
+        Vectors::new(values, DIMENSION).expect("each vector gets 20 values")
     };
-    (some(points), some(queries))
+    (sample(points), sample(queries))
 }
 
-/// Splits a list of words: evenly spread words are held out as queries, every second of them with one letter changed;
-/// the rest are points.
+/// Splits a list of words into points and queries. The queries are spread evenly over the list, and
+/// every second one has one letter changed.
 ///
 /// ```
 /// use metric_index::generate::held_out;
@@ -54,7 +56,8 @@ pub fn held_out<'a>(
     let mut random = Random::new(seed);
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let step = (words.len() / queries.max(1)).max(1);
-    let (mut points, mut held) = (Vec::new(), Vec::new());
+    let mut points = Vec::new();
+    let mut held = Vec::new();
     for (number, word) in words.into_iter().enumerate() {
         if !number.is_multiple_of(step) || held.len() == queries {
             points.push(word);
@@ -62,8 +65,8 @@ pub fn held_out<'a>(
         }
         let mut letters: Vec<char> = word.chars().collect();
         if held.len().is_multiple_of(2) {
-            let place = random.below(letters.len());
-            letters[place] = char::from(b"abcdefghijklmnopqrstuvwxyz"[random.below(26)]);
+            let position = random.below(letters.len());
+            letters[position] = char::from(b"abcdefghijklmnopqrstuvwxyz"[random.below(26)]);
         }
         held.push(letters.into_iter().collect::<String>());
     }

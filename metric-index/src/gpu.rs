@@ -1,6 +1,6 @@
-//! Search on NVIDIA GPUs: the answers of the CPU, to the bit.
+//! Exact search on NVIDIA GPUs: the same answers as on the CPU, bit for bit.
 //!
-//! The driver is found while the program runs; nothing here needs a GPU to build or to start.
+//! The driver is loaded at run time; the crate builds and starts without a GPU.
 //!
 //! ```
 //! use std::num::NonZero;
@@ -47,94 +47,99 @@ mod words;
 
 pub use alphabet::Alphabet;
 
-use engine::{Engine, Found};
+use engine::{Engine, GpuAnswers};
 
-/// Points that GPUs can search: vectors of `f32` and strings.
+/// A type of points that GPUs can search: vectors of `f32` and strings.
 ///
 /// ```
-/// fn is_on_gpu<P: metric_index::gpu::OnGpu + ?Sized>() {}
+/// fn is_on_gpu<P: metric_index::gpu::GpuPoint + ?Sized>() {}
 ///
 /// is_on_gpu::<[f32]>();
 /// is_on_gpu::<str>();
 /// ```
-pub trait OnGpu: Sync {
-    /// The points on a GPU.
+pub trait GpuPoint: Sync {
+    /// The copy of the points on a GPU.
     #[doc(hidden)]
     type Engine: Engine<Self>;
 }
 
-impl OnGpu for [f32] {
+impl GpuPoint for [f32] {
     type Engine = vectors::VectorEngine;
 }
 
-impl OnGpu for str {
+impl GpuPoint for str {
     type Engine = words::WordEngine;
 }
 
-/// How the points lie on several GPUs.
+/// How points are distributed over several GPUs.
 ///
 /// ```
 /// assert_ne!(metric_index::gpu::Layout::Replicated, metric_index::gpu::Layout::Sharded);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// Each GPU has all points, and answers some of the queries.
+    /// Each GPU holds all points and answers some of the queries.
     Replicated,
-    /// The points are dealt to the GPUs, and each answers all queries.
+    /// Each GPU holds some of the points and answers all queries.
     Sharded,
 }
 
-/// The answers to queries, and how they were found.
+/// The answers to queries, with statistics of the search.
 ///
 /// ```
 /// assert_eq!(metric_index::gpu::Answers::default().fell_back, 0);
 /// ```
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// In the order of the queries, as [`Index::nearest_many`] gives them.
+    /// The answers in query order, as [`Index::nearest_many`] returns them.
     pub lists: NeighborLists,
-    /// Queries that the CPU answered, because no GPU could: invalid ones, more neighbors than fit into a GPU's shared memory,
-    /// thousands of points that are equally near, words of more than 64 characters.
+    /// Number of queries that the CPU answered because no GPU could. Reasons: invalid queries, more
+    /// neighbors than fit into shared memory, thousands of equally near points, and words of more
+    /// than 64 characters.
     pub fell_back: usize,
-    /// The numbers of these queries, in increasing order.
+    /// The indices of these queries, in ascending order.
     pub by_cpu: Vec<u32>,
-    /// The time of the kernels, in seconds, without copies of queries and answers: on the GPU that took longest.
+    /// Kernel time in seconds, without copies, on the GPU that took longest.
     pub device_seconds: f64,
-    /// GPUs that failed, and why. Others, or the CPU, have done their work.
+    /// Errors of GPUs that failed. Other GPUs or the CPU did their work.
     pub failed: Vec<GpuError>,
 }
 
-/// Points on GPUs, with an index of them on the CPU, which answers what the GPUs cannot.
+/// Points on GPUs, with an index on the CPU for the queries that GPUs cannot answer.
 #[derive(Debug)]
 pub struct GpuSearch<I: Index>
 where
-    <I::Points as Points>::Point: OnGpu,
+    <I::Points as Points>::Point: GpuPoint,
 {
     index: Arc<I>,
     formula: Formula,
     layout: Layout,
-    shards: Vec<Shard<<<I::Points as Points>::Point as OnGpu>::Engine>>,
-    /// Into how many parts the points are cut: one with [`Layout::Replicated`], else at least as many as there are GPUs. More if they
-    /// do not fit: then each is copied when it is searched.
+    shards: Vec<Shard<<<I::Points as Points>::Point as GpuPoint>::Engine>>,
+    /// Number of parts that the points are split into. It is 1 with [`Layout::Replicated`],
+    /// otherwise at least the number of GPUs. If there are more parts than GPUs, the points do not
+    /// fit, and each part is copied when it is searched.
     parts: usize,
 }
 
-/// The points of a GPU.
+/// The points of one GPU.
 #[derive(Debug)]
 struct Shard<E> {
     device: Device,
-    /// The part that it has, if the points are dealt.
+    /// The part that the GPU holds, if the points are sharded.
     part: Option<usize>,
-    /// `None` if the GPU does not have room for all its parts at once.
+    /// `None` if the parts of this GPU do not fit into its memory together.
     engine: Option<E>,
 }
 
 impl<I: Index + Send> GpuSearch<I>
 where
-    <I::Points as Points>::Point: OnGpu,
+    <I::Points as Points>::Point: GpuPoint,
 {
-    /// Copies the points of an index to GPUs: all to each if they fit, else dealt. `None` if GPUs cannot search them: their metric
-    /// has no [`Formula`], say, or there are none.
+    /// Copies the points of an index to GPUs: all of them to each GPU if they fit, otherwise
+    /// sharded.
+    ///
+    /// Returns `None` if GPUs cannot search the points: the metric has no [`Formula`], there are no
+    /// devices, or points were removed.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -142,8 +147,8 @@ where
         Self::with_layout(devices, index, Layout::Replicated, usize::MAX)
     }
 
-    /// As [`new`](Self::new), with a layout, and with at most so many bytes of points on a GPU: the free memory, if that
-    /// is less.
+    /// Like [`new`](Self::new), with a given layout and at most `memory` bytes of points per GPU.
+    /// Free memory is a limit too.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -155,18 +160,18 @@ where
     ) -> Result<Option<Self>, GpuError> {
         let Some(formula) = index.metric().formula() else { return Ok(None) };
         let points = index.points();
-        // Removed points are still among the points.
+        // Removed points are still in the store.
         if index.len() != points.len() || points.is_empty() || devices.is_empty() {
             return Ok(None);
         }
-        let needed = <<I::Points as Points>::Point as OnGpu>::Engine::bytes_of(points, formula);
-        let mut room = memory;
+        let needed = <<I::Points as Points>::Point as GpuPoint>::Engine::bytes_of(points, formula);
+        let mut budget = memory;
         for device in devices {
-            // The rest is for queries.
-            room = room.min(device.free()? / 10 * 8);
+            // The other 20 % are for queries.
+            budget = budget.min(device.free()? / 10 * 8);
         }
-        let least = if layout == Layout::Sharded { devices.len() } else { 1 };
-        let parts = needed.div_ceil(room.max(1)).max(least);
+        let min_parts = if layout == Layout::Sharded { devices.len() } else { 1 };
+        let parts = needed.div_ceil(budget.max(1)).max(min_parts);
         let (layout, parts) = if parts > 1 {
             (Layout::Sharded, parts.next_multiple_of(devices.len()).min(points.len()))
         } else {
@@ -191,17 +196,18 @@ where
         Ok(Some(Self { index, formula, layout, shards, parts }))
     }
 
-    /// How the points lie on the GPUs.
+    /// How the points are distributed over the GPUs.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Into how many parts the points are cut.
+    /// Number of parts that the points are split into.
     pub fn parts(&self) -> usize {
         self.parts
     }
 
-    /// Answers queries. What the GPUs cannot answer, the CPU answers on some threads.
+    /// Answers queries. Queries that the GPUs cannot answer fall back to the CPU, on `threads`
+    /// threads.
     ///
     /// # Panics
     /// If there are 2^32 queries or more.
@@ -212,121 +218,121 @@ where
         threads: NonZero<usize>,
     ) -> Answers {
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
-        let is_asked = match question {
+        let has_answers = match question {
             Question::Nearest(k) => k > 0,
             Question::Within(radius) => radius >= 0.0,
         };
         let mut all = Answers::default();
         let found = match self.layout {
-            _ if !is_asked => FoundParts::default(),
+            _ if !has_answers => PartAnswers::default(),
             Layout::Replicated => self.replicated(queries, count, question, &mut all),
             Layout::Sharded => self.sharded(queries, count, question, &mut all),
         };
-        let left: Vec<u32> =
+        let unanswered: Vec<u32> =
             (0..count).filter(|&query| !found.is_answered(query as usize)).collect();
-        all.fell_back = left.len();
-        all.by_cpu.clone_from(&left);
-        let on_cpu = self.on_cpu(queries, &left, question, threads);
-        let on_cpu = OnCpu { left, lists: on_cpu };
-        all.lists = found.into_lists(count as usize, question, on_cpu, threads);
+        all.fell_back = unanswered.len();
+        all.by_cpu.clone_from(&unanswered);
+        let lists = self.on_cpu(queries, &unanswered, question, threads);
+        let cpu_answers = CpuAnswers { queries: unanswered, lists };
+        all.lists = found.into_lists(count as usize, question, cpu_answers, threads);
         all
     }
 
-    /// Each GPU answers some queries.
+    /// Answers queries on all GPUs, each of which answers some of them.
     fn replicated<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
         count: u32,
         question: Question,
         all: &mut Answers,
-    ) -> FoundParts {
-        /// The most queries that a GPU takes at a time.
-        const MOST: u32 = 1 << 16;
+    ) -> PartAnswers {
+        /// Maximum number of queries that a GPU takes at a time.
+        const MAX_QUERIES: u32 = 1 << 16;
         let gpus = u32::try_from(self.shards.len()).expect("a few");
-        let size = count.div_ceil(gpus).clamp(1, MOST);
+        let size = count.div_ceil(gpus).clamp(1, MAX_QUERIES);
         let start = (0..count).step_by(size as usize);
         let range = |start: u32| start..count.min(start.saturating_add(size));
         let ranges: Vec<Range<u32>> = start.map(range).collect();
-        // What no GPU can do has no answers.
-        let mut found: Vec<Found> =
-            ranges.iter().map(|range| Found::nothing(range.len())).collect();
-        let answered = dealt(
+        // Ranges that no GPU completes stay unanswered.
+        let mut found: Vec<GpuAnswers> =
+            ranges.iter().map(|range| GpuAnswers::nothing(range.len())).collect();
+        let answered = distribute(
             &self.shards,
             ranges,
             |_, ranges| ranges.pop(),
             |shard, range| {
-                let engine = shard.engine.as_ref().expect("each has all points");
+                let engine = shard.engine.as_ref().expect("each GPU holds all points");
                 engine.answer(queries, range.clone(), question)
             },
             all,
         );
-        for (range, some) in answered {
-            found[(range.start / size) as usize] = some;
+        for (range, answers) in answered {
+            found[(range.start / size) as usize] = answers;
         }
-        FoundParts { parts: vec![found], range_size: size as usize }
+        PartAnswers { parts: vec![found], range_size: size as usize }
     }
 
-    /// Each GPU answers all queries from its parts of the points.
+    /// Answers all queries on each GPU, from its parts of the points.
     fn sharded<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
         count: u32,
         question: Question,
         all: &mut Answers,
-    ) -> FoundParts {
+    ) -> PartAnswers {
         let own = |shard: &Shard<_>| shard.engine.as_ref().and(shard.part);
-        let mut answered = dealt(
+        let mut answered = distribute(
             &self.shards,
             (0..self.parts).collect(),
             |shard, parts: &mut Vec<usize>| {
                 let at = parts.iter().position(|&part| own(shard) == Some(part));
-                // What another GPU has is left to it.
+                // Leave parts to the GPU that already holds them.
                 let others =
                     |&part: &usize| self.shards.iter().any(|other| own(other) == Some(part));
                 let at = at.or_else(|| parts.iter().position(|part| !others(part)));
                 at.map(|at| parts.remove(at))
             },
-            |shard, &part| self.of_part(shard, part, queries, count, question),
+            |shard, &part| self.search_part(shard, part, queries, question),
             all,
         );
         if answered.len() < self.parts {
-            // A GPU failed with points that no other has: the CPU answers.
-            return FoundParts::default();
+            // A GPU failed with points that no other GPU holds: the CPU answers.
+            return PartAnswers::default();
         }
         answered.sort_unstable_by_key(|&(part, _)| part);
         let parts = answered.into_iter().map(|(_, found)| vec![found]).collect();
-        FoundParts { parts, range_size: count.max(1) as usize }
+        PartAnswers { parts, range_size: count.max(1) as usize }
     }
 
-    fn of_part<Q: Points<Point = <I::Points as Points>::Point>>(
+    fn search_part<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
-        shard: &Shard<<<I::Points as Points>::Point as OnGpu>::Engine>,
+        shard: &Shard<<<I::Points as Points>::Point as GpuPoint>::Engine>,
         part: usize,
         queries: &Q,
-        count: u32,
         question: Question,
-    ) -> Result<Found, GpuError> {
+    ) -> Result<GpuAnswers, GpuError> {
+        let count = u32::try_from(queries.len()).expect("checked by the caller");
         if let Some(engine) = shard.engine.as_ref().filter(|_| shard.part == Some(part)) {
             return engine.answer(queries, 0..count, question);
         }
         let points = Subset::every(self.index.points(), part, self.parts);
-        let engine = <<I::Points as Points>::Point as OnGpu>::Engine::upload(
+        let engine = <<I::Points as Points>::Point as GpuPoint>::Engine::upload(
             &shard.device,
             &points,
             self.formula,
         )?;
-        let nothing = || Ok(Found::nothing(count as usize));
+        let nothing = || Ok(GpuAnswers::nothing(count as usize));
         engine.map_or_else(nothing, |engine| engine.answer(queries, 0..count, question))
     }
 
     fn on_cpu<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
-        left: &[u32],
+        queries_left: &[u32],
         question: Question,
         threads: NonZero<usize>,
     ) -> NeighborLists {
-        let left = Subset::new(queries, left.to_vec());
+        let left = Subset::new(queries, queries_left.to_vec());
         match question {
             Question::Nearest(k) => self.index.nearest_many(&left, k, threads),
             Question::Within(radius) => self.index.within_many(&left, radius, threads),
@@ -334,70 +340,72 @@ where
     }
 }
 
-/// The answers of GPUs from each part of the points, in the order of the parts: point p of part t
-/// of T is point `p * T + t`. There is one part if each GPU has all points.
+/// The answers of GPUs from each part of the points, in the order of the parts.
+///
+/// Point p of part t of T is point `p * T + t`. There is one part if each GPU holds all points.
 #[derive(Debug)]
-struct FoundParts {
-    /// Of each part the answers to one range of the queries after another.
-    parts: Vec<Vec<Found>>,
-    /// The number of queries of a range, except the last.
+struct PartAnswers {
+    /// For each part, the answers to consecutive ranges of the queries.
+    parts: Vec<Vec<GpuAnswers>>,
+    /// Number of queries in each range except the last.
     range_size: usize,
 }
 
-impl Default for FoundParts {
+impl Default for PartAnswers {
     /// No answers.
     fn default() -> Self {
         Self { parts: Vec::new(), range_size: 1 }
     }
 }
 
-/// The answers of the CPU to the queries that are left to it.
+/// The answers of the CPU to the queries that GPUs did not answer.
 #[derive(Debug)]
-struct OnCpu {
-    /// Rising.
-    left: Vec<u32>,
+struct CpuAnswers {
+    /// The queries in ascending order.
+    queries: Vec<u32>,
     lists: NeighborLists,
 }
 
-impl OnCpu {
-    /// The list of a query, empty if it was refused; `None` if it was not left to the CPU.
+impl CpuAnswers {
+    /// The list of a query: empty if the query was refused, `None` if the CPU did not search it.
     fn list(&self, query: usize) -> Option<&[Neighbor]> {
-        let at = self.left.binary_search(&u32::try_from(query).ok()?).ok()?;
+        let at = self.queries.binary_search(&u32::try_from(query).ok()?).ok()?;
         Some(self.lists.get(at).unwrap_or_default())
     }
 
-    /// The refused queries.
+    /// The errors of refused queries.
     fn errors(&self) -> Vec<(usize, Error)> {
-        let answers = self.lists.iter().zip(&self.left);
+        let answers = self.lists.iter().zip(&self.queries);
         answers.filter_map(|(list, &query)| Some((query as usize, list.err()?))).collect()
     }
 }
 
-impl FoundParts {
-    /// The list of a query in each part.
+impl PartAnswers {
+    /// The list of a query from each part.
     fn lists(&self, query: usize) -> impl Iterator<Item = Option<&[Neighbor]>> {
-        let (range, own) = (query / self.range_size, query % self.range_size);
+        let range = query / self.range_size;
+        let own = query % self.range_size;
         self.parts.iter().map(move |ranges| ranges[range].list(own))
     }
 
-    /// Whether a query has an answer from all points.
+    /// Whether all parts have answered a query.
     fn is_answered(&self, query: usize) -> bool {
         !self.parts.is_empty() && self.lists(query).all(|list| list.is_some())
     }
 
-    /// The lists of all queries: those of the CPU, and of the other queries the nearest neighbors in
-    /// all parts.
+    /// Combines the lists of all queries: from the CPU where it answered, otherwise the nearest
+    /// neighbors over all parts.
     fn into_lists(
         mut self,
         queries: usize,
         question: Question,
-        on_cpu: OnCpu,
+        on_cpu: CpuAnswers,
         threads: NonZero<usize>,
     ) -> NeighborLists {
-        if on_cpu.left.len() == queries {
+        if on_cpu.queries.len() == queries {
             return on_cpu.lists;
         }
-        if let ([ranges], []) = (&mut self.parts[..], &on_cpu.left[..])
+        if let ([ranges], []) = (&mut self.parts[..], &on_cpu.queries[..])
             && ranges.len() == 1
             && let Some(all) = ranges.pop()
         {
@@ -410,14 +418,15 @@ impl FoundParts {
         &self,
         queries: usize,
         question: Question,
-        on_cpu: &OnCpu,
+        on_cpu: &CpuAnswers,
         threads: NonZero<usize>,
     ) -> NeighborLists {
-        let most = match question {
+        let max_length = match question {
             Question::Nearest(k) => k,
             Question::Within(_) => usize::MAX,
         };
-        let count = |query| self.lists(query).flatten().map(<[_]>::len).sum::<usize>().min(most);
+        let count =
+            |query| self.lists(query).flatten().map(<[_]>::len).sum::<usize>().min(max_length);
         let length = |query| on_cpu.list(query).map_or_else(|| count(query), <[_]>::len);
         let merger = || Merger::new(self.parts.len());
         let lists =
@@ -435,24 +444,26 @@ impl FoundParts {
     }
 }
 
-/// Deals pieces of work to GPUs: each takes one when it is done with another. What a GPU that fails has begun is left to the
-/// others. Gives what was done.
-fn dealt<W: Sync, T: Send, R: Timed + Send>(
+/// Distributes pieces of work over GPUs: each takes the next piece when it has finished one. If a
+/// GPU fails, its unfinished piece goes to another GPU. Returns the finished pieces with their
+/// results.
+fn distribute<W: Sync, T: Send, R: DeviceTime + Send>(
     workers: &[W],
     pieces: Vec<T>,
     take: impl Fn(&W, &mut Vec<T>) -> Option<T> + Sync,
-    one: impl Fn(&W, &T) -> Result<R, GpuError> + Sync,
+    run: impl Fn(&W, &T) -> Result<R, GpuError> + Sync,
     all: &mut Answers,
 ) -> Vec<(T, R)> {
     let pieces = Mutex::new(pieces);
     let locked = || pieces.lock().unwrap_or_else(PoisonError::into_inner);
     let work = |worker: &W| {
-        let (mut done, mut milliseconds) = (Vec::new(), 0.0);
+        let mut done = Vec::new();
+        let mut milliseconds = 0.0;
         loop {
             let Some(piece) = take(worker, &mut locked()) else {
                 return (done, milliseconds, None);
             };
-            match one(worker, &piece) {
+            match run(worker, &piece) {
                 Ok(result) => {
                     milliseconds += result.milliseconds();
                     done.push((piece, result));
@@ -469,43 +480,47 @@ fn dealt<W: Sync, T: Send, R: Timed + Send>(
     loop {
         let before = done.len();
         let mut slowest = 0f64;
-        let mut still = Vec::new();
-        for (worker, (some, milliseconds, failed)) in working.iter().zip(together(&working, work)) {
+        let mut working_still = Vec::new();
+        let results = run_concurrently(&working, work);
+        for (worker, (finished, milliseconds, failed)) in working.iter().zip(results) {
             slowest = slowest.max(milliseconds);
-            done.extend(some);
+            done.extend(finished);
             match failed {
                 Some(error) => all.failed.push(error),
-                None => still.push(*worker),
+                None => working_still.push(*worker),
             }
         }
         all.device_seconds += slowest / 1e3;
-        working = still;
-        // A GPU may have failed when the others had nothing left to do.
+        working = working_still;
+        // A GPU may fail after the others have run out of work: give them its piece.
         if working.is_empty() || locked().is_empty() || done.len() == before {
             return done;
         }
     }
 }
 
-/// A result that says how long a GPU has worked for it.
-trait Timed {
+/// A result with the GPU time it took.
+trait DeviceTime {
     fn milliseconds(&self) -> f64;
 }
 
-impl Timed for Found {
+impl DeviceTime for GpuAnswers {
     fn milliseconds(&self) -> f64 {
         self.milliseconds
     }
 }
 
-/// Does work at the same time, each piece on a thread.
-fn together<'a, T: Sync, R: Send>(work: &[&'a T], one: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
-    if let &[single] = work {
-        return vec![one(single)];
+/// Runs `run` on all items concurrently, each on its own thread.
+fn run_concurrently<'a, T: Sync, R: Send>(
+    items: &[&'a T],
+    run: impl Fn(&'a T) -> R + Sync,
+) -> Vec<R> {
+    if let &[single] = items {
+        return vec![run(single)];
     }
     thread::scope(|scope| {
-        let one = &one;
-        let started: Vec<_> = work.iter().map(|&piece| scope.spawn(move || one(piece))).collect();
+        let run = &run;
+        let started: Vec<_> = items.iter().map(|&item| scope.spawn(move || run(item))).collect();
         let joined =
             started.into_iter().map(|thread| thread.join().unwrap_or_else(|e| resume_unwind(e)));
         joined.collect()
@@ -516,17 +531,17 @@ fn together<'a, T: Sync, R: Send>(work: &[&'a T], one: impl Fn(&'a T) -> R + Syn
 mod tests {
     use super::*;
 
-    impl Timed for usize {
+    impl DeviceTime for usize {
         fn milliseconds(&self) -> f64 {
             1.0
         }
     }
 
-    /// Deals 100 pieces to workers, of which some fail at their first or a later piece.
+    /// Distributes 100 pieces over workers, some of which fail at a given piece.
     fn done_with(fails: &[Option<usize>]) -> (Vec<usize>, Answers) {
         let workers: Vec<_> = fails.iter().map(|&after| (after, Mutex::new(0))).collect();
         let mut all = Answers::default();
-        let done = dealt(
+        let done = distribute(
             &workers,
             (0..100).collect(),
             |_, pieces: &mut Vec<usize>| pieces.pop(),
@@ -549,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn the_work_of_one_that_fails_is_done_by_others() {
+    fn the_work_of_a_failed_gpu_is_done_by_others() {
         let (done, all) = done_with(&[None, None]);
         assert!(
             done.iter().copied().eq(0..100) && all.failed.is_empty() && all.device_seconds > 0.0
@@ -568,9 +583,9 @@ mod tests {
         Neighbor { point, distance }
     }
 
-    fn found(lists: &[Option<&[Neighbor]>]) -> Found {
-        let mut found = Found::nothing(lists.len());
-        // The last comes first.
+    fn found(lists: &[Option<&[Neighbor]>]) -> GpuAnswers {
+        let mut found = GpuAnswers::nothing(lists.len());
+        // In reverse order.
         for (query, list) in lists.iter().enumerate().rev() {
             if let Some(list) = list {
                 found.add(query, list);
@@ -579,11 +594,12 @@ mod tests {
         found
     }
 
-    fn lists_of(found: FoundParts, queries: u32, k: usize, on_cpu: &[Neighbor]) -> NeighborLists {
-        let left: Vec<u32> =
+    fn lists_of(found: PartAnswers, queries: u32, k: usize, on_cpu: &[Neighbor]) -> NeighborLists {
+        let queries_left: Vec<u32> =
             (0..queries).filter(|&query| !found.is_answered(query as usize)).collect();
-        let lists = left.iter().map(|_| Ok(on_cpu.to_vec())).collect();
-        let (on_cpu, threads) = (OnCpu { left, lists }, NonZero::<usize>::MIN);
+        let lists = queries_left.iter().map(|_| Ok(on_cpu.to_vec())).collect();
+        let on_cpu = CpuAnswers { queries: queries_left, lists };
+        let threads = NonZero::<usize>::MIN;
         found.into_lists(queries as usize, Question::Nearest(k), on_cpu, threads)
     }
 
@@ -593,19 +609,21 @@ mod tests {
 
     #[test]
     fn ranges_of_queries_follow_each_other() {
-        let (a, b, c) = ([near(3, 1.0)], [near(1, 0.0), near(2, 2.0)], [near(9, 5.0)]);
+        let a = [near(3, 1.0)];
+        let b = [near(1, 0.0), near(2, 2.0)];
+        let c = [near(9, 5.0)];
         for range_size in [3, 2, 1] {
             let all = [Some(&a[..]), Some(&b[..]), Some(&c[..])];
             let ranges = all.chunks(range_size).map(found).collect();
-            let parts = FoundParts { parts: vec![ranges], range_size };
+            let parts = PartAnswers { parts: vec![ranges], range_size };
             assert_eq!(lists_of(parts, 3, 7, &[]), expected(&[&a, &b, &c]), "{range_size}");
             let some = [Some(&a[..]), None, Some(&c[..])];
             let ranges = some.chunks(range_size).map(found).collect();
-            let parts = FoundParts { parts: vec![ranges], range_size };
+            let parts = PartAnswers { parts: vec![ranges], range_size };
             assert_eq!(lists_of(parts, 3, 7, &b), expected(&[&a, &b, &c]), "{range_size}");
         }
-        assert_eq!(lists_of(FoundParts::default(), 2, 7, &a), expected(&[&a, &a]));
-        assert_eq!(lists_of(FoundParts::default(), 0, 7, &a), expected(&[]));
+        assert_eq!(lists_of(PartAnswers::default(), 2, 7, &a), expected(&[&a, &a]));
+        assert_eq!(lists_of(PartAnswers::default(), 0, 7, &a), expected(&[]));
     }
 
     #[test]
@@ -614,7 +632,7 @@ mod tests {
         let odd = [near(0, 0.5), near(1, 2.0)];
         let first = found(&[Some(&even), Some(&[]), Some(&even)]);
         let second = found(&[Some(&odd), Some(&odd), None]);
-        let parts = FoundParts { parts: vec![vec![first], vec![second]], range_size: 3 };
+        let parts = PartAnswers { parts: vec![vec![first], vec![second]], range_size: 3 };
         let both = [near(1, 0.5), near(0, 1.0), near(3, 2.0), near(8, 2.0)];
         let alone = [near(1, 0.5), near(3, 2.0)];
         // The second part does not answer the last query, so the CPU does.
@@ -625,10 +643,10 @@ mod tests {
     #[test]
     fn refused_queries_keep_their_errors() {
         let a = [near(3, 1.0)];
-        let parts = FoundParts { parts: vec![vec![found(&[Some(&a), None])]], range_size: 2 };
+        let parts = PartAnswers { parts: vec![vec![found(&[Some(&a), None])]], range_size: 2 };
         let error = Error::Query { distance: 1.0 };
         let lists = [Err(error)].into_iter().collect();
-        let on_cpu = OnCpu { left: vec![1], lists };
+        let on_cpu = CpuAnswers { queries: vec![1], lists };
         let lists = parts.into_lists(2, Question::Nearest(1), on_cpu, NonZero::<usize>::MIN);
         assert_eq!((lists.get(0), lists.get(1)), (Ok(&a[..]), Err(error)));
     }

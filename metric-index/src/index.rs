@@ -1,9 +1,11 @@
 //! Indexes, and the search that all of them share.
 //!
-//! A search is a stack of [`Task`]s. A task names a region of the index (a node, a cluster, a block of a table) and
-//! the position in it at which to continue. [`Index::step`] processes one task and pushes what remains of it, and
-//! the regions it opens, back onto the stack. These are the requirements of Barrientos 2011 (section 3.2): a search
-//! can pause after any number of distance evaluations, and other threads can process its tasks.
+//! A search is a stack of [`Task`]s. A task names a region of the index (a node, a cluster or a
+//! block of a table) and the position in it at which to continue. [`Index::step`] processes one
+//! task and pushes its remainder and the regions it opens back onto the stack.
+//!
+//! This meets the requirements of Barrientos 2011 (section 3.2): a search can pause after any
+//! number of distance evaluations, and other threads can process its tasks.
 
 use std::cmp::Ordering;
 use std::num::NonZero;
@@ -21,7 +23,7 @@ mod egnat;
 mod kd_tree;
 mod list_of_clusters;
 mod m_tree;
-mod in_blocks;
+mod point_blocks;
 mod many;
 mod probe;
 mod progress;
@@ -41,7 +43,7 @@ pub use sss_index::{Pivots, SssIndex};
 pub use sss_tree::SssTree;
 pub use vp_tree::{VpLayout, VpTree};
 
-use in_blocks::InBlocks;
+use point_blocks::PointBlocks;
 
 /// A unit of work of a search.
 ///
@@ -58,11 +60,11 @@ pub struct Task {
     pub region: u32,
     /// The position in the region at which to continue.
     pub at: u32,
-    /// No point of the region is nearer than this.
+    /// A lower bound of the distances of the region's points.
     pub bound: f32,
     /// The distance of the query from the region's center, if it has one.
     pub distance: f32,
-    /// The entries of the region that are already excluded, one bit each.
+    /// A bit for each entry of the region that is already excluded.
     pub mask: u32,
 }
 
@@ -77,8 +79,10 @@ impl Task {
     }
 }
 
-/// Sorts tasks by falling bound, then by falling distance: the last is next. One function for all indexes, metrics and questions,
-/// each of which would have a sort of its own.
+/// Sorts tasks by descending bound, then by descending distance, so that the nearest is on top of
+/// the stack.
+///
+/// Not inlined: indexes, metrics and collectors would each have their own copy of the sort.
 #[inline(never)]
 fn nearest_last(tasks: &mut [Task]) {
     tasks.sort_by(|a, b| b.bound.total_cmp(&a.bound).then(b.distance.total_cmp(&a.distance)));
@@ -100,16 +104,16 @@ fn nearest_last(tasks: &mut [Task]) {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Distances evaluated, including that of the query from itself.
+    /// Number of distances evaluated, including that of the query from itself.
     pub evaluations: u64,
-    /// Nodes (clusters, blocks) processed. A node that is left and resumed counts again.
+    /// Number of nodes (clusters, blocks) processed. A node counts again each time it is resumed.
     pub nodes: u64,
 }
 
 impl std::ops::Sub for Cost {
     type Output = Self;
 
-    /// The cost since `earlier`, a cost of the same search.
+    /// The cost since `earlier`, an earlier cost of the same search.
     fn sub(self, earlier: Self) -> Self {
         let evaluations = self.evaluations - earlier.evaluations;
         Self { evaluations, nodes: self.nodes - earlier.nodes }
@@ -118,8 +122,8 @@ impl std::ops::Sub for Cost {
 
 /// An exact index over points of a metric space.
 ///
-/// [`within`](Index::within) and [`nearest`](Index::nearest) search it; the other methods serve the code that runs
-/// searches.
+/// [`within`](Index::within) and [`nearest`](Index::nearest) search it. Code that schedules
+/// searches uses the other methods.
 ///
 /// ```
 /// use metric_index::index::{Index, VpTree};
@@ -135,10 +139,10 @@ impl std::ops::Sub for Cost {
 pub trait Index: Sync + Sized {
     /// The store of the points.
     type Points: Points;
-    /// The distance.
+    /// The metric.
     type Metric: Metric<<Self::Points as Points>::Point>;
 
-    /// The points in the order in which they were given, including removed ones.
+    /// The points in their original order, including removed ones.
     fn points(&self) -> &Self::Points;
 
     /// The number of points that have not been removed.
@@ -146,32 +150,33 @@ pub trait Index: Sync + Sized {
         self.points().len()
     }
 
-    /// Whether there are no points, or all were removed.
+    /// Whether the index is empty: it never had points, or all were removed.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The distance.
+    /// The metric.
     fn metric(&self) -> &Self::Metric;
 
     /// The number of nodes (clusters, blocks).
     fn nodes(&self) -> usize;
 
-    /// The points in the order in which [`Probe::visit_places`] visits them, if the metric has [blocks](Metric::blocks) and
-    /// the index keeps them; none by default.
+    /// The points as [blocks](Metric::blocks), in the order of [`Probe::visit_positions`]. `None`,
+    /// the default, if the metric has no blocks or the index does not keep them.
     fn blocks(&self) -> Option<&dyn Blocks<<Self::Points as Points>::Point>> {
         None
     }
 
-    /// Starts a search: pushes its first tasks and returns the data that all of them share (distances from pivots).
+    /// Starts a search: pushes its first tasks and returns the data that they share, such as the
+    /// distances from pivots.
     fn start<C: Collector>(
         &self,
         probe: &mut Probe<'_, Self::Points, Self::Metric, C>,
         tasks: &mut Vec<Task>,
     ) -> Box<[f32]>;
 
-    /// Processes a task until it is done or the probe [is exhausted](Probe::is_exhausted). The tasks that it pushes are
-    /// processed last in, first out.
+    /// Processes a task until it is done or the probe [is exhausted](Probe::is_exhausted). Tasks
+    /// pushed last are processed first.
     fn step<C: Collector>(
         &self,
         task: Task,
@@ -180,10 +185,12 @@ pub trait Index: Sync + Sized {
         tasks: &mut Vec<Task>,
     );
 
-    /// The points at distance `<= radius` from `query`, nearest first, ties by lower point.
+    /// The points at distance `<= radius` from `query`, nearest first; ties are broken by the lower
+    /// number.
     ///
     /// # Errors
-    /// If the radius is negative or NaN, or the query is invalid or has no finite distance from a point.
+    /// If the radius is negative or NaN, or the query is invalid or has no finite distance from a
+    /// point.
     fn within(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -196,11 +203,11 @@ pub trait Index: Sync + Sized {
         Ok(found.into_sorted())
     }
 
-    /// The `k` points nearest to `query` (all if there are fewer), nearest first, ties by lower point. The search
-    /// radius starts at infinity and shrinks.
+    /// The `k` points nearest to `query` (all if there are fewer), nearest first; ties are broken
+    /// by the lower number. The search radius starts at infinity and shrinks.
     ///
     /// # Errors
-    /// If the query is invalid (a vector with a NaN) or has no finite distance from a point.
+    /// If the query is invalid (such as a vector with NaN) or has no finite distance from a point.
     fn nearest(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -210,11 +217,12 @@ pub trait Index: Sync + Sized {
         Ok(found.into_sorted())
     }
 
-    /// The same as [`nearest`](Index::nearest) by range queries of radius `first`, `first · factor`,
-    /// `first · factor²`, … until one finds k points.
+    /// Like [`nearest`](Index::nearest), by range queries of radius `first`, `first · factor`,
+    /// `first · factor²` and so on, until one finds k points.
     ///
     /// # Errors
-    /// If the query is invalid or has no finite distance from a point, `first` is not above 0, or `factor` is not above 1.
+    /// If the query is invalid or has no finite distance from a point, `first` is not positive, or
+    /// `factor` is not above 1.
     fn nearest_by_ranges(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -227,20 +235,22 @@ pub trait Index: Sync + Sized {
                 return Err(Error::Radius { radius: number });
             }
         }
-        let (k, mut radius) = (k.min(self.len()), first);
+        let k = k.min(self.len());
+        let mut radius = first;
         loop {
             let mut found = self.within(query, radius)?;
             if found.len() >= k || radius == f32::INFINITY {
                 found.truncate(k);
                 return Ok(found);
             }
-            // A factor that is lost in rounding would never end.
+            // Ensures progress where the factor is lost in rounding.
             radius = (radius * factor).max(radius.next_up());
         }
     }
 
-    /// The answers of [`nearest`](Index::nearest) to many queries, in the order of the queries. They do not depend on the
-    /// number of threads; if the system starts fewer, those do the work. A query that fails does not affect the others.
+    /// The answers of [`nearest`](Index::nearest) to many queries, in query order. They do not
+    /// depend on the number of threads. If the system starts fewer threads, those do all the work.
+    /// A query that fails does not affect the others.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -264,7 +274,8 @@ pub trait Index: Sync + Sized {
         self.answer_many(queries, threads, |_| Nearest::new(k))
     }
 
-    /// The answers of [`within`](Index::within) to many queries, as [`nearest_many`](Index::nearest_many).
+    /// The answers of [`within`](Index::within) to many queries, like
+    /// [`nearest_many`](Index::nearest_many).
     ///
     /// ```
     /// use std::num::NonZero;
@@ -290,8 +301,9 @@ pub trait Index: Sync + Sized {
         self.answer_many(queries, threads, |_| Within::new(radius))
     }
 
-    /// The answers that collectors give, as [`nearest_many`](Index::nearest_many): `ask` makes the collector of a query
-    /// from its number.
+    /// The answers of custom collectors to many queries, like
+    /// [`nearest_many`](Index::nearest_many): `ask` creates the collector of a query from its
+    /// number.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -301,7 +313,7 @@ pub trait Index: Sync + Sized {
     /// use metric_index::neighbor::Neighbor;
     /// use metric_index::points::Strings;
     ///
-    /// /// The nearest of the points other than one.
+    /// /// The nearest of all points except one.
     /// struct Except(u32, Nearest);
     ///
     /// impl Collector for Except {
@@ -324,7 +336,8 @@ pub trait Index: Sync + Sized {
     ///
     /// let words: Strings = ["casa", "cosa", "pez"].into_iter().collect();
     /// let tree = VpTree::build(&words, Edit)?;
-    /// let others = tree.answer_many(&words, NonZero::<usize>::MIN, |word| Except(word, Nearest::new(1)));
+    /// let ask = |word| Except(word, Nearest::new(1));
+    /// let others = tree.answer_many(&words, NonZero::<usize>::MIN, ask);
     /// assert_eq!(others.get(0)?[0].point, 1);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
@@ -341,7 +354,7 @@ pub trait Index: Sync + Sized {
 /// An index that supports insertion and removal of points. Other indexes have to be rebuilt.
 ///
 /// ```
-/// use metric_index::index::{Dynamic, Index, MTree};
+/// use metric_index::index::{DynamicIndex, Index, MTree};
 /// use metric_index::metric::Edit;
 /// use metric_index::points::Strings;
 ///
@@ -353,23 +366,24 @@ pub trait Index: Sync + Sized {
 /// assert_eq!(tree.len(), 1);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
-pub trait Dynamic: Index {
-    /// Adds a point and returns its number, which is one more than that of the last point.
+pub trait DynamicIndex: Index {
+    /// Adds a point and returns its number, which is one more than the number of the last point.
     ///
     /// # Errors
-    /// If the point's distance from itself is not 0, it has no finite distance from a point that it is compared with,
-    /// it does not fit into the store, or the numbers are exhausted. The index is then unchanged.
+    /// If the point is invalid (its distance from itself is not 0), it has no finite distance from
+    /// a point it is compared with, it does not fit into the store, or no number is left. The index
+    /// is then unchanged.
     fn insert(&mut self, point: &<Self::Points as Points>::Point) -> Result<u32, Error>;
 
-    /// Removes a point from all answers and returns whether it was there. Its number is never used again, and it stays
-    /// in [`Index::points`].
+    /// Removes a point from all answers; returns whether the index had it. Its number is never
+    /// reused, and it stays in [`Index::points`].
     ///
     /// # Errors
-    /// If two points of the index have no finite distance. The index is then unchanged.
+    /// If a distance between two points of the index is not finite. The index is then unchanged.
     fn remove(&mut self, point: u32) -> Result<bool, Error>;
 }
 
-/// Searches an index; returns the collector and the cost.
+/// Searches an index and returns the collector and the cost.
 ///
 /// # Errors
 /// If the query's distance from itself is not 0, or it has no finite distance from a point.
@@ -408,7 +422,7 @@ pub fn search<I: Index, C: Collector>(
 /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
 /// let index = BruteForce::new(words, Edit)?;
 /// let mut search = Search::start(&index, "casa", Within::new(1.0))?;
-/// assert!(!search.work(2)?, "two distances are not enough");
+/// assert!(!search.work(2)?, "two distances do not suffice");
 /// assert!(search.work(2)?);
 /// assert_eq!(search.into_parts().0.into_sorted().len(), 3);
 /// # Ok::<(), metric_index::error::Error>(())
@@ -445,7 +459,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
     /// let index = BruteForce::new(words, Edit)?;
     /// let search = Search::start(&index, "casa", Within::new(1.0))?;
-    /// assert_eq!(search.cost().evaluations, 1, "the query from itself");
+    /// assert_eq!(search.cost().evaluations, 1, "the distance of the query from itself");
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
     pub fn start(
@@ -459,7 +473,8 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         Ok(Self { index, probe, shared, tasks, worked_on: 0 })
     }
 
-    /// Continues for at most `evaluations` distance evaluations; returns whether the search is done.
+    /// Continues for at most `evaluations` distance evaluations; returns whether the search is
+    /// done.
     ///
     /// # Errors
     /// If the query has no finite distance from a point.
@@ -535,7 +550,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     }
 }
 
-/// Checks that each point is valid for the metric: at distance 0 from itself.
+/// Checks that each point is valid for the metric: its distance from itself is 0.
 pub(crate) fn check<S: Points, M: Metric<S::Point>>(points: &S, metric: &M) -> Result<u32, Error> {
     let count = u32::try_from(points.len()).ok().filter(|&count| count < u32::MAX);
     let count = count.ok_or(Error::TooMany { count: points.len() })?;
@@ -548,7 +563,7 @@ pub(crate) fn check<S: Points, M: Metric<S::Point>>(points: &S, metric: &M) -> R
     Ok(count)
 }
 
-/// Whether an order names each of `count` points once.
+/// Whether an order contains each of `count` points exactly once.
 fn is_permutation(order: &[u32], count: usize) -> bool {
     let mut seen = vec![false; count];
     order.len() == count
@@ -557,7 +572,7 @@ fn is_permutation(order: &[u32], count: usize) -> bool {
         })
 }
 
-/// The number of a new point, if the point is valid for the metric.
+/// Checks that a new point is valid for the metric and returns its number.
 fn check_new<S: Points, M: Metric<S::Point>>(
     points: &S,
     metric: &M,
@@ -586,7 +601,7 @@ fn from_new<S: Points, M: Metric<S::Point>>(
     }
 }
 
-/// The distances from one point, while an index is built.
+/// Evaluates distances from one point while an index is built.
 struct FromPoint<'a, S: Points, M> {
     number: u32,
     points: &'a S,
@@ -598,7 +613,7 @@ impl<'a, S: Points, M: Metric<S::Point>> FromPoint<'a, S, M> {
         Self { number, points, origin: Origin::new(metric, points.point(number)) }
     }
 
-    /// Whether a point is at least `apart` away.
+    /// Whether the distance of a point is at least `apart`.
     fn is_apart(&self, point: u32, apart: f32) -> bool {
         self.origin.to_within(self.points.point(point), apart).is_none_or(|d| d >= apart)
     }
@@ -618,8 +633,11 @@ fn between<S: Points, M: Metric<S::Point>>(
     FromPoint::new(points, metric, a).to(b)
 }
 
-/// Moves the `half` smallest items to the front; both parts keep the order of their items. No two items may be equal.
-/// The result, and so the bytes of a stored tree, does not depend on the standard library's selection algorithm.
+/// Moves the `half` smallest items to the front; both parts keep the order of their items. No two
+/// items may be equal.
+///
+/// Neither the result nor the bytes of a stored tree depend on the selection algorithm of the
+/// standard library.
 fn partition<T: Copy>(items: &mut [T], half: usize, order: impl Fn(&T, &T) -> Ordering) {
     let mut greater = items.to_vec();
     let median = *greater.select_nth_unstable_by(half, &order).1;

@@ -4,20 +4,33 @@
 //! points ─▶ metric ─▶ index ─▶ range or nearest-neighbor query ─▶ neighbors
 //! ```
 //!
-//! A [`Metric`](metric::Metric) defines the distances between [`Points`](points::Points), and an [`Index`](index::Index)
-//! answers queries with them: all points within a radius (closed balls), or the k nearest points. Answers are exact and
-//! ordered by distance, ties by number.
+//! A [`Metric`](metric::Metric) defines the distances between [`Points`](points::Points). An
+//! [`Index`](index::Index) answers queries with them: all points within a radius (closed balls), or
+//! the k nearest points. Answers are exact and sorted by distance; ties are broken by the lower
+//! number.
 //!
-//! | index | needs | distances to build | distances of a query | source |
-//! |---|---|---|---|---|
-//! | [`BruteForce`](index::BruteForce) | any metric | n | n | — |
-//! | [`ListOfClusters`](index::ListOfClusters) | any metric | n² / 2 size | few where dimensions are many | Chávez & Navarro 2005 |
-//! | [`SssIndex`](index::SssIndex) | any metric, 2 bytes a point and pivot | n · pivots | pivots + few | Pedreira & Brisaboa 2007 |
-//! | [`SssTree`](index::SssTree) | any metric | n · centers of a node, a level | few where clusters are apart | Brisaboa et al. 2008 |
-//! | [`Egnat`](index::Egnat) | any metric; grows and shrinks | n · centers of a node, a level | few, fewer with small radii | Navarro & Uribe 2011 |
-//! | [`MTree`](index::MTree) | any metric; grows and shrinks | n · entries of a page, a level | few where clusters are apart | Ciaccia et al. 1997 |
-//! | [`VpTree`](index::VpTree) | any metric | n log₂ n | few where dimensions are few | Yianilos 1993 |
-//! | [`KdTree`](index::KdTree) | vectors of `f32`, a Minkowski metric | n | few where dimensions are few | Bentley 1975 |
+//! | index | needs | distances to build | distances per query |
+//! |---|---|---|---|
+//! | [`BruteForce`] | any metric | n | n |
+//! | [`ListOfClusters`] | any metric | n² / 2 size | few in high dimensions |
+//! | [`SssIndex`] | any metric, 2 bytes per point and pivot | n · pivots | pivots + few |
+//! | [`SssTree`] | any metric | n · centers per level | few if clusters are apart |
+//! | [`Egnat`] | any metric; dynamic | n · centers per level | few for small radii |
+//! | [`MTree`] | any metric; dynamic | n · entries per level | few if clusters are apart |
+//! | [`VpTree`] | any metric | n log₂ n | few in low dimensions |
+//! | [`KdTree`] | vectors of `f32`, a Minkowski metric | n | few in low dimensions |
+//!
+//! Dynamic indexes support insertion and removal of points. The module of each index names its
+//! source.
+//!
+//! [`BruteForce`]: index::BruteForce
+//! [`ListOfClusters`]: index::ListOfClusters
+//! [`SssIndex`]: index::SssIndex
+//! [`SssTree`]: index::SssTree
+//! [`Egnat`]: index::Egnat
+//! [`MTree`]: index::MTree
+//! [`VpTree`]: index::VpTree
+//! [`KdTree`]: index::KdTree
 //!
 //! ```
 //! use metric_index::index::{Index, VpTree};

@@ -1,4 +1,4 @@
-//! The neighbors of many queries in one array.
+//! The answers to many queries, with all neighbors in one array.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::Error;
 use crate::neighbor::Neighbor;
-use crate::threads::dealt;
+use crate::threads::map_parallel;
 
 pub(crate) use merge::Merger;
 
 mod merge;
 
-/// The answers to many queries: all neighbors in one array, and where the list of each query
-/// begins. A query that was refused has an error instead of a list.
+/// The answers to many queries: all neighbors in one array, with the start of each query's list. A
+/// refused query has an error instead of a list.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -35,9 +35,9 @@ mod merge;
 #[derive(Debug, Clone, PartialEq)]
 pub struct NeighborLists {
     neighbors: Vec<Neighbor>,
-    /// Where each list begins, and where the last one ends.
+    /// The start of each list, and the end of the last one.
     offsets: Vec<usize>,
-    /// The refused queries, rising. Their lists are empty.
+    /// The refused queries in ascending order. Their lists are empty.
     errors: Vec<(usize, Error)>,
 }
 
@@ -65,7 +65,7 @@ impl NeighborLists {
     /// If the query was refused.
     ///
     /// # Panics
-    /// If there are not so many queries.
+    /// If `query` is out of range.
     pub fn get(&self, query: usize) -> Result<&[Neighbor], Error> {
         let list = &self.neighbors[self.offsets[query]..self.offsets[query + 1]];
         match self.errors.binary_search_by_key(&query, |&(refused, _)| refused) {
@@ -74,18 +74,18 @@ impl NeighborLists {
         }
     }
 
-    /// The lists in the order of the queries.
+    /// The lists in query order.
     pub fn iter(&self) -> Iter<'_> {
         Iter { lists: self, queries: 0..self.len() }
     }
 
-    /// The neighbors of all queries, one list after another.
+    /// The neighbors of all queries, list after list.
     pub fn neighbors(&self) -> &[Neighbor] {
         &self.neighbors
     }
 
-    /// Where the list of each query begins in [`neighbors`](Self::neighbors), and where the last
-    /// one ends.
+    /// The start of each query's list in [`neighbors`](Self::neighbors), and the end of the last
+    /// list.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }
@@ -108,15 +108,16 @@ impl NeighborLists {
         self.offsets.push(self.neighbors.len());
     }
 
-    /// Adds the answers to more queries.
+    /// Appends the answers to more queries.
     pub fn append(&mut self, more: &Self) {
-        let (queries, neighbors) = (self.len(), self.neighbors.len());
+        let queries = self.len();
+        let neighbors = self.neighbors.len();
         self.neighbors.extend_from_slice(&more.neighbors);
         self.offsets.extend(more.offsets[1..].iter().map(|end| neighbors + end));
         self.errors.extend(more.errors.iter().map(|&(query, error)| (queries + query, error)));
     }
 
-    /// The answers to queries that were answered in parts.
+    /// Concatenates the answers to consecutive ranges of queries.
     pub(crate) fn concatenated(mut parts: Vec<Self>) -> Self {
         if parts.len() == 1 {
             return parts.remove(0);
@@ -130,15 +131,15 @@ impl NeighborLists {
         all
     }
 
-    /// Lists whose offsets are known; `offsets` begins with 0.
+    /// Creates lists from their neighbors and offsets; `offsets` begins with 0.
     pub(crate) fn from_parts(neighbors: Vec<Neighbor>, offsets: Vec<usize>) -> Self {
         debug_assert_eq!(offsets.last(), Some(&neighbors.len()));
         Self { neighbors, offsets, errors: Vec::new() }
     }
 
-    /// Lists of so many queries, of given lengths, which `fill` writes on several threads, a range of queries at a
-    /// time: nothing is allocated per query. `fill` gets a query, its list, and what `scratch`
-    /// makes for each range.
+    /// Creates lists of given lengths, which `fill` writes on several threads, a range of queries
+    /// at a time. Allocates nothing per query. `fill` receives the value that `scratch` creates for
+    /// each range, a query and its list.
     pub(crate) fn filled<S>(
         queries: usize,
         length: impl Fn(usize) -> usize,
@@ -146,7 +147,7 @@ impl NeighborLists {
         scratch: impl Fn() -> S + Sync,
         fill: impl Fn(&mut S, usize, &mut [Neighbor]) + Sync,
     ) -> Self {
-        /// Neighbors of a range: below this, a thread costs more than it saves.
+        /// Minimum number of neighbors per range: for fewer, a thread costs more than it saves.
         const RANGE: usize = 1 << 14;
         let mut offsets = Vec::with_capacity(queries + 1);
         offsets.push(0);
@@ -164,14 +165,16 @@ impl NeighborLists {
             if length >= RANGE || query + 1 == offsets.len() {
                 let (own, others) = rest.split_at_mut(length);
                 ranges.push(Mutex::new((start..query, own)));
-                (rest, start) = (others, query);
+                rest = others;
+                start = query;
             }
         }
-        dealt(ranges.len(), threads, &|range| {
-            // Each range is taken once.
+        map_parallel(ranges.len(), threads, &|range| {
+            // Never contended: each range is taken once.
             let mut range = ranges[range].lock().unwrap_or_else(PoisonError::into_inner);
             let (queries, own) = &mut *range;
-            let (mut scratch, first) = (scratch(), offsets[queries.start]);
+            let mut scratch = scratch();
+            let first = offsets[queries.start];
             for query in queries.clone() {
                 let list = &mut own[offsets[query] - first..offsets[query + 1] - first];
                 fill(&mut scratch, query, list);
@@ -181,13 +184,13 @@ impl NeighborLists {
         Self { neighbors, offsets, errors: Vec::new() }
     }
 
-    /// The same lists with the errors of some queries, whose lists are empty.
+    /// Sets the errors of some queries, whose lists are empty.
     pub(crate) fn with_errors(self, errors: Vec<(usize, Error)>) -> Self {
         Self { errors, ..self }
     }
 }
 
-/// The lists of [`NeighborLists`], in the order of the queries.
+/// An iterator over the lists of [`NeighborLists`], in query order.
 ///
 /// ```
 /// use metric_index::lists::NeighborLists;

@@ -1,4 +1,4 @@
-//! Distances.
+//! Metrics: distances that satisfy the triangle inequality, and their rounding errors.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -17,31 +17,33 @@ pub use angular::Angular;
 pub use blocks::{Blocks, Scan};
 pub use by_name::VectorMetric;
 pub use check::check;
-pub use counted::Counted;
+pub use counted::CountingMetric;
 pub use edit::Edit;
 pub use hamming::Hamming;
 pub use jaccard::Jaccard;
 pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 
-/// A distance between points, for which, without rounding,
+/// A distance between points. Without rounding, it satisfies
 ///
-/// * `d(a, b) >= 0`, and `d(a, b) = 0` exactly if `a` and `b` are the same point,
+/// * `d(a, b) >= 0`, and `d(a, b) = 0` exactly if `a` and `b` are equal,
 /// * `d(a, b) = d(b, a)`,
 /// * `d(a, c) <= d(a, b) + d(b, c)`.
 ///
-/// Cosine "distance" and squared Euclidean distance violate the third: use [`Angular`] and [`Euclidean`]. [`check()`] tests
-/// a sample.
-/// Points without a distance, such as vectors of different lengths, yield NaN, which every index refuses. Distances
-/// beyond the range of `f32` are infinite; an index refuses them when it evaluates them, and which ones it evaluates
-/// depends on the index.
+/// Cosine "distance" and squared Euclidean distance violate the triangle inequality: use
+/// [`Angular`] and [`Euclidean`]. [`check()`] tests the axioms on a sample.
+///
+/// Points without a distance, such as vectors of different lengths, yield NaN, which every index
+/// refuses. Distances beyond the range of `f32` are infinite. An index refuses them when it
+/// evaluates them, and the distances evaluated depend on the index.
 ///
 /// ```
 /// use metric_index::metric::{Euclidean, Metric};
 ///
 /// assert_eq!(Euclidean.distance(&[0.0f32, 0.0][..], &[3.0, 4.0][..]), 5.0);
 /// ```
-/// The trait is dyn-compatible: a metric chosen at run time is a `&dyn Metric<P>`, `Box<dyn Metric<P>>` or
-/// `Arc<dyn Metric<P>>`, each of which is a metric itself.
+///
+/// The trait is dyn-compatible: a metric chosen at run time is a `&dyn Metric<P>`, `Box<dyn
+/// Metric<P>>` or `Arc<dyn Metric<P>>`. Each of them is a metric itself.
 ///
 /// ```
 /// use metric_index::index::{Index, Kind};
@@ -56,29 +58,30 @@ pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Metric<P: ?Sized>: Sync {
-    /// The distance of two points: `|distance - true distance|` is at most [`relative_error`] times the
-    /// true distance, and [`absolute_error`] more.
+    /// The distance of two points. The error `|distance - true distance|` is at most
+    /// [`relative_error`] times the true distance plus [`absolute_error`].
     ///
     /// [`relative_error`]: Metric::relative_error
     /// [`absolute_error`]: Metric::absolute_error
     fn distance(&self, a: &P, b: &P) -> f32;
 
-    /// See [`Metric::distance`]; 0 if distances are exact, at most 0.1.
+    /// Maximum relative error of [`Metric::distance`]: 0 if distances are exact, at most 0.1.
     fn relative_error(&self) -> f32;
 
-    /// See [`Metric::distance`].
+    /// Maximum absolute error of [`Metric::distance`].
     fn absolute_error(&self) -> f32 {
         0.0
     }
 
-    /// The distance, or `None` if it exceeds `radius`, which can take less work to find out.
+    /// The distance, or `None` if it exceeds `radius`. This can be faster than computing the
+    /// distance.
     fn distance_within(&self, a: &P, b: &P, radius: f32) -> Option<f32> {
         let distance = self.distance(a, b);
         if distance > radius { None } else { Some(distance) }
     }
 
-    /// Prepares a point for the distances to many others; `None` where that does not pay. The distances are those of
-    /// [`distance`](Metric::distance), to the bit.
+    /// Prepares a point for the distances to many others; `None` if that does not pay off. The
+    /// distances equal those of [`distance`](Metric::distance), bit for bit.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -91,8 +94,8 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// Copies points into blocks, from which many distances are found at once; `None`, the default, where that does not
-    /// pay. Indexes keep such a copy beside the points, in their order.
+    /// Copies points into blocks, which allow many distances to be computed at once. `None`, the
+    /// default, if that does not pay off. Indexes keep the copy next to the points, in their order.
     ///
     /// ```
     /// use metric_index::metric::{Angular, Euclidean, Metric};
@@ -106,8 +109,8 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// The length of a string, say: brute force keeps points of similar size together, because blocks of them take less
-    /// time. Distances do not depend on it.
+    /// The size of a point, such as the length of a string. Brute force groups points of similar
+    /// size, since blocks of them are faster. It does not affect distances.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -119,8 +122,8 @@ pub trait Metric<P: ?Sized>: Sync {
         0
     }
 
-    /// The bound that a [`KdTree`](crate::index::KdTree) needs, if this metric has one. `None`, the default, means
-    /// that no kd-tree can be built with it.
+    /// The bounds that a [`KdTree`](crate::index::KdTree) needs. `None`, the default, if no KD-tree
+    /// supports this metric.
     ///
     /// ```
     /// use metric_index::metric::{Angular, Euclidean, Metric};
@@ -132,7 +135,7 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// The formula of the distance, if it is one that GPUs evaluate, too; `None`, the default, if it is not.
+    /// The formula of the distance, if GPUs can evaluate it; `None` by default.
     ///
     /// ```
     /// use metric_index::metric::{Euclidean, Formula, Metric, Minkowski};
@@ -144,8 +147,9 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// The name under which a stored index records its metric, such as `euclidean` or `minkowski:3`. `None`, the
-    /// default, records nothing, and an index opened with such a metric is checked by its distances only.
+    /// The name that identifies the metric in the file of an index, such as `euclidean` or
+    /// `minkowski:3`. `None`, the default, records no name; the metric is then checked by some
+    /// distances only.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -157,7 +161,7 @@ pub trait Metric<P: ?Sized>: Sync {
     }
 }
 
-/// A distance of this crate that GPUs evaluate to the same bits. See [`Metric::formula`].
+/// A distance of this crate that GPUs evaluate to the same bits; see [`Metric::formula`].
 ///
 /// ```
 /// use metric_index::metric::{Edit, Formula, Metric};
@@ -179,25 +183,26 @@ pub enum Formula {
     Edit,
 }
 
-/// The distances of one point from others: see [`Metric::distances_from`].
+/// The distances from one point to others; see [`Metric::distances_from`].
 ///
 /// ```
 /// use metric_index::metric::{Distances, Edit, Metric};
 ///
 /// let from_house = Edit.distances_from("casa").expect("a short word");
-/// let near: Vec<&str> =
-///     ["cosa", "pez"].into_iter().filter(|word| from_house.to_within(word, 1.0).is_some()).collect();
+/// let is_near = |word: &&str| from_house.to_within(word, 1.0).is_some();
+/// let near: Vec<&str> = ["cosa", "pez"].into_iter().filter(is_near).collect();
 /// assert_eq!(near, ["cosa"]);
 /// ```
 pub trait Distances<P: ?Sized>: Send + Sync {
-    /// As [`Metric::distance`].
+    /// The distance to another point, like [`Metric::distance`].
     fn to(&self, other: &P) -> f32;
 
-    /// As [`Metric::distance_within`].
+    /// The distance to another point within a radius, like [`Metric::distance_within`].
     fn to_within(&self, other: &P, radius: f32) -> Option<f32>;
 }
 
-/// A point from which distances are evaluated; it is prepared at the first of them, if the metric supports that.
+/// A point from which distances are evaluated. It is prepared at the first distance, if the metric
+/// supports that.
 pub(crate) struct Origin<'a, P: ?Sized, M> {
     metric: &'a M,
     point: &'a P,
@@ -238,7 +243,7 @@ impl<P: ?Sized, M> fmt::Debug for Origin<'_, P, M> {
     }
 }
 
-/// A pointer to a metric is that metric.
+/// Implements the metric for pointers to it.
 macro_rules! through {
     ($($pointer:ty $(: $send:ident)?),*) => {$(
         impl<P: ?Sized, M: Metric<P> + ?Sized $(+ $send)?> Metric<P> for $pointer {
@@ -287,8 +292,8 @@ macro_rules! through {
 
 through!(&M, Box<M>, Arc<M>: Send);
 
-/// What a [`KdTree`](crate::index::KdTree) needs of a metric: the coordinates of a point, and a bound on the
-/// distances from a box.
+/// What a [`KdTree`](crate::index::KdTree) needs from a metric: the coordinates of a point, and a
+/// lower bound of the distances from a box.
 ///
 /// ```
 /// use metric_index::metric::{Coordinates, Manhattan};
@@ -300,13 +305,13 @@ pub trait Coordinates<P: ?Sized = [f32]>: Sync {
     /// The coordinates of a point.
     fn of<'a>(&self, point: &'a P) -> &'a [f32];
 
-    /// Whether the metric is the [`Euclidean`] distance of the coordinates: brute force then answers many queries at once
-    /// by products of matrices. False by default.
+    /// Whether the metric is the [`Euclidean`] distance of the coordinates; false by default. Brute
+    /// force can then answer many queries at once by products of matrices.
     fn is_euclidean(&self) -> bool {
         false
     }
 
-    /// A value that [`Metric::distance`] from no point of the box `low[i] <= x[i] <= high[i]` falls below: the distance of
-    /// the nearest one, rounded down as far as its computation may be wrong.
+    /// A lower bound of [`Metric::distance`] from the points of the box `low[i] <= x[i] <=
+    /// high[i]`: the distance of the nearest point, rounded down by more than its rounding error.
     fn bound_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32;
 }

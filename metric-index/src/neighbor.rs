@@ -10,7 +10,8 @@ use bytemuck::{Pod, Zeroable};
 /// use metric_index::neighbor::Neighbor;
 ///
 /// let near = Neighbor { point: 7, distance: 1.0 };
-/// assert!(near < Neighbor { point: 8, distance: 1.0 } && near < Neighbor { point: 0, distance: 2.0 });
+/// assert!(near < Neighbor { point: 8, distance: 1.0 });
+/// assert!(near < Neighbor { point: 0, distance: 2.0 });
 /// ```
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -22,8 +23,9 @@ pub struct Neighbor {
 }
 
 impl Neighbor {
-    /// Neighbors in the form in which kernels of a GPU write them: a key has the bits of a distance
-    /// above the number of a point, so keys are ordered like neighbors.
+    /// Interprets the keys that GPU kernels write as neighbors. A key has the bits of a distance in
+    /// its upper half and the number of a point in its lower half, so keys are ordered like
+    /// neighbors.
     ///
     /// ```
     /// use metric_index::neighbor::Neighbor;
@@ -32,7 +34,7 @@ impl Neighbor {
     /// assert_eq!(Neighbor::from_keys(&keys), [Neighbor { point: 7, distance: 1.0 }]);
     /// ```
     pub fn from_keys(keys: &[u64]) -> &[Self] {
-        // In memory the lower half comes first, as on all machines with these GPUs.
+        // On all machines with these GPUs, the lower half comes first in memory.
         const { assert!(cfg!(target_endian = "little"), "the lower half comes first") };
         bytemuck::cast_slice(keys)
     }

@@ -1,15 +1,15 @@
-//! Queries that arrive one at a time, answered together (Barrientos 2011, section 4.3.3).
+//! Queries that arrive one at a time, answered in batches (Barrientos 2011, section 4.3.3).
 //!
-//! A search that answers many queries at once takes less time for each: brute force by products of matrices, or a
-//! GPU. A [`Queue`] collects queries of any number of threads until there are enough of them or the first one has waited
-//! long enough, and then answers all of them.
+//! Some searches take less time per query for many queries at once: brute force by products of
+//! matrices, or a GPU. A [`Queue`] collects the queries of any number of threads until there are
+//! enough of them or the first one has waited long enough. Then it answers all of them.
 //!
 //! ```
 //! use std::num::NonZero;
 //! use std::time::Duration;
 //! use metric_index::index::{BruteForce, Index};
 //! use metric_index::metric::Euclidean;
-//! use metric_index::online::{Limits, Queue};
+//! use metric_index::online::{BatchLimits, Queue};
 //! use metric_index::points::Vectors;
 //!
 //! let plane = Vectors::from(vec![[0.0f32, 0.0], [3.0, 4.0]]);
@@ -17,7 +17,8 @@
 //! let answer = move |queries: Vec<[f32; 2]>| {
 //!     index.nearest_many(&Vectors::from(queries), 1, NonZero::<usize>::MIN)
 //! };
-//! let limits = Limits { most: NonZero::new(64).expect("above 0"), wait: Duration::from_millis(1) };
+//! let max_queries = NonZero::new(64).expect("above 0");
+//! let limits = BatchLimits { max_queries, max_wait: Duration::from_millis(1) };
 //! let queue = Queue::start(limits, answer)?;
 //! let first = queue.submit([1.0, 0.0]);
 //! assert_eq!(queue.ask([3.0, 3.0])?[0].point, 1);
@@ -36,39 +37,40 @@ use crate::error::Error;
 use crate::lists::NeighborLists;
 use crate::neighbor::Neighbor;
 
-/// When a queue answers what it has collected.
+/// When a queue answers the queries it has collected.
 ///
 /// ```
-/// let limits = metric_index::online::Limits::default();
-/// assert_eq!(limits.most.get(), 512);
+/// let limits = metric_index::online::BatchLimits::default();
+/// assert_eq!(limits.max_queries.get(), 512);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// At the latest, when there are so many queries.
-    pub most: NonZero<usize>,
-    /// At the latest, when the first of them has waited so long. Zero: whatever is there is answered at once.
-    pub wait: Duration,
+pub struct BatchLimits {
+    /// Maximum number of queries per batch.
+    pub max_queries: NonZero<usize>,
+    /// Maximum time that the first query of a batch waits. With zero, waiting queries are answered
+    /// at once.
+    pub max_wait: Duration,
 }
 
-impl Default for Limits {
+impl Default for BatchLimits {
     /// 512 queries, 2 milliseconds.
     fn default() -> Self {
-        let most = NonZero::new(512).expect("512 is not 0");
-        Self { most, wait: Duration::from_millis(2) }
+        let max_queries = NonZero::new(512).expect("512 is not 0");
+        Self { max_queries, max_wait: Duration::from_millis(2) }
     }
 }
 
-/// What a search gives for a query.
+/// The answer of a search to one query.
 type Answer = Result<Vec<Neighbor>, Error>;
 
 /// Why a query was not answered.
 ///
 /// ```
 /// use metric_index::lists::NeighborLists;
-/// use metric_index::online::{Limits, Queue, QueueError};
+/// use metric_index::online::{BatchLimits, Queue, QueueError};
 ///
-/// // It gives no answers, which a search never does.
-/// let queue = Queue::start(Limits::default(), |_: Vec<u8>| NeighborLists::default())?;
+/// // This function returns no answers, which a search never does.
+/// let queue = Queue::start(BatchLimits::default(), |_: Vec<u8>| NeighborLists::default())?;
 /// assert_eq!(queue.ask(7), Err(QueueError::Lost));
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -77,23 +79,24 @@ pub enum QueueError {
     /// The search refused the query.
     #[error(transparent)]
     Search(#[from] Error),
-    /// The search ended without an answer to it: it panicked, or gave fewer answers than there were queries.
+    /// The search ended without an answer to the query: it panicked, or returned fewer answers than
+    /// queries.
     #[error("the search ended without an answer")]
     Lost,
 }
 
-/// A query and where its answer goes.
-struct Waiting<Q> {
+/// A query with the channel for its answer.
+struct PendingQuery<Q> {
     query: Q,
     since: Instant,
     to: SyncSender<Answer>,
 }
 
-/// Collects queries and answers them together, on a thread of its own. Threads may share it. When it is dropped, it
-/// answers what it has and ends.
+/// Collects queries and answers them in batches, on its own thread. Threads can share a queue.
+/// Dropping it answers the remaining queries.
 pub struct Queue<Q> {
-    /// None only while it is dropped.
-    queries: Option<Sender<Waiting<Q>>>,
+    /// `None` only while the queue is being dropped.
+    queries: Option<Sender<PendingQuery<Q>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -103,12 +106,13 @@ impl<Q> fmt::Debug for Queue<Q> {
     }
 }
 
-/// The answer to a query that was handed in.
+/// The future answer to a submitted query.
 ///
 /// ```
-/// use metric_index::online::{Limits, Queue};
+/// use metric_index::online::{BatchLimits, Queue};
 ///
-/// let queue = Queue::start(Limits::default(), |queries: Vec<u8>| queries.iter().map(|_| Ok(vec![])).collect())?;
+/// let answer = |queries: Vec<u8>| queries.iter().map(|_| Ok(vec![])).collect();
+/// let queue = Queue::start(BatchLimits::default(), answer)?;
 /// let ticket = queue.submit(7);
 /// assert_eq!(ticket.wait(), Ok(vec![]));
 /// # Ok::<(), std::io::Error>(())
@@ -127,47 +131,47 @@ impl Ticket {
 }
 
 impl<Q: Send + 'static> Queue<Q> {
-    /// Starts a queue. `answer` gives a list for each query, in their order, such as
-    /// [`nearest_many`](crate::index::Index::nearest_many). If it panics, the queries of that batch are
-    /// [lost](QueueError::Lost), and the queue goes on.
+    /// Starts a queue. `answer` returns a list for each query in query order, like
+    /// [`nearest_many`](crate::index::Index::nearest_many). If it panics, the queries of that batch
+    /// are [lost](QueueError::Lost), and the queue continues.
     ///
     /// # Errors
     /// If the system cannot start a thread.
     pub fn start(
-        limits: Limits,
+        limits: BatchLimits,
         mut answer: impl FnMut(Vec<Q>) -> NeighborLists + Send + 'static,
     ) -> Result<Self, io::Error> {
-        let (queries, arriving) = channel();
+        let (sender, receiver) = channel();
         let work = move || {
-            while let Some(batch) = next_batch(&arriving, limits) {
-                let (queries, places): (Vec<Q>, Vec<SyncSender<Answer>>) =
-                    batch.into_iter().map(|one| (one.query, one.to)).unzip();
+            while let Some(batch) = next_batch(&receiver, limits) {
+                let (queries, channels): (Vec<Q>, Vec<SyncSender<Answer>>) =
+                    batch.into_iter().map(|pending| (pending.query, pending.to)).unzip();
                 let answers = std::panic::AssertUnwindSafe(|| answer(queries));
-                // Those without an answer learn it from their dropped end.
+                // After a panic, the dropped channels report the queries as lost.
                 let Ok(answers) = std::panic::catch_unwind(answers) else { continue };
-                for (place, answer) in places.into_iter().zip(&answers) {
-                    // Nobody may wait for it any more.
-                    let _ = place.send(answer.map(<[_]>::to_vec));
+                for (channel, answer) in channels.into_iter().zip(&answers) {
+                    // Fails if the ticket was dropped.
+                    let _ = channel.send(answer.map(<[_]>::to_vec));
                 }
             }
         };
         let thread = thread::Builder::new().name("queue".to_owned()).spawn(work)?;
-        Ok(Self { queries: Some(queries), thread: Some(thread) })
+        Ok(Self { queries: Some(sender), thread: Some(thread) })
     }
 
-    /// Hands in a query.
+    /// Submits a query.
     ///
     /// # Panics
-    /// Never: the queue lasts as long as this.
+    /// Never: the channel exists as long as the queue.
     pub fn submit(&self, query: Q) -> Ticket {
         let (to, from) = sync_channel(1);
         let queries = self.queries.as_ref().expect("it is not being dropped");
-        // Without its thread the answer is lost, which the ticket tells.
-        let _ = queries.send(Waiting { query, since: Instant::now(), to });
+        // If the thread has ended, the ticket reports the query as lost.
+        let _ = queries.send(PendingQuery { query, since: Instant::now(), to });
         Ticket(from)
     }
 
-    /// Hands in a query and waits for its answer.
+    /// Submits a query and waits for its answer.
     ///
     /// # Errors
     /// If the search refused the query, or ended without an answer.
@@ -180,20 +184,23 @@ impl<Q> Drop for Queue<Q> {
     fn drop(&mut self) {
         self.queries = None;
         if let Some(thread) = self.thread.take() {
-            // It panics nowhere; an answer that did was caught.
+            // The thread catches the panics of `answer` and has no others.
             let _ = thread.join();
         }
     }
 }
 
-/// The next queries to be answered together; none when no more can come.
-fn next_batch<Q>(arriving: &Receiver<Waiting<Q>>, limits: Limits) -> Option<Vec<Waiting<Q>>> {
-    let first = arriving.recv().ok()?;
-    let until = first.since + limits.wait;
+/// The next batch of queries; `None` when the queue was dropped and no queries remain.
+fn next_batch<Q>(
+    receiver: &Receiver<PendingQuery<Q>>,
+    limits: BatchLimits,
+) -> Option<Vec<PendingQuery<Q>>> {
+    let first = receiver.recv().ok()?;
+    let deadline = first.since + limits.max_wait;
     let mut batch = vec![first];
-    while batch.len() < limits.most.get() {
-        // What is there already is taken even if the time is over.
-        match arriving.recv_timeout(until.saturating_duration_since(Instant::now())) {
+    while batch.len() < limits.max_queries.get() {
+        // Queries that already wait are taken even after the deadline.
+        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(next) => batch.push(next),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
         }
@@ -206,8 +213,8 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    fn limits(most: usize, wait: Duration) -> Limits {
-        Limits { most: NonZero::new(most).unwrap(), wait }
+    fn limits(max_queries: usize, max_wait: Duration) -> BatchLimits {
+        BatchLimits { max_queries: NonZero::new(max_queries).unwrap(), max_wait }
     }
 
     fn echo(queries: &[u32]) -> NeighborLists {
@@ -233,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_answered_at_the_end() {
+    fn remaining_queries_are_answered_when_dropped() {
         let queue = Queue::start(limits(100, LONG), |queries: Vec<u32>| echo(&queries)).unwrap();
         let tickets = [queue.submit(1), queue.submit(2)];
         drop(queue);
@@ -241,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_alone_waits_no_longer_than_it_must() {
+    fn a_single_query_waits_no_longer_than_the_limit() {
         let wait = Duration::from_millis(5);
         let queue = Queue::start(limits(100, wait), |queries: Vec<u32>| echo(&queries)).unwrap();
         assert_eq!(queue.ask(7).unwrap()[0].point, 7);
@@ -267,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_reach_those_who_asked_and_nobody_else() {
+    fn a_failure_affects_only_its_own_queries() {
         let answer = |queries: Vec<u32>| {
             assert!(!queries.contains(&13), "unlucky");
             let refused = Err(Error::Radius { radius: -1.0 });

@@ -1,4 +1,4 @@
-//! Stores of points.
+//! Stores of points: vectors, strings, sets, user-defined types and subsets.
 
 use std::borrow::Borrow;
 use std::marker::PhantomData;
@@ -35,21 +35,22 @@ pub trait Points: Sync {
     fn point(&self, number: u32) -> &Self::Point;
 }
 
-/// A store to which points can be added, as a [dynamic index](crate::index::Dynamic) requires.
+/// A store that points can be added to, as a [dynamic index](crate::index::DynamicIndex) requires.
 ///
 /// ```
-/// use metric_index::points::{Growing, Points, Strings};
+/// use metric_index::points::{GrowablePoints, Points, Strings};
 ///
 /// let mut words = Strings::default();
 /// words.push("casa")?;
 /// assert_eq!(words.point(0), "casa");
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
-pub trait Growing: Points {
+pub trait GrowablePoints: Points {
     /// Appends a point.
     ///
     /// # Errors
-    /// If the point does not fit into the store: a vector of another dimension, or a set that is not strictly increasing.
+    /// If the point does not fit into the store, such as a vector of another dimension or a set
+    /// that is not strictly increasing.
     fn push(&mut self, point: &Self::Point) -> Result<(), Error>;
 }
 
@@ -65,7 +66,7 @@ impl<S: Points + ?Sized> Points for &S {
     }
 }
 
-/// Vectors of the same dimension, row after row.
+/// Vectors of the same dimension, stored row by row.
 ///
 /// ```
 /// use metric_index::points::{Points, Vectors};
@@ -81,7 +82,7 @@ pub struct Vectors<T: Pod> {
 }
 
 impl<T: Pod> Vectors<T> {
-    /// Vectors of `dimension` values each.
+    /// Creates vectors of `dimension` values each.
     ///
     /// # Errors
     /// If `dimension` is 0 or does not divide the number of values.
@@ -104,7 +105,7 @@ impl<T: Pod> Vectors<T> {
         Ok(Self { values, dimension })
     }
 
-    /// All values, vector after vector.
+    /// The values of all vectors, one vector after the other.
     ///
     /// ```
     /// use metric_index::points::Vectors;
@@ -117,7 +118,7 @@ impl<T: Pod> Vectors<T> {
         &self.values
     }
 
-    /// The number of values of a vector.
+    /// The number of values per vector.
     ///
     /// ```
     /// use metric_index::points::Vectors;
@@ -172,7 +173,7 @@ impl<T: Pod + Sync> Points for Vectors<T> {
     }
 }
 
-impl<T: Pod + Sync> Growing for Vectors<T> {
+impl<T: Pod + Sync> GrowablePoints for Vectors<T> {
     fn push(&mut self, point: &[T]) -> Result<(), Error> {
         if point.len() != self.dimension {
             return Err(Error::Shape { values: point.len(), dimension: self.dimension });
@@ -214,7 +215,7 @@ impl<S: AsRef<str>> Extend<S> for Strings {
 }
 
 impl Strings {
-    /// All text, and where each string ends.
+    /// The text of all strings, and the end of each string.
     pub(crate) fn parts(&self) -> (&str, &[usize]) {
         (&self.text, &self.ends)
     }
@@ -238,7 +239,7 @@ impl Points for Strings {
     }
 }
 
-impl Growing for Strings {
+impl GrowablePoints for Strings {
     fn push(&mut self, point: &str) -> Result<(), Error> {
         self.text.push_str(point);
         self.ends.push(self.text.len());
@@ -284,13 +285,13 @@ impl Sets {
 }
 
 impl Sets {
-    /// All members, and where each set ends.
+    /// The members of all sets, and the end of each set.
     pub(crate) fn parts(&self) -> (&[u32], &[usize]) {
         (&self.members, &self.ends)
     }
 }
 
-impl Growing for Sets {
+impl GrowablePoints for Sets {
     fn push(&mut self, point: &[u32]) -> Result<(), Error> {
         if !point.is_sorted_by(|a, b| a < b) {
             return Err(Error::NotRising { point: self.ends.len() });
@@ -315,7 +316,7 @@ impl Points for Sets {
     }
 }
 
-/// Points of any type, each an object of its own: for user-defined types.
+/// Points of any type, each a separate object.
 ///
 /// ```
 /// use metric_index::points::{Items, Points};
@@ -366,14 +367,14 @@ impl<P: ?Sized + Sync, B: Borrow<P> + Sync> Points for Items<P, B> {
     }
 }
 
-impl<P: ?Sized + Sync + ToOwned<Owned: Sync>> Growing for Items<P, P::Owned> {
+impl<P: ?Sized + Sync + ToOwned<Owned: Sync>> GrowablePoints for Items<P, P::Owned> {
     fn push(&mut self, point: &P) -> Result<(), Error> {
         self.items.push(point.to_owned());
         Ok(())
     }
 }
 
-/// A subset of the points of a store, such as a share or a sample.
+/// A subset of the points of a store, such as a sample.
 ///
 /// ```
 /// use metric_index::points::{Points, Strings, Subset};
@@ -408,7 +409,8 @@ impl<S: Points> Subset<S> {
         Self { points, numbers }
     }
 
-    /// Every `step`th point from `first` on: one of `step` shares that are dealt round-robin.
+    /// Selects every `step`th point from `first` on: one of `step` shares of a round-robin
+    /// distribution.
     ///
     /// # Panics
     /// If `step` is 0, or there are 2^32 points or more.

@@ -1,4 +1,4 @@
-//! What most programs need: `use metric_index::prelude::*;`.
+//! The items that most programs need: `use metric_index::prelude::*;`.
 //!
 //! ```
 //! use metric_index::prelude::*;
@@ -11,7 +11,7 @@
 
 pub use crate::error::Error;
 pub use crate::index::{
-    AnyIndex, BruteForce, ClusterSize, Dynamic, Egnat, EgnatOptions, Index, KdTree, Kind,
+    AnyIndex, BruteForce, ClusterSize, DynamicIndex, Egnat, EgnatOptions, Index, KdTree, Kind,
     ListOfClusters, MTree, Pivots, SssIndex, SssTree, VpTree,
 };
 pub use crate::metric::{

@@ -1,26 +1,29 @@
-//! The triangle inequality on rounded distances: every bound of every index, in one place.
+//! The triangle inequality on rounded distances: every bound of every index, in one module.
 //!
-//! A computed distance `c` of a true one `t` has `|c − t| ≤ e t + a`, with the errors `e` and `a` of the
-//! metric. So `(c − a)(1 − e) ≤ t ≤ (c + a)(1 + 2e)`, for e up to a half. From `t(q, x) ≥ t(p, far) −
-//! t(p, near)` follows a value that the *computed* distance of q and x cannot fall below. It is computed in
-//! `f64`, whose rounding goes into `e`, and rounded down to `f32`. A point whose bound is above the radius
-//! cannot be in the answer; one whose bound equals it can: balls are closed.
+//! If `t` is a true distance and `c` the computed one, then `|c − t| ≤ e t + a`, where `e` and `a`
+//! are the relative and absolute errors of the metric. Hence `(c − a)(1 − e) ≤ t ≤ (c + a)(1 +
+//! 2e)`, for e up to a half.
+//!
+//! The triangle inequality `t(q, x) ≥ t(p, far) − t(p, near)` then gives a lower bound of the
+//! *computed* distance of q and x. It is computed in `f64`, whose rounding is included in `e`, and
+//! rounded down to `f32`. A point whose bound is above the radius cannot be in the answer. A point
+//! whose bound equals the radius can be, because balls are closed.
 
 use std::ops::Range;
 
 use crate::metric::Metric;
 
-/// More than what a few operations in `f64` change relatively.
+/// Upper bound of the relative rounding error of a few operations in `f64`.
 const ROUNDING: f64 = 1e-14;
 
-/// Bounds on the distances of a metric, whose computed distances have errors.
+/// Bounds on the computed distances of a metric, which include its rounding errors.
 ///
 /// ```
 /// use metric_index::metric::Edit;
 /// use metric_index::prune::Bounds;
 ///
 /// let bounds = Bounds::of::<str>(&Edit);
-/// // If the distances from a third point are 5 and 3, two words differ by more than 1.
+/// // If two words have the distances 5 and 3 from a third one, they differ by more than 1.
 /// assert!(bounds.gap(5.0, 3.0) > 1.0);
 /// assert!(bounds.outside(1.0, 4.0, 9.0) > 2.0);
 /// ```
@@ -49,87 +52,94 @@ impl Bounds {
         self.absolute
     }
 
-    /// What the distance of two points is at least, one of which is `far` from a third point, or farther, the
-    /// other `near` to it, or nearer.
+    /// A lower bound of the distance of two points. The distance of one of them from a third point
+    /// is at least `far`, that of the other at most `near`.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     pub fn gap(self, far: f32, near: f32) -> f32 {
-        let (far, near) = (f64::from(far), f64::from(near));
+        let far = f64::from(far);
+        let near = f64::from(near);
         let apart = (far - self.absolute) * (1.0 - self.relative)
             - (near + self.absolute) * (1.0 + 2.0 * self.relative);
-        let least = apart * (1.0 - self.relative) - self.absolute;
-        if least <= 0.0 {
+        let bound = apart * (1.0 - self.relative) - self.absolute;
+        if bound <= 0.0 {
             return 0.0;
         }
-        let rounded = least as f32;
-        if f64::from(rounded) > least { rounded.next_down() } else { rounded }
+        let rounded = bound as f32;
+        if f64::from(rounded) > bound { rounded.next_down() } else { rounded }
     }
 
-    /// As [`gap`](Self::gap), where only is known that the distances from the third point are `apart`, or more, and
-    /// neither is above `greatest`.
+    /// Like [`gap`](Self::gap), if only the difference of the distances from the third point is
+    /// known. The difference is at least `apart`, and neither distance is above `greatest`.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     pub(crate) fn gap_of(self, apart: f32, greatest: f32) -> f32 {
         let Self { relative: e, absolute: a } = self;
         let lost = 3.0 * e * f64::from(greatest) + a * (2.0 + e);
-        // The difference itself may have been rounded, or be beyond the numbers where it was scaled.
+        // The difference may have been rounded, or have overflowed where it was scaled.
         let apart = apart.min(greatest).next_down();
-        let least = (f64::from(apart) - lost) * (1.0 - e) - a;
-        if least <= 0.0 {
+        let bound = (f64::from(apart) - lost) * (1.0 - e) - a;
+        if bound <= 0.0 {
             return 0.0;
         }
-        let rounded = least as f32;
-        if f64::from(rounded) > least { rounded.next_down() } else { rounded }
+        let rounded = bound as f32;
+        if f64::from(rounded) > bound { rounded.next_down() } else { rounded }
     }
 
-    /// How far the distances from a third point, neither of which is above `greatest`, must be apart, so that more than
-    /// that makes [`gap`](Self::gap) be above the radius.
+    /// The margin for the difference of two distances from a third point, neither of which is above
+    /// `greatest`. If the difference exceeds the margin, [`gap`](Self::gap) is above the radius.
     pub(crate) fn margin(self, radius: f32, greatest: f32) -> f64 {
         let Self { relative: e, absolute: a } = self;
-        // The gap is rounded down: it must reach the next number.
+        // The gap is rounded down, so it must reach the next number.
         let radius = f64::from(radius.next_up());
         let lost = 3.0 * e * f64::from(greatest) + a * (2.0 + e);
         ((radius + a) / (1.0 - e) + lost) * (1.0 + 2.0 * ROUNDING)
     }
 
-    /// The rising distances from a third point that do not exclude a point from the ball around a query, whose own distance
-    /// is `distance`.
+    /// The range of points that are not excluded from the ball around a query. `from_third` has the
+    /// distances of the points from a third point in ascending order; `distance` is that of the
+    /// query.
     pub(crate) fn near(self, from_third: &[f32], distance: f32, radius: f32) -> Range<usize> {
         let greatest = from_third.last().copied().unwrap_or(0.0).max(distance);
-        let (distance, margin) = (f64::from(distance), self.margin(radius, greatest));
-        let (least, most) = (distance - margin, distance + margin);
-        let start = from_third.partition_point(|&from| f64::from(from) < least);
-        start..from_third.partition_point(|&from| f64::from(from) <= most).max(start)
+        let margin = self.margin(radius, greatest);
+        let low = f64::from(distance) - margin;
+        let high = f64::from(distance) + margin;
+        let start = from_third.partition_point(|&from| f64::from(from) < low);
+        start..from_third.partition_point(|&from| f64::from(from) <= high).max(start)
     }
 
-    /// What the distance of two points is at most, one of which is `first` from a third point, or nearer, and
-    /// the other `second`, or nearer.
+    /// An upper bound of the distance of two points, whose distances from a third point are at most
+    /// `first` and `second`.
     #[expect(clippy::cast_possible_truncation, reason = "rounded up below")]
     pub fn reach(self, first: f32, second: f32) -> f32 {
         let Self { relative: e, absolute: a } = self;
-        let most = (f64::from(first) + a + f64::from(second) + a) * (1.0 + 2.0 * e);
-        let most = most * (1.0 + 2.0 * e) + a;
-        let rounded = most as f32;
-        if f64::from(rounded) < most { rounded.next_up() } else { rounded }
+        let sum = (f64::from(first) + a + f64::from(second) + a) * (1.0 + 2.0 * e);
+        let bound = sum * (1.0 + 2.0 * e) + a;
+        let rounded = bound as f32;
+        if f64::from(rounded) < bound { rounded.next_up() } else { rounded }
     }
 
-    /// The distances from a pivot that exclude a point, where the query's is `distance`: up to the first, and
-    /// from the second on, [`gap`](Self::gap) is above the radius. (Near them it may be above, too.)
-    #[expect(clippy::cast_possible_truncation, reason = "what is rounded is checked")]
+    /// The distances from a pivot that exclude a point, if the query's distance from it is
+    /// `distance`. [`gap`](Self::gap) is above the radius for distances up to the first value and
+    /// from the second value on. It may also be above the radius for distances slightly between
+    /// them.
+    #[expect(clippy::cast_possible_truncation, reason = "the rounded values are checked")]
     pub(crate) fn excluded(self, distance: f32, radius: f32) -> (f32, f32) {
         let Self { relative: e, absolute: a } = self;
-        // The gap is rounded down: it must reach the next number.
-        let (d, r) = (f64::from(distance), f64::from(radius.next_up()));
+        // The gap is rounded down, so it must reach the next number.
+        let d = f64::from(distance);
+        let r = f64::from(radius.next_up());
         let apart = (r + a) / (1.0 - e);
         let below = (((d - a) * (1.0 - e) - apart) / (1.0 + 2.0 * e) - a) as f32;
         let above = ((apart + (d + a) * (1.0 + 2.0 * e)) / (1.0 - e) + a) as f32;
-        let (below, above) = (below.next_down().next_down(), above.next_up().next_up());
+        let below = below.next_down().next_down();
+        let above = above.next_up().next_up();
         (
             if below >= 0.0 && self.gap(distance, below) > radius { below } else { -1.0 },
             if self.gap(above, distance) > radius { above } else { f32::INFINITY },
         )
     }
 
-    /// What the distance of a query is at least to points whose distances from a pivot are `low` to `high`.
-    /// The query's is `distance`.
+    /// A lower bound of the distance of a query from points whose distances from a pivot are `low`
+    /// to `high`. `distance` is the query's distance from the pivot.
     pub fn outside(self, distance: f32, low: f32, high: f32) -> f32 {
         self.gap(distance, high).max(self.gap(low, distance))
     }
@@ -142,7 +152,8 @@ mod tests {
     use super::*;
     use crate::metric::{Angular, Edit, Euclidean};
 
-    /// A metric as bad as one may be, and worse than the metrics of this crate.
+    /// A metric with the maximum permitted relative error; less accurate than all metrics of this
+    /// crate.
     struct Rough;
 
     impl Metric<f32> for Rough {
@@ -159,29 +170,31 @@ mod tests {
         }
     }
 
-    /// Of a metric without errors.
+    /// The bounds of a metric without errors.
     const EXACT: Bounds = Bounds { relative: ROUNDING, absolute: 0.0 };
 
-    /// Pairs of numbers, the first not below the second.
+    /// Pairs of numbers, the first at least as large as the second.
     fn pairs() -> impl Iterator<Item = (f64, f64)> {
         let far = [0.0, 1e-30, 0.3, 1.0, 1.7, 10.0, 77.7, 1_234.5, 1e30];
         let shares = [0.0, 0.1, 1.0 / 3.0, 0.77, 0.999, 1.0];
         far.into_iter().flat_map(move |far| shares.map(|share| (far, far * share)))
     }
 
-    /// The bounds of a metric, and what it says of its errors.
+    /// The bounds of a metric, and its declared errors.
     fn bounds_of<P: ?Sized>(metric: &impl Metric<P>) -> (Bounds, f64, f64) {
-        let (relative, absolute) = (metric.relative_error(), metric.absolute_error());
+        let relative = metric.relative_error();
+        let absolute = metric.absolute_error();
         (Bounds::of(metric), f64::from(relative), f64::from(absolute))
     }
 
-    /// The two numbers beside `x`, or `x` twice.
-    fn beside(x: f64) -> [f32; 2] {
+    /// The two `f32` around `x`.
+    fn around(x: f64) -> [f32; 2] {
         let near = x as f32;
         if f64::from(near) < x { [near, near.next_up()] } else { [near.next_down(), near] }
     }
 
-    /// True distances as far apart as the triangle inequality lets them be, measured as wrongly as the metric may.
+    /// The true distances differ as much as the triangle inequality permits, and the computed ones
+    /// have the maximum error.
     #[test]
     fn bounds_hold_at_the_worst_errors() {
         let metrics = [
@@ -192,28 +205,31 @@ mod tests {
             bounds_of::<[f32]>(&Euclidean),
         ];
         for (bounds, e, a) in metrics {
-            let (least, most) = (|t: f64| t * (1.0 - e) - a, |t: f64| t * (1.0 + e) + a);
+            let lowest = |t: f64| t * (1.0 - e) - a;
+            let highest = |t: f64| t * (1.0 + e) + a;
             for (far, near) in pairs() {
                 let case = format!("{far} and {near}, {bounds:?}");
-                // The third distance is no less than the difference of the two, and no more than their sum.
-                let (measured_far, measured_near) = (beside(most(far))[0], beside(least(near))[1]);
+                // The third distance is between the difference of the two and their sum.
+                let measured_far = around(highest(far))[0];
+                let measured_near = around(lowest(near))[1];
                 if measured_near >= 0.0 {
                     let gap = bounds.gap(measured_far, measured_near);
-                    assert!(gap.to_bits() == 0 || f64::from(gap) <= least(far - near), "{case}");
+                    assert!(gap.to_bits() == 0 || f64::from(gap) <= lowest(far - near), "{case}");
                     let gap = bounds.gap_of(measured_far - measured_near, measured_far);
-                    assert!(gap.to_bits() == 0 || f64::from(gap) <= least(far - near), "{case}");
+                    assert!(gap.to_bits() == 0 || f64::from(gap) <= lowest(far - near), "{case}");
                 }
-                let (low, high) = (beside(least(far))[1], beside(least(near))[1]);
+                let low = around(lowest(far))[1];
+                let high = around(lowest(near))[1];
                 if low >= 0.0 && high >= 0.0 {
-                    assert!(f64::from(bounds.reach(low, high)) >= most(far + near), "{case}");
+                    assert!(f64::from(bounds.reach(low, high)) >= highest(far + near), "{case}");
                 }
             }
         }
-        // Whatever the values: nothing is known of points whose distances from the third are equal.
+        // Equal distances from the third point exclude nothing, whatever the values.
         assert_eq!(Bounds::of(&Rough).gap_of(0.0, 5.0).to_bits(), 0);
     }
 
-    /// As far apart as the margin says, and no farther.
+    /// Distances that differ by more than the margin exclude a point.
     #[test]
     fn distances_beyond_the_margin_exclude() {
         let words = Bounds::of::<str>(&Edit);
@@ -221,7 +237,8 @@ mod tests {
         let rough = Bounds { relative: 0.1, absolute: 0.5 };
         for bounds in [words, plane, EXACT, rough, Bounds { absolute: 0.0, ..rough }] {
             for (far, near) in pairs() {
-                let (far, radius) = (far as f32, (far - near) as f32 / 2.0);
+                let radius = (far - near) as f32 / 2.0;
+                let far = far as f32;
                 let margin = bounds.margin(radius, far);
                 assert!(margin.is_finite());
                 let mut near = (f64::from(far) - margin) as f32;
@@ -249,7 +266,7 @@ mod tests {
                     let (below, above) = bounds.excluded(distance, radius);
                     assert!(below < 0.0 || bounds.outside(distance, below, below) > radius);
                     assert!(above.is_infinite() || bounds.outside(distance, above, above) > radius);
-                    // A little nearer to the query nothing is excluded.
+                    // Slightly closer to the query, nothing is excluded.
                     if distance < 100.0 && (1.0..100.0).contains(&radius) {
                         for from in [below + 1e-3, above - 1e-3] {
                             assert!(from < 0.0 || bounds.outside(distance, from, from) <= radius);
@@ -259,11 +276,12 @@ mod tests {
                 }
             }
         }
-        // Less is known, so less is excluded; but not much less.
+        // With less information, slightly less is excluded.
         for bounds in [words, plane] {
             for far in [1e-30f32, 0.1, 1.0, 2.0, 3.5, 77.7, 1e30] {
                 for near in [0.0, far / 3.0, far * 0.999, far.next_down(), far] {
-                    let (gap, of) = (bounds.gap(far, near), bounds.gap_of(far - near, far));
+                    let gap = bounds.gap(far, near);
+                    let of = bounds.gap_of(far - near, far);
                     assert!(of <= gap && of >= gap - far * 1e-6, "{of} {gap} {far} {near}");
                     for radius in [0.0, 1e-3, 1.0, 2.0, 1e20, f32::INFINITY] {
                         if f64::from(far) - f64::from(near) > bounds.margin(radius, far) {
@@ -277,17 +295,17 @@ mod tests {
                 }
             }
         }
-        // What is far at most is not near at least.
+        // `reach` and `gap` are inverse up to rounding.
         for (first, second) in [(0.0, 0.0), (1.0, 2.0), (1e-40, 1e30), (f32::MAX, f32::MAX)] {
             let reach = plane.reach(first, second);
             assert!(reach >= first + second && plane.gap(reach, second) >= first);
             assert!(words.reach(first, second) >= first + second);
         }
         assert!(plane.reach(1.0, 2.0) < 3.000_01 && words.reach(1.0, 2.0) < 3.000_01);
-        // Between the distances of a ring, and beyond it.
+        // Between the distances of a ring, and outside of it.
         assert!(words.outside(1.0, 4.0, 9.0) <= 3.0 && words.outside(9.0, 0.0, 4.0) <= 5.0);
         assert_eq!(words.outside(5.0, 4.0, 9.0).to_bits(), 0);
-        // A bound of infinity excludes nothing that is not infinitely far.
+        // An infinite distance excludes nothing at a finite one.
         assert_eq!(plane.gap(1.0, f32::INFINITY).to_bits(), 0);
     }
 }

@@ -1,12 +1,12 @@
-//! Indexes in files: saved with their points, and opened again.
+//! Indexes in files, saved with their points.
 //!
-//! A file is a safetensors file ([`container`]) with a header that says what it is (its kind
-//! of index, its points, the version of the format) and has a checksum of every array. It is written whole or
-//! not at all; the same index gives the same bytes. It names the metric and has some distances: a file that is opened
-//! with another metric is refused.
+//! The format is safetensors ([`container`]). A header has the kind of index, the type of points,
+//! the version of the format, and a checksum of every array. Files are written atomically, and the
+//! same index gives the same bytes. The header also has the name of the metric and some distances,
+//! so that a file is refused if it is opened with another metric.
 //!
-//! What is opened is checked: nothing of it can make a search panic. Vectors and the table of the SSS-Index stay in
-//! the file; the rest is read.
+//! Everything in a file is validated when it is opened: no file can make a search panic. Vectors
+//! and the table of the SSS-Index use the bytes that were read; other arrays are copied.
 //!
 //! ```
 //! use metric_index::index::{Index, VpTree};
@@ -45,7 +45,7 @@ use array_file::{Bytes, FileProblem};
 const KEY: &str = "metric-index";
 const VERSION: u32 = 1;
 const FORMAT: Format = Format { what: "an index", key: KEY, name: KEY, version: VERSION };
-/// The number of distances stored to recognize the metric by.
+/// Number of distances stored to identify the metric.
 const DISTANCES: usize = 32;
 
 /// Why an index could not be saved or opened.
@@ -59,13 +59,13 @@ const DISTANCES: usize = 32;
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct StoreError {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
     /// What is wrong.
     pub problem: StoreProblem,
 }
 
-/// What is wrong with the file of an index.
+/// The problem with the file of an index.
 ///
 /// ```
 /// use array_file::FileProblem;
@@ -77,43 +77,44 @@ pub struct StoreError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreProblem {
-    /// The file cannot be written or read, or is none, or is damaged.
+    /// The file cannot be written or read, does not exist, or is damaged.
     #[error(transparent)]
     File(#[from] FileProblem),
-    /// It is not an index.
+    /// The file is not an index.
     #[error("it is not an index; metric-index build makes one")]
     NoIndex,
-    /// It is an index of another kind.
+    /// The file has an index of another kind.
     #[error("it is {found}, expected {expected}")]
     Kind {
-        /// What it is.
+        /// The kind of the file.
         found: String,
-        /// What was asked for.
+        /// The kind requested.
         expected: String,
     },
-    /// It was saved with a metric of another name.
+    /// The index was saved with a metric of another name.
     #[error("it was built with the metric {saved}, not with {given}")]
     MetricName {
-        /// The metric that it was built with.
+        /// The metric that the index was built with.
         saved: String,
-        /// The metric that it was opened with.
+        /// The metric that the index was opened with.
         given: String,
     },
-    /// Distances differ from those that it was saved with.
+    /// Distances differ from those in the file.
     #[error(
-        "the distance of points {a} and {b} is {found}, {saved} when it was saved: it is of another metric"
+        "the distance of points {a} and {b} is {found}, {saved} when it was saved: \
+         it is of another metric"
     )]
     Metric {
-        /// A point.
+        /// The first point.
         a: u32,
-        /// Another.
+        /// The second point.
         b: u32,
-        /// Their distance.
+        /// The distance of the points.
         found: f32,
-        /// What it was.
+        /// The distance in the file.
         saved: f32,
     },
-    /// Its points are not valid for the metric.
+    /// The points are not valid for the metric.
     #[error(transparent)]
     Points(#[from] Error),
 }
@@ -131,12 +132,12 @@ struct Header {
     /// The kind of index with its parameters, as [`Kind`] writes them.
     kind: String,
     numbers: BTreeMap<String, u64>,
-    /// The bits of distances of some pairs of points.
+    /// The bits of the distances of some pairs of points.
     distances: Vec<u32>,
     checksums: BTreeMap<String, String>,
 }
 
-/// A type of values that files can hold.
+/// A type of values that files can contain.
 ///
 /// ```
 /// use metric_index::points::Vectors;
@@ -149,7 +150,7 @@ struct Header {
 /// vectors::<f32>();
 /// ```
 pub trait Value: Pod + Sync {
-    /// Its name in the format.
+    /// The type's name in the format.
     #[doc(hidden)]
     const DTYPE: Dtype;
 }
@@ -164,21 +165,21 @@ macro_rules! values {
 
 values!(u8: U8, u16: U16, u32: U32, u64: U64, f32: F32);
 
-/// The contents of a file that is written, for [`StoredPoints::write`].
+/// The contents of a file to be written, for [`StoredPoints::write`].
 #[derive(Debug, Default)]
-pub struct Parts<'a> {
+pub struct FileContents<'a> {
     arrays: Vec<(&'static str, Dtype, Cow<'a, [u8]>)>,
     numbers: BTreeMap<String, u64>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> FileContents<'a> {
     /// Adds an array in memory.
     pub fn array<T: Value>(&mut self, name: &'static str, values: &'a [T]) {
         self.arrays.push((name, T::DTYPE, Cow::Borrowed(bytemuck::cast_slice(values))));
     }
 
     /// Adds an array computed for the file.
-    pub fn made<T: Value>(&mut self, name: &'static str, values: impl IntoIterator<Item = T>) {
+    pub fn computed<T: Value>(&mut self, name: &'static str, values: impl IntoIterator<Item = T>) {
         let values: Vec<T> = values.into_iter().collect();
         let bytes = bytemuck::cast_slice(&values).to_vec();
         self.arrays.push((name, T::DTYPE, Cow::Owned(bytes)));
@@ -207,9 +208,9 @@ pub fn invalid(array: &str, what: impl Into<String>) -> StoreProblem {
     FileProblem::invalid(array, what).into()
 }
 
-/// Looks at the first bytes only, so that a large file of another kind is not read.
+/// Checks the first bytes, so that a large file of another type is not read.
 fn begins_as_container(path: &Path) -> io::Result<bool> {
-    // Before it is opened: opening a pipe would wait for its other end.
+    // Checked before opening, since opening a pipe would wait for its other end.
     let there = path.metadata()?;
     let mut head = [0; 9];
     if !there.is_file() || there.len() < head.len() as u64 {
@@ -273,7 +274,7 @@ impl Reader {
     /// A number.
     ///
     /// # Errors
-    /// If there is none of this name.
+    /// If the file has no number of this name.
     pub fn number(&self, name: &str) -> Result<u64, StoreProblem> {
         let number = self.header.numbers.get(name).copied();
         number.ok_or_else(|| invalid("settings", format!("there is no {name}")))
@@ -290,20 +291,21 @@ impl Reader {
     /// A number that fits into 32 bits.
     ///
     /// # Errors
-    /// If there is none of this name, or it is larger.
+    /// If the file has no number of this name, or it is too large.
     pub fn small(&self, name: &str) -> Result<u32, StoreProblem> {
         let number = self.number(name)?;
         u32::try_from(number).map_err(|_| invalid("settings", format!("{name} is {number}")))
     }
 }
 
-/// Points that can be stored: those of this crate, and your own.
+/// Points that can be stored: those of this crate, and user-defined ones.
 ///
 /// ```
 /// use metric_index::index::{Index, VpTree};
 /// use metric_index::metric::Metric;
 /// use metric_index::points::Points;
-/// use metric_index::stored::{Parts, Reader, StoreProblem, StoredPoints, invalid, open, save};
+/// use metric_index::stored::{FileContents, Reader, StoreProblem, StoredPoints};
+/// use metric_index::stored::{invalid, open, save};
 ///
 /// /// Times of day, in minutes.
 /// struct Times(Vec<u16>);
@@ -325,14 +327,14 @@ impl Reader {
 ///         "times of day".to_owned()
 ///     }
 ///
-///     fn write<'a>(&'a self, parts: &mut Parts<'a>) {
-///         parts.array("points.minutes", &self.0);
+///     fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
+///         contents.array("points.minutes", &self.0);
 ///     }
 ///
 ///     fn read(file: &mut Reader) -> Result<Self, StoreProblem> {
 ///         let minutes = file.array::<u16>("points.minutes")?;
 ///         match minutes.iter().find(|&&minute| minute >= 1_440) {
-///             Some(minute) => Err(invalid("points.minutes", format!("{minute} is not below 1440"))),
+///             Some(minute) => Err(invalid("points.minutes", format!("{minute} is too large"))),
 ///             None => Ok(Self(minutes.to_vec())),
 ///         }
 ///     }
@@ -359,17 +361,19 @@ impl Reader {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait StoredPoints: Points + Sized {
-    /// Their name in files. A file whose points have another name is refused.
+    /// The name of the points in files. A file whose points have another name is refused.
     fn name() -> String;
 
-    /// Writes the points. Names of arrays and numbers start with `points.`; the others are the index's.
-    fn write<'a>(&'a self, parts: &mut Parts<'a>);
+    /// Writes the points. Names of arrays and numbers start with `points.`; other names belong to
+    /// the index.
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>);
 
     /// Reads what [`write`](Self::write) wrote.
     ///
     /// # Errors
-    /// If the file lacks an array or a number, an array is damaged, or the values are invalid: the checksums do not
-    /// protect against a file that was made to mislead, so nothing that is read may make a search panic.
+    /// If the file lacks an array or a number, an array is damaged, or the values are invalid.
+    /// Checksums do not protect against malicious files, so every value must be validated: no file
+    /// may make a search panic.
     fn read(file: &mut Reader) -> Result<Self, StoreProblem>;
 }
 
@@ -378,9 +382,9 @@ impl<T: Value> StoredPoints for Vectors<T> {
         format!("vectors of {:?}", T::DTYPE)
     }
 
-    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
-        parts.number("dimension", self.dimension() as u64);
-        parts.array("points.values", self.values());
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
+        contents.number("dimension", self.dimension() as u64);
+        contents.array("points.values", self.values());
     }
 
     fn read(file: &mut Reader) -> Result<Self, StoreProblem> {
@@ -394,14 +398,15 @@ impl StoredPoints for Strings {
         "strings".to_owned()
     }
 
-    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
         let (text, ends) = self.parts();
-        parts.array("points.text", text.as_bytes());
-        parts.made("points.ends", ends.iter().map(|&end| end as u64));
+        contents.array("points.text", text.as_bytes());
+        contents.computed("points.ends", ends.iter().map(|&end| end as u64));
     }
 
     fn read(file: &mut Reader) -> Result<Self, StoreProblem> {
-        let (text, ends) = (file.array::<u8>("points.text")?, file.array("points.ends")?);
+        let text = file.array::<u8>("points.text")?;
+        let ends = file.array("points.ends")?;
         let text =
             std::str::from_utf8(&text).map_err(|_| invalid("points.text", "it is no UTF-8"))?;
         let ends = ends_of(&ends, text.len(), "points.ends")?;
@@ -417,21 +422,22 @@ impl StoredPoints for Sets {
         "sets".to_owned()
     }
 
-    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
         let (members, ends) = self.parts();
-        parts.array("points.members", members);
-        parts.made("points.ends", ends.iter().map(|&end| end as u64));
+        contents.array("points.members", members);
+        contents.computed("points.ends", ends.iter().map(|&end| end as u64));
     }
 
     fn read(file: &mut Reader) -> Result<Self, StoreProblem> {
-        let (members, ends) = (file.array::<u32>("points.members")?, file.array("points.ends")?);
+        let members = file.array::<u32>("points.members")?;
+        let ends = file.array("points.ends")?;
         let ends = ends_of(&ends, members.len(), "points.ends")?;
         let starts = std::iter::once(0).chain(ends.iter().copied());
         Ok(Self::new(starts.zip(&ends).map(|(start, &end)| &members[start..end]))?)
     }
 }
 
-/// The ends of consecutive ranges that cover `length` items.
+/// Validates the ends of consecutive ranges that cover `length` items.
 pub(crate) fn ends_of(
     ends: &[u64],
     length: usize,
@@ -444,15 +450,15 @@ pub(crate) fn ends_of(
     ends.iter().map(end).collect()
 }
 
-/// Checks that each number occurs exactly once.
+/// Checks that no number occurs twice, and that none is missing.
 #[derive(Debug)]
-pub(crate) struct Once<'a> {
+pub(crate) struct DistinctNumbers<'a> {
     array: &'a str,
     seen: Vec<bool>,
     count: usize,
 }
 
-impl<'a> Once<'a> {
+impl<'a> DistinctNumbers<'a> {
     pub(crate) fn of(array: &'a str, count: usize) -> Self {
         Self { array, seen: vec![false; count], count: 0 }
     }
@@ -472,11 +478,12 @@ impl<'a> Once<'a> {
         }
     }
 
-    /// How many there were.
+    /// The number of different numbers so far.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
+    /// Checks that no number is missing.
     pub(crate) fn is_all(&self) -> Result<(), StoreProblem> {
         match self.seen.iter().position(|seen| !seen) {
             Some(missing) => Err(invalid(self.array, format!("it lacks {missing}"))),
@@ -499,18 +506,18 @@ pub(crate) fn distances(values: &[f32], array: &str) -> Result<(), StoreProblem>
 /// use metric_index::index::{AnyIndex, VpTree};
 /// use metric_index::metric::Edit;
 /// use metric_index::points::Strings;
-/// use metric_index::stored::Stored;
+/// use metric_index::stored::StoredIndex;
 ///
-/// fn can_be_stored<I: Stored>() {}
+/// fn can_be_stored<I: StoredIndex>() {}
 /// can_be_stored::<VpTree<Strings, Edit>>();
 /// can_be_stored::<AnyIndex<Strings, Edit>>();
 /// ```
-pub trait Stored: Index {
-    /// Its name in files.
+pub trait StoredIndex: Index {
+    /// The name of the index in files.
     #[doc(hidden)]
     fn name(&self) -> &'static str;
 
-    /// Its kind, with its parameters.
+    /// The kind of the index, with its parameters.
     #[doc(hidden)]
     fn kind(&self) -> Kind;
 
@@ -519,7 +526,7 @@ pub trait Stored: Index {
     fn reads(name: &str) -> bool;
 
     #[doc(hidden)]
-    fn write<'a>(&'a self, parts: &mut Parts<'a>);
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>);
 
     #[doc(hidden)]
     fn read(
@@ -538,18 +545,16 @@ fn pairs(count: usize) -> impl Iterator<Item = (u32, u32)> {
         .map(move |at| (number(at * step), number((at * step + 7 * at + 1) % count)))
 }
 
-/// Saves an index with its points, atomically.
+/// Saves an index with its points, atomically. An example is in [the module](self).
 ///
 /// # Errors
 /// If the file cannot be written; an existing file is then unchanged.
-///
-/// An example is in [the module](self).
 ///
 /// ```
 /// use metric_index::index::BruteForce;
 /// use metric_index::metric::Edit;
 /// use metric_index::points::Strings;
-/// use metric_index::stored::{save};
+/// use metric_index::stored::save;
 ///
 /// let words: Strings = ["casa", "cosa"].into_iter().collect();
 /// let folder = tempfile::tempdir()?;
@@ -558,7 +563,10 @@ fn pairs(count: usize) -> impl Iterator<Item = (u32, u32)> {
 /// assert!(path.exists());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn save<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> Result<(), StoreError> {
+pub fn save<I: StoredIndex<Points: StoredPoints>>(
+    index: &I,
+    path: &Path,
+) -> Result<(), StoreError> {
     let output = Output::open(path).map_err(|error| StoreError {
         path: error.path,
         problem: FileProblem::from(error.problem).into(),
@@ -569,7 +577,7 @@ pub fn save<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> Result<(
 /// Saves an index to an output that was opened before the work began, and commits it.
 ///
 /// # Errors
-/// If the file cannot be written; it is then as it was.
+/// If the file cannot be written; an existing file is then unchanged.
 ///
 /// ```
 /// use array_file::output::Output;
@@ -586,7 +594,7 @@ pub fn save<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> Result<(
 /// assert!(path.exists());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn save_to<I: Stored<Points: StoredPoints>>(
+pub fn save_to<I: StoredIndex<Points: StoredPoints>>(
     index: &I,
     output: Output,
 ) -> Result<(), StoreError> {
@@ -594,16 +602,20 @@ pub fn save_to<I: Stored<Points: StoredPoints>>(
     write(index, output).map_err(|problem| StoreError { path, problem: problem.into() })
 }
 
-fn write<I: Stored<Points: StoredPoints>>(index: &I, output: Output) -> Result<(), FileProblem> {
-    let mut parts = Parts::default();
-    index.points().write(&mut parts);
-    index.write(&mut parts);
-    parts.number("nodes", index.nodes() as u64);
-    parts.number("answers", index.len() as u64);
+fn write<I: StoredIndex<Points: StoredPoints>>(
+    index: &I,
+    output: Output,
+) -> Result<(), FileProblem> {
+    let mut contents = FileContents::default();
+    index.points().write(&mut contents);
+    index.write(&mut contents);
+    contents.number("nodes", index.nodes() as u64);
+    contents.number("answers", index.len() as u64);
     let sum = |(name, _, bytes): &(&'static str, Dtype, Cow<'_, [u8]>)| {
         ((*name).to_owned(), container::checksum(bytes))
     };
-    let (points, metric) = (index.points(), index.metric());
+    let points = index.points();
+    let metric = index.metric();
     let distance = |(a, b)| metric.distance(points.point(a), points.point(b)).to_bits();
     let header = Header {
         format: KEY.to_owned(),
@@ -612,23 +624,21 @@ fn write<I: Stored<Points: StoredPoints>>(index: &I, output: Output) -> Result<(
         points: I::Points::name(),
         metric: index.metric().name(),
         kind: index.kind().to_string(),
-        numbers: parts.numbers,
+        numbers: contents.numbers,
         distances: pairs(points.len()).map(distance).collect(),
-        checksums: parts.arrays.iter().map(sum).collect(),
+        checksums: contents.arrays.iter().map(sum).collect(),
     };
     let arrays =
-        parts.arrays.iter().map(|(name, dtype, bytes)| (*name, *dtype, &**bytes)).collect();
+        contents.arrays.iter().map(|(name, dtype, bytes)| (*name, *dtype, &**bytes)).collect();
     let json = serde_json::to_string(&header).map_err(FileProblem::Settings)?;
     Ok(container::write_to(output, KEY, json, arrays)?)
 }
 
-/// Opens an index that was [saved](save).
+/// Opens a [saved](save) index. An example is in [the module](self).
 ///
 /// # Errors
-/// If the file cannot be read, is damaged, of another version, of another kind of index or points, or of
-/// another metric.
-///
-/// An example is in [the module](self).
+/// If the file cannot be read, is damaged, or has another version, another kind of index or points,
+/// or another metric.
 ///
 /// ```
 /// use metric_index::index::BruteForce;
@@ -644,19 +654,20 @@ fn write<I: Stored<Points: StoredPoints>>(index: &I, output: Output) -> Result<(
 /// assert_eq!(metric_index::index::Index::len(&index), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn open<I: Stored<Points: StoredPoints>>(
+pub fn open<I: StoredIndex<Points: StoredPoints>>(
     path: &Path,
     metric: I::Metric,
 ) -> Result<I, StoreError> {
     read(path, metric).map_err(|problem| StoreError { path: path.to_owned(), problem })
 }
 
-fn read<I: Stored<Points: StoredPoints>>(
+fn read<I: StoredIndex<Points: StoredPoints>>(
     path: &Path,
     metric: I::Metric,
 ) -> Result<I, StoreProblem> {
     let mut file = Reader::new(path)?;
-    let (index, points) = (file.header.index.clone(), file.header.points.clone());
+    let index = file.header.index.clone();
+    let points = file.header.points.clone();
     let expected = I::Points::name();
     if points != expected {
         return Err(StoreProblem::Kind { found: format!("an index of {points}"), expected });
@@ -685,7 +696,7 @@ fn read<I: Stored<Points: StoredPoints>>(
     I::read(&mut file, &index, points, metric)
 }
 
-/// What a file records about its index.
+/// The information that a file has about its index.
 ///
 /// ```
 /// use metric_index::index::BruteForce;
@@ -706,22 +717,20 @@ pub struct Description {
     pub index: String,
     /// The kind with its parameters, such as `lc:64`.
     pub kind: String,
-    /// The type of its points.
+    /// The type of points.
     pub points: String,
-    /// The name of its metric, if it has one.
+    /// The name of the metric, if it has one.
     pub metric: Option<String>,
     /// The dimension, if the points are vectors.
     pub dimension: Option<u64>,
-    /// Its other numbers.
+    /// Other numbers in the file.
     pub numbers: BTreeMap<String, u64>,
 }
 
-/// Reads what a file records about its index, without building the index.
+/// Reads the information that a file has about its index, without opening the index.
 ///
 /// # Errors
-/// If it cannot be read, is not an index, or is of another version.
-///
-/// An example is at [`Description`].
+/// If the file cannot be read, is not an index, or has another version.
 ///
 /// ```
 /// use metric_index::index::BruteForce;
@@ -742,7 +751,7 @@ pub fn describe(path: &Path) -> Result<Description, StoreError> {
     let header = header.map_err(|problem| StoreError { path: path.to_owned(), problem })?;
     let mut numbers = header.numbers;
     let dimension = numbers.remove("dimension");
-    // The bits of a float, which mean nothing to a reader.
+    // The bits of a float, which are meaningless to a reader.
     numbers.remove("scale");
     let Header { index, kind, points, metric, .. } = header;
     Ok(Description { index, kind, points, metric, dimension, numbers })

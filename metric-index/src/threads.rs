@@ -5,18 +5,19 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does each piece of work once; the results are in their order. A thread takes the next piece when it is done with one;
-/// the calling thread is one of them, so that the work is done even where no other can be started.
+/// Runs `work` for each piece and returns the results in order. A thread takes the next piece when
+/// it has finished one. The calling thread is one of them, so the work is done even if no other
+/// thread can be started.
 ///
 /// # Panics
 /// If `work` panics.
-pub(crate) fn dealt<R: Send>(
+pub(crate) fn map_parallel<R: Send>(
     pieces: usize,
     threads: NonZero<usize>,
     work: &(dyn Fn(usize) -> R + Sync),
 ) -> Vec<R> {
     let next = AtomicUsize::new(0);
-    let some = || {
+    let take_pieces = || {
         let mut done = Vec::new();
         loop {
             let piece = next.fetch_add(1, Ordering::Relaxed);
@@ -29,9 +30,9 @@ pub(crate) fn dealt<R: Send>(
     let mut all: Vec<Option<R>> = (0..pieces).map(|_| None).collect();
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads.get().min(pieces))
-            .map_while(|_| thread::Builder::new().spawn_scoped(scope, some).ok())
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, take_pieces).ok())
             .collect();
-        let own = some();
+        let own = take_pieces();
         let of_others =
             others.into_iter().map(|other| other.join().unwrap_or_else(|e| resume_unwind(e)));
         for (piece, result) in of_others.flatten().chain(own) {

@@ -1,4 +1,4 @@
-//! Distances from blocks: those of single points, to the bit, and nothing lost.
+//! Distances from blocks equal those of single points, bit for bit, and none is missing.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,13 +9,14 @@ use metric_index::generate::{Random, clustered, held_out};
 use metric_index::index::{BruteForce, Index, Kind};
 use metric_index::lists::NeighborLists;
 use metric_index::metric::{
-    Blocks, Chebyshev, Coordinates, Counted, Edit, Euclidean, Manhattan, Metric,
+    Blocks, Chebyshev, Coordinates, CountingMetric, Edit, Euclidean, Manhattan, Metric,
 };
 use metric_index::neighbor::Neighbor;
 use metric_index::points::{Items, Points, Vectors};
 use proptest::prelude::*;
 
-/// Each place within each radius: all distances of all points, and those next to them.
+/// Compares every position within every radius: all distances of all points, and the numbers next
+/// to them.
 fn agree<P: ?Sized>(metric: &impl Metric<P>, points: &[&P], queries: &[&P]) {
     let blocks = metric.blocks(points).expect("the metric has blocks");
     let end = u32::try_from(points.len()).unwrap();
@@ -41,7 +42,8 @@ fn agree<P: ?Sized>(metric: &impl Metric<P>, points: &[&P], queries: &[&P]) {
     }
 }
 
-/// Numbers of very different sizes, so that sums of squares overflow, underflow and cancel in `f32`.
+/// Numbers of very different sizes, so that sums of squares overflow, underflow and cancel in
+/// `f32`.
 fn coordinate() -> impl Strategy<Value = f32> {
     let whole = (-4i8..4).prop_map(f32::from);
     prop_oneof![
@@ -78,7 +80,7 @@ proptest! {
         agree(&Chebyshev, points, queries);
     }
 
-    /// Squares that underflow are rounded far: distances of 1e-22 or so.
+    /// Distances around 1e-22, whose squares underflow and lose precision.
     #[test]
     fn tiny_vectors(values in prop::collection::vec(0u8..60, 240), dimension in 1usize..13) {
         let values: Vec<f32> = values.iter().map(|&x| f32::from(x) * 1e-24).collect();
@@ -99,17 +101,18 @@ proptest! {
         agree(&Edit, &words, &queries);
     }
 
-    /// A bound is below the distances from all points of a box.
+    /// The bound of a box is at most the distance from every point of the box.
     #[test]
     fn boxes(
         dimension in 1usize..20,
         values in prop::collection::vec(coordinate(), 60),
         shares in prop::collection::vec(0u8..=4, 20),
     ) {
-        let (query, ends) = (&values[..dimension], &values[20..]);
+        let query = &values[..dimension];
+        let ends = &values[20..];
         let low: Vec<f32> = (0..dimension).map(|c| ends[c].min(ends[c + 20])).collect();
         let high: Vec<f32> = (0..dimension).map(|c| ends[c].max(ends[c + 20])).collect();
-        // A corner, or a point between, or the nearest of the box.
+        // A corner, a point in the box, or the nearest point of the box.
         let within = |c: usize| match shares[c] {
             0 => low[c],
             1 => high[c],
@@ -124,7 +127,7 @@ proptest! {
     }
 }
 
-/// A metric whose distances of single points are counted, while blocks are its own.
+/// Counts the distances of single points and passes blocks on uncounted.
 #[derive(Default)]
 struct Single<M> {
     metric: M,
@@ -158,7 +161,7 @@ impl<P: ?Sized, M: Metric<P>> Metric<P> for Single<M> {
     }
 }
 
-/// The answers of a kind to queries, and how many distances of single points they took.
+/// The answers of an index to queries, and the number of distances of single points.
 fn answered<S: Points, M: Metric<S::Point> + Default>(
     kind: Kind,
     points: &S,
@@ -173,8 +176,8 @@ fn answered<S: Points, M: Metric<S::Point> + Default>(
     (answers, metric.calls.load(Ordering::Relaxed) - built)
 }
 
-/// The indexes that have blocks use them: brute force measures no single point but the query itself, the others
-/// centers, pivots and few more.
+/// The indexes that have blocks use them: brute force measures no single point but the query
+/// itself, the others centers, pivots and few more.
 #[test]
 fn the_fast_path_is_taken() {
     let (points, queries) = clustered(4_000, 40, 3);
@@ -188,7 +191,7 @@ fn the_fast_path_is_taken() {
     let word = |_| (0..3 + random.below(6)).map(|_| ['a', 'b', 'é'][random.below(3)]).collect();
     let words: Vec<String> = (0..3_000).map(word).collect();
     let (words, queries) = held_out(words.iter().map(String::as_str), 30, 1);
-    let index = BruteForce::new(&words, Counted::new(Edit)).unwrap();
+    let index = BruteForce::new(&words, CountingMetric::new(Edit)).unwrap();
     assert!(index.blocks().is_none(), "a metric that is counted has no blocks");
     let one = NonZero::<usize>::MIN;
     let mut expected = index.nearest_many(&queries, 5, one);
@@ -202,7 +205,7 @@ fn the_fast_path_is_taken() {
 }
 
 fn answers_one_by_one(points: &Vectors<f32>, queries: &Vectors<f32>) -> NeighborLists {
-    let index = BruteForce::new(points, Counted::new(Euclidean)).unwrap();
+    let index = BruteForce::new(points, CountingMetric::new(Euclidean)).unwrap();
     let one = NonZero::<usize>::MIN;
     let mut answers = index.nearest_many(queries, 5, one);
     answers.append(&index.within_many(queries, 1.0, one));
@@ -210,7 +213,7 @@ fn answers_one_by_one(points: &Vectors<f32>, queries: &Vectors<f32>) -> Neighbor
     answers
 }
 
-/// What is not taken goes the other way.
+/// Queries that blocks do not support are measured one point at a time.
 #[test]
 fn queries_without_blocks() {
     let long = "ab".repeat(40);
@@ -232,11 +235,12 @@ fn queries_without_blocks() {
     assert_eq!(index.nearest("", 1).unwrap()[0].point, 0);
 }
 
-/// Many queries are answered by products of matrices; one without a distance fails alone.
+/// Many queries are answered by products of matrices. A query without a distance does not affect
+/// the others.
 #[test]
 fn many_queries_by_products() {
     let (points, queries) = clustered(3_000, 40, 9);
-    let plain = BruteForce::new(&points, Counted::new(Euclidean)).unwrap();
+    let plain = BruteForce::new(&points, CountingMetric::new(Euclidean)).unwrap();
     let index = "brute-force".parse::<Kind>().unwrap().build(&points, Euclidean).unwrap();
     let mut values = queries.values().to_vec();
     values[20 * 3] = f32::NAN;
@@ -246,7 +250,7 @@ fn many_queries_by_products() {
         let near = index.nearest_many(&queries, 7, threads);
         let within = index.within_many(&queries, 1.5, threads);
         for (query, (near, within)) in (0..).zip(near.iter().zip(&within)) {
-            // Their error has a NaN, which is not equal to itself.
+            // The error contains NaN, which is not equal to itself.
             let same =
                 |a: Result<_, _>, b: Result<Vec<Neighbor>, _>| format!("{a:?}") == format!("{b:?}");
             assert!(same(near, plain.nearest(queries.point(query), 7)), "{query}");

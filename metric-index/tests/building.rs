@@ -1,4 +1,4 @@
-//! What building tells, of how many nodes indexes are made, and tables of many blocks.
+//! Progress reports of builders, node counts, and tables of many blocks.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,11 +9,11 @@ use metric_index::index::{
     BruteForce, ClusterSize, Egnat, EgnatOptions, Index, KdTree, Kind, ListOfClusters, Pivots,
     Progress, SssIndex, SssTree, VpTree, search,
 };
-use metric_index::metric::{Chebyshev, Counted, Euclidean, Manhattan, Metric};
+use metric_index::metric::{Chebyshev, CountingMetric, Euclidean, Manhattan, Metric};
 use metric_index::points::{Points, Vectors};
 use proptest::prelude::*;
 
-/// So many points of a grid of 50 x 50, some of them equal.
+/// `count` points of a grid of 50 x 50, some of them equal.
 fn grid(count: u32) -> Vectors<f32> {
     let place = |point: u32| {
         let mixed = point.wrapping_mul(2_654_435_761) >> 16;
@@ -22,7 +22,7 @@ fn grid(count: u32) -> Vectors<f32> {
     Vectors::new((0..count).flat_map(place).collect(), 2).unwrap()
 }
 
-/// What was heard while something was built.
+/// The progress reports of a build.
 fn heard<T>(build: impl FnOnce(&Progress<'_>) -> T) -> (Vec<(u64, u64)>, T) {
     let calls = Mutex::new(Vec::new());
     let hear = |done, all| calls.lock().unwrap().push((done, all));
@@ -53,12 +53,12 @@ fn building_tells_how_far_it_is() {
             assert!(calls.iter().all(|&(done, of)| done <= all && of == all), "{kind}: {calls:?}");
             assert!(calls.contains(&(all, all)), "{kind} of {count}: {calls:?}");
             assert!(calls.len() <= 1_001, "{kind}: {} calls", calls.len());
-            // One thread after another: no number twice.
+            // On one thread, no amount is reported twice.
             let mut sorted = calls.clone();
             sorted.sort_unstable();
             sorted.dedup();
             assert_eq!(sorted.len(), calls.len(), "{kind}: {calls:?}");
-            // Nothing is built without clusters or pivots.
+            // Without clusters or pivots there is nothing to build.
             let is_short = count < 3_000 || ["brute-force", "sss-index:0p"].contains(&&*kind);
             assert!(is_short || calls.len() > 4, "{kind}: {calls:?}");
         }
@@ -83,7 +83,7 @@ fn nodes_are_counted() {
     assert_eq!(VpTree::build(&points, Euclidean).unwrap().nodes(), 31);
     assert_eq!(KdTree::build(&points, Euclidean).unwrap().nodes(), 127);
     // At most 16 and 32 where the metric has no blocks: after eight and seven halvings.
-    let plain = Counted::new(Euclidean);
+    let plain = CountingMetric::new(Euclidean);
     assert_eq!(VpTree::build(&points, &plain).unwrap().nodes(), 511);
     assert_eq!(KdTree::build(&points, &plain).unwrap().nodes(), 255);
     // 47 blocks of 64 of the points that are no pivots, six groups of them, and one of these.
@@ -95,7 +95,7 @@ fn nodes_are_counted() {
     assert_eq!(tree.nodes(), 1);
 }
 
-/// As many cases as `PROPTEST_CASES` says, otherwise `few`.
+/// The number of cases in `PROPTEST_CASES`, or `few`.
 fn cases(few: u32) -> ProptestConfig {
     let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig::with_cases(said.unwrap_or(few))
@@ -114,7 +114,8 @@ proptest! {
     }
 }
 
-/// Points that are next to nothing apart, and a query that is far away: its place in the table is beyond `f32`.
+/// Points that are next to nothing apart, and a query that is far away: its place in the table is
+/// beyond `f32`.
 #[test]
 fn far_from_a_small_table() {
     for spread in [0.0, 1e-30] {

@@ -10,16 +10,16 @@ use metric_index::collector::{Collector, Nearest, Within};
 use metric_index::error::Error;
 use metric_index::generate::Random;
 use metric_index::index::{
-    AnyIndex, BruteForce, ClusterSize, Dynamic, Egnat, EgnatOptions, Index, Kind, MTree, Pivots,
-    Search, search,
+    AnyIndex, BruteForce, ClusterSize, DynamicIndex, Egnat, EgnatOptions, Index, Kind, MTree,
+    Pivots, Search, search,
 };
 use metric_index::lists::NeighborLists;
 use metric_index::metric::{
-    Angular, Chebyshev, Counted, Edit, Euclidean, Hamming, Jaccard, Manhattan, Metric, Minkowski,
-    check,
+    Angular, Chebyshev, CountingMetric, Edit, Euclidean, Hamming, Jaccard, Manhattan, Metric,
+    Minkowski, check,
 };
 use metric_index::neighbor::Neighbor;
-use metric_index::points::{Growing, Items, Points, Sets, Strings, Vectors};
+use metric_index::points::{GrowablePoints, Items, Points, Sets, Strings, Vectors};
 use metric_index::{Question, advise};
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ use erased::{All, AnyMetric, Erased, Point, built, cases, on, plain, vectors};
 
 mod erased;
 
-/// Small integers in the plane: distances that tie. `/ 10`: distances that are rounded.
+/// Small integers in the plane, whose distances tie; divided by 10, whose distances are rounded.
 fn vector() -> impl Strategy<Value = Vec<f32>> {
     let whole = (-4i8..4).prop_map(f32::from);
     prop::collection::vec(prop_oneof![whole.clone(), whole.prop_map(|x| x / 10.0)], 3)
@@ -64,7 +64,7 @@ fn edit_by_definition(a: &[char], b: &[char]) -> usize {
     }
 }
 
-/// The table of Wagner and Fischer.
+/// Edit distance by the table of Wagner and Fischer.
 fn edit_by_table(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -79,7 +79,7 @@ fn edit_by_table(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Each distance once, and between and beside them: radii on the boundary.
+/// Each distance once, and the numbers between and next to them: radii on the boundary.
 fn radii(all: &[Neighbor]) -> Vec<f32> {
     let mut radii = vec![0.0, f32::MAX, f32::INFINITY];
     for neighbor in all.iter().step_by(all.len() / 5 + 1) {
@@ -116,12 +116,12 @@ fn agrees(kind: Kind, index: &Erased, oracle: &Erased, queries: &[Point]) {
         let (found, cost) = stopping.into_parts();
         assert_eq!(found.0.into_sorted(), &all[..3.min(count)]);
         assert!(stops <= cost.evaluations, "{kind}: {stops} stops, {cost:?}");
-        // Pivots and routing objects may be measured beside every point.
+        // Pivots and routing objects may be measured in addition to all points.
         assert!(cost.evaluations <= 3 * count as u64 + 1, "{kind}: {cost:?} for {count} points");
     }
 }
 
-/// A collector that is somebody else's.
+/// A collector defined outside of the crate.
 struct Own(Nearest);
 
 impl Collector for Own {
@@ -161,7 +161,7 @@ const EGNATS: [EgnatOptions; 4] = [
     EgnatOptions { arity: 32, bucket: 20 },
 ];
 
-/// What is asked of an index that grows and shrinks: a point to add (one of these) or to remove.
+/// A change of a dynamic index: the number of a point to add, or of one to remove.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Insert(prop::sample::Index),
@@ -176,8 +176,8 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(change, 0..160)
 }
 
-/// An index that changes, against a list of its points.
-fn follows<I: Dynamic<Points = All, Metric = AnyMetric>>(
+/// Compares a dynamic index with a list of its points.
+fn follows<I: DynamicIndex<Points = All, Metric = AnyMetric>>(
     index: &mut I,
     of: &All,
     changes: &[Change],
@@ -256,7 +256,11 @@ proptest! {
     }
 
     #[test]
-    fn axioms_of_bytes(a in prop::collection::vec(any::<u8>(), 20), b in prop::collection::vec(any::<u8>(), 20), c in prop::collection::vec(any::<u8>(), 20)) {
+    fn axioms_of_bytes(
+        a in prop::collection::vec(any::<u8>(), 20),
+        b in prop::collection::vec(any::<u8>(), 20),
+        c in prop::collection::vec(any::<u8>(), 20),
+    ) {
         let points = [&a[..], &b[..], &c[..]];
         axioms(&Euclidean, points)?;
         axioms(&Manhattan, points)?;
@@ -264,7 +268,9 @@ proptest! {
         axioms(&Hamming, points)?;
         axioms(&Minkowski::new(2.5).unwrap(), points)?;
         let floats = |v: &[u8]| v.iter().map(|&x| f32::from(x)).collect::<Vec<_>>();
-        prop_assert_eq!(Euclidean.distance(&a[..], &b[..]).to_bits(), Euclidean.distance(&floats(&a)[..], &floats(&b)[..]).to_bits());
+        let of_bytes = Euclidean.distance(&a[..], &b[..]);
+        let of_floats = Euclidean.distance(&floats(&a)[..], &floats(&b)[..]);
+        prop_assert_eq!(of_bytes.to_bits(), of_floats.to_bits());
     }
 
     /// Lengths around the eight lanes, against the sum in order: only the last bits may differ.
@@ -272,8 +278,11 @@ proptest! {
     fn lanes(values in prop::collection::vec((-1e3f32..1e3, -1e3f32..1e3), 0..40)) {
         let (a, b): (Vec<f32>, Vec<f32>) = values.iter().copied().unzip();
         let differences = || values.iter().map(|&(a, b)| (f64::from(a) - f64::from(b)).abs());
-        let close = |found: f32, expected: f64| (f64::from(found) - expected).abs() <= 1e-7 * expected;
-        prop_assert!(close(Euclidean.distance(&a[..], &b[..]), differences().map(|d| d * d).sum::<f64>().sqrt()));
+        let close = |found: f32, expected: f64| {
+            (f64::from(found) - expected).abs() <= 1e-7 * expected
+        };
+        let euclidean = differences().map(|d| d * d).sum::<f64>().sqrt();
+        prop_assert!(close(Euclidean.distance(&a[..], &b[..]), euclidean));
         prop_assert!(close(Manhattan.distance(&a[..], &b[..]), differences().sum()));
         prop_assert!(close(Chebyshev.distance(&a[..], &b[..]), differences().fold(0.0, f64::max)));
         let sevenths = differences().map(|d| d.powi(7)).sum::<f64>().powf(1.0 / 7.0);
@@ -287,18 +296,25 @@ proptest! {
     }
 
     #[test]
-    fn axioms_of_sets(a in prop::collection::btree_set(0u32..12, 0..8), b in prop::collection::btree_set(0u32..12, 0..8), c in prop::collection::btree_set(0u32..12, 0..8)) {
+    fn axioms_of_sets(
+        a in prop::collection::btree_set(0u32..12, 0..8),
+        b in prop::collection::btree_set(0u32..12, 0..8),
+        c in prop::collection::btree_set(0u32..12, 0..8),
+    ) {
         let sets = [&a, &b, &c].map(|set| set.iter().copied().collect::<Vec<u32>>());
         axioms(&Jaccard, [&sets[0][..], &sets[1], &sets[2]])?;
-        let (common, all) = (a.intersection(&b).count(), a.union(&b).count());
+        let common = a.intersection(&b).count();
+        let all = a.union(&b).count();
         let expected = if all == 0 { 0.0 } else { 1.0 - common as f64 / all as f64 };
         prop_assert!((f64::from(Jaccard.distance(&sets[0], &sets[1])) - expected).abs() < 1e-7);
     }
 
     #[test]
     fn edit_definition(a in "[ab]{0,5}", b in "[ab]{0,5}") {
-        let (x, y): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-        prop_assert_eq!(Edit.distance(&a, &b).to_bits(), (edit_by_definition(&x, &y) as f32).to_bits());
+        let x: Vec<char> = a.chars().collect();
+        let y: Vec<char> = b.chars().collect();
+        let expected = edit_by_definition(&x, &y) as f32;
+        prop_assert_eq!(Edit.distance(&a, &b).to_bits(), expected.to_bits());
     }
 
     /// Lengths around the 64 bits of a word.
@@ -309,7 +325,7 @@ proptest! {
         let within = Edit.distance_within(&b, &a, most as f32);
         prop_assert_eq!(within.is_some(), expected <= most);
         axioms(&Edit, [&a, &b, &a])?;
-        let counted = Counted::new(Edit);
+        let counted = CountingMetric::new(Edit);
         let characters = a.chars().count();
         let prepared = counted.distances_from(&a);
         prop_assert_eq!(prepared.is_some(), (1..=64).contains(&characters));
@@ -325,8 +341,12 @@ proptest! {
     #![proptest_config(cases(24))]
 
     #[test]
-    fn indexes_of_vectors(points in prop::collection::vec(vector(), 0..90), queries in prop::collection::vec(vector(), 2)) {
-        let queries: Vec<Point> = queries.into_iter().chain(points.first().cloned()).map(Point::Vector).collect();
+    fn indexes_of_vectors(
+        points in prop::collection::vec(vector(), 0..90),
+        queries in prop::collection::vec(vector(), 2),
+    ) {
+        let queries = queries.into_iter().chain(points.first().cloned());
+        let queries: Vec<Point> = queries.map(Point::Vector).collect();
         let points = vectors(&points.concat(), 3);
         all_agree(&points, &on::<[f32], _>(Euclidean), &queries);
         all_agree(&points, &on::<[f32], _>(Manhattan), &queries);
@@ -344,13 +364,19 @@ proptest! {
     }
 
     #[test]
-    fn indexes_of_words(words in prop::collection::vec("[abc]{0,5}", 0..80), queries in prop::collection::vec("[abcd]{0,6}", 2)) {
+    fn indexes_of_words(
+        words in prop::collection::vec("[abc]{0,5}", 0..80),
+        queries in prop::collection::vec("[abcd]{0,6}", 2),
+    ) {
         let queries: Vec<Point> = queries.into_iter().map(Point::Word).collect();
         all_agree(&words.into_iter().map(Point::Word).collect(), &on::<str, _>(Edit), &queries);
     }
 
     #[test]
-    fn indexes_of_sets(sets in prop::collection::vec(prop::collection::btree_set(0u32..9, 0..6), 0..60), query in prop::collection::btree_set(0u32..9, 0..6)) {
+    fn indexes_of_sets(
+        sets in prop::collection::vec(prop::collection::btree_set(0u32..9, 0..6), 0..60),
+        query in prop::collection::btree_set(0u32..9, 0..6),
+    ) {
         let sets = sets.into_iter().map(|set| Point::Set(set.into_iter().collect())).collect();
         all_agree(&sets, &on::<[u32], _>(Jaccard), &[Point::Set(query.into_iter().collect())]);
     }
@@ -360,21 +386,34 @@ proptest! {
     #![proptest_config(cases(24))]
 
     #[test]
-    fn changing_vectors(points in prop::collection::vec(vector(), 1..60), before in 0usize..60, changes in changes(), query in vector()) {
+    fn changing_vectors(
+        points in prop::collection::vec(vector(), 1..60),
+        before in 0usize..60,
+        changes in changes(),
+        query in vector(),
+    ) {
         let first = vectors(&points[..before.min(points.len())].concat(), 3);
         let queries = [Point::Vector(query), Point::Vector(points[0].clone())];
-        all_follow(&first, &vectors(&points.concat(), 3), &on::<[f32], _>(Euclidean), &changes, &queries);
+        let additions = vectors(&points.concat(), 3);
+        all_follow(&first, &additions, &on::<[f32], _>(Euclidean), &changes, &queries);
     }
 
     #[test]
-    fn changing_words(words in prop::collection::vec("[ab]{0,5}", 1..60), before in 0usize..60, changes in changes(), query in "[abc]{0,6}") {
+    fn changing_words(
+        words in prop::collection::vec("[ab]{0,5}", 1..60),
+        before in 0usize..60,
+        changes in changes(),
+        query in "[abc]{0,6}",
+    ) {
         let words: Vec<Point> = words.into_iter().map(Point::Word).collect();
         let first: All = words.iter().take(before).cloned().collect();
-        all_follow(&first, &words.into_iter().collect(), &on::<str, _>(Edit), &changes, &[Point::Word(query)]);
+        let additions = words.into_iter().collect();
+        let queries = [Point::Word(query)];
+        all_follow(&first, &additions, &on::<str, _>(Edit), &changes, &queries);
     }
 }
 
-/// Points that are added to a store stand behind the others.
+/// Points added to a store follow the existing ones.
 #[test]
 fn stores_grow() {
     let mut words: Strings = ["casa"].into_iter().collect();
@@ -399,7 +438,7 @@ fn stores_grow() {
     assert_eq!((items.len(), items.point(1)), (2, "pez"));
 }
 
-fn refuses_to_add<I: Dynamic<Points = Vectors<f32>>>(index: &mut I) {
+fn refuses_to_add<I: DynamicIndex<Points = Vectors<f32>>>(index: &mut I) {
     for bad in [&[f32::NAN, 0.0][..], &[f32::MAX, f32::MIN]] {
         assert!(index.insert(bad).is_err());
     }
@@ -411,7 +450,7 @@ fn refuses_to_add<I: Dynamic<Points = Vectors<f32>>>(index: &mut I) {
     assert_eq!(index.nearest(&[1.0, 2.0], usize::MAX).unwrap().len(), 101);
 }
 
-/// What is refused is not half in.
+/// A refused point leaves the index unchanged.
 #[test]
 fn what_cannot_be_added_changes_nothing() {
     let points = || Vectors::new((0..200u8).map(|x| f32::from(x % 50)).collect(), 2).unwrap();
@@ -427,36 +466,46 @@ fn what_cannot_be_added_changes_nothing() {
     assert!(matches!(MTree::build(points(), Euclidean, 3), Err(Error::Option { .. })));
     let mut sets = Sets::default();
     assert!(sets.push(&[3, 2]).is_err() && sets.is_empty());
-    // The first point of a space of vectors fixes no dimension: its store does.
+    // The store determines the dimension of vectors, not the first point.
     let mut empty = MTree::build(Vectors::new(Vec::new(), 2).unwrap(), Euclidean, 4).unwrap();
     assert!(matches!(empty.insert(&[1.0]), Err(Error::Shape { .. })));
     assert!(empty.is_empty() && empty.insert(&[1.0, 2.0]).is_ok());
 }
 
 proptest! {
-    /// Products of matrices against one query after the other: ties, equal points, sizes beside the blocks' and
-    /// lanes'.
+    /// Compares products of matrices with single queries: ties, equal points, and sizes around
+    /// those of blocks and lanes.
     #[test]
-    fn batches(seed in any::<u64>(), dimension in 1usize..40, count in 0usize..1_200, scale in -38i32..19, k in 0usize..9) {
+    fn batches(
+        seed in any::<u64>(),
+        dimension in 1usize..40,
+        count in 0usize..1_200,
+        scale in -38i32..19,
+        k in 0usize..9,
+    ) {
         let mut random = Random::new(seed);
         let mut next = |below| random.below(below) as f32 - 3.0;
         let factor = 10f32.powi(scale);
         let points: Vec<f32> = (0..count * dimension).map(|_| next(9) * factor).collect();
         let queries: Vec<f32> = (0..7 * dimension).map(|_| next(9) * factor).collect();
-        let (points, queries) = (Vectors::new(points, dimension).unwrap(), Vectors::new(queries, dimension).unwrap());
+        let points = Vectors::new(points, dimension).unwrap();
+        let queries = Vectors::new(queries, dimension).unwrap();
         let index = BruteForce::new(points, Euclidean).unwrap();
         let nearest = index.batch(&queries, |_| Nearest::new(k));
         let radius = 4.0 * factor;
-        let within = index.batch(&queries, |query| Within::new(radius * f32::from(u8::try_from(query).unwrap()) / 4.0));
+        let radius_of = |query: u32| radius * f32::from(u8::try_from(query).unwrap()) / 4.0;
+        let within = index.batch(&queries, |query| Within::new(radius_of(query)));
         for query in 0..7u8 {
-            let (point, at) = (queries.point(u32::from(query)), usize::from(query));
+            let point = queries.point(u32::from(query));
+            let at = usize::from(query);
             prop_assert_eq!(nearest.get(at).map(<[_]>::to_vec), index.nearest(point, k));
-            prop_assert_eq!(within.get(at).map(<[_]>::to_vec), index.within(point, radius * f32::from(query) / 4.0));
+            let radius = radius * f32::from(query) / 4.0;
+            prop_assert_eq!(within.get(at).map(<[_]>::to_vec), index.within(point, radius));
         }
     }
 }
 
-/// Queries that are none, and numbers at the ends of their range.
+/// Invalid queries, and numbers at the ends of their range.
 #[test]
 fn batches_of_odd_queries() {
     let big = 3e38f32;
@@ -480,7 +529,7 @@ fn batches_of_odd_queries() {
         let answers = index.batch(&queries, |_| Nearest::new(1));
         for (query, answer) in (0..).zip(&answers) {
             let expected = index.nearest(queries.point(query), 1);
-            // NaN is no equal of itself.
+            // NaN is not equal to itself.
             assert_eq!(format!("{answer:?}"), format!("{expected:?}"), "query {query}");
         }
     }
@@ -524,7 +573,7 @@ fn rounding_loses_no_tie() {
     }
 }
 
-/// A metric of the user's, on a type of the user's.
+/// A user-defined metric on a user-defined type.
 #[test]
 fn an_own_metric() {
     struct Clock;
@@ -547,7 +596,7 @@ fn an_own_metric() {
 /// The same point many times costs no more than other points.
 #[test]
 fn equal_points() {
-    let counted = Arc::new(Counted::new(on::<[f32], _>(Euclidean)));
+    let counted = Arc::new(CountingMetric::new(on::<[f32], _>(Euclidean)));
     let metric: AnyMetric = counted.clone();
     let point = |x, y| Point::Vector(vec![x, y]);
     let points = vectors(&vec![1.5; 60_000], 2);
@@ -582,7 +631,7 @@ fn equal_points() {
 fn indexes_save_distances() {
     let mut random = Random::new(1);
     let points = vectors(&(0..6_000).map(|_| random.unit_f32()).collect::<Vec<f32>>(), 2);
-    let counted = Arc::new(Counted::new(on::<[f32], _>(Euclidean)));
+    let counted = Arc::new(CountingMetric::new(on::<[f32], _>(Euclidean)));
     let metric: AnyMetric = counted.clone();
     let query = Point::Vector(vec![0.3, 0.7]);
     for kind in Kind::all().into_iter().filter(|&kind| kind != Kind::BruteForce) {
@@ -665,7 +714,7 @@ fn sets_out_of_order_are_refused() {
     }
 }
 
-/// Any number of threads, more than queries too, and a query that fails alone.
+/// Any number of threads, including more than queries, and one query that fails.
 #[test]
 fn many_queries() {
     let points = vectors(&(0..300u16).map(|x| f32::from(x % 97)).collect::<Vec<f32>>(), 1);
@@ -704,7 +753,7 @@ impl<F: Fn(&[f32], &[f32]) -> f32 + Sync> Metric<[f32]> for Claimed<F> {
     }
 }
 
-/// A closed ball that is open.
+/// A metric whose closed balls are open.
 struct Contradicts;
 impl Metric<[f32]> for Contradicts {
     fn distance(&self, a: &[f32], b: &[f32]) -> f32 {
@@ -721,7 +770,7 @@ impl Metric<[f32]> for Contradicts {
     }
 }
 
-/// What is not a metric is told from what is.
+/// `check` distinguishes metrics from other distances.
 #[test]
 fn metrics_are_checked() {
     let mut random = Random::new(3);
@@ -739,8 +788,8 @@ fn metrics_are_checked() {
     }
     let words: Strings = (0..200).map(|number| format!("{number:b}")).collect();
     assert_eq!(check(&words, &Edit, 64, 0), Ok(()));
-    let (none, one) =
-        (Vectors::<f32>::new(vec![], 3).unwrap(), Vectors::from(vec![[1.0f32, 2.0, 3.0]]));
+    let none = Vectors::<f32>::new(vec![], 3).unwrap();
+    let one = Vectors::from(vec![[1.0f32, 2.0, 3.0]]);
     assert_eq!(check(&none, &Euclidean, 64, 0), Ok(()));
     assert_eq!(check(&one, &Euclidean, 64, 0), Ok(()));
 

@@ -1,4 +1,4 @@
-//! Estimates against what is known or counted.
+//! Compares estimates with known or counted values.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -21,7 +21,8 @@ fn dimensions() {
     let of =
         |dimension| intrinsic_dimension(&plane(2_000, dimension), &Euclidean, 50_000, 7).unwrap();
     assert!((of(1) - 1.0).abs() < 0.03, "{}", of(1));
-    let (three, twenty) = (of(3), of(20));
+    let three = of(3);
+    let twenty = of(20);
     assert!((3.0..5.0).contains(&three) && (24.0..32.0).contains(&twenty), "{three} {twenty}");
     assert_eq!(of(3).to_bits(), of(3).to_bits(), "the same seed");
     // All distances are 1.
@@ -35,7 +36,8 @@ fn radii() {
     for share in [0.0, 0.0001, 0.01, 0.3, 1.0] {
         let radius = radius_of_share(&points, &Euclidean, share, 500, 0).unwrap();
         let index = BruteForce::new(&points, Euclidean).unwrap();
-        // All points are asked: not more than the share, and with the next point more than it.
+        // With all points as queries, the radius contains at most the share, and more with the next
+        // point.
         let found = |radius| -> usize {
             (0..500).map(|query| index.within(points.point(query), radius).unwrap().len() - 1).sum()
         };
@@ -49,7 +51,8 @@ fn radii() {
 
 #[test]
 fn refused() {
-    let (none, one) = (plane(0, 2), plane(1, 2));
+    let none = plane(0, 2);
+    let one = plane(1, 2);
     for few in [&none, &one] {
         assert!(matches!(intrinsic_dimension(few, &Euclidean, 9, 0), Err(Error::TooFew { .. })));
         let radius = radius_of_share(few, &Euclidean, 0.5, 9, 0);

@@ -1,4 +1,5 @@
-//! GPUs against the CPU, bit for bit. `cargo test --release -p metric-index --test gpu -- --ignored` where there is a GPU.
+//! GPUs against the CPU, bit for bit. `cargo test --release -p metric-index --test gpu --
+//! --ignored` where there is a GPU.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use metric_index::Question;
 use metric_index::generate::{Random, clustered, held_out};
-use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu};
+use metric_index::gpu::{Device, GpuPoint, GpuSearch, Layout};
 use metric_index::index::{BruteForce, Index};
 use metric_index::metric::{Angular, Chebyshev, Edit, Euclidean, Manhattan, Metric, Minkowski};
 use metric_index::neighbor::Neighbor;
@@ -31,14 +32,14 @@ fn device() -> Device {
     Device::open_best().expect(NEEDS)
 }
 
-/// Queries that the GPU answered, and that the CPU did.
+/// The number of queries that the GPU and the CPU answered.
 #[derive(Debug, Default)]
 struct Report {
     fast: usize,
     fell_back: usize,
 }
 
-/// Asks the GPU and the CPU.
+/// Compares the answers of the GPU with those of the CPU.
 fn compare<I: Index + Send>(
     name: &str,
     index: &Arc<I>,
@@ -46,7 +47,7 @@ fn compare<I: Index + Send>(
     questions: &[Question],
 ) -> Report
 where
-    <I::Points as Points>::Point: OnGpu,
+    <I::Points as Points>::Point: GpuPoint,
 {
     let search = GpuSearch::new(&[device()], Arc::clone(index)).unwrap().expect(name);
     let mut all = Report::default();
@@ -63,7 +64,7 @@ where
             let bits = |found: &[Neighbor]| -> Vec<(u32, u32)> {
                 found.iter().map(|near| (near.point, near.distance.to_bits())).collect()
             };
-            // An error may hold a NaN, which equals nothing.
+            // An error may contain NaN, which is not equal to itself.
             assert_eq!(
                 answer.map(bits).map_err(|error| format!("{error:?}")),
                 expected.map(bits).map_err(|error| format!("{error:?}")),
@@ -147,7 +148,7 @@ fn vectors_of_many_shapes() {
         assert!(report.fell_back <= report.fast / 100, "{name}: {report:?}");
     }
     for (count, dimension) in
-        // The last has more coordinates than `measure_all` keeps near.
+        // The last shape has more coordinates than `measure_all` keeps in shared memory.
         [
             (70_000, 30),
             (30_000, 128),
@@ -175,7 +176,7 @@ fn vectors_of_many_shapes() {
 #[ignore = "needs a GPU"]
 fn ties_duplicates_and_what_is_no_query() {
     for (name, metric) in FORMULAS {
-        // 256 different points, so most are there 40 times; sorted, so that places matter.
+        // 256 different points, most of them 40 times; sorted, so that positions matter.
         let mut points: Vec<[f32; 4]> = whole(10_000, 4, 5).values().as_chunks::<4>().0.to_vec();
         points.sort_by(|a, b| a.partial_cmp(b).unwrap());
         let points = Vectors::from(points);
@@ -199,7 +200,7 @@ fn ties_duplicates_and_what_is_no_query() {
             Question::Within(-1.0),
         ];
         compare(name, &index, &queries, &questions);
-        // All the same point; points of another size; one point far away.
+        // Equal points; points of another magnitude; one distant point.
         let same = Vectors::new([1.0f32, 2.0, 3.0].repeat(9_000), 3).unwrap();
         compare(name, &brute(&same, metric), &&same, &[Question::Nearest(3)][..1]);
         for scale in [1e-25f32, 1e-12, 1e12, 1e17] {
@@ -207,14 +208,15 @@ fn ties_duplicates_and_what_is_no_query() {
                 let values = gaussian(3_000, 5, seed).values().iter().map(|x| x * scale).collect();
                 Vectors::new(values, 5).unwrap()
             };
-            let (points, queries) = (scaled(1), scaled(2));
+            let points = scaled(1);
+            let queries = scaled(2);
             let index = brute(&points, metric);
             if let Some(search) = GpuSearch::new(&[device()], Arc::clone(&index)).unwrap() {
                 let found = search.answer(&&queries, Question::Nearest(7), threads());
                 assert_eq!(found.lists, index.nearest_many(&&queries, 7, threads()));
             }
         }
-        // Unit vectors that are hardly apart.
+        // Unit vectors at tiny distances.
         for spread in [1e-3f32, 1e-6, 1e-8, 1e-11, 1e-15, 1e-20] {
             let near = |seed| {
                 let mut values: Vec<f32> =
@@ -222,7 +224,8 @@ fn ties_duplicates_and_what_is_no_query() {
                 values.chunks_mut(5).for_each(|vector| vector[0] = 1.0);
                 Vectors::new(values, 5).unwrap()
             };
-            let (points, queries) = (near(1), near(2));
+            let points = near(1);
+            let queries = near(2);
             let index = brute(&points, metric);
             if let Some(search) = GpuSearch::new(&[device()], Arc::clone(&index)).unwrap() {
                 let found = search.answer(&&queries, Question::Nearest(7), threads());
@@ -239,9 +242,10 @@ fn ties_duplicates_and_what_is_no_query() {
     assert!(GpuSearch::new(&[device()], Arc::clone(&index)).unwrap().is_none());
 }
 
-/// Words of an alphabet, of up to so many characters.
+/// Words of an alphabet, with a maximum number of characters.
 fn words(count: usize, alphabet: &str, longest: usize, seed: u64) -> Strings {
-    let (mut random, alphabet) = (Random::new(seed), alphabet.chars().collect::<Vec<_>>());
+    let mut random = Random::new(seed);
+    let alphabet = alphabet.chars().collect::<Vec<_>>();
     let mut word = |_| -> String {
         let length = random.below(longest + 1);
         (0..length).map(|_| alphabet[random.below(alphabet.len())]).collect()
@@ -279,7 +283,7 @@ fn words_of_many_kinds() {
     compare("source", &brute(points, Edit), &queries, &questions);
 }
 
-/// The same device twice stands for two GPUs; little memory for points that do not fit.
+/// The same device twice stands for two GPUs, and a small memory budget for points that do not fit.
 #[test]
 #[ignore = "needs a GPU"]
 fn several_gpus_and_more_points_than_memory() {

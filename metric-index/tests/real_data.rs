@@ -1,7 +1,8 @@
-//! Every index on real data against brute force: `METRIC_DATA=FOLDER cargo test --release -p metric-index --test
-//! real_data -- --ignored`, where the folder holds `letter.csv` (UCI letter recognition: 20,000 rows of 16 small
-//! whole numbers, of which 1,332 are repetitions), `final8_10K.txt` and `final8_query1K.txt` (histograms of 8
-//! values), `dna.txt` and `spanish-words.txt` (a string a line). What is not there is an error.
+//! Every index on real data against brute force: `METRIC_DATA=FOLDER cargo test --release -p
+//! metric-index --test real_data -- --ignored`, where the folder holds `letter.csv` (UCI letter
+//! recognition: 20,000 rows of 16 small whole numbers, of which 1,332 are repetitions),
+//! `final8_10K.txt` and `final8_query1K.txt` (histograms of 8 values), `dna.txt` and
+//! `spanish-words.txt` (a string a line). What is not there is an error.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 
 use metric_index::collector::{Nearest, Within};
 use metric_index::index::{AnyIndex, BruteForce, Index, Kind};
-use metric_index::metric::{Chebyshev, Counted, Edit, Euclidean, Manhattan, Metric};
+use metric_index::metric::{Chebyshev, CountingMetric, Edit, Euclidean, Manhattan, Metric};
 use metric_index::points::{Points, Strings, Vectors};
 
 fn text(name: &str) -> String {
@@ -33,7 +34,7 @@ fn histograms(name: &str) -> Vectors<f32> {
 /// One type for the indexes of all metrics: each is compiled once.
 type Built<'a, S> = AnyIndex<&'a S, &'a dyn Metric<<S as Points>::Point>>;
 
-/// Some queries of an index.
+/// Compares an index with the oracle on some queries.
 fn agrees<'a, S: Points>(index: &Built<'a, S>, oracle: &Built<'a, S>, queries: &S, radii: &[f32]) {
     let some: Vec<u32> =
         (0..u32::try_from(queries.len()).unwrap()).step_by(queries.len() / 40).collect();
@@ -49,8 +50,8 @@ fn agrees<'a, S: Points>(index: &Built<'a, S>, oracle: &Built<'a, S>, queries: &
 }
 
 fn every_kind<S: Points>(points: &S, metric: &dyn Metric<S::Point>, queries: &S, radii: &[f32]) {
-    // One distance at a time.
-    let plain = Counted::new(metric);
+    // The oracle measures one distance at a time, without blocks.
+    let plain = CountingMetric::new(metric);
     let oracle = Kind::BruteForce.build(points, &plain as &dyn Metric<S::Point>).unwrap();
     let boxes = metric.coordinates().map(|_| Kind::KdTree);
     for kind in Kind::of_any_metric().into_iter().chain(boxes) {
@@ -72,8 +73,8 @@ fn letters_with_repetitions() {
     every_kind(&points, &Chebyshev, &points, &[0.0, 1.0]);
     let oracle = BruteForce::new(&points, Euclidean).unwrap();
     let few = Vectors::new(points.values()[..16 * 300].to_vec(), 16).unwrap();
-    let (nearest, within) =
-        (oracle.batch(&few, |_| Nearest::new(20)), oracle.batch(&few, |_| Within::new(2.0)));
+    let nearest = oracle.batch(&few, |_| Nearest::new(20));
+    let within = oracle.batch(&few, |_| Within::new(2.0));
     for query in 0..300u32 {
         let at = query as usize;
         assert_eq!(nearest.get(at).map(<[_]>::to_vec), oracle.nearest(few.point(query), 20));
@@ -84,7 +85,8 @@ fn letters_with_repetitions() {
 #[test]
 #[ignore = "needs METRIC_DATA"]
 fn histograms_of_topics() {
-    let (points, queries) = (histograms("final8_10K.txt"), histograms("final8_query1K.txt"));
+    let points = histograms("final8_10K.txt");
+    let queries = histograms("final8_query1K.txt");
     every_kind(&points, &Euclidean, &queries, &[0.05, 0.2]);
 }
 

@@ -1,4 +1,4 @@
-//! Indexes in files: what is opened answers as what was saved, and what is damaged is refused.
+//! Indexes in files: an opened index answers like the saved one, and a damaged file is refused.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,15 +11,17 @@ use metric_index::collector::Within;
 
 use metric_index::generate::Random;
 use metric_index::index::{
-    AnyIndex, BruteForce, Dynamic, Egnat, EgnatOptions, Index, Kind, MTree, Search, VpTree,
+    AnyIndex, BruteForce, DynamicIndex, Egnat, EgnatOptions, Index, Kind, MTree, Search, VpTree,
 };
-use metric_index::metric::{Counted, Edit, Euclidean, Jaccard, Manhattan, Metric, Minkowski};
+use metric_index::metric::{
+    CountingMetric, Edit, Euclidean, Jaccard, Manhattan, Metric, Minkowski,
+};
 use metric_index::points::{Points, Sets, Strings, Vectors};
 use metric_index::stored::{
-    Parts, Reader, StoreProblem, Stored, StoredPoints, describe, invalid, open, save,
+    FileContents, Reader, StoreProblem, StoredIndex, StoredPoints, describe, invalid, open, save,
 };
 
-/// Points that this crate does not know: times of day, in minutes.
+/// A user-defined store of points: times of day, in minutes.
 struct Times(Vec<u16>);
 
 impl Points for Times {
@@ -39,9 +41,9 @@ impl StoredPoints for Times {
         "times of day".to_owned()
     }
 
-    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
-        parts.array("points.minutes", &self.0);
-        parts.number("points.day", 1_440);
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
+        contents.array("points.minutes", &self.0);
+        contents.number("points.day", 1_440);
     }
 
     fn read(file: &mut Reader) -> Result<Self, StoreProblem> {
@@ -82,7 +84,7 @@ fn own_points() {
         let again: AnyIndex<Times, Apart> = open(&path, Apart).unwrap();
         same(&index, &again);
     }
-    // A store of another type, and values that it refuses.
+    // Another type of store, and values that the store refuses.
     let strings = open::<BruteForce<Strings, _>>(&path, Edit).unwrap_err();
     assert!(strings.to_string().contains("times of day"), "{strings}");
     save(&BruteForce::new(Times(vec![1, 1_500]), Apart).unwrap(), &path).unwrap();
@@ -126,8 +128,8 @@ where
     }
 }
 
-/// Saved, opened, and saved again as the same bytes.
-fn comes_back<I: Stored<Points: StoredPoints>>(index: &I, metric: I::Metric, path: &Path) -> I
+/// Saves an index, opens it, and checks that saving it again gives the same bytes.
+fn comes_back<I: StoredIndex<Points: StoredPoints>>(index: &I, metric: I::Metric, path: &Path) -> I
 where
     <I::Points as Points>::Point: Debug,
 {
@@ -159,7 +161,7 @@ fn every_index_comes_back() {
     let kinds: Vec<Kind> = Kind::all().into_iter().chain(more).collect();
     for count in [0, 1, 2, 40, 700] {
         every_kind(&kinds, &vectors(count), &path);
-        // An index is stored apart from its points: one kind tells of the other stores.
+        // An index is stored separately from its points, so one kind suffices for the other stores.
         let words = VpTree::build(words(count), Edit).unwrap();
         comes_back(&words, Edit, &path);
         let sets = VpTree::build(sets(count), Jaccard).unwrap();
@@ -218,10 +220,10 @@ fn files_name_their_metric_and_parameters() {
     }
 }
 
-/// What was removed stays away, and what is opened grows on.
+/// Removed points stay removed, and an opened index can grow.
 #[test]
 fn what_has_changed_comes_back() {
-    fn changes<I: Dynamic<Points = Vectors<f32>, Metric = Euclidean> + Stored>(
+    fn changes<I: DynamicIndex<Points = Vectors<f32>, Metric = Euclidean> + StoredIndex>(
         mut index: I,
         path: &Path,
     ) {
@@ -323,11 +325,12 @@ fn every_changed_byte_is_noticed() {
     assert!(accepted < 70, "{accepted} of {}", bytes.len());
 }
 
-/// Somebody has changed values and made the checksums fit: an error, or an index that answers something.
+/// A forged file with valid checksums gives an error, or an index that answers without a panic.
 #[test]
 fn no_file_panics() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, forged) = (folder.path().join("an.index"), folder.path().join("forged.index"));
+    let path = folder.path().join("an.index");
+    let forged = folder.path().join("forged.index");
     let mut next = random(4);
     let mut opened = 0;
     for kind in Kind::all().into_iter().chain(["egnat:3x2", "m-tree:4"].map(|k| k.parse().unwrap()))
@@ -343,11 +346,12 @@ fn no_file_panics() {
     assert!(opened > 50, "{opened}: the forgeries are too coarse");
 }
 
-/// Every node that a node can have below it, right or wrong: no search goes around in a circle.
+/// Tries every child of every node, valid or not: no search runs in a cycle.
 #[test]
 fn no_file_hangs() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, forged) = (folder.path().join("an.index"), folder.path().join("forged.index"));
+    let path = folder.path().join("an.index");
+    let forged = folder.path().join("forged.index");
     for (kind, array) in [
         ("sss-tree:0.2", "centers.nodes"),
         ("egnat:3x2", "inner.nodes"),
@@ -399,14 +403,14 @@ fn written(mut header: serde_json::Value, arrays: &[(&'static str, Dtype, Vec<u8
     for (name, _, bytes) in arrays {
         header["checksums"][*name] = container::checksum(bytes).into();
     }
-    let parts =
+    let contents =
         arrays.iter().map(|(name, dtype, bytes)| (*name, *dtype, bytes.as_slice())).collect();
-    container::write(path, "metric-index", header.to_string(), parts).unwrap();
+    container::write(path, "metric-index", header.to_string(), contents).unwrap();
 }
 
 fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(usize) -> usize) {
     let (mut header, mut arrays) = contents(path);
-    // One or two arrays get another value, or lose the last one.
+    // Changes one or two arrays, or removes their last value.
     for _ in 0..=next(2) {
         let which = next(arrays.len());
         let (_, dtype, bytes) = &mut arrays[which];
@@ -434,33 +438,33 @@ fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(usize) -> usize) {
     written(header, &arrays, forged);
 }
 
-/// The order of the points with the numbers of `places` reversed, and of their distances.
-fn reversed(arrays: &mut Contents, names: [&str; 2], places: &[std::ops::Range<usize>]) {
+/// Reverses ranges of the order of the points, and of their distances.
+fn reversed(arrays: &mut Contents, names: [&str; 2], ranges: &[std::ops::Range<usize>]) {
     for (name, _, bytes) in &mut arrays.1 {
         if names.contains(name) {
             let values: &mut [[u8; 4]] = bytes.as_chunks_mut().0;
-            for places in places {
-                values[places.clone()].reverse();
+            for range in ranges {
+                values[range.clone()].reverse();
             }
         }
     }
 }
 
-/// Leaves of a VP-tree were not sorted once, and buckets of a List of Clusters must be.
+/// Files whose leaves or buckets are not sorted by distance.
 #[test]
 fn leaves_in_any_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
     // A vantage point and two leaves of 16.
     let points = vectors(33);
-    save(&VpTree::build(points.clone(), Counted::new(Euclidean)).unwrap(), &path).unwrap();
+    save(&VpTree::build(points.clone(), CountingMetric::new(Euclidean)).unwrap(), &path).unwrap();
     let mut forged = contents(&path);
     assert_eq!(forged.0["numbers"]["leaf"], 16, "{}", forged.0);
     forged.0["numbers"].as_object_mut().unwrap().remove("leaf");
     reversed(&mut forged, ["order", "distances"], &[1..17, 17..33]);
     written(forged.0, &forged.1, &path);
     let tree = open::<VpTree<Vectors<f32>, _>>(&path, Euclidean).unwrap();
-    let oracle = BruteForce::new(&points, Counted::new(Euclidean)).unwrap();
+    let oracle = BruteForce::new(&points, CountingMetric::new(Euclidean)).unwrap();
     for query in 0..33 {
         for radius in [0.5, 1.0, 2.0, 3.0, 5.0] {
             let found = tree.within(points.point(query), radius);
@@ -472,5 +476,5 @@ fn leaves_in_any_order() {
     reversed(&mut forged, ["bucket.points", "bucket.distances"], &[0..10, 10..32]);
     written(forged.0, &forged.1, &path);
     let refused = open::<AnyIndex<Vectors<f32>, _>>(&path, Euclidean).unwrap_err().to_string();
-    assert!(refused.contains("do not rise"), "{refused}");
+    assert!(refused.contains("not in ascending order"), "{refused}");
 }

@@ -10,12 +10,14 @@ use std::time::Duration;
 use classify::search::Stop;
 use gpu_runtime::GpuError;
 use metric_index::error::Error;
-use metric_index::gpu::{GpuSearch, OnGpu};
+use metric_index::gpu::{GpuPoint, GpuSearch};
 use metric_index::index::{AnyIndex, Index, Kind};
 use metric_index::lists::NeighborLists;
 use metric_index::metric::{Edit, Jaccard, Metric, VectorMetric};
 use metric_index::points::{Items, Points, Sets, Strings, Vectors};
-use metric_index::stored::{StoreError, StoreProblem, Stored, StoredPoints, describe, open, save};
+use metric_index::stored::{
+    StoreError, StoreProblem, StoredIndex, StoredPoints, describe, open, save,
+};
 use metric_index::{Question, advise};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
@@ -290,7 +292,7 @@ fn on_gpus<I: Index + Send>(
     jobs: NonZero<usize>,
 ) -> NeighborLists
 where
-    <I::Points as Points>::Point: OnGpu,
+    <I::Points as Points>::Point: GpuPoint,
 {
     search.answer(queries, question, jobs).lists
 }
@@ -384,7 +386,7 @@ impl MetricIndex {
     }
 }
 
-fn saved<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> PyResult<()> {
+fn saved<I: StoredIndex<Points: StoredPoints>>(index: &I, path: &Path) -> PyResult<()> {
     save(index, path).map_err(|error| of_store(&error))
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use metric_index::Question;
-use metric_index::gpu::{Device, GpuError, GpuSearch, Layout, OnGpu, devices};
+use metric_index::gpu::{Device, GpuError, GpuPoint, GpuSearch, Layout, devices};
 use metric_index::index::Index;
 use metric_index::lists::NeighborLists;
 use metric_index::points::Points;
@@ -73,7 +73,7 @@ pub(crate) fn answers<I: Index + Send>(
     talk: Talk,
 ) -> Result<NeighborLists, Failure>
 where
-    <I::Points as Points>::Point: OnGpu,
+    <I::Points as Points>::Point: GpuPoint,
 {
     let on_cpu = || match question {
         Question::Within(radius) => index.within_many(queries, radius, threads),

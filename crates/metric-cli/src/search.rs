@@ -9,12 +9,12 @@ use array_file::output::Output;
 use clap::{Args, ValueEnum};
 use metric_index::Question;
 use metric_index::collector::{AnyCollector, Nearest, Within};
-use metric_index::gpu::OnGpu;
+use metric_index::gpu::GpuPoint;
 use metric_index::index::{AnyIndex, Index};
 use metric_index::metric::{Edit, Metric};
 use metric_index::neighbor::Neighbor;
 use metric_index::points::{Points, Strings, Vectors};
-use metric_index::stored::{StoreProblem, Stored, StoredPoints, describe, open};
+use metric_index::stored::{StoreProblem, StoredIndex, StoredPoints, describe, open};
 use metric_papers::strategy::{Options, Run, Strategy, run as answer};
 
 use crate::device::{self, DeviceFlag};
@@ -157,7 +157,7 @@ impl Search {
         (mut out, talk): (Output, Talk),
     ) -> Outcome
     where
-        <I::Points as Points>::Point: OnGpu,
+        <I::Points as Points>::Point: GpuPoint,
     {
         let threads = self.threads.unwrap_or_else(all_cores);
         let index = Arc::new(index);
@@ -242,7 +242,10 @@ impl Search {
     }
 }
 
-fn opened<I: Stored<Points: StoredPoints>>(path: &Path, metric: I::Metric) -> Result<I, Failure>
+fn opened<I: StoredIndex<Points: StoredPoints>>(
+    path: &Path,
+    metric: I::Metric,
+) -> Result<I, Failure>
 where
     I::Metric: Metric<<I::Points as Points>::Point>,
 {

@@ -1,18 +1,19 @@
-//! Characters as bytes, for kernels that compare words.
+//! Maps characters to bytes for the kernels that compare words.
 
 use std::collections::HashMap;
 
 use crate::points::Points;
 
-/// The code of the rarest characters.
+/// The code that the rarest characters share.
 const RARE: u8 = 254;
-/// The code of characters that no word has.
+/// The code of characters that occur in no stored word.
 const UNKNOWN: u8 = 255;
 
-/// Codes of one byte for the characters of some words; the most frequent characters come first.
+/// Maps each character of a set of words to a code of one byte, with the most frequent characters
+/// first.
 ///
-/// Words of more than 255 different characters share one code among the rarest. Two stored words
-/// are never compared with each other, so only a query with that code is ambiguous:
+/// If there are more than 255 different characters, the rarest share one code. Two stored words are
+/// never compared with each other, so only a query with that code is ambiguous:
 /// [`encode_query`](Self::encode_query) refuses it.
 ///
 /// ```
@@ -30,12 +31,12 @@ pub struct Alphabet {
     /// The codes of the characters below 2^16.
     near: Vec<u8>,
     others: HashMap<char, u8>,
-    /// Whether several characters have the code [`RARE`].
+    /// Whether several characters share the code [`RARE`].
     is_shared: bool,
 }
 
 impl Alphabet {
-    /// The codes for the characters of some words.
+    /// Builds the codes for the characters of some words.
     ///
     /// # Panics
     /// If there are 2^32 words or more.
@@ -75,13 +76,13 @@ impl Alphabet {
         word.chars().map(|character| self.code(character)).collect()
     }
 
-    /// The codes of a query; `None` if it has more than `max_length` characters, or one whose code
-    /// other characters share.
+    /// The codes of a query. `None` if it has more than `max_length` characters, or a character
+    /// whose code is shared.
     pub fn encode_query(&self, text: &str, max_length: usize) -> Option<Vec<u8>> {
         let mut codes = Vec::with_capacity(text.len().min(max_length));
         for character in text.chars() {
             let code = self.code(character);
-            // Two rare characters may be different.
+            // Different rare characters have the same code.
             if codes.len() == max_length || (code == RARE && self.is_shared) {
                 return None;
             }

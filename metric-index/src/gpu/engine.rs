@@ -1,4 +1,4 @@
-//! Engines: the points of a kind on a GPU, and how they are searched.
+//! The interface of a search engine on one GPU: the trait [`Engine`] and its answers.
 
 use std::fmt;
 use std::num::NonZero;
@@ -12,19 +12,19 @@ use crate::metric::Formula;
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
-/// The answers of a GPU to some queries. They can come in any order: the lists stand in one array
-/// in the order in which they came.
+/// The answers of a GPU to some queries. Lists are stored in the order of arrival, which need not
+/// be the query order.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct GpuAnswers {
     neighbors: Vec<Neighbor>,
-    /// Where the list of each query stands; `None` if the GPU cannot answer the query.
+    /// The range of each query's list in `neighbors`; `None` if the GPU cannot answer the query.
     lists: Vec<Option<Range<usize>>>,
-    /// The time of the kernels.
+    /// Kernel time in milliseconds.
     pub(super) milliseconds: f64,
 }
 
-impl Found {
-    /// No answers to so many queries.
+impl GpuAnswers {
+    /// No answers to `queries` queries.
     pub(super) fn nothing(queries: usize) -> Self {
         Self { neighbors: Vec::new(), lists: vec![None; queries], milliseconds: 0.0 }
     }
@@ -32,24 +32,25 @@ impl Found {
     /// Adds the list of a query.
     pub(super) fn add(&mut self, query: usize, list: &[Neighbor]) {
         let start = self.add_array(list);
-        self.place(query, start..start + list.len());
+        self.set_list(query, start..start + list.len());
     }
 
-    /// Adds an array of lists, which [`place`](Self::place) finds; gives where it begins.
+    /// Adds an array of lists and returns its start. [`set_list`](Self::set_list) assigns its parts
+    /// to queries.
     pub(super) fn add_array(&mut self, lists: &[Neighbor]) -> usize {
         let start = self.neighbors.len();
         self.neighbors.extend_from_slice(lists);
         start
     }
 
-    /// Says where the list of a query stands.
-    pub(super) fn place(&mut self, query: usize, list: Range<usize>) {
+    /// Sets the range of a query's list.
+    pub(super) fn set_list(&mut self, query: usize, list: Range<usize>) {
         self.lists[query] = Some(list);
     }
 
-    /// Some of the neighbors, such as a list that is not sorted yet.
-    pub(super) fn neighbors_mut(&mut self, places: Range<usize>) -> &mut [Neighbor] {
-        &mut self.neighbors[places]
+    /// A range of the neighbors, such as a list that is not sorted yet.
+    pub(super) fn neighbors_mut(&mut self, range: Range<usize>) -> &mut [Neighbor] {
+        &mut self.neighbors[range]
     }
 
     /// The list of a query, if the GPU has answered it.
@@ -57,7 +58,7 @@ impl Found {
         self.lists[query].clone().map(|list| &self.neighbors[list])
     }
 
-    /// The lists in the order of the queries. That of a query without an answer is empty.
+    /// The lists in query order. A query without an answer has an empty list.
     pub(super) fn into_lists(self, threads: NonZero<usize>) -> NeighborLists {
         let mut end = 0;
         let is_in_order = self.lists.iter().flatten().all(|list| {
@@ -82,9 +83,9 @@ impl Found {
     }
 }
 
-/// Points on a GPU, and how they are searched.
+/// A copy of points on one GPU that can answer queries.
 pub trait Engine<P: ?Sized>: fmt::Debug + Send + Sync + Sized {
-    /// Copies points to a GPU. `None` if it cannot search them.
+    /// Copies points to a GPU. Returns `None` if the GPU cannot search them.
     ///
     /// # Errors
     /// If the GPU fails, or has too little memory.
@@ -94,10 +95,10 @@ pub trait Engine<P: ?Sized>: fmt::Debug + Send + Sync + Sized {
         formula: Formula,
     ) -> Result<Option<Self>, GpuError>;
 
-    /// About how many bytes the points take on a GPU.
+    /// Approximate number of bytes that the points take on a GPU.
     fn bytes_of<S: Points<Point = P>>(points: &S, formula: Formula) -> usize;
 
-    /// Answers some of the queries.
+    /// Answers the queries of a range.
     ///
     /// # Errors
     /// If the GPU fails.
@@ -106,7 +107,7 @@ pub trait Engine<P: ?Sized>: fmt::Debug + Send + Sync + Sized {
         queries: &Q,
         range: Range<u32>,
         question: Question,
-    ) -> Result<Found, GpuError>;
+    ) -> Result<GpuAnswers, GpuError>;
 }
 
 #[cfg(test)]
@@ -117,20 +118,20 @@ mod tests {
     fn lists_in_any_order() {
         let near = |point| Neighbor { point, distance: 1.0 };
         let threads = NonZero::<usize>::MIN;
-        let mut in_order = Found::nothing(4);
-        let mut mixed = Found::nothing(4);
+        let mut in_order = GpuAnswers::nothing(4);
+        let mut mixed = GpuAnswers::nothing(4);
         in_order.add(0, &[near(1)]);
         in_order.add(1, &[]);
         in_order.add(3, &[near(2), near(3)]);
         mixed.add(3, &[near(2), near(3)]);
-        // With an array that holds more than the lists.
+        // This array holds more neighbors than the lists use.
         let start = mixed.add_array(&[near(9), near(1)]);
-        mixed.place(0, start + 1..start + 2);
+        mixed.set_list(0, start + 1..start + 2);
         mixed.add(1, &[]);
         assert_eq!((in_order.list(2), in_order.list(1)), (None, Some(&[][..])));
         let in_order = in_order.into_lists(threads);
         assert_eq!(in_order.offsets(), [0, 1, 1, 1, 3]);
         assert_eq!(in_order, mixed.into_lists(threads));
-        assert_eq!(Found::nothing(2).into_lists(threads).offsets(), [0, 0, 0]);
+        assert_eq!(GpuAnswers::nothing(2).into_lists(threads).offsets(), [0, 0, 0]);
     }
 }

@@ -1,12 +1,13 @@
-//! Vectors on a GPU, and their search by a filter and exact distances.
+//! Vectors on a GPU, searched by a filter and exact distances.
 //!
 //! ```text
-//! queries ─▶ prepare ─▶ filter a part of the points ─▶ select ─▶ … ─▶ measure ─▶ order or gather ─▶ neighbors
-//!            slack      values at most the threshold   lower it        exact distances
+//! queries ─▶ prepare ─▶ filter part of the points ─▶ select ─▶ … ─▶ measure ─▶ order or gather
+//!            slack      values up to the threshold   lower it       exact distances
 //! ```
 //!
-//! All points of the first part are candidates. Each part is several times as large as all before it, so the threshold lets
-//! a few times k points of it through, and no more are ever written.
+//! All points of the first part are candidates. Each part is several times as large as all parts
+//! before it. The threshold therefore admits a small multiple of k points of each part, and no more
+//! are written.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,39 +16,41 @@ use gpu_runtime::{
     CudaEvent, CudaSlice, CudaStream, Device, DevicePtr, Doing, GpuError, Pinned, Pool,
 };
 
-use super::engine::{Engine, Found};
+use super::engine::{Engine, GpuAnswers};
 use super::launch::{
-    self, Batch, COLS, Halves, Kernels, Launched, Part, PointRows, ROWS, TERMS, Vectors,
+    self, Batch, COLS, FoundNeighbors, Halves, Kernels, LaunchResult, Launcher, Part, PointRows,
+    ROWS, ScanPoints, Selection, TERMS, VectorShape, Vectors,
 };
 use crate::Question;
 use crate::metric::Formula;
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
-/// The compute capability from which matrices of 16-bit floats are multiplied 16 terms at a time.
+/// The minimum compute capability: tensor cores multiply 16-bit floats 16 terms at a time.
 const TENSOR_CAPABILITY: (i32, i32) = (8, 0);
-/// The most queries of a batch.
+/// Maximum number of queries per batch.
 const BATCH: u32 = 8192;
-/// Up to this many queries, parts grow as fast as their candidates have room: launches cost more than candidates.
+/// Up to this number of queries, parts grow as fast as the capacity for candidates permits:
+/// launches cost more than candidates.
 const FEW: u32 = 64;
-/// How many times as large as all before it a part is, for many queries.
+/// For many queries, the size of a part as a multiple of all parts before it.
 const GROWTH: u32 = 8;
-/// The fewest candidates for which a query has room.
-const LEAST_ROOM: u32 = 4096;
-/// The most candidates of a batch: their places are 32-bit numbers.
-pub(super) const MOST_FOUND: usize = 1 << 31;
+/// Minimum capacity for candidates, per query.
+const MIN_CAPACITY: u32 = 4096;
+/// Maximum number of candidates per batch: their positions are 32-bit numbers.
+pub(super) const MAX_FOUND: usize = 1 << 31;
 /// Candidates of the first part.
 const FIRST: u32 = 2048;
-/// Values that are copied to the GPU at a time.
+/// Number of values copied to the GPU at a time.
 const CHUNK: usize = 1 << 24;
-/// Coordinates beyond this, or scales beyond its inverse, are left to the CPU.
-const GREATEST: f64 = 1e18;
+/// Vectors whose largest coordinate is above this, or below its inverse, are left to the CPU.
+const MAX_COORDINATE: f64 = 1e18;
 
-/// The copy of the points in places that a filter reads.
+/// The copy of the points that a filter reads, in the order of positions.
 #[derive(Debug)]
 enum Filter {
     Tensor(Halves),
-    Scan { places: CudaSlice<f32>, is_manhattan: bool },
+    Scan(ScanPoints),
 }
 
 /// Vectors on a GPU.
@@ -61,7 +64,7 @@ pub struct VectorEngine {
     lanes: Pool<Lane>,
 }
 
-/// A stream and the buffers of a batch.
+/// A stream and the buffers for a batch.
 #[derive(Debug)]
 struct Lane {
     stream: Arc<CudaStream>,
@@ -70,7 +73,7 @@ struct Lane {
     values: Pinned<f32>,
     neighbors: Pinned<u64>,
     batch: Option<Batch>,
-    /// The queries and the neighbors for which `batch` has room.
+    /// The number of queries and of neighbors that `batch` has memory for.
     queries: u32,
     k: u32,
 }
@@ -90,9 +93,10 @@ impl Lane {
     }
 }
 
-/// The places of points: place p is of point p · step modulo count.
+/// The step from a position's point to the next one's: position p holds point p · step modulo
+/// `count`.
 fn step_of(count: u32) -> u32 {
-    // By the golden ratio, so that near places are of points that are apart.
+    // The golden ratio spreads the points of adjacent positions.
     let golden = u64::from(count) * 618_034 / 1_000_000;
     let mut step = u32::try_from(golden).expect("below `count`") | 1;
     while common(step, count) > 1 {
@@ -101,46 +105,51 @@ fn step_of(count: u32) -> u32 {
     step
 }
 
-/// The power of two that makes a coordinate of `most` 128 to 256.
-fn scale_of(most: f64) -> f64 {
+/// The power of two that scales a maximum coordinate into the range from 128 to 256.
+fn scale_of(greatest: f64) -> f64 {
     let mut scale = 1.0;
-    if most > 0.0 {
-        while most * scale >= 256.0 {
+    if greatest > 0.0 {
+        while greatest * scale >= 256.0 {
             scale /= 2.0;
         }
-        while most * scale < 128.0 {
+        while greatest * scale < 128.0 {
             scale *= 2.0;
         }
     }
     scale
 }
 
+/// The greatest common divisor.
 fn common(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common(b, a % b) }
 }
 
-/// The ends of the parts of `count` places: the first is `first`, each of the others `growth` times as large as all before.
+/// The ends of the parts of `count` positions. The first part has `first` positions, and each other
+/// part is `growth` times as large as all parts before it.
 fn parts(count: u32, first: u32, growth: u32) -> Vec<u32> {
     let mut ends = vec![first.min(count)];
     while let Some(&end) = ends.last().filter(|&&end| end < count) {
         let next = u64::from(end) * u64::from(growth + 1);
         let next = next.next_multiple_of(u64::from(ROWS)).min(count.into());
-        // A small rest is not worth a part.
+        // Merges a small remainder with the last part.
         let next = if next + u64::from(end) > u64::from(count) { u64::from(count) } else { next };
         ends.push(u32::try_from(next).expect("at most `count`"));
     }
     ends
 }
 
-/// The same for few queries, whose first part is `first` to `room`. Two parts are better than three: each takes two launches. If there
-/// are two, the second is whole steps of the blocks, which look at `together` places in each, if the first has room for the rest.
-fn few_parts(count: u32, (first, room): (u32, u32), growth: u32, together: u32) -> Vec<u32> {
+/// Like [`parts`], for few queries: the first part has between `first` and `capacity` positions.
+///
+/// Two parts are better than three, because each takes two launches. With two parts, the second is
+/// a multiple of `step` positions, which all blocks scan together, if the first part has capacity
+/// for the remainder.
+fn few_parts(count: u32, first: u32, capacity: u32, growth: u32, step: u32) -> Vec<u32> {
     let of_two = count.div_ceil(growth + 1).next_multiple_of(ROWS);
-    let first = if of_two <= room { first.max(of_two) } else { first };
+    let first = if of_two <= capacity { first.max(of_two) } else { first };
     let mut ends = parts(count, first, growth);
     if let [first, _] = &mut ends[..] {
-        let rest = ((count - *first) % together).next_multiple_of(ROWS);
-        if *first + rest <= room && *first + rest < count {
+        let rest = ((count - *first) % step).next_multiple_of(ROWS);
+        if *first + rest <= capacity && *first + rest < count {
             *first += rest;
         }
     }
@@ -171,44 +180,46 @@ impl Engine<[f32]> for VectorEngine {
             return Ok(None);
         }
         #[expect(unsafe_code, reason = "buffers are ordered by `synchronize`")]
-        // SAFETY: the buffers of a lane are used on its stream; those of the points are read only once the stream
-        // that makes them has been synchronized.
+        // SAFETY: each lane's buffers are used on its stream only. The buffers of the points are
+        // read only after the stream that fills them has been synchronized.
         unsafe {
             device.disable_event_tracking();
         }
-        let (stream, kernels) = (device.stream()?, Kernels::load(device)?);
-        let copy = copied(device, &stream, points, (count, dimension))?;
+        let stream = device.stream()?;
+        let kernels = Kernels::load(device)?;
+        let launcher = Launcher { kernels: &kernels, stream: &stream };
+        let shape = VectorShape { count, dimension };
+        let values = copy_to_device(device, &stream, points, shape)?;
         let doing = device.doing("preparing the points");
         let is_angular = formula == Formula::Angular;
-        let mut points_there = Vectors { values: copy, lengths: None, count, dimension };
+        let mut vectors = Vectors { values, lengths: None, count, dimension };
         if is_angular {
             let mut lengths = zeros::<f64>(&stream, count as usize, doing)?;
-            let shape = (count, dimension);
-            launch::measure_lengths(&kernels, &stream, &points_there.values, shape, &mut lengths)
+            launcher
+                .measure_lengths(&vectors.values, shape, &mut lengths)
                 .map_err(doing.failed())?;
-            points_there.lengths = Some(lengths);
+            vectors.lengths = Some(lengths);
         }
         let step = step_of(count);
         let center = if is_tensor {
-            center_of(points, (count, dimension), is_angular)
+            center_of(points, shape, is_angular)
         } else {
             vec![0.0; dimension as usize]
         };
         let center = stream.clone_htod(&center).map_err(doing.failed())?;
         let mut greatest = zeros::<f32>(&stream, 2, doing)?;
-        launch::spread(&kernels, &stream, &points_there, &center, is_angular, &mut greatest)
-            .map_err(doing.failed())?;
-        let most = stream.clone_dtoh(&greatest).map_err(doing.failed())?[0];
-        let most = f64::from(most);
-        if most != 0.0 && !(1.0 / GREATEST..GREATEST).contains(&most) {
+        launcher.spread(&vectors, &center, is_angular, &mut greatest).map_err(doing.failed())?;
+        let greatest = stream.clone_dtoh(&greatest).map_err(doing.failed())?[0];
+        let greatest = f64::from(greatest);
+        if greatest != 0.0 && !(1.0 / MAX_COORDINATE..MAX_COORDINATE).contains(&greatest) {
             return Ok(None);
         }
         let filter = if is_tensor {
-            let scale = scale_of(most);
+            let scale = scale_of(greatest);
             let steps = dimension.div_ceil(TERMS);
             let padded = count.next_multiple_of(ROWS) as usize;
             let mut halves = Halves {
-                places: zeros(&stream, padded * (steps * TERMS) as usize, doing)?,
+                positions: zeros(&stream, padded * (steps * TERMS) as usize, doing)?,
                 squares: zeros(&stream, padded, doing)?,
                 center,
                 greatest: zeros(&stream, 2, doing)?,
@@ -216,26 +227,17 @@ impl Engine<[f32]> for VectorEngine {
                 steps,
                 is_angular,
             };
-            launch::prepare_points(&kernels, &stream, &points_there, step, &mut halves)
-                .map_err(doing.failed())?;
+            launcher.prepare_points(&vectors, step, &mut halves).map_err(doing.failed())?;
             Filter::Tensor(halves)
         } else {
-            let mut places = zeros(&stream, points_there.values.len(), doing)?;
-            launch::place_points(&kernels, &stream, &points_there, step, &mut places)
-                .map_err(doing.failed())?;
-            Filter::Scan { places, is_manhattan: formula == Formula::Manhattan }
+            let mut positions = zeros(&stream, vectors.values.len(), doing)?;
+            launcher.place_points(&vectors, step, &mut positions).map_err(doing.failed())?;
+            Filter::Scan(ScanPoints { positions, is_manhattan: formula == Formula::Manhattan })
         };
-        let rows = PointRows::new(&stream, &points_there, metric, step);
+        let rows = PointRows::new(&stream, &vectors, metric, step);
         stream.synchronize().map_err(doing.failed())?;
         let lanes = Pool::default();
-        Ok(Some(Self {
-            device: device.clone(),
-            kernels,
-            points: points_there,
-            rows,
-            filter,
-            lanes,
-        }))
+        Ok(Some(Self { device: device.clone(), kernels, points: vectors, rows, filter, lanes }))
     }
 
     fn answer<Q: Points<Point = [f32]>>(
@@ -243,34 +245,36 @@ impl Engine<[f32]> for VectorEngine {
         queries: &Q,
         range: Range<u32>,
         question: Question,
-    ) -> Result<Found, GpuError> {
-        let mut found = Found::nothing(range.len());
-        let room = match question {
-            Question::Nearest(k) => self.room(k.min(self.points.count as usize)),
-            Question::Within(_) => Some(LEAST_ROOM),
+    ) -> Result<GpuAnswers, GpuError> {
+        let mut found = GpuAnswers::nothing(range.len());
+        let capacity = match question {
+            Question::Nearest(k) => self.capacity(k.min(self.points.count as usize)),
+            Question::Within(_) => Some(MIN_CAPACITY),
         };
-        let Some(mut room) = room else { return Ok(found) };
+        let Some(mut capacity) = capacity else { return Ok(found) };
         let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
-        let mut left: Vec<u32> = range.clone().collect();
-        while !left.is_empty() {
-            let most = self.queries_of_batch(&lane, left.len(), room)?;
-            if most == 0 {
+        let mut unanswered: Vec<u32> = range.clone().collect();
+        while !unanswered.is_empty() {
+            let max_queries = self.queries_of_batch(&lane, unanswered.len(), capacity)?;
+            if max_queries == 0 {
                 break;
             }
-            let mut more = More::default();
-            for numbers in left.chunks(most) {
-                let asked = Asked { queries, numbers, first: range.start, question };
-                let done = self.batch(&mut lane, &asked, room, &mut found, &mut more);
+            let mut overflow = Overflow::default();
+            for numbers in unanswered.chunks(max_queries) {
+                let request =
+                    BatchRequest { queries, numbers, first: range.start, question, capacity };
+                let done = self.batch(&mut lane, &request, &mut found, &mut overflow);
                 if done.is_err() {
-                    // The caller may drop the points: nothing may still read them. What this says is no news.
+                    // The caller may drop the points, so wait until no kernel reads them. The first
+                    // error is the one to report.
                     let _ = lane.stream.synchronize();
                 }
                 done?;
             }
-            // Only the answers of range queries have no limit.
-            left = more.queries;
-            let Some(more) = more.room.checked_next_power_of_two() else { break };
-            room = more;
+            // Only range queries can overflow: the number of their neighbors is unbounded.
+            unanswered = overflow.queries;
+            let Some(needed) = overflow.capacity.checked_next_power_of_two() else { break };
+            capacity = needed;
         }
         self.lanes.put(lane);
         Ok(found)
@@ -288,43 +292,55 @@ impl Engine<[f32]> for VectorEngine {
     }
 }
 
-/// What GPUs do not answer is left to the CPU.
+/// Queries that the GPU does not answer fall back to the CPU.
 impl VectorEngine {
-    /// The candidates for which a query needs room, if there is that much shared memory.
-    fn room(&self, k: usize) -> Option<u32> {
+    /// The capacity for candidates that a query needs; `None` if it exceeds shared memory.
+    fn capacity(&self, k: usize) -> Option<u32> {
         let shared = self.device.info().shared_per_block - launch::SELECT_STATIC_BYTES;
-        let most = u32::try_from(shared / 8).ok()?.checked_ilog2().map(|log| 1u32 << log)?;
+        let max = u32::try_from(shared / 8).ok()?.checked_ilog2().map(|log| 1u32 << log)?;
         let k = u32::try_from(k).ok().filter(|&k| k > 0)?;
-        let wanted = k.checked_mul(16)?.checked_next_power_of_two()?.max(LEAST_ROOM);
-        let room = wanted.min(most);
-        (k <= room / 4).then_some(room)
+        let wanted = k.checked_mul(16)?.checked_next_power_of_two()?.max(MIN_CAPACITY);
+        let capacity = wanted.min(max);
+        (k <= capacity / 4).then_some(capacity)
     }
 
-    /// The queries of a batch for which there is memory.
-    fn queries_of_batch(&self, lane: &Lane, queries: usize, room: u32) -> Result<usize, GpuError> {
-        // To ask for free memory takes longer than a small batch.
-        if lane.batch.as_ref().is_some_and(|batch| batch.room == room)
+    /// Maximum number of queries per batch that memory permits.
+    fn queries_of_batch(
+        &self,
+        lane: &Lane,
+        queries: usize,
+        capacity: u32,
+    ) -> Result<usize, GpuError> {
+        // Querying free memory takes longer than a small batch.
+        if lane.batch.as_ref().is_some_and(|batch| batch.capacity == capacity)
             && queries <= lane.queries as usize
         {
             return Ok(lane.queries as usize);
         }
         let own = lane.batch.as_ref().map_or(0, |batch| batch.candidates.len() * 8);
         // Candidates, and neighbors, which are a quarter of them at most.
-        let of_query = room as usize * 10 + self.points.dimension as usize * 6 + 64;
+        let of_query = capacity as usize * 10 + self.points.dimension as usize * 6 + 64;
         let free = self.device.free()? + own;
-        let most = (free / 2 / of_query).min(BATCH as usize).min(MOST_FOUND / room as usize);
-        Ok(if most >= COLS as usize { most / COLS as usize * COLS as usize } else { 0 })
+        let max = (free / 2 / of_query).min(BATCH as usize).min(MAX_FOUND / capacity as usize);
+        Ok(if max >= COLS as usize { max / COLS as usize * COLS as usize } else { 0 })
     }
 
-    fn reserve(&self, lane: &mut Lane, queries: u32, k: u32, room: u32) -> Result<(), GpuError> {
-        let fits = lane.batch.as_ref().is_some_and(|batch| batch.room == room);
+    fn reserve(
+        &self,
+        lane: &mut Lane,
+        queries: u32,
+        k: u32,
+        capacity: u32,
+    ) -> Result<(), GpuError> {
+        let fits = lane.batch.as_ref().is_some_and(|batch| batch.capacity == capacity);
         if fits && lane.queries >= queries && lane.k >= k {
             return Ok(());
         }
         lane.batch = None;
         let doing = self.device.doing("allocating memory for queries");
         let queries = queries.next_multiple_of(COLS);
-        let (count, dimension) = (queries as usize, self.points.dimension as usize);
+        let count = queries as usize;
+        let dimension = self.points.dimension as usize;
         let stream = &lane.stream;
         let stride = dimension.next_multiple_of(TERMS as usize);
         lane.batch = Some(Batch {
@@ -333,59 +349,59 @@ impl VectorEngine {
             lengths: zeros(stream, count, doing)?,
             states: zeros(stream, count, doing)?,
             counts: zeros(stream, count, doing)?,
-            candidates: zeros(stream, count * room as usize, doing)?,
+            candidates: zeros(stream, count * capacity as usize, doing)?,
             neighbors: zeros(stream, (count * k as usize).max(1), doing)?,
-            room,
+            capacity,
         });
-        (lane.queries, lane.k) = (queries, k);
+        lane.queries = queries;
+        lane.k = k;
         Ok(())
     }
 
     fn batch<Q: Points<Point = [f32]>>(
         &self,
         lane: &mut Lane,
-        asked: &Asked<'_, Q>,
-        room: u32,
-        found: &mut Found,
-        more: &mut More,
+        request: &BatchRequest<'_, Q>,
+        found: &mut GpuAnswers,
+        overflow: &mut Overflow,
     ) -> Result<(), GpuError> {
         let failed = self.device.doing("answering queries").failed();
         let dimension = self.points.dimension as usize;
-        let count = u32::try_from(asked.numbers.len()).expect("a batch");
-        let (k, radius) = match asked.question {
+        let count = u32::try_from(request.numbers.len()).expect("a batch");
+        let (k, radius) = match request.question {
             Question::Nearest(k) => {
                 (u32::try_from(k).unwrap_or(u32::MAX).min(self.points.count), -1.0)
             }
             Question::Within(radius) => (0, radius),
         };
-        self.reserve(lane, count, k, room)?;
+        self.reserve(lane, count, k, request.capacity)?;
         let Lane { stream, start, end, batch, values, neighbors, .. } = lane;
+        let launcher = Launcher { kernels: &self.kernels, stream };
         let batch = batch.as_mut().expect("reserved above");
         let values = values.get(count as usize * dimension)?;
-        for (&query, to) in asked.numbers.iter().zip(values.chunks_mut(dimension)) {
-            match asked.queries.point(query) {
+        for (&query, to) in request.numbers.iter().zip(values.chunks_mut(dimension)) {
+            match request.queries.point(query) {
                 query if query.len() == dimension => to.copy_from_slice(query),
-                // No query: the CPU says so.
+                // An invalid query: the CPU reports the error.
                 _ => to.fill(f32::NAN),
             }
         }
         let mut to = batch.values.slice_mut(..values.len());
         stream.memcpy_htod(&*values, &mut to).map_err(&failed)?;
         start.record(stream).map_err(&failed)?;
-        self.prepare(stream, count, radius, batch).map_err(&failed)?;
-        match asked.question {
-            Question::Nearest(_) => self.nearest(stream, count, k, batch).map_err(&failed)?,
+        self.prepare(launcher, count, radius, batch).map_err(&failed)?;
+        match request.question {
+            Question::Nearest(_) => self.nearest(launcher, count, k, batch).map_err(&failed)?,
             Question::Within(_) => {
                 let all = Part { first: 0, end: self.points.count, all: false };
-                self.part(stream, all, count, batch).map_err(&failed)?;
-                launch::measure_all(&self.kernels, stream, &self.rows, count, batch)
-                    .map_err(&failed)?;
+                self.part(launcher, all, count, batch).map_err(&failed)?;
+                launcher.measure_all(&self.rows, count, batch).map_err(&failed)?;
             }
         }
         end.record(stream).map_err(&failed)?;
         let states = stream.clone_dtoh(&batch.states.slice(..count as usize)).map_err(&failed)?;
         let is_answered = |at: usize| states[at].status == 0;
-        let place = |at: usize| (asked.numbers[at] - asked.first) as usize;
+        let number_in_range = |at: usize| (request.numbers[at] - request.first) as usize;
         if k > 0 {
             let length = count as usize * k as usize;
             let keys = neighbors.get(length)?;
@@ -394,9 +410,9 @@ impl VectorEngine {
             let first = found.add_array(Neighbor::from_keys(keys));
             let lists = (first..).step_by(k as usize).zip(keys.chunks(k as usize));
             for (at, (start, keys)) in lists.enumerate().filter(|&(at, _)| is_answered(at)) {
-                // There are k points, so a gap would be a mistake: then the CPU answers.
+                // There are at least k points, so a gap is a defect: the CPU answers instead.
                 if keys.last() != Some(&u64::MAX) {
-                    found.place(place(at), start..start + k as usize);
+                    found.set_list(number_in_range(at), start..start + k as usize);
                 }
             }
         } else {
@@ -407,15 +423,19 @@ impl VectorEngine {
             for (at, end) in ends.iter_mut().enumerate() {
                 length += if is_answered(at) { counts[at] } else { 0 };
                 *end = length;
-                if counts[at] > room {
-                    more.queries.push(asked.numbers[at]);
-                    more.room = more.room.max(counts[at]);
+                if counts[at] > request.capacity {
+                    overflow.queries.push(request.numbers[at]);
+                    overflow.capacity = overflow.capacity.max(counts[at]);
                 }
             }
             let there = stream.clone_htod(&ends).map_err(&failed)?;
             let mut gathered = stream.alloc_zeros(length.max(1) as usize).map_err(&failed)?;
-            let of = (batch.candidates.device_ptr(stream).0, room);
-            launch::gather(&self.kernels.gather, stream, of, &there, count, &mut gathered)
+            let candidates = FoundNeighbors {
+                address: batch.candidates.device_ptr(stream).0,
+                capacity: request.capacity,
+                queries: count,
+            };
+            launch::gather(&self.kernels.gather, stream, candidates, &there, &mut gathered)
                 .map_err(&failed)?;
             let keys = neighbors.get(length.max(1) as usize)?;
             stream.memcpy_dtoh(&gathered, keys).map_err(&failed)?;
@@ -430,7 +450,7 @@ impl VectorEngine {
                         near.sort_unstable();
                     }
                     let length = near.partition_point(|near| near.distance <= radius);
-                    found.place(place(at), start..start + length);
+                    found.set_list(number_in_range(at), start..start + length);
                 }
                 start = end;
             }
@@ -439,87 +459,91 @@ impl VectorEngine {
         Ok(())
     }
 
+    fn shape(&self, count: u32) -> VectorShape {
+        VectorShape { count, dimension: self.points.dimension }
+    }
+
     fn prepare(
         &self,
-        stream: &Arc<CudaStream>,
+        launcher: Launcher<'_>,
         count: u32,
         radius: f32,
         batch: &mut Batch,
-    ) -> Launched {
-        let shape = (count, self.points.dimension);
+    ) -> LaunchResult {
+        let shape = self.shape(count);
         if self.points.lengths.is_some() {
             let Batch { values, lengths, .. } = batch;
-            launch::measure_lengths(&self.kernels, stream, values, shape, lengths)?;
+            launcher.measure_lengths(values, shape, lengths)?;
         }
         match &self.filter {
-            Filter::Tensor(halves) => {
-                launch::prepare_queries(&self.kernels, stream, halves, shape, radius, batch)
-            }
-            Filter::Scan { .. } => {
-                launch::prepare_scan(&self.kernels, stream, shape, radius, batch)
-            }
+            Filter::Tensor(halves) => launcher.prepare_queries(halves, shape, radius, batch),
+            Filter::Scan(_) => launcher.prepare_scan(shape, radius, batch),
         }
     }
 
     fn part(
         &self,
-        stream: &Arc<CudaStream>,
+        launcher: Launcher<'_>,
         part: Part,
         count: u32,
         batch: &mut Batch,
-    ) -> Launched {
+    ) -> LaunchResult {
         match &self.filter {
-            Filter::Tensor(halves) => {
-                launch::filter(&self.kernels, stream, halves, part, count, batch)
-            }
-            Filter::Scan { places, is_manhattan } => {
-                let shape = (count, self.points.dimension);
-                launch::scan(&self.kernels, stream, (places, *is_manhattan), part, shape, batch)
-            }
+            Filter::Tensor(halves) => launcher.filter(halves, part, count, batch),
+            Filter::Scan(points) => launcher.scan(points, part, self.shape(count), batch),
         }
     }
 
-    fn nearest(&self, stream: &Arc<CudaStream>, count: u32, k: u32, batch: &mut Batch) -> Launched {
-        // A part that is n times as large as all before it gives about n · k candidates. They may take 9/16 of the room: the filter's
-        // errors, and chance, add some.
-        let most = (batch.room / 16 * 9 / k).max(1);
-        let first = FIRST.max(2 * k).next_multiple_of(ROWS).min(batch.room);
+    fn nearest(
+        &self,
+        launcher: Launcher<'_>,
+        count: u32,
+        k: u32,
+        batch: &mut Batch,
+    ) -> LaunchResult {
+        // A part that is n times as large as all parts before it yields about n · k candidates.
+        // They may take 9/16 of the capacity: the filter's errors and random variation add some.
+        let max_growth = (batch.capacity / 16 * 9 / k).max(1);
+        let first = FIRST.max(2 * k).next_multiple_of(ROWS).min(batch.capacity);
         let ends = if count <= FEW {
-            let together = match &self.filter {
-                Filter::Tensor(halves) => self.kernels.places_together(halves.steps, count),
-                Filter::Scan { .. } => ROWS,
+            let step = match &self.filter {
+                Filter::Tensor(halves) => self.kernels.positions_per_step(halves.steps, count),
+                Filter::Scan(_) => ROWS,
             };
-            few_parts(self.points.count, (first, batch.room), most.min(64), together)
+            few_parts(self.points.count, first, batch.capacity, max_growth.min(64), step)
         } else {
-            parts(self.points.count, first, most.min(GROWTH))
+            parts(self.points.count, first, max_growth.min(GROWTH))
         };
         let mut start = 0;
         for (at, &end) in ends.iter().enumerate() {
             let part = Part { first: start, end, all: at == 0 };
-            self.part(stream, part, count, batch)?;
-            let asked = (count, k, if at == 0 { end } else { 0 });
-            launch::select(&self.kernels, stream, asked, batch)?;
+            self.part(launcher, part, count, batch)?;
+            let candidates = if at == 0 { end } else { 0 };
+            launcher.select(Selection { queries: count, k, candidates }, batch)?;
             start = end;
         }
-        launch::measure_all(&self.kernels, stream, &self.rows, count, batch)?;
-        launch::order(&self.kernels, stream, (count, k), batch)
+        launcher.measure_all(&self.rows, count, batch)?;
+        launcher.order(count, k, batch)
     }
 }
 
-/// Queries of a batch, by their numbers, and what is asked.
-struct Asked<'a, Q> {
+/// A batch of queries and the kind of query.
+struct BatchRequest<'a, Q> {
     queries: &'a Q,
+    /// The numbers of the queries of the batch.
     numbers: &'a [u32],
-    /// The number of the first query of `Found`.
+    /// The number of the first query of `GpuAnswers`.
     first: u32,
     question: Question,
+    /// Capacity for candidates, per query.
+    capacity: u32,
 }
 
-/// Range queries that need more room, and how much.
+/// Range queries whose candidates exceed the capacity, and the capacity they need.
 #[derive(Default)]
-struct More {
+struct Overflow {
     queries: Vec<u32>,
-    room: u32,
+    capacity: u32,
 }
 
 pub(super) fn zeros<T: gpu_runtime::DeviceRepr + gpu_runtime::ValidAsZeroBits>(
@@ -530,15 +554,16 @@ pub(super) fn zeros<T: gpu_runtime::DeviceRepr + gpu_runtime::ValidAsZeroBits>(
     stream.alloc_zeros(length).map_err(doing.failed())
 }
 
-/// The vectors on the GPU.
-fn copied<S: Points<Point = [f32]>>(
+/// Copies vectors to the GPU.
+fn copy_to_device<S: Points<Point = [f32]>>(
     device: &Device,
     stream: &Arc<CudaStream>,
     points: &S,
-    (count, dimension): (u32, u32),
+    shape: VectorShape,
 ) -> Result<CudaSlice<f32>, GpuError> {
     let doing = device.doing("copying points to it");
-    let dimension = dimension as usize;
+    let count = shape.count;
+    let dimension = shape.dimension as usize;
     let mut there = zeros(stream, count as usize * dimension, doing)?;
     let mut pinned = [Pinned::new(device), Pinned::new(device)];
     let of_chunk = u32::try_from((CHUNK / dimension).max(1)).unwrap_or(u32::MAX);
@@ -546,7 +571,7 @@ fn copied<S: Points<Point = [f32]>>(
     while first < count {
         let end = count.min(first.saturating_add(of_chunk));
         let length = (end - first) as usize * dimension;
-        // The copy before the last has ended.
+        // The copy from this buffer, two rounds ago, has ended.
         pinned.swap(0, 1);
         let values = pinned[0].get(length)?;
         for (point, to) in (first..end).zip(values.chunks_mut(dimension)) {
@@ -562,14 +587,15 @@ fn copied<S: Points<Point = [f32]>>(
     Ok(there)
 }
 
-/// About the middle of the points: distances do not depend on it, but the errors of the filter do.
-#[expect(clippy::cast_possible_truncation, reason = "any value will do")]
+/// The approximate center of the points. It affects the errors of the filter, but no distances.
+#[expect(clippy::cast_possible_truncation, reason = "any value near the center will do")]
 fn center_of<S: Points<Point = [f32]>>(
     points: &S,
-    (count, dimension): (u32, u32),
+    shape: VectorShape,
     is_angular: bool,
 ) -> Vec<f32> {
     const SAMPLE: usize = 4096;
+    let VectorShape { count, dimension } = shape;
     let mut sums = vec![0f64; dimension as usize];
     let step = (count as usize / SAMPLE).max(1);
     let mut sampled = 0.0;
@@ -590,12 +616,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_point_has_a_place() {
+    fn each_point_has_a_position() {
         for count in [1u32, 2, 3, 4, 5, 89, 128, 1000, 4096] {
             let step = u64::from(step_of(count));
             let mut seen = vec![false; count as usize];
-            for place in 0..u64::from(count) {
-                seen[usize::try_from(place * step % u64::from(count)).unwrap()] = true;
+            for position in 0..u64::from(count) {
+                seen[usize::try_from(position * step % u64::from(count)).unwrap()] = true;
             }
             assert!(seen.into_iter().all(|seen| seen), "{count}");
         }
@@ -606,24 +632,21 @@ mod tests {
         assert_eq!(parts(100, 2048, 8), [100]);
         assert_eq!(parts(2049, 2048, 8), [2048, 2049]);
         assert_eq!(parts(1_000_000, 2048, 8), [2048, 18_432, 165_888, 1_000_000]);
-        // 132 multiprocessors, four blocks of 64 places each.
-        let together = 132 * 4 * 64;
-        assert_eq!(few_parts(70_000, (2048, 4096), 64, together), [2432, 70_000]);
-        assert_eq!(70_000 - 2432, 2 * together - 16, "the last step is nearly full");
-        // A larger first part, so that two are enough; and where it has no room.
-        assert_eq!(few_parts(60_000, (2048, 4096), 18, together), [3200, 60_000]);
-        assert_eq!(
-            few_parts(1_000_000, (2048, 4096), 18, together),
-            [2048, 38_912, 739_328, 1_000_000]
-        );
+        // 132 multiprocessors, each with four blocks of 64 positions.
+        let step = 132 * 4 * 64;
+        assert_eq!(few_parts(70_000, 2048, 4096, 64, step), [2432, 70_000]);
+        assert_eq!(70_000 - 2432, 2 * step - 16, "the last step is nearly full");
+        // A larger first part, so that two parts suffice; then one that exceeds the capacity.
+        assert_eq!(few_parts(60_000, 2048, 4096, 18, step), [3200, 60_000]);
+        assert_eq!(few_parts(1_000_000, 2048, 4096, 18, step), [2048, 38_912, 739_328, 1_000_000]);
         for count in (1..9_000).chain((9_000..300_000).step_by(37)) {
             for growth in [1, 9, 18, 64] {
-                let ends = few_parts(count, (2048, 4096), growth, together);
+                let ends = few_parts(count, 2048, 4096, growth, step);
                 assert!(ends.is_sorted_by(|a, b| a < b), "{count}: {ends:?}");
                 let (last, before) = ends.split_last().unwrap();
                 assert_eq!(*last, count);
                 assert!(before.iter().all(|end| end.is_multiple_of(ROWS)), "{count}: {ends:?}");
-                assert!(ends[0] <= 4096, "all of the first part are candidates");
+                assert!(ends[0] <= 4096, "all points of the first part are candidates");
             }
         }
         let ends = parts(u32::MAX, 2048, 64);

@@ -1,7 +1,8 @@
-//! Words on a GPU: every query against every word whose length and characters let it be near.
+//! Words on a GPU. Each query is compared with every word that its length and characters do not
+//! exclude.
 //!
-//! The k nearest words are found by range queries: with a small radius first, then, for the queries that have found fewer
-//! than k, with the radius that the numbers of words at each distance tell.
+//! The k nearest words are found by range queries, with a small radius first. Queries that find
+//! fewer than k words are repeated with a radius derived from the number of words at each distance.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use gpu_runtime::{CudaEvent, CudaSlice, CudaStream, Device, GpuError, Pinned, Po
 use rayon::prelude::*;
 
 use super::alphabet::Alphabet;
-use super::engine::{Engine, Found};
-use super::vectors::{MOST_FOUND, zeros};
+use super::engine::{Engine, GpuAnswers};
+use super::launch::FoundNeighbors;
+use super::vectors::{MAX_FOUND, zeros};
 use crate::Question;
 use crate::metric::Formula;
 use crate::neighbor::Neighbor;
@@ -19,29 +21,31 @@ use crate::points::Points;
 
 mod launch;
 
-use launch::{Kernels, OneQuery, Queries, Stored, Words};
+use launch::{
+    AnswerBuffers, Kernels, Launcher, OneQuery, Queries, QueryLayout, WordBuffers, Words,
+};
 
-/// Words that are stored together.
+/// Number of words stored together.
 const LANES: usize = 32;
-/// The most characters of a query.
-const LONGEST: usize = 64;
-/// The most characters of a query that is answered with 32 bits.
+/// Maximum number of characters of a query.
+const MAX_LENGTH: usize = 64;
+/// Maximum number of characters of a query that 32 bits can represent.
 const SHORT: usize = 32;
-/// The most queries of a batch.
+/// Maximum number of queries per batch.
 const BATCH: usize = 16_384;
-/// The neighbors for which a query has room at first.
-const LEAST_ROOM: u32 = 1024;
-/// The radius with which the k nearest are looked for at first.
+/// Initial capacity for neighbors, per query.
+const MIN_CAPACITY: u32 = 1024;
+/// The radius of the first search for the k nearest words.
 const FIRST_RADIUS: u32 = 2;
-/// The radius with which they are looked for then.
+/// The radius of the second search.
 const SECOND_RADIUS: u32 = 3;
-/// A radius beyond all distances. Twice of it is a number, too.
-const FARTHEST: u32 = 1 << 20;
-/// Distances that are counted one by one.
-const MOST_BINS: u32 = 512;
-/// More queries or neighbors than this are prepared and copied by several threads.
+/// A radius beyond all distances. Its double does not overflow.
+const MAX_RADIUS: u32 = 1 << 20;
+/// Maximum number of bins of a histogram of distances.
+const MAX_BINS: u32 = 512;
+/// Above this number of queries or neighbors, several threads prepare and copy them.
 const MANY: usize = 4096;
-/// Up to this many queries, answers are copied before it is known how long they are.
+/// Up to this number of queries, answers are copied before their lengths are known.
 const FEW: usize = 4;
 
 /// Words on a GPU.
@@ -49,14 +53,14 @@ const FEW: usize = 4;
 pub struct WordEngine {
     device: Device,
     kernels: Kernels,
-    stored: Stored,
+    stored: WordBuffers,
     words: Words,
     alphabet: Alphabet,
     longest: u32,
     lanes: Pool<Lane>,
 }
 
-/// A stream and the buffers of a batch.
+/// A stream and the buffers for a batch.
 #[derive(Debug)]
 struct Lane {
     stream: Arc<CudaStream>,
@@ -64,19 +68,20 @@ struct Lane {
     end: CudaEvent,
     packed: Pinned<u32>,
     neighbors: Pinned<u64>,
-    /// See [`Queries`].
+    /// The layout is described at [`Queries`].
     buffer: CudaSlice<u32>,
     /// Two zeros: the counters of a search for one query.
     state: CudaSlice<u32>,
-    /// Where its answer is written: between searches, nothing is.
+    /// The answer of a search for one query; unwritten between searches.
     answer: Pinned<u64>,
 }
 
 impl Lane {
     fn new(device: &Device) -> Result<Self, GpuError> {
-        let (stream, doing) = (device.stream()?, device.doing("allocating memory for queries"));
+        let stream = device.stream()?;
+        let doing = device.doing("allocating memory for queries");
         let mut answer = Pinned::new(device);
-        answer.get(1 + LEAST_ROOM as usize)?.fill(launch::UNWRITTEN);
+        answer.get(1 + MIN_CAPACITY as usize)?.fill(launch::UNWRITTEN);
         Ok(Self {
             answer,
             start: device.timer()?,
@@ -90,15 +95,42 @@ impl Lane {
     }
 }
 
-/// A query that is answered: its number, its characters and what is looked for.
+/// A range query that is not answered yet.
 #[derive(Debug)]
-struct Asked {
+struct PendingQuery {
     query: u32,
     codes: Vec<u8>,
     set: u32,
     radius: u32,
 }
 
+/// The part of a search that all its batches share.
+#[derive(Debug, Clone, Copy)]
+struct SearchGoal {
+    /// The number of the first query of `GpuAnswers`.
+    first: u32,
+    /// Minimum number of neighbors, for nearest-neighbor queries.
+    k: Option<usize>,
+}
+
+impl SearchGoal {
+    /// Whether a query that found `count` words is answered, given the capacity for them.
+    fn is_met(self, count: u32, capacity: u32) -> bool {
+        count <= capacity && self.k.is_none_or(|k| count as usize >= k)
+    }
+
+    /// Maximum length of an answer.
+    fn max_neighbors(self) -> usize {
+        self.k.unwrap_or(usize::MAX)
+    }
+
+    /// The position of a query in `GpuAnswers`.
+    fn position(self, query: &PendingQuery) -> usize {
+        (query.query - self.first) as usize
+    }
+}
+
+/// The set of a word's characters, as a bit mask of their codes modulo 32.
 fn set_of(codes: &[u8]) -> u32 {
     codes.iter().fold(0, |set, &code| set | 1 << (code % 32))
 }
@@ -124,7 +156,8 @@ impl Engine<str> for WordEngine {
             order.push((length, set_of(&word), point));
         }
         order.sort_unstable();
-        let (mut characters, mut starts) = (Vec::new(), Vec::new());
+        let mut characters = Vec::new();
+        let mut starts = Vec::new();
         for group in order.chunks(LANES) {
             starts.push(u32::try_from(characters.len()).unwrap_or(u32::MAX));
             let first = characters.len();
@@ -136,22 +169,23 @@ impl Engine<str> for WordEngine {
                 }
             }
         }
-        if characters.len() > u32::MAX as usize {
+        if u32::try_from(characters.len()).is_err() {
             return Ok(None);
         }
         characters.resize(characters.len().max(1), 0);
         #[expect(unsafe_code, reason = "buffers are ordered by `synchronize`")]
-        // SAFETY: the buffers of a lane are used on its stream; those of the words are read only once the stream
-        // that makes them has been synchronized.
+        // SAFETY: each lane's buffers are used on its stream only. The buffers of the words are
+        // read only after the stream that fills them has been synchronized.
         unsafe {
             device.disable_event_tracking();
         }
-        let (stream, kernels) = (device.stream()?, Kernels::load(device)?);
+        let stream = device.stream()?;
+        let kernels = Kernels::load(device)?;
         let failed = device.doing("copying words to it").failed();
         let sets: Vec<u32> = order.iter().map(|&(_, set, _)| set).collect();
         let numbers: Vec<u32> = order.iter().map(|&(.., point)| point).collect();
         let lengths: Vec<u16> = order.iter().map(|&(length, ..)| length).collect();
-        let stored = Stored {
+        let stored = WordBuffers {
             characters: stream.clone_htod(&characters).map_err(&failed)?,
             starts: stream.clone_htod(&starts).map_err(&failed)?,
             sets: stream.clone_htod(&sets).map_err(&failed)?,
@@ -162,7 +196,8 @@ impl Engine<str> for WordEngine {
         let words = Words::new(&stream, &stored);
         stream.synchronize().map_err(&failed)?;
         let longest = lengths.last().map_or(0, |&length| u32::from(length));
-        let (device, lanes) = (device.clone(), Pool::default());
+        let device = device.clone();
+        let lanes = Pool::default();
         Ok(Some(Self { device, kernels, stored, words, alphabet, longest, lanes }))
     }
 
@@ -171,9 +206,8 @@ impl Engine<str> for WordEngine {
         queries: &Q,
         range: Range<u32>,
         question: Question,
-    ) -> Result<Found, GpuError> {
-        let mut found = Found::nothing(range.len());
-        let first = range.start;
+    ) -> Result<GpuAnswers, GpuError> {
+        let mut found = GpuAnswers::nothing(range.len());
         let (k, radius) = match question {
             Question::Nearest(k) => (Some(k.min(self.stored.count as usize)), FIRST_RADIUS),
             #[expect(
@@ -183,55 +217,61 @@ impl Engine<str> for WordEngine {
             )]
             Question::Within(radius) => (None, radius as u32),
         };
-        let ask = |query| self.asked(query, queries.point(query), radius);
-        let mut asked: Vec<Asked> = if range.len() > MANY {
-            range.into_par_iter().filter_map(ask).collect()
+        let goal = SearchGoal { first: range.start, k };
+        let encode = |query| self.encode(query, queries.point(query), radius);
+        let mut pending: Vec<PendingQuery> = if range.len() > MANY {
+            range.into_par_iter().filter_map(encode).collect()
         } else {
-            range.filter_map(ask).collect()
+            range.filter_map(encode).collect()
         };
-        // Queries of a block have similar lengths.
-        if asked.len() > 1 {
-            asked.sort_unstable_by_key(|asked| (asked.codes.len(), asked.set, asked.query));
+        // Sorted so that the queries of a block have similar lengths.
+        if pending.len() > 1 {
+            pending.sort_unstable_by_key(|query| (query.codes.len(), query.set, query.query));
         }
         let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
-        let mut room = LEAST_ROOM;
-        while !asked.is_empty() {
-            let mut left = Vec::new();
-            let mut more_room = 0;
-            for batch in batches(&asked, self.queries_of_batch(&lane, asked.len(), room)?) {
-                let counts = self.batch(&mut lane, batch, room, first, k, &mut found);
+        let mut capacity = MIN_CAPACITY;
+        while !pending.is_empty() {
+            let mut unanswered = Vec::new();
+            let mut needed_capacity = 0;
+            let batch_size = self.queries_of_batch(&lane, pending.len(), capacity)?;
+            for batch in batches(&pending, batch_size) {
+                let counts = self.batch(&mut lane, batch, goal, capacity, &mut found);
                 if counts.is_err() {
-                    // The caller may drop the words: nothing may still read them. What this says is no news.
+                    // The caller may drop the words, so wait until no kernel reads them. The first
+                    // error is the one to report.
                     let _ = lane.stream.synchronize();
                 }
                 let counts = counts?;
                 let mut too_few = Vec::new();
-                for (asked, count) in batch.iter().zip(counts) {
-                    let again = || Asked { codes: asked.codes.clone(), ..*asked };
-                    if count > room {
-                        more_room = more_room.max(count);
-                        left.push(again());
+                for (query, count) in batch.iter().zip(counts) {
+                    let again = || PendingQuery { codes: query.codes.clone(), ..*query };
+                    if count > capacity {
+                        needed_capacity = needed_capacity.max(count);
+                        unanswered.push(again());
                     } else if k.is_some_and(|k| (count as usize) < k) {
                         too_few.push(again());
                     }
                 }
                 if let Some(k) = k.filter(|_| !too_few.is_empty()) {
-                    if too_few.iter().all(|asked| asked.radius < SECOND_RADIUS) {
-                        for asked in &mut too_few {
-                            asked.radius = SECOND_RADIUS;
+                    if too_few.iter().all(|query| query.radius < SECOND_RADIUS) {
+                        for query in &mut too_few {
+                            query.radius = SECOND_RADIUS;
                         }
                     } else {
-                        let most = self.widen(&mut lane, &mut too_few, k, &mut found)?;
-                        more_room = more_room.max(most);
+                        let max_count = self.widen(&mut lane, &mut too_few, k, &mut found)?;
+                        needed_capacity = needed_capacity.max(max_count);
                     }
-                    left.append(&mut too_few);
+                    unanswered.append(&mut too_few);
                 }
             }
-            asked = left;
-            let Some(more) = more_room.max(LEAST_ROOM).checked_next_power_of_two() else { break };
-            room = more;
-            if !asked.is_empty() && self.queries_of_batch(&lane, asked.len(), room)? == 0 {
-                // The CPU answers them.
+            pending = unanswered;
+            let needed = needed_capacity.max(MIN_CAPACITY).checked_next_power_of_two();
+            let Some(needed) = needed else { break };
+            capacity = needed;
+            let is_possible =
+                pending.is_empty() || self.queries_of_batch(&lane, pending.len(), capacity)? > 0;
+            if !is_possible {
+                // Out of memory: the CPU answers the remaining queries.
                 break;
             }
         }
@@ -240,226 +280,239 @@ impl Engine<str> for WordEngine {
     }
 
     fn bytes_of<S: Points<Point = str>>(points: &S, _: Formula) -> usize {
-        // Four characters are at least four bytes of text, and words of a group have about the same length.
+        // Four characters take at least four bytes of text, and the words of a group have similar
+        // lengths.
         let count = u32::try_from(points.len()).unwrap_or(u32::MAX);
         (0..count).map(|point| points.point(point).len() + 24).sum()
     }
 }
 
-/// Whether a batch is one query that is answered without copies.
-fn is_alone(queries: usize, room: u32) -> bool {
-    queries == 1 && room == LEAST_ROOM
+/// Whether a batch is a single query, which is answered without copies.
+fn is_alone(queries: usize, capacity: u32) -> bool {
+    queries == 1 && capacity == MIN_CAPACITY
 }
 
-/// Queries of up to 32 characters, then others, in batches.
-fn batches(asked: &[Asked], most: usize) -> impl Iterator<Item = &[Asked]> {
-    let short = asked.partition_point(|asked| asked.codes.len() <= SHORT);
-    let (short, long) = asked.split_at(short);
-    let most = most.max(1);
-    short.chunks(most).chain(long.chunks(most))
+/// Splits queries into batches: those of up to 32 characters first, then longer ones.
+fn batches(queries: &[PendingQuery], size: usize) -> impl Iterator<Item = &[PendingQuery]> {
+    let short = queries.partition_point(|query| query.codes.len() <= SHORT);
+    let (short, long) = queries.split_at(short);
+    let size = size.max(1);
+    short.chunks(size).chain(long.chunks(size))
+}
+
+/// The layout of queries in the buffer of a lane.
+fn layout_of(queries: &[PendingQuery]) -> QueryLayout {
+    let characters = queries.iter().map(|query| query.codes.len()).sum();
+    QueryLayout { count: queries.len(), characters }
 }
 
 impl WordEngine {
-    /// `None` if the GPU cannot answer the query.
-    fn asked(&self, query: u32, text: &str, radius: u32) -> Option<Asked> {
-        let codes = self.alphabet.encode_query(text, LONGEST)?;
-        let set = set_of(&codes);
-        Some(Asked { query, codes, set, radius })
+    fn launcher<'a>(&'a self, stream: &'a Arc<CudaStream>) -> Launcher<'a> {
+        Launcher { kernels: &self.kernels, stream, words: &self.words }
     }
 
-    fn queries_of_batch(&self, lane: &Lane, queries: usize, room: u32) -> Result<usize, GpuError> {
-        // To ask for free memory takes longer than a few queries; one needs none.
-        if is_alone(queries, room) {
+    /// Encodes a query; `None` if the GPU cannot answer it.
+    fn encode(&self, query: u32, text: &str, radius: u32) -> Option<PendingQuery> {
+        let codes = self.alphabet.encode_query(text, MAX_LENGTH)?;
+        let set = set_of(&codes);
+        Some(PendingQuery { query, codes, set, radius })
+    }
+
+    fn queries_of_batch(
+        &self,
+        lane: &Lane,
+        queries: usize,
+        capacity: u32,
+    ) -> Result<usize, GpuError> {
+        // Querying free memory takes longer than a few queries; a single query needs none.
+        if is_alone(queries, capacity) {
             return Ok(1);
         }
-        if lane.buffer.len() / 4 >= queries * (room as usize + LONGEST) {
-            return Ok(BATCH.min(MOST_FOUND / room as usize));
+        if lane.buffer.len() / 4 >= queries * (capacity as usize + MAX_LENGTH) {
+            return Ok(BATCH.min(MAX_FOUND / capacity as usize));
         }
         let free = self.device.free()? + lane.buffer.len() * 4;
-        Ok((free / 2 / (room as usize * 8)).min(BATCH).min(MOST_FOUND / room as usize))
+        let by_memory = free / 2 / (capacity as usize * 8);
+        Ok(by_memory.min(BATCH).min(MAX_FOUND / capacity as usize))
     }
 
-    /// The radii with which queries find k words; returns the greatest number of words that one finds.
+    /// Sets the radii within which queries find k words. Returns the maximum number of words that
+    /// one of them finds.
     fn widen(
         &self,
         lane: &mut Lane,
-        asked: &mut [Asked],
+        queries: &mut [PendingQuery],
         k: usize,
-        found: &mut Found,
+        found: &mut GpuAnswers,
     ) -> Result<u32, GpuError> {
         let failed = self.device.doing("counting distances").failed();
-        let bins = (self.longest.max(64) + 2).min(MOST_BINS);
-        let mut most = 0;
-        let there = self.pack(lane, asked, 0)?;
+        let bins = (self.longest.max(64) + 2).min(MAX_BINS);
+        let mut max_count = 0;
+        let there = self.pack(lane, queries, 0)?;
         let Lane { stream, start, end, .. } = lane;
-        let length = asked.len() * bins as usize;
+        let length = queries.len() * bins as usize;
         let mut histograms = stream.alloc_zeros(length).map_err(&failed)?;
         start.record(stream).map_err(&failed)?;
-        launch::distances(&self.kernels, stream, &self.words, &there, (&mut histograms, bins))
-            .map_err(&failed)?;
+        self.launcher(stream).distances(&there, &mut histograms, bins).map_err(&failed)?;
         end.record(stream).map_err(&failed)?;
         let histograms = stream.clone_dtoh(&histograms).map_err(&failed)?;
-        for (asked, histogram) in asked.iter_mut().zip(histograms.chunks(bins as usize)) {
+        for (query, histogram) in queries.iter_mut().zip(histograms.chunks(bins as usize)) {
             let mut below = 0;
             let reached = histogram.iter().position(|&count| {
                 below += count;
                 below as usize >= k
             });
-            // The last bin is of all greater distances.
-            asked.radius = match reached.and_then(|radius| u32::try_from(radius).ok()) {
+            // The last bin counts all greater distances.
+            query.radius = match reached.and_then(|radius| u32::try_from(radius).ok()) {
                 Some(radius) if radius + 1 < bins => radius,
-                _ => FARTHEST,
+                _ => MAX_RADIUS,
             };
-            most = most.max(below);
+            max_count = max_count.max(below);
         }
         found.milliseconds += f64::from(start.elapsed_ms(end).map_err(&failed)?);
-        Ok(most)
+        Ok(max_count)
     }
 
-    /// Copies queries to the GPU, and zeros for the numbers of words that they find.
-    fn pack(&self, lane: &mut Lane, asked: &[Asked], room: u32) -> Result<Queries, GpuError> {
+    /// Copies queries to the GPU, with zeros for the number of words that each finds.
+    fn pack(
+        &self,
+        lane: &mut Lane,
+        queries: &[PendingQuery],
+        capacity: u32,
+    ) -> Result<Queries, GpuError> {
         let failed = self.device.doing("copying queries to it").failed();
-        let characters: usize = asked.iter().map(|asked| asked.codes.len()).sum();
-        let found_at = Queries::found_at(asked.len(), characters);
+        let layout = layout_of(queries);
+        let found_at = layout.found_at();
         let packed = lane.packed.get(found_at)?;
         packed.fill(0);
-        let (numbers, codes) = packed.split_at_mut(3 * asked.len());
-        let (ends, rest) = numbers.split_at_mut(asked.len());
-        let (sets, radii) = rest.split_at_mut(asked.len());
+        let (numbers, codes) = packed.split_at_mut(3 * queries.len());
+        let (ends, rest) = numbers.split_at_mut(queries.len());
+        let (sets, radii) = rest.split_at_mut(queries.len());
         let codes: &mut [u8] = bytemuck::cast_slice_mut(codes);
         let mut end = 0;
-        for (at, asked) in asked.iter().enumerate() {
-            codes[end..end + asked.codes.len()].copy_from_slice(&asked.codes);
-            end += asked.codes.len();
+        for (at, query) in queries.iter().enumerate() {
+            codes[end..end + query.codes.len()].copy_from_slice(&query.codes);
+            end += query.codes.len();
             ends[at] = u32::try_from(end).expect("a batch");
-            sets[at] = asked.set;
-            radii[at] = asked.radius.min(FARTHEST);
+            sets[at] = query.set;
+            radii[at] = query.radius.min(MAX_RADIUS);
         }
-        let words = found_at + 2 * asked.len() * room as usize;
+        let words = found_at + 2 * queries.len() * capacity as usize;
         let Lane { stream, buffer, .. } = lane;
         if buffer.len() < words {
-            // A large buffer is as large as was planned, and never beside the one before.
+            // A large buffer has exactly the planned size. The old buffer is freed before it is
+            // allocated.
             let length = if words < 1 << 24 { words.next_power_of_two() } else { words };
             *buffer = stream.alloc_zeros(1).map_err(&failed)?;
             *buffer = stream.alloc_zeros(length).map_err(&failed)?;
         }
         stream.memcpy_htod(&*packed, &mut buffer.slice_mut(..found_at)).map_err(&failed)?;
-        let is_short = asked.iter().all(|asked| asked.codes.len() <= SHORT);
-        Ok(Queries::new(stream, buffer, (asked.len(), characters), room, is_short))
+        let is_short = queries.iter().all(|query| query.codes.len() <= SHORT);
+        Ok(Queries::new(stream, buffer, layout, capacity, is_short))
     }
 
-    /// Asks one query: gives how many words it has found, and adds its answer if these are enough and not too many. A launch is
-    /// all that is waited for.
+    /// Searches for one query and returns the number of words found. Adds the answer if the goal is
+    /// met. The kernel is the only operation to wait for.
     fn alone(
         &self,
         lane: &mut Lane,
-        asked: &Asked,
-        first: u32,
-        k: Option<usize>,
-        found: &mut Found,
+        query: &PendingQuery,
+        goal: SearchGoal,
+        found: &mut GpuAnswers,
     ) -> Result<u32, GpuError> {
         let failed = self.device.doing("answering a query").failed();
-        let length = u32::try_from(asked.codes.len()).expect("up to 64 characters");
-        let mut query =
-            OneQuery { codes: [0; 64], length, set: asked.set, radius: asked.radius.min(FARTHEST) };
-        query.codes[..asked.codes.len()].copy_from_slice(&asked.codes);
+        let length = u32::try_from(query.codes.len()).expect("up to 64 characters");
+        let radius = query.radius.min(MAX_RADIUS);
+        let mut packed = OneQuery { codes: [0; 64], length, set: query.set, radius };
+        packed.codes[..query.codes.len()].copy_from_slice(&query.codes);
         let Lane { stream, answer, state, .. } = lane;
-        let answer = answer.get(1 + LEAST_ROOM as usize)?;
-        launch::within_one(&self.kernels, stream, &self.words, &query, state, answer)
-            .map_err(&failed)?;
+        let answer = answer.get(1 + MIN_CAPACITY as usize)?;
+        let buffers = AnswerBuffers { state, answer };
+        self.launcher(stream).within_one(&packed, buffers).map_err(&failed)?;
         let count = launch::wait(stream, answer).map_err(&failed)?;
-        let written = &mut answer[..=count.min(LEAST_ROOM) as usize];
-        let is_answered = count <= LEAST_ROOM && k.is_none_or(|k| count as usize >= k);
-        if is_answered {
-            // As numbers, which are in the order of neighbors.
+        let written = &mut answer[..=count.min(MIN_CAPACITY) as usize];
+        if goal.is_met(count, MIN_CAPACITY) {
+            // The keys have the order of neighbors.
             written[1..].sort_unstable();
             let near = Neighbor::from_keys(&written[1..]);
-            let near = &near[..near.len().min(k.unwrap_or(usize::MAX))];
-            found.add((asked.query - first) as usize, near);
+            let near = &near[..near.len().min(goal.max_neighbors())];
+            found.add(goal.position(query), near);
         }
         written.fill(launch::UNWRITTEN);
         Ok(count)
     }
 
-    /// Asks some queries; gives how many words each has found. Those with enough and not too many are answered.
+    /// Searches for a batch of queries and returns the number of words that each has found. Adds
+    /// the answers of the queries whose goal is met.
     fn batch(
         &self,
         lane: &mut Lane,
-        asked: &[Asked],
-        room: u32,
-        first: u32,
-        k: Option<usize>,
-        found: &mut Found,
+        queries: &[PendingQuery],
+        goal: SearchGoal,
+        capacity: u32,
+        found: &mut GpuAnswers,
     ) -> Result<Vec<u32>, GpuError> {
         let failed = self.device.doing("answering queries").failed();
-        if is_alone(asked.len(), room) {
-            return Ok(vec![self.alone(lane, &asked[0], first, k, found)?]);
+        if is_alone(queries.len(), capacity) {
+            return Ok(vec![self.alone(lane, &queries[0], goal, found)?]);
         }
-        let queries = self.pack(lane, asked, room)?;
+        let packed = self.pack(lane, queries, capacity)?;
         let Lane { stream, start, end, buffer, neighbors, .. } = lane;
-        let is_few = asked.len() <= FEW;
+        let is_few = queries.len() <= FEW;
         if !is_few {
             start.record(stream).map_err(&failed)?;
         }
-        launch::within(&self.kernels, stream, &self.words, &queries).map_err(&failed)?;
-        // The numbers of words, and, of few queries, the words.
-        let characters: usize = asked.iter().map(|asked| asked.codes.len()).sum();
-        let counts_at = Queries::counts_at(asked.len(), characters);
-        let found_at = Queries::found_at(asked.len(), characters);
-        let words = if is_few { 2 * asked.len() * room as usize } else { 0 };
-        // In words of 64 bits.
+        self.launcher(stream).within(&packed).map_err(&failed)?;
+        // Copies the numbers of words and, for few queries, the words.
+        let layout = layout_of(queries);
+        let counts_at = layout.counts_at();
+        let found_at = layout.found_at();
+        let words = if is_few { 2 * queries.len() * capacity as usize } else { 0 };
+        // The length is in 64-bit words.
         let here = neighbors.get((found_at - counts_at + words).div_ceil(2))?;
         let here: &mut [u32] = bytemuck::cast_slice_mut(here);
         stream.memcpy_dtoh(&buffer.slice(counts_at..found_at + words), here).map_err(&failed)?;
         stream.synchronize().map_err(&failed)?;
-        let counts = here[..asked.len()].to_vec();
-        let is_answered = |count: u32| count <= room && k.is_none_or(|k| count as usize >= k);
-        let most = k.unwrap_or(usize::MAX);
-        let place = |asked: &Asked| (asked.query - first) as usize;
+        let counts = here[..queries.len()].to_vec();
+        let max_neighbors = goal.max_neighbors();
         if is_few {
             let keys: &mut [u64] = bytemuck::cast_slice_mut(&mut here[found_at - counts_at..]);
-            let lists = keys.chunks_mut(room as usize);
-            for ((asked, &count), keys) in asked.iter().zip(&counts).zip(lists) {
-                if is_answered(count) {
+            let lists = keys.chunks_mut(capacity as usize);
+            for ((query, &count), keys) in queries.iter().zip(&counts).zip(lists) {
+                if goal.is_met(count, capacity) {
                     let keys = &mut keys[..count as usize];
                     keys.sort_unstable();
-                    let near = &Neighbor::from_keys(keys)[..keys.len().min(most)];
-                    found.add(place(asked), near);
+                    let near = &Neighbor::from_keys(keys)[..keys.len().min(max_neighbors)];
+                    found.add(goal.position(query), near);
                 }
             }
             return Ok(counts);
         }
         let mut length = 0;
         let ends = counts.iter().map(|&count| {
-            length += if is_answered(count) { count } else { 0 };
+            length += if goal.is_met(count, capacity) { count } else { 0 };
             length
         });
         let ends: Vec<u32> = ends.collect();
         let there = stream.clone_htod(&ends).map_err(&failed)?;
         let mut gathered = stream.alloc_zeros(length.max(1) as usize).map_err(&failed)?;
-        let of = (queries.found(), room);
-        super::launch::gather(
-            &self.kernels.gather,
-            stream,
-            of,
-            &there,
-            queries.count,
-            &mut gathered,
-        )
-        .map_err(&failed)?;
+        let words = FoundNeighbors { address: packed.found(), capacity, queries: packed.count };
+        super::launch::gather(&self.kernels.gather, stream, words, &there, &mut gathered)
+            .map_err(&failed)?;
         end.record(stream).map_err(&failed)?;
         let keys = neighbors.get(length.max(1) as usize)?;
         stream.memcpy_dtoh(&gathered, keys).map_err(&failed)?;
         stream.synchronize().map_err(&failed)?;
         let start_of_lists = found.add_array(Neighbor::from_keys(&keys[..length as usize]));
         let mut from = start_of_lists;
-        for ((asked, &count), &end) in asked.iter().zip(&counts).zip(&ends) {
+        for ((query, &count), &end) in queries.iter().zip(&counts).zip(&ends) {
             let end = start_of_lists + end as usize;
-            if is_answered(count) {
+            if goal.is_met(count, capacity) {
                 if end - from > super::launch::SORTED as usize {
                     found.neighbors_mut(from..end).sort_unstable();
                 }
-                found.place(place(asked), from..end.min(from.saturating_add(most)));
+                let list = from..end.min(from.saturating_add(max_neighbors));
+                found.set_list(goal.position(query), list);
             }
             from = end;
         }

@@ -1,4 +1,4 @@
-//! An index whose kind is chosen while the program runs.
+//! An index whose kind is chosen at run time.
 
 use std::fmt;
 use std::num::NonZero;
@@ -13,9 +13,9 @@ use crate::error::Error;
 use crate::lists::NeighborLists;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
-use crate::stored::{Parts, Reader, StoreProblem, Stored};
+use crate::stored::{FileContents, Reader, StoreProblem, StoredIndex};
 
-/// A kind of index with its parameters; as text, `lc:64`.
+/// A kind of index with its parameters. As text, for example `lc:64`.
 ///
 /// ```
 /// use metric_index::index::{Index, Kind};
@@ -32,16 +32,16 @@ use crate::stored::{Parts, Reader, StoreProblem, Stored};
 pub enum Kind {
     /// `brute-force`
     BruteForce,
-    /// `lc:64`, clusters of 64 points and their center, or `lc:r0.5`, of a radius.
+    /// `lc:64`: clusters of a center and 64 points; or `lc:r0.5`: clusters of a radius.
     ListOfClusters(ClusterSize),
-    /// `sss-index:0.4`, pivots by Sparse Spatial Selection, or `sss-index:32p`, 32 pivots by farthest-first traversal,
-    /// which `sss-index` alone means.
+    /// `sss-index:0.4`: pivots by Sparse Spatial Selection; or `sss-index:32p`, the default: 32
+    /// pivots by farthest-first traversal.
     SssIndex(Pivots),
     /// `sss-tree:0.4`
     SssTree(f32),
-    /// `egnat:16x64`, 16 centers and buckets of 64.
+    /// `egnat:16x64`: 16 centers per node and buckets of 64 points.
     Egnat(EgnatOptions),
-    /// `m-tree:32`, 32 entries a page.
+    /// `m-tree:32`: 32 entries per page.
     MTree(u32),
     /// `vp-tree`
     VpTree,
@@ -50,7 +50,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Each kind once, with parameters that fit most data.
+    /// Every kind once, with parameters that suit most data.
     ///
     /// ```
     /// assert_eq!(metric_index::index::Kind::all().len(), 8);
@@ -61,7 +61,7 @@ impl Kind {
         all
     }
 
-    /// Each kind that takes any metric, with parameters that fit most data.
+    /// Every kind that supports any metric, with parameters that suit most data.
     ///
     /// ```
     /// assert_eq!(metric_index::index::Kind::of_any_metric().len(), 7);
@@ -78,10 +78,10 @@ impl Kind {
         ]
     }
 
-    /// Builds such an index.
+    /// Builds an index of this kind.
     ///
     /// # Errors
-    /// As the index of that kind.
+    /// The errors of the index of this kind.
     ///
     /// ```
     /// use metric_index::index::{Index, Kind};
@@ -102,10 +102,10 @@ impl Kind {
         self.build_with(points, metric, &Progress::none())
     }
 
-    /// As [`build`](Self::build), with progress reports.
+    /// Like [`build`](Self::build), with progress reports.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Those of [`build`](Self::build).
     ///
     /// ```
     /// use metric_index::index::{Index, Kind, Progress};
@@ -167,7 +167,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A text that names no kind of index.
+/// The error for a text that is not a kind of index.
 ///
 /// ```
 /// use metric_index::index::Kind;
@@ -176,18 +176,19 @@ impl fmt::Display for Kind {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a kind of index; expected brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE, sss-index:PIVOTSp, \
-     sss-tree:SHARE, egnat:ARITYxBUCKET, m-tree:PAGE, vp-tree or kd-tree"
+    "{text:?} is not a kind of index; expected brute-force, lc:POINTS, lc:rRADIUS, \
+     sss-index:SHARE, sss-index:PIVOTSp, sss-tree:SHARE, egnat:ARITYxBUCKET, m-tree:PAGE, \
+     vp-tree or kd-tree"
 )]
-pub struct NoKind {
+pub struct UnknownKind {
     text: String,
 }
 
 impl FromStr for Kind {
-    type Err = NoKind;
+    type Err = UnknownKind;
 
-    /// Parameters may be omitted.
-    fn from_str(text: &str) -> Result<Self, NoKind> {
+    /// Parses a kind; parameters may be omitted.
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
         let (name, parameter) = text.split_once(':').unwrap_or((text, ""));
         let read = || -> Option<Self> {
             let is_bare = !text.contains(':');
@@ -210,7 +211,8 @@ impl FromStr for Kind {
                 "egnat" if is_bare => Self::Egnat(EgnatOptions::default()),
                 "egnat" => {
                     let (arity, bucket) = parameter.split_once('x')?;
-                    let (arity, bucket) = (arity.parse().ok()?, bucket.parse().ok()?);
+                    let arity = arity.parse().ok()?;
+                    let bucket = bucket.parse().ok()?;
                     Self::Egnat(EgnatOptions { arity, bucket })
                 }
                 "m-tree" if is_bare => Self::MTree(32),
@@ -218,7 +220,7 @@ impl FromStr for Kind {
                 _ => return None,
             })
         };
-        read().ok_or_else(|| NoKind { text: text.to_owned() })
+        read().ok_or_else(|| UnknownKind { text: text.to_owned() })
     }
 }
 
@@ -235,7 +237,7 @@ impl FromStr for Kind {
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "each is what it is called")]
+#[expect(missing_docs, reason = "each variant has the name of its index")]
 pub enum AnyIndex<S: Points, M> {
     BruteForce(BruteForce<S, M>),
     ListOfClusters(ListOfClusters<S, M>),
@@ -247,7 +249,7 @@ pub enum AnyIndex<S: Points, M> {
     KdTree(KdTree<S, M>),
 }
 
-/// Forwards a call to the index inside.
+/// Forwards a call to the index of the variant.
 macro_rules! each {
     ($self:ident, $index:ident => $call:expr) => {
         match $self {
@@ -315,7 +317,7 @@ impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Stored for AnyIndex<S, M> {
+impl<S: Points, M: Metric<S::Point>> StoredIndex for AnyIndex<S, M> {
     fn name(&self) -> &'static str {
         each!(self, index => index.name())
     }
@@ -328,20 +330,20 @@ impl<S: Points, M: Metric<S::Point>> Stored for AnyIndex<S, M> {
         Kind::all().iter().any(|kind| kind.to_string().split(':').next() == Some(name))
     }
 
-    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
-        each!(self, index => index.write(parts));
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
+        each!(self, index => index.write(contents));
     }
 
     fn read(file: &mut Reader, name: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
         Ok(match name {
-            "lc" => Self::ListOfClusters(Stored::read(file, name, points, metric)?),
-            "sss-index" => Self::SssIndex(Stored::read(file, name, points, metric)?),
-            "sss-tree" => Self::SssTree(Stored::read(file, name, points, metric)?),
-            "egnat" => Self::Egnat(Stored::read(file, name, points, metric)?),
-            "m-tree" => Self::MTree(Stored::read(file, name, points, metric)?),
-            "vp-tree" => Self::VpTree(Stored::read(file, name, points, metric)?),
-            "kd-tree" => Self::KdTree(Stored::read(file, name, points, metric)?),
-            _ => Self::BruteForce(Stored::read(file, name, points, metric)?),
+            "lc" => Self::ListOfClusters(StoredIndex::read(file, name, points, metric)?),
+            "sss-index" => Self::SssIndex(StoredIndex::read(file, name, points, metric)?),
+            "sss-tree" => Self::SssTree(StoredIndex::read(file, name, points, metric)?),
+            "egnat" => Self::Egnat(StoredIndex::read(file, name, points, metric)?),
+            "m-tree" => Self::MTree(StoredIndex::read(file, name, points, metric)?),
+            "vp-tree" => Self::VpTree(StoredIndex::read(file, name, points, metric)?),
+            "kd-tree" => Self::KdTree(StoredIndex::read(file, name, points, metric)?),
+            _ => Self::BruteForce(StoredIndex::read(file, name, points, metric)?),
         })
     }
 }

@@ -1,19 +1,19 @@
-//! No index: every query against every point. The oracle of every other index.
+//! Brute force: compares every query with every point. It is the oracle of all other indexes.
 
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
-use super::{InBlocks, Index, Kind, Probe, Task, check, many};
+use super::{Index, Kind, PointBlocks, Probe, Task, check, many};
 use crate::collector::{Answer, Collector};
 use crate::error::Error;
 use crate::lists::NeighborLists;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
-use crate::stored::{Parts, Reader, StoreProblem, Stored};
+use crate::stored::{FileContents, Reader, StoreProblem, StoredIndex};
 
 mod batch;
 
-/// Points and a metric.
+/// Points without an index: every search evaluates all distances.
 ///
 /// ```
 /// use metric_index::index::{BruteForce, Index};
@@ -28,22 +28,22 @@ mod batch;
 pub struct BruteForce<S: Points, M> {
     points: S,
     metric: M,
-    /// Made by the first search of one query.
-    in_blocks: OnceLock<Ordered<S>>,
+    /// Created by the first search for a single query.
+    sorted: OnceLock<SortedPoints<S>>,
 }
 
-/// The points by size, in blocks.
+/// The points in ascending order of size, in blocks.
 #[derive(Debug, Clone)]
-struct Ordered<S: Points> {
+struct SortedPoints<S: Points> {
     order: Arc<[u32]>,
-    blocks: InBlocks<S>,
+    blocks: PointBlocks<S>,
 }
 
 impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
-    /// An index of points.
+    /// Creates an index of points.
     ///
     /// # Errors
-    /// If a point has no distance of 0 from itself, as a vector with a NaN.
+    /// If the distance of a point from itself is not 0, such as a vector with NaN.
     ///
     /// ```
     /// use metric_index::index::{BruteForce, Index};
@@ -56,18 +56,18 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     /// ```
     pub fn new(points: S, metric: M) -> Result<Self, Error> {
         check(&points, &metric)?;
-        Ok(Self { points, metric, in_blocks: OnceLock::new() })
+        Ok(Self { points, metric, sorted: OnceLock::new() })
     }
 }
 
 impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
-    fn ordered(&self) -> &Ordered<S> {
-        self.in_blocks.get_or_init(|| {
+    fn sorted(&self) -> &SortedPoints<S> {
+        self.sorted.get_or_init(|| {
             let count = u32::try_from(self.points.len()).expect("checked when it was built");
             let mut order: Vec<u32> = (0..count).collect();
             order.sort_by_cached_key(|&point| self.metric.size(self.points.point(point)));
-            let blocks = InBlocks::new(&self.points, &self.metric, &order);
-            Ordered { order: order.into(), blocks }
+            let blocks = PointBlocks::new(&self.points, &self.metric, &order);
+            SortedPoints { order: order.into(), blocks }
         })
     }
 }
@@ -84,7 +84,7 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
         &self.metric
     }
 
-    /// One, of all points.
+    /// One node, of all points.
     fn nodes(&self) -> usize {
         1
     }
@@ -101,7 +101,7 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
     }
 
     fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
-        self.ordered().blocks.get()
+        self.sorted().blocks.get()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
@@ -116,16 +116,16 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
         probe: &mut Probe<'_, S, M, C>,
         tasks: &mut Vec<Task>,
     ) {
-        let order = &self.ordered().order;
+        let order = &self.sorted().order;
         let count = u32::try_from(order.len()).expect("checked when it was built");
-        let left = probe.visit_places(task.at..count, order);
-        if left < count {
-            tasks.push(Task { at: left, ..task });
+        let next = probe.visit_positions(task.at..count, order);
+        if next < count {
+            tasks.push(Task { at: next, ..task });
         }
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Stored for BruteForce<S, M> {
+impl<S: Points, M: Metric<S::Point>> StoredIndex for BruteForce<S, M> {
     fn name(&self) -> &'static str {
         "brute-force"
     }
@@ -138,9 +138,9 @@ impl<S: Points, M: Metric<S::Point>> Stored for BruteForce<S, M> {
         name == "brute-force"
     }
 
-    fn write<'a>(&'a self, _: &mut Parts<'a>) {}
+    fn write<'a>(&'a self, _: &mut FileContents<'a>) {}
 
     fn read(_: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        Ok(Self { points, metric, in_blocks: OnceLock::new() })
+        Ok(Self { points, metric, sorted: OnceLock::new() })
     }
 }

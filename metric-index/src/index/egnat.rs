@@ -1,17 +1,17 @@
-//! EGNAT (Uribe, Navarro, Barrientos & Marín 2006; Navarro & Uribe 2011; Barrientos 2011, section 2.2.3.1,
-//! algorithm 1), after GNAT (Brin 1995).
+//! EGNAT, the Evolutionary GNAT (Uribe, Navarro, Barrientos & Marín 2006; Navarro & Uribe 2011;
+//! Barrientos 2011, section 2.2.3.1, algorithm 1), based on GNAT (Brin 1995).
 
 use rayon::prelude::*;
 
 use super::progress::Levels;
 use super::{
-    Dynamic, FromPoint, Index, Probe, Progress, Task, between, check, check_new, from_new,
+    DynamicIndex, FromPoint, Index, Probe, Progress, Task, between, check, check_new, from_new,
     nearest_last,
 };
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Metric, Origin};
-use crate::points::{Growing, Points};
+use crate::points::{GrowablePoints, Points};
 use crate::prune::Bounds;
 
 mod stored;
@@ -26,16 +26,18 @@ mod stored;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EgnatOptions {
-    /// Centers of an inner node, 2 to 32.
+    /// Number of centers of an inner node, 2 to 32.
     pub arity: u32,
-    /// Points of a leaf, from 1: more than these become an inner node.
+    /// Maximum number of points of a leaf, at least 1. A leaf with more points becomes an inner
+    /// node.
     pub bucket: u32,
 }
 
 impl EgnatOptions {
     fn check(self) -> Result<(), Error> {
         if !(2..=32).contains(&self.arity) {
-            let (option, value) = ("arity", self.arity);
+            let option = "arity";
+            let value = self.arity;
             return Err(Error::Option { option, value, expected: "2 to 32" });
         }
         if self.bucket == 0 {
@@ -51,42 +53,62 @@ impl Default for EgnatOptions {
     }
 }
 
-/// The centers of an inner node of the highest arity.
-const MOST: usize = 32;
-/// The node of a point that was removed.
-const NOWHERE: u32 = u32::MAX;
+/// Maximum number of centers of an inner node.
+const MAX_ARITY: usize = 32;
+/// The node of a removed point.
+const NO_NODE: u32 = u32::MAX;
 
-/// Least and greatest distance.
-type Interval = (f32, f32);
-/// A point of a leaf and its distance from the center above.
-type Held = (u32, f32);
+/// A range of distances.
+#[derive(Debug, Clone, Copy)]
+struct Interval {
+    low: f32,
+    high: f32,
+}
+
+impl Interval {
+    /// Extends the interval to contain `other`.
+    fn extend(&mut self, other: Self) {
+        self.low = self.low.min(other.low);
+        self.high = self.high.max(other.high);
+    }
+}
+
+/// A point of a leaf.
+#[derive(Debug, Clone, Copy)]
+struct BucketEntry {
+    point: u32,
+    /// The distance from the center above the leaf.
+    from_center: f32,
+}
 
 #[derive(Debug, Clone)]
 enum Node {
-    Bucket(Vec<Held>),
+    Bucket(Vec<BucketEntry>),
     Gnat(Gnat),
 }
 
-/// An inner node; it has a center at least.
+/// An inner node, with at least one center.
 #[derive(Debug, Clone)]
 struct Gnat {
     centers: Vec<u32>,
-    /// The node of the other points that are nearest to each center.
+    /// For each center, the node of the other points that are nearest to it.
     children: Vec<u32>,
-    /// At `i * centers + j`: the distances of center i from center j and the points below it.
+    /// At `i * centers + j`: the distances of center i from center j and from the points below
+    /// center j.
     ranges: Vec<Interval>,
 }
 
-/// A tree whose inner nodes have centers, each with the points that are nearer to it than to the others, and a
-/// table of the distances of every center from the points of every other. Leaves are buckets, in which
+/// A tree whose inner nodes partition their points by nearest center. Each node has a table of the
+/// distances of every center from the points of every other center. Leaves are buckets in which
 /// each point keeps its distance from the center above.
 ///
-/// A center that is removed is replaced by a point from below it. The points were dealt by the old center,
-/// behind whose *ghost planes* they stay: the distances of the new one from them are known less sharply, by as
-/// much as it is apart from the old. After many such removals ([`ghosts`](Egnat::ghosts)) a tree that is built anew is faster.
+/// A removed center is replaced by a point from below it. The other points stay where the old
+/// center put them, behind its *ghost planes*. The distances of the new center from them are less
+/// precise, by its distance from the old center. After many such removals
+/// ([`ghosts`](Egnat::ghosts)) a rebuilt tree is faster.
 ///
 /// ```
-/// use metric_index::index::{Dynamic, Egnat, EgnatOptions, Index};
+/// use metric_index::index::{DynamicIndex, Egnat, EgnatOptions, Index};
 /// use metric_index::metric::Edit;
 /// use metric_index::points::Strings;
 ///
@@ -111,18 +133,20 @@ pub struct Egnat<S, M> {
     ghosts: u64,
 }
 
-/// A node to be: centers, their table, and the other points by center.
+/// The parts of a new inner node: centers, their table, and the other points by nearest center.
 struct Cut {
     centers: Vec<u32>,
     ranges: Vec<Interval>,
-    clusters: Vec<Vec<Held>>,
+    clusters: Vec<Vec<BucketEntry>>,
 }
 
 impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
-    /// Builds the tree, the nodes of a level in parallel: about n · arity distances per level.
+    /// Builds the tree, the nodes of a level in parallel. Evaluates about n · arity distances per
+    /// level.
     ///
     /// # Errors
-    /// If a point has no distance of 0 from itself or none from a center, or an option is out of its range.
+    /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
+    /// an option is out of range.
     ///
     /// ```
     /// use metric_index::index::{Egnat, EgnatOptions, Index};
@@ -138,10 +162,10 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         Self::build_with(points, metric, options, &Progress::none())
     }
 
-    /// As [`build`](Self::build), with progress reports.
+    /// Like [`build`](Self::build), with progress reports.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Those of [`build`](Self::build).
     ///
     /// ```
     /// use metric_index::index::{Egnat, EgnatOptions, Index, Progress};
@@ -150,7 +174,8 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
     /// let report = |done: u64, all: u64| assert!(done <= all);
-    /// let index = Egnat::build_with(words, Edit, EgnatOptions::default(), &Progress::new(&report))?;
+    /// let options = EgnatOptions::default();
+    /// let index = Egnat::build_with(words, Edit, options, &Progress::new(&report))?;
     /// assert_eq!(index.len(), 4);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
@@ -167,17 +192,18 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
             points,
             metric,
             options,
-            nodes: vec![Node::Bucket((0..count).map(|point| (point, 0.0)).collect())],
+            nodes: vec![Node::Bucket((0..count).map(BucketEntry::unassigned).collect())],
             home: vec![0; count as usize],
             removed: 0,
             ghosts: 0,
         };
         let levels = Levels::begin(progress, count);
-        let (mut level, mut depth) = (vec![0], 0);
+        let mut level = vec![0];
+        let mut depth = 0;
         while !level.is_empty() {
-            let dealt = |points| levels.down(depth, points);
+            let on_assigned = |points| levels.down(depth, points);
             let cuts: Result<Vec<_>, Error> =
-                level.par_iter().map(|&node| tree.cut(node, &dealt)).collect();
+                level.par_iter().map(|&node| tree.cut(node, &on_assigned)).collect();
             let mut next = Vec::new();
             for (node, cut) in level.into_iter().zip(cuts?) {
                 if let Some(cut) = cut {
@@ -187,15 +213,16 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
                     levels.stay(depth, held.len());
                 }
             }
-            (level, depth) = (next, depth + 1);
+            level = next;
+            depth += 1;
         }
         Ok(tree)
     }
 
-    /// How many centers took the place of one that was removed.
+    /// Number of centers that have replaced a removed center.
     ///
     /// ```
-    /// use metric_index::index::{Dynamic, Egnat, EgnatOptions};
+    /// use metric_index::index::{DynamicIndex, Egnat, EgnatOptions};
     /// use metric_index::metric::Edit;
     /// use metric_index::points::Strings;
     ///
@@ -210,9 +237,9 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         self.ghosts
     }
 
-    /// Cuts a bucket that is too large; none if it is not, or its points are all the same. `dealt` hears how many
-    /// points have got a center.
-    fn cut(&self, node: u32, dealt: &(dyn Fn(usize) + Sync)) -> Result<Option<Cut>, Error> {
+    /// Cuts a bucket that is too large. Returns `None` if it is not too large, or all its points
+    /// are equal. Calls `on_assigned` with the number of points assigned to a center.
+    fn cut(&self, node: u32, on_assigned: &(dyn Fn(usize) + Sync)) -> Result<Option<Cut>, Error> {
         let Node::Bucket(held) = &self.nodes[node as usize] else { return Ok(None) };
         if held.len() <= self.options.bucket as usize {
             return Ok(None);
@@ -228,24 +255,25 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         for from in &from {
             for &other in &centers {
                 let distance = from.to(other)?;
-                ranges.push((distance, distance));
+                ranges.push(Interval { low: distance, high: distance });
             }
         }
         let parts: Result<Vec<_>, Error> = held
             .par_chunks(1024)
             .map(|held| {
                 let mut ranges = ranges.clone();
-                let mut near: Vec<(usize, Held)> = Vec::with_capacity(held.len());
-                for &(point, _) in held.iter().filter(|(point, _)| !centers.contains(point)) {
-                    let mut distances = [0.0; MOST];
+                let mut near: Vec<(usize, BucketEntry)> = Vec::with_capacity(held.len());
+                let others = held.iter().filter(|held| !centers.contains(&held.point));
+                for &BucketEntry { point, .. } in others {
+                    let mut distances = [0.0; MAX_ARITY];
                     for (distance, from) in distances.iter_mut().zip(&from) {
                         *distance = from.to(point)?;
                     }
                     let nearest = nearest(&distances[..count]);
                     widen(&mut ranges, nearest, &distances[..count]);
-                    near.push((nearest, (point, distances[nearest])));
+                    near.push((nearest, BucketEntry { point, from_center: distances[nearest] }));
                 }
-                dealt(near.len());
+                on_assigned(near.len());
                 Ok((near, ranges))
             })
             .collect();
@@ -254,26 +282,26 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
             for (center, held) in near {
                 clusters[center].push(held);
             }
-            for ((low, high), (part_low, part_high)) in ranges.iter_mut().zip(part) {
-                (*low, *high) = (low.min(part_low), high.max(part_high));
+            for (range, part) in ranges.iter_mut().zip(part) {
+                range.extend(part);
             }
         }
         Ok(Some(Cut { centers, ranges, clusters }))
     }
 
-    /// Points of a bucket that are far from each other, each the farthest from all earlier ones among
-    /// three times as many as are needed (Brin 1995); one if all are the same.
-    fn centers(&self, held: &[Held]) -> Result<Vec<u32>, Error> {
-        let most = self.options.arity as usize;
-        let step = (held.len() / (3 * most)).max(1);
-        let first = held[0].0;
+    /// Chooses centers from a bucket, each the farthest from all earlier ones among three times as
+    /// many points as are needed (Brin 1995). Returns one center if all points are equal.
+    fn centers(&self, held: &[BucketEntry]) -> Result<Vec<u32>, Error> {
+        let arity = self.options.arity as usize;
+        let step = (held.len() / (3 * arity)).max(1);
+        let first = held[0].point;
         let from_first = FromPoint::new(&self.points, &self.metric, first);
         let mut candidates: Vec<(u32, f32)> = Vec::new();
-        for &(point, _) in held.iter().step_by(step).take(3 * most) {
+        for &BucketEntry { point, .. } in held.iter().step_by(step).take(3 * arity) {
             candidates.push((point, from_first.to(point)?));
         }
         if candidates.iter().all(|&(_, apart)| apart == 0.0) {
-            for &(point, _) in held {
+            for &BucketEntry { point, .. } in held {
                 let apart = from_first.to(point)?;
                 if apart > 0.0 {
                     candidates.push((point, apart));
@@ -282,8 +310,8 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
             }
         }
         let mut centers = vec![first];
-        while centers.len() < most {
-            // Of equally far ones the first.
+        while centers.len() < arity {
+            // Reversed, so that the first of equally far points is chosen.
             let farthest = candidates.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1));
             let Some(&(center, _)) = farthest.filter(|&&(_, apart)| apart > 0.0) else { break };
             centers.push(center);
@@ -295,12 +323,12 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         Ok(centers)
     }
 
-    /// Makes a node of a cut; gives the nodes below it.
+    /// Turns a node into the inner node of a cut and returns its children.
     fn install(&mut self, node: u32, cut: Cut) -> Vec<u32> {
         let mut children = Vec::with_capacity(cut.centers.len());
         for held in cut.clusters {
-            let child = u32::try_from(self.nodes.len()).expect("not more nodes than 32 a point");
-            for &(point, _) in &held {
+            let child = u32::try_from(self.nodes.len()).expect("at most 32 nodes per point");
+            for &BucketEntry { point, .. } in &held {
                 self.home[point as usize] = child;
             }
             self.nodes.push(Node::Bucket(held));
@@ -311,7 +339,8 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         children
     }
 
-    /// A point below a center that can take its place: it holds nothing itself.
+    /// A point below a center that can replace it: one that is not itself a center with points
+    /// below it.
     fn substitute(&self, mut node: u32, center: u32) -> Result<Option<u32>, Error> {
         let from = FromPoint::new(&self.points, &self.metric, center);
         let apart = |point: u32| from.to(point);
@@ -319,15 +348,16 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
             match &self.nodes[node as usize] {
                 Node::Bucket(held) => {
                     let mut best = None;
-                    for &(point, _) in held {
+                    for &BucketEntry { point, .. } in held {
                         let candidate = (apart(point)?, point);
                         best = best.filter(|best| *best <= candidate).or(Some(candidate));
                     }
                     return Ok(best.map(|(_, point)| point));
                 }
                 Node::Gnat(gnat) => {
-                    let holds = |child: u32| !matches!(&self.nodes[child as usize], Node::Bucket(held) if held.is_empty());
-                    // The nearest one that holds points, or, where none does, the nearest.
+                    // The nearest center with points below it, or the nearest center if none has
+                    // points.
+                    let holds = |child: u32| !self.is_empty_bucket(child);
                     let mut best = None;
                     for (&point, &child) in gnat.centers.iter().zip(&gnat.children) {
                         let candidate = (!holds(child), apart(point)?, point, child);
@@ -342,20 +372,21 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         }
     }
 
-    /// Takes a point that holds nothing out of its node.
+    /// Removes a point that has no points below it from its node.
     fn take(&mut self, point: u32) {
-        let node = std::mem::replace(&mut self.home[point as usize], NOWHERE);
+        let node = std::mem::replace(&mut self.home[point as usize], NO_NODE);
         let node = &mut self.nodes[node as usize];
         match node {
-            Node::Bucket(held) => held.retain(|&(other, _)| other != point),
+            Node::Bucket(held) => held.retain(|held| held.point != point),
             Node::Gnat(gnat) => {
-                let (count, place) = (gnat.centers.len(), gnat.place(point));
-                gnat.centers.remove(place);
-                gnat.children.remove(place);
+                let count = gnat.centers.len();
+                let position = gnat.position(point);
+                gnat.centers.remove(position);
+                gnat.children.remove(position);
                 let mut at = 0;
                 gnat.ranges.retain(|_| {
                     at += 1;
-                    (at - 1) / count != place && (at - 1) % count != place
+                    (at - 1) / count != position && (at - 1) % count != position
                 });
                 if gnat.centers.is_empty() {
                     *node = Node::Bucket(Vec::new());
@@ -363,33 +394,45 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
             }
         }
     }
+
+    fn is_empty_bucket(&self, node: u32) -> bool {
+        matches!(&self.nodes[node as usize], Node::Bucket(held) if held.is_empty())
+    }
+}
+
+impl BucketEntry {
+    /// A point whose bucket has no center above it.
+    fn unassigned(point: u32) -> Self {
+        Self { point, from_center: 0.0 }
+    }
 }
 
 impl Gnat {
-    fn place(&self, center: u32) -> usize {
+    fn position(&self, center: u32) -> usize {
         self.centers.iter().position(|&other| other == center).expect("the home of its centers")
     }
 }
 
-/// Of equally near ones the first.
+/// The position of the smallest distance; of equal ones the first.
 fn nearest(distances: &[f32]) -> usize {
     let nearest = (0..distances.len()).min_by(|&a, &b| distances[a].total_cmp(&distances[b]));
     nearest.expect("an inner node has a center")
 }
 
-/// Puts the distances of a point from all centers into the column of its own center.
+/// Adds the distances of a point from all centers to the column of the point's own center.
 fn widen(ranges: &mut [Interval], column: usize, distances: &[f32]) {
     for (row, &distance) in distances.iter().enumerate() {
-        let (low, high) = &mut ranges[row * distances.len() + column];
-        (*low, *high) = (low.min(distance), high.max(distance));
+        ranges[row * distances.len() + column].extend(Interval { low: distance, high: distance });
     }
 }
 
-impl<S: Growing, M: Metric<S::Point>> Dynamic for Egnat<S, M> {
+impl<S: GrowablePoints, M: Metric<S::Point>> DynamicIndex for Egnat<S, M> {
     fn insert(&mut self, point: &S::Point) -> Result<u32, Error> {
         let number = check_new(&self.points, &self.metric, point)?;
         let origin = Origin::new(&self.metric, point);
-        let (mut path, mut node, mut from_center) = (Vec::new(), 0u32, 0.0);
+        let mut path = Vec::new();
+        let mut node = 0u32;
+        let mut from_center = 0.0;
         while let Node::Gnat(gnat) = &self.nodes[node as usize] {
             let distances = gnat.centers.iter().map(|&c| from_new(&self.points, &origin, c));
             let distances = distances.collect::<Result<Vec<f32>, Error>>()?;
@@ -407,12 +450,14 @@ impl<S: Growing, M: Metric<S::Point>> Dynamic for Egnat<S, M> {
         }
         self.home.push(node);
         let Node::Bucket(held) = &mut self.nodes[node as usize] else {
-            unreachable!("the way down ends at a bucket")
+            unreachable!("the path ends at a bucket")
         };
-        held.push((number, from_center));
-        // A bucket of one point many times is not cut: it is looked at again when it has doubled.
+        held.push(BucketEntry { point: number, from_center });
+        // A bucket of equal points cannot be cut; another attempt follows each time its size
+        // doubles.
         if held.len() == self.options.bucket as usize + 1 || held.len().is_power_of_two() {
-            // Points without a distance stay in one bucket, where none is needed.
+            // If a distance between points is invalid, they stay in one bucket, which needs no
+            // distances.
             if let Ok(Some(cut)) = self.cut(node, &|_| {}) {
                 self.install(node, cut);
             }
@@ -421,23 +466,24 @@ impl<S: Growing, M: Metric<S::Point>> Dynamic for Egnat<S, M> {
     }
 
     fn remove(&mut self, point: u32) -> Result<bool, Error> {
-        let home = self.home.get(point as usize).copied().filter(|&node| node != NOWHERE);
+        let home = self.home.get(point as usize).copied().filter(|&node| node != NO_NODE);
         let Some(home) = home else { return Ok(false) };
         let Node::Gnat(gnat) = &self.nodes[home as usize] else {
             self.take(point);
             self.removed += 1;
             return Ok(true);
         };
-        let place = gnat.place(point);
-        let child = gnat.children[place] as usize;
-        if let Some(substitute) = self.substitute(gnat.children[place], point)? {
+        let position = gnat.position(point);
+        let child = gnat.children[position] as usize;
+        if let Some(substitute) = self.substitute(gnat.children[position], point)? {
             let apart = between(&self.points, &self.metric, point, substitute)?;
-            let from_new = |&(held, _): &Held| {
-                between(&self.points, &self.metric, substitute, held).map(|d| (held, d))
+            let from_new = |held: &BucketEntry| {
+                let from_center = between(&self.points, &self.metric, substitute, held.point)?;
+                Ok(BucketEntry { from_center, ..*held })
             };
             let below = match &self.nodes[child] {
                 Node::Bucket(held) => {
-                    Some(held.iter().map(from_new).collect::<Result<Vec<Held>, Error>>()?)
+                    Some(held.iter().map(from_new).collect::<Result<Vec<BucketEntry>, Error>>()?)
                 }
                 Node::Gnat(_) => None,
             };
@@ -446,13 +492,14 @@ impl<S: Growing, M: Metric<S::Point>> Dynamic for Egnat<S, M> {
             }
             self.take(substitute);
             self.home[substitute as usize] = home;
-            self.home[point as usize] = NOWHERE;
+            self.home[point as usize] = NO_NODE;
             self.ghosts += 1;
             if let Node::Gnat(gnat) = &mut self.nodes[home as usize] {
-                gnat.centers[place] = substitute;
+                gnat.centers[position] = substitute;
                 let count = gnat.centers.len();
-                for (low, high) in &mut gnat.ranges[place * count..(place + 1) * count] {
-                    (*low, *high) = (self.bounds.gap(*low, apart), self.bounds.reach(*high, apart));
+                for range in &mut gnat.ranges[position * count..(position + 1) * count] {
+                    range.low = self.bounds.gap(range.low, apart);
+                    range.high = self.bounds.reach(range.high, apart);
                 }
             }
         } else {
@@ -484,13 +531,13 @@ impl<S: Points, M: Metric<S::Point>> Index for Egnat<S, M> {
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
-        // No center is above the root: this distance excludes nothing.
+        // The root has no center above it: NaN excludes nothing.
         tasks.push(Task::new(0, 0.0, f32::NAN));
         Box::default()
     }
 
-    /// `at` is the place of a center or of a point of a bucket; `mask` has the centers that are excluded with
-    /// what is below them.
+    /// `at` is the position of a center or of a point of a bucket. `mask` marks the centers that
+    /// are excluded with the points below them.
     fn step<C: Collector>(
         &self,
         task: Task,
@@ -500,7 +547,9 @@ impl<S: Points, M: Metric<S::Point>> Index for Egnat<S, M> {
     ) {
         match &self.nodes[task.region as usize] {
             Node::Bucket(held) => {
-                for (&(point, from_center), at) in held[task.at as usize..].iter().zip(task.at..) {
+                for (&BucketEntry { point, from_center }, at) in
+                    held[task.at as usize..].iter().zip(task.at..)
+                {
                     if !task.distance.is_nan()
                         && self.bounds.outside(task.distance, from_center, from_center)
                             > probe.radius()
@@ -528,8 +577,9 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         tasks: &mut Vec<Task>,
     ) {
         let count = gnat.centers.len();
-        let (mut excluded, mut at) = (task.mask, task.at as usize);
-        let mut distances = [f32::NAN; MOST];
+        let mut excluded = task.mask;
+        let mut at = task.at as usize;
+        let mut distances = [f32::NAN; MAX_ARITY];
         while at < count {
             if excluded & (1 << at) == 0 {
                 if probe.is_exhausted() {
@@ -538,7 +588,7 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
                 distances[at] = probe.visit(gnat.centers[at]);
                 let (below, above) = self.bounds.excluded(distances[at], probe.radius());
                 let row = &gnat.ranges[at * count..(at + 1) * count];
-                for (other, &(low, high)) in row.iter().enumerate() {
+                for (other, &Interval { low, high }) in row.iter().enumerate() {
                     excluded |= u32::from(high <= below || low >= above) << other;
                 }
             }
@@ -546,15 +596,14 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         }
         let first = tasks.len();
         for own in task.at as usize..at {
-            let is_empty = |child: u32| matches!(&self.nodes[child as usize], Node::Bucket(held) if held.is_empty());
             let child = gnat.children[own];
-            if excluded & (1 << own) != 0 || is_empty(child) {
+            if excluded & (1 << own) != 0 || self.is_empty_bucket(child) {
                 continue;
             }
             let mut bound = task.bound;
             for (row, &distance) in distances[..at].iter().enumerate() {
                 if !distance.is_nan() {
-                    let (low, high) = gnat.ranges[row * count + own];
+                    let Interval { low, high } = gnat.ranges[row * count + own];
                     bound = bound.max(self.bounds.outside(distance, low, high));
                 }
             }
@@ -565,7 +614,7 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         nearest_last(&mut tasks[first..]);
         if at < count {
             let at = u32::try_from(at).expect("at most 32");
-            // Its own points are as near as those of the whole node.
+            // The bound of the node holds for its remaining points.
             tasks.push(Task { at, mask: excluded, ..task });
         }
     }

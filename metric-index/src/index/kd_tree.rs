@@ -1,4 +1,4 @@
-//! KD-tree (Bentley 1975; Karelis 2020).
+//! KD-tree (Bentley 1975; used by Karelis 2020).
 
 use std::ops::Range;
 
@@ -6,31 +6,32 @@ mod layout;
 
 pub use layout::KdLayout;
 
-use super::{InBlocks, Index, Kind, Probe, Progress, Task, check, partition};
+use super::{Index, Kind, PointBlocks, Probe, Progress, Task, check, partition};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Coordinates, Metric};
 use crate::points::Points;
-use crate::stored::{Once, Parts, Reader, StoreProblem, Stored};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex};
 
-/// Nodes of at most this many points are leaves.
+/// Maximum number of points of a leaf.
 const LEAF: u32 = 32;
-/// The same where the metric has blocks: then a few more distances cost less than a node.
+/// The same for metrics with blocks: there, a few more distances cost less than a node.
 const LEAF_IN_BLOCKS: u32 = 64;
 
 #[derive(Debug, Clone, Default)]
 struct Node {
-    /// Where its points stand in the order of the tree.
-    places: Range<u32>,
-    /// The nodes of its halves; none of a leaf.
+    /// The positions of its points in the order of the tree.
+    positions: Range<u32>,
+    /// The nodes of its halves; `None` for a leaf.
     halves: Option<[u32; 2]>,
-    /// The coordinate by which the halves differ, and a value between them.
+    /// The coordinate that separates the halves.
     axis: u32,
+    /// A value of that coordinate between the halves.
     split: f32,
 }
 
-/// A balanced tree of vectors: each node is split at the median of the coordinate in which its points spread most, and
-/// stores their bounding box.
+/// A balanced tree of vectors. Each node is split at the median of the coordinate with the widest
+/// spread, and stores the bounding box of its points.
 ///
 /// ```
 /// use metric_index::index::{Index, KdTree};
@@ -48,20 +49,21 @@ pub struct KdTree<S: Points, M> {
     dimension: usize,
     order: Vec<u32>,
     nodes: Vec<Node>,
-    /// Nodes of at most this many points are leaves.
+    /// Maximum number of points of a leaf.
     leaf: u32,
-    blocks: InBlocks<S>,
-    /// The box of node i is `boxes[2 i dimension ..]`: the least coordinates, then the greatest.
+    blocks: PointBlocks<S>,
+    /// The box of node i is `boxes[2 i dimension ..]`: the minimum coordinates, then the maximum.
     boxes: Vec<f32>,
 }
 
 impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
-    /// Builds the tree, both halves in parallel. Evaluates no distances but that of each point from itself. Halves keep the
-    /// order of their points, so the same points give the same tree with any number of threads.
+    /// Builds the tree, both halves of a node in parallel. The only distances it evaluates are
+    /// those of the points from themselves. Halves keep the order of their points, so the same
+    /// points give the same tree with any number of threads.
     ///
     /// # Errors
-    /// If the metric has no [coordinates](Metric::coordinates), or a point has no distance of 0 from itself or is of
-    /// another dimension than the first.
+    /// If the metric has no [coordinates](Metric::coordinates), the distance of a point from itself
+    /// is not 0, or the points differ in dimension.
     ///
     /// ```
     /// use metric_index::index::{Index, KdTree};
@@ -76,10 +78,10 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
         Self::build_with(points, metric, &Progress::none())
     }
 
-    /// As [`build`](Self::build), with progress reports.
+    /// Like [`build`](Self::build), with progress reports.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Those of [`build`](Self::build).
     ///
     /// ```
     /// use metric_index::index::{Index, KdTree, Progress};
@@ -100,26 +102,27 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
         let mut nodes = vec![Node::default(); nodes_of(order.len(), leaf)];
         let mut boxes = vec![0.0; nodes.len() * 2 * dimension];
         progress.begin(u64::from(count));
-        cut(
-            (&points, coordinates),
-            (dimension, leaf),
-            (&mut order, 0),
-            (&mut nodes, &mut boxes, 0),
-            progress,
-        );
+        let builder = Builder { points: &points, coordinates, dimension, leaf, progress };
+        builder.build(Subtree {
+            order: &mut order,
+            start: 0,
+            nodes: &mut nodes,
+            boxes: &mut boxes,
+            first: 0,
+        });
         split(&mut nodes, &boxes, dimension);
-        let blocks = InBlocks::new(&points, &metric, &order);
+        let blocks = PointBlocks::new(&points, &metric, &order);
         Ok(Self { points, metric, dimension, order, nodes, leaf, blocks, boxes })
     }
 
-    /// The leaf size of the tree that [`build`](Self::build) makes of these points: larger where
-    /// the metric has [blocks](Metric::blocks).
+    /// The leaf size of the tree that [`build`](Self::build) makes of these points; larger if the
+    /// metric has [blocks](Metric::blocks).
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
-        if InBlocks::exist(points, metric) { LEAF_IN_BLOCKS } else { LEAF }
+        if PointBlocks::exist(points, metric) { LEAF_IN_BLOCKS } else { LEAF }
     }
 }
 
-/// What all points have.
+/// The common dimension of all points.
 fn dimension_of<S: Points>(
     points: &S,
     coordinates: &dyn Coordinates<S::Point>,
@@ -134,6 +137,7 @@ fn dimension_of<S: Points>(
     Ok(dimension)
 }
 
+/// Number of nodes of a tree of `count` points.
 fn nodes_of(count: usize, leaf: u32) -> usize {
     match count {
         0 => 0,
@@ -146,52 +150,73 @@ fn number(n: usize) -> u32 {
     u32::try_from(n).expect("fewer than 2^32 points")
 }
 
-/// Makes a node of some places of the order, and the nodes below it; each with the number of the first.
-fn cut<S: Points>(
-    (points, coordinates): (&S, &dyn Coordinates<S::Point>),
-    (dimension, leaf): (usize, u32),
-    (order, place): (&mut [u32], usize),
-    (nodes, boxes, first): (&mut [Node], &mut [f32], usize),
-    progress: &Progress<'_>,
-) {
-    let Some((node, below)) = nodes.split_first_mut() else { return };
-    let (own, boxes) = boxes.split_at_mut(2 * dimension);
-    node.places = number(place)..number(place + order.len());
-    let (low, high) = own.split_at_mut(dimension);
-    low.fill(f32::INFINITY);
-    high.fill(f32::NEG_INFINITY);
-    for &point in &*order {
-        let values = coordinates.of(points.point(point));
-        for ((low, high), &value) in low.iter_mut().zip(&mut *high).zip(values) {
-            *low = low.min(value);
-            *high = high.max(value);
+/// The inputs that all nodes of a tree under construction share.
+struct Builder<'a, S: Points> {
+    points: &'a S,
+    coordinates: &'a dyn Coordinates<S::Point>,
+    dimension: usize,
+    leaf: u32,
+    progress: &'a Progress<'a>,
+}
+
+/// A node under construction with all nodes below it.
+struct Subtree<'a> {
+    /// The points of the node, which are rearranged.
+    order: &'a mut [u32],
+    /// The position of the first point in the order of the tree.
+    start: usize,
+    nodes: &'a mut [Node],
+    boxes: &'a mut [f32],
+    /// The number of the node.
+    first: usize,
+}
+
+impl<S: Points> Builder<'_, S> {
+    fn build(&self, subtree: Subtree<'_>) {
+        let Subtree { order, start, nodes, boxes, first } = subtree;
+        let dimension = self.dimension;
+        let Some((node, below)) = nodes.split_first_mut() else { return };
+        let (own, boxes) = boxes.split_at_mut(2 * dimension);
+        node.positions = number(start)..number(start + order.len());
+        let (low, high) = own.split_at_mut(dimension);
+        low.fill(f32::INFINITY);
+        high.fill(f32::NEG_INFINITY);
+        for &point in &*order {
+            let values = self.coordinates.of(self.points.point(point));
+            for ((low, high), &value) in low.iter_mut().zip(&mut *high).zip(values) {
+                *low = low.min(value);
+                *high = high.max(value);
+            }
         }
+        // Turns negative zeros into positive ones: `min` and `max` may return either zero.
+        low.iter_mut().chain(&mut *high).for_each(|value| *value += 0.0);
+        if order.len() <= self.leaf as usize {
+            self.progress.add(order.len() as u64);
+            return;
+        }
+        let axis = widest(low, high);
+        let value = |point: u32| {
+            self.coordinates.of(self.points.point(point)).get(axis).copied().unwrap_or(0.0)
+        };
+        let half = order.len() / 2;
+        partition(order, half, |&a, &b| value(a).total_cmp(&value(b)).then(a.cmp(&b)));
+        let (left, right) = order.split_at_mut(half);
+        let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(half, self.leaf));
+        let (left_boxes, right_boxes) = boxes.split_at_mut(left_nodes.len() * 2 * dimension);
+        let left_first = first + 1;
+        let right_first = left_first + left_nodes.len();
+        node.halves = Some([number(left_first), number(right_first)]);
+        let left =
+            Subtree { order: left, start, nodes: left_nodes, boxes: left_boxes, first: left_first };
+        let right = Subtree {
+            order: right,
+            start: start + half,
+            nodes: right_nodes,
+            boxes: right_boxes,
+            first: right_first,
+        };
+        rayon::join(|| self.build(left), || self.build(right));
     }
-    // No negative zeros: which of two zeros is the least is not said.
-    low.iter_mut().chain(&mut *high).for_each(|value| *value += 0.0);
-    if order.len() <= leaf as usize {
-        progress.add(order.len() as u64);
-        return;
-    }
-    let axis = widest(low, high);
-    let value = |point: u32| coordinates.of(points.point(point)).get(axis).copied().unwrap_or(0.0);
-    let half = order.len() / 2;
-    partition(order, half, |&a, &b| value(a).total_cmp(&value(b)).then(a.cmp(&b)));
-    let (left, right) = order.split_at_mut(half);
-    let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(half, leaf));
-    let (left_boxes, right_boxes) = boxes.split_at_mut(left_nodes.len() * 2 * dimension);
-    let (left_first, right_first) = (first + 1, first + 1 + left_nodes.len());
-    node.halves = Some([number(left_first), number(right_first)]);
-    rayon::join(
-        || {
-            let below = (left_nodes, left_boxes, left_first);
-            cut((points, coordinates), (dimension, leaf), (left, place), below, progress);
-        },
-        || {
-            let below = (right_nodes, right_boxes, right_first);
-            cut((points, coordinates), (dimension, leaf), (right, place + half), below, progress);
-        },
-    );
 }
 
 impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
@@ -199,11 +224,10 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
         self.metric.coordinates().expect("a tree without coordinates is neither built nor opened")
     }
 
-    /// How near a query can be to the points of a node.
+    /// A lower bound of the distance of a query from the points of a node.
     fn bound(&self, query: &[f32], node: u32) -> f32 {
-        let (start, size) = (node as usize * 2 * self.dimension, self.dimension);
-        let (low, high) =
-            (&self.boxes[start..start + size], &self.boxes[start + size..start + 2 * size]);
+        let size = self.dimension;
+        let (low, high) = self.boxes[node as usize * 2 * size..][..2 * size].split_at(size);
         self.coordinates().bound_from_box(query, low, high)
     }
 }
@@ -243,12 +267,13 @@ impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
         tasks: &mut Vec<Task>,
     ) {
         let node = &self.nodes[task.region as usize];
-        // A query of another dimension meets a point, which has no distance from it.
+        // A query of another dimension is sent to a leaf, where its distance from a point is
+        // invalid.
         let query = self.coordinates().of(probe.query());
         let halves = node.halves.filter(|_| query.len() == self.dimension);
         if let Some(halves) = halves {
             let [left, right] = halves;
-            // Vectors without coordinates are all the same.
+            // All vectors without coordinates are equal.
             let value = query.get(node.axis as usize).copied().unwrap_or(0.0);
             let (near, far) = if value < node.split { (left, right) } else { (right, left) };
             let radius = probe.radius();
@@ -256,7 +281,7 @@ impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
             if bound <= radius {
                 tasks.push(Task::new(far, bound, 0.0));
             }
-            // The nearer half comes first, which is the last.
+            // The nearer half is pushed last, so it is processed first.
             let bound = if self.nodes[near as usize].halves.is_some() {
                 task.bound
             } else {
@@ -267,15 +292,15 @@ impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
             }
             return;
         }
-        let places = node.places.start + task.at..node.places.end;
-        let left = probe.visit_places(places, &self.order);
-        if left < node.places.end {
-            tasks.push(Task { at: left - node.places.start, ..task });
+        let positions = node.positions.start + task.at..node.positions.end;
+        let next = probe.visit_positions(positions, &self.order);
+        if next < node.positions.end {
+            tasks.push(Task { at: next - node.positions.start, ..task });
         }
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Stored for KdTree<S, M> {
+impl<S: Points, M: Metric<S::Point>> StoredIndex for KdTree<S, M> {
     fn name(&self) -> &'static str {
         "kd-tree"
     }
@@ -288,11 +313,11 @@ impl<S: Points, M: Metric<S::Point>> Stored for KdTree<S, M> {
         name == "kd-tree"
     }
 
-    /// The shape of the tree follows from the number of points.
-    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
-        parts.number("leaf", self.leaf.into());
-        parts.array("order", &self.order);
-        parts.array("boxes", &self.boxes);
+    /// Writes no nodes: the shape of the tree follows from the number of points.
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
+        contents.number("leaf", self.leaf.into());
+        contents.array("order", &self.order);
+        contents.array("boxes", &self.boxes);
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
@@ -300,13 +325,13 @@ impl<S: Points, M: Metric<S::Point>> Stored for KdTree<S, M> {
         let dimension = dimension_of(&points, coordinates)?;
         let leaf = file.leaf()?;
         let order = file.array_of::<u32>("order", points.len())?.to_vec();
-        let mut once = Once::of("order", points.len());
-        order.iter().try_for_each(|&point| once.check(point))?;
+        let mut distinct = DistinctNumbers::of("order", points.len());
+        order.iter().try_for_each(|&point| distinct.check(point))?;
         let mut nodes = vec![Node::default(); nodes_of(points.len(), leaf)];
-        shape(points.len(), leaf, 0, (&mut nodes, 0));
+        shape(points.len(), leaf, 0, &mut nodes, 0);
         let boxes = file.array_of("boxes", nodes.len() * 2 * dimension)?.to_vec();
         split(&mut nodes, &boxes, dimension);
-        let blocks = InBlocks::new(&points, &metric, &order);
+        let blocks = PointBlocks::new(&points, &metric, &order);
         Ok(Self { points, metric, dimension, order, nodes, leaf, blocks, boxes })
     }
 }
@@ -318,7 +343,7 @@ fn widest(low: &[f32], high: &[f32]) -> usize {
     (0..low.len()).max_by(wider).unwrap_or(0)
 }
 
-/// Finds out from the boxes what each node was split by.
+/// Derives the split of each node from the boxes.
 fn split(nodes: &mut [Node], boxes: &[f32], dimension: usize) {
     let of = |node: usize| boxes[2 * dimension * node..][..2 * dimension].split_at(dimension);
     for (at, node) in nodes.iter_mut().enumerate() {
@@ -331,17 +356,19 @@ fn split(nodes: &mut [Node], boxes: &[f32], dimension: usize) {
     }
 }
 
-/// The nodes of a tree of `count` points.
-fn shape(count: usize, leaf: u32, place: usize, (nodes, first): (&mut [Node], usize)) {
+/// Fills in the nodes of a tree of `count` points from position `start`. The root has the number
+/// `first`.
+fn shape(count: usize, leaf: u32, start: usize, nodes: &mut [Node], first: usize) {
     let Some((node, below)) = nodes.split_first_mut() else { return };
-    node.places = number(place)..number(place + count);
+    node.positions = number(start)..number(start + count);
     if count <= leaf as usize {
         return;
     }
     let half = count / 2;
     let (left, right) = below.split_at_mut(nodes_of(half, leaf));
-    let (left_first, right_first) = (first + 1, first + 1 + left.len());
+    let left_first = first + 1;
+    let right_first = left_first + left.len();
     node.halves = Some([number(left_first), number(right_first)]);
-    shape(half, leaf, place, (left, left_first));
-    shape(count - half, leaf, place + half, (right, right_first));
+    shape(half, leaf, start, left, left_first);
+    shape(count - half, leaf, start + half, right, right_first);
 }

@@ -4,13 +4,15 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{FromPoint, InBlocks, Index, Kind, Probe, Progress, Task, check};
+use super::{FromPoint, Index, Kind, PointBlocks, Probe, Progress, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::prune::Bounds;
-use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_of, invalid};
+use crate::stored::{
+    DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex, distances, ends_of, invalid,
+};
 
 /// How large clusters are.
 ///
@@ -22,7 +24,7 @@ use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_o
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ClusterSize {
-    /// This many points besides the center: the variant of the thesis.
+    /// The center and this many points, as in the thesis.
     Points(u32),
     /// The points within a radius of the center.
     Radius(f32),
@@ -31,9 +33,10 @@ pub enum ClusterSize {
 #[derive(Debug, Clone, Copy)]
 struct StoredCluster {
     center: u32,
-    /// Of the farthest point of the bucket; the points of later clusters are at least as far.
+    /// The distance of the farthest point of the bucket. The points of later clusters are at least
+    /// as far from the center.
     radius: f32,
-    /// The bucket ends here and begins where the last one ends.
+    /// The end of the bucket, which begins where the previous bucket ends.
     end: u32,
 }
 
@@ -61,11 +64,12 @@ pub struct Cluster<'a> {
     pub bucket: &'a [u32],
 }
 
-/// Clusters, each a center and the points next to it of those that no earlier cluster has. The next center
-/// is the point that is farthest from all earlier centers, in the sum.
+/// A list of clusters, each with a center and the nearest of the points that no earlier cluster
+/// contains. The next center is the point with the greatest sum of distances from all earlier
+/// centers.
 ///
-/// Each point of a bucket keeps its distance from the center, which excludes points without measuring them; the
-/// thesis measures the whole bucket.
+/// Each point of a bucket keeps its distance from the center, which excludes points without
+/// measuring them. The thesis measures the whole bucket.
 ///
 /// ```
 /// use metric_index::index::{ClusterSize, Index, ListOfClusters};
@@ -83,22 +87,22 @@ pub struct ListOfClusters<S: Points, M> {
     points: S,
     metric: M,
     bounds: Bounds,
-    /// The size of a cluster that was requested.
+    /// The requested size of clusters.
     size: ClusterSize,
     clusters: Vec<StoredCluster>,
-    /// Points of buckets, nearest to their center first.
+    /// The points of all buckets, nearest to their center first.
     bucket: Vec<u32>,
-    /// Their distances from it.
+    /// The distances of these points from their center.
     from_center: Vec<f32>,
-    blocks: InBlocks<S>,
+    blocks: PointBlocks<S>,
 }
 
 impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
-    /// Builds the list: about n² / (2 size) distances, those of each center in parallel.
+    /// Builds the list: evaluates about n² / (2 size) distances, those of each center in parallel.
     ///
     /// # Errors
-    /// If a point has no distance from itself of 0 or none from a center, or the size is a radius that is
-    /// negative or NaN.
+    /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
+    /// the size is a radius that is negative or NaN.
     ///
     /// ```
     /// use metric_index::index::{ClusterSize, Index, ListOfClusters};
@@ -114,10 +118,10 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
         Self::build_with(points, metric, size, &Progress::none())
     }
 
-    /// As [`build`](Self::build), with progress reports.
+    /// Like [`build`](Self::build), with progress reports.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Those of [`build`](Self::build).
     ///
     /// ```
     /// use metric_index::index::{ClusterSize, Index, ListOfClusters, Progress};
@@ -126,7 +130,8 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
     /// let report = |done: u64, all: u64| assert!(done <= all);
-    /// let index = ListOfClusters::build_with(words, Edit, ClusterSize::Points(2), &Progress::new(&report))?;
+    /// let size = ClusterSize::Points(2);
+    /// let index = ListOfClusters::build_with(words, Edit, size, &Progress::new(&report))?;
     /// assert_eq!(index.len(), 4);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
@@ -148,48 +153,51 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
             clusters: Vec::new(),
             bucket: Vec::with_capacity(count as usize),
             from_center: Vec::with_capacity(count as usize),
-            blocks: InBlocks::none(),
+            blocks: PointBlocks::none(),
             points,
             metric,
         };
         progress.begin(u64::from(count));
-        // A point that is left: its number and the sum of its distances from the centers.
-        let mut left: Vec<(u32, f64)> = (0..count).map(|point| (point, 0.0)).collect();
+        let mut remaining: Vec<RemainingPoint> =
+            (0..count).map(|point| RemainingPoint { point, distance_sum: 0.0 }).collect();
         loop {
-            // Of equal ones the first.
-            let farthest = |&a: &usize, &b: &usize| left[a].1.total_cmp(&left[b].1).then(b.cmp(&a));
-            let Some(place) = (0..left.len()).max_by(farthest) else { break };
-            let before = left.len();
-            let (center, _) = left.remove(place);
-            list.add(center, &mut left, size)?;
-            progress.add((before - left.len()) as u64);
+            // The first of equally far points becomes the center.
+            let farthest = |&a: &usize, &b: &usize| {
+                let sums = [a, b].map(|at| remaining[at].distance_sum);
+                sums[0].total_cmp(&sums[1]).then(b.cmp(&a))
+            };
+            let Some(position) = (0..remaining.len()).max_by(farthest) else { break };
+            let before = remaining.len();
+            let center = remaining.remove(position).point;
+            list.add(center, &mut remaining, size)?;
+            progress.add((before - remaining.len()) as u64);
         }
-        list.blocks = InBlocks::new(&list.points, &list.metric, &list.bucket);
+        list.blocks = PointBlocks::new(&list.points, &list.metric, &list.bucket);
         Ok(list)
     }
 
-    /// Adds the cluster of a center, of the points that are left.
+    /// Adds the cluster of a center and removes its points from the remaining ones.
     fn add(
         &mut self,
         center: u32,
-        left: &mut Vec<(u32, f64)>,
+        remaining: &mut Vec<RemainingPoint>,
         size: ClusterSize,
     ) -> Result<(), Error> {
         let from = FromPoint::new(&self.points, &self.metric, center);
-        let measured = left.par_iter_mut().with_min_len(256).map(|(point, sum)| {
-            let distance = from.to(*point)?;
-            *sum += f64::from(distance);
-            Ok((distance, *point))
+        let measured = remaining.par_iter_mut().with_min_len(256).map(|remaining| {
+            let distance = from.to(remaining.point)?;
+            remaining.distance_sum += f64::from(distance);
+            Ok((distance, remaining.point))
         });
         let mut near: Vec<(f32, u32)> = measured.collect::<Result<_, Error>>()?;
         drop(from);
         let order = |a: &(f32, u32), b: &(f32, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         match size {
-            ClusterSize::Points(most) => {
-                let most = most as usize;
-                if most < near.len() {
-                    near.select_nth_unstable_by(most, order);
-                    near.truncate(most);
+            ClusterSize::Points(count) => {
+                let count = count as usize;
+                if count < near.len() {
+                    near.select_nth_unstable_by(count, order);
+                    near.truncate(count);
                 }
             }
             ClusterSize::Radius(radius) => near.retain(|&(distance, _)| distance <= radius),
@@ -197,8 +205,8 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
         near.sort_unstable_by(order);
         let mut taken: Vec<u32> = near.iter().map(|&(_, point)| point).collect();
         taken.sort_unstable();
-        left.retain(|(point, _)| taken.binary_search(point).is_err());
-        // Where no point is near the center, the next ones can be at any distance.
+        remaining.retain(|remaining| taken.binary_search(&remaining.point).is_err());
+        // An empty bucket excludes no distances of later points.
         let radius = near.last().map_or(0.0, |&(distance, _)| distance);
         self.bucket.extend(near.iter().map(|&(_, point)| point));
         self.from_center.extend(near.iter().map(|&(distance, _)| distance));
@@ -227,12 +235,19 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
         })
     }
 
-    /// Where the bucket of a cluster stands.
-    fn places(&self, cluster: u32) -> Range<u32> {
+    /// The positions of a cluster's bucket.
+    fn positions(&self, cluster: u32) -> Range<u32> {
         let cluster = cluster as usize;
         let start = cluster.checked_sub(1).map_or(0, |before| self.clusters[before].end);
         start..self.clusters[cluster].end
     }
+}
+
+/// A point that does not belong to a cluster yet.
+struct RemainingPoint {
+    point: u32,
+    /// The sum of its distances from all centers so far.
+    distance_sum: f64,
 }
 
 impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
@@ -262,7 +277,7 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
         Box::default()
     }
 
-    /// `at` 0 is the center, then come the points of the bucket.
+    /// `at` 0 is the center; the points of the bucket follow.
     fn step<C: Collector>(
         &self,
         task: Task,
@@ -270,9 +285,9 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
         probe: &mut Probe<'_, S, M, C>,
         tasks: &mut Vec<Task>,
     ) {
-        let (Task { mut region, mut at, mut bound, mut distance, .. }, last) =
-            (task, self.clusters.len() - 1);
-        // Centers, up to one whose bucket is to be looked at.
+        let Task { mut region, mut at, mut bound, mut distance, .. } = task;
+        let last = self.clusters.len() - 1;
+        // Visits centers until one whose bucket must be searched.
         while at == 0 {
             if probe.is_exhausted() {
                 tasks.push(Task::new(region, bound, 0.0));
@@ -280,11 +295,13 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
             }
             let cluster = self.clusters[region as usize];
             distance = probe.visit(cluster.center);
-            // Later points are outside of this ball.
+            // The points of later clusters are outside of this ball.
             bound = self.bounds.gap(cluster.radius, distance).max(bound);
-            let (is_last, is_end) = (region as usize == last, bound > probe.radius());
+            let is_last = region as usize == last;
+            let is_end = bound > probe.radius();
             if self.bounds.gap(distance, cluster.radius) <= probe.radius() {
-                // The bucket comes before the later clusters: what it gives shrinks the radius for them.
+                // The bucket is searched before the later clusters, since its points shrink the
+                // radius.
                 at = 1;
                 if !is_last && !is_end {
                     tasks.push(Task::new(region + 1, bound, 0.0));
@@ -295,20 +312,22 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
                 region += 1;
             }
         }
-        let bucket = self.places(region);
+        let bucket = self.positions(region);
         let from_center = &self.from_center[bucket.start as usize..bucket.end as usize];
         let near = self.bounds.near(from_center, distance, probe.radius());
-        let place = |at: usize| bucket.start + u32::try_from(at).expect("fewer than 2^32 points");
-        let (start, end) = (place(near.start).max(bucket.start + at - 1), place(near.end));
-        let left = probe.visit_places(start..end, &self.bucket);
-        if left < end {
-            at = left - bucket.start + 1;
+        let number = |at: usize| u32::try_from(at).expect("fewer than 2^32 points");
+        let position = |at: usize| bucket.start + number(at);
+        let start = position(near.start).max(bucket.start + at - 1);
+        let end = position(near.end);
+        let next = probe.visit_positions(start..end, &self.bucket);
+        if next < end {
+            at = next - bucket.start + 1;
             tasks.push(Task { at, ..Task::new(region, 0.0, distance) });
         }
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
+impl<S: Points, M: Metric<S::Point>> StoredIndex for ListOfClusters<S, M> {
     fn name(&self) -> &'static str {
         "lc"
     }
@@ -321,13 +340,13 @@ impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
         name == "lc"
     }
 
-    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
         let clusters = || self.clusters.iter();
-        parts.made("clusters.centers", clusters().map(|cluster| cluster.center));
-        parts.made("clusters.radii", clusters().map(|cluster| cluster.radius));
-        parts.made("clusters.ends", clusters().map(|cluster| u64::from(cluster.end)));
-        parts.array("bucket.points", &self.bucket);
-        parts.array("bucket.distances", &self.from_center);
+        contents.computed("clusters.centers", clusters().map(|cluster| cluster.center));
+        contents.computed("clusters.radii", clusters().map(|cluster| cluster.radius));
+        contents.computed("clusters.ends", clusters().map(|cluster| u64::from(cluster.end)));
+        contents.array("bucket.points", &self.bucket);
+        contents.array("bucket.distances", &self.from_center);
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
@@ -343,20 +362,22 @@ impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
         let mut start = 0;
         for &end in &ends {
             if !from_center[start..end].is_sorted() {
-                return Err(invalid("bucket.distances", "the distances of a cluster do not rise"));
+                let what = "the distances of a cluster are not in ascending order";
+                return Err(invalid("bucket.distances", what));
             }
             start = end;
         }
-        let mut once = Once::of("bucket.points", points.len());
-        centers.iter().chain(bucket.iter()).try_for_each(|&point| once.check(point))?;
-        once.is_all()?;
-        let end = |end| u32::try_from(end).expect("not more than points");
+        let mut distinct = DistinctNumbers::of("bucket.points", points.len());
+        centers.iter().chain(bucket.iter()).try_for_each(|&point| distinct.check(point))?;
+        distinct.is_all()?;
+        let end = |end| u32::try_from(end).expect("at most the number of points");
         let clusters = centers.iter().zip(radii.iter()).zip(ends);
         let clusters =
             clusters.map(|((&center, &radius), at)| StoredCluster { center, radius, end: end(at) });
         let clusters = clusters.collect();
-        let blocks = InBlocks::new(&points, &metric, &bucket);
-        let (bucket, from_center) = (bucket.to_vec(), from_center.to_vec());
+        let blocks = PointBlocks::new(&points, &metric, &bucket);
+        let bucket = bucket.to_vec();
+        let from_center = from_center.to_vec();
         let bounds = Bounds::of(&metric);
         Ok(Self { points, metric, bounds, size, clusters, bucket, from_center, blocks })
     }

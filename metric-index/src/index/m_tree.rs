@@ -1,27 +1,30 @@
 //! M-tree (Ciaccia, Patella & Zezula 1997; Barrientos 2011, section 2.2.3.2, algorithm 2).
 
 use super::{
-    Dynamic, FromPoint, Index, Kind, Probe, Progress, Task, between, check, check_new, from_new,
-    nearest_last,
+    DynamicIndex, FromPoint, Index, Kind, Probe, Progress, Task, between, check, check_new,
+    from_new, nearest_last,
 };
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Metric, Origin};
-use crate::points::{Growing, Points};
+use crate::points::{GrowablePoints, Points};
 use crate::prune::Bounds;
-use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_of, invalid};
+use crate::stored::{
+    DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex, distances, ends_of, invalid,
+};
 
-/// No node: above the root, below the entry of a leaf, around a point that was removed.
+/// The absence of a page: above the root, below the entry of a leaf, or of a removed point.
 const NONE: u32 = u32::MAX;
 
-/// A point of a leaf, or the routing object of a node below.
+/// A point of a leaf, or the routing object of a page below.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     point: u32,
-    /// Its distance from the routing object of the page; of no meaning in the root.
+    /// The distance from the routing object of the page; meaningless in the root.
     from_parent: f32,
-    /// No point below is farther than this.
+    /// Upper bound of the distances of all points below.
     radius: f32,
+    /// The page below.
     node: u32,
 }
 
@@ -32,17 +35,17 @@ struct Page {
     entries: Vec<Entry>,
 }
 
-/// A balanced tree of pages that grows from its leaves. The entries of an inner page are routing objects:
-/// points, each with a radius that covers all that is below.
+/// A balanced tree of pages that grows from its leaves. The entries of an inner page are routing
+/// objects: points, each with a radius that covers all points below.
 ///
-/// A page that overflows is split in two: of all pairs of its entries those are promoted whose greater covering
-/// radius is the least (`mM_RAD`), and each entry goes to the nearer of them (generalized hyperplane), or, if
-/// both are as near, to the page that has fewer.
+/// A page that overflows is split in two. The promoted pair of entries is the one whose greater
+/// covering radius is smallest (`mM_RAD`). Each entry goes to the nearer of the pair (generalized
+/// hyperplane), or to the smaller page if both are equally near.
 ///
-/// A point that is removed leaves its page; if it is a routing object, it stays one.
+/// A removed point leaves its leaf, but remains a routing object if it was one.
 ///
 /// ```
-/// use metric_index::index::{Dynamic, Index, MTree};
+/// use metric_index::index::{DynamicIndex, Index, MTree};
 /// use metric_index::metric::Euclidean;
 /// use metric_index::points::Vectors;
 ///
@@ -61,26 +64,38 @@ pub struct MTree<S, M> {
     page: u32,
     root: u32,
     pages: Vec<Page>,
-    /// Unused pages.
+    /// Pages that can be reused.
     free: Vec<u32>,
     /// The leaf of each point.
     home: Vec<u32>,
     removed: usize,
 }
 
-/// A page cut in two: the promoted points and their entries, with their distances from them.
+/// A page split in two: the promoted points, and the entries with their distances from them.
 struct Split {
     promoted: [u32; 2],
     radii: [f32; 2],
     entries: [Vec<Entry>; 2],
+    /// The distances of the promoted points from the routing object of their new page.
+    from_above: [f32; 2],
+}
+
+/// A step of a path from the root to a leaf: an entry of an inner page.
+struct Step {
+    page: u32,
+    /// The position of the entry.
+    position: usize,
+    /// The distance of the entry from the point that the path is for.
+    distance: f32,
 }
 
 impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
-    /// Builds the tree point by point, with up to `page` entries per page (4 or more): about n · page · levels distances.
+    /// Builds the tree point by point, with up to `page` entries per page (at least 4). Evaluates
+    /// about n · page · levels distances.
     ///
     /// # Errors
-    /// If a point has no distance of 0 from itself or none from a point that it is compared with, or the page is
-    /// too small.
+    /// If the distance of a point from itself is not 0, a distance between two points is not
+    /// finite, or `page` is below 4.
     ///
     /// ```
     /// use metric_index::index::{Index, MTree};
@@ -96,10 +111,10 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
         Self::build_with(points, metric, page, &Progress::none())
     }
 
-    /// As [`build`](Self::build), with progress reports.
+    /// Like [`build`](Self::build), with progress reports.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Those of [`build`](Self::build).
     ///
     /// ```
     /// use metric_index::index::{Index, MTree, Progress};
@@ -136,56 +151,59 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
         };
         progress.begin(u64::from(count));
         for point in 0..count {
-            let way = tree.way(tree.points.point(point))?;
-            tree.add(point, way);
+            let path = tree.path(tree.points.point(point))?;
+            tree.add(point, path);
             progress.add(1);
         }
         Ok(tree)
     }
 
-    /// The way from the root to the leaf for a point: at each inner page the place of an entry and the
-    /// point's distance from it; of those that cover the point the nearest, otherwise that whose
-    /// radius grows least.
-    fn way(&self, point: &S::Point) -> Result<Vec<(u32, usize, f32)>, Error> {
+    /// The path from the root to the leaf for a point. It follows the nearest of the entries that
+    /// cover the point, or if none does, the entry whose radius grows least.
+    fn path(&self, point: &S::Point) -> Result<Vec<Step>, Error> {
         let origin = Origin::new(&self.metric, point);
-        let (mut way, mut page) = (Vec::new(), self.root);
+        let mut path = Vec::new();
+        let mut page = self.root;
         while !self.pages[page as usize].is_leaf {
             let mut best: Option<(bool, f32, usize, f32)> = None;
-            for (place, entry) in self.pages[page as usize].entries.iter().enumerate() {
+            for (position, entry) in self.pages[page as usize].entries.iter().enumerate() {
                 let distance = from_new(&self.points, &origin, entry.point)?;
                 let grows = distance > entry.radius;
                 let by = if grows { distance - entry.radius } else { distance };
                 if best.is_none_or(|best| (grows, by) < (best.0, best.1)) {
-                    best = Some((grows, by, place, distance));
+                    best = Some((grows, by, position, distance));
                 }
             }
-            let (_, _, place, distance) = best.expect("an inner page has an entry");
-            way.push((page, place, distance));
-            page = self.pages[page as usize].entries[place].node;
+            let (_, _, position, distance) = best.expect("an inner page has an entry");
+            path.push(Step { page, position, distance });
+            page = self.pages[page as usize].entries[position].node;
         }
-        Ok(way)
+        Ok(path)
     }
 
-    /// Puts a point into the leaf at the end of a way.
-    fn add(&mut self, point: u32, way: Vec<(u32, usize, f32)>) {
-        let (mut leaf, mut from_parent) = (self.root, 0.0);
-        for (page, place, distance) in way {
-            let entry = &mut self.pages[page as usize].entries[place];
+    /// Adds a point to the leaf at the end of a path.
+    fn add(&mut self, point: u32, path: Vec<Step>) {
+        let mut leaf = self.root;
+        let mut from_parent = 0.0;
+        for Step { page, position, distance } in path {
+            let entry = &mut self.pages[page as usize].entries[position];
             entry.radius = entry.radius.max(distance);
-            (leaf, from_parent) = (entry.node, distance);
+            leaf = entry.node;
+            from_parent = distance;
         }
         let entry = Entry { point, from_parent, radius: 0.0, node: NONE };
         self.pages[leaf as usize].entries.push(entry);
         self.home.push(leaf);
         let mut page = leaf;
         while page != NONE && self.pages[page as usize].entries.len() > self.page as usize {
-            // Points without a distance stay in one page, where none is needed.
+            // If a distance between entries is invalid, they stay in one page, which needs no
+            // distances.
             let Ok(split) = self.split(page) else { return };
             page = self.install(page, split);
         }
     }
 
-    fn split(&self, page: u32) -> Result<(Split, [f32; 2]), Error> {
+    fn split(&self, page: u32) -> Result<Split, Error> {
         let entries = &self.pages[page as usize].entries;
         let count = entries.len();
         let mut apart = vec![0.0; count * count];
@@ -193,12 +211,14 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
             let from = FromPoint::new(&self.points, &self.metric, entries[a].point);
             for b in 0..a {
                 let distance = from.to(entries[b].point)?;
-                (apart[a * count + b], apart[b * count + a]) = (distance, distance);
+                apart[a * count + b] = distance;
+                apart[b * count + a] = distance;
             }
         }
-        // Which side an entry goes to, and how far the sides reach.
-        let dealt = |a: usize, b: usize, mut to: Option<&mut Vec<bool>>| {
-            let (mut sizes, mut radii) = ([0usize; 2], [0.0f32; 2]);
+        // Assigns the entries to the sides of a pair and returns the covering radii.
+        let assign = |a: usize, b: usize, mut to: Option<&mut Vec<bool>>| {
+            let mut sizes = [0usize; 2];
+            let mut radii = [0.0f32; 2];
             for (other, entry) in entries.iter().enumerate() {
                 let distances = [apart[a * count + other], apart[b * count + other]];
                 let second = match distances[0].total_cmp(&distances[1]) {
@@ -222,7 +242,7 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
         let mut best = (f32::INFINITY, 0, 1);
         for a in 0..count {
             for b in a + 1..count {
-                let radii = dealt(a, b, None);
+                let radii = assign(a, b, None);
                 let greater = radii[0].max(radii[1]);
                 if greater < best.0 {
                     best = (greater, a, b);
@@ -231,7 +251,7 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
         }
         let (_, a, b) = best;
         let mut sides = Vec::with_capacity(count);
-        let radii = dealt(a, b, Some(&mut sides));
+        let radii = assign(a, b, Some(&mut sides));
         let mut parts = [Vec::new(), Vec::new()];
         for (other, (&entry, second)) in entries.iter().zip(sides).enumerate() {
             let promoted = if second { b } else { a };
@@ -239,24 +259,26 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
             parts[usize::from(second)].push(Entry { from_parent, ..entry });
         }
         let promoted = [entries[a].point, entries[b].point];
-        let split = Split { promoted, radii, entries: parts };
-        // The promoted points' distances from the routing object of the page that they come to.
         let above = self.pages[page as usize].parent;
-        let Some(routing) = self.routing(above) else { return Ok((split, [0.0; 2])) };
-        let from = |point| between(&self.points, &self.metric, routing, point);
-        let from_above = [from(promoted[0])?, from(promoted[1])?];
-        Ok((split, from_above))
+        let from_above = match self.routing(above) {
+            Some(routing) => {
+                let from = |point| between(&self.points, &self.metric, routing, point);
+                [from(promoted[0])?, from(promoted[1])?]
+            }
+            None => [0.0; 2],
+        };
+        Ok(Split { promoted, radii, entries: parts, from_above })
     }
 
-    /// The routing object of a page; none of the root.
+    /// The routing object of a page; `None` for the root.
     fn routing(&self, page: u32) -> Option<u32> {
         let parent = self.pages.get(page as usize)?.parent;
         let entries = &self.pages.get(parent as usize)?.entries;
         entries.iter().find(|entry| entry.node == page).map(|entry| entry.point)
     }
 
-    /// Makes two pages of one; gives the page above.
-    fn install(&mut self, page: u32, (split, from_above): (Split, [f32; 2])) -> u32 {
+    /// Replaces a page by the two pages of a split; returns the page above.
+    fn install(&mut self, page: u32, split: Split) -> u32 {
         let Page { parent, is_leaf, .. } = self.pages[page as usize];
         let [first, second] = split.entries;
         let parent = if parent == NONE {
@@ -269,8 +291,8 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
         };
         let other = self.new_page(Page { parent, is_leaf, entries: second });
         self.pages[page as usize].entries = first;
-        for place in 0..self.pages[other as usize].entries.len() {
-            let Entry { point, node, .. } = self.pages[other as usize].entries[place];
+        for position in 0..self.pages[other as usize].entries.len() {
+            let Entry { point, node, .. } = self.pages[other as usize].entries[position];
             if is_leaf {
                 self.home[point as usize] = other;
             } else {
@@ -278,8 +300,9 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
             }
         }
         for (side, node) in [page, other].into_iter().enumerate() {
-            let (point, radius) = (split.promoted[side], split.radii[side]);
-            let entry = Entry { point, from_parent: from_above[side], radius, node };
+            let point = split.promoted[side];
+            let radius = split.radii[side];
+            let entry = Entry { point, from_parent: split.from_above[side], radius, node };
             self.pages[parent as usize].entries.push(entry);
         }
         parent
@@ -295,12 +318,12 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     }
 }
 
-impl<S: Growing, M: Metric<S::Point>> Dynamic for MTree<S, M> {
+impl<S: GrowablePoints, M: Metric<S::Point>> DynamicIndex for MTree<S, M> {
     fn insert(&mut self, point: &S::Point) -> Result<u32, Error> {
         let number = check_new(&self.points, &self.metric, point)?;
-        let way = self.way(point)?;
+        let path = self.path(point)?;
         self.points.push(point)?;
-        self.add(number, way);
+        self.add(number, path);
         Ok(number)
     }
 
@@ -316,7 +339,7 @@ impl<S: Growing, M: Metric<S::Point>> Dynamic for MTree<S, M> {
             self.free.push(page);
             page = parent;
         }
-        // A root of one page is no root, and one of none is a leaf.
+        // A root with one entry is replaced by its child; a root without entries becomes a leaf.
         while let Page { is_leaf: false, entries, .. } = &self.pages[self.root as usize] {
             match entries[..] {
                 [] => self.pages[self.root as usize].is_leaf = true,
@@ -348,18 +371,18 @@ impl<S: Points, M: Metric<S::Point>> Index for MTree<S, M> {
         &self.metric
     }
 
-    /// Pages.
+    /// Number of pages.
     fn nodes(&self) -> usize {
         self.pages.len() - self.free.len()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
-        // No routing object is above the root: this distance excludes nothing.
+        // The root has no routing object above it: NaN excludes nothing.
         tasks.push(Task::new(self.root, 0.0, f32::NAN));
         Box::default()
     }
 
-    /// `distance` is that of the query from the page's routing object.
+    /// `distance` is the distance of the query from the page's routing object.
     fn step<C: Collector>(
         &self,
         task: Task,
@@ -397,7 +420,7 @@ impl<S: Points, M: Metric<S::Point>> Index for MTree<S, M> {
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Stored for MTree<S, M> {
+impl<S: Points, M: Metric<S::Point>> StoredIndex for MTree<S, M> {
     fn name(&self) -> &'static str {
         "m-tree"
     }
@@ -410,10 +433,12 @@ impl<S: Points, M: Metric<S::Point>> Stored for MTree<S, M> {
         name == "m-tree"
     }
 
-    /// The pages level by level, numbered anew.
-    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+    /// Writes the pages level by level, renumbered.
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
         let mut pages = vec![self.root];
-        let (mut is_leaf, mut ends, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_leaf = Vec::new();
+        let mut ends = Vec::new();
+        let mut entries = Vec::new();
         let mut at = 0;
         while let Some(&page) = pages.get(at) {
             let page = &self.pages[page as usize];
@@ -429,13 +454,13 @@ impl<S: Points, M: Metric<S::Point>> Stored for MTree<S, M> {
             ends.push(entries.len() as u64);
             at += 1;
         }
-        parts.made("pages.is_leaf", is_leaf);
-        parts.made("pages.ends", ends);
-        parts.made("entries.points", entries.iter().map(|entry| entry.point));
-        parts.made("entries.distances", entries.iter().map(|entry| entry.from_parent));
-        parts.made("entries.radii", entries.iter().map(|entry| entry.radius));
-        parts.made("entries.pages", entries.iter().map(|entry| entry.node));
-        parts.number("page", u64::from(self.page));
+        contents.computed("pages.is_leaf", is_leaf);
+        contents.computed("pages.ends", ends);
+        contents.computed("entries.points", entries.iter().map(|entry| entry.point));
+        contents.computed("entries.distances", entries.iter().map(|entry| entry.from_parent));
+        contents.computed("entries.radii", entries.iter().map(|entry| entry.radius));
+        contents.computed("entries.pages", entries.iter().map(|entry| entry.node));
+        contents.number("page", u64::from(self.page));
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
@@ -452,22 +477,24 @@ impl<S: Points, M: Metric<S::Point>> Stored for MTree<S, M> {
         distances(&from_parent, "entries.distances")?;
         distances(&radii, "entries.radii")?;
         let ends = ends_of(&ends, all.len(), "pages.ends")?;
-        let mut once = Once::of("entries.points", points.len());
-        let mut pages_once = Once::of("entries.pages", is_leaf.len());
+        let mut distinct = DistinctNumbers::of("entries.points", points.len());
+        let mut distinct_pages = DistinctNumbers::of("entries.pages", is_leaf.len());
         let mut home = vec![NONE; points.len()];
         let mut parents = vec![NONE; is_leaf.len()];
-        let (mut pages, mut start) = (Vec::with_capacity(ends.len()), 0);
+        let mut pages = Vec::with_capacity(ends.len());
+        let mut start = 0;
         for ((number, &is_leaf), end) in (0..).zip(is_leaf.iter()).zip(ends) {
             let is_leaf = is_leaf != 0;
             let mut entries = Vec::with_capacity(end - start);
             for at in start..end {
-                let (point, node) = (all[at], below[at]);
+                let point = all[at];
+                let node = below[at];
                 if is_leaf {
-                    once.check(point)?;
+                    distinct.check(point)?;
                     home[point as usize] = number;
                 } else {
-                    // A page comes after the one above it, and has one above it.
-                    pages_once.check(node)?;
+                    // Pages are numbered after their parent, and each has one parent.
+                    distinct_pages.check(node)?;
                     if node <= number || point as usize >= points.len() {
                         return Err(invalid("entries.pages", format!("{node} is below {number}")));
                     }
@@ -476,7 +503,8 @@ impl<S: Points, M: Metric<S::Point>> Stored for MTree<S, M> {
                 if is_leaf && node != NONE {
                     return Err(invalid("entries.pages", "a leaf has a page below"));
                 }
-                let (from_parent, radius) = (from_parent[at], radii[at]);
+                let from_parent = from_parent[at];
+                let radius = radii[at];
                 entries.push(Entry { point, from_parent, radius, node });
             }
             if entries.is_empty() && number > 0 {
@@ -485,14 +513,15 @@ impl<S: Points, M: Metric<S::Point>> Stored for MTree<S, M> {
             start = end;
             pages.push(Page { parent: parents[number as usize], is_leaf, entries });
         }
-        if pages.is_empty() || pages_once.count() + 1 != pages.len() {
-            return Err(invalid("pages.is_leaf", "it is not of these pages"));
+        if pages.is_empty() || distinct_pages.count() + 1 != pages.len() {
+            return Err(invalid("pages.is_leaf", "it does not match the other arrays"));
         }
         if pages[0].entries.is_empty() && !pages[0].is_leaf {
             return Err(invalid("pages.is_leaf", "an inner page is empty"));
         }
-        let removed = points.len() - once.count();
-        let (bounds, free) = (Bounds::of(&metric), Vec::new());
+        let removed = points.len() - distinct.count();
+        let bounds = Bounds::of(&metric);
+        let free = Vec::new();
         Ok(Self { points, metric, bounds, page, root: 0, pages, free, home, removed })
     }
 }

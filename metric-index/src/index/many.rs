@@ -1,4 +1,4 @@
-//! Many queries on several threads.
+//! Answers many queries on several threads.
 
 use std::num::NonZero;
 
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::lists::NeighborLists;
 use crate::neighbor::Neighbor;
 use crate::points::Points;
-use crate::threads::dealt;
+use crate::threads::map_parallel;
 
 type Answer = Result<Vec<Neighbor>, Error>;
 
@@ -26,7 +26,8 @@ where
     Ok(found.into_sorted())
 }
 
-/// Asks each query once, on several threads. `ask` is a trait object so that this is compiled only once.
+/// Calls `ask` once per query, on several threads. `ask` is a trait object so that this function is
+/// compiled only once.
 ///
 /// # Panics
 /// If there are 2^32 queries or more, or `ask` panics.
@@ -36,11 +37,12 @@ pub(super) fn answers(
     ask: &(dyn Fn(u32) -> Answer + Sync),
 ) -> NeighborLists {
     /// Maximum number of queries that a thread takes at a time.
-    const MOST: usize = 64;
-    /// Minimum number of times that a thread takes queries, so that all end at about the same time.
-    const TURNS: usize = 16;
-    let size = (queries / threads.get().saturating_mul(TURNS)).clamp(1, MOST);
-    let parts = dealt(queries.div_ceil(size), threads, &|piece| {
+    const MAX_QUERIES: usize = 64;
+    /// Minimum number of times that each thread takes queries, so that all end at about the same
+    /// time.
+    const MIN_TURNS: usize = 16;
+    let size = (queries / threads.get().saturating_mul(MIN_TURNS)).clamp(1, MAX_QUERIES);
+    let parts = map_parallel(queries.div_ceil(size), threads, &|piece| {
         let own = piece * size..queries.min((piece + 1) * size);
         own.map(|query| ask(u32::try_from(query).expect("fewer than 2^32 queries"))).collect()
     });

@@ -1,4 +1,4 @@
-//! A running query.
+//! The state of a running query.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::points::Points;
 
 /// A running query: evaluates distances, counts them and offers candidates to the collector.
 ///
-/// An index of your own:
+/// An index implemented outside of this crate:
 ///
 /// ```
 /// use metric_index::collector::Collector;
@@ -19,7 +19,7 @@ use crate::points::Points;
 /// use metric_index::metric::Edit;
 /// use metric_index::points::{Points, Strings};
 ///
-/// /// One pivot, the first point: others are measured only where its distances let them be near.
+/// /// One pivot, the first point. Other points are measured only if their pivot distance permits.
 /// struct Own(Strings, Vec<f32>);
 ///
 /// impl Index for Own {
@@ -74,7 +74,7 @@ use crate::points::Points;
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 ///
-/// A scheduler of your own, which decides when a task is processed and by which thread:
+/// A custom scheduler, which decides when each task is processed and by which thread:
 ///
 /// ```
 /// use metric_index::collector::Within;
@@ -89,7 +89,7 @@ use crate::points::Points;
 /// let shared = tree.start(&mut probe, &mut tasks);
 /// probe.finish()?;
 /// while let Some(task) = tasks.pop() {
-///     // Each task could be processed by another thread, with a collector of its own.
+///     // Another thread could process each task, with its own collector.
 ///     let mut probe = Probe::resume(&tree, "casa", &mut ball, 2);
 ///     tree.step(task, &shared, &mut probe, &mut tasks);
 ///     assert!(probe.evaluations() <= 2);
@@ -105,10 +105,10 @@ pub struct Probe<'a, S: Points, M, C> {
     pub(super) evaluations: u64,
     limit: u64,
     pub(super) failed: Option<Error>,
-    /// Until they are needed: then they prepare the query.
+    /// The blocks of the index, until the first scan prepares the query.
     blocks: Option<&'a dyn Blocks<S::Point>>,
     scan: Option<Box<dyn Scan + 'a>>,
-    /// Room for places and distances.
+    /// A buffer for positions and distances.
     near: Vec<(u32, f32)>,
 }
 
@@ -137,7 +137,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         Ok(Self { evaluations: 1, ..Self::resume(index, query, collector, limit) })
     }
 
-    /// Continues a query that was started before, such as by another thread, with `limit` more
+    /// Resumes a query that was started before, possibly by another thread, with `limit` more
     /// distances.
     pub fn resume<I: Index<Points = S, Metric = M>>(
         index: &'a I,
@@ -207,18 +207,22 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// Offers a point if its distance from the query is within the radius.
     pub fn visit_within(&mut self, point: u32) {
         self.evaluations += 1;
-        let (radius, at) = (self.collector.radius(), self.points.point(point));
+        let radius = self.collector.radius();
+        let at = self.points.point(point);
         if let Some(distance) = self.query.to_within(at, radius) {
             self.offer(point, distance);
         }
     }
 
-    /// Offers the points at some places of `order` that are within the radius: as [`visit_within`](Self::visit_within)
-    /// for one after the other, until the probe [is exhausted](Self::is_exhausted). Returns the first place that is left,
-    /// the end if none is. The order is that of the index's [blocks](Index::blocks), if it has them.
+    /// Offers the points in a range of `order` that are within the radius, like
+    /// [`visit_within`](Self::visit_within) for each of them, until the probe [is
+    /// exhausted](Self::is_exhausted).
+    ///
+    /// Returns the first unvisited position, or the end of the range. If the index has
+    /// [blocks](Index::blocks), `order` must be their order.
     ///
     /// # Panics
-    /// If `order` ends before the places do.
+    /// If the range exceeds `order`.
     ///
     /// ```
     /// use metric_index::collector::Collector;
@@ -226,7 +230,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// use metric_index::metric::{Blocks, Edit, Metric};
     /// use metric_index::points::Strings;
     ///
-    /// /// Words in any order, in blocks.
+    /// /// Words in an arbitrary order, in blocks.
     /// struct Own {
     ///     words: Strings,
     ///     order: Vec<u32>,
@@ -269,7 +273,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     ///         probe: &mut Probe<'_, Strings, Edit, C>,
     ///         tasks: &mut Vec<Task>,
     ///     ) {
-    ///         let at = probe.visit_places(task.at..3, &self.order);
+    ///         let at = probe.visit_positions(task.at..3, &self.order);
     ///         if at < 3 {
     ///             tasks.push(Task { at, ..task });
     ///         }
@@ -282,16 +286,17 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// assert_eq!(own.nearest("casi", 1)?[0].point, 0);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
-    pub fn visit_places(&mut self, places: Range<u32>, order: &[u32]) -> u32 {
-        /// Places between which the radius may shrink, and where it is not known yet.
+    pub fn visit_positions(&mut self, positions: Range<u32>, order: &[u32]) -> u32 {
+        /// Number of positions after which the scan uses a smaller radius.
         const STRETCH: u32 = 128;
+        /// The same while the radius is infinite.
         const FIRST: u32 = 32;
-        let Range { mut start, end } = places;
+        let Range { mut start, end } = positions;
         while start < end && !self.is_exhausted() {
-            let left = u32::try_from(self.limit - self.evaluations).unwrap_or(u32::MAX);
+            let budget = u32::try_from(self.limit - self.evaluations).unwrap_or(u32::MAX);
             let stretch = if self.radius() < f32::INFINITY { STRETCH } else { FIRST };
-            let stop = end.min(start.saturating_add(left.min(stretch)));
-            if self.scanned(start..stop, order, |_| true) {
+            let stop = end.min(start.saturating_add(budget.min(stretch)));
+            if self.scan(start..stop, order, |_| true) {
                 self.evaluations += u64::from(stop - start);
             } else {
                 let points = &order[start as usize..stop as usize];
@@ -304,45 +309,47 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         start
     }
 
-    /// Offers the marked points of some places of `order` that are within the radius: as
-    /// [`visit_within`](Self::visit_within) for one after the other, until the probe
-    /// [is exhausted](Self::is_exhausted). Returns the first place that is left, the end if none is.
+    /// Offers the marked points in a range of `order` that are within the radius, like
+    /// [`visit_within`](Self::visit_within) for each of them, until the probe [is
+    /// exhausted](Self::is_exhausted). Returns the first unvisited position, or the end of the
+    /// range.
     pub(super) fn visit_marked(
         &mut self,
-        places: Range<u32>,
+        positions: Range<u32>,
         order: &[u32],
         is_marked: impl Fn(u32) -> bool,
     ) -> u32 {
-        /// Points from which on it pays to look at all of [`Self::GROUP`].
+        /// Minimum number of marked points for which scanning a whole group pays off.
         const MANY: u64 = 4;
-        /// Places that are looked at together.
+        /// Number of positions scanned together.
         const GROUP: u32 = 32;
-        let mut start = places.start;
-        while start < places.end {
-            // Groups begin where blocks do.
-            let stop = places.end.min((start / GROUP + 1) * GROUP);
-            let marked = (start..stop).filter(|&place| is_marked(place)).count() as u64;
-            let left = self.limit.saturating_sub(self.evaluations);
-            let pays = marked >= MANY && left >= marked;
-            if pays && self.scanned(start..stop, order, &is_marked) {
+        let mut start = positions.start;
+        while start < positions.end {
+            // Groups are aligned with blocks.
+            let stop = positions.end.min((start / GROUP + 1) * GROUP);
+            let marked = (start..stop).filter(|&at| is_marked(at)).count() as u64;
+            let budget = self.limit.saturating_sub(self.evaluations);
+            let pays_off = marked >= MANY && budget >= marked;
+            if pays_off && self.scan(start..stop, order, &is_marked) {
                 self.evaluations += marked;
             } else {
-                for place in (start..stop).filter(|&place| is_marked(place)) {
+                for at in (start..stop).filter(|&at| is_marked(at)) {
                     if self.is_exhausted() {
-                        return place;
+                        return at;
                     }
-                    self.visit_within(order[place as usize]);
+                    self.visit_within(order[at as usize]);
                 }
             }
             start = stop;
         }
-        places.end
+        positions.end
     }
 
-    /// Offers the marked points of some places that are within the radius; false if the metric has no blocks of them.
-    fn scanned(
+    /// Scans a range of positions and offers the marked points within the radius. Returns false if
+    /// the metric has no blocks of them.
+    fn scan(
         &mut self,
-        places: Range<u32>,
+        positions: Range<u32>,
         order: &[u32],
         is_marked: impl Fn(u32) -> bool,
     ) -> bool {
@@ -351,9 +358,9 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         }
         let Some(scan) = &mut self.scan else { return false };
         let mut near = std::mem::take(&mut self.near);
-        scan.within(places, self.collector.radius(), &mut near);
-        for (place, distance) in near.drain(..).filter(|&(place, _)| is_marked(place)) {
-            self.offer(order[place as usize], distance);
+        scan.within(positions, self.collector.radius(), &mut near);
+        for (at, distance) in near.drain(..).filter(|&(at, _)| is_marked(at)) {
+            self.offer(order[at as usize], distance);
         }
         self.near = near;
         true
@@ -367,12 +374,13 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         }
     }
 
-    /// Whether the query has failed: it has no finite distance from a point.
+    /// Whether the query has failed because its distance from a point is not finite.
     pub fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// Whether the budget of evaluations is used up: a step then pushes the rest of its task and returns.
+    /// Whether the budget of evaluations is used up or the query has failed. A step then pushes the
+    /// remainder of its task and returns.
     pub fn is_exhausted(&self) -> bool {
         self.evaluations >= self.limit || self.failed.is_some()
     }

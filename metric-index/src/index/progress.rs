@@ -1,16 +1,16 @@
-//! The progress of building an index.
+//! Progress reports of building an index.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many times a builder tells it at most.
-const TIMES: u64 = 1_000;
+/// Maximum number of reports per build.
+const MAX_REPORTS: u64 = 1_000;
 
 /// Reports the progress of building an index.
 ///
-/// It gets how much is done and how much there is, in parts of the work that each index counts in its own way (mostly
-/// points): from (0, all) to (all, all), at most a thousand times. An index that is built by several threads calls it
-/// from all of them, so that a lower number may come after a higher one.
+/// The callback receives the amount of work done and the total, from (0, total) to (total, total),
+/// at most a thousand times. Each index counts work in its own unit, mostly points. An index that
+/// is built by several threads calls it from all of them, so amounts may arrive out of order.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ impl fmt::Debug for Progress<'_> {
 }
 
 impl<'a> Progress<'a> {
-    /// Calls `report` with the work done and the total. To be used for one build only.
+    /// Calls `report` with the work done and the total. Use it for one build only.
     ///
     /// ```
     /// use metric_index::index::Progress;
@@ -50,7 +50,7 @@ impl<'a> Progress<'a> {
         Self { report: Some(report), ..Self::default() }
     }
 
-    /// A no-op sink.
+    /// Reports nothing.
     ///
     /// ```
     /// use metric_index::index::{BruteForce, Kind, Progress};
@@ -64,7 +64,7 @@ impl<'a> Progress<'a> {
         Self::default()
     }
 
-    /// There is so much to do.
+    /// Sets the total amount of work and reports the start.
     pub(super) fn begin(&self, all: u64) {
         self.all.store(all, Ordering::Relaxed);
         if let Some(report) = self.report {
@@ -72,26 +72,28 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// So much more is done.
+    /// Adds finished work and reports it if enough has accumulated.
     pub(super) fn add(&self, more: u64) {
         let Some(report) = self.report.filter(|_| more > 0) else { return };
         let before = self.done.fetch_add(more, Ordering::Relaxed);
-        let (now, all) = (before + more, self.all.load(Ordering::Relaxed));
-        let step = |done: u64| u128::from(done) * u128::from(TIMES - 1) / u128::from(all.max(1));
+        let now = before + more;
+        let all = self.all.load(Ordering::Relaxed);
+        let step =
+            |done: u64| u128::from(done) * u128::from(MAX_REPORTS - 1) / u128::from(all.max(1));
         if step(now) > step(before) {
             report(now, all);
         }
     }
 }
 
-/// The progress of a tree that is built level by level, whose depth is not known: each time that a point goes
-/// down a level, half of what was left of its work is done.
+/// The progress of a tree that is built level by level, whose depth is unknown. Each time a point
+/// moves down a level, half of its remaining work is done.
 pub(super) struct Levels<'a> {
     progress: &'a Progress<'a>,
 }
 
 impl<'a> Levels<'a> {
-    /// The work of a point.
+    /// The total work of a point.
     const POINT: u64 = 1 << 16;
 
     pub(super) fn begin(progress: &'a Progress<'a>, points: u32) -> Self {
@@ -99,16 +101,17 @@ impl<'a> Levels<'a> {
         Self { progress }
     }
 
+    /// The remaining work of a point at a level.
     fn left(depth: u32) -> u64 {
         Self::POINT.checked_shr(depth).unwrap_or(0)
     }
 
-    /// `points` points of a level move to the next.
+    /// Reports that `points` points of a level have moved to the next.
     pub(super) fn down(&self, depth: u32, points: usize) {
         self.progress.add(points as u64 * (Self::left(depth) - Self::left(depth + 1)));
     }
 
-    /// `points` points of a level have reached their place.
+    /// Reports that `points` points of a level have reached their final position.
     pub(super) fn stay(&self, depth: u32, points: usize) {
         self.progress.add(points as u64 * Self::left(depth));
     }

@@ -1,20 +1,21 @@
-//! SSS-Index (Pedreira & Brisaboa 2007; Barrientos 2011, section 2.2.3.3, algorithms 3 and 4).
+//! SSS-Index, with Sparse Spatial Selection of pivots (Pedreira & Brisaboa 2007; Barrientos 2011,
+//! section 2.2.3.3, algorithms 3 and 4).
 
 use rayon::prelude::*;
 
-use super::{FromPoint, InBlocks, Index, Kind, Probe, Progress, Task, check, nearest_last};
+use super::{FromPoint, Index, Kind, PointBlocks, Probe, Progress, Task, check, nearest_last};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::prune::Bounds;
-use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, invalid};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex, invalid};
 
-use table::{BLOCK, Place, Table, number};
+use table::{BLOCK, PivotDistances, Table, number};
 
 mod table;
 
-/// Which points are pivots.
+/// How pivots are chosen.
 ///
 /// ```
 /// use metric_index::index::{Kind, Pivots};
@@ -24,20 +25,25 @@ mod table;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pivots {
-    /// Sparse Spatial Selection: each point whose distance from all earlier pivots is at least this fraction α (0 to 1; 0
-    /// makes every point a pivot) of the greatest distance; around 0.4 in the literature. The greatest distance is
-    /// estimated by that of the point farthest from the first and the point farthest from that one.
+    /// Sparse Spatial Selection: a point is a pivot if its distance from all earlier pivots is at
+    /// least this fraction α of the greatest distance.
+    ///
+    /// α is between 0 and 1, around 0.4 in the literature; 0 makes every point a pivot. The
+    /// greatest distance is estimated: it is that between the point farthest from the first point
+    /// and the point farthest from that one.
     Spread(f32),
-    /// This many pivots, each the farthest from all earlier ones (farthest-first traversal, not Sparse Spatial Selection).
+    /// This many pivots, each the farthest from all earlier ones: farthest-first traversal, not
+    /// Sparse Spatial Selection.
     Count(u32),
 }
 
-/// A table of the distances of all points from some of them, the pivots.
+/// A table of the distances of all points from the pivots, which are some of the points.
 ///
-/// The distances are kept as 16-bit codes, rounded down: whole numbers up to 65,535 exactly, others to a
-/// 32,767th of the greatest and better. The table of the paper is looked at row by row; here rows that are
-/// alike stand together, with boxes around their codes, so that most are excluded many at a time. The
-/// points that are measured are the same.
+/// Distances are stored as 16-bit codes, rounded down: whole numbers up to 65,535 are exact, others
+/// have a precision of at least 1/32,767 of the greatest distance.
+///
+/// The paper scans the table row by row. Here similar rows are adjacent, with bounding boxes of
+/// their codes, so that most rows are excluded many at a time. The points measured are the same.
 ///
 /// ```
 /// use metric_index::index::{Index, Pivots, SssIndex};
@@ -54,20 +60,21 @@ pub struct SssIndex<S: Points, M> {
     points: S,
     metric: M,
     bounds: Bounds,
-    /// The choice of pivots that was asked for.
-    asked: Pivots,
+    /// The requested choice of pivots.
+    requested: Pivots,
     pivots: Vec<u32>,
-    /// Of all points but the pivots.
+    /// The distances of all points except the pivots.
     table: Table,
-    blocks: InBlocks<S>,
+    blocks: PointBlocks<S>,
 }
 
 impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
-    /// Chooses pivots and fills the table: n distances per pivot, and as many again to choose pivots by their spread.
-    /// Building takes 4 bytes per point and pivot.
+    /// Chooses pivots and fills the table: evaluates n distances per pivot, and as many again to
+    /// choose pivots by their spread. Building takes 4 bytes per point and pivot.
     ///
     /// # Errors
-    /// If a point's distance from itself is not 0, it has no finite distance from a pivot, or the share is outside 0 to 1.
+    /// If the distance of a point from itself is not 0, a distance from a pivot is not finite, or
+    /// the share is outside 0 to 1.
     ///
     /// ```
     /// use metric_index::index::{Index, Pivots, SssIndex};
@@ -83,10 +90,10 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
         Self::build_with(points, metric, pivots, &Progress::none())
     }
 
-    /// As [`build`](Self::build), with progress reports.
+    /// Like [`build`](Self::build), with progress reports.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Those of [`build`](Self::build).
     ///
     /// ```
     /// use metric_index::index::{Index, Pivots, Progress, SssIndex};
@@ -106,11 +113,11 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
         progress: &Progress<'_>,
     ) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
-        let asked = pivots;
+        let requested = pivots;
         let all: Vec<u32> = (0..count).collect();
         let (pivots, columns) = match pivots {
             Pivots::Spread(share) => {
-                // Points that are looked at, and columns, as many as points.
+                // One half of the work is choosing pivots, the other is computing columns.
                 progress.begin(2 * u64::from(count));
                 let pivots = spread(&points, &metric, &all, share, progress)?;
                 let mut columns = Vec::with_capacity(pivots.len());
@@ -120,9 +127,9 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
                 }
                 (pivots, columns)
             }
-            Pivots::Count(most) => {
+            Pivots::Count(pivots) => {
                 progress.begin(u64::from(count));
-                farthest_first(&points, &metric, (count, most), progress)?
+                farthest_first(&points, &metric, count, pivots, progress)?
             }
         };
         let mut is_pivot = vec![false; all.len()];
@@ -131,8 +138,8 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
         }
         let others = all.into_iter().filter(|&point| !is_pivot[point as usize]).collect();
         let table = Table::new(others, &columns);
-        let blocks = InBlocks::new(&points, &metric, table.order());
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, asked, pivots, table, blocks })
+        let blocks = PointBlocks::new(&points, &metric, table.order());
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, requested, pivots, table, blocks })
     }
 
     /// The pivots.
@@ -151,13 +158,13 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     }
 }
 
-/// How much of `all` a part of `parts` is, so that all of them make all.
+/// The amount of work in one of `parts` parts of `all`; the amounts of all parts add up to `all`.
 fn part(all: u32, part: usize, parts: usize) -> u64 {
     let end = |part: usize| u64::from(all) * part as u64 / parts as u64;
     end(part + 1) - end(part)
 }
 
-/// The distances of all points from one.
+/// The distances of all points from one point.
 fn column<S: Points, M: Metric<S::Point>>(
     points: &S,
     metric: &M,
@@ -172,8 +179,8 @@ fn column<S: Points, M: Metric<S::Point>>(
     Ok(distances)
 }
 
-/// Algorithm 3: the first point, and each that is at least `share` of the greatest distance away from all
-/// earlier pivots.
+/// Chooses pivots by algorithm 3 of Barrientos 2011: the first point, and each whose distance from
+/// all earlier pivots is at least `share` of the greatest distance.
 pub(super) fn spread<S: Points, M: Metric<S::Point>>(
     points: &S,
     metric: &M,
@@ -186,7 +193,8 @@ pub(super) fn spread<S: Points, M: Metric<S::Point>>(
     }
     let Some((&first, others)) = among.split_first() else { return Ok(Vec::new()) };
     let farthest = |start: u32| -> Result<(f32, u32), Error> {
-        let (mut best, from) = ((0.0, start), FromPoint::new(points, metric, start));
+        let mut best = (0.0, start);
+        let from = FromPoint::new(points, metric, start);
         for &point in among {
             let distance = from.to(point)?;
             if distance > best.0 {
@@ -198,7 +206,7 @@ pub(super) fn spread<S: Points, M: Metric<S::Point>>(
     let (greatest, _) = farthest(farthest(first)?.1)?;
     let apart = greatest * share;
     if greatest == 0.0 {
-        // All are the same point.
+        // All points are equal.
         progress.add(among.len() as u64);
         return Ok(vec![first]);
     }
@@ -213,17 +221,20 @@ pub(super) fn spread<S: Points, M: Metric<S::Point>>(
     Ok(pivots.iter().map(|pivot| pivot.number).collect())
 }
 
-/// Pivots, and the distances of all points from each.
+/// Chooses pivots by farthest-first traversal. Also returns the distances of all points from each
+/// pivot.
 fn farthest_first<S: Points, M: Metric<S::Point>>(
     points: &S,
     metric: &M,
-    (count, most): (u32, u32),
+    count: u32,
+    pivots: u32,
     progress: &Progress<'_>,
 ) -> Result<(Vec<u32>, Vec<Vec<f32>>), Error> {
-    let most = most.min(count) as usize;
+    let pivot_count = pivots.min(count) as usize;
     let mut nearest = vec![f32::INFINITY; count as usize];
-    let (mut pivots, mut columns): (Vec<u32>, _) = (Vec::new(), Vec::new());
-    while pivots.len() < most {
+    let mut pivots: Vec<u32> = Vec::new();
+    let mut columns = Vec::new();
+    while pivots.len() < pivot_count {
         let farther = |&a: &u32, &b: &u32| {
             nearest[a as usize].total_cmp(&nearest[b as usize]).then(b.cmp(&a))
         };
@@ -234,11 +245,11 @@ fn farthest_first<S: Points, M: Metric<S::Point>>(
         for (nearest, &distance) in nearest.iter_mut().zip(&column) {
             *nearest = nearest.min(distance);
         }
-        progress.add(part(count, pivots.len(), most));
+        progress.add(part(count, pivots.len(), pivot_count));
         pivots.push(pivot);
         columns.push(column);
     }
-    if most == 0 {
+    if pivot_count == 0 {
         progress.add(u64::from(count));
     }
     Ok((pivots, columns))
@@ -256,7 +267,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
         &self.metric
     }
 
-    /// Blocks of the table, and groups of them.
+    /// Number of blocks of the table and of groups of them.
     fn nodes(&self) -> usize {
         self.table.regions()
     }
@@ -265,7 +276,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
         self.blocks.get()
     }
 
-    /// The distances from the pivots; a task is a block or a group of blocks.
+    /// Computes the distances from the pivots. A task is a block or a group of blocks.
     fn start<C: Collector>(
         &self,
         probe: &mut Probe<'_, S, M, C>,
@@ -283,7 +294,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
         probe: &mut Probe<'_, S, M, C>,
         tasks: &mut Vec<Task>,
     ) {
-        let query = Place::of(shared);
+        let query = PivotDistances::of(shared);
         let Some(points) = self.table.block(task.region) else {
             let first = tasks.len();
             for (part, bound) in self.table.parts(task.region, query, self.bounds) {
@@ -294,52 +305,52 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
             nearest_last(&mut tasks[first..]);
             return;
         };
-        // The radius may shrink within the block: then this excludes a little less than it could.
+        // The radius may shrink within the block; the margin is then a little too large.
         let margin = query.margin(probe.radius(), self.bounds);
         let mut marks = [0; BLOCK];
         if !self.table.keep(task.region, task.at, query, margin, &mut marks) {
             return;
         }
         let first = task.region * number(BLOCK);
-        let places = first + task.at..first + number(points.len());
-        let end = places.end;
-        let is_marked = |place: u32| marks[(place - first) as usize] != 0;
-        let left = probe.visit_marked(places, self.table.order(), is_marked);
-        if left < end {
-            tasks.push(Task { at: left - first, ..task });
+        let positions = first + task.at..first + number(points.len());
+        let end = positions.end;
+        let is_marked = |at: u32| marks[(at - first) as usize] != 0;
+        let next = probe.visit_marked(positions, self.table.order(), is_marked);
+        if next < end {
+            tasks.push(Task { at: next - first, ..task });
         }
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Stored for SssIndex<S, M> {
+impl<S: Points, M: Metric<S::Point>> StoredIndex for SssIndex<S, M> {
     fn name(&self) -> &'static str {
         "sss-index"
     }
 
     fn kind(&self) -> Kind {
-        Kind::SssIndex(self.asked)
+        Kind::SssIndex(self.requested)
     }
 
     fn reads(name: &str) -> bool {
         name == "sss-index"
     }
 
-    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
-        parts.array("pivots", &self.pivots);
-        parts.array("table.points", self.table.order());
-        parts.array("table.codes", self.table.codes());
-        parts.number("pivots", self.pivots.len() as u64);
-        parts.number("scale", u64::from(self.table.scale().to_bits()));
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
+        contents.array("pivots", &self.pivots);
+        contents.array("table.points", self.table.order());
+        contents.array("table.codes", self.table.codes());
+        contents.number("pivots", self.pivots.len() as u64);
+        contents.number("scale", u64::from(self.table.scale().to_bits()));
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let Kind::SssIndex(asked) = file.kind()? else { return Err(file.wrong_kind()) };
+        let Kind::SssIndex(requested) = file.kind()? else { return Err(file.wrong_kind()) };
         let pivots = file.array::<u32>("pivots")?.to_vec();
-        let mut once = Once::of("table.points", points.len());
-        pivots.iter().try_for_each(|&pivot| once.check(pivot))?;
+        let mut distinct = DistinctNumbers::of("table.points", points.len());
+        pivots.iter().try_for_each(|&pivot| distinct.check(pivot))?;
         let others = points.len() - pivots.len();
         let order = file.array_of::<u32>("table.points", others)?;
-        order.iter().try_for_each(|&point| once.check(point))?;
+        order.iter().try_for_each(|&point| distinct.check(point))?;
         let count = others.div_ceil(BLOCK) * pivots.len() * BLOCK;
         let codes = file.array_of("table.codes", count)?;
         let scale = f32::from_bits(file.small("scale")?);
@@ -347,7 +358,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssIndex<S, M> {
             return Err(invalid("settings", format!("scale {scale} is no power of two")));
         }
         let table = Table::of_codes(pivots.len(), scale, order, codes);
-        let blocks = InBlocks::new(&points, &metric, table.order());
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, asked, pivots, table, blocks })
+        let blocks = PointBlocks::new(&points, &metric, table.order());
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, requested, pivots, table, blocks })
     }
 }

@@ -10,11 +10,13 @@ use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::Points;
 use crate::prune::Bounds;
-use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_of, invalid};
+use crate::stored::{
+    DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex, distances, ends_of, invalid,
+};
 
-/// Nodes of at most this many points are leaves.
+/// Maximum number of points of a leaf.
 const BUCKET: usize = 16;
-/// The node of a center without points of its own.
+/// The node of a center without other points in its cluster.
 const NO_NODE: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]
@@ -22,20 +24,21 @@ struct Center {
     point: u32,
     /// The distance of the farthest point of its cluster.
     radius: f32,
-    /// Its cluster.
+    /// The node of its cluster.
     node: u32,
 }
 
-/// A center with the points that are nearer to it than to the others, and the distance of the farthest.
+/// A center, the points that are nearer to it than to other centers, and the distance of the
+/// farthest.
 struct Cluster {
     center: u32,
     radius: f32,
     points: Vec<u32>,
 }
 
-/// A tree whose nodes are cut into as many clusters as their points suggest: centers are chosen as
-/// pivots of [`SssIndex`](super::SssIndex) are, the other points go to the nearest one, which keeps its covering
-/// radius.
+/// A tree whose nodes are split into a number of clusters that depends on their points. Centers are
+/// chosen like the pivots of [`SssIndex`](super::SssIndex). The other points go to the nearest
+/// center, which keeps its covering radius.
 ///
 /// ```
 /// use metric_index::index::{Index, SssTree};
@@ -51,20 +54,23 @@ pub struct SssTree<S, M> {
     points: S,
     metric: M,
     bounds: Bounds,
-    /// The least distance between centers that was asked for, as in [`build`](Self::build).
+    /// The requested minimum distance between centers; see [`build`](Self::build).
     share: f32,
-    /// Where the centers of each node end; they begin where those of the last node end.
+    /// The end of each node's centers, which begin where those of the previous node end.
     ends: Vec<u32>,
     centers: Vec<Center>,
 }
 
 impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
-    /// Builds the tree, the nodes of a level in parallel. `share` is the least distance between centers as a fraction of
-    /// the estimated greatest distance between a node's points: around 0.4 in the literature; far above 0.5 the tree may
-    /// become as deep as there are points.
+    /// Builds the tree, the nodes of a level in parallel.
+    ///
+    /// `share` is the minimum distance between centers, as a fraction of the estimated greatest
+    /// distance between the points of a node. It is around 0.4 in the literature. Far above 0.5,
+    /// the tree may become as deep as there are points.
     ///
     /// # Errors
-    /// If a point's distance from itself is not 0, it has no finite distance from a center, or `share` is outside 0 to 1.
+    /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
+    /// `share` is outside 0 to 1.
     ///
     /// ```
     /// use metric_index::index::{Index, SssTree};
@@ -80,10 +86,10 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
         Self::build_with(points, metric, share, &Progress::none())
     }
 
-    /// As [`build`](Self::build), with progress reports.
+    /// Like [`build`](Self::build), with progress reports.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Those of [`build`](Self::build).
     ///
     /// ```
     /// use metric_index::index::{Index, Progress, SssTree};
@@ -116,12 +122,12 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
         };
         let number = |n: usize| u32::try_from(n).map_err(|_| Error::TooMany { count: n });
         let levels = Levels::begin(progress, count);
-        // Clusters that are still to become nodes, and the centers that they belong to.
+        // Clusters that do not have a node yet, with their center.
         let mut open = vec![(None, (0..count).collect::<Vec<u32>>())];
         let mut depth = 0;
         while !open.is_empty() {
-            let dealt = |points| levels.down(depth, points);
-            let cuts = open.par_iter().map(|(_, cluster)| tree.cut(cluster, share, &dealt));
+            let on_assigned = |points| levels.down(depth, points);
+            let cuts = open.par_iter().map(|(_, cluster)| tree.cut(cluster, share, &on_assigned));
             let cuts = cuts.collect::<Result<Vec<_>, Error>>()?;
             let mut below = Vec::new();
             for ((owner, _), cut) in open.into_iter().zip(cuts) {
@@ -139,17 +145,19 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
                 }
                 tree.ends.push(number(tree.centers.len())?);
             }
-            (open, depth) = (below, depth + 1);
+            open = below;
+            depth += 1;
         }
         Ok(tree)
     }
 
-    /// The clusters of a node. `dealt` hears how many points have got a center.
+    /// Splits a node into clusters. Calls `on_assigned` with the number of points assigned to a
+    /// center.
     fn cut(
         &self,
         cluster: &[u32],
         share: f32,
-        dealt: &(dyn Fn(usize) + Sync),
+        on_assigned: &(dyn Fn(usize) + Sync),
     ) -> Result<Vec<Cluster>, Error> {
         let alone = |&center: &u32| Cluster { center, radius: 0.0, points: Vec::new() };
         if cluster.len() <= BUCKET {
@@ -161,7 +169,8 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
             .map(|&center| FromPoint::new(&self.points, &self.metric, center))
             .collect();
         if let [from] = &from[..] {
-            // The same point many times: a tree of it would be as deep as there are.
+            // Equal points become centers of one node, since a tree of them would be as deep as
+            // their number.
             let mut same = true;
             for &point in cluster {
                 same &= from.to(point)? == 0.0;
@@ -184,7 +193,7 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
                 }
                 near.push((point, best));
             }
-            dealt(near.len());
+            on_assigned(near.len());
             Ok(near)
         });
         let mut cut: Vec<Cluster> = centers.iter().map(alone).collect();
@@ -218,7 +227,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssTree<S, M> {
         Box::default()
     }
 
-    /// `at` is the place of a center in its node.
+    /// `at` is the position of a center in its node.
     fn step<C: Collector>(
         &self,
         task: Task,
@@ -245,7 +254,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssTree<S, M> {
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Stored for SssTree<S, M> {
+impl<S: Points, M: Metric<S::Point>> StoredIndex for SssTree<S, M> {
     fn name(&self) -> &'static str {
         "sss-tree"
     }
@@ -258,11 +267,11 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssTree<S, M> {
         name == "sss-tree"
     }
 
-    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
-        parts.made("nodes.ends", self.ends.iter().map(|&end| u64::from(end)));
-        parts.made("centers.points", self.centers.iter().map(|center| center.point));
-        parts.made("centers.radii", self.centers.iter().map(|center| center.radius));
-        parts.made("centers.nodes", self.centers.iter().map(|center| center.node));
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
+        contents.computed("nodes.ends", self.ends.iter().map(|&end| u64::from(end)));
+        contents.computed("centers.points", self.centers.iter().map(|center| center.point));
+        contents.computed("centers.radii", self.centers.iter().map(|center| center.radius));
+        contents.computed("centers.nodes", self.centers.iter().map(|center| center.node));
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
@@ -272,16 +281,17 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssTree<S, M> {
         let radii = file.array_of::<f32>("centers.radii", of_centers.len())?;
         let nodes = file.array_of::<u32>("centers.nodes", of_centers.len())?;
         distances(&radii, "centers.radii")?;
-        let mut once = Once::of("centers.points", points.len());
-        of_centers.iter().try_for_each(|&point| once.check(point))?;
-        once.is_all()?;
+        let mut distinct = DistinctNumbers::of("centers.points", points.len());
+        of_centers.iter().try_for_each(|&point| distinct.check(point))?;
+        distinct.is_all()?;
         let ends = ends_of(&ends, of_centers.len(), "nodes.ends")?;
         if ends.is_empty() {
             return Err(invalid("nodes.ends", "there is no root"));
         }
-        // A node comes after the one above it, and has one above it.
-        let mut below = Once::of("centers.nodes", ends.len());
-        let (mut node, mut centers) = (0, Vec::with_capacity(of_centers.len()));
+        // Nodes are numbered after their parent, and each has one parent.
+        let mut below = DistinctNumbers::of("centers.nodes", ends.len());
+        let mut node = 0;
+        let mut centers = Vec::with_capacity(of_centers.len());
         for (at, ((&point, &radius), &child)) in
             of_centers.iter().zip(radii.iter()).zip(nodes.iter()).enumerate()
         {
@@ -296,7 +306,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssTree<S, M> {
             }
             centers.push(Center { point, radius, node: child });
         }
-        let end = |end| u32::try_from(end).expect("not more than points");
+        let end = |end| u32::try_from(end).expect("at most the number of points");
         let ends = ends.into_iter().map(end).collect();
         Ok(Self { bounds: Bounds::of(&metric), points, metric, share, ends, centers })
     }

@@ -1,4 +1,4 @@
-//! VP-tree (Yianilos 1993; Karelis 2020).
+//! VP-tree (Yianilos 1993; used by Karelis 2020).
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -7,20 +7,23 @@ mod layout;
 
 pub use layout::VpLayout;
 
-use super::{FromPoint, InBlocks, Index, Kind, Probe, Progress, Task, check, partition};
+use super::{FromPoint, Index, Kind, PointBlocks, Probe, Progress, Task, check, partition};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::prune::Bounds;
-use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, invalid};
+use crate::stored::{
+    DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex, distances, invalid,
+};
 
-/// Nodes of at most this many points are leaves.
+/// Maximum number of points of a leaf.
 const LEAF: u32 = 16;
-/// The same where the metric has blocks: then a few more distances cost less than a node.
+/// The same for metrics with blocks: there, a few more distances cost less than a node.
 const LEAF_IN_BLOCKS: u32 = 256;
 
-/// The points of a node on one side of its vantage point: the nearest and the farthest distance from it.
+/// One side of a node: its child, and the minimum and maximum distance of its points from the
+/// vantage point.
 #[derive(Debug, Clone, Copy, Default)]
 struct Side {
     node: u32,
@@ -30,14 +33,15 @@ struct Side {
 
 #[derive(Debug, Clone, Default)]
 struct Node {
-    /// Where its points stand in the order of the tree: the vantage point, the inner side, the outer side.
-    places: Range<u32>,
-    /// None of a leaf.
+    /// The positions of its points in the order of the tree: the vantage point, the inner side, the
+    /// outer side.
+    positions: Range<u32>,
+    /// `None` for a leaf.
     sides: Option<[Side; 2]>,
 }
 
-/// A balanced tree: each node has a vantage point, and the nearer half of its other points on the inner
-/// side, the farther half on the outer side. Each side keeps the interval of its distances.
+/// A balanced tree. Each node has a vantage point; the nearer half of its other points is on the
+/// inner side, the farther half on the outer side. Each side keeps the range of its distances.
 ///
 /// The vantage point of a node is the last of its points, as in Karelis 2020.
 ///
@@ -56,23 +60,27 @@ pub struct VpTree<S: Points, M> {
     metric: M,
     bounds: Bounds,
     order: Vec<u32>,
-    /// The distance of each point of the order from the vantage point of the node above its own.
+    /// The distance of each point in `order` from the vantage point above its node.
     above: Vec<f32>,
     nodes: Vec<Node>,
-    /// Nodes of at most this many points are leaves.
+    /// Maximum number of points of a leaf.
     leaf: u32,
-    blocks: InBlocks<S>,
+    blocks: PointBlocks<S>,
 }
 
-/// A point and its distance from the vantage point above.
-type Placed = (f32, u32);
+/// A distance from the vantage point above, and the point that has it.
+type RankedPoint = (f32, u32);
 
 impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
-    /// Builds the tree, both sides in parallel: about n log₂ n distances. The vantage point of a node is its last point;
-    /// sides keep the order of their points, and leaves are sorted by their distances, so the same points give the same tree with any number of threads.
+    /// Builds the tree, both sides of a node in parallel. Evaluates about n log₂ n distances.
+    ///
+    /// The vantage point of a node is its last point. Sides keep the order of their points and
+    /// leaves are sorted by distance, so the same points give the same tree with any number of
+    /// threads.
     ///
     /// # Errors
-    /// If a point has no distance of 0 from itself or none from a vantage point.
+    /// If the distance of a point from itself is not 0, or a distance from a vantage point is not
+    /// finite.
     ///
     /// ```
     /// use metric_index::index::{Index, VpTree};
@@ -87,10 +95,10 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
         Self::build_with(points, metric, &Progress::none())
     }
 
-    /// As [`build`](Self::build), with progress reports.
+    /// Like [`build`](Self::build), with progress reports.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Those of [`build`](Self::build).
     ///
     /// ```
     /// use metric_index::index::{Index, Progress, VpTree};
@@ -105,29 +113,30 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
         let leaf = Self::leaf_size(&points, &metric);
-        let mut order: Vec<Placed> = (0..count).map(|point| (0.0, point)).collect();
+        let mut order: Vec<RankedPoint> = (0..count).map(|point| (0.0, point)).collect();
         let mut nodes = vec![Node::default(); nodes_of(order.len(), leaf)];
         progress.begin(u64::from(count));
-        cut((&points, &metric), leaf, (&mut order, 0), (&mut nodes, 0), progress)?;
+        let builder = Builder { points: &points, metric: &metric, leaf, progress };
+        builder.build(Subtree { order: &mut order, start: 0, nodes: &mut nodes, first: 0 })?;
         let (above, order): (_, Vec<u32>) = order.into_iter().unzip();
-        let blocks = InBlocks::new(&points, &metric, &order);
+        let blocks = PointBlocks::new(&points, &metric, &order);
         let bounds = Bounds::of(&metric);
         Ok(Self { points, metric, bounds, order, above, nodes, leaf, blocks })
     }
 
-    /// The leaf size of the tree that [`build`](Self::build) makes of these points: larger where
-    /// the metric has [blocks](Metric::blocks).
+    /// The leaf size of the tree that [`build`](Self::build) makes of these points; larger if the
+    /// metric has [blocks](Metric::blocks).
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
-        if InBlocks::exist(points, metric) { LEAF_IN_BLOCKS } else { LEAF }
+        if PointBlocks::exist(points, metric) { LEAF_IN_BLOCKS } else { LEAF }
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as sorting gives them")]
-fn by_distance(a: &Placed, b: &Placed) -> Ordering {
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "sorting passes references")]
+fn by_distance(a: &RankedPoint, b: &RankedPoint) -> Ordering {
     a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
 }
 
-/// The number of nodes of a tree of `count` points: nodes are split by rank, so their sizes are known.
+/// Number of nodes of a tree of `count` points. Nodes are split by rank, so their sizes are known.
 fn nodes_of(count: usize, leaf: u32) -> usize {
     match count {
         0 => 0,
@@ -143,65 +152,79 @@ fn number(n: usize) -> u32 {
     u32::try_from(n).expect("fewer than 2^32 points")
 }
 
-/// Makes a node of some places of the order, and the nodes below it; both with the number of the first.
-fn cut<S: Points, M: Metric<S::Point>>(
-    (points, metric): (&S, &M),
+/// The inputs that all nodes of a tree under construction share.
+struct Builder<'a, S, M> {
+    points: &'a S,
+    metric: &'a M,
     leaf: u32,
-    (order, place): (&mut [Placed], usize),
-    (nodes, first): (&mut [Node], usize),
-    progress: &Progress<'_>,
-) -> Result<(), Error> {
-    let Some((node, below)) = nodes.split_first_mut() else { return Ok(()) };
-    node.places = number(place)..number(place + order.len());
-    if order.len() <= leaf as usize {
-        order.sort_unstable_by(by_distance);
-        progress.add(order.len() as u64);
-        return Ok(());
+    progress: &'a Progress<'a>,
+}
+
+/// A node under construction with all nodes below it.
+struct Subtree<'a> {
+    /// The points of the node, which are rearranged.
+    order: &'a mut [RankedPoint],
+    /// The position of the first point in the order of the tree.
+    start: usize,
+    nodes: &'a mut [Node],
+    /// The number of the node.
+    first: usize,
+}
+
+impl<S: Points, M: Metric<S::Point>> Builder<'_, S, M> {
+    fn build(&self, subtree: Subtree<'_>) -> Result<(), Error> {
+        let Subtree { order, start, nodes, first } = subtree;
+        let Some((node, below)) = nodes.split_first_mut() else { return Ok(()) };
+        node.positions = number(start)..number(start + order.len());
+        if order.len() <= self.leaf as usize {
+            order.sort_unstable_by(by_distance);
+            self.progress.add(order.len() as u64);
+            return Ok(());
+        }
+        // Moves the vantage point, the last one, to the front and measures the others from it.
+        order.swap(0, order.len() - 1);
+        let (vantage, others) = order.split_first_mut().expect("a node has points");
+        let from = FromPoint::new(self.points, self.metric, vantage.1);
+        for (distance, point) in others.iter_mut() {
+            *distance = from.to(*point)?;
+        }
+        self.progress.add(1);
+        let half = others.len() / 2;
+        partition(others, half, by_distance);
+        let (inner, outer) = others.split_at_mut(half);
+        let (inner_nodes, outer_nodes) = below.split_at_mut(nodes_of(half, self.leaf));
+        let inner_first = first + 1;
+        let outer_first = inner_first + inner_nodes.len();
+        let side = |points: &[RankedPoint], node: usize| Side {
+            node: number(node),
+            low: points.iter().map(|&(distance, _)| distance).fold(f32::INFINITY, f32::min),
+            high: points.iter().map(|&(distance, _)| distance).fold(0.0, f32::max),
+        };
+        node.sides = Some([side(inner, inner_first), side(outer, outer_first)]);
+        let inner =
+            Subtree { order: inner, start: start + 1, nodes: inner_nodes, first: inner_first };
+        let outer = Subtree {
+            order: outer,
+            start: start + 1 + half,
+            nodes: outer_nodes,
+            first: outer_first,
+        };
+        let (inner, outer) = rayon::join(|| self.build(inner), || self.build(outer));
+        inner.and(outer)
     }
-    // The last point becomes the first; the others get their distances from it.
-    order.swap(0, order.len() - 1);
-    let (vantage, others) = order.split_first_mut().expect("a node has points");
-    let from = FromPoint::new(points, metric, vantage.1);
-    for (distance, point) in others.iter_mut() {
-        *distance = from.to(*point)?;
-    }
-    progress.add(1);
-    let half = others.len() / 2;
-    partition(others, half, by_distance);
-    let (inner, outer) = others.split_at_mut(half);
-    let (inner_nodes, outer_nodes) = below.split_at_mut(nodes_of(half, leaf));
-    let (inner_first, outer_first) = (first + 1, first + 1 + inner_nodes.len());
-    let side = |points: &[Placed], node: usize| Side {
-        node: number(node),
-        low: points.iter().map(|&(distance, _)| distance).fold(f32::INFINITY, f32::min),
-        high: points.iter().map(|&(distance, _)| distance).fold(0.0, f32::max),
-    };
-    node.sides = Some([side(inner, inner_first), side(outer, outer_first)]);
-    let (a, b) = rayon::join(
-        || cut((points, metric), leaf, (inner, place + 1), (inner_nodes, inner_first), progress),
-        || {
-            cut(
-                (points, metric),
-                leaf,
-                (outer, place + 1 + half),
-                (outer_nodes, outer_first),
-                progress,
-            )
-        },
-    );
-    a.and(b)
 }
 
 impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
-    /// The places of a leaf that are not excluded by their distances from the vantage point above, which rise. The query's
-    /// is `distance`, NaN if there is no vantage point above.
+    /// The positions of a leaf that their distances from the vantage point above do not exclude.
+    /// These distances are in ascending order. `distance` is that of the query, NaN if there is no
+    /// vantage point above.
     fn near(&self, leaf: &Node, distance: f32, radius: f32) -> Range<u32> {
         if distance.is_nan() {
-            return leaf.places.clone();
+            return leaf.positions.clone();
         }
-        let above = &self.above[leaf.places.start as usize..leaf.places.end as usize];
+        let above = &self.above[leaf.positions.start as usize..leaf.positions.end as usize];
         let near = self.bounds.near(above, distance, radius);
-        leaf.places.start + number(near.start)..leaf.places.start + number(near.end)
+        leaf.positions.start + number(near.start)..leaf.positions.start + number(near.end)
     }
 }
 
@@ -227,13 +250,13 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
         if !self.nodes.is_empty() {
-            // No vantage point is above the root: this distance excludes nothing.
+            // The root has no vantage point above it: NaN excludes nothing.
             tasks.push(Task::new(0, 0.0, f32::NAN));
         }
         Box::default()
     }
 
-    /// `distance` is that of the query from the vantage point above the node.
+    /// `distance` is the distance of the query from the vantage point above the node.
     fn step<C: Collector>(
         &self,
         task: Task,
@@ -243,11 +266,11 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
     ) {
         let node = &self.nodes[task.region as usize];
         let Some(sides) = node.sides else {
-            let places = self.near(node, task.distance, probe.radius());
-            let start = places.start.max(node.places.start + task.at);
-            let left = probe.visit_places(start..places.end, &self.order);
-            if left < places.end {
-                tasks.push(Task { at: left - node.places.start, ..task });
+            let positions = self.near(node, task.distance, probe.radius());
+            let start = positions.start.max(node.positions.start + task.at);
+            let next = probe.visit_positions(start..positions.end, &self.order);
+            if next < positions.end {
+                tasks.push(Task { at: next - node.positions.start, ..task });
             }
             return;
         };
@@ -255,8 +278,9 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
             tasks.push(task);
             return;
         }
-        let distance = probe.visit(self.order[node.places.start as usize]);
-        // The side that is nearer comes first, which is the last; of equal ones that with the nearer middle.
+        let distance = probe.visit(self.order[node.positions.start as usize]);
+        // The nearer side is pushed last, so it is processed first. Of equally near sides, it is
+        // the one with the nearer midpoint.
         let middle = |side: &Side| (distance - f32::midpoint(side.low, side.high)).abs();
         let bound = |side: Side| (self.bounds.outside(distance, side.low, side.high), side);
         let [inner, outer] = sides.map(bound);
@@ -271,7 +295,7 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
+impl<S: Points, M: Metric<S::Point>> StoredIndex for VpTree<S, M> {
     fn name(&self) -> &'static str {
         "vp-tree"
     }
@@ -284,25 +308,25 @@ impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
         name == "vp-tree"
     }
 
-    /// The shape of the tree follows from the number of points.
-    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+    /// Writes no nodes: the shape of the tree follows from the number of points.
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
         let sides = || self.nodes.iter().filter_map(|node| node.sides).flatten();
-        parts.number("leaf", self.leaf.into());
-        parts.array("order", &self.order);
-        parts.array("distances", &self.above);
-        parts.made("sides.low", sides().map(|side| side.low));
-        parts.made("sides.high", sides().map(|side| side.high));
+        contents.number("leaf", self.leaf.into());
+        contents.array("order", &self.order);
+        contents.array("distances", &self.above);
+        contents.computed("sides.low", sides().map(|side| side.low));
+        contents.computed("sides.high", sides().map(|side| side.high));
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
         let leaf = file.leaf()?;
         let order = file.array_of::<u32>("order", points.len())?.to_vec();
-        let mut once = Once::of("order", points.len());
-        order.iter().try_for_each(|&point| once.check(point))?;
+        let mut distinct = DistinctNumbers::of("order", points.len());
+        order.iter().try_for_each(|&point| distinct.check(point))?;
         let above = file.array_of::<f32>("distances", points.len())?.to_vec();
         distances(&above, "distances")?;
         let mut nodes = vec![Node::default(); nodes_of(points.len(), leaf)];
-        shape(points.len(), leaf, 0, (&mut nodes, 0));
+        shape(points.len(), leaf, 0, &mut nodes, 0);
         let sides = 2 * nodes.iter().filter(|node| node.sides.is_some()).count();
         let low = file.array_of::<f32>("sides.low", sides)?;
         let high = file.array_of::<f32>("sides.high", sides)?;
@@ -313,29 +337,32 @@ impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
             *side = Side { low, high, ..*side };
         }
         for leaf in nodes.iter().filter(|node| node.sides.is_none()) {
-            let places = leaf.places.start as usize..leaf.places.end as usize;
-            if !above[places].is_sorted() {
-                return Err(invalid("distances", "the distances of a leaf do not rise"));
+            let positions = leaf.positions.start as usize..leaf.positions.end as usize;
+            if !above[positions].is_sorted() {
+                let what = "the distances of a leaf are not in ascending order";
+                return Err(invalid("distances", what));
             }
         }
-        let blocks = InBlocks::new(&points, &metric, &order);
+        let blocks = PointBlocks::new(&points, &metric, &order);
         let bounds = Bounds::of(&metric);
         Ok(Self { points, metric, bounds, order, above, nodes, leaf, blocks })
     }
 }
 
-/// The nodes of a tree of `count` points, without distances.
-fn shape(count: usize, leaf: u32, place: usize, (nodes, first): (&mut [Node], usize)) {
+/// Fills in the nodes of a tree of `count` points from position `start`, without distances. The
+/// root has the number `first`.
+fn shape(count: usize, leaf: u32, start: usize, nodes: &mut [Node], first: usize) {
     let Some((node, below)) = nodes.split_first_mut() else { return };
-    node.places = number(place)..number(place + count);
+    node.positions = number(start)..number(start + count);
     if count <= leaf as usize {
         return;
     }
     let half = (count - 1) / 2;
     let (inner, outer) = below.split_at_mut(nodes_of(half, leaf));
-    let (inner_first, outer_first) = (first + 1, first + 1 + inner.len());
+    let inner_first = first + 1;
+    let outer_first = inner_first + inner.len();
     let side = |node: usize| Side { node: number(node), ..Side::default() };
     node.sides = Some([side(inner_first), side(outer_first)]);
-    shape(half, leaf, place + 1, (inner, inner_first));
-    shape(count - 1 - half, leaf, place + 1 + half, (outer, outer_first));
+    shape(half, leaf, start + 1, inner, inner_first);
+    shape(count - 1 - half, leaf, start + 1 + half, outer, outer_first);
 }

@@ -1,12 +1,12 @@
-//! Angles.
+//! The angular metric.
 
 use super::{Formula, Metric};
 
-/// The angle of two vectors in radians, 0 to π. Vectors that differ only in length are the same point; the
-/// zero vector has no angle, and is refused.
+/// The angle of two vectors in radians, from 0 to π. Vectors that differ only in length are equal.
+/// The zero vector has no angle and is refused.
 ///
-/// By Kahan's formula, `2 atan2(|u − v|, |u + v|)` of the unit vectors, in `f64`: unlike the arc cosine
-/// it is exact to the last places for small angles, too.
+/// Computed in `f64` by Kahan's formula, `2 atan2(|u − v|, |u + v|)` of the unit vectors. Unlike
+/// the arc cosine, it is accurate for small angles too.
 ///
 /// ```
 /// use metric_index::metric::{Angular, Metric};
@@ -56,7 +56,7 @@ impl Metric<[u8]> for Angular {
     }
 }
 
-/// More than the rounding of unit vectors in f64 makes, for up to 2²⁰ dimensions.
+/// Upper bound of the rounding error of unit vectors in `f64`, for up to 2²⁰ dimensions.
 const ABSOLUTE: f32 = 1e-9;
 
 #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
@@ -65,14 +65,17 @@ fn angle<T: Copy + Into<f64>>(a: &[T], b: &[T]) -> f32 {
         return f32::NAN;
     }
     let length = |v: &[T]| v.iter().map(|&x| x.into() * x.into()).sum::<f64>().sqrt();
-    let (of_a, of_b) = (length(a), length(b));
-    let (mut apart, mut together) = (0.0, 0.0);
+    let of_a = length(a);
+    let of_b = length(b);
+    let mut apart = 0.0;
+    let mut together = 0.0;
     for (&a, &b) in a.iter().zip(b) {
-        let (u, v) = (a.into() / of_a, b.into() / of_b);
+        let u = a.into() / of_a;
+        let v = b.into() / of_b;
         apart += (u - v) * (u - v);
         together += (u + v) * (u + v);
     }
     let angle = 2.0 * libm::atan2(apart.sqrt(), together.sqrt());
-    // Of no dimension, or of length 0.
+    // Vectors of dimension 0 or length 0 have no angle.
     if of_a > 0.0 && of_b > 0.0 { angle as f32 } else { f32::NAN }
 }

@@ -1,10 +1,10 @@
-//! Distances of one query from many points at once.
+//! Distances from one query to many points at once.
 
 use std::fmt::Debug;
 use std::ops::Range;
 
-/// Points copied into blocks that a processor's vector instructions can work on, in the order in which an index keeps
-/// them: see [`Metric::blocks`](super::Metric::blocks).
+/// Points copied into blocks for vector instructions, in the order in which an index keeps them;
+/// see [`Metric::blocks`](super::Metric::blocks).
 ///
 /// ```
 /// use metric_index::metric::{Blocks, Edit, Metric};
@@ -14,7 +14,8 @@ use std::ops::Range;
 /// assert!(blocks.from(&"ab".repeat(40)).is_none(), "more than 64 characters");
 /// ```
 pub trait Blocks<P: ?Sized>: Debug + Send + Sync {
-    /// Prepares a query; `None` if its distances are not found this way (a vector of another dimension, a long string).
+    /// Prepares a query. `None` if blocks do not support it, such as a vector of another dimension
+    /// or a long string.
     fn from<'a>(&'a self, query: &'a P) -> Option<Box<dyn Scan + 'a>>;
 }
 
@@ -30,7 +31,8 @@ pub trait Blocks<P: ?Sized>: Debug + Send + Sync {
 /// assert_eq!(near, [(0, 1.0)]);
 /// ```
 pub trait Scan: Send {
-    /// Adds each place of `places` whose point is at most `radius` away, with its distance: that of
-    /// [`Metric::distance`](super::Metric::distance), to the bit. A place is a position in the order of the points.
-    fn within(&mut self, places: Range<u32>, radius: f32, near: &mut Vec<(u32, f32)>);
+    /// Appends each position whose point is at most `radius` away, with its distance, to `near`.
+    /// The distance equals [`Metric::distance`](super::Metric::distance), bit for bit. A position
+    /// is an index into the order of the points.
+    fn within(&mut self, positions: Range<u32>, radius: f32, near: &mut Vec<(u32, f32)>);
 }

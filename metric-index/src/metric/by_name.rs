@@ -1,4 +1,4 @@
-//! The metrics of vectors by name.
+//! Metrics of vectors, chosen by name.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use super::{
     Metric, Minkowski,
 };
 
-/// A metric of vectors that is chosen while the program runs, by its name.
+/// A metric of vectors that is chosen at run time by its name.
 ///
 /// ```
 /// use metric_index::metric::{Metric, VectorMetric};
@@ -25,7 +25,7 @@ pub enum VectorMetric {
     Manhattan,
     /// `chebyshev`
     Chebyshev,
-    /// `minkowski:P`, P from 1.
+    /// `minkowski:P` with P at least 1.
     Minkowski(Minkowski),
     /// `angular`
     Angular,
@@ -54,7 +54,7 @@ impl FromStr for VectorMetric {
     }
 }
 
-/// Calls the same of whichever metric it is.
+/// Forwards a call to the metric of the variant.
 macro_rules! each {
     ($self:ident, $metric:ident => $call:expr) => {
         match $self {
@@ -128,9 +128,9 @@ impl Metric<[f32]> for VectorMetric {
 mod tests {
     use super::*;
 
-    /// A metric that is chosen at run time can all that the metric itself can.
+    /// A metric chosen at run time supports everything that the metric itself supports.
     #[test]
-    fn nothing_is_lost_on_the_way() {
+    fn forwards_every_method() {
         let points: [&[f32]; 2] = [&[0.0, 1.0], &[2.0, 3.0]];
         for metric in [VectorMetric::Euclidean, VectorMetric::Manhattan, VectorMetric::Chebyshev] {
             assert!(metric.blocks(&points).is_some() && metric.coordinates().is_some());

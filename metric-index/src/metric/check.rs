@@ -1,19 +1,21 @@
-//! Tests whether a distance is a metric, on a sample.
+//! Checks on a sample whether a distance is a metric.
 
 use super::Metric;
 use crate::error::Error;
 use crate::generate::Random;
 use crate::points::Points;
 
-/// Tests the axioms of a metric on a random sample of the points: each point is at distance 0 from itself, distances
-/// are symmetric, and all triples satisfy the triangle inequality, within the rounding errors that the metric states.
-/// A distance that fails is not a metric, and indexes would give wrong answers with it; one that passes may still
-/// fail on other points.
+/// Checks the axioms of a metric on a random sample of the points.
+///
+/// Each point must be at distance 0 from itself, distances must be symmetric, and all triples must
+/// satisfy the triangle inequality, within the rounding errors that the metric declares. A distance
+/// that fails is not a metric, and indexes would give wrong answers with it. A distance that passes
+/// may still fail on other points.
 ///
 /// Evaluates up to `6 sample²` distances and compares `sample³ / 2` triples; 64 is a good size.
 ///
 /// # Errors
-/// If two or three points of the sample break an axiom, or have no distance.
+/// If two or three points of the sample violate an axiom, or a distance is not finite.
 ///
 /// ```
 /// use metric_index::metric::{Euclidean, Metric, check};
@@ -47,7 +49,8 @@ pub fn check<S: Points, M: Metric<S::Point> + ?Sized>(
     for (row, &a) in sample.iter().enumerate() {
         let from = metric.distances_from(points.point(a));
         for (column, &b) in sample.iter().enumerate() {
-            let (x, y) = (points.point(a), points.point(b));
+            let x = points.point(a);
+            let y = points.point(b);
             let distance = metric.distance(x, y);
             if a == b && distance != 0.0 {
                 return Err(Error::NotItself { point: a, distance });
@@ -71,22 +74,25 @@ pub fn check<S: Points, M: Metric<S::Point> + ?Sized>(
             distances[row * count + column] = distance;
         }
     }
-    let (relative, absolute) =
-        (f64::from(metric.relative_error()), f64::from(metric.absolute_error()));
-    // A true distance is at most this much of what was computed, and what is computed this much of the true one.
-    let truth = |computed: f32| (f64::from(computed) + absolute) * (1.0 + 2.0 * relative);
-    let most = |truth: f64| (truth * (1.0 + relative) + absolute) * (1.0 + 1e-12);
+    let relative = f64::from(metric.relative_error());
+    let absolute = f64::from(metric.absolute_error());
+    // Upper bounds of a true distance given the computed one, and of a computed distance given the
+    // true one.
+    let max_true = |computed: f32| (f64::from(computed) + absolute) * (1.0 + 2.0 * relative);
+    let max_computed = |truth: f64| (truth * (1.0 + relative) + absolute) * (1.0 + 1e-12);
     let at = |a: usize, b: usize| distances[a * count + b];
     for a in 0..count {
         for c in 0..a {
-            let (there, back) = (at(a, c), at(c, a));
-            if f64::from(there.max(back)) > most(truth(there.min(back))) {
+            let there = at(a, c);
+            let back = at(c, a);
+            if f64::from(there.max(back)) > max_computed(max_true(there.min(back))) {
                 return Err(Error::Asymmetric { a: sample[a], b: sample[c], there, back });
             }
             for b in 0..count {
-                let (first, second) = (at(a, b), at(b, c));
-                if f64::from(there) > most(truth(first) + truth(second)) {
-                    let [a, b, c] = [a, b, c].map(|place| sample[place]);
+                let first = at(a, b);
+                let second = at(b, c);
+                if f64::from(there) > max_computed(max_true(first) + max_true(second)) {
+                    let [a, b, c] = [a, b, c].map(|position| sample[position]);
                     return Err(Error::Triangle { a, b, c, direct: there, first, second });
                 }
             }

@@ -1,31 +1,31 @@
-//! Counting distances.
+//! A metric that counts its evaluations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Coordinates, Distances, Metric};
 
-/// A metric that counts its evaluations, the cost measure of the literature on metric spaces.
+/// A metric that counts its evaluations, the measure of cost in the literature on metric spaces.
 ///
 /// ```
-/// use metric_index::metric::{Counted, Edit, Metric};
+/// use metric_index::metric::{CountingMetric, Edit, Metric};
 ///
-/// let counted = Counted::new(Edit);
+/// let counted = CountingMetric::new(Edit);
 /// counted.distance("a", "b");
 /// assert_eq!(counted.calls(), 1);
 /// ```
 #[derive(Debug, Default)]
-pub struct Counted<M> {
+pub struct CountingMetric<M> {
     metric: M,
     calls: AtomicU64,
 }
 
-impl<M> Counted<M> {
+impl<M> CountingMetric<M> {
     /// Wraps a metric; the count starts at 0.
     ///
     /// ```
-    /// use metric_index::metric::{Counted, Euclidean};
+    /// use metric_index::metric::{CountingMetric, Euclidean};
     ///
-    /// assert_eq!(Counted::new(Euclidean).calls(), 0);
+    /// assert_eq!(CountingMetric::new(Euclidean).calls(), 0);
     /// ```
     pub fn new(metric: M) -> Self {
         Self { metric, calls: AtomicU64::new(0) }
@@ -34,9 +34,9 @@ impl<M> Counted<M> {
     /// The number of distances evaluated.
     ///
     /// ```
-    /// use metric_index::metric::{Counted, Edit, Metric};
+    /// use metric_index::metric::{CountingMetric, Edit, Metric};
     ///
-    /// let counted = Counted::new(Edit);
+    /// let counted = CountingMetric::new(Edit);
     /// counted.distance_within("casa", "pez", 1.0);
     /// assert_eq!(counted.calls(), 1);
     /// ```
@@ -45,7 +45,7 @@ impl<M> Counted<M> {
     }
 }
 
-impl<P: ?Sized, M: Metric<P>> Metric<P> for Counted<M> {
+impl<P: ?Sized, M: Metric<P>> Metric<P> for CountingMetric<M> {
     fn distance(&self, a: &P, b: &P) -> f32 {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.metric.distance(a, b)
@@ -66,7 +66,7 @@ impl<P: ?Sized, M: Metric<P>> Metric<P> for Counted<M> {
 
     fn distances_from<'a>(&'a self, point: &'a P) -> Option<Box<dyn Distances<P> + 'a>> {
         let distances = self.metric.distances_from(point)?;
-        Some(Box::new(CountedDistances { distances, calls: &self.calls }))
+        Some(Box::new(CountingDistances { distances, calls: &self.calls }))
     }
 
     /// Distances from boxes are not counted.
@@ -79,12 +79,12 @@ impl<P: ?Sized, M: Metric<P>> Metric<P> for Counted<M> {
     }
 }
 
-struct CountedDistances<'a, P: ?Sized> {
+struct CountingDistances<'a, P: ?Sized> {
     distances: Box<dyn Distances<P> + 'a>,
     calls: &'a AtomicU64,
 }
 
-impl<P: ?Sized> Distances<P> for CountedDistances<'_, P> {
+impl<P: ?Sized> Distances<P> for CountingDistances<'_, P> {
     fn to(&self, other: &P) -> f32 {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.distances.to(other)

@@ -6,12 +6,12 @@ mod blocks;
 
 use blocks::StringBlocks;
 
-/// Levenshtein distance: the least number of insertions, deletions and substitutions of Unicode
+/// Levenshtein distance: the minimum number of insertions, deletions and substitutions of Unicode
 /// scalar values that turn one string into the other.
 ///
-/// By the bit-parallel algorithm of Myers (1999) in the form of Hyyrö (2003) where the shorter string has
-/// at most 64 characters, otherwise by the table of Wagner and Fischer (1974). With a radius it stops as soon as
-/// the distance is known to exceed it.
+/// If the shorter string has at most 64 characters, the bit-parallel algorithm of Myers (1999) is
+/// used, in the form of Hyyrö (2003); otherwise the dynamic programming of Wagner and Fischer
+/// (1974). With a radius, the computation stops as soon as the distance is known to exceed it.
 ///
 /// ```
 /// use metric_index::metric::{Edit, Metric};
@@ -41,7 +41,7 @@ impl Metric<str> for Edit {
     }
 
     fn distance_within(&self, a: &str, b: &str, radius: f32) -> Option<f32> {
-        within(radius, |most| edit(a, b, most))
+        within(radius, |limit| edit(a, b, limit))
     }
 
     fn blocks(&self, points: &[&str]) -> Option<Box<dyn Blocks<str>>> {
@@ -52,45 +52,48 @@ impl Metric<str> for Edit {
         point.chars().count()
     }
 
-    /// Prepares strings of 1 to 64 characters: the positions of their characters are found once.
+    /// Prepares strings of 1 to 64 characters by locating their characters once.
     fn distances_from<'a>(&'a self, point: &'a str) -> Option<Box<dyn Distances<str> + 'a>> {
         let length = point.chars().count();
         (1..=WORD).contains(&length).then(|| Box::new(Pattern::of(point, length)) as Box<_>)
     }
 }
 
-/// The distance, if it is at most `radius`, from what tells it if it is at most a whole number.
+/// The distance if it is at most `radius`. `distance` returns the distance if it is at most a given
+/// whole number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn within(radius: f32, distance: impl FnOnce(usize) -> Option<usize>) -> Option<f32> {
     if radius < 0.0 {
         return None;
     }
-    // A radius above 2^24 stands for its neighbors, too.
+    // Above 2^24, a radius also stands for the numbers that round to it.
     distance(radius.next_up() as usize).map(|distance| distance as f32).filter(|&d| d <= radius)
 }
 
-/// Characters that the bits of a word stand for.
+/// Number of characters that the bits of a machine word represent.
 const WORD: usize = 64;
 
-/// The distance, if it is at most `most`.
-fn edit(a: &str, b: &str, most: usize) -> Option<usize> {
+/// The distance if it is at most `limit`.
+fn edit(a: &str, b: &str, limit: usize) -> Option<usize> {
     if a == b {
         return Some(0);
     }
-    let (of_a, of_b) = (a.chars().count(), b.chars().count());
-    let ((short, shorter), (long, longer)) =
-        if of_a <= of_b { ((a, of_a), (b, of_b)) } else { ((b, of_b), (a, of_a)) };
-    if longer - shorter > most {
+    let of_a = a.chars().count();
+    let of_b = b.chars().count();
+    let (short, long) = if of_a <= of_b { (a, b) } else { (b, a) };
+    let shorter = of_a.min(of_b);
+    let longer = of_a.max(of_b);
+    if longer - shorter > limit {
         return None;
     }
     match shorter {
         0 => Some(longer),
-        1..=WORD => Pattern::of(short, shorter).distance(long, most),
-        _ => by_table(short, long, most),
+        1..=WORD => Pattern::of(short, shorter).distance(long, limit),
+        _ => by_table(short, long, limit),
     }
 }
 
-/// Where each character stands in a string of 1 to 64: a bit for each place.
+/// The positions of each character in a string of 1 to 64 characters, one bit per position.
 #[derive(Debug)]
 struct Pattern {
     length: usize,
@@ -101,8 +104,8 @@ struct Pattern {
 impl Pattern {
     fn of(text: &str, length: usize) -> Self {
         let mut pattern = Self { length, ascii: [0; 128], others: Vec::new() };
-        for (place, character) in text.chars().enumerate() {
-            let bit = 1u64 << place;
+        for (position, character) in text.chars().enumerate() {
+            let bit = 1u64 << position;
             if character.is_ascii() {
                 pattern.ascii[character as usize] |= bit;
                 continue;
@@ -115,38 +118,40 @@ impl Pattern {
         pattern
     }
 
-    fn places(&self, character: char) -> u64 {
+    fn positions(&self, character: char) -> u64 {
         match self.ascii.get(character as usize) {
             Some(&bits) => bits,
             None => self.others.iter().find(|(c, _)| *c == character).map_or(0, |&(_, bits)| bits),
         }
     }
 
-    /// The distance of another string, if it is at most `most`.
-    fn distance(&self, other: &str, most: usize) -> Option<usize> {
+    /// The distance of another string if it is at most `limit`.
+    fn distance(&self, other: &str, limit: usize) -> Option<usize> {
         if other.is_ascii() {
-            let places = other.bytes().map(|byte| self.ascii[usize::from(byte & 127)]);
-            return self.by_bits(places, other.len(), most);
+            let positions = other.bytes().map(|byte| self.ascii[usize::from(byte & 127)]);
+            return self.by_bits(positions, other.len(), limit);
         }
-        self.by_bits(other.chars().map(|c| self.places(c)), other.chars().count(), most)
+        self.by_bits(other.chars().map(|c| self.positions(c)), other.chars().count(), limit)
     }
 
-    /// A column of the table at a time: bits say where it rises and falls by 1. `places` has those of each of
-    /// `count` characters.
+    /// Computes the distance a column of the table at a time. Bits mark where the column rises and
+    /// falls by 1. `positions` has those of each of `count` characters.
     fn by_bits(
         &self,
-        places: impl Iterator<Item = u64>,
+        positions: impl Iterator<Item = u64>,
         count: usize,
-        most: usize,
+        limit: usize,
     ) -> Option<usize> {
-        if self.length.abs_diff(count) > most {
+        if self.length.abs_diff(count) > limit {
             return None;
         }
         let last = self.length - 1;
-        let (mut rises, mut falls) = (u64::MAX, 0u64);
-        // Each character that is left can lower the distance by one.
-        let (mut distance, mut left) = (self.length, count);
-        for equal in places {
+        let mut rises = u64::MAX;
+        let mut falls = 0u64;
+        let mut distance = self.length;
+        // Each remaining character can lower the distance by one.
+        let mut remaining = count;
+        for equal in positions {
             let zero = (((equal & rises).wrapping_add(rises)) ^ rises) | equal | falls;
             let up = falls | !(zero | rises);
             let down = rises & zero;
@@ -155,8 +160,8 @@ impl Pattern {
             let up = (up << 1) | 1;
             rises = (down << 1) | !(zero | up);
             falls = up & zero;
-            left -= 1;
-            if distance > most.saturating_add(left) {
+            remaining -= 1;
+            if distance > limit.saturating_add(remaining) {
                 return None;
             }
         }
@@ -170,27 +175,27 @@ impl Distances<str> for Pattern {
     }
 
     fn to_within(&self, other: &str, radius: f32) -> Option<f32> {
-        within(radius, |most| self.distance(other, most))
+        within(radius, |limit| self.distance(other, limit))
     }
 }
 
-fn by_table(short: &str, long: &str, most: usize) -> Option<usize> {
+fn by_table(short: &str, long: &str, limit: usize) -> Option<usize> {
     let short: Vec<char> = short.chars().collect();
     let mut row: Vec<usize> = (0..=short.len()).collect();
     for (i, a) in long.chars().enumerate() {
         let mut diagonal = row[0];
         row[0] = i + 1;
-        let mut least = row[0];
+        let mut smallest = row[0];
         for (j, &b) in short.iter().enumerate() {
             let substituted = diagonal + usize::from(a != b);
             diagonal = row[j + 1];
             row[j + 1] = substituted.min(row[j] + 1).min(row[j + 1] + 1);
-            least = least.min(row[j + 1]);
+            smallest = smallest.min(row[j + 1]);
         }
-        if least > most {
+        if smallest > limit {
             return None;
         }
     }
     let distance = row[short.len()];
-    (distance <= most).then_some(distance)
+    (distance <= limit).then_some(distance)
 }

@@ -2,7 +2,7 @@
 
 use super::Metric;
 
-/// The number of places in which two sequences of the same length differ.
+/// The number of positions at which two sequences of the same length differ.
 ///
 /// ```
 /// use metric_index::metric::{Hamming, Metric};

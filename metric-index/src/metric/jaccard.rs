@@ -2,7 +2,8 @@
 
 use super::Metric;
 
-/// `1 − |A ∩ B| / |A ∪ B|` of sets of numbers, each a rising sequence; 0 for two empty sets.
+/// The Jaccard distance `1 − |A ∩ B| / |A ∪ B|` of sets of numbers, each a strictly increasing
+/// sequence. The distance of two empty sets is 0.
 ///
 /// ```
 /// use metric_index::metric::{Jaccard, Metric};
@@ -15,16 +16,20 @@ pub struct Jaccard;
 impl Metric<[u32]> for Jaccard {
     #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
     fn distance(&self, a: &[u32], b: &[u32]) -> f32 {
-        // A set from itself: every index asks this of its points and of each query, and refuses what is not 0.
+        // Every index evaluates the distance of each point and each query from itself and refuses
+        // what is not 0. This case validates the set.
         if std::ptr::eq(a, b) && !a.is_sorted_by(|x, y| x < y) {
             return f32::NAN;
         }
-        let (mut left, mut right, mut common) = (0, 0, 0usize);
+        let mut left = 0;
+        let mut right = 0;
+        let mut common = 0usize;
         while left < a.len() && right < b.len() {
             common += usize::from(a[left] == b[right]);
-            let (left_steps, right_steps) = (a[left] <= b[right], b[right] <= a[left]);
-            left += usize::from(left_steps);
-            right += usize::from(right_steps);
+            let left_step = a[left] <= b[right];
+            let right_step = b[right] <= a[left];
+            left += usize::from(left_step);
+            right += usize::from(right_step);
         }
         let all = a.len() + b.len() - common;
         if all == 0 { 0.0 } else { ((all - common) as f64 / all as f64) as f32 }

@@ -1,7 +1,8 @@
 //! The Minkowski distances: Manhattan, Euclidean, Chebyshev and those of any other power.
 //!
-//! Differences are exact in `f64`. They are added in eight sums, one for each place modulo 8, which are
-//! added at the end, two by two: the same bits on every machine, with vector instructions or without.
+//! Differences are exact in `f64`. They are added in eight sums, one per coordinate modulo 8, which
+//! are then added pairwise. The result has the same bits on every machine, with vector instructions
+//! or without.
 
 use multiversion::multiversion;
 
@@ -13,22 +14,26 @@ use blocks::{Sum, VectorBlocks};
 
 const LANES: usize = 8;
 
-/// Combines the places of two vectors in eight lanes, and the lanes two by two.
+/// Defines a function that combines the coordinates of two vectors in eight lanes, then the lanes
+/// pairwise.
 macro_rules! kernel {
     ($name:ident, $point:ty, |$a:ident, $b:ident| $term:expr, $combine:expr) => {
         #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
         fn $name(a: &[$point], b: &[$point]) -> f64 {
             let combine: fn(f64, f64) -> f64 = $combine;
             let mut lanes = [0.0f64; LANES];
-            let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+            let (a, a_rest) = a.as_chunks::<LANES>();
+            let (b, b_rest) = b.as_chunks::<LANES>();
             for (a, b) in a.iter().zip(b) {
                 for ((lane, &$a), &$b) in lanes.iter_mut().zip(a).zip(b) {
-                    let ($a, $b) = (f64::from($a), f64::from($b));
+                    let $a = f64::from($a);
+                    let $b = f64::from($b);
                     *lane = combine(*lane, $term);
                 }
             }
             for ((lane, &$a), &$b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
-                let ($a, $b) = (f64::from($a), f64::from($b));
+                let $a = f64::from($a);
+                let $b = f64::from($b);
                 *lane = combine(*lane, $term);
             }
             joined(lanes, combine)
@@ -54,7 +59,8 @@ fn greater(x: f64, y: f64) -> f64 {
     if x >= y || x.is_nan() { x } else { y }
 }
 
-/// The differences of a point from the nearest point of a box, in eight lanes as above, in `f32`.
+/// Defines a function that combines the differences of a point from the nearest point of a box, in
+/// eight lanes as above, in `f32`.
 macro_rules! box_kernel {
     ($name:ident, |$difference:ident| $term:expr, $combine:expr) => {
         #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
@@ -80,10 +86,11 @@ macro_rules! box_kernel {
     };
 }
 
-/// How far a coordinate is from an interval.
+/// The distance of a coordinate from an interval; 0 inside it.
 #[inline]
 fn outside(x: f32, low: f32, high: f32) -> f32 {
-    let (below, above) = (low - x, x - high);
+    let below = low - x;
+    let above = x - high;
     let apart = if below > above { below } else { above };
     if apart > 0.0 { apart } else { 0.0 }
 }
@@ -92,13 +99,14 @@ box_kernel!(box_squares, |d| d * d, |x, y| x + y);
 box_kernel!(box_absolutes, |d| d, |x, y| x + y);
 box_kernel!(box_greatest, |d| d, |x, y| if x > y { x } else { y });
 
-/// What the distances, computed in `f64`, from the points of a box of `dimension` coordinates are at least, if the sum of
-/// the box in `f32` is wrong by at most `(dimension + 8) 2⁻²³` relatively and `(dimension + 8) 2⁻¹⁴⁸` (see [`blocks`]).
-fn at_least(sum: f32, dimension: usize, root: impl Fn(f32) -> f32) -> f32 {
-    /// Above it, what underflows is nothing beside the relative error.
-    const LEAST: f32 = 1e-30;
+/// A lower bound of the distances, computed in `f64`, from the points of a box of `dimension`
+/// coordinates. The sum of the box in `f32` has a relative error of at most `(dimension + 8) 2⁻²³`
+/// and an absolute error of at most `(dimension + 8) 2⁻¹⁴⁸`; see [`blocks`].
+fn lower_bound(sum: f32, dimension: usize, root: impl Fn(f32) -> f32) -> f32 {
+    /// Above this, underflow is negligible compared with the relative error.
+    const MIN_SUM: f32 = 1e-30;
     let error = (dimension + 8) as f32 * f32::EPSILON;
-    if sum > LEAST && sum < f32::INFINITY { (root(sum) * (1.0 - error)).max(0.0) } else { 0.0 }
+    if sum > MIN_SUM && sum < f32::INFINITY { (root(sum) * (1.0 - error)).max(0.0) } else { 0.0 }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
@@ -108,7 +116,10 @@ fn rounded(distance: f64) -> f32 {
 
 /// Implements a metric on vectors of one type of number.
 macro_rules! metric {
-    ($metric:ty, $point:ty, |$self:ident, $a:ident, $b:ident| $distance:expr, $name:expr $(, { $($more:tt)* })?) => {
+    (
+        $metric:ty, $point:ty, |$self:ident, $a:ident, $b:ident| $distance:expr,
+        $name:expr $(, { $($more:tt)* })?
+    ) => {
         impl Metric<[$point]> for $metric {
             fn distance(&$self, $a: &[$point], $b: &[$point]) -> f32 {
                 if $a.len() == $b.len() { rounded($distance) } else { f32::NAN }
@@ -118,7 +129,7 @@ macro_rules! metric {
                 f32::EPSILON
             }
 
-            // Below the least normal number rounding is absolute.
+            // Below the smallest normal number, rounding is absolute.
             fn absolute_error(&self) -> f32 {
                 f32::MIN_POSITIVE
             }
@@ -133,7 +144,8 @@ macro_rules! metric {
     };
 }
 
-/// `√Σ (aᵢ − bᵢ)²` of vectors of the same length. Summed in `f64`, rounded once to `f32`.
+/// The Euclidean distance `√Σ (aᵢ − bᵢ)²` of vectors of the same length, summed in `f64` and
+/// rounded once to `f32`.
 ///
 /// ```
 /// use metric_index::metric::{Euclidean, Metric};
@@ -166,11 +178,12 @@ impl Coordinates for Euclidean {
     }
 
     fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        at_least(box_squares(point, low, high), point.len(), f32::sqrt)
+        lower_bound(box_squares(point, low, high), point.len(), f32::sqrt)
     }
 }
 
-/// `Σ |aᵢ − bᵢ|` of vectors of the same length. Summed in `f64`, rounded once to `f32`.
+/// The Manhattan distance `Σ |aᵢ − bᵢ|` of vectors of the same length, summed in `f64` and rounded
+/// once to `f32`.
 ///
 /// ```
 /// use metric_index::metric::{Manhattan, Metric};
@@ -199,11 +212,11 @@ impl Coordinates for Manhattan {
     }
 
     fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        at_least(box_absolutes(point, low, high), point.len(), |sum| sum)
+        lower_bound(box_absolutes(point, low, high), point.len(), |sum| sum)
     }
 }
 
-/// `max |aᵢ − bᵢ|` of vectors of the same length, rounded once to `f32`.
+/// The Chebyshev distance `max |aᵢ − bᵢ|` of vectors of the same length, rounded once to `f32`.
 ///
 /// ```
 /// use metric_index::metric::{Chebyshev, Metric};
@@ -232,12 +245,14 @@ impl Coordinates for Chebyshev {
     }
 
     fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        at_least(box_greatest(point, low, high), point.len(), |sum| sum)
+        lower_bound(box_greatest(point, low, high), point.len(), |sum| sum)
     }
 }
 
-/// `(Σ |aᵢ − bᵢ|ᵖ)^(1/p)` of vectors of the same length, p from 1. Scaled by the greatest difference so that no power
-/// overflows, summed in `f64`, rounded once to `f32`.
+/// The Minkowski distance `(Σ |aᵢ − bᵢ|ᵖ)^(1/p)` of vectors of the same length, with `p >= 1`.
+///
+/// Differences are scaled by the greatest one so that no power overflows. The sum is computed in
+/// `f64`, and the distance is rounded once to `f32`.
 ///
 /// ```
 /// use metric_index::metric::{Metric, Minkowski};
@@ -253,7 +268,8 @@ pub struct Minkowski {
 }
 
 impl Minkowski {
-    /// The distance of power `p`; `None` if `p` is not finite or below 1, where the triangle inequality fails.
+    /// The distance of power `p`. `None` if `p` is not finite or is below 1, where the triangle
+    /// inequality fails.
     ///
     /// ```
     /// use metric_index::metric::Minkowski;
@@ -306,7 +322,7 @@ impl Coordinates for Minkowski {
         point
     }
 
-    /// The greatest difference, which no power falls below.
+    /// Bounds the distance by the greatest difference, which is a lower bound for every power.
     fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
         Chebyshev.bound_from_box(point, low, high)
     }

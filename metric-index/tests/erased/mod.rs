@@ -1,11 +1,12 @@
-//! One type for all points and one for all metrics: a test file compiles each index once instead of once for each
-//! store and metric. The distances are those of the metrics themselves, behind a `dyn Metric`.
+//! One type for all points and one for all metrics: a test file compiles each index once instead of
+//! once for each store and metric. The distances are those of the metrics themselves, behind a `dyn
+//! Metric`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use metric_index::index::{AnyIndex, Kind};
-use metric_index::metric::{Blocks, Coordinates, Counted, Distances, Metric, Scan};
+use metric_index::metric::{Blocks, Coordinates, CountingMetric, Distances, Metric, Scan};
 use metric_index::points::Items;
 use proptest::prelude::ProptestConfig;
 
@@ -27,7 +28,7 @@ pub(crate) type AnyMetric = Arc<dyn Metric<Point> + Send>;
 /// An index of any kind, over any points.
 pub(crate) type Erased = AnyIndex<All, AnyMetric>;
 
-/// What a metric sees of a point.
+/// The part of a point that a metric uses.
 pub(crate) trait View: Sync + 'static {
     fn of(point: &Point) -> &Self;
 }
@@ -47,7 +48,7 @@ macro_rules! views {
 
 views!([f32]: Vector, [u8]: Bytes, str: Word, [u32]: Set);
 
-/// A metric of some points as a metric of all.
+/// Adapts a metric of one type of points to all points.
 struct On<T: ?Sized, M>(M, PhantomData<fn(&T)>);
 
 /// A metric of vectors, bytes, words or sets.
@@ -57,9 +58,9 @@ pub(crate) fn on<T: View + ?Sized + 'static, M: Metric<T> + Send + 'static>(
     Arc::new(On::<T, M>(metric, PhantomData))
 }
 
-/// The same metric, one distance at a time: what oracles are built with.
+/// The same metric without blocks, for oracles.
 pub(crate) fn plain(metric: &AnyMetric) -> AnyMetric {
-    Arc::new(Counted::new(Arc::clone(metric)))
+    Arc::new(CountingMetric::new(Arc::clone(metric)))
 }
 
 impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for On<T, M> {
@@ -86,7 +87,7 @@ impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for On<T, M> {
 
     fn blocks(&self, points: &[&Point]) -> Option<Box<dyn Blocks<Point>>> {
         let points: Vec<&T> = points.iter().map(|point| T::of(point)).collect();
-        Some(Box::new(InBlocks(self.0.blocks(&points)?)))
+        Some(Box::new(PointBlocks(self.0.blocks(&points)?)))
     }
 
     fn size(&self, point: &Point) -> usize {
@@ -98,15 +99,15 @@ impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for On<T, M> {
     }
 }
 
-struct InBlocks<T: ?Sized>(Box<dyn Blocks<T>>);
+struct PointBlocks<T: ?Sized>(Box<dyn Blocks<T>>);
 
-impl<T: ?Sized> std::fmt::Debug for InBlocks<T> {
+impl<T: ?Sized> std::fmt::Debug for PointBlocks<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("InBlocks")
+        f.write_str("PointBlocks")
     }
 }
 
-impl<T: View + ?Sized> Blocks<Point> for InBlocks<T> {
+impl<T: View + ?Sized> Blocks<Point> for PointBlocks<T> {
     fn from<'a>(&'a self, query: &'a Point) -> Option<Box<dyn Scan + 'a>> {
         self.0.from(T::of(query))
     }
@@ -138,17 +139,17 @@ impl<T: View + ?Sized> Distances<Point> for Prepared<'_, T> {
     }
 }
 
-/// Vectors, one after the other.
+/// Creates vectors from their concatenated values.
 pub(crate) fn vectors(values: &[f32], dimension: usize) -> All {
     values.chunks(dimension).map(|vector| Point::Vector(vector.to_vec())).collect()
 }
 
-/// An index of some points.
+/// Builds an index of some points.
 pub(crate) fn built(kind: Kind, points: &All, metric: &AnyMetric) -> Erased {
     kind.build(points.clone(), metric.clone()).unwrap()
 }
 
-/// As many cases as `PROPTEST_CASES` says, otherwise `few`.
+/// The number of cases in `PROPTEST_CASES`, or `few`.
 pub(crate) fn cases(few: u32) -> ProptestConfig {
     let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig::with_cases(said.unwrap_or(few))

@@ -13,7 +13,7 @@ use metric_index::Question;
 use metric_index::generate::held_out;
 use metric_papers::barrientos::{Method, OneStage, Radii, TwoStage, learn_radii};
 
-use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu};
+use metric_index::gpu::{Device, GpuPoint, GpuSearch, Layout};
 use metric_index::index::{BruteForce, ClusterSize, Index, ListOfClusters};
 use metric_index::metric::{Edit, Euclidean};
 use metric_index::points::{Points, Strings};
@@ -129,7 +129,7 @@ impl MultiGpu {
         all: &mut Vec<Measured>,
     ) -> Outcome
     where
-        <I::Points as Points>::Point: OnGpu,
+        <I::Points as Points>::Point: GpuPoint,
     {
         let mut one: Option<(f64, f64)> = None;
         for gpus in 1..=devices.len() {

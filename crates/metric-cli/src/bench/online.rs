@@ -15,7 +15,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use metric_index::generate::{clustered, held_out};
 use metric_index::index::{Index, Kind};
 use metric_index::metric::{Edit, Euclidean, Metric};
-use metric_index::online::{Limits, Queue, QueueError};
+use metric_index::online::{BatchLimits, Queue, QueueError};
 use metric_index::points::{Points, Subset};
 use serde::Serialize;
 
@@ -186,7 +186,8 @@ impl Online {
         I: Index + Send + 'static,
         I::Points: Send,
     {
-        let limits = Limits { most, wait: Duration::from_secs_f64(self.wait / 1e3) };
+        let max_wait = Duration::from_secs_f64(self.wait / 1e3);
+        let limits = BatchLimits { max_queries: most, max_wait };
         let (index, from) = (Arc::clone(index), Arc::clone(queries));
         let (k, threads) = (self.k.get(), self.threads.unwrap_or_else(all_cores));
         let batches = Arc::new(AtomicU32::new(0));

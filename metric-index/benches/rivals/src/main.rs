@@ -1,10 +1,12 @@
-//! Queries a second of CPU time on one thread, for comparison with other programs on the same data in the same run.
+//! Measures queries per second of CPU time on one thread, and compares with other programs on the
+//! same data in the same run.
 //!
-//! `cargo run --release -- DATA FOLDER [NAME…]` in this folder. DATA holds `spanish-words.txt`, `letter.csv`,
-//! `final8_10K.txt`, `final8_query1K.txt` and `t10k-images-idx3-ubyte.gz` unpacked as `t10k.idx`; what is not there is
-//! left out, and so is what is not named, if there are names (`clustered`, `t10k`, `letter`, `final8`, `words`).
-//! FOLDER gets the data for `rivals.py`, which measures the programs in Python and is started by this one where
-//! `python3` has numpy, scipy, scikit-learn, pynear, faiss or rapidfuzz.
+//! `cargo run --release -- DATA FOLDER [NAME…]` in this folder. DATA holds `spanish-words.txt`,
+//! `letter.csv`, `final8_10K.txt`, `final8_query1K.txt` and `t10k-images-idx3-ubyte.gz` unpacked as
+//! `t10k.idx`; what is not there is left out, and so is what is not named, if there are names
+//! (`clustered`, `t10k`, `letter`, `final8`, `words`). FOLDER gets the data for `rivals.py`, which
+//! measures the programs in Python and is started by this one where `python3` has numpy, scipy,
+//! scikit-learn, pynear, faiss or rapidfuzz.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -76,9 +78,11 @@ impl Rivals<'_> {
             let text = std::fs::read_to_string(self.data.join(name)).ok()?;
             text.split_whitespace().map(|x| x.parse().ok()).collect()
         };
-        let (points, queries) = (floats("final8_10K.txt"), floats("final8_query1K.txt"));
+        let points = floats("final8_10K.txt");
+        let queries = floats("final8_query1K.txt");
         if let (Some(points), Some(queries)) = (points, queries) {
-            let (points, queries) = (Vectors::new(points, 8)?, Vectors::new(queries, 8)?);
+            let points = Vectors::new(points, 8)?;
+            let queries = Vectors::new(queries, 8)?;
             self.of_vectors::<8>("final8", &points, &queries)?;
         }
         if let Ok(text) = std::fs::read_to_string(self.data.join("spanish-words.txt")) {
@@ -158,10 +162,12 @@ impl Rivals<'_> {
         let texts = |words: &Strings| -> Vec<String> {
             (0u32..).zip(0..words.len()).map(|(word, _)| words.point(word).to_owned()).collect()
         };
-        let (words, queries) = (texts(&words), texts(&queries));
+        let words = texts(&words);
+        let queries = texts(&queries);
         std::fs::write(self.folder.join("words-points.txt"), words.join("\n"))?;
         std::fs::write(self.folder.join("words-queries.txt"), queries.join("\n"))?;
-        let (mut bytes, mut ours) = (BKTree::new(Levenshtein), BKTree::new(Ours));
+        let mut bytes = BKTree::new(Levenshtein);
+        let mut ours = BKTree::new(Ours);
         for word in &words {
             bytes.add(word.clone());
             ours.add(word.clone());
@@ -187,7 +193,7 @@ fn cpu() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// The median of some runs in queries a second, and what was found.
+/// The median of several runs in queries per second, and the neighbors found.
 fn rate<T>(queries: usize, mut run: impl FnMut() -> T) -> (f64, T) {
     let mut found = run();
     let mut seconds = Vec::new();
@@ -208,7 +214,7 @@ fn told_of_words(name: &str, radius: f32, rate: f64, found: usize) {
     println!("  {name:28} r = {radius}   {rate:10.0} queries/s, {found} words");
 }
 
-/// Our distance for the crate `bk-tree`, whose own is that of bytes: words with accents are too far.
+/// Our distance for the crate `bk-tree`, whose own compares bytes and misses words with accents.
 struct Ours;
 
 impl bk_tree::Metric<String> for Ours {

@@ -1,4 +1,4 @@
-//! The launchers of `kernels/words.cu`.
+//! Launches the kernels of `kernels/words.cu`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,26 +7,26 @@ use gpu_runtime::{
     CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, DriverError, GpuError, Kernel,
 };
 
-use super::super::launch::{Launched, SORTED, THREADS, config};
+use super::super::launch::{Grid, LaunchResult, SORTED, THREADS, config};
 
-/// Queries of a block: `TOGETHER`.
-const TOGETHER: u32 = 8;
-/// Words of a block.
+/// Queries per block: `TOGETHER` of `words.cu`.
+const QUERIES: u32 = 8;
+/// Words per block.
 const CHUNK: u32 = 4096;
-/// Up to this many queries, a block has fewer, so that all multiprocessors have work.
+/// Up to this number of queries, a block scans fewer words, so that all multiprocessors have work.
 const FEW: u32 = 256;
-/// Words of a block for few queries.
+/// Words per block for few queries.
 const SMALL_CHUNK: u32 = 512;
-/// For how long the answer to one query is looked for in memory before the driver is asked.
-const LOOKING: Duration = Duration::from_micros(200);
-/// What a search for one query has not written yet: no number of words, and no word.
+/// How long to poll memory for the answer to one query before asking the driver.
+const POLL_TIME: Duration = Duration::from_micros(200);
+/// A value that a search for one query has not written yet: neither a number of words nor a word.
 pub(super) const UNWRITTEN: u64 = u64::MAX;
 
 fn chunk_of(queries: &Queries) -> u32 {
     if queries.count <= FEW { SMALL_CHUNK } else { CHUNK }
 }
 
-/// The kernels for words, loaded: for queries of up to 32 characters, and of up to 64.
+/// The loaded kernels for words, each for queries of up to 32 and of up to 64 characters.
 #[derive(Debug)]
 pub(super) struct Kernels {
     within: [Kernel; 2],
@@ -56,7 +56,7 @@ impl Kernels {
 
 /// Words on the GPU.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct WordBuffers {
     pub(super) characters: CudaSlice<u32>,
     pub(super) starts: CudaSlice<u32>,
     pub(super) sets: CudaSlice<u32>,
@@ -65,7 +65,7 @@ pub(super) struct Stored {
     pub(super) count: u32,
 }
 
-/// `Words` of kernels/words.cu.
+/// The words, as kernels receive them (`Words` in kernels/words.cu).
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Words {
@@ -78,11 +78,11 @@ pub(super) struct Words {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `Words`, in order and in size: five pointers and a u32.
+// SAFETY: the fields match those of `Words` in order and size: five pointers and a u32.
 unsafe impl DeviceRepr for Words {}
 
 impl Words {
-    pub(super) fn new(stream: &CudaStream, words: &Stored) -> Self {
+    pub(super) fn new(stream: &CudaStream, words: &WordBuffers) -> Self {
         Self {
             characters: words.characters.device_ptr(stream).0,
             starts: words.starts.device_ptr(stream).0,
@@ -94,7 +94,7 @@ impl Words {
     }
 }
 
-/// `WordQueries` of kernels/words.cu.
+/// Queries, as kernels receive them (`WordQueries` in kernels/words.cu).
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct WordQueries {
@@ -106,51 +106,65 @@ struct WordQueries {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `WordQueries`, in order and in size: four pointers and a u32.
+// SAFETY: the fields match those of `WordQueries` in order and size: four pointers and a u32.
 unsafe impl DeviceRepr for WordQueries {}
 
-/// Queries on the GPU, in one buffer: of each its end, its set and its radius, then the codes of all, the number of words that
-/// each has found, and `room` for those of each.
+/// Sizes of the queries in a buffer, which determine where its sections begin.
+///
+/// The sections are the ends, the sets and the radii of the queries, the codes of all queries, the
+/// number of words that each has found, and the words found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct QueryLayout {
+    pub(super) count: usize,
+    /// Number of characters of all queries.
+    pub(super) characters: usize,
+}
+
+impl QueryLayout {
+    /// Number of 32-bit words that the queries take, without what they find.
+    fn words(self) -> usize {
+        3 * self.count + self.characters.div_ceil(4)
+    }
+
+    /// The offset of the numbers of words found: even, so that the next section is aligned.
+    pub(super) fn counts_at(self) -> usize {
+        self.words().next_multiple_of(2)
+    }
+
+    /// The offset of the words found.
+    pub(super) fn found_at(self) -> usize {
+        self.counts_at() + self.count.next_multiple_of(2)
+    }
+}
+
+/// Queries in one buffer on the GPU, laid out as [`QueryLayout`] describes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Queries {
     /// The address of the buffer.
     start: u64,
     pub(super) count: u32,
-    /// Words of 32 bits of the codes.
+    /// Number of 32-bit words of the codes.
     codes: u32,
-    pub(super) room: u32,
-    /// Whether all have at most 32 characters.
+    /// Capacity for words found, per query.
+    capacity: u32,
+    /// Whether all queries have at most 32 characters.
     is_short: bool,
 }
 
 impl Queries {
-    /// The words of 32 bits that queries take, without what they find.
-    pub(super) fn words(count: usize, characters: usize) -> usize {
-        3 * count + characters.div_ceil(4)
-    }
-
-    /// Where the numbers of found words begin: at an even word, so that what follows is aligned.
-    pub(super) fn counts_at(count: usize, characters: usize) -> usize {
-        Self::words(count, characters).next_multiple_of(2)
-    }
-
-    /// Where the found words begin.
-    pub(super) fn found_at(count: usize, characters: usize) -> usize {
-        Self::counts_at(count, characters) + count.next_multiple_of(2)
-    }
-
     pub(super) fn new(
         stream: &CudaStream,
         buffer: &CudaSlice<u32>,
-        (count, characters): (usize, usize),
-        room: u32,
+        layout: QueryLayout,
+        capacity: u32,
         is_short: bool,
     ) -> Self {
-        let words = Self::found_at(count, characters) + 2 * count * room as usize;
+        let words = layout.found_at() + 2 * layout.count * capacity as usize;
         assert!(words <= buffer.len(), "{words} words in a buffer of {}", buffer.len());
         let narrow = |n: usize| u32::try_from(n).expect("a batch");
-        let (count, codes) = (narrow(count), narrow(characters.div_ceil(4)));
-        Self { start: buffer.device_ptr(stream).0, count, codes, room, is_short }
+        let count = narrow(layout.count);
+        let codes = narrow(layout.characters.div_ceil(4));
+        Self { start: buffer.device_ptr(stream).0, count, codes, capacity, is_short }
     }
 
     fn there(&self) -> WordQueries {
@@ -173,29 +187,90 @@ impl Queries {
     }
 }
 
-/// `words_within_32` and `words_within_64`: the words within the radius of each query.
-pub(super) fn within(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    words: &Words,
-    queries: &Queries,
-) -> Launched {
-    let chunk = chunk_of(queries);
-    let grid = (words.count.div_ceil(chunk), queries.count.div_ceil(TOGETHER));
-    let [short, long] = &kernels.within;
-    let (there, counts, found) = (queries.there(), queries.counts(), queries.found());
-    let mut launch = if queries.is_short { short } else { long }.launch_on(stream);
-    launch.value(words).value(&there).value(&counts).value(&found);
-    launch.value(&queries.room).value(&chunk);
-    #[expect(unsafe_code, reason = "the launcher of `words_within`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; the buffer of the queries is as large as `new`
-    // checks.
-    unsafe {
-        launch.launch(config(grid, THREADS, 0))
+/// Launches the kernels for words on one stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Launcher<'a> {
+    pub(super) kernels: &'a Kernels,
+    pub(super) stream: &'a Arc<CudaStream>,
+    pub(super) words: &'a Words,
+}
+
+impl Launcher<'_> {
+    /// `words_within_32` and `words_within_64`: finds the words within the radius of each query.
+    pub(super) fn within(self, queries: &Queries) -> LaunchResult {
+        let chunk = chunk_of(queries);
+        let x = self.words.count.div_ceil(chunk);
+        let grid = Grid { x, y: queries.count.div_ceil(QUERIES) };
+        let [short, long] = &self.kernels.within;
+        let there = queries.there();
+        let counts = queries.counts();
+        let found = queries.found();
+        let mut launch = if queries.is_short { short } else { long }.launch_on(self.stream);
+        launch.value(self.words).value(&there).value(&counts).value(&found);
+        launch.value(&queries.capacity).value(&chunk);
+        #[expect(unsafe_code, reason = "the launcher of `words_within`")]
+        // SAFETY: the arguments match those of the kernel in order and type; `Queries::new` checks
+        // the size of the buffer.
+        unsafe {
+            launch.launch(config(grid, THREADS, 0))
+        }
+    }
+
+    /// `words_within_one_32` and `words_within_one_64`: counts the words within the radius of a
+    /// query and finds the first of them. They are written to pinned memory, all of which is
+    /// [`UNWRITTEN`] before; see [`wait`].
+    pub(super) fn within_one(self, query: &OneQuery, buffers: AnswerBuffers<'_>) -> LaunchResult {
+        let AnswerBuffers { state, answer } = buffers;
+        assert!(state.len() >= 2 && query.length <= 64, "a lane's state, and a query that fits");
+        let [short, long] = &self.kernels.within_one;
+        // The GPU reads and writes pinned memory at the host's address.
+        let here = answer.as_mut_ptr().expose_provenance() as u64;
+        let capacity = u32::try_from(answer.len() - 1).expect("a few neighbors");
+        let mut launch = if query.length <= 32 { short } else { long }.launch_on(self.stream);
+        launch.value(self.words).value(query).pointer(state).value(&here).value(&capacity);
+        let grid = Grid::line(self.words.count.div_ceil(THREADS));
+        #[expect(unsafe_code, reason = "the launcher of `words_within_one`")]
+        // SAFETY: the arguments match those of the kernel in order and type; the answer holds the
+        // count and `capacity` neighbors.
+        unsafe {
+            launch.launch(config(grid, THREADS, 0))
+        }
+    }
+
+    /// `word_distances_32` and `word_distances_64`: counts the words at each distance, in `bins`
+    /// bins per query.
+    pub(super) fn distances(
+        self,
+        queries: &Queries,
+        histograms: &mut CudaSlice<u32>,
+        bins: u32,
+    ) -> LaunchResult {
+        let chunk = chunk_of(queries);
+        let x = self.words.count.div_ceil(chunk);
+        let grid = Grid { x, y: queries.count.div_ceil(QUERIES) };
+        let [short, long] = &self.kernels.distances;
+        let there = queries.there();
+        let mut launch = if queries.is_short { short } else { long }.launch_on(self.stream);
+        launch.value(self.words).value(&there).pointer(histograms).value(&bins).value(&chunk);
+        #[expect(unsafe_code, reason = "the launcher of `word_distances`")]
+        // SAFETY: the arguments match those of the kernel in order and type; there are `bins`
+        // numbers per query.
+        unsafe {
+            launch.launch(config(grid, THREADS, (QUERIES * bins) as usize * 4))
+        }
     }
 }
 
-/// `OneQuery` of kernels/words.cu.
+/// The buffers of a search for one query.
+#[derive(Debug)]
+pub(super) struct AnswerBuffers<'a> {
+    /// The counters of the kernel: two zeros.
+    pub(super) state: &'a mut CudaSlice<u32>,
+    /// Pinned memory for the number of words found, then the words.
+    pub(super) answer: &'a mut [u64],
+}
+
+/// A query, as the kernels for one query receive it (`OneQuery` in kernels/words.cu).
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct OneQuery {
@@ -206,79 +281,37 @@ pub(super) struct OneQuery {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `OneQuery`, in order and in size: 64 bytes and three u32.
+// SAFETY: the fields match those of `OneQuery` in order and size: 64 bytes and three u32.
 unsafe impl DeviceRepr for OneQuery {}
 
-/// `words_within_one_32` and `words_within_one_64`: how many words are within the radius of a query, then the first of them. They
-/// are written to pinned memory, all of which is [`UNWRITTEN`]; see [`wait`].
-pub(super) fn within_one(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    words: &Words,
-    query: &OneQuery,
-    state: &mut CudaSlice<u32>,
-    answer: &mut [u64],
-) -> Launched {
-    assert!(state.len() >= 2 && query.length <= 64, "a lane's state, and a query that fits");
-    let [short, long] = &kernels.within_one;
-    // The GPU reads and writes pinned memory at the host's address.
-    let here = answer.as_mut_ptr().expose_provenance() as u64;
-    let room = u32::try_from(answer.len() - 1).expect("room for a few neighbors");
-    let mut launch = if query.length <= 32 { short } else { long }.launch_on(stream);
-    launch.value(words).value(query).pointer(state).value(&here).value(&room);
-    #[expect(unsafe_code, reason = "the launcher of `words_within_one`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; the answer has room for the number and `room` neighbors.
-    unsafe {
-        launch.launch(config((words.count.div_ceil(THREADS), 1), THREADS, 0))
-    }
-}
-
-/// Waits for all that [`within_one`] writes, and gives the number of words. To look at the memory is faster than to ask the driver,
-/// which is asked if that takes long or the kernel fails.
+/// Waits for everything that [`Launcher::within_one`] writes, and returns the number of words.
+///
+/// Polling memory is faster than asking the driver. The driver is asked if polling takes long,
+/// which also detects a failed kernel.
 pub(super) fn wait(stream: &CudaStream, answer: &mut [u64]) -> Result<u32, DriverError> {
     let start = Instant::now();
     let mut is_over = false;
     let mut written = |at: usize| {
         loop {
-            #[expect(unsafe_code, reason = "the GPU writes it at the same time")]
-            // SAFETY: a pointer to a value that is there; on machines with these GPUs, a value of 64 bits is written at once.
+            #[expect(unsafe_code, reason = "the GPU writes it concurrently")]
+            // SAFETY: the pointer is to an initialized value; on machines with these GPUs, 64-bit
+            // writes are atomic.
             let value = unsafe { std::ptr::read_volatile(&raw const answer[at]) };
             if value != UNWRITTEN || is_over {
                 return Ok(value);
             }
-            if start.elapsed() > LOOKING {
+            if start.elapsed() > POLL_TIME {
                 stream.synchronize()?;
                 is_over = true;
             }
             std::hint::spin_loop();
         }
     };
-    let count = u32::try_from(written(0)?).expect("not more than words");
+    let count = u32::try_from(written(0)?).expect("at most the number of words");
     for at in 1..answer.len().min(1 + count as usize) {
         written(at)?;
     }
-    // What follows reads what has been seen.
+    // Orders the reads below after the polled values.
     std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
     Ok(count)
-}
-
-/// `word_distances_32` and `word_distances_64`: how many words are at each distance.
-pub(super) fn distances(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    words: &Words,
-    queries: &Queries,
-    (histograms, bins): (&mut CudaSlice<u32>, u32),
-) -> Launched {
-    let chunk = chunk_of(queries);
-    let grid = (words.count.div_ceil(chunk), queries.count.div_ceil(TOGETHER));
-    let [short, long] = &kernels.distances;
-    let there = queries.there();
-    let mut launch = if queries.is_short { short } else { long }.launch_on(stream);
-    launch.value(words).value(&there).pointer(histograms).value(&bins).value(&chunk);
-    #[expect(unsafe_code, reason = "the launcher of `word_distances`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; there are `bins` numbers for each query.
-    unsafe {
-        launch.launch(config(grid, THREADS, (TOGETHER * bins) as usize * 4))
-    }
 }

@@ -1,11 +1,14 @@
-//! Many queries at once against vectors, in Euclidean space: by products of matrices in `f32`, which say which
-//! distances are to be computed.
+//! Answers many queries against vectors in Euclidean space: products of matrices in `f32` determine
+//! which distances must be computed.
 //!
-//! With `h = |x|²/2`, the distance of q and x is at most D exactly if `q·x ≥ h + (|q|² − D²)/2`. The computed
-//! product of d terms is wrong by at most `γ |q||x|`, with `γ = d u / (1 − d u)` and `u = 2⁻²⁴`, in whatever
-//! order it is summed (Higham 2002, section 3.1), and `|q||x| ≤ (|q|² + |x|²)/2`. So is every rounding here
-//! below `(d + 8) 2⁻²³ (|q|² + |x|² + D²)`, by which the threshold is lowered; what underflows is below `(d + 8)
-//! 2⁻¹⁴⁶`. What is not below the threshold is measured by the metric, as every index does.
+//! With `h = |x|²/2`, the distance of q and x is at most D exactly if `q·x ≥ h + (|q|² − D²)/2`.
+//!
+//! The error of the computed product of d terms is at most `γ |q||x|`, in whatever order it is
+//! summed (Higham 2002, section 3.1). Here `γ = d u / (1 − d u)`, `u = 2⁻²⁴` and `|q||x| ≤ (|q|² +
+//! |x|²)/2`. All rounding errors together are therefore below `(d + 8) 2⁻²³ (|q|² + |x|² + D²)`,
+//! and the threshold is lowered by this amount. Underflow adds less than `(d + 8) 2⁻¹⁴⁶`.
+//!
+//! Points whose product is not below the threshold are measured by the metric, as in every index.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -21,20 +24,20 @@ use crate::lists::NeighborLists;
 use crate::metric::{Coordinates, Euclidean, Metric};
 use crate::neighbor::Neighbor;
 use crate::points::Points;
-use crate::threads::dealt;
+use crate::threads::map_parallel;
 
-/// Points of a product.
+/// Number of points per product.
 const BLOCK: usize = 512;
-/// Queries of a product.
+/// Number of queries per product.
 const QUERIES: u32 = 512;
-/// Points that are compared with a threshold at once.
+/// Number of points compared with a threshold at once.
 const LANES: usize = 32;
-/// Beyond this, squares or their sums are infinite or nearly so.
-const GREATEST: f64 = 1e37;
+/// Above this, squares or their sums may overflow.
+const MAX_SQUARE: f64 = 1e37;
 
 impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
-    /// Answers many queries, on all threads of the ambient pool: what [`search`] gives for
-    /// each of them, in a fraction of the time. `ask` makes the collector of a query from its number.
+    /// Answers many queries on all threads of the ambient thread pool: the answers of [`search`] in
+    /// a fraction of the time. `ask` creates the collector of a query from its number.
     ///
     /// ```
     /// use metric_index::collector::Nearest;
@@ -50,7 +53,7 @@ impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
     /// ```
     ///
     /// # Panics
-    /// If there are 2^32 queries and more.
+    /// If there are 2^32 queries or more.
     pub fn batch<Q: Points<Point = [f32]>, C: Answer>(
         &self,
         queries: &Q,
@@ -65,25 +68,27 @@ impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
 }
 
 impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
-    /// Answers many queries by products of matrices, if the metric is Euclidean and that pays.
+    /// Answers many queries by products of matrices, if the metric is Euclidean and the products
+    /// are faster than blocks.
     pub(super) fn by_products<Q: Points<Point = S::Point>, C: Answer>(
         &self,
         queries: &Q,
         threads: NonZero<usize>,
         ask: impl Fn(u32) -> C + Sync,
     ) -> Option<NeighborLists> {
-        /// Below these, blocks take less time.
-        const FEWEST_QUERIES: usize = 16;
-        const FEWEST_DIMENSIONS: usize = 12;
+        /// Below these sizes, blocks are faster.
+        const MIN_QUERIES: usize = 16;
+        const MIN_DIMENSIONS: usize = 12;
         let coordinates = self.metric.coordinates().filter(|found| found.is_euclidean())?;
         let dimension = self.points.is_empty().then_some(0);
         let dimension = dimension.unwrap_or_else(|| coordinates.of(self.points.point(0)).len());
-        if queries.len() < FEWEST_QUERIES || dimension < FEWEST_DIMENSIONS {
+        if queries.len() < MIN_QUERIES || dimension < MIN_DIMENSIONS {
             return None;
         }
         let batch = Batch::new(self, coordinates, queries, &ask);
         let pieces = batch.pieces(threads);
-        let parts = dealt(pieces.len(), threads, &|piece| batch.answers(pieces[piece].clone()));
+        let parts =
+            map_parallel(pieces.len(), threads, &|piece| batch.answers(pieces[piece].clone()));
         Some(NeighborLists::concatenated(parts))
     }
 }
@@ -92,7 +97,7 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
 struct Batch<'a, S: Points, M, Q, A> {
     index: &'a BruteForce<S, M>,
     coordinates: &'a dyn Coordinates<S::Point>,
-    /// None if the points do not fit the products.
+    /// `None` if the points are unsuitable for products.
     norms: Option<Norms>,
     queries: &'a Q,
     ask: &'a A,
@@ -116,7 +121,7 @@ where
         Self { index, coordinates, norms, queries, ask }
     }
 
-    /// The queries in pieces, not so many in one that a thread has none.
+    /// Splits the queries into ranges, small enough that every thread gets one.
     fn pieces(&self, threads: NonZero<usize>) -> Vec<Range<u32>> {
         let count = u32::try_from(self.queries.len()).expect("fewer than 2^32 queries");
         let threads = u32::try_from(threads.get()).unwrap_or(u32::MAX);
@@ -125,7 +130,7 @@ where
         (0..count).step_by(size as usize).map(|start| start..end(start)).collect()
     }
 
-    /// The way of all other metrics.
+    /// Answers one query without products.
     fn alone(&self, query: u32) -> Result<Vec<Neighbor>, Error> {
         let found = search(self.index, self.queries.point(query), (self.ask)(query));
         found.map(|(found, _)| found.into_sorted())
@@ -142,8 +147,8 @@ where
         for number in piece {
             let query = self.coordinates.of(self.queries.point(number));
             let square = square(query);
-            // What is no query, or too large, goes the other way.
-            if query.len() != dimension || square.is_nan() || square > GREATEST {
+            // Invalid queries and queries with large coordinates are answered one by one.
+            if query.len() != dimension || square.is_nan() || square > MAX_SQUARE {
                 answers.push(Some(self.alone(number)));
                 continue;
             }
@@ -160,8 +165,9 @@ where
             let numbers = first..first + u32::try_from(halves.len()).expect("at most BLOCK");
             numbers.for_each(|number| rows.extend_from_slice(point(number)));
             multiply(&rows, &values, dimension, &mut products);
+            let block = Block { first, halves, greatest: norms.greatest };
             for (query, products) in open.iter_mut().zip(products.chunks_mut(BLOCK)) {
-                query.look(&point, first, halves, products, norms.greatest);
+                query.scan(&point, &block, products);
             }
         }
         let mut done = open.into_iter().map(|query| match query.failed {
@@ -174,6 +180,16 @@ where
     }
 }
 
+/// The points of a product.
+struct Block<'a> {
+    /// The number of the first point.
+    first: u32,
+    /// Half the square of each point.
+    halves: &'a [f32],
+    /// The maximum square of all points of the index.
+    greatest: f64,
+}
+
 struct Query<'a, C> {
     point: &'a [f32],
     square: f64,
@@ -183,17 +199,16 @@ struct Query<'a, C> {
 
 impl<C: Answer> Query<'_, C> {
     /// Measures the points of a block that can be within the radius.
-    fn look<'p>(
+    fn scan<'p>(
         &mut self,
         point_of: &impl Fn(u32) -> &'p [f32],
-        first: u32,
-        halves: &[f32],
+        block: &Block<'_>,
         products: &mut [f32],
-        greatest: f64,
     ) {
+        let &Block { first, halves, greatest } = block;
         let mut threshold = self.threshold(greatest);
         if threshold == f32::NEG_INFINITY {
-            // Nothing is known yet: those that seem nearest come first.
+            // The radius is still infinite, so the points that seem nearest are measured first.
             let mut order: Vec<(f32, u32)> =
                 products.iter().zip(halves).map(|(p, h)| p - h).zip(first..).collect();
             order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
@@ -219,7 +234,7 @@ impl<C: Answer> Query<'_, C> {
         }
     }
 
-    /// Measures a point; gives the threshold from then on.
+    /// Measures a point and returns the new threshold.
     fn measure<'p>(
         &mut self,
         point_of: &impl Fn(u32) -> &'p [f32],
@@ -237,21 +252,23 @@ impl<C: Answer> Query<'_, C> {
         threshold
     }
 
-    /// What a product less half the point's square is at least if the point is within the radius.
+    /// A lower bound of a product minus half the point's square, for points within the radius.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     fn threshold(&self, greatest: f64) -> f32 {
         let radius = self.collector.radius();
         if radius < 0.0 {
             return f32::INFINITY;
         }
-        // The computed distance is at most the radius.
+        // An upper bound of the true distance of a point whose computed distance is at most the
+        // radius.
         let error = f64::from(Metric::<[f32]>::relative_error(&Euclidean));
-        let most = f64::from(radius.next_up()) * (1.0 + 4.0 * error);
-        let squares = self.square + greatest + most * most;
+        let distance = f64::from(radius.next_up()) * (1.0 + 4.0 * error);
+        let squares = self.square + greatest + distance * distance;
         let terms = (self.point.len() + 8) as f64;
-        let slack = terms * (f64::from(f32::EPSILON) * squares + f64::from(f32::from_bits(8)));
-        let least = (self.square - most * most) / 2.0 - slack;
-        if least > -GREATEST { (least as f32).next_down() } else { f32::NEG_INFINITY }
+        let smallest = f64::from(f32::from_bits(8));
+        let slack = terms * (f64::from(f32::EPSILON) * squares + smallest);
+        let bound = (self.square - distance * distance) / 2.0 - slack;
+        if bound > -MAX_SQUARE { (bound as f32).next_down() } else { f32::NEG_INFINITY }
     }
 }
 
@@ -259,12 +276,13 @@ impl<C: Answer> Query<'_, C> {
 struct Norms {
     dimension: usize,
     halves: Vec<f32>,
-    /// The greatest square.
+    /// The maximum square.
     greatest: f64,
 }
 
 impl Norms {
-    /// None if the points are of several dimensions or of none, or so large that squares are infinite.
+    /// Returns `None` if the points differ in dimension, have no coordinates, or are so large that
+    /// squares overflow.
     #[expect(clippy::cast_possible_truncation, reason = "the threshold allows for it")]
     fn of<S: Points>(points: &S, coordinates: &dyn Coordinates<S::Point>) -> Option<Self> {
         let point = |number: u32| coordinates.of(points.point(number));
@@ -272,7 +290,8 @@ impl Norms {
         let count = u32::try_from(points.len()).ok().filter(|_| dimension > 0)?;
         let squares = (0..count).map(|number| {
             let point = point(number);
-            (point.len() == dimension).then(|| square(point)).filter(|&square| square <= GREATEST)
+            let square = (point.len() == dimension).then(|| square(point));
+            square.filter(|&square| square <= MAX_SQUARE)
         });
         let squares: Vec<f64> = squares.collect::<Option<_>>()?;
         let greatest = squares.iter().copied().fold(0.0, f64::max);
@@ -285,14 +304,12 @@ fn square(point: &[f32]) -> f64 {
     point.iter().map(|&x| f64::from(x) * f64::from(x)).sum()
 }
 
-/// Whether one of the products is not below the threshold.
+/// Whether at least one product is not below the threshold.
 #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 fn any(halves: &[f32], products: &[f32], threshold: f32) -> bool {
-    let (Ok(halves), Ok(products)) =
-        (<&[f32; LANES]>::try_from(halves), <&[f32; LANES]>::try_from(products))
-    else {
-        return true;
-    };
+    let halves = <&[f32; LANES]>::try_from(halves);
+    let products = <&[f32; LANES]>::try_from(products);
+    let (Ok(halves), Ok(products)) = (halves, products) else { return true };
     let mut any = 0u32;
     for (&half, &product) in halves.iter().zip(products) {
         any |= u32::from(product >= half + threshold);
@@ -300,19 +317,21 @@ fn any(halves: &[f32], products: &[f32], threshold: f32) -> bool {
     any != 0
 }
 
-/// The products of all rows with all queries: those of query q begin at `q * BLOCK`.
+/// Computes the products of all rows with all queries. Those of query q begin at `q * BLOCK`.
 fn multiply(rows: &[f32], queries: &[f32], dimension: usize, products: &mut [f32]) {
-    let (count, asked) = (rows.len() / dimension, queries.len() / dimension);
-    assert!(count <= BLOCK && asked * BLOCK <= products.len(), "there is room for all products");
-    let stride = |n: usize| isize::try_from(n).expect("a vector fits the memory");
+    let row_count = rows.len() / dimension;
+    let query_count = queries.len() / dimension;
+    let fits = row_count <= BLOCK && query_count * BLOCK <= products.len();
+    assert!(fits, "the products fit into the buffer");
+    let stride = |n: usize| isize::try_from(n).expect("a vector fits into memory");
     #[expect(unsafe_code, reason = "the product is on raw pointers")]
-    // SAFETY: rows are `count * dimension` values, `dimension` a row; queries `asked * dimension` values; products have
-    // place for `asked` columns of BLOCK values of which `count` are written: asserted above. The products
-    // are borrowed for writing, so they overlap nothing.
+    // SAFETY: rows have `row_count` times `dimension` values and queries `query_count` times
+    // `dimension`. Products hold `query_count` columns of BLOCK values, of which `row_count` are
+    // written: asserted above. The products are borrowed mutably, so they overlap nothing.
     unsafe {
         gemm::gemm(
-            count,
-            asked,
+            row_count,
+            query_count,
             dimension,
             products.as_mut_ptr(),
             stride(BLOCK),

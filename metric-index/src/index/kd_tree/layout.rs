@@ -2,12 +2,12 @@
 
 use super::{KdTree, Node, dimension_of, nodes_of, shape, split};
 use crate::error::Error;
-use crate::index::{InBlocks, check, is_permutation};
+use crate::index::{PointBlocks, check, is_permutation};
 use crate::metric::Metric;
 use crate::points::Points;
 
-/// A KD-tree as arrays: what code that builds or searches trees elsewhere, such as on a GPU,
-/// exchanges with [`KdTree`].
+/// A KD-tree as arrays: the exchange format with code that builds or searches trees elsewhere, such
+/// as on a GPU.
 ///
 /// The shape follows from the number of points and from `leaf_size`. A node of `n` points is a leaf
 /// if `n <= leaf_size`. Otherwise its first `n / 2` points in `order` are its first half, and the
@@ -31,7 +31,7 @@ pub struct KdLayout {
     pub leaf_size: u32,
     /// The points in the order of the tree.
     pub order: Vec<u32>,
-    /// For each node the least coordinates of its points, then the greatest.
+    /// For each node the minimum coordinates of its points, then the maximum.
     pub boxes: Vec<f32>,
 }
 
@@ -41,25 +41,25 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
         KdLayout { leaf_size: self.leaf, order: self.order.clone(), boxes: self.boxes.clone() }
     }
 
-    /// A tree that was built elsewhere. If its boxes do not contain their points, answers are
-    /// wrong.
+    /// Creates a tree that was built elsewhere. If its boxes do not contain their points, answers
+    /// are wrong.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Those of [`build`](Self::build).
     ///
     /// # Panics
-    /// If the lengths of the arrays do not fit the points, or `order` does not name each point
-    /// once.
+    /// If the lengths of the arrays do not fit the points, or `order` is not a permutation of the
+    /// points.
     pub fn from_layout(points: S, metric: M, layout: KdLayout) -> Result<Self, Error> {
         check(&points, &metric)?;
         let dimension = dimension_of(&points, metric.coordinates().ok_or(Error::NoCoordinates)?)?;
         let KdLayout { leaf_size: leaf, order, boxes } = layout;
         let mut nodes = vec![Node::default(); nodes_of(points.len(), leaf)];
         assert_eq!(boxes.len(), nodes.len() * 2 * dimension, "coordinates of boxes");
-        assert!(is_permutation(&order, points.len()), "`order` names each point once");
-        shape(points.len(), leaf, 0, (&mut nodes, 0));
+        assert!(is_permutation(&order, points.len()), "`order` is a permutation of the points");
+        shape(points.len(), leaf, 0, &mut nodes, 0);
         split(&mut nodes, &boxes, dimension);
-        let blocks = InBlocks::new(&points, &metric, &order);
+        let blocks = PointBlocks::new(&points, &metric, &order);
         Ok(Self { points, metric, dimension, order, nodes, leaf, blocks, boxes })
     }
 }

@@ -1,38 +1,38 @@
-//! The table of distances from pivots, and a tree of boxes over its rows.
+//! The table of distances from pivots, with a tree of bounding boxes over its rows.
 
 use multiversion::multiversion;
 
 use crate::prune::Bounds;
 use array_file::array::Array;
 
-/// Points of a block.
+/// Number of points per block.
 pub(super) const BLOCK: usize = 64;
-/// Blocks, or groups, of a group.
+/// Number of blocks or groups per group.
 const FAN: usize = 8;
 /// The highest code of a distance.
-const HIGHEST: f32 = 65_535.0;
+const MAX_CODE: f32 = 65_535.0;
 
-/// The distances of points from pivots as codes, and boxes around the codes of blocks of points, of groups of
-/// blocks, of groups of groups, … up to one: a query excludes many points at once.
+/// The distances of points from pivots as codes. Bounding boxes of blocks of points, of groups of
+/// blocks, of groups of groups and so on let a query exclude many points at once.
 ///
-/// Its regions are the blocks, then the groups from the lowest to the highest.
+/// The regions of a table are its blocks, then its groups from the lowest level to the highest.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     pivots: usize,
     /// A code is a distance times this power of two, rounded down.
     scale: f32,
-    /// The points. Those of block b begin at `b * BLOCK`; near ones stand together.
+    /// The points. Those of block b begin at `b * BLOCK`; nearby points are adjacent.
     order: Array<u32>,
     /// The codes of the points of block b for pivot p begin at `(b * pivots + p) * BLOCK`.
     codes: Array<u16>,
     groups: Vec<Group>,
-    /// The least and the greatest codes of the parts of group g for pivot p are at `g * pivots + p`.
+    /// The minimum and maximum codes of the parts of group g for pivot p are at `g * pivots + p`.
     boxes: Vec<Boxes>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Group {
-    /// The first region of which it is made.
+    /// The first region of the group.
     first: u32,
     parts: u32,
 }
@@ -43,37 +43,36 @@ struct Boxes {
     high: [u16; FAN],
 }
 
-/// A query's place in a table.
+/// The distances of a query from the pivots.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
-    /// Its distances from the pivots.
+pub(super) struct PivotDistances<'a> {
     distances: &'a [f32],
-    /// No distance from a pivot is above this, its own or that of a point.
+    /// Upper bound of the distances of the query and of all points from the pivots.
     greatest: f32,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PivotDistances<'a> {
+    /// Reads what [`Table::shared`] returned.
     pub(super) fn of(shared: &'a [f32]) -> Self {
         let (greatest, distances) = shared.split_last().map_or((0.0, shared), |(g, d)| (*g, d));
         Self { distances, greatest }
     }
 
-    /// Distances from a pivot that differ by more than this exclude a point.
+    /// The margin by which distances from a pivot must differ to exclude a point.
     pub(super) fn margin(self, radius: f32, bounds: Bounds) -> f64 {
         bounds.margin(radius, self.greatest)
     }
 }
 
 impl Table {
-    /// `distances`, for each pivot, are those of all points; `order` has those of the table, which it
-    /// rearranges.
+    /// Creates the table of the points in `order`, which it rearranges. `distances` has the
+    /// distances of all points from each pivot.
     pub(super) fn new(mut order: Vec<u32>, distances: &[Vec<f32>]) -> Self {
         arrange(&mut order, distances);
         for block in order.chunks_mut(BLOCK) {
             block.sort_unstable();
         }
-        let greatest =
-            distances.iter().flatten().fold(0.0f32, |most, &distance| most.max(distance));
+        let greatest = distances.iter().flatten().fold(0.0f32, |max, &distance| max.max(distance));
         let scale = scale(greatest);
         let mut codes = vec![0; order.len().div_ceil(BLOCK) * distances.len() * BLOCK];
         let blocks = codes.chunks_mut(distances.len().max(1) * BLOCK).zip(order.chunks(BLOCK));
@@ -87,7 +86,8 @@ impl Table {
         Self::of_codes(distances.len(), scale, order.into(), codes.into())
     }
 
-    /// A table whose boxes are not known: `codes` has a whole block for the last points, too.
+    /// Creates a table from codes and computes its boxes. The last block of `codes` is padded to a
+    /// whole block.
     pub(super) fn of_codes(
         pivots: usize,
         scale: f32,
@@ -96,85 +96,89 @@ impl Table {
     ) -> Self {
         let mut table = Self { pivots, scale, order, codes, groups: Vec::new(), boxes: Vec::new() };
         let blocks = table.order.len().div_ceil(BLOCK);
-        // The regions of a level, which begin at `first`.
-        let (mut first, mut parts) = (0, blocks);
+        // The regions of the current level.
+        let mut first = 0;
+        let mut parts = blocks;
         while parts > 1 || (parts == 1 && table.groups.is_empty()) {
             for start in (first..first + parts).step_by(FAN) {
                 let parts = start..(start + FAN).min(first + parts);
                 for pivot in 0..pivots {
                     let mut boxes = Boxes { low: [u16::MAX; FAN], high: [0; FAN] };
                     for (at, part) in parts.clone().enumerate() {
-                        (boxes.low[at], boxes.high[at]) = table.ends(part, pivot);
+                        (boxes.low[at], boxes.high[at]) = table.code_range(part, pivot);
                     }
                     table.boxes.push(boxes);
                 }
                 let group = Group { first: number(start), parts: number(parts.len()) };
                 table.groups.push(group);
             }
-            (first, parts) = (first + parts, parts.div_ceil(FAN));
+            first += parts;
+            parts = parts.div_ceil(FAN);
         }
         table
     }
 
-    /// The least and the greatest code of a region for a pivot.
-    fn ends(&self, region: usize, pivot: usize) -> (u16, u16) {
+    /// The minimum and the maximum code of a region for a pivot.
+    fn code_range(&self, region: usize, pivot: usize) -> (u16, u16) {
         let blocks = self.order.len().div_ceil(BLOCK);
         if let Some(group) = region.checked_sub(blocks) {
             let Boxes { low, high } = self.boxes[group * self.pivots + pivot];
-            let least = low.into_iter().fold(u16::MAX, u16::min);
-            return (least, high.into_iter().fold(0, u16::max));
+            let min = low.into_iter().fold(u16::MAX, u16::min);
+            return (min, high.into_iter().fold(0, u16::max));
         }
         let start = (region * self.pivots + pivot) * BLOCK;
         let codes = &self.codes[start..start + self.block(number(region)).map_or(0, <[u32]>::len)];
-        let least = codes.iter().fold(u16::MAX, |least, &code| least.min(code));
-        (least, codes.iter().fold(0, |most, &code| most.max(code)))
+        let min = codes.iter().fold(u16::MAX, |min, &code| min.min(code));
+        (min, codes.iter().fold(0, |max, &code| max.max(code)))
     }
 
-    /// Blocks and groups.
+    /// Number of blocks and groups.
     pub(super) fn regions(&self) -> usize {
         self.order.len().div_ceil(BLOCK) + self.groups.len()
     }
 
-    /// The points of a block; none if the region is a group.
+    /// The points of a block; `None` if the region is a group.
     pub(super) fn block(&self, region: u32) -> Option<&[u32]> {
         let start = region as usize * BLOCK;
         let points = self.order.get(start..(start + BLOCK).min(self.order.len()))?;
         (!points.is_empty()).then_some(points)
     }
 
-    /// What the steps of a query read: its distances from the pivots, then what [`Place`] calls the greatest.
+    /// The shared data of a query's tasks: its distances from the pivots, then
+    /// [`PivotDistances::greatest`].
     pub(super) fn shared(&self, distances: impl Iterator<Item = f32>) -> Box<[f32]> {
-        let mut greatest = HIGHEST / self.scale;
+        let mut greatest = MAX_CODE / self.scale;
         let mut shared: Vec<f32> = Vec::with_capacity(self.pivots + 1);
         shared.extend(distances.inspect(|&distance| greatest = greatest.max(distance)));
         shared.push(greatest);
         shared.into()
     }
 
-    /// Each part of a group, and what the distance of a query from its points is at least.
+    /// Each part of a group, with a lower bound of the distance of the query from its points.
     pub(super) fn parts(
         &self,
         region: u32,
-        query: Place<'_>,
+        query: PivotDistances<'_>,
         bounds: Bounds,
     ) -> impl Iterator<Item = (u32, f32)> + use<> {
         let group = region as usize - self.order.len().div_ceil(BLOCK);
         let boxes = &self.boxes[group * self.pivots..(group + 1) * self.pivots];
         let apart = apart(boxes, query.distances, self.scale);
-        let (Group { first, parts }, scale, greatest) =
-            (self.groups[group], self.scale, query.greatest);
+        let Group { first, parts } = self.groups[group];
+        let scale = self.scale;
+        let greatest = query.greatest;
         (first..first + parts)
             .zip(apart)
             .map(move |(part, apart)| (part, bounds.gap_of(apart / scale, greatest)))
     }
 
-    /// Marks the points of a block, from place `from` on, that are not farther from the query than `radius`
-    /// by all that is known; whether there is one.
+    /// Marks the points of a block, from position `from` on, that the pivots do not exclude.
+    /// Returns whether any is marked.
     pub(super) fn keep(
         &self,
         region: u32,
         from: u32,
-        query: Place<'_>,
+        query: PivotDistances<'_>,
         margin: f64,
         marks: &mut [u16; BLOCK],
     ) -> bool {
@@ -202,9 +206,9 @@ pub(super) fn number(n: usize) -> u32 {
     u32::try_from(n).expect("not more regions than points")
 }
 
-/// Puts points that are near each other by their distances from the pivots next to each other: cut at
-/// the median of the pivot whose distances vary most, again and again. A part is a power of two of blocks, so
-/// that groups are parts, too.
+/// Rearranges points so that those with similar distances from the pivots are adjacent. It splits
+/// them recursively at the median of the pivot whose distances vary most. Each part has a power of
+/// two of blocks, so that groups are parts too.
 fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     let blocks = order.len().div_ceil(BLOCK);
     if blocks <= 1 {
@@ -212,9 +216,13 @@ fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     }
     let variance = |pivot: usize| {
         let some = order.iter().step_by((order.len() / 256).max(1));
-        let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+        let mut count = 0.0;
+        let mut sum = 0.0;
+        let mut squares = 0.0;
         for distance in some.map(|&point| f64::from(distances[pivot][point as usize])) {
-            (count, sum, squares) = (count + 1.0, sum + distance, squares + distance * distance);
+            count += 1.0;
+            sum += distance;
+            squares += distance * distance;
         }
         squares / count - (sum / count) * (sum / count)
     };
@@ -228,37 +236,45 @@ fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     rayon::join(|| arrange(near, distances), || arrange(far, distances));
 }
 
-/// The greatest power of two by which no distance is above the highest code: products with it are exact.
+/// The greatest power of two that scales all distances to at most [`MAX_CODE`]. Products with it
+/// are exact.
 fn scale(greatest: f32) -> f32 {
     let mut scale = f32::from_bits((127 + 100) << 23); // 2^100
-    while greatest * scale > HIGHEST {
+    while greatest * scale > MAX_CODE {
         scale /= 2.0;
     }
     scale
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0 and HIGHEST")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "between 0 and MAX_CODE"
+)]
 fn code_of(distance: f32, scale: f32) -> u16 {
     (distance * scale) as u16
 }
 
-/// How far a query is from each of some boxes, in codes: from the nearest, by the pivot from which it is farthest.
-/// A code stands for all distances that are rounded down to it.
+/// Lower bounds of the distance of a query from each of some boxes, in codes: the maximum over all
+/// pivots of the distance from the nearer end of the box. A code stands for all distances that are
+/// rounded down to it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 fn apart(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN] {
     let mut apart = [0.0f32; FAN];
     for (boxes, distance) in boxes.iter().zip(distances) {
         let at = distance * scale;
         for ((apart, &low), &high) in apart.iter_mut().zip(&boxes.low).zip(&boxes.high) {
-            let (below, above) = (f32::from(low) - at, at - (f32::from(high) + 1.0));
-            let most = if below > above { below } else { above };
-            *apart = if most > *apart { most } else { *apart };
+            let below = f32::from(low) - at;
+            let above = at - (f32::from(high) + 1.0);
+            let outside = if below > above { below } else { above };
+            *apart = if outside > *apart { outside } else { *apart };
         }
     }
     apart
 }
 
-/// Keeps those marks whose codes are within the margin of the query's distances; whether there is one.
+/// Removes the marks of points whose codes are outside the margin of the query's distances. Returns
+/// whether any mark is left.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 fn keep(
@@ -269,9 +285,11 @@ fn keep(
     margin: f64,
 ) -> bool {
     for (codes, &distance) in columns.iter().zip(distances) {
-        let (at, margin) = (f64::from(distance) * scale, margin * scale);
-        // Floor, for numbers from 0; what is above the codes keeps the highest.
-        let (first, last) = ((at - margin) as u16, (at + margin) as u16);
+        let at = f64::from(distance) * scale;
+        let margin = margin * scale;
+        // The cast rounds down and saturates, so values above the codes become the maximum.
+        let first = (at - margin) as u16;
+        let last = (at + margin) as u16;
         let mut any = 0;
         for (mark, &code) in marks.iter_mut().zip(codes) {
             *mark &= if code.wrapping_sub(first) <= last - first { u16::MAX } else { 0 };

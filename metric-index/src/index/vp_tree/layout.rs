@@ -1,14 +1,14 @@
 //! A VP-tree as plain arrays.
 
-use super::{Node, Placed, VpTree, by_distance, nodes_of, shape};
+use super::{Node, RankedPoint, VpTree, by_distance, nodes_of, shape};
 use crate::error::Error;
-use crate::index::{InBlocks, check, is_permutation};
+use crate::index::{PointBlocks, check, is_permutation};
 use crate::metric::Metric;
 use crate::points::Points;
 use crate::prune::Bounds;
 
-/// A VP-tree as arrays: what code that builds or searches trees elsewhere, such as on a GPU,
-/// exchanges with [`VpTree`].
+/// A VP-tree as arrays: the exchange format with code that builds or searches trees elsewhere, such
+/// as on a GPU.
 ///
 /// The shape follows from the number of points and from `leaf_size`. A node of `n` points is a leaf
 /// if `n <= leaf_size`. Otherwise its first point in `order` is its vantage point, the next
@@ -33,10 +33,10 @@ pub struct VpLayout {
     /// The points in the order of the tree.
     pub order: Vec<u32>,
     /// The distance of each point of `order` from the vantage point above its node. The values of
-    /// the root's points and of vantage points themselves are not used.
+    /// the root's points and of vantage points are unused.
     pub distances: Vec<f32>,
-    /// For each node the least and the greatest distance of its inner side from its vantage point,
-    /// then the same for its outer side. The values of leaves are not used.
+    /// For each node the minimum and maximum distance of its inner side from its vantage point,
+    /// then of its outer side. The values of leaves are unused.
     pub sides: Vec<[f32; 4]>,
 }
 
@@ -55,39 +55,43 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
         }
     }
 
-    /// A tree that was built elsewhere. The points of a leaf can be in any order. The distances are
-    /// not computed again: if they are not those of the metric, answers are wrong.
+    /// Creates a tree that was built elsewhere. The points of a leaf can be in any order. The
+    /// distances are not recomputed: if they differ from those of the metric, answers are wrong.
     ///
     /// # Errors
-    /// If a point has no distance of 0 from itself.
+    /// If the distance of a point from itself is not 0.
     ///
     /// # Panics
-    /// If the lengths of the arrays do not fit the number of points, or `order` does not name each
-    /// point once.
+    /// If the lengths of the arrays do not fit the number of points, or `order` is not a
+    /// permutation of the points.
     pub fn from_layout(points: S, metric: M, layout: VpLayout) -> Result<Self, Error> {
         check(&points, &metric)?;
         let VpLayout { leaf_size: leaf, mut order, distances: mut above, sides } = layout;
         let mut nodes = vec![Node::default(); nodes_of(points.len(), leaf)];
         assert_eq!(sides.len(), nodes.len(), "distances of sides");
         assert_eq!(above.len(), points.len(), "distances of points");
-        assert!(is_permutation(&order, points.len()), "`order` names each point once");
-        shape(points.len(), leaf, 0, (&mut nodes, 0));
+        assert!(is_permutation(&order, points.len()), "`order` is a permutation of the points");
+        shape(points.len(), leaf, 0, &mut nodes, 0);
         for (node, &[low, high, outer_low, outer_high]) in nodes.iter_mut().zip(&sides) {
             if let Some([inner, outer]) = &mut node.sides {
-                (inner.low, inner.high) = (low, high);
-                (outer.low, outer.high) = (outer_low, outer_high);
+                inner.low = low;
+                inner.high = high;
+                outer.low = outer_low;
+                outer.high = outer_high;
             }
         }
         for leaf in nodes.iter().filter(|node| node.sides.is_none()) {
-            let places = leaf.places.start as usize..leaf.places.end as usize;
-            let own = order[places.clone()].iter().copied();
-            let mut sorted: Vec<Placed> = above[places.clone()].iter().copied().zip(own).collect();
+            let positions = leaf.positions.start as usize..leaf.positions.end as usize;
+            let own = order[positions.clone()].iter().copied();
+            let mut sorted: Vec<RankedPoint> =
+                above[positions.clone()].iter().copied().zip(own).collect();
             sorted.sort_unstable_by(by_distance);
-            for (place, (distance, point)) in places.zip(sorted) {
-                (above[place], order[place]) = (distance, point);
+            for (position, (distance, point)) in positions.zip(sorted) {
+                above[position] = distance;
+                order[position] = point;
             }
         }
-        let blocks = InBlocks::new(&points, &metric, &order);
+        let blocks = PointBlocks::new(&points, &metric, &order);
         let bounds = Bounds::of(&metric);
         Ok(Self { points, metric, bounds, order, above, nodes, leaf, blocks })
     }

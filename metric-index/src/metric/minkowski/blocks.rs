@@ -1,10 +1,14 @@
-//! Vectors in blocks of 16: the first coordinates of all, then the second, and so on.
+//! Vectors in blocks of 16, stored coordinate by coordinate: the first coordinates of all, then the
+//! second, and so on.
 //!
-//! A pass in `f32` finds out which of the eight may be within the radius; those are measured in `f64`, as single
-//! vectors are. With `u = 2⁻²⁴`, a difference of two coordinates is wrong by at most `u` relatively, its square by `3u`
-//! and the sum of d squares by `(d + 3) u` and a little, in whatever order (Higham 2002, section 3.1). What underflows
-//! is below `2⁻¹⁴⁸` for each term. So a true sum of squares T has a computed one of at most `T (1 + γ) + d 2⁻¹⁴⁸`,
-//! with `γ = (d + 8) 2⁻²³`, and one above that of the radius excludes the vector. Sums of absolute values have fewer
+//! A pass in `f32` determines which of the vectors may be within the radius. These are measured in
+//! `f64`, like single vectors.
+//!
+//! With `u = 2⁻²⁴`, the relative error is at most `u` for a difference of two coordinates, `3u` for
+//! its square, and slightly more than `(d + 3) u` for the sum of d squares in any order (Higham
+//! 2002, section 3.1). Underflow adds less than `2⁻¹⁴⁸` per term. So if the true sum of squares is
+//! T, the computed one is at most `T (1 + γ) + d 2⁻¹⁴⁸`, with `γ = (d + 8) 2⁻²³`. A vector is
+//! excluded if its sum is above this bound for the radius. Sums of absolute values have fewer
 //! roundings, and the greatest difference has one.
 
 use std::ops::Range;
@@ -14,14 +18,15 @@ use multiversion::multiversion;
 use super::super::{Blocks, Scan};
 use super::{LANES as SUMS, greater, joined, rounded};
 
-/// Vectors of a block.
+/// Number of vectors per block.
 const LANES: usize = 16;
 const LANES_U32: u32 = 16;
 
-/// Coordinates after which a block is left if none of its vectors can be near any more.
+/// Number of coordinates after which a block is abandoned if none of its vectors can be near any
+/// more.
 const STRETCH: usize = 8;
 
-/// What is added up, and how.
+/// How the differences of coordinates are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sum {
     Squares,
@@ -39,7 +44,7 @@ pub(super) struct VectorBlocks {
 }
 
 impl VectorBlocks {
-    /// None if the vectors are of several dimensions, or of none.
+    /// Returns `None` if the vectors differ in dimension, or have no coordinates.
     pub(super) fn of(sum: Sum, vectors: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
         let dimension = vectors.first()?.len();
         if dimension == 0 || vectors.iter().any(|vector| vector.len() != dimension) {
@@ -52,8 +57,9 @@ impl VectorBlocks {
                 values.resize(values.len() + LANES * dimension, 0.0);
             }
             let start = values.len() - LANES * dimension;
-            for (place, &value) in values[start + lane..].iter_mut().step_by(LANES).zip(*vector) {
-                *place = value;
+            let lanes = values[start + lane..].iter_mut().step_by(LANES);
+            for (to, &value) in lanes.zip(*vector) {
+                *to = value;
             }
         }
         Some(Box::new(Self { sum, dimension, values }))
@@ -73,58 +79,67 @@ struct VectorScan<'a> {
 }
 
 impl Scan for VectorScan<'_> {
-    fn within(&mut self, places: Range<u32>, radius: f32, near: &mut Vec<(u32, f32)>) {
+    fn within(&mut self, positions: Range<u32>, radius: f32, near: &mut Vec<(u32, f32)>) {
         let VectorBlocks { sum, dimension, ref values } = *self.blocks;
-        let most = most(sum, dimension, radius);
+        let radius = Radius { exact: radius, max_sum: max_sum(sum, dimension, radius) };
         let scan = match sum {
             Sum::Squares => scan_squares,
             Sum::Absolutes => scan_absolutes,
             Sum::Greatest => scan_greatest,
         };
-        scan(values, self.query, places, most, radius, near);
+        scan(values, self.query, positions, radius, near);
     }
 }
 
-/// The sum in `f32` that no vector within the radius exceeds.
+/// A search radius, for distances and for the sums of the pass in `f32`.
+#[derive(Clone, Copy)]
+struct Radius {
+    exact: f32,
+    /// Upper bound of the sums of vectors within the radius.
+    max_sum: f32,
+}
+
+/// Upper bound of the sum in `f32` of a vector within the radius.
 #[expect(clippy::cast_possible_truncation, reason = "rounded up")]
-fn most(sum: Sum, dimension: usize, radius: f32) -> f32 {
+fn max_sum(sum: Sum, dimension: usize, radius: f32) -> f32 {
     if radius < 0.0 {
         return -1.0;
     }
-    // The computed distance is at most the radius, which is rounded, as the root and the sum in `f64` are.
+    // An upper bound of the true distance: the radius, the root and the sum in `f64` are rounded.
     let radius = f64::from(radius.next_up()) * (1.0 + 1e-9);
     let terms = (dimension + 8) as f64;
     let exact = match sum {
         Sum::Squares => radius * radius,
         Sum::Absolutes | Sum::Greatest => radius,
     };
-    let most =
-        exact * (1.0 + terms * f64::from(f32::EPSILON)) + terms * f64::from(f32::from_bits(2));
-    // Sums near the end of the range may have become infinite.
-    if most < 1e38 { (most as f32).next_up() } else { f32::INFINITY }
+    let smallest = f64::from(f32::from_bits(2));
+    let bound = exact * (1.0 + terms * f64::from(f32::EPSILON)) + terms * smallest;
+    // Sums near the end of the range of `f32` may have overflowed.
+    if bound < 1e38 { (bound as f32).next_up() } else { f32::INFINITY }
 }
 
-/// The pass over the blocks of some places.
+/// Defines a function that scans the blocks of a range of positions.
 macro_rules! scan {
     ($name:ident, |$difference:ident| $term:expr, $combine:expr, $combine_f32:expr) => {
         #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2+fma", "aarch64+neon"))]
         fn $name(
             values: &[f32],
             query: &[f32],
-            places: Range<u32>,
-            most: f32,
-            radius: f32,
+            positions: Range<u32>,
+            radius: Radius,
             near: &mut Vec<(u32, f32)>,
         ) {
             let combine: fn(f64, f64) -> f64 = $combine;
             let combine_f32: fn(f32, f32) -> f32 = $combine_f32;
             let size = query.len() * LANES;
-            for block in places.start / LANES_U32..places.end.div_ceil(LANES_U32) {
+            let Radius { exact: radius, max_sum } = radius;
+            for block in positions.start / LANES_U32..positions.end.div_ceil(LANES_U32) {
                 let block_values = &values[block as usize * size..][..size];
                 let mut sums = [0.0f32; LANES];
                 let (rows, _) = block_values.as_chunks::<LANES>();
-                let mut left = u32::from(most.is_infinite()) * u32::MAX;
-                if left == 0 {
+                // One bit per vector that may be within the radius.
+                let mut candidates = u32::from(max_sum.is_infinite()) * u32::MAX;
+                if candidates == 0 {
                     for (rows, query) in rows.chunks(STRETCH).zip(query.chunks(STRETCH)) {
                         for (row, &q) in rows.iter().zip(query) {
                             for (sum, &x) in sums.iter_mut().zip(row) {
@@ -132,21 +147,21 @@ macro_rules! scan {
                                 *sum = combine_f32(*sum, $term);
                             }
                         }
-                        left = 0;
+                        candidates = 0;
                         for (lane, &sum) in sums.iter().enumerate() {
-                            left |= u32::from(sum <= most) << lane;
+                            candidates |= u32::from(sum <= max_sum) << lane;
                         }
-                        if left == 0 {
+                        if candidates == 0 {
                             break;
                         }
                     }
                 }
                 let first = block * LANES_U32;
-                while left != 0 {
-                    let lane = left.trailing_zeros();
-                    left &= left - 1;
-                    let place = first + lane;
-                    if lane >= LANES_U32 || !places.contains(&place) {
+                while candidates != 0 {
+                    let lane = candidates.trailing_zeros();
+                    candidates &= candidates - 1;
+                    let position = first + lane;
+                    if lane >= LANES_U32 || !positions.contains(&position) {
                         continue;
                     }
                     // The same operations in the same order as for single vectors.
@@ -165,7 +180,7 @@ macro_rules! scan {
                     }
                     let distance = finish!($name, joined(exact, combine));
                     if distance <= radius {
-                        near.push((place, distance));
+                        near.push((position, distance));
                     }
                 }
             }
@@ -173,7 +188,7 @@ macro_rules! scan {
     };
 }
 
-/// The distance of a sum.
+/// Computes the distance of a sum.
 macro_rules! finish {
     (scan_squares, $sum:expr) => {
         rounded($sum.sqrt())

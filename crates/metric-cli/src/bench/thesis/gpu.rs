@@ -11,7 +11,7 @@ use metric_index::Question;
 use metric_index::collector::Within;
 use metric_index::estimate::radius_of_share;
 use metric_index::generate::{clustered, held_out};
-use metric_index::gpu::{Device, GpuError, GpuSearch, OnGpu};
+use metric_index::gpu::{Device, GpuError, GpuPoint, GpuSearch};
 use metric_index::index::{
     BruteForce, ClusterSize, Index, ListOfClusters, Pivots, SssIndex, search,
 };
@@ -136,7 +136,7 @@ impl Bench<'_> {
     ) -> Outcome
     where
         S: Points + Sync + Send,
-        S::Point: InColumns + OnGpu,
+        S::Point: InColumns + GpuPoint,
         M: Metric<S::Point> + Copy + Send,
     {
         let few = ON_CPU.min(u32::try_from(queries.len()).unwrap_or(ON_CPU));
@@ -241,7 +241,7 @@ impl Bench<'_> {
     ) -> Outcome
     where
         S: Points + Sync + Send,
-        S::Point: OnGpu,
+        S::Point: GpuPoint,
         M: Metric<S::Point> + Copy + Send,
     {
         let queries = space.queries;

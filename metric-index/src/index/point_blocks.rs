@@ -1,15 +1,15 @@
-//! The points of an index, copied into blocks.
+//! A copy of an index's points in blocks.
 
 use std::sync::Arc;
 
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 
-/// The points of an index in blocks, in its order, if its metric has them.
-pub(super) struct InBlocks<S: Points>(Option<Arc<dyn Blocks<S::Point>>>);
+/// The points of an index in blocks, in the order of the index; empty if the metric has no blocks.
+pub(super) struct PointBlocks<S: Points>(Option<Arc<dyn Blocks<S::Point>>>);
 
-impl<S: Points> InBlocks<S> {
-    /// Whether the metric has blocks of these points, going by the first.
+impl<S: Points> PointBlocks<S> {
+    /// Whether the metric has blocks of these points, judging from the first point.
     pub(super) fn exist<M: Metric<S::Point>>(points: &S, metric: &M) -> bool {
         !points.is_empty() && metric.blocks(&[points.point(0)]).is_some()
     }
@@ -29,14 +29,14 @@ impl<S: Points> InBlocks<S> {
     }
 }
 
-impl<S: Points> Clone for InBlocks<S> {
+impl<S: Points> Clone for PointBlocks<S> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<S: Points> std::fmt::Debug for InBlocks<S> {
+impl<S: Points> std::fmt::Debug for PointBlocks<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InBlocks").finish_non_exhaustive()
+        f.debug_struct("PointBlocks").finish_non_exhaustive()
     }
 }

@@ -1,8 +1,8 @@
-//! Published algorithms of search in metric spaces, as published.
+//! Published algorithms of metric-space search, as published.
 //!
-//! Programs that need neighbors use [`metric_index`], which is faster. This crate reproduces what
-//! four publications measure, on the points, metrics and indexes of `metric_index`, and returns the
-//! same answers to the bit. The program `metric-index` runs the experiments of each.
+//! Programs that need neighbors use [`metric_index`], which is faster. This crate reproduces the
+//! algorithms of four publications on the points, metrics and indexes of `metric_index`. It returns
+//! the same answers, bit for bit. The program `metric-index` repeats the experiments.
 //!
 //! | module | publication | command |
 //! |---|---|---|
@@ -13,11 +13,11 @@
 //! | [`karelis`] | Karelis, 2020: VP- and KD-trees built and searched on a GPU | `metric-index bench karelis` |
 //!
 //! Read [`strategy`] first: a search is a stack of tasks that threads can share, and the rest of
-//! chapter 3 follows from that. Of the GPU modules, [`cordeiro`] is the shortest. Each GPU module
-//! has its launchers in `MODULE/launch.rs` and its kernels in `kernels/MODULE.cu`; the chapters'
-//! results, with the hardware and the command of each, are in the crate's README.
+//! chapter 3 follows from that. [`cordeiro`] is the shortest GPU module. Each GPU module has its
+//! launchers in `MODULE/launch.rs` and its kernels in `kernels/MODULE.cu`. The crate's README has the
+//! results, with the hardware and the command of each.
 //!
-//! Nothing here needs a GPU to build or to start.
+//! The crate builds and starts without a GPU.
 
 mod gpu;
 

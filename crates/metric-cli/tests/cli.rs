@@ -211,7 +211,8 @@ fn thesis_by_table() {
         let json = std::fs::read_to_string(folder.path().join("t.json")).unwrap();
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         let each = json["measurements"].as_array().unwrap().iter();
-        // Others depend on when queries come. Leaves of the VP-tree are smaller by table, which has no blocks.
+        // Other strategies depend on when queries arrive. With the table, which has no blocks, the
+        // leaves of the VP-tree are smaller.
         let each = each.filter(|m| m["strategy"] == "Local" && m["traffic"] == "high");
         let (trees, others): (Vec<_>, Vec<_>) = each.partition(|m| m["index"] == "VP-tree");
         let of = |m: &&serde_json::Value| m["evaluations_a_query"].as_f64().unwrap();
@@ -446,7 +447,7 @@ fn endless_input() {
     );
 }
 
-/// A pipe is read once, by what reads it: no index is sought in it.
+/// A pipe is read only once, so the program does not look for an index in it.
 #[cfg(unix)]
 #[test]
 fn pipes() {
@@ -460,12 +461,13 @@ fn pipes() {
     assert!(shell("mkfifo pipe").status.success());
     fails(folder, &["knn", "pipe", "plane.csv", "-k", "1"], 4, "not an index");
     let stats = shell("cat plane.csv > pipe & exec \"$0\" stats pipe --format csv");
-    let (said, errors) = (String::from_utf8_lossy(&stats.stdout), &stats.stderr);
+    let said = String::from_utf8_lossy(&stats.stdout);
+    let errors = &stats.stderr;
     assert!(stats.status.success() && errors.is_empty(), "{}", String::from_utf8_lossy(errors));
     assert!(said.starts_with("dimension\t2\npoints\t3\n"), "{said}");
 }
 
-/// Threads that the system does not start: exit code 5, whatever asks for them.
+/// Threads that the system cannot start: exit code 5 for every command.
 #[cfg(target_os = "linux")]
 #[test]
 fn too_many_threads() {
@@ -474,13 +476,12 @@ fn too_many_threads() {
     out(folder, &["build", "plane.csv", "-o", "p.index"]);
     for strategy in ["local", "bulk-circular", "bulk-critical", "hybrid", "build"] {
         let program = env!("CARGO_BIN_EXE_metric-index");
-        // Memory for the stacks of some threads, but not of a thousand.
+        // Enough memory for the stacks of some threads, but not for a thousand.
         let command = if strategy == "build" {
             format!("ulimit -v 500000; exec {program} build plane.csv -o x -j 1000")
         } else {
-            format!(
-                "ulimit -v 500000; exec {program} knn p.index plane.csv -k 1 -j 1000 --strategy {strategy}"
-            )
+            let search = "knn p.index plane.csv -k 1 -j 1000";
+            format!("ulimit -v 500000; exec {program} {search} --strategy {strategy}")
         };
         let output =
             Command::new("sh").current_dir(folder).args(["-c", &command]).output().unwrap();
@@ -490,13 +491,14 @@ fn too_many_threads() {
     }
 }
 
-/// Outputs are tried before anything is read, and none is an input.
+/// Outputs are opened before anything is read, and none is an input.
 #[test]
 fn outputs_harm_nothing() {
     let folder = with_files();
     let folder = folder.path();
     let before = |name: &str| std::fs::read(folder.join(name)).unwrap();
-    let (plane, words) = (before("plane.csv"), before("words.txt"));
+    let plane = before("plane.csv");
+    let words = before("words.txt");
     std::fs::hard_link(folder.join("plane.csv"), folder.join("same")).unwrap();
     let replaced = "would replace this input";
     for output in ["plane.csv", "./plane.csv", "same"] {
@@ -536,14 +538,14 @@ fn standard_output_that_is_closed_or_full() {
     }
 }
 
-/// A GPU that is asked for and is not there: exit code 5, with the reason, and nothing on standard output.
+/// A requested GPU that is missing: exit code 5 with the reason, and no standard output.
 #[test]
 fn without_a_gpu() {
     let folder = with_files();
     out(folder.path(), &["build", "words.txt", "-o", "words.index"]);
     let command = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_metric-index"));
-        // No GPU, also where there is one.
+        // Hide GPUs if there are any.
         command.current_dir(folder.path()).args(arguments).env("CUDA_VISIBLE_DEVICES", "");
         command.output().unwrap()
     };

@@ -114,8 +114,8 @@ pub(crate) fn of_model(error: &LibraryModelError) -> PyErr {
 
 pub(crate) fn of_device(error: &DeviceError) -> PyErr {
     let message = format!(
-        "{error} (device='auto' uses the CPU if no GPU works; after a fork the GPU of the parent process cannot be used: \
-         start processes with 'spawn')"
+        "{error} (device='auto' uses the CPU if no GPU works; after a fork the GPU of the parent \
+         process cannot be used: start processes with 'spawn')"
     );
     PyRuntimeError::new_err(message)
 }

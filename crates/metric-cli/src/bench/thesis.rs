@@ -149,7 +149,6 @@ struct Subject<'a> {
 }
 
 /// A space: points, queries and a metric.
-
 struct Space<'a, S: Points> {
     name: &'static str,
     data: String,

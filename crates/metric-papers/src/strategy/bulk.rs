@@ -283,6 +283,7 @@ where
 }
 
 /// A step of a query: its beginning, or one of its tasks.
+#[derive(Clone, Copy)]
 struct Step {
     outcome: Result<(), Error>,
     cost: Cost,

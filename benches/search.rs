@@ -2,9 +2,10 @@
 //!
 //! `cargo bench --bench search -- MODEL TRAIN_ROWS[+QUERIES] K [RUNS [ENGINE…]]` searches the first
 //! `TRAIN_ROWS` rows. The next `QUERIES` rows, by default all others, are the queries. An engine is
-//! `inverted/THREADS[/BLOCK_ROWS]`, `exhaustive/THREADS`, or `alone`, which passes one query at a time
-//! to `inverted`. The bench prints one JSON object per run:
-//! `{"engine": …, "cpu_us": …, "wall_us": …}`. `benches/rivals.py` compares it with other libraries.
+//! `inverted/THREADS[/BLOCK_ROWS]`, `exhaustive/THREADS`, or `alone`, which passes one query at a
+//! time to `inverted`. The bench prints one JSON object per run:
+//! `{"engine": …, "cpu_us": …, "wall_us": …}`. `benches/rivals.py` compares it with other
+//! libraries.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its measurements")]
 

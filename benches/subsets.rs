@@ -1,7 +1,7 @@
 //! The six test set sizes of Bresler et al. 2011 (tables 1 to 3) on LYRL2004 files.
 //!
-//! The files are the original ones, or written by `classify generate rcv1-like`. The bench prints the
-//! seconds of search and vote with k = 30, for both CPU engines. The exhaustive engine stops at
+//! The files are the original ones, or written by `classify generate rcv1-like`. The bench prints
+//! the seconds of search and vote with k = 30, for both CPU engines. The exhaustive engine stops at
 //! `MAX_EXHAUSTIVE` documents.
 //!
 //! `cargo bench --bench subsets -- FOLDER [THREADS [MAX_EXHAUSTIVE]]`

@@ -1,7 +1,7 @@
 //! Passes warnings of the library, which are `tracing` events, to Python's `logging`.
 //!
-//! An event can come from any thread, including one that Python must not wait for. Events are therefore
-//! kept until the call into the library returns, and the calling thread logs them.
+//! An event can come from any thread, including one that Python must not wait for. Events are
+//! therefore kept until the call into the library returns, and the calling thread logs them.
 
 use std::fmt::{self, Write as _};
 use std::sync::Mutex;

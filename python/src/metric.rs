@@ -1,4 +1,5 @@
-//! Metric indexes of vectors, strings, sets, or any objects with a Python function as their distance.
+//! Metric indexes of vectors, strings, sets, or any objects with a Python function as their
+//! distance.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -394,8 +395,8 @@ fn saved<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> PyResult<()
 impl MetricIndex {
     /// Builds an index.
     ///
-    /// `kind` is the type of the points: vectors, strings, sets or objects. `function` is the distance
-    /// of objects.
+    /// `kind` is the type of the points: vectors, strings, sets or objects. `function` is the
+    /// distance of objects.
     #[new]
     #[pyo3(signature = (
         points, kind, *, metric=None, function=None, index="auto", n_jobs=None, device="auto"

@@ -163,14 +163,14 @@ pub(crate) fn count_terms<'py>(
 
 /// The term statistics of a whole corpus.
 ///
-/// They are the terms in byte order, the number of documents with each term, the number of documents,
-/// and their mean length.
+/// They are the terms in byte order, the number of documents with each term, the number of
+/// documents, and their mean length.
 type Whole = (Vec<String>, Vec<u32>, u64, f64);
 
 /// Trains a model.
 ///
-/// `labels` is `(names, indptr or None, indices)`. Training calls `report(what, done, text)`. Returns
-/// the model, and the results of tuning as JSON.
+/// `labels` is `(names, indptr or None, indices)`. Training calls `report(what, done, text)`.
+/// Returns the model, and the results of tuning as JSON.
 #[pyfunction]
 #[pyo3(signature = (
     input, labels, parameters, *, weights=None, ids=None, groups=None, n_jobs=None, device="auto",
@@ -519,8 +519,8 @@ impl Model {
         self.trained.settings().decision.needs_batch()
     }
 
-    /// The kind of similarity: `cosine`, `dot` (products of unscaled rows), or `bounded` (0 to 1, based on
-    /// a distance).
+    /// The kind of similarity: `cosine`, `dot` (products of unscaled rows), or `bounded` (0 to 1,
+    /// based on a distance).
     #[getter]
     fn similarity(&self) -> &'static str {
         let settings = self.trained.settings();

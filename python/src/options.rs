@@ -123,8 +123,8 @@ impl<'py> Parameters<'_, 'py> {
             // scikit-learn writes it out.
             let code = if language == "english" { "en" } else { &language };
             let words = stop_words(code).ok_or_else(|| {
-                let expected = "no list for this language; expected an ISO 639-1 code such as 'en', \
-                                or a list of words";
+                let expected = "no list for this language; expected an ISO 639-1 code \
+                                such as 'en', or a list of words";
                 self.wrong(name, expected)
             })?;
             return Ok(words.iter().map(|&word| word.to_owned()).collect());

@@ -72,7 +72,8 @@ pub(crate) fn run_for<T: Send>(
 /// Threads by the process that started them and their number.
 static POOLS: Mutex<Vec<(u32, usize, Threads)>> = Mutex::new(Vec::new());
 
-/// Returns `jobs` threads, which start once and are shared by all calls. `None` means one per processor.
+/// Returns `jobs` threads, which start once and are shared by all calls. `None` means one per
+/// processor.
 ///
 /// A process made by `fork` has none of its parent's threads, so it starts its own.
 pub(crate) fn threads(jobs: Option<usize>) -> PyResult<Threads> {

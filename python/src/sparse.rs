@@ -143,7 +143,8 @@ impl SparseRows {
 
     /// Finds the nearest rows of each query.
     ///
-    /// Returns rows and similarities as arrays of shape queries × k. Missing neighbors are -1 and -inf.
+    /// Returns rows and similarities as arrays of shape queries × k. Missing neighbors are -1 and
+    /// -inf.
     fn kneighbors<'py>(
         &self,
         py: Python<'py>,
@@ -167,7 +168,8 @@ impl SparseRows {
 
     /// Finds the nearest rows of each query, as a CSR matrix.
     ///
-    /// The columns are the numbers of the rows, in increasing order, or the best first if `sort` is set.
+    /// The columns are the numbers of the rows, in increasing order, or the best first if `sort` is
+    /// set.
     #[pyo3(signature = (queries, k, *, above=0.0, sort=true))]
     fn top_k<'py>(
         &self,

@@ -24,10 +24,10 @@ pub(crate) struct Build {
     /// The file to write the index to
     #[arg(short, long, value_name = "INDEX")]
     output: PathBuf,
-    /// The kind of index: brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE (pivots by Sparse Spatial
-    /// Selection), sss-index:PIVOTSp (this number of pivots, each the farthest from the previous ones;
-    /// sss-index alone means 32p), sss-tree:SHARE, egnat:ARITYxBUCKET, m-tree:PAGE, vp-tree, or kd-tree
-    /// (vectors with a Minkowski distance)
+    /// The kind of index: brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE (pivots by Sparse
+    /// Spatial Selection), sss-index:PIVOTSp (this number of pivots, each the farthest from the
+    /// previous ones; sss-index alone means 32p), sss-tree:SHARE, egnat:ARITYxBUCKET, m-tree:PAGE,
+    /// vp-tree, or kd-tree (vectors with a Minkowski distance)
     #[arg(long, default_value = "vp-tree", value_name = "KIND")]
     index: Kind,
     #[command(flatten)]

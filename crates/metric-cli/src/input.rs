@@ -21,12 +21,13 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 #[derive(Debug, Args)]
 pub(crate) struct Input {
-    /// A file with one word per line, or with vectors; - for standard input. Files compressed with gzip
-    /// are decompressed
+    /// A file with one word per line, or with vectors; - for standard input. Files compressed with
+    /// gzip are decompressed
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// The format of the file [default: by its name, which ends in .csv, .tsv, .fvecs, .bvecs, .npy, .idx
-    /// or -ubyte; otherwise by its first lines: rows of numbers are vectors, everything else is words]
+    /// The format of the file [default: by its name, which ends in .csv, .tsv, .fvecs, .bvecs,
+    /// .npy, .idx or -ubyte; otherwise by its first lines: rows of numbers are vectors, everything
+    /// else is words]
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Number of columns to skip at the start of each row (CSV), such as 1 for a label
@@ -41,14 +42,15 @@ pub(crate) struct Input {
 pub(crate) enum Format {
     /// One word per line, UTF-8
     Words,
-    /// Numbers separated by commas, semicolons, tabs or spaces, the same separator in each line; a first
-    /// line of names is skipped
+    /// Numbers separated by commas, semicolons, tabs or spaces, the same separator in each line; a
+    /// first line of names is skipped
     Csv,
     /// 32-bit floats, each vector preceded by its dimension as a 32-bit integer
     Fvecs,
     /// Bytes, each vector preceded by its dimension as a 32-bit integer
     Bvecs,
-    /// A two-dimensional `NumPy` array: numbers of any type, byte order and memory order, converted to float32
+    /// A two-dimensional `NumPy` array: numbers of any type, byte order and memory order, converted
+    /// to float32
     Npy,
     /// Unsigned bytes in two or more dimensions, as in MNIST
     Idx,
@@ -83,8 +85,8 @@ impl Input {
 
     /// Reads the whole file.
     ///
-    /// `otherwise` is the format if neither a flag nor the name determines it. Without it, the first
-    /// lines decide.
+    /// `otherwise` is the format if neither a flag nor the name determines it. Without it, the
+    /// first lines decide.
     pub(crate) fn read(&self, talk: Talk, otherwise: Option<Format>) -> Result<Data, Failure> {
         let shown = self.path.display().to_string();
         let unreadable = |error: io::Error| Failure::input(format!("{shown}: {error}"));

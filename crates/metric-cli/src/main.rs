@@ -1,7 +1,7 @@
 //! The program `metric-index`: builds and searches indexes of words and vectors.
 //!
-//! Data goes to standard output, messages go to standard error. Exit codes: 0 success, 1 other failures,
-//! 2 wrong usage, 3 bad input, 4 bad index, 5 missing GPU, memory or threads.
+//! Data goes to standard output, messages go to standard error. Exit codes: 0 success, 1 other
+//! failures, 2 wrong usage, 3 bad input, 4 bad index, 5 missing GPU, memory or threads.
 
 use std::process::ExitCode;
 

@@ -7,8 +7,8 @@ use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct MetricFlag {
-    /// The distance: edit (words), or euclidean, manhattan, chebyshev, minkowski:P, angular or hamming
-    /// (vectors) [default: that of the index, otherwise edit or euclidean]
+    /// The distance: edit (words), or euclidean, manhattan, chebyshev, minkowski:P, angular or
+    /// hamming (vectors) [default: that of the index, otherwise edit or euclidean]
     #[arg(long)]
     metric: Option<String>,
 }

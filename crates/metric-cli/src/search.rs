@@ -35,8 +35,8 @@ pub(crate) struct Search {
     /// Number of threads; it does not affect the answers [default: all cores]
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// How threads share the queries [default: each thread takes the next query, or several at once if
-    /// that is faster]
+    /// How threads share the queries [default: each thread takes the next query, or several at once
+    /// if that is faster]
     #[arg(long, value_enum)]
     strategy: Option<StrategyName>,
     /// Where to search: cpu uses the index; cuda (the GPU with the most free memory), cuda:N and

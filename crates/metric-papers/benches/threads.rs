@@ -1,10 +1,10 @@
 //! Speedup of several threads over one, with the strategy `Local`.
 //!
-//! Run it with `cargo bench -p metric-papers --bench threads -- WORDS [N ...]`: a file with one word per
-//! line, and numbers of threads, by default 2. Words held out of the file are the queries, within
-//! distance 2. The bench also searches for the 10 nearest of 120,000 generated vectors. Runs with one
-//! thread and with several alternate. A run has the number of queries that one thread answers in two
-//! seconds, 2,000 at most.
+//! Run it with `cargo bench -p metric-papers --bench threads -- WORDS [N ...]`: a file with one
+//! word per line, and numbers of threads, by default 2. Words held out of the file are the queries,
+//! within distance 2. The bench also searches for the 10 nearest of 120,000 generated vectors. Runs
+//! with one thread and with several alternate. A run has the number of queries that one thread
+//! answers in two seconds, 2,000 at most.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its measurements")]
 

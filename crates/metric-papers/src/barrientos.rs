@@ -3,10 +3,10 @@
 //! A block of threads answers a query. Programs that need neighbors use [`GpuSearch`], which is
 //! faster.
 //!
-//! | type | what it reproduces | command |
-//! |---|---|---|
-//! | [`Searcher`] | Barrientos 2011, chapter 4: algorithms 11 to 13, 15 and 16, sections 4.2.1 and 4.3 | `metric-index bench thesis --device cuda` |
-//! | [`OneStage`], [`TwoStage`] | Barrientos et al. 2012, section VII: several GPUs | `metric-index bench multi-gpu --words FILE` |
+//! * [`Searcher`] reproduces Barrientos 2011, chapter 4: algorithms 11 to 13, 15 and 16, and sections
+//!   4.2.1 and 4.3. The command is `metric-index bench thesis --device cuda`.
+//! * [`OneStage`] and [`TwoStage`] reproduce Barrientos et al. 2012, section VII: several GPUs. The
+//!   command is `metric-index bench multi-gpu --words FILE`.
 //!
 //! The searches support Euclidean distances of vectors, and edit distances of words of up to 255
 //! characters from queries of up to 64. The points must fit into the memory of one GPU.

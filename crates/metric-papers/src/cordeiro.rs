@@ -1,9 +1,9 @@
 //! The brute-force GPU searches of Cordeiro 2023, as published: PPK, PPB and SBQ-KNN.
 //!
-//! A warp computes a distance (algorithm 2), a block keeps its k nearest points in shared memory, and
-//! a second kernel merges the lists of several blocks (algorithm 3). The command
-//! `metric-index bench cordeiro` prints the paper's tables. Programs that need neighbors use
-//! [`GpuSearch`], which is faster.
+//! A warp computes a distance (algorithm 2), a block keeps its k nearest points in shared memory,
+//! and a second kernel merges the lists of several blocks (algorithm 3). The command `metric-index
+//! bench cordeiro` prints the paper's tables. Programs that need neighbors use [`GpuSearch`], which
+//! is faster.
 //!
 //! The searches support Euclidean distances of vectors. The points must fit into the memory of one
 //! GPU.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use gpu_runtime::{CudaSlice, CudaStream, Device, DevicePtr, GpuError};
 
-use crate::gpu::{are_finite, zeros};
+use crate::gpu::{LaunchResult, are_finite, zeros};
 use metric_index::error::Error;
 use metric_index::index::{Index, KdLayout, KdTree, VpLayout, VpTree};
 use metric_index::metric::Euclidean;
@@ -213,7 +213,7 @@ impl Builder {
         &mut self,
         count: u32,
         leaf: u32,
-        mut work: impl FnMut(&mut Self, &mut Level, &[Node]) -> Result<(), gpu_runtime::DriverError>,
+        mut work: impl FnMut(&mut Self, &mut Level, &[Node]) -> LaunchResult,
     ) -> Result<(), GpuError> {
         let doing = self.device.doing("building a tree");
         let failed = doing.failed();

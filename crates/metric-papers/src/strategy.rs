@@ -9,9 +9,9 @@
 //!                                     messages to other threads
 //! ```
 //!
-//! Queries are dealt to the threads round-robin. A thread that takes a query processes its tasks. The
-//! strategies differ in which thread processes a task, and in when threads wait for each other. The
-//! answers do not depend on the strategy: they are those of
+//! Queries are dealt to the threads round-robin. A thread that takes a query processes its tasks.
+//! The strategies differ in which thread processes a task, and in when threads wait for each other.
+//! The answers do not depend on the strategy: they are those of
 //! [`search`](metric_index::index::search).
 
 use std::num::NonZero;
@@ -46,8 +46,8 @@ pub use measures::{Measures, Worker};
 pub enum Strategy {
     /// Each thread answers its own queries, one after another (algorithm 8).
     Local,
-    /// Supersteps of [`Options::evaluations`] distances per thread. New tasks are dealt to all threads
-    /// round-robin, which receive them after a barrier (algorithm 9).
+    /// Supersteps of [`Options::evaluations`] distances per thread. New tasks are dealt to all
+    /// threads round-robin, which receive them after a barrier (algorithm 9).
     BulkCircular,
     /// `BulkCircular` without barriers, with one critical section around all messages (algorithm
     /// 10).
@@ -102,8 +102,8 @@ pub struct Options {
     pub strategy: Strategy,
     /// The number of threads, P in the thesis.
     pub threads: NonZero<usize>,
-    /// Number of distances that a thread evaluates per superstep, R in the thesis. A task pauses when
-    /// they are used up.
+    /// Number of distances that a thread evaluates per superstep, R in the thesis. A task pauses
+    /// when they are used up.
     pub evaluations: NonZero<u64>,
     /// Number of waiting queries per thread above which traffic is high, `C_max` in the thesis.
     pub waiting: u32,
@@ -188,8 +188,8 @@ pub struct Run {
 /// A query that fails, such as a vector with a NaN, does not affect the others.
 ///
 /// # Errors
-/// If the trace does not fit the queries, the window is empty, there are 2^32 queries or more, or the
-/// system cannot start all threads.
+/// If the trace does not fit the queries, the window is empty, there are 2^32 queries or more, or
+/// the system cannot start all threads.
 ///
 /// # Panics
 /// If the metric panics.

@@ -1,7 +1,7 @@
 //! Compares the GPU searches of the papers with the CPU, bit for bit.
 //!
-//! Run them with `cargo test --release -p metric-papers --test gpu -- --ignored` on a machine with a
-//! GPU.
+//! Run them with `cargo test --release -p metric-papers --test gpu -- --ignored` on a machine with
+//! a GPU.
 
 #![expect(
     clippy::unwrap_used,
@@ -246,7 +246,8 @@ fn cordeiro_on_vectors() {
     }
 }
 
-/// Trees built on the GPU are those of the CPU, including the bytes of their files and their answers.
+/// Trees built on the GPU are those of the CPU, including the bytes of their files and their
+/// answers.
 #[test]
 #[ignore = "needs a GPU"]
 fn karelis_builds_the_trees_of_the_cpu() {

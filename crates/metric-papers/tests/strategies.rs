@@ -111,8 +111,8 @@ fn all_indexes(points: &All, metric: &AnyMetric, queries: &All, radius: f32) {
 proptest! {
     #![proptest_config(cases(16))]
 
-    /// Any strategy returns the answers of brute force, whatever the number of threads, the length of
-    /// supersteps and the arrivals.
+    /// Any strategy returns the answers of brute force, whatever the number of threads, the length
+    /// of supersteps and the arrivals.
     #[test]
     fn any_of_all(
         kind in select(Kind::of_any_metric().to_vec()),

@@ -1,5 +1,5 @@
-//! `metric-index bench karelis`: the figures of Karelis 2020, which show the time to build trees on a
-//! GPU and the number of nodes that searches visit.
+//! `metric-index bench karelis`: the figures of Karelis 2020, which show the time to build trees on
+//! a GPU and the number of nodes that searches visit.
 
 use std::io::Write;
 use std::time::Instant;

@@ -1,8 +1,8 @@
-//! `metric-index bench multi-gpu`: one GPU compared with several, with all points on each GPU and with
-//! the points dealt to them.
+//! `metric-index bench multi-gpu`: one GPU compared with several, with all points on each GPU and
+//! with the points dealt to them.
 //!
-//! With `--words`, it also measures the 1-Stage and 2-Stage searches of Barrientos et al. 2012, section
-//! VII-C.
+//! With `--words`, it also measures the 1-Stage and 2-Stage searches of Barrientos et al. 2012,
+//! section VII-C.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -30,7 +30,8 @@ use crate::talk::Talk;
 /// Time and speedup of one GPU and of several, from host to host and in kernels
 #[derive(Debug, Args)]
 pub(crate) struct MultiGpu {
-    /// A file with one word per line: range queries with radius 1, 2 and 3, and 10 nearest neighbors
+    /// A file with one word per line: range queries with radius 1, 2 and 3, and 10 nearest
+    /// neighbors
     #[arg(long, value_name = "FILE")]
     words: Option<PathBuf>,
     /// Shape of normal random vectors: 32 nearest neighbors

@@ -34,8 +34,9 @@ pub(crate) struct Thesis {
     /// changed [default: vectors only]
     #[arg(long, value_name = "FILE")]
     words: Option<PathBuf>,
-    /// Compute edit distances by the table of Wagner and Fischer, as expensive as those of the thesis
-    /// and at least ten times as slow: the results of strategies depend on the cost of a distance
+    /// Compute edit distances by the table of Wagner and Fischer, as expensive as those of the
+    /// thesis and at least ten times as slow: the results of strategies depend on the cost of a
+    /// distance
     #[arg(long)]
     table: bool,
     /// Number of vectors with 20 dimensions to generate; 0 for none
@@ -53,8 +54,8 @@ pub(crate) struct Thesis {
     /// Number of waiting queries per thread above which `hybrid` is local, `C_max` in the thesis
     #[arg(long, value_name = "N", default_value_t = 2)]
     waiting: u32,
-    /// Spread α of the pivots of the SSS-Index; the thesis uses 0.4, which results in several times as
-    /// many pivots on these data
+    /// Spread α of the pivots of the SSS-Index; the thesis uses 0.4, which results in several times
+    /// as many pivots on these data
     #[arg(long, value_name = "A", default_value_t = 0.6)]
     alpha: f32,
     /// Runs of each measurement; the median is shown
@@ -77,12 +78,13 @@ pub(crate) struct Thesis {
 enum Traffic {
     /// All queries at once.
     High,
-    /// Two, one and one queries per unit of time, spaced so that half of the threads' time suffices.
+    /// Two, one and one queries per unit of time, spaced so that half of the threads' time
+    /// suffices.
     Low,
     /// As `Low`, but the first thread gets the hardest queries.
     LowUneven,
-    /// Eight queries per thread at once, and the next burst when half of the threads' time suffices for
-    /// these.
+    /// Eight queries per thread at once, and the next burst when half of the threads' time suffices
+    /// for these.
     Bursts,
 }
 
@@ -445,7 +447,8 @@ impl Bench<'_> {
         Options { strategy, threads, evaluations, waiting, arrivals, window }
     }
 
-    /// The arrivals of queries, based on the time of a query on one thread, which was measured before.
+    /// The arrivals of queries, based on the time of a query on one thread, which was measured
+    /// before.
     fn arrivals(&self, subject: Subject<'_>, count: usize, setting: Setting) -> Arrivals {
         let Setting { threads, traffic, .. } = setting;
         if traffic == Traffic::High {

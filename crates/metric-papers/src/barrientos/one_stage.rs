@@ -24,8 +24,8 @@ pub struct OneStage {
 #[derive(Debug)]
 struct Shard {
     searcher: Searcher,
-    /// The number of the first point, if the shard numbers its points from 0. The next points follow
-    /// at intervals of the number of GPUs.
+    /// The number of the first point, if the shard numbers its points from 0. The next points
+    /// follow at intervals of the number of GPUs.
     first: Option<u32>,
 }
 

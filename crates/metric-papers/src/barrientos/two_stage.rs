@@ -154,8 +154,8 @@ impl TwoStage {
 
     /// Answers as [`Searcher::nearest`]; the time is that of the slowest GPU in each stage.
     ///
-    /// Both stages run with the first radius, and again with a larger one for the queries that found
-    /// fewer than k neighbors. The step doubles each time.
+    /// Both stages run with the first radius, and again with a larger one for the queries that
+    /// found fewer than k neighbors. The step doubles each time.
     ///
     /// # Errors
     /// If a GPU fails.

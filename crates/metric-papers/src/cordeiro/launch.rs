@@ -74,8 +74,8 @@ pub(super) struct DeviceVectors<'a> {
 pub(super) struct KnnLaunch {
     pub(super) blocks: u32,
     pub(super) threads: u32,
-    /// Number of queries that each block answers. If 0, all blocks answer the first query, each from
-    /// its part of the points.
+    /// Number of queries that each block answers. If 0, all blocks answer the first query, each
+    /// from its part of the points.
     pub(super) queries_per_block: u32,
     pub(super) k: u32,
 }

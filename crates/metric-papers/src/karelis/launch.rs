@@ -177,13 +177,15 @@ impl Kernels {
         let mut launch = self.mark.launch_on(stream);
         launch.value(&nodes).pointer(&mut partition.node_of);
         #[expect(unsafe_code, reason = "the launcher of `tree_mark`")]
-        // SAFETY: the arguments match the kernel's parameters in order and type; nodes are ranges of positions.
+        // SAFETY: the arguments match the kernel's parameters in order and type; nodes are ranges
+        // of positions.
         unsafe {
             launch.launch(Grid::new(level.nodes, THREADS).with_rows(blocks).into())
         }
     }
 
-    /// Enqueues `vp_begin` and `vp_keys`: chooses vantage points and computes the distances to them.
+    /// Enqueues `vp_begin` and `vp_keys`: chooses vantage points and computes the distances to
+    /// them.
     pub(super) fn vp_keys(
         &self,
         stream: &Arc<CudaStream>,
@@ -194,7 +196,8 @@ impl Kernels {
         let mut launch = self.vp_begin.launch_on(stream);
         launch.value(&nodes).pointer(&mut partition.order).pointer(&mut partition.above);
         #[expect(unsafe_code, reason = "the launcher of `vp_begin`")]
-        // SAFETY: the arguments match the kernel's parameters in order and type; nodes are ranges of positions.
+        // SAFETY: the arguments match the kernel's parameters in order and type; nodes are ranges
+        // of positions.
         unsafe {
             launch.launch(Grid::new(level.nodes.div_ceil(THREADS), THREADS).into())?;
         }
@@ -222,7 +225,8 @@ impl Kernels {
         launch.pointer(&partition.points).value(&partition.dimension).value(&nodes);
         launch.pointer(&partition.order).pointer(boxes).pointer(&mut level.axes);
         #[expect(unsafe_code, reason = "the launcher of `kd_boxes`")]
-        // SAFETY: the arguments match the kernel's parameters in order and type; there are a box and an axis for each node.
+        // SAFETY: the arguments match the kernel's parameters in order and type; there are a box
+        // and an axis for each node.
         unsafe {
             launch.launch(Grid::new(level.nodes, THREADS).into())
         }
@@ -240,13 +244,15 @@ impl Kernels {
         launch.pointer(&partition.node_of).pointer(&partition.order).value(&partition.count);
         launch.pointer(&mut partition.keys);
         #[expect(unsafe_code, reason = "the launcher of `kd_keys`")]
-        // SAFETY: the arguments match the kernel's parameters in order and type; there is a key for each position.
+        // SAFETY: the arguments match the kernel's parameters in order and type; there is a key for
+        // each position.
         unsafe {
             launch.launch(Grid::new(partition.count.div_ceil(THREADS), THREADS).into())
         }
     }
 
-    /// Enqueues `tree_count` to `tree_scatter`: moves the points with smaller keys to the first sides.
+    /// Enqueues `tree_count` to `tree_scatter`: moves the points with smaller keys to the first
+    /// sides.
     pub(super) fn partition(
         &self,
         stream: &Arc<CudaStream>,
@@ -260,7 +266,8 @@ impl Kernels {
             launch.pointer(&partition.keys).value(&nodes).pointer(&partition.node_of).value(&count);
             launch.pointer(&level.middles).value(&shift).pointer(&mut level.digits);
             #[expect(unsafe_code, reason = "the launcher of `tree_count`")]
-            // SAFETY: the arguments match the kernel's parameters in order and type; there are 256 digits for each node.
+            // SAFETY: the arguments match the kernel's parameters in order and type; there are 256
+            // digits for each node.
             unsafe {
                 launch.launch(Grid::new(count.div_ceil(8 * THREADS), THREADS).into())?;
             }
@@ -328,13 +335,15 @@ impl Kernels {
         let mut launch = self.vp_sides.launch_on(stream);
         launch.value(&nodes).pointer(&level.halves).pointer(&partition.above).pointer(sides);
         #[expect(unsafe_code, reason = "the launcher of `vp_sides`")]
-        // SAFETY: the arguments match the kernel's parameters in order and type; there are four numbers for each node.
+        // SAFETY: the arguments match the kernel's parameters in order and type; there are four
+        // numbers for each node.
         unsafe {
             launch.launch(Grid::new(level.nodes, THREADS).into())
         }
     }
 
-    /// Enqueues `tree_nearest`: finds the k nearest points of each query, and counts the nodes visited.
+    /// Enqueues `tree_nearest`: finds the k nearest points of each query, and counts the nodes
+    /// visited.
     pub(super) fn nearest(
         &self,
         stream: &Arc<CudaStream>,
@@ -347,8 +356,8 @@ impl Kernels {
         launch.pointer(&mut buffers.heaps).pointer(&mut buffers.neighbors);
         launch.pointer(&mut buffers.visited);
         #[expect(unsafe_code, reason = "the launcher of `tree_nearest`")]
-        // SAFETY: the arguments match the kernel's parameters in order and type; there are k keys in
-        // `heaps` and `neighbors` for each query.
+        // SAFETY: the arguments match the kernel's parameters in order and type; there are k keys
+        // in `heaps` and `neighbors` for each query.
         unsafe {
             launch.launch(Grid::new(count.div_ceil(SEARCH_THREADS), SEARCH_THREADS).into())
         }

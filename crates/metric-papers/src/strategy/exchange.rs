@@ -22,8 +22,8 @@ pub(super) struct Requirement {
 /// The state of a query.
 #[derive(Debug)]
 pub(super) struct State {
-    /// The bits of the smallest radius that any thread has reached. Nonnegative floats have the order
-    /// of their bits.
+    /// The bits of the smallest radius that any thread has reached. Nonnegative floats have the
+    /// order of their bits.
     radius: AtomicU32,
     /// Number of open tasks.
     open: AtomicUsize,

@@ -355,7 +355,8 @@ impl Bench<'_> {
         all
     }
 
-    /// The measurement of the same index and query with another strategy and traffic, on all threads.
+    /// The measurement of the same index and query with another strategy and traffic, on all
+    /// threads.
     fn other(&self, m: &Measurement, strategy: &str, traffic: Traffic) -> Option<&Measurement> {
         let threads = self.threads.get();
         self.measured.iter().find(|o| {
@@ -388,7 +389,8 @@ impl Bench<'_> {
         }
     }
 
-    /// The CPU columns of chapter 4: every index and query on all threads, against brute force on one.
+    /// The CPU columns of chapter 4: every index and query on all threads, against brute force on
+    /// one.
     fn of_indexes(&self, space: &str) -> GroupedBars {
         let brute = |m: &&Measurement| m.space == space && m.index == "brute force";
         let brute: Vec<&Measurement> = self.measured.iter().filter(brute).collect();

@@ -3,10 +3,10 @@
 use std::io::ErrorKind;
 
 use classify::classifier::ClassifyError;
-use classify::text::corpus::{CorpusError, Problem};
+use classify::learn::TrainError;
 use classify::model::ModelError as LibraryModelError;
 use classify::search::{DeviceError, SearchError};
-use classify::learn::TrainError;
+use classify::text::corpus::{CorpusError, Problem};
 use pyo3::create_exception;
 use pyo3::exceptions::{
     PyFileNotFoundError, PyMemoryError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError,

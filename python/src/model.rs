@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use classify::classifier::explain::explain;
 use classify::classifier::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Searchers,
 };
-use classify::text::corpus::{CorpusError, Document, Place, Problem};
-use classify::text::counts::{CorpusStatistics, Counts, Input as CountingInput, TermLimits};
-use classify::classifier::explain::explain;
+use classify::learn::{Event, TrainOptions, Trainer};
 use classify::model::{InputSpec, Model as Trained};
 use classify::rows::dense::{DenseSpec, Metric};
 use classify::search::{DeviceChoice, Engines, Stop};
+use classify::text::corpus::{CorpusError, Document, Place, Problem};
+use classify::text::counts::{CorpusStatistics, Counts, Input as CountingInput, TermLimits};
 use classify::text::tfidf::Side;
-use classify::learn::{Event, TrainOptions, Trainer};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;

@@ -4,18 +4,18 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use classify::text::analyze::{AnalyzerSpec, NgramRange, stop_words};
-use classify::text::counts::{ClassWeights, DfLimit, Fields, TermLimits};
 use classify::decide::decision::DecisionOptions;
-use classify::rows::dense::MOST_DIMENSIONS;
-use classify::text::hierarchy::Hierarchy;
-use classify::model::FeatureSpec;
-use classify::text::tfidf::Weighting;
+use classify::decide::objective::Objective;
 use classify::learn::{
     DenseOptions, DenseSource, FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
     TuneScope,
 };
-use classify::decide::objective::Objective;
+use classify::model::FeatureSpec;
+use classify::rows::dense::MOST_DIMENSIONS;
+use classify::text::analyze::{AnalyzerSpec, NgramRange, stop_words};
+use classify::text::counts::{ClassWeights, DfLimit, Fields, TermLimits};
+use classify::text::hierarchy::Hierarchy;
+use classify::text::tfidf::Weighting;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBool, PyDict};

@@ -1,10 +1,11 @@
 //! CPU time of analysis and TF-IDF on one thread, with the text in memory.
 //!
-//! `cargo bench --bench analysis -- CORPUS [RUNS [STEMMER]]`. Prints one JSON object per run:
-//! `{"bytes": …, "terms": …, "counted_s": …, "cpu_s": …, "mb_s": …}`: `counted_s` are the seconds from texts to
-//! counts, `cpu_s` those to TF-IDF rows. `benches/rivals.py` compares it with scikit-learn.
+//! `cargo bench --bench analysis -- CORPUS [RUNS [STEMMER]]` prints one JSON object per run:
+//! `{"bytes": …, "terms": …, "counted_s": …, "cpu_s": …, "mb_s": …}`. `counted_s` is the time in
+//! seconds from texts to counts, and `cpu_s` that from texts to TF-IDF rows. `benches/rivals.py`
+//! compares it with scikit-learn.
 
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::print_stdout, reason = "a bench prints its measurements")]
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -65,7 +66,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
         let cpu = cpu_seconds() - cpu;
         println!(
-            "{{\"bytes\": {bytes}, \"terms\": {}, \"counted_s\": {counted:.4}, \"cpu_s\": {cpu:.4}, \"mb_s\": {:.1}}}",
+            "{{\"bytes\": {bytes}, \"terms\": {}, \"counted_s\": {counted:.4}, \
+             \"cpu_s\": {cpu:.4}, \"mb_s\": {:.1}}}",
             model.settings().counts.terms,
             bytes as f64 / 1e6 / cpu
         );

@@ -55,7 +55,8 @@ fn main() -> Outcome<()> {
         let some = first(&rows.test, 10_000);
         let adds = multiply_adds(&rows.training, &rows.test);
         println!(
-            "{} x {} training rows, {} entries; {} queries of {:.1} terms, {adds:.0} multiply-adds each; made in {:.0} s",
+            "{} x {} training rows, {} entries; {} queries of {:.1} terms, \
+             {adds:.0} multiply-adds each; generated in {:.0} s",
             rows.training.rows(),
             rows.training.cols(),
             rows.training.nnz(),
@@ -115,17 +116,18 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn k(k: usize) -> NonZeroUsize {
-    NonZeroUsize::new(k).expect("k from 1")
+    NonZeroUsize::new(k).expect("k is at least 1")
 }
 
-/// Device time in seconds: the median of several runs, after one that is not counted.
+/// Median device time of several runs in seconds, after a warm-up run.
 fn device_time(engine: &Cuda, queries: &Csr, neighbors: usize, runs: usize) -> Outcome<f64> {
     let seconds = engine.device_seconds(&Request::new(queries, k(neighbors)), runs + 1)?;
     Ok(median(seconds[1..].to_vec()))
 }
 
 fn host_time(engine: &dyn Search, queries: &Csr, neighbors: usize, runs: usize) -> Outcome<f64> {
-    let (mut lists, mut times) = (NeighborLists::default(), Vec::new());
+    let mut lists = NeighborLists::default();
+    let mut times = Vec::new();
     for _ in 0..=runs {
         let start = Instant::now();
         let _ = engine.search(&Request::new(queries, k(neighbors)), &mut lists)?;
@@ -148,7 +150,7 @@ fn full(device: &Device, training: &Arc<Csr>, queries: &Csr, adds: f64) -> Outco
         );
     }
     let seconds = host_time(&fused, queries, 30, 9)?;
-    println!("fused, k = 30: host to host {:.2} ms (lists used again)", seconds * 1e3);
+    println!("fused, k = 30: host to host {:.2} ms (reused lists)", seconds * 1e3);
     Ok(())
 }
 
@@ -235,13 +237,10 @@ fn many(rows: u64, queries: u64) -> (Arc<Csr>, Csr) {
 fn dump(folder: &Path, training: &Csr, test: &Csr) -> Outcome<()> {
     std::fs::create_dir_all(folder)?;
     for (name, rows) in [("training", training), ("test", test)] {
-        let (ptr, cols, vals) = (rows.indptr(), rows.indices(), rows.data());
-        std::fs::write(
-            folder.join(format!("{name}.ptr")),
-            bytemuck::cast_slice(ptr.raw_storage()),
-        )?;
-        std::fs::write(folder.join(format!("{name}.cols")), bytemuck::cast_slice(cols))?;
-        std::fs::write(folder.join(format!("{name}.vals")), bytemuck::cast_slice(vals))?;
+        let file = |array: &str| folder.join(format!("{name}.{array}"));
+        std::fs::write(file("ptr"), bytemuck::cast_slice(rows.indptr().raw_storage()))?;
+        std::fs::write(file("cols"), bytemuck::cast_slice(rows.indices()))?;
+        std::fs::write(file("vals"), bytemuck::cast_slice(rows.data()))?;
     }
     std::fs::write(folder.join("shape.json"), format!("{{\"terms\": {}}}", training.cols()))?;
     Ok(())

@@ -1,9 +1,10 @@
-//! Time per query of dense vectors' search.
+//! Time per query of a search for dense vectors.
 //!
-//! `cargo bench --bench dense -- TRAIN.npy QUERIES.npy METRIC K [RUNS [INDEX/THREADS…]]` prints one JSON object per run:
-//! `{"engine": …, "cpu_us": …, "wall_us": …, "build_s": …}`. `benches/dense_rivals.py` compares it with other libraries.
+//! `cargo bench --bench dense -- TRAIN.npy QUERIES.npy METRIC K [RUNS [INDEX/THREADS…]]` prints one
+//! JSON object per run: `{"engine": …, "cpu_us": …, "wall_us": …, "build_s": …}`.
+//! `benches/dense_rivals.py` compares it with other libraries.
 
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::print_stdout, reason = "a bench prints its measurements")]
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -18,32 +19,37 @@ use rustix::time::{ClockId, clock_gettime};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let [train, queries, metric, k, rest @ ..] = arguments.as_slice() else {
-        println!("dense: give TRAIN.npy QUERIES.npy METRIC K [RUNS [INDEX/THREADS...]] to measure");
+        println!("usage: dense TRAIN.npy QUERIES.npy METRIC K [RUNS [INDEX/THREADS...]]");
         return Ok(());
     };
-    let (metric, k): (Metric, NonZeroUsize) = (metric.parse()?, k.parse()?);
+    let metric: Metric = metric.parse()?;
+    let k: NonZeroUsize = k.parse()?;
     let runs: usize = rest.first().map_or(Ok(3), |runs| runs.parse())?;
     let engines: Vec<&str> = match rest.get(1..) {
         None | Some([]) => vec!["auto/1", "auto/2"],
         Some(names) => names.iter().map(String::as_str).collect(),
     };
-    let (training, queries) = (rows(train, metric)?, rows(queries, metric)?);
+    let training = rows(train, metric)?;
+    let queries = rows(queries, metric)?;
     let kernel = Kernel { metric, scale: 1.0 };
     let mut found = NeighborLists::default();
     for &name in &engines {
         let (index, count) = name.split_once('/').unwrap_or((name, "1"));
-        let (index, threads): (DenseIndex, _) = (index.parse()?, Threads::new(count.parse()?)?);
+        let index: DenseIndex = index.parse()?;
+        let threads = Threads::new(count.parse()?)?;
         let start = Instant::now();
         let engine = Dense::new(Arc::clone(&training), kernel, index, threads)?;
         let build = start.elapsed().as_secs_f64();
         for _ in 0..runs {
-            let (wall, cpu) = (Instant::now(), cpu_seconds());
+            let start = Instant::now();
+            let cpu_start = cpu_seconds();
             let _ = engine.search(&Request::new(queries.view(), k), &mut found)?;
-            let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+            let wall = start.elapsed().as_secs_f64();
+            let cpu = cpu_seconds() - cpu_start;
             let scale = 1e6 / found.len() as f64;
             println!(
-                "{{\"engine\": \"{} ({})/{count}\", \"cpu_us\": {:.2}, \"wall_us\": {:.2}, \"build_s\": {build:.2}}}",
-                index,
+                "{{\"engine\": \"{index} ({})/{count}\", \"cpu_us\": {:.2}, \
+                 \"wall_us\": {:.2}, \"build_s\": {build:.2}}}",
                 engine.kind(),
                 cpu * scale,
                 wall * scale

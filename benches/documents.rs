@@ -1,9 +1,10 @@
-//! Documents that come and go: how fast they are added, and what they cost a search.
+//! The cost of updating a model: throughput of additions, and search time over several segments.
 //!
-//! `cargo bench --bench documents -- CORPUS [K]` trains on nine tenths of a corpus (JSONL), adds the rest to the journal in
-//! steps, and removes as many others. It prints how many documents a second were added (analyzed, weighted, written and
-//! synced), and after each step the time of a search as a ratio of that among the same documents in one piece: the medians
-//! of pairs of runs, one thread, 4,096 queries.
+//! `cargo bench --bench documents -- CORPUS [K]` trains on nine tenths of a corpus (JSONL), adds
+//! the rest to the journal in steps, and removes the same number of other documents. It prints the
+//! number of documents added per second (analyzed, weighted, written and synced). After each step,
+//! it prints the search time relative to that over a single segment: the median of pairs of runs
+//! with one thread and 4,096 queries.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic, and prints")]
 
@@ -14,6 +15,7 @@ use std::time::Instant;
 use classify::classifier::{Classifier, Searchers, UpdatableEngines};
 use classify::learn::Trainer;
 use classify::model::{Change, Model, UpdatedModel};
+use classify::rows::matrix::Csr;
 use classify::search::{Engines, NeighborLists, Request, Search};
 use classify::text::corpus::{Corpus, Document, ReadOptions};
 use classify::threads::Threads;
@@ -24,7 +26,7 @@ const QUERIES: usize = 4_096;
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let Some(corpus) = arguments.next() else {
-        println!("documents: give a corpus (JSONL); see the head of this file");
+        println!("usage: documents CORPUS [K], with a corpus in JSONL");
         return;
     };
     let k = arguments.next().map_or("30".to_owned(), |k| k).parse().unwrap();
@@ -43,11 +45,13 @@ fn main() {
 
     let mut updated = UpdatedModel::open(&path).unwrap();
     let mut engines = UpdatableEngines::new(Engines::cpu(&one));
-    // Its rows are indexed before anything is added.
+    // Index the rows before anything is added.
     let _ = engines.searchers(updated.collection(), 0.0).unwrap();
     let classifier = Classifier::with_searchers(updated.model(), Searchers::default(), &all);
     let queries = classifier.vectorize(&documents[..QUERIES.min(documents.len())]).unwrap().rows;
-    let (mut count, mut took) = (0, 0.0);
+    let comparison = Comparison { queries, k, threads: one };
+    let mut count = 0;
+    let mut seconds = 0.0;
     for share in [100, 20, 5, 3, 2, 1] {
         let start = Instant::now();
         let end = new.len() / share;
@@ -55,15 +59,15 @@ fn main() {
             updated.commit(classifier.additions(batch).unwrap().changes).unwrap();
         }
         count = end;
-        took += start.elapsed().as_secs_f64();
+        seconds += start.elapsed().as_secs_f64();
         let what = format!("{:.1} % added", count as f64 / old.len() as f64 * 100.0);
-        compare(&what, &updated, &mut engines, &queries, k, &one);
+        comparison.print(&what, &updated, &mut engines);
     }
-    println!("added {count} documents: {:.0} a second", count as f64 / took);
+    println!("added {count} documents: {:.0} a second", count as f64 / seconds);
 
     let removed = old.iter().step_by(9).map(|document| Change::Remove { id: document.id.clone() });
     updated.commit(removed.collect()).unwrap();
-    compare("and a tenth removed", &updated, &mut engines, &queries, k, &one);
+    comparison.print("and a tenth removed", &updated, &mut engines);
     let start = Instant::now();
     let model = Model::open(&path).unwrap();
     println!(
@@ -81,26 +85,28 @@ fn main() {
     );
 }
 
-/// The time of a search among pieces and in one piece.
-fn compare(
-    what: &str,
-    updated: &UpdatedModel,
-    engines: &mut UpdatableEngines,
-    queries: &classify::rows::matrix::Csr,
+/// A comparison of searches over several segments and over one.
+struct Comparison {
+    queries: Csr,
     k: NonZeroUsize,
-    threads: &Threads,
-) {
-    let pieces = engines.searchers(updated.collection(), 0.0).unwrap().terms.unwrap();
-    let whole = Engines::cpu(threads).engine(updated.model().rows()).unwrap();
-    let mut found = [NeighborLists::default(), NeighborLists::default()];
-    let time = |engine: &Arc<dyn Search>, found: &mut NeighborLists| {
-        let start = Instant::now();
-        let _ = engine.search(&Request::new(queries, k), found).unwrap();
-        start.elapsed().as_secs_f64()
-    };
-    let mut ratios: Vec<f64> =
-        (0..PAIRS).map(|_| time(&pieces, &mut found[0]) / time(&whole, &mut found[1])).collect();
-    assert!(found[0].iter().eq(found[1].iter()), "the same neighbors");
-    ratios.sort_by(f64::total_cmp);
-    println!("{what}: a search takes {:.3} of the time in one piece", ratios[PAIRS / 2]);
+    threads: Threads,
+}
+
+impl Comparison {
+    /// Prints the search time over the segments of a model, relative to that over one segment.
+    fn print(&self, what: &str, updated: &UpdatedModel, engines: &mut UpdatableEngines) {
+        let segments = engines.searchers(updated.collection(), 0.0).unwrap().terms.unwrap();
+        let whole = Engines::cpu(&self.threads).engine(updated.model().rows()).unwrap();
+        let mut found = [NeighborLists::default(), NeighborLists::default()];
+        let time = |engine: &Arc<dyn Search>, found: &mut NeighborLists| {
+            let start = Instant::now();
+            let _ = engine.search(&Request::new(&self.queries, self.k), found).unwrap();
+            start.elapsed().as_secs_f64()
+        };
+        let ratio = |_| time(&segments, &mut found[0]) / time(&whole, &mut found[1]);
+        let mut ratios: Vec<f64> = (0..PAIRS).map(ratio).collect();
+        assert!(found[0].iter().eq(found[1].iter()), "the same neighbors");
+        ratios.sort_by(f64::total_cmp);
+        println!("{what}: a search takes {:.3} of the time in one segment", ratios[PAIRS / 2]);
+    }
 }

@@ -34,11 +34,12 @@ use rustix::time::{ClockId, clock_gettime};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let [model, train_rows, k, rest @ ..] = arguments.as_slice() else {
-        println!("search: give MODEL TRAIN_ROWS[+QUERIES] K [RUNS [ENGINE...]] to measure");
+        println!("usage: search MODEL TRAIN_ROWS[+QUERIES] K [RUNS [ENGINE...]]");
         return Ok(());
     };
     let (train_rows, count) = train_rows.split_once('+').unwrap_or((train_rows, ""));
-    let (train_rows, k): (usize, NonZeroUsize) = (train_rows.parse()?, k.parse()?);
+    let train_rows: usize = train_rows.parse()?;
+    let k: NonZeroUsize = k.parse()?;
     let runs: usize = rest.first().map_or(Ok(3), |runs| runs.parse())?;
     let engines: Vec<&str> = match rest.get(1..) {
         None | Some([]) => vec!["inverted/1", "inverted/2"],
@@ -71,16 +72,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 _ => Arc::new(Inverted::with_block_rows(rows, threads, size("16384")?)?),
             };
             let one = if kind.ends_with("alone") { 1 } else { queries.rows() };
-            let pieces: Vec<Arc<Csr>> = (0..queries.rows())
+            let batches: Vec<Arc<Csr>> = (0..queries.rows())
                 .step_by(one)
                 .map(|first| rows_of(&queries, first..(first + one).min(queries.rows())))
                 .collect();
-            let (wall, cpu) = (Instant::now(), cpu_seconds());
+            let start = Instant::now();
+            let cpu_start = cpu_seconds();
             let mut report = Report::default();
-            for queries in &pieces {
+            for queries in &batches {
                 report += engine.search(&Request::new(&**queries, k), &mut found)?;
             }
-            let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+            let wall = start.elapsed().as_secs_f64();
+            let cpu = cpu_seconds() - cpu_start;
             let scale = 1e6 / queries.rows() as f64;
             println!(
                 "{{\"engine\": \"{name}\", \"cpu_us\": {:.2}, \"wall_us\": {:.2}, \

@@ -1,10 +1,12 @@
-//! The paper's six test set sizes (Bresler et al. 2011, Tables 1 to 3) on LYRL2004 files, original
-//! or written by `classify generate rcv1-like`: seconds of search and vote with k = 30, for both
-//! engines.
+//! The six test set sizes of Bresler et al. 2011 (tables 1 to 3) on LYRL2004 files.
 //!
-//! `cargo bench --bench subsets -- FOLDER [THREADS [MOST_EXHAUSTIVE]]`
+//! The files are the original ones, or written by `classify generate rcv1-like`. The bench prints
+//! the seconds of search and vote with k = 30, for both CPU engines. The exhaustive engine stops at
+//! `MAX_EXHAUSTIVE` documents.
+//!
+//! `cargo bench --bench subsets -- FOLDER [THREADS [MAX_EXHAUSTIVE]]`
 
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::print_stdout, reason = "a bench prints its measurements")]
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -28,11 +30,13 @@ const PAPER: [[f64; 6]; 2] =
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let [folder, rest @ ..] = arguments.as_slice() else {
-        println!("subsets: give a FOLDER of LYRL2004 files to measure");
+        println!(
+            "usage: subsets FOLDER [THREADS [MAX_EXHAUSTIVE]], with a folder of LYRL2004 files"
+        );
         return Ok(());
     };
     let threads: NonZeroUsize = rest.first().map_or(Ok(NonZeroUsize::MIN), |n| n.parse())?;
-    let most: usize = rest.get(1).map_or(Ok(10_000), |most| most.parse())?;
+    let max_exhaustive: usize = rest.get(1).map_or(Ok(10_000), |max| max.parse())?;
     let threads = Threads::new(threads)?;
     let open = || Preset::Lyrl2004.open(Path::new(folder), &ReadOptions::default());
     let input = InputSpec::Features(FeatureSpec { counts: false, first_column: 0 });
@@ -56,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let view = |seconds: &f64| format!("{seconds:.3}");
     let exhaustive = Arc::new(Exhaustive::new(Arc::clone(model.rows()), threads.clone())?);
-    let times = measured(&model, exhaustive, &threads, open()?.test, most)?;
+    let times = measured(&model, exhaustive, &threads, open()?.test, max_exhaustive)?;
     println!("{:24}{}", "exhaustive", cells(times.iter().map(view)));
     let inverted = Arc::new(Inverted::new(Arc::clone(model.rows()), threads.clone())?);
     let times = measured(&model, inverted, &threads, open()?.test, usize::MAX)?;
@@ -78,7 +82,8 @@ fn similarities(
 ) -> Result<String, Box<dyn std::error::Error>> {
     let classifier = Classifier::new(Arc::clone(model), threads)?;
     let documents: Vec<Document> = documents.take(3_000).collect::<Result<_, _>>()?;
-    let (options, mut neighbors) = (classifier.options(), FoundNeighbors::default());
+    let options = classifier.options();
+    let mut neighbors = FoundNeighbors::default();
     let _ = classifier.neighbors(&classifier.vectorize(&documents)?, &options, &mut neighbors)?;
     let median = |rank: usize| {
         // A missing neighbor has similarity 0.
@@ -87,23 +92,26 @@ fn similarities(
         similarities.sort_by(f32::total_cmp);
         similarities.get(similarities.len() / 2).copied().unwrap_or(0.0)
     };
-    let (first, last) = (median(0), median(options.k.get() - 1));
+    let first = median(0);
+    let last = median(options.k.get() - 1);
     Ok(format!("median similarity of the first neighbor {first:.2}, of the thirtieth {last:.2}"))
 }
 
-/// Seconds of search and vote until each size is reached, up to `most`.
+/// Seconds of search and vote until each size is reached, up to `max_size`.
 fn measured(
     model: &Arc<Model>,
     engine: Arc<dyn Search>,
     threads: &Threads,
     mut documents: Documents,
-    most: usize,
+    max_size: usize,
 ) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
     let classifier = Classifier::with_engine(Arc::clone(model), engine, threads);
-    let (options, mut neighbors) = (classifier.options(), FoundNeighbors::default());
-    let (mut seconds, mut done) = (0.0, 0);
+    let options = classifier.options();
+    let mut neighbors = FoundNeighbors::default();
+    let mut seconds = 0.0;
+    let mut done = 0;
     let mut times = Vec::new();
-    for size in SIZES.into_iter().filter(|&size| size <= most) {
+    for size in SIZES.into_iter().filter(|&size| size <= max_size) {
         while done < size {
             let batch = documents.by_ref().take((size - done).min(4_096));
             let batch: Vec<Document> = batch.collect::<Result<_, _>>()?;

@@ -19,7 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let k = NonZeroUsize::new(30).ok_or("k is above 0")?;
     let mut found = NeighborLists::default();
     for time in [Duration::from_millis(20), Duration::from_mins(10)] {
-        let (stop, start) = (Stop::after(time), Instant::now());
+        let stop = Stop::after(time);
+        let start = Instant::now();
         match engine.search(&Request::new(&rows.test, k).until(&stop), &mut found) {
             Ok(report) => println!("{time:?}: {} queries answered, {report:?}", found.len()),
             Err(SearchError::Stopped) => {

@@ -45,7 +45,7 @@ _PASSED = (
 
 
 class KNNTextClassifier(ClassifierMixin, BaseEstimator):
-    """The k-nearest-neighbor classifier of ``classify``: exact, fast, with one label a document or several.
+    """The exact k-nearest-neighbor classifier of ``classify``, single-label or multi-label.
 
     Documents are texts, rows of a sparse matrix, or dense vectors; which of them, ``fit`` sees from its first argument. Texts are
     analyzed and weighted by TF-IDF; neighbors are found by cosine similarity, all exactly; they vote. The same documents and
@@ -105,7 +105,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
     keep_text : bool, default=False
         Whether the model keeps the training texts, for `explain` to show.
     n_jobs : int or None, default=None
-        The number of threads; None and -1: all processors. Predictions do not depend on it.
+        The number of threads; None and -1 mean all processors. Predictions do not depend on it.
     device : str, default='auto'
         Where to search: ``'cpu'``, ``'cuda'``, ``'cuda:N'``, ``'cuda:all'``, or ``'auto'``: a GPU if one works. Predictions do not depend on it.
 
@@ -306,7 +306,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         return self
 
     def _documents(self, X: Any, reset: bool) -> tuple[str, Any]:
-        """What the documents are (text, features or vectors), and the documents, checked."""
+        """Check the documents; return their type (text, features or vectors) and the documents."""
         texts = as_texts(X)
         if texts is not None:
             if not reset and self._model.input != "text":
@@ -343,7 +343,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
     # Predicting
 
     def _place_labels(self) -> None:
-        """Finds the place in `classes_` of each label of the model, whose labels are in the order of their names."""
+        """Find the index in `classes_` of each label of the model, which sorts labels by name."""
         place = {str(label): at for at, label in enumerate(self.classes_.tolist())}
         # An ancestor in a hierarchy may have no documents of its own.
         missing = [name for name in self._model.labels if name not in place]
@@ -398,7 +398,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         return fill(indptr, labels, values, self._places, len(self.classes_)), answers
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The labels' shares of the votes.
+        """Return each label's share of the votes.
 
         Parameters
         ----------
@@ -416,7 +416,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         return values
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probabilities of the labels.
+        """Return the probabilities of the labels.
 
         Parameters
         ----------
@@ -442,7 +442,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         return values
 
     def predict_confidence(self, X: Any) -> tuple[np.ndarray, list[str]]:
-        """How sure the predictions are, and why some are not.
+        """Return the confidence of predictions, and the reasons for low confidence.
 
         Parameters
         ----------
@@ -503,7 +503,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         return distances, indices
 
     def explain(self, X: Any, *, terms: int = 20) -> list[dict]:
-        """Say why documents get their labels.
+        """Explain why documents get their labels.
 
         Parameters
         ----------
@@ -534,7 +534,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         return [json.loads(one) for one in self._model.explain(native, terms=int(terms))]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of documents with exactly the right labels.
+        """Return the share of documents whose predicted labels are exactly right.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What users have (lists, Series, columns, matrices) as what the compiled part takes."""
+"""Convert lists, Series, columns and matrices to the inputs of the compiled part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_COLUMNS = 2**32 - 1
 
 
 def is_missing(item: Any) -> bool:
-    """Whether an item stands for a missing value: None, NaN or pandas' NA."""
+    """Whether an item is a missing value: None, NaN or pandas' NA."""
     return item is None or type(item).__name__ in ("NAType", "NaTType") or (isinstance(item, float) and item != item)
 
 
@@ -82,7 +82,7 @@ def as_texts(X: Any) -> list[str] | None:
 
 
 def csr_arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """A sparse matrix as (indptr, indices, data, columns) of the types that the compiled part takes."""
+    """Return (indptr, indices, data, columns) of a sparse matrix, with the types of the compiled part."""
     X = X.tocsr()
     if X.shape[1] > _MOST_COLUMNS:
         raise ValueError(f"{X.shape[1]} columns are more than {_MOST_COLUMNS}")
@@ -115,7 +115,7 @@ def as_csr(X: Any, name: str) -> sp.csr_matrix:
 
 
 def n_threads(n_jobs: int | None) -> int | None:
-    """The number of threads for n_jobs: None and -1 are all processors, -2 all but one, as in joblib."""
+    """Return the number of threads for n_jobs, as joblib: None and -1 mean all processors, -2 all but one."""
     if n_jobs is None or n_jobs == -1:
         return None
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
@@ -127,7 +127,7 @@ def n_threads(n_jobs: int | None) -> int | None:
 
 
 def pad(indices: np.ndarray, similarities: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lists of neighbors with k places; those without a neighbor hold -1 and -inf."""
+    """Pad lists of neighbors to length k with -1 and -inf."""
     missing = k - indices.shape[1]
     if missing <= 0:
         return indices, similarities
@@ -139,7 +139,7 @@ def pad(indices: np.ndarray, similarities: np.ndarray, k: int) -> tuple[np.ndarr
 
 
 def fill(indptr: np.ndarray, labels: np.ndarray, values: np.ndarray, columns: np.ndarray, width: int) -> np.ndarray:
-    """Ragged (label, value) pairs as a dense array of `width` columns; `columns` is the column of each label."""
+    """Convert ragged (label, value) pairs to a dense array with `width` columns; `columns` maps labels to columns."""
     rows = len(indptr) - 1
     dense = np.zeros((rows, width))
     dense[np.repeat(np.arange(rows), np.diff(indptr)), columns[labels]] = values

@@ -1,4 +1,4 @@
-"""Labels as users have them: one a document, lists, or an indicator matrix."""
+"""Labels in the forms that users pass: one per document, lists, or an indicator matrix."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Labels:
         return len(self.indices) if self.indptr is None else len(self.indptr) - 1
 
     def keep(self, rows: np.ndarray) -> None:
-        """Drops the documents that are not in the boolean array `rows`, and labels that no document has."""
+        """Keep the documents selected by the boolean array `rows`, and drop unused labels."""
         if self.indptr is None:
             self.indices = self.indices[rows]
         else:

@@ -38,7 +38,7 @@ class MetricIndex:
         ``'brute-force'``, ``'lc'``, ``'sss-index'``, ``'sss-tree'``, ``'egnat'``, ``'m-tree'``, ``'vp-tree'`` or ``'kd-tree'``, with parameters
         such as ``'lc:64'``; ``'auto'`` tries all on a sample and takes the fastest. Answers do not depend on it.
     n_jobs : int or None, default=None
-        The number of threads; None and -1: all processors.
+        The number of threads; None and -1 mean all processors.
     device : str, default='cpu'
         ``'cpu'``, ``'cuda'``, ``'cuda:N'``, ``'cuda:all'`` or ``'auto'``.
 
@@ -115,12 +115,12 @@ class MetricIndex:
 
     @property
     def index(self) -> str:
-        """The kind of index with its parameters."""
+        """Kind of the index, with its parameters."""
         return self._index.kind
 
     @property
     def metric(self) -> str | None:
-        """The name of the metric; None for a function."""
+        """Name of the metric; None for a function."""
         return self._index.metric
 
     def query(self, point: Any, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -211,7 +211,7 @@ def _positive(k: int) -> int:
 
 
 def _as_points(points: Any) -> tuple[str, Any]:
-    """What the points are, and the points as the compiled part takes them."""
+    """Return the type of the points, and the points as inputs of the compiled part."""
     if isinstance(points, str):
         raise ValueError("points is one string: pass a list of strings")
     if isinstance(points, np.ndarray) and points.dtype.kind in "fiub":

@@ -1,4 +1,4 @@
-"""Progress and log of long work."""
+"""Progress and log messages of long operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Progress = Callable[[str, int], object]
 
 
 def report(progress: Progress | None):
-    """A function for the compiled part to call: texts are logged, numbers given to `progress`."""
+    """Return a callback for the compiled part, which logs texts and passes numbers to `progress`."""
 
     def call(stage: str, done: int | None, text: str | None) -> None:
         if text is not None:

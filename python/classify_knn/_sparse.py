@@ -1,4 +1,4 @@
-"""Exact neighbors among the rows of sparse matrices."""
+"""Exact nearest neighbors among the rows of sparse matrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _METRICS = ("cosine", "dot")
 
 
 def _at_most(k: int) -> int:
-    """k, or a number that is larger than any of rows."""
+    """Limit k to a number above any number of rows."""
     return min(k, 2**32)
 
 
@@ -27,7 +27,7 @@ def _check_metric(metric: str) -> bool:
 
 
 class SparseNeighbors(BaseEstimator):
-    """The most similar rows of a sparse matrix, by cosine or dot product: all of them, exactly.
+    """Exact search for the most similar rows of a sparse matrix, by cosine or dot product.
 
     The interface is that of :class:`sklearn.neighbors.NearestNeighbors`. A similarity is the sum of the products of
     ``float32`` weights, added as ``float64`` and rounded once to ``float32``; rows are ordered by it, ties by row number, and the
@@ -36,11 +36,11 @@ class SparseNeighbors(BaseEstimator):
     Parameters
     ----------
     n_neighbors : int, default=5
-        The number of neighbors of a query.
+        The number of neighbors per query.
     metric : {'cosine', 'dot'}, default='cosine'
-        ``cosine`` scales rows and queries to length 1; ``dot`` takes them as they are.
+        ``cosine`` scales rows and queries to length 1; ``dot`` leaves them unchanged.
     n_jobs : int or None, default=None
-        The number of threads; None and -1: all processors.
+        The number of threads; None and -1 mean all processors.
     device : str, default='auto'
         ``'cpu'``, ``'cuda'``, ``'cuda:N'``, ``'cuda:all'``, or ``'auto'``: a GPU if one works.
 
@@ -54,7 +54,7 @@ class SparseNeighbors(BaseEstimator):
     Notes
     -----
     Only rows with a similarity above 0 are neighbors. A query with fewer than `n_neighbors` such rows gets index -1 and
-    distance ``inf`` in the places that are left.
+    distance ``inf`` in the remaining columns.
 
     Examples
     --------
@@ -187,7 +187,7 @@ class SparseNeighbors(BaseEstimator):
 
 
 def _without_self(indices: np.ndarray, similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """k + 1 neighbors of every row → k, without the row itself, or without the last."""
+    """Reduce k + 1 neighbors of every row to k: drop the row itself, or the last neighbor."""
     count, width = indices.shape
     drop = indices == np.arange(count)[:, None]
     drop[~drop.any(axis=1), -1] = True
@@ -223,7 +223,7 @@ def top_k(
     sort : bool, default=True
         Whether the entries of a row are ordered by decreasing similarity (ties by row number), otherwise by column.
     n_jobs : int or None, default=None
-        The number of threads; None and -1: all processors.
+        The number of threads; None and -1 mean all processors.
     device : str, default='auto'
         As for :class:`SparseNeighbors`.
 

@@ -1,4 +1,4 @@
-"""Texts as TF-IDF rows."""
+"""Conversion of texts to TF-IDF rows."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
     select : str, default=None
         Keep the terms that tell most about the labels: ``'chi2:N'`` or ``'information-gain:N'``. It needs `y`.
     n_jobs : int or None, default=None
-        The number of threads; None and -1: all processors.
+        The number of threads; None and -1 mean all processors.
 
     Attributes
     ----------

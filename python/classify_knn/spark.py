@@ -51,13 +51,13 @@ def _model_of(model: KNNTextClassifier | str | os.PathLike) -> KNNTextClassifier
 
 
 def _ship(df: DataFrame, model: KNNTextClassifier) -> tuple[Broadcast, str]:
-    """The bytes of the model, sent once to each executor, and their digest."""
+    """The serialized model, which each executor receives once, and its digest."""
     data = model._model.to_bytes()
     return df.sparkSession.sparkContext.broadcast(data), hashlib.sha256(data).hexdigest()
 
 
 def _received(shipped: Broadcast, digest: str, device: str, n_jobs: int) -> KNNTextClassifier:
-    """The model in a Python worker, which reads it once."""
+    """Return the model in a Python worker, which reads it once."""
     key = (digest, device, n_jobs)
     if key not in _opened:
         _opened.clear()
@@ -466,7 +466,7 @@ _NEIGHBORS = pa.list_(
 
 @dataclasses.dataclass
 class _Search:
-    """What an executor needs to search shards."""
+    """The state with which an executor searches shards."""
 
     shards: list[dict[str, Any]]
     folder: str
@@ -475,7 +475,7 @@ class _Search:
     n_jobs: int
 
     def __call__(self, texts: list[str], shards: list[dict[str, Any]]) -> pa.Array:
-        """The neighbors of each text among some shards, which come in the order of their rows."""
+        """Find the neighbors of each text in some shards, which must be in row order."""
         rows = np.full((len(texts), self.k), -1, dtype=np.int64)
         similarities = np.full((len(texts), self.k), -np.inf, dtype=np.float32)
         named: dict[int, tuple[str, list[str]]] = {}
@@ -518,7 +518,7 @@ def _of_bytes(data: bytes) -> pa.RecordBatch:
 
 
 def _merged(parts: list[pa.Array], k: int) -> pa.Array:
-    """The best k of the neighbors of each document: by falling similarity, then by rising row."""
+    """Select the k best neighbors of each document, by descending similarity, then ascending row."""
     of = np.concatenate([np.repeat(np.arange(len(part)), np.diff(part.offsets.to_numpy())) for part in parts])
     flat = pa.concat_arrays([part.flatten() for part in parts])
     rows, similarities = flat.field("row").to_numpy(), flat.field("similarity").to_numpy()
@@ -530,7 +530,7 @@ def _merged(parts: list[pa.Array], k: int) -> pa.Array:
 
 
 def _together(table: pa.Table, numbers: list[int], k: int) -> pa.Table:
-    """A batch of documents with their neighbors among all groups; the first group brings the documents along."""
+    """Combine a batch of documents with their neighbors in all groups; the first group carries the documents."""
     parts = {row["group"]: row for row in table.to_pylist()}
     if sorted(parts) != sorted(numbers):
         raise RuntimeError("the documents changed while they were searched: cache or write the data frame first")

@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 
 use classify::classifier::ClassifyError;
 use classify::decide::decision::DecisionError;
-use classify::text::corpus::{CorpusError, Problem};
+use classify::learn::TrainError;
 use classify::model::ModelError as LibraryModelError;
 use classify::search::{DeviceError, SearchError};
-use classify::learn::TrainError;
+use classify::text::corpus::{CorpusError, Problem};
 use pyo3::create_exception;
 use pyo3::exceptions::{
     PyFileNotFoundError, PyMemoryError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError,
@@ -146,8 +146,8 @@ pub(crate) fn of_model(error: &LibraryModelError) -> PyErr {
 
 pub(crate) fn of_device(error: &DeviceError) -> PyErr {
     let message = format!(
-        "{error} (device='auto' uses the CPU if no GPU works; after a fork the GPU of the parent process cannot be used: \
-         start processes with 'spawn')"
+        "{error} (device='auto' uses the CPU if no GPU works; after a fork the GPU of the parent \
+         process cannot be used: start processes with 'spawn')"
     );
     PyRuntimeError::new_err(message)
 }

@@ -1,5 +1,7 @@
-//! The compiled part of the Python package `classify_knn`: arrays and strings in, arrays and strings out. What users see,
-//! its checks and its documentation are in `classify_knn/*.py`.
+//! The compiled part of the Python package `classify_knn`, which exchanges arrays and strings with
+//! Python.
+//!
+//! The public classes, their checks and their documentation are in `classify_knn/*.py`.
 
 use pyo3::prelude::*;
 

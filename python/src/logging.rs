@@ -1,7 +1,7 @@
-//! Warnings of the library, which are `tracing` events, for Python's `logging`.
+//! Passes warnings of the library, which are `tracing` events, to Python's `logging`.
 //!
-//! An event can come from any thread, also from one that Python must not wait for. So events are kept until the call
-//! into the library returns, and logged by the thread that called.
+//! An event can come from any thread, including one that Python must not wait for. Events are
+//! therefore kept until the call into the library returns, and the calling thread logs them.
 
 use std::fmt::{self, Write as _};
 use std::sync::Mutex;
@@ -11,8 +11,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// More are dropped: nobody reads them.
-const MOST: usize = 1_000;
+/// Maximum number of warnings per call; later ones are dropped.
+const MAX_WARNINGS: usize = 1_000;
 
 static KEPT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -51,7 +51,7 @@ impl Subscriber for Warnings {
         let mut line = Message(String::new());
         event.record(&mut line);
         if let Ok(mut kept) = KEPT.try_lock()
-            && kept.len() < MOST
+            && kept.len() < MAX_WARNINGS
         {
             kept.push(line.0);
         }

@@ -1,4 +1,5 @@
-//! Metric indexes: of vectors, strings, sets, or any objects with a Python function as their distance.
+//! Metric indexes of vectors, strings, sets, or any objects with a Python function as their
+//! distance.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -52,7 +53,9 @@ struct Call {
 }
 
 impl Call {
-    /// Waits for its turn, and runs `work` with a function that `stop` ends. It must be called without Python's lock.
+    /// Waits for its turn, and runs `work` with a function that `stop` ends.
+    ///
+    /// The caller must not hold Python's lock.
     fn run<T>(&self, stop: &Stop, work: impl FnOnce() -> T) -> PyResult<T> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.ended.store(stop.is_stopped(), Ordering::Relaxed);
@@ -392,9 +395,14 @@ fn saved<I: StoredIndex<Points: StoredPoints>>(index: &I, path: &Path) -> PyResu
 
 #[pymethods]
 impl MetricIndex {
-    /// Builds an index. `kind` is what the points are: vectors, strings, sets or objects; `function` the distance of objects.
+    /// Builds an index.
+    ///
+    /// `kind` is the type of the points: vectors, strings, sets or objects. `function` is the
+    /// distance of objects.
     #[new]
-    #[pyo3(signature = (points, kind, *, metric=None, function=None, index="auto", n_jobs=None, device="auto"))]
+    #[pyo3(signature = (
+        points, kind, *, metric=None, function=None, index="auto", n_jobs=None, device="auto"
+    ))]
     #[expect(clippy::too_many_arguments, reason = "called by one function, with names")]
     fn new(
         py: Python<'_>,
@@ -418,8 +426,8 @@ impl MetricIndex {
                 (Built::Objects(Box::new(index)), kind)
             }
             ("vectors", None) => {
-                let (points, metric) =
-                    (vectors(points)?, vector_metric(metric.unwrap_or("euclidean"))?);
+                let points = vectors(points)?;
+                let metric = vector_metric(metric.unwrap_or("euclidean"))?;
                 let (index, kind) = run(py, &Arc::default(), |_| built(index, points, metric))??;
                 (Built::Vectors(Arc::new(index)), kind)
             }
@@ -474,7 +482,8 @@ impl MetricIndex {
             Built::Strings(index) => saved(&**index, &path),
             Built::Sets(index) => saved(&**index, &path),
             Built::Objects(_) => Err(PyValueError::new_err(
-                "an index with a Python function as its metric cannot be saved: a file holds no functions",
+                "an index with a Python function as its metric cannot be saved: \
+                 a file holds no functions",
             )),
         })
     }

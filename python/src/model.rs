@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use classify::classifier::explain::explain;
 use classify::classifier::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Searchers,
 };
+use classify::learn::{Event, TrainOptions, Trainer};
+use classify::model::{InputSpec, Model as Trained};
+use classify::rows::dense::{DenseSpec, Metric};
+use classify::search::{DeviceChoice, Engines, Stop};
 use classify::text::corpus::{CorpusError, Document, Place, Problem};
 use classify::text::counts::{CorpusStatistics, CountOptions, Counts, Input as CountingInput};
-use classify::classifier::explain::explain;
-use classify::model::{InputSpec, Model as Trained};
-use classify::search::{DeviceChoice, Engines, Stop};
 use classify::text::tfidf::Side;
-use classify::learn::{Event, TrainOptions, Trainer};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -48,7 +49,7 @@ struct Searching {
     describe: String,
 }
 
-/// Labels of training documents: numbers of `names`, `indptr` where a document can have any number of them.
+/// Labels of training documents as indexes of `names`; multi-label if there is an `indptr`.
 struct Labels<'a> {
     names: Vec<String>,
     indptr: Option<&'a [i64]>,
@@ -124,7 +125,10 @@ impl Reports {
     }
 }
 
-/// How often the texts have each term: terms in byte order, the number of texts with each, and how often they have it.
+/// Counts the terms of texts.
+///
+/// Returns the terms in byte order, the number of texts with each term, and the number of its
+/// occurrences.
 #[pyfunction]
 #[pyo3(signature = (input, parameters, *, n_jobs=None))]
 #[expect(clippy::type_complexity, reason = "three columns")]
@@ -146,8 +150,7 @@ pub(crate) fn count_terms<'py>(
     let counts = run(py, &stop, |_| {
         let source: Arc<str> = "X".into();
         let mut documents = (0..view.rows()).map(|row| Ok(view.document(row, &source)));
-        let counts =
-            Counts::read(&mut documents, &CountOptions::new(&counting), &threads, &|_| ());
+        let counts = Counts::read(&mut documents, &CountOptions::new(&counting), &threads, &|_| ());
         counts.map(|counts| counts.term_frequencies(&options.fields.boosts()))
     })?;
     let counts = counts.map_err(|error| of_corpus(&error))?;
@@ -157,16 +160,21 @@ pub(crate) fn count_terms<'py>(
     Ok((terms, documents.into_pyarray(py), occurrences.into_pyarray(py)))
 }
 
-/// The terms of a whole corpus: terms in byte order, the number of documents with each, the number of documents, and the mean
-/// length of a document.
+/// The term statistics of a whole corpus.
+///
+/// They are the terms in byte order, the number of documents with each term, the number of
+/// documents, and their mean length.
 type Whole = (Vec<String>, Vec<u32>, u64, f64);
 
 /// Trains a model.
 ///
-/// `labels` is `(names, indptr or None, indices)`; `report(what, done, text)` is called while it is trained. Returns the model and the results of
-/// tuning as JSON.
+/// `labels` is `(names, indptr or None, indices)`. Training calls `report(what, done, text)`.
+/// Returns the model, and the results of tuning as JSON.
 #[pyfunction]
-#[pyo3(signature = (input, labels, parameters, *, weights=None, ids=None, groups=None, n_jobs=None, device="auto", report=None, part_of=None))]
+#[pyo3(signature = (
+    input, labels, parameters, *, weights=None, ids=None, groups=None, n_jobs=None, device="auto",
+    report=None, part_of=None
+))]
 #[expect(clippy::too_many_arguments, reason = "called by one function, with names")]
 pub(crate) fn train(
     py: Python<'_>,
@@ -295,13 +303,14 @@ impl Model {
         })
     }
 
-    /// Calls `each` with the vectors of every batch, while Ctrl-C is looked for.
+    /// Calls `each` with the vectors of every batch; Ctrl-C ends the work.
     fn batches<T: Default + Send>(
         py: Python<'_>,
         view: View<'_>,
-        (classifier, batch, side): (&Classifier, usize, Side),
+        vectorizer: Vectorizer<'_>,
         each: impl Fn(&DocumentVectors, &Stop, &mut T) -> PyResult<()> + Sync,
     ) -> PyResult<T> {
+        let Vectorizer { classifier, batch, side } = vectorizer;
         let rows = view.rows();
         let work = |stop: &Stop| {
             let source: Arc<str> = "X".into();
@@ -319,6 +328,15 @@ impl Model {
         };
         run_for(py, rows, work)?
     }
+}
+
+/// How documents become vectors.
+#[derive(Clone, Copy)]
+struct Vectorizer<'a> {
+    classifier: &'a Classifier,
+    /// Number of documents per batch.
+    batch: usize,
+    side: Side,
 }
 
 /// Rows of different lengths.
@@ -398,7 +416,7 @@ impl Answers {
     }
 }
 
-/// Neighbors as arrays of `k` columns, where the places without a neighbor hold row -1 and similarity -inf.
+/// Neighbors as arrays with `k` columns. Missing neighbors have row -1 and similarity -inf.
 struct Lists {
     k: usize,
     rows: Vec<i64>,
@@ -501,12 +519,12 @@ impl Model {
         self.trained.settings().decision.needs_batch()
     }
 
-    /// What similarities are: `cosine`, `dot` (products of rows that are not scaled), or `bounded` (from 0 to 1, of a distance).
+    /// The kind of similarity: `cosine`, `dot` (products of unscaled rows), or `bounded` (0 to 1,
+    /// based on a distance).
     #[getter]
     fn similarity(&self) -> &'static str {
         let settings = self.trained.settings();
-        let angular =
-            |dense: &classify::rows::dense::DenseSpec| dense.metric == classify::rows::dense::Metric::Angular;
+        let angular = |dense: &DenseSpec| dense.metric == Metric::Angular;
         match &settings.dense {
             Some(dense) if settings.dense_share >= 1.0 && !angular(dense) => "bounded",
             Some(_) if settings.dense_share >= 1.0 => "cosine",
@@ -607,7 +625,7 @@ impl Model {
         let answers: Answers = Self::batches(
             py,
             view,
-            (classifier, batch, Side::Query),
+            Vectorizer { classifier, batch, side: Side::Query },
             |vectors, stop, answers: &mut Answers| {
                 let mut found = FoundNeighbors::default();
                 let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
@@ -642,7 +660,7 @@ impl Model {
         let lists: Option<Lists> = Self::batches(
             py,
             view,
-            (classifier, searching.batch, Side::Query),
+            Vectorizer { classifier, batch: searching.batch, side: Side::Query },
             |vectors, stop, lists: &mut Option<Lists>| {
                 let mut found = FoundNeighbors::default();
                 let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
@@ -702,7 +720,7 @@ impl Model {
         })?
     }
 
-    /// The weighted rows of documents, as training documents or as queries: indptr, indices and data.
+    /// Weighted rows of documents, as training documents or as queries: indptr, indices and data.
     #[pyo3(signature = (input, *, as_queries=false))]
     #[expect(clippy::type_complexity, reason = "three arrays")]
     fn vectorize<'py>(
@@ -719,7 +737,7 @@ impl Model {
         let rows: (Ragged<u32>, Vec<f32>) = Self::batches(
             py,
             view,
-            (&classifier, 1 << 14, side),
+            Vectorizer { classifier: &classifier, batch: 1 << 14, side },
             |vectors, stop, (columns, values): &mut (Ragged<u32>, Vec<f32>)| {
                 if stop.is_stopped() {
                     return Err(PyRuntimeError::new_err("stopped"));

@@ -4,18 +4,18 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use classify::text::analyze::{AnalyzerSpec, NgramRange, stop_words};
-use classify::text::counts::{ClassWeights, DfLimit, Fields, TermLimits};
 use classify::decide::decision::DecisionOptions;
-use classify::rows::dense::MOST_DIMENSIONS;
-use classify::text::hierarchy::Hierarchy;
-use classify::model::FeatureSpec;
-use classify::text::tfidf::Weighting;
+use classify::decide::objective::Objective;
 use classify::learn::{
     DenseOptions, DenseSource, FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
     TuneScope,
 };
-use classify::decide::objective::Objective;
+use classify::model::FeatureSpec;
+use classify::rows::dense::MOST_DIMENSIONS;
+use classify::text::analyze::{AnalyzerSpec, NgramRange, stop_words};
+use classify::text::counts::{ClassWeights, DfLimit, Fields, TermLimits};
+use classify::text::hierarchy::Hierarchy;
+use classify::text::tfidf::Weighting;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBool, PyDict};
@@ -123,7 +123,9 @@ impl<'py> Parameters<'_, 'py> {
             // scikit-learn writes it out.
             let code = if language == "english" { "en" } else { &language };
             let words = stop_words(code).ok_or_else(|| {
-                self.wrong(name, "no list for this language; expected an ISO 639-1 code such as 'en', or a list of words")
+                let expected = "no list for this language; expected an ISO 639-1 code \
+                                such as 'en', or a list of words";
+                self.wrong(name, expected)
             })?;
             return Ok(words.iter().map(|&word| word.to_owned()).collect());
         }

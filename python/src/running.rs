@@ -72,7 +72,8 @@ pub(crate) fn run_for<T: Send>(
 /// Threads by the process that started them and their number.
 static POOLS: Mutex<Vec<(u32, usize, Threads)>> = Mutex::new(Vec::new());
 
-/// `jobs` threads, which are started once and used by every call; `None`: as many as the machine has processors.
+/// Returns `jobs` threads, which start once and are shared by all calls. `None` means one per
+/// processor.
 ///
 /// A process made by `fork` has none of its parent's threads, so it starts its own.
 pub(crate) fn threads(jobs: Option<usize>) -> PyResult<Threads> {
@@ -126,7 +127,7 @@ impl<T: Send + Sync> OfProcess<T> {
             let mut kept = if self.owner.load(Ordering::Relaxed) == process {
                 self.kept.lock().unwrap_or_else(PoisonError::into_inner)
             } else {
-                // Where a thread of the parent held the lock when it was forked, nobody will release it.
+                // If a thread of the parent held the lock during the fork, nobody will release it.
                 let Ok(kept) = self.kept.try_lock() else { return Ok(Arc::new(make()?)) };
                 self.owner.store(process, Ordering::Relaxed);
                 kept

@@ -136,12 +136,15 @@ impl SparseRows {
         let rows = py.detach(|| matrix(slices, 0..slices.rows(), unit));
         let rows = Arc::new(rows.map_err(PyValueError::new_err)?);
         let made = Self { rows, unit, jobs: n_jobs, device, searching: OfProcess::default() };
-        // A weight that is not finite is refused now, not at the first search.
+        // Reject infinite weights now, not at the first search.
         let _ = made.searching(py)?;
         Ok(made)
     }
 
-    /// The nearest rows of each query: rows and similarities, each queries × k; -1 and -inf where there are fewer.
+    /// Finds the nearest rows of each query.
+    ///
+    /// Returns rows and similarities as arrays of shape queries × k. Missing neighbors are -1 and
+    /// -inf.
     fn kneighbors<'py>(
         &self,
         py: Python<'py>,
@@ -149,7 +152,7 @@ impl SparseRows {
         k: usize,
     ) -> PyResult<Matrices<'py>> {
         let queries = CsrArrays::of(queries)?;
-        // Places without a neighbor are the caller's.
+        // The caller fills in missing neighbors.
         let k = k.min(self.rows.rows().max(1));
         let cells = queries.view()?.rows().saturating_mul(k);
         let none = (Vec::with_capacity(cells.min(1 << 28)), Vec::with_capacity(cells.min(1 << 28)));
@@ -163,7 +166,10 @@ impl SparseRows {
         Ok((as_matrix(py, found.0, k)?, as_matrix(py, found.1, k)?))
     }
 
-    /// The nearest rows of each query as a CSR matrix: their numbers are columns, in increasing order, or the best first.
+    /// Finds the nearest rows of each query, as a CSR matrix.
+    ///
+    /// The columns are the numbers of the rows, in increasing order, or the best first if `sort` is
+    /// set.
     #[pyo3(signature = (queries, k, *, above=0.0, sort=true))]
     fn top_k<'py>(
         &self,

@@ -11,16 +11,16 @@ mod thesis;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Bench {
-    /// The experiments of Barrientos 2011: chapter 3, strategies of several threads and indexes; with --device cuda,
-    /// chapter 4, searches on a GPU
+    /// Repeat the experiments of Barrientos 2011: chapter 3, strategies of several threads and
+    /// indexes; with --device cuda, chapter 4, searches on a GPU
     Thesis(thesis::Thesis),
-    /// Queries that arrive one at a time: throughput and latency against the size of batches
+    /// Measure queries that arrive one at a time: throughput and latency by batch size
     Online(online::Online),
-    /// The tables of Cordeiro 2023: exact nearest neighbors of vectors on a GPU
+    /// Repeat the tables of Cordeiro 2023: exact nearest neighbors of vectors on a GPU
     Cordeiro(cordeiro::Cordeiro),
-    /// The figures of Karelis 2020: trees built and searched on a GPU
+    /// Repeat the figures of Karelis 2020: trees built and searched on a GPU
     Karelis(karelis::Karelis),
-    /// One GPU and several: throughput with all points on each, and with the points dealt
+    /// Compare one GPU with several: all points on each GPU, and points dealt to them
     MultiGpu(multi_gpu::MultiGpu),
 }
 

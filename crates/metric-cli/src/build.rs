@@ -1,4 +1,4 @@
-//! The command `build`.
+//! The command `metric-index build`.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -21,29 +21,38 @@ use crate::threads::start_threads;
 pub(crate) struct Build {
     #[command(flatten)]
     points: Input,
-    /// Where the index is written
+    /// The file to write the index to
     #[arg(short, long, value_name = "INDEX")]
     output: PathBuf,
-    /// The kind of index: brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE (pivots by Sparse Spatial Selection),
-    /// sss-index:PIVOTSp (so many pivots, each the farthest from those before; sss-index alone means 32p),
-    /// sss-tree:SHARE, egnat:ARITYxBUCKET, m-tree:PAGE, vp-tree or kd-tree (vectors with a Minkowski distance)
+    /// The kind of index: brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE (pivots by Sparse
+    /// Spatial Selection), sss-index:PIVOTSp (this number of pivots, each the farthest from the
+    /// previous ones; sss-index alone means 32p), sss-tree:SHARE, egnat:ARITYxBUCKET, m-tree:PAGE,
+    /// vp-tree, or kd-tree (vectors with a Minkowski distance)
     #[arg(long, default_value = "vp-tree", value_name = "KIND")]
     index: Kind,
     #[command(flatten)]
     metric: MetricFlag,
-    /// Threads to use; the index never depends on it [default: all cores]
+    /// Number of threads; it does not affect the index [default: all cores]
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
 }
 
-/// Points on which the axioms of the metric are tried before an index is built.
-const AXIOMS: usize = 64;
+/// Number of points on which the axioms of the metric are checked before an index is built.
+const AXIOM_SAMPLE: usize = 64;
+
+/// The points of an index, for the message at the end.
+struct PointSet {
+    count: usize,
+    description: String,
+}
 
 impl Build {
     pub(crate) fn run(self, talk: Talk) -> Outcome {
         let start = Instant::now();
         if self.output.as_os_str() == "-" {
-            return Err(Failure::usage("an index is a file: -o takes its name".to_owned()));
+            return Err(Failure::usage(
+                "an index is a file, not standard output: give its name to -o".to_owned(),
+            ));
         }
         let mut files = Outputs::default();
         files.reads(self.points.path());
@@ -56,30 +65,34 @@ impl Build {
         };
         let progress = Progress::new(&show);
         let kind = self.index;
-        let (count, what) = match self.points.read(talk, None)? {
+        let points = match self.points.read(talk, None)? {
             Data::Words(words) => {
-                let (count, metric) = (words.len(), of_words(self.metric.name())?);
-                check(&words, &metric, AXIOMS, 0).map_err(refused)?;
+                let count = words.len();
+                let metric = of_words(self.metric.name())?;
+                check(&words, &metric, AXIOM_SAMPLE, 0).map_err(refused)?;
                 let index = kind.build_with(words, metric, &progress).map_err(refused)?;
                 shown.finish();
                 save_to(&index, output).map_err(Failure::stored)?;
-                (count, "words".to_owned())
+                PointSet { count, description: "words".to_owned() }
             }
             Data::Vectors(vectors) => {
-                let (count, dimension) = (vectors.len(), vectors.dimension());
+                let count = vectors.len();
+                let description = format!("vectors of {} dimensions", vectors.dimension());
                 let metric = of_vectors(self.metric.name())?;
-                check(&vectors, &metric, AXIOMS, 0).map_err(refused)?;
+                check(&vectors, &metric, AXIOM_SAMPLE, 0).map_err(refused)?;
                 let index = kind.build_with(vectors, metric, &progress).map_err(refused)?;
                 shown.finish();
                 save_to(&index, output).map_err(Failure::stored)?;
-                (count, format!("vectors of {dimension} dimensions"))
+                PointSet { count, description }
             }
         };
+        let PointSet { count, description } = points;
         if count == 0 {
             talk.warn(&format!("{}: no points in it", self.points.path().display()));
         }
-        let (path, seconds) = (self.output.display(), start.elapsed().as_secs_f64());
-        talk.say(&format!("{path}: {kind} of {count} {what}, {seconds:.1} s"));
+        let path = self.output.display();
+        let seconds = start.elapsed().as_secs_f64();
+        talk.say(&format!("{path}: {kind} of {count} {description}, {seconds:.1} s"));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `--device`: where searches run.
+//! The flag `--device`, which chooses the CPU or GPUs.
 
 use std::num::NonZero;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use metric_index::points::Points;
 use crate::failure::Failure;
 use crate::talk::Talk;
 
-/// `--device`
+/// The value of `--device`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeviceFlag {
     Cpu,
@@ -39,7 +39,7 @@ impl FromStr for DeviceFlag {
 }
 
 impl DeviceFlag {
-    /// The GPUs; none for the CPU.
+    /// Opens the GPUs; none for the CPU.
     pub(crate) fn open(self, talk: Talk) -> Result<Vec<Device>, Failure> {
         let one = |device: Result<Device, GpuError>| {
             let device = device.and_then(|device| device.info().check().map(|()| device));
@@ -63,38 +63,46 @@ impl DeviceFlag {
     }
 }
 
-/// The answers of GPUs.
+/// A search on GPUs, as the flags describe it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GpuRun {
+    pub(crate) question: Question,
+    /// Threads for the queries that fall back to the CPU.
+    pub(crate) threads: NonZero<usize>,
+    pub(crate) talk: Talk,
+}
+
+/// Answers queries on GPUs; queries that they cannot answer fall back to the CPU.
 pub(crate) fn answers<I: Index + Send>(
     devices: &[Device],
     index: &Arc<I>,
     queries: &I::Points,
-    question: Question,
-    threads: NonZero<usize>,
-    talk: Talk,
+    run: GpuRun,
 ) -> Result<NeighborLists, Failure>
 where
     <I::Points as Points>::Point: GpuPoint,
 {
+    let GpuRun { question, threads, talk } = run;
     let on_cpu = || match question {
         Question::Within(radius) => index.within_many(queries, radius, threads),
         Question::Nearest(k) => index.nearest_many(queries, k, threads),
     };
     let Some(search) = GpuSearch::new(devices, Arc::clone(index)).map_err(Failure::gpu)? else {
-        talk.warn("GPUs do not search such points or distances; searching on the CPU");
+        talk.warn("GPUs do not support these points or this distance; searching on the CPU");
         return Ok(on_cpu());
     };
     let found = search.answer(queries, question, threads);
     for error in &found.failed {
-        talk.warn(&format!("{error}; the others, or the CPU, have done its work"));
+        talk.warn(&format!("{error}; the other GPUs or the CPU did its work"));
     }
     let ordinals: Vec<String> =
         devices.iter().map(|device| device.info().ordinal.to_string()).collect();
-    let lie = match search.layout() {
+    let layout = match search.layout() {
         Layout::Replicated => "all points on each",
         Layout::Sharded => "points dealt",
     };
     talk.say(&format!(
-        "GPU {}, {lie}: {} queries, {:.3} ms in kernels; {} by the CPU",
+        "GPU {}, {layout}: {} queries, {:.3} ms in kernels; {} by the CPU",
         ordinals.join(", "),
         queries.len(),
         found.device_seconds * 1e3,

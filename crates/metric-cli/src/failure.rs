@@ -10,7 +10,7 @@ use metric_index::gpu::GpuError;
 use metric_index::stored::{StoreError, StoreProblem};
 use metric_papers::strategy::RunError;
 
-/// Why a command has failed, and its exit code.
+/// The reason why a command failed, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -18,8 +18,9 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// Prints the error, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        // A reader that has gone is no failure.
+        // A closed pipe is not a failure.
         let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
         if self.error.chain().any(|error| error.downcast_ref().is_some_and(broken)) {
             return ExitCode::SUCCESS;
@@ -28,7 +29,7 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    /// An error of a file of an index: of the system, or of the file.
+    /// An error in an index file, or of the system that reads it.
     pub(crate) fn stored(error: StoreError) -> Self {
         let code = match &error.problem {
             StoreProblem::File(problem)
@@ -49,7 +50,7 @@ impl Failure {
         Self { code: 2, error: anyhow::Error::msg(text) }
     }
 
-    /// A GPU that was asked for and is not there, or fails.
+    /// A requested GPU that is missing or fails.
     pub(crate) fn gpu(error: GpuError) -> Self {
         Self { code: 5, error: error.into() }
     }
@@ -92,7 +93,7 @@ impl From<RunError> for Failure {
     }
 }
 
-/// An index that cannot be built, or a search that cannot be made: the fault of a flag or of the points.
+/// An invalid flag or invalid points, because of which an index or a search is impossible.
 pub(crate) fn refused(error: Error) -> Failure {
     let code = match error {
         Error::Share { .. }

@@ -1,4 +1,4 @@
-//! Words and vectors from files.
+//! Reads words and vectors from files.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -14,46 +14,49 @@ use crate::talk::Talk;
 
 mod csv;
 
-/// The longest line that is read, in bytes: a file without line ends is not read into memory without limit.
-const LONGEST_LINE: usize = 1 << 26;
+/// Maximum length of a line in bytes, which bounds the memory for files without line ends.
+const MAX_LINE_BYTES: usize = 1 << 26;
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 #[derive(Debug, Args)]
 pub(crate) struct Input {
-    /// Words, one a line, or vectors; - for standard input. What ends in .gz is unpacked
+    /// A file with one word per line, or with vectors; - for standard input. Files compressed with
+    /// gzip are decompressed
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// The form of the file [default: by its name: .csv and .tsv, .fvecs, .bvecs, .npy, .idx and -ubyte; else
-    /// by its first lines: rows of numbers are vectors, everything else is words]
+    /// The format of the file [default: by its name, which ends in .csv, .tsv, .fvecs, .bvecs,
+    /// .npy, .idx or -ubyte; otherwise by its first lines: rows of numbers are vectors, everything
+    /// else is words]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Columns to leave out at the start of each row (CSV), such as 1 for a label
+    /// Number of columns to skip at the start of each row (CSV), such as 1 for a label
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip_columns: usize,
-    /// Lines to leave out at the start (CSV), such as 1 for column names that are numbers
+    /// Number of lines to skip at the start (CSV), such as 1 for column names that are numbers
     #[arg(long, value_name = "N")]
     skip_lines: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A word a line, UTF-8
+    /// One word per line, UTF-8
     Words,
-    /// Numbers, separated by commas, semicolons, tabs or spaces, the same in each line; a first line of names is
-    /// left out
+    /// Numbers separated by commas, semicolons, tabs or spaces, the same separator in each line; a
+    /// first line of names is skipped
     Csv,
-    /// 32-bit floats, before each vector its dimension as a 32-bit integer
+    /// 32-bit floats, each vector preceded by its dimension as a 32-bit integer
     Fvecs,
-    /// The same with bytes
+    /// Bytes, each vector preceded by its dimension as a 32-bit integer
     Bvecs,
-    /// A two-dimensional array of `NumPy`: numbers of any type, byte order and memory order, converted to float32
+    /// A two-dimensional `NumPy` array: numbers of any type, byte order and memory order, converted
+    /// to float32
     Npy,
-    /// Unsigned bytes in two or more dimensions, as MNIST has them
+    /// Unsigned bytes in two or more dimensions, as in MNIST
     Idx,
 }
 
-/// What a file holds.
+/// The contents of a file.
 pub(crate) enum Data {
     Words(Strings),
     Vectors(Vectors<f32>),
@@ -64,7 +67,7 @@ impl Input {
         &self.path
     }
 
-    /// The format that was asked for, or that the name tells.
+    /// The requested format, or the one that the file name implies.
     fn format(&self) -> Option<Format> {
         let name = self.path.to_string_lossy().to_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -80,7 +83,10 @@ impl Input {
         }
     }
 
-    /// Reads the whole file. `otherwise`: its format, if neither a flag nor its name tells; without it, its first lines.
+    /// Reads the whole file.
+    ///
+    /// `otherwise` is the format if neither a flag nor the name determines it. Without it, the
+    /// first lines decide.
     pub(crate) fn read(&self, talk: Talk, otherwise: Option<Format>) -> Result<Data, Failure> {
         let shown = self.path.display().to_string();
         let unreadable = |error: io::Error| Failure::input(format!("{shown}: {error}"));
@@ -100,7 +106,8 @@ impl Input {
             Some(format) => format,
             None if csv::is_likely(file.fill_buf().map_err(unreadable)?) => {
                 talk.say(&format!(
-                    "{shown}: rows of numbers are read as vectors; --format words reads lines as words"
+                    "{shown}: reading rows of numbers as vectors; \
+                     use --format words to read lines as words"
                 ));
                 Format::Csv
             }
@@ -114,7 +121,8 @@ impl Input {
         match format {
             Format::Words => words(file, &shown).map(Data::Words),
             Format::Csv => {
-                let table = csv::Table { skip_lines: self.skip_lines, skip: self.skip_columns };
+                let table =
+                    csv::Table { skip_lines: self.skip_lines, skip_columns: self.skip_columns };
                 table.read(file, &shown, talk).map(Data::Vectors)
             }
             Format::Fvecs => rows(file, vector_file::Format::Fvecs),
@@ -129,7 +137,9 @@ fn at(path: &str, line: usize, what: impl Display) -> Failure {
     Failure::input(format!("{path}:{line}: {what}"))
 }
 
-/// Calls `take` with each line and its number, from 1: without its end, the first without a byte order mark.
+/// Calls `take` with the number of each line, from 1, and its text.
+///
+/// The text has no line end, and no byte order mark.
 fn each_line(
     mut file: impl BufRead,
     path: &str,
@@ -138,13 +148,13 @@ fn each_line(
     let mut bytes = Vec::new();
     for line in 1.. {
         bytes.clear();
-        let limited = &mut (&mut file).take(LONGEST_LINE as u64 + 1);
+        let limited = &mut (&mut file).take(MAX_LINE_BYTES as u64 + 1);
         limited.read_until(b'\n', &mut bytes).map_err(|error| at(path, line, error))?;
         if bytes.is_empty() {
             break;
         }
-        if bytes.len() > LONGEST_LINE {
-            let what = format!("a line of more than {} MiB: is it text?", LONGEST_LINE >> 20);
+        if bytes.len() > MAX_LINE_BYTES {
+            let what = format!("a line of more than {} MiB: is it text?", MAX_LINE_BYTES >> 20);
             return Err(at(path, line, what));
         }
         let text = std::str::from_utf8(&bytes)
@@ -168,7 +178,7 @@ fn words(file: impl BufRead, path: &str) -> Result<Strings, Failure> {
 
 fn vectors(values: Vec<f32>, dimension: usize) -> Result<Vectors<f32>, String> {
     if dimension == 0 {
-        return Err("there is no vector in it".to_owned());
+        return Err("the file contains no vectors".to_owned());
     }
     Vectors::new(values, dimension).map_err(|error| error.to_string())
 }

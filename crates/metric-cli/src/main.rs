@@ -1,7 +1,7 @@
-//! The command `metric-index`: builds indexes of words and vectors, and searches them.
+//! The program `metric-index`: builds and searches indexes of words and vectors.
 //!
-//! stdout is data, stderr is talk. Exit codes: 0 done, 1 other failures, 2 wrong usage, 3 bad input, 4 bad index,
-//! 5 threads or memory do not suffice.
+//! Data goes to standard output, messages go to standard error. Exit codes: 0 success, 1 other
+//! failures, 2 wrong usage, 3 bad input, 4 bad index, 5 missing GPU, memory or threads.
 
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ process_setup::note_closed_streams_before_main!();
 static ALLOCATOR: process_setup::Allocator = process_setup::Allocator;
 
 fn main() -> ExitCode {
-    // Without the handlers, the worst a signal can do is leave a temporary file behind.
+    // Without the handlers, a signal can at worst leave a temporary file behind.
     let _ = process_setup::clean_up_on_exit();
     let program = match program::Program::try_parse() {
         Ok(program) => program,

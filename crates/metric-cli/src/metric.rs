@@ -7,13 +7,13 @@ use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct MetricFlag {
-    /// The distance: edit (words), or euclidean, manhattan, chebyshev, minkowski:P, angular, hamming (vectors)
-    /// [default: that of the index, otherwise edit or euclidean]
+    /// The distance: edit (words), or euclidean, manhattan, chebyshev, minkowski:P, angular or
+    /// hamming (vectors) [default: that of the index, otherwise edit or euclidean]
     #[arg(long)]
     metric: Option<String>,
 }
 
-/// No metric for words but edit distance.
+/// Parses the metric of words, which can only be edit distance.
 pub(crate) fn of_words(name: Option<&str>) -> Result<Edit, Failure> {
     match name {
         None | Some("edit") => Ok(Edit),
@@ -21,6 +21,7 @@ pub(crate) fn of_words(name: Option<&str>) -> Result<Edit, Failure> {
     }
 }
 
+/// Parses the metric of vectors.
 pub(crate) fn of_vectors(name: Option<&str>) -> Result<VectorMetric, Failure> {
     name.unwrap_or("euclidean").parse().map_err(Failure::usage)
 }

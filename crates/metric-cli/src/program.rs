@@ -1,4 +1,4 @@
-//! The flags as they are typed, and the commands that they choose.
+//! The command line, and the commands that it selects.
 
 use clap::Parser;
 use metric_index::Question;

@@ -1,4 +1,4 @@
-//! The commands `range` and `knn`.
+//! The commands `metric-index range` and `metric-index knn`.
 
 use std::io::{self, Write};
 use std::num::NonZero;
@@ -17,7 +17,7 @@ use metric_index::points::{Points, Strings, Vectors};
 use metric_index::stored::{StoreProblem, StoredIndex, StoredPoints, describe, open};
 use metric_papers::strategy::{Options, Run, Strategy, run as answer};
 
-use crate::device::{self, DeviceFlag};
+use crate::device::{self, DeviceFlag, GpuRun};
 use crate::failure::{Failure, Outcome};
 use crate::input::{Data, Format, Input};
 use crate::metric::{MetricFlag, of_vectors, of_words};
@@ -26,21 +26,21 @@ use crate::threads::all_cores;
 
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// The index
+    /// The index file
     index: PathBuf,
     #[command(flatten)]
     queries: Input,
     #[command(flatten)]
     metric: MetricFlag,
-    /// Threads to use; answers never depend on it [default: all cores]
+    /// Number of threads; it does not affect the answers [default: all cores]
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// How queries are distributed over the threads [default: each thread takes the next, or many at once if that is
-    /// faster]
+    /// How threads share the queries [default: each thread takes the next query, or several at once
+    /// if that is faster]
     #[arg(long, value_enum)]
     strategy: Option<StrategyName>,
-    /// Where to search: cpu, by the index; cuda (the GPU with the most free memory), cuda:N or cuda:all, by brute force.
-    /// Answers never depend on it
+    /// Where to search: cpu uses the index; cuda (the GPU with the most free memory), cuda:N and
+    /// cuda:all use brute force. The device does not affect the answers
     #[arg(long, value_name = "WHERE", default_value = "cpu")]
     device: DeviceFlag,
     /// The format of the answers
@@ -55,7 +55,7 @@ pub(crate) struct Search {
 pub(crate) struct Range {
     #[command(flatten)]
     pub(crate) search: Search,
-    /// The greatest distance, inclusive
+    /// Maximum distance, inclusive
     #[arg(short, long)]
     pub(crate) radius: f32,
 }
@@ -73,13 +73,13 @@ pub(crate) struct Knn {
 enum StrategyName {
     /// Each thread answers its own queries
     Local,
-    /// Supersteps, tasks dealt to all threads
+    /// Supersteps; tasks are dealt to all threads
     BulkCircular,
-    /// The same with a critical section
+    /// No supersteps; tasks are dealt to all threads in a critical section
     BulkCritical,
     /// Supersteps without messages
     BulkLocal,
-    /// Local or bulk-circular, by how many queries wait
+    /// Local or bulk-circular, depending on the number of waiting queries
     Hybrid,
 }
 
@@ -97,10 +97,16 @@ impl From<StrategyName> for Strategy {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum To {
-    /// A JSON object a query: {"query": 0, "neighbors": [{"point": 7, "distance": 1.0}]}
+    /// One JSON object per query: {"query": 0, "neighbors": [{"point": 7, "distance": 1.0}]}
     Jsonl,
-    /// A line a neighbor: query, rank, point, distance, separated by tabs
+    /// One line per neighbor: query, rank, point and distance, separated by tabs
     Tsv,
+}
+
+/// Where answers and messages go.
+struct Streams {
+    out: Output,
+    talk: Talk,
 }
 
 impl Search {
@@ -110,12 +116,12 @@ impl Search {
         let metric = self.metric.name().or(found.metric.as_deref());
         let same_metric = |metric: Option<String>| match (&found.metric, metric) {
             (Some(saved), Some(given)) if *saved != given => Err(Failure::usage(format!(
-                "--metric {given}, but {} was built with {saved}: leave --metric out",
+                "--metric {given}, but {} was built with {saved}; omit --metric",
                 self.index.display()
             ))),
             _ => Ok(()),
         };
-        // What the file of the queries holds, if its name does not tell.
+        // The format of the queries if their file name does not imply one.
         let format = if found.points == "strings" { Format::Words } else { Format::Csv };
         let queries = self.queries.read(talk, Some(format))?;
         match (found.points.as_str(), queries) {
@@ -123,12 +129,13 @@ impl Search {
                 let metric = of_words(metric)?;
                 let index: AnyIndex<Strings, Edit> = opened(&self.index, metric)?;
                 let text = |point: &str| Some(point.to_owned());
-                self.answer(index, &queries, question, text, (out, talk))
+                self.answer(index, &queries, question, text, Streams { out, talk })
             }
             ("vectors of F32", Data::Vectors(queries)) => {
                 let metric = of_vectors(metric)?;
                 same_metric(Metric::<[f32]>::name(&metric))?;
-                let (dimension, own) = (found.dimension.unwrap_or(0), queries.dimension());
+                let dimension = found.dimension.unwrap_or(0);
+                let own = queries.dimension();
                 if own as u64 != dimension {
                     let path = self.queries.path().display();
                     return Err(Failure::input(format!(
@@ -137,12 +144,13 @@ impl Search {
                 }
                 let none = |_: &[f32]| None;
                 let index: AnyIndex<Vectors<f32>, _> = opened(&self.index, metric)?;
-                self.answer(index, &queries, question, none, (out, talk))
+                self.answer(index, &queries, question, none, Streams { out, talk })
             }
             (points, _) => {
                 let path = self.queries.path().display();
                 Err(Failure::input(format!(
-                    "{path}: these are no queries to an index of {points}; --format says what a file holds"
+                    "{path}: the queries do not fit an index of {points}; \
+                     set the file's format with --format"
                 )))
             }
         }
@@ -154,21 +162,22 @@ impl Search {
         queries: &I::Points,
         question: Question,
         text: impl Fn(&<I::Points as Points>::Point) -> Option<String>,
-        (mut out, talk): (Output, Talk),
+        streams: Streams,
     ) -> Outcome
     where
         <I::Points as Points>::Point: GpuPoint,
     {
+        let Streams { mut out, talk } = streams;
         let threads = self.threads.unwrap_or_else(all_cores);
         let index = Arc::new(index);
         let devices = self.device.open(talk)?;
         let (answers, measures) = if !devices.is_empty() {
             if self.measures || self.strategy.is_some() {
-                let text =
-                    "--measures and --strategy are of searches on the CPU, not with --device cuda";
+                let text = "--measures and --strategy need a search on the CPU; omit --device";
                 return Err(Failure::usage(text.to_owned()));
             }
-            (device::answers(&devices, &index, queries, question, threads, talk)?, None)
+            let run = GpuRun { question, threads, talk };
+            (device::answers(&devices, &index, queries, run)?, None)
         } else if self.measures || self.strategy.is_some() {
             let strategy = self.strategy.unwrap_or(StrategyName::Local).into();
             let ask = |_| match question {
@@ -193,7 +202,7 @@ impl Search {
             match self.to {
                 To::Jsonl => {
                     let neighbor = |&Neighbor { point, distance }: &Neighbor| {
-                        // The digits that tell an f32, not those of an f64.
+                        // The shortest digits that identify the f32.
                         let distance: f64 = distance.to_string().parse().unwrap_or(f64::NAN);
                         let mut one = serde_json::json!({"point": point, "distance": distance});
                         if let Some(text) = text(index.points().point(point)) {
@@ -222,8 +231,8 @@ impl Search {
         out.commit()?;
         if let Some(measures) = measures {
             let text = format!(
-                "{} queries, {:.3} s, {:.0} a second, {:.1} distances and {:.1} nodes a query, {} threads, idle {:.0} %, \
-                 balance {:.2}, {} supersteps, {} messages",
+                "{} queries, {:.3} s, {:.0} a second, {:.1} distances and {:.1} nodes a query, \
+                 {} threads, idle {:.0} %, balance {:.2}, {} supersteps, {} messages",
                 queries.len(),
                 measures.elapsed.as_secs_f64(),
                 measures.throughput(),
@@ -235,7 +244,7 @@ impl Search {
                 measures.supersteps(),
                 measures.messages(),
             );
-            // Asked for, so said with --quiet, too.
+            // The user requested them, so --quiet does not suppress them.
             let _ = writeln!(io::stderr(), "{text}");
         }
         Ok(())
@@ -253,7 +262,7 @@ where
         let is_metric =
             matches!(error.problem, StoreProblem::Metric { .. } | StoreProblem::MetricName { .. });
         let failure = Failure::stored(error);
-        let hint = "give the --metric that it was built with";
+        let hint = "use the --metric that it was built with";
         if is_metric {
             return Failure { error: anyhow::anyhow!("{}; {hint}", failure.error), ..failure };
         }

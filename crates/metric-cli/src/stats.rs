@@ -1,4 +1,4 @@
-//! `metric-index stats`.
+//! The command `metric-index stats`.
 
 use std::io::{ErrorKind, Write};
 use std::num::NonZero;
@@ -25,16 +25,16 @@ pub(crate) struct Stats {
     points: Input,
     #[command(flatten)]
     metric: MetricFlag,
-    /// Recommend an index for queries for so many nearest points
+    /// Recommend an index for queries for the K nearest points
     #[arg(long, value_name = "K", conflicts_with = "radius")]
     nearest: Option<NonZero<usize>>,
     /// Recommend an index for queries for all points within a radius
     #[arg(long)]
     radius: Option<f32>,
-    /// Points to try indexes on
+    /// Number of points on which to try indexes
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     sample: usize,
-    /// Seed of everything random
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
@@ -44,7 +44,7 @@ impl Stats {
         let mut out = Output::standard()?;
         match describe(self.points.path()) {
             Ok(found) => return index(&found, out),
-            // Points, then: words or vectors, perhaps from a pipe.
+            // The file contains points: words or vectors, perhaps from a pipe.
             Err(error) if is_no_index(&error.problem) => {}
             Err(error) => return Err(Failure::stored(error)),
         }
@@ -59,22 +59,23 @@ impl Stats {
                 let metric = of_words(self.metric.name())?;
                 let advice = |q| advise(&words, &metric, q, self.sample, self.seed);
                 let advice = question.map(advice).transpose().map_err(refused)?;
-                self.told(&words, &metric, &mut out)?;
-                advised(advice, &mut out)?;
+                self.describe_points(&words, &metric, &mut out)?;
+                print_advice(advice, &mut out)?;
             }
             Data::Vectors(vectors) => {
                 let metric = of_vectors(self.metric.name())?;
                 let advice = |q| advise(&vectors, &metric, q, self.sample, self.seed);
                 let advice = question.map(advice).transpose().map_err(refused)?;
                 writeln!(out, "dimension\t{}", vectors.dimension())?;
-                self.told(&vectors, &metric, &mut out)?;
-                advised(advice, &mut out)?;
+                self.describe_points(&vectors, &metric, &mut out)?;
+                print_advice(advice, &mut out)?;
             }
         }
         Ok(out.commit()?)
     }
 
-    fn told<S: Points, M: Metric<S::Point>>(
+    /// Prints statistics of the points.
+    fn describe_points<S: Points, M: Metric<S::Point>>(
         &self,
         points: &S,
         metric: &M,
@@ -91,7 +92,7 @@ impl Stats {
     }
 }
 
-/// Whether a file may hold points, because it is not an index, or no file that can be read like one.
+/// Whether a file may contain points: it is not an index, or cannot be read as one.
 fn is_no_index(problem: &StoreProblem) -> bool {
     match problem {
         StoreProblem::NoIndex => true,
@@ -100,7 +101,7 @@ fn is_no_index(problem: &StoreProblem) -> bool {
     }
 }
 
-/// What an index says of itself: names and values, separated by tabs.
+/// Prints the properties of an index: names and values, separated by tabs.
 fn index(found: &Description, mut out: Output) -> Outcome {
     writeln!(out, "index\t{}", found.kind)?;
     writeln!(out, "points\t{}", found.points)?;
@@ -113,7 +114,7 @@ fn index(found: &Description, mut out: Output) -> Outcome {
     Ok(out.commit()?)
 }
 
-fn advised(advice: Option<Advice>, out: &mut Output) -> Outcome {
+fn print_advice(advice: Option<Advice>, out: &mut Output) -> Outcome {
     let Some(advice) = advice else { return Ok(()) };
     let mut table = Table::new();
     table.set_header(["index", "build s", "distances a query", "us a query"]);

@@ -1,8 +1,8 @@
-//! What is said on standard error.
+//! Messages on standard error.
 
 use std::io::{self, Write};
 
-/// What is said on standard error beside errors.
+/// Prints messages other than errors on standard error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Talk {
     pub(crate) is_quiet: bool,

@@ -1,9 +1,10 @@
-//! How many threads work.
+//! The threads of the program.
 
 use std::num::NonZero;
 
 use crate::failure::{Failure, Outcome};
 
+/// The number of available cores.
 pub(crate) fn all_cores() -> NonZero<usize> {
     std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
 }
@@ -14,6 +15,6 @@ pub(crate) fn start_threads(threads: Option<NonZero<usize>>) -> Outcome {
     let started = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global();
     started.map_err(|error| Failure {
         code: 5,
-        error: anyhow::anyhow!("cannot start {threads} threads: {error}; take fewer with -j"),
+        error: anyhow::anyhow!("cannot start {threads} threads: {error}; use fewer with -j"),
     })
 }

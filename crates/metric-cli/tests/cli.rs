@@ -1,4 +1,4 @@
-//! The command as a user meets it: files in, lines out, mistakes with their exit codes.
+//! Tests of the program as users run it: files in, lines out, errors with their exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     command.current_dir(folder).args(arguments).output().unwrap()
 }
 
-/// What a command that works has to say.
+/// The standard output of a command that succeeds.
 fn out(folder: &Path, arguments: &[&str]) -> String {
     let output = run(folder, arguments);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -76,7 +76,7 @@ fn words() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "0\t1\t3\t3\tpez\n");
 }
 
-/// Every client is answered, in batches that are not larger than asked for.
+/// All clients are answered, in batches of at most the requested size.
 #[test]
 fn online() {
     let folder = with_files();
@@ -174,9 +174,9 @@ fn mistakes() {
     fails(folder, &["bench", "online", "--batches", "0"], 2, "--batches");
 }
 
-/// What is said beside the answers, where no terminal is.
+/// Messages on standard error, without a terminal.
 #[test]
-fn said() {
+fn messages() {
     let folder = with_files();
     let folder = folder.path();
     let errors = |arguments: &[&str]| {
@@ -189,14 +189,14 @@ fn said() {
     assert_eq!(built.lines().count(), 1, "no bar: {built}");
     let found = out(folder, &["stats", "w.index"]);
     assert!(found.contains("\nanswers\t5\n") && found.contains("\nnodes\t2\n"), "{found}");
-    let told = errors(&["range", "w.index", "words.txt", "-r", "99", "-j", "1", "--measures"]);
-    assert!(told.contains("6.0 distances and 2.0 nodes a query"), "{told}");
+    let text = errors(&["range", "w.index", "words.txt", "-r", "99", "-j", "1", "--measures"]);
+    assert!(text.contains("6.0 distances and 2.0 nodes a query"), "{text}");
     std::fs::write(folder.join("none.txt"), "").unwrap();
     let built = errors(&["build", "none.txt", "-o", "none.index"]);
     assert!(built.contains("warning: none.txt: no points in it"), "{built}");
 }
 
-/// Another way to measure words finds the same with as many distances.
+/// Another implementation of the edit distance finds the same with the same number of distances.
 #[test]
 fn thesis_by_table() {
     let folder = with_files();
@@ -211,7 +211,8 @@ fn thesis_by_table() {
         let json = std::fs::read_to_string(folder.path().join("t.json")).unwrap();
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         let each = json["measurements"].as_array().unwrap().iter();
-        // Others depend on when queries come. Leaves of the VP-tree are smaller by table, which has no blocks.
+        // Other strategies depend on when queries arrive. With the table, which has no blocks, the
+        // leaves of the VP-tree are smaller.
         let each = each.filter(|m| m["strategy"] == "Local" && m["traffic"] == "high");
         let (trees, others): (Vec<_>, Vec<_>) = each.partition(|m| m["index"] == "VP-tree");
         let of = |m: &&serde_json::Value| m["evaluations_a_query"].as_f64().unwrap();
@@ -228,7 +229,7 @@ fn thesis_by_table() {
     assert!(pairs().any(|(table, blocks)| table < blocks));
 }
 
-/// The experiments on few points: every figure is there.
+/// The experiments on a few points print every figure.
 #[test]
 fn thesis() {
     let folder = with_files();
@@ -252,28 +253,28 @@ fn thesis() {
         "--svg",
         "figures",
     ];
-    let told = out(folder.path(), &arguments);
+    let text = out(folder.path(), &arguments);
     for figure in ["3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11"] {
-        assert!(told.contains(&format!("words: Figure {figure}: ")), "{figure}");
-        assert!(told.contains(&format!("vectors: Figure {figure}: ")), "{figure}");
+        assert!(text.contains(&format!("words: Figure {figure}: ")), "{figure}");
+        assert!(text.contains(&format!("vectors: Figure {figure}: ")), "{figure}");
     }
     for said in [
         "words: 388 points and 12 queries (many.txt, seed 0), metric edit, radii 1, 2 and 3",
-        "vectors: 500 points and 12 queries (made: 20 dimensions",
+        "vectors: 500 points and 12 queries (generated: 20 dimensions",
         "LC lc:64, SSS-Index sss-index:0.6, ",
         "the thesis's SSS-Index has sss-index:0.4",
     ] {
-        assert!(told.contains(said), "{said}: {told}");
+        assert!(text.contains(said), "{said}: {text}");
     }
     // Figure 3.4 has times as fractions of the longest: four strategies in each row.
-    let figure = told.split("words: Figure 3.4: ").nth(1).unwrap().split("words: ").next().unwrap();
+    let figure = text.split("words: Figure 3.4: ").nth(1).unwrap().split("words: ").next().unwrap();
     let rows = figure.trim().lines().skip(2);
     let times = rows.flat_map(|row| row.split_whitespace().rev().take(4).collect::<Vec<_>>());
     let times: Vec<f64> = times.map(|time| time.parse().unwrap()).collect();
     let largest = times.into_iter().max_by(f64::total_cmp).unwrap();
     assert_eq!(largest.to_string(), "1", "{figure}");
-    assert!(told.contains("words: Low traffic: latency"), "{told}");
-    assert!(told.contains("one index measures fewer distances"), "{told}");
+    assert!(text.contains("words: Low traffic: latency"), "{text}");
+    assert!(text.contains("one index measures fewer distances"), "{text}");
     let json = std::fs::read_to_string(folder.path().join("t.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "metric-index.bench-thesis/1");
@@ -294,7 +295,7 @@ fn written(folder: &Path, name: &str, text: &str) {
     std::fs::write(folder.join(name), text).unwrap();
 }
 
-/// What is read of tables, and where it is wrong.
+/// Tables are read, and errors name the place.
 #[test]
 fn tables() {
     let folder = with_files();
@@ -331,7 +332,7 @@ fn tables() {
         written(folder, "wrong.csv", text);
         fails(folder, &["build", "wrong.csv", "-o", "x"], 3, &format!("wrong.csv{word}"));
     }
-    // Columns named by their numbers: after a label nobody can tell, and nothing is guessed.
+    // Columns named by their numbers: after a label they are ambiguous, which is an error.
     written(folder, "letters.csv", "Letter,1,2,3\nT,2,8,3\nI,5,12,3\n");
     let letters = ["build", "letters.csv", "--skip-columns", "1", "-o", "l.index", "--skip-lines"];
     fails(folder, &letters[..6], 3, "letters.csv:1: a row that counts up");
@@ -346,7 +347,7 @@ fn tables() {
         said.contains("warning: bare.csv:1: a row that counts up") && said.contains("of 2 vectors"),
         "{said}"
     );
-    // A word is what it is, with the mark of its file or without.
+    // A byte order mark does not change a word.
     written(folder, "marked.txt", "\u{feff}casa\n12\n");
     out(folder, &["build", "marked.txt", "-o", "m.index"]);
     let found = out(folder, &["range", "m.index", "words.txt", "-r", "0", "--to", "tsv"]);
@@ -425,7 +426,7 @@ fn wrong_flags() {
     assert!(!folder.join("x").exists());
 }
 
-/// Devices without an end: an error, not all memory.
+/// Endless devices: an error before memory is exhausted.
 #[cfg(target_os = "linux")]
 #[test]
 fn endless_input() {
@@ -446,7 +447,7 @@ fn endless_input() {
     );
 }
 
-/// A pipe is read once, by what reads it: no index is sought in it.
+/// A pipe is read only once, so the program does not look for an index in it.
 #[cfg(unix)]
 #[test]
 fn pipes() {
@@ -460,12 +461,13 @@ fn pipes() {
     assert!(shell("mkfifo pipe").status.success());
     fails(folder, &["knn", "pipe", "plane.csv", "-k", "1"], 4, "not an index");
     let stats = shell("cat plane.csv > pipe & exec \"$0\" stats pipe --format csv");
-    let (said, errors) = (String::from_utf8_lossy(&stats.stdout), &stats.stderr);
+    let said = String::from_utf8_lossy(&stats.stdout);
+    let errors = &stats.stderr;
     assert!(stats.status.success() && errors.is_empty(), "{}", String::from_utf8_lossy(errors));
     assert!(said.starts_with("dimension\t2\npoints\t3\n"), "{said}");
 }
 
-/// Threads that the system does not start: exit code 5, whatever asks for them.
+/// Threads that the system cannot start: exit code 5 for every command.
 #[cfg(target_os = "linux")]
 #[test]
 fn too_many_threads() {
@@ -474,13 +476,12 @@ fn too_many_threads() {
     out(folder, &["build", "plane.csv", "-o", "p.index"]);
     for strategy in ["local", "bulk-circular", "bulk-critical", "hybrid", "build"] {
         let program = env!("CARGO_BIN_EXE_metric-index");
-        // Memory for the stacks of some threads, but not of a thousand.
+        // Enough memory for the stacks of some threads, but not for a thousand.
         let command = if strategy == "build" {
             format!("ulimit -v 500000; exec {program} build plane.csv -o x -j 1000")
         } else {
-            format!(
-                "ulimit -v 500000; exec {program} knn p.index plane.csv -k 1 -j 1000 --strategy {strategy}"
-            )
+            let search = "knn p.index plane.csv -k 1 -j 1000";
+            format!("ulimit -v 500000; exec {program} {search} --strategy {strategy}")
         };
         let output =
             Command::new("sh").current_dir(folder).args(["-c", &command]).output().unwrap();
@@ -490,13 +491,14 @@ fn too_many_threads() {
     }
 }
 
-/// Outputs are tried before anything is read, and none is an input.
+/// Outputs are opened before anything is read, and none is an input.
 #[test]
 fn outputs_harm_nothing() {
     let folder = with_files();
     let folder = folder.path();
     let before = |name: &str| std::fs::read(folder.join(name)).unwrap();
-    let (plane, words) = (before("plane.csv"), before("words.txt"));
+    let plane = before("plane.csv");
+    let words = before("words.txt");
     std::fs::hard_link(folder.join("plane.csv"), folder.join("same")).unwrap();
     let replaced = "would replace this input";
     for output in ["plane.csv", "./plane.csv", "same"] {
@@ -536,14 +538,14 @@ fn standard_output_that_is_closed_or_full() {
     }
 }
 
-/// A GPU that is asked for and is not there: exit code 5, with the reason, and nothing on standard output.
+/// A requested GPU that is missing: exit code 5 with the reason, and no standard output.
 #[test]
 fn without_a_gpu() {
     let folder = with_files();
     out(folder.path(), &["build", "words.txt", "-o", "words.index"]);
     let command = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_metric-index"));
-        // No GPU, also where there is one.
+        // Hide GPUs if there are any.
         command.current_dir(folder.path()).args(arguments).env("CUDA_VISIBLE_DEVICES", "");
         command.output().unwrap()
     };

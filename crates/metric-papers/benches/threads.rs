@@ -1,11 +1,12 @@
-//! How many times as fast several threads are as one, with the strategy Local: pairs of runs of one thread and of
-//! several, one after the other.
+//! Speedup of several threads over one, with the strategy `Local`.
 //!
-//! `cargo bench -p metric-index --bench threads -- WORDS [N ...]`: words, one a line, and numbers of threads, by
-//! default 2. Words held out of the file are its queries, within distance 2; for the 120,000 generated vectors
-//! it is the 10 nearest. As many queries as one thread answers in two seconds, 2,000 at most.
+//! Run it with `cargo bench -p metric-papers --bench threads -- WORDS [N ...]`: a file with one
+//! word per line, and numbers of threads, by default 2. Words held out of the file are the queries,
+//! within distance 2. The bench also searches for the 10 nearest of 120,000 generated vectors. Runs
+//! with one thread and with several alternate. A run has the number of queries that one thread
+//! answers in two seconds, 2,000 at most.
 
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::print_stdout, reason = "a bench prints its measurements")]
 
 use std::num::NonZero;
 
@@ -24,7 +25,7 @@ const QUERIES: usize = 2_000;
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let Some((file, threads)) = arguments.split_first() else {
-        println!("threads: name a file of words, and numbers of threads");
+        println!("usage: threads WORDS [N ...]: a file of words, and numbers of threads");
         return Ok(());
     };
     let mut threads: Vec<NonZero<usize>> =
@@ -48,6 +49,16 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
+/// The measurements of one pair of runs.
+struct Pair {
+    /// Throughput of several threads, as a multiple of that of one.
+    speedup: f64,
+    /// Throughput of one thread.
+    alone: f64,
+    /// Idle share of several threads.
+    idle: f64,
+}
+
 fn compare<I: Index, Q: Points<Point = <I::Points as Points>::Point>, C: Answer>(
     name: &str,
     index: &I,
@@ -69,16 +80,18 @@ fn compare<I: Index, Q: Points<Point = <I::Points as Points>::Point>, C: Answer>
     for &threads in threads {
         let mut pairs = Vec::new();
         for _ in 0..PAIRS {
-            let (alone, together) = (answered(count, one)?, answered(count, threads)?);
-            let ratio = together.throughput() / alone.throughput();
-            pairs.push((ratio, alone.throughput(), together.idle()));
+            let alone = answered(count, one)?.throughput();
+            let together = answered(count, threads)?;
+            let speedup = together.throughput() / alone;
+            pairs.push(Pair { speedup, alone, idle: together.idle() });
         }
-        pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let ((least, ..), (ratio, alone, idle), (most, ..)) =
-            (pairs[0], pairs[PAIRS / 2], pairs[PAIRS - 1]);
+        pairs.sort_by(|a, b| a.speedup.total_cmp(&b.speedup));
+        let Pair { speedup, alone, idle } = pairs[PAIRS / 2];
+        let min = pairs[0].speedup;
+        let max = pairs[PAIRS - 1].speedup;
         println!(
-            "  {name:14} {count:5} queries, one thread {alone:8.0} a second, {threads:2} threads {ratio:5.2} x \
-             ({least:.2} to {most:.2}), idle {:.0} %",
+            "  {name:14} {count:5} queries, one thread {alone:8.0} a second, \
+             {threads:2} threads {speedup:5.2} x ({min:.2} to {max:.2}), idle {:.0} %",
             100.0 * idle,
         );
     }

@@ -1,23 +1,28 @@
-//! Published algorithms of search in metric spaces, as published.
+//! Published algorithms of metric-space search, as published.
 //!
-//! Programs that need neighbors use [`metric_index`], which is faster. This crate reproduces what
-//! four publications measure, on the points, metrics and indexes of `metric_index`, and returns the
-//! same answers to the bit. The program `metric-index` runs the experiments of each.
+//! Programs that need neighbors use [`metric_index`], which is faster. This crate reproduces the
+//! algorithms of four publications on the points, metrics and indexes of `metric_index`. It returns
+//! the same answers, bit for bit. The program `metric-index` repeats the experiments.
 //!
-//! | module | publication | command |
-//! |---|---|---|
-//! | [`strategy`] | R. J. Barrientos, thesis, 2011, chapter 3: strategies by which several threads answer a stream of queries (algorithms 8 to 10, sections 3.2.4, 3.3.1 and 3.3.2) | `metric-index bench thesis` |
-//! | [`barrientos`] | the same, chapter 4: range and nearest-neighbor searches on a GPU (algorithms 11 to 13, 15 and 16, sections 4.2.1 and 4.3) | `metric-index bench thesis --device cuda` |
-//! | [`barrientos::OneStage`], [`barrientos::TwoStage`] | R. J. Barrientos et al., 2012, section VII: several GPUs | `metric-index bench multi-gpu --words FILE` |
-//! | [`cordeiro`] | Cordeiro, 2023: PPK, PPB and SBQ-KNN (algorithm 1), brute force on a GPU | `metric-index bench cordeiro` |
-//! | [`karelis`] | Karelis, 2020: VP- and KD-trees built and searched on a GPU | `metric-index bench karelis` |
+//! * [`strategy`]: R. J. Barrientos, thesis, 2011, chapter 3: strategies by which several threads
+//!   answer a stream of queries (algorithms 8 to 10, sections 3.2.4, 3.3.1 and 3.3.2). The command is
+//!   `metric-index bench thesis`.
+//! * [`barrientos`]: the same thesis, chapter 4: range and nearest-neighbor searches on a GPU
+//!   (algorithms 11 to 13, 15 and 16, sections 4.2.1 and 4.3). The command is
+//!   `metric-index bench thesis --device cuda`.
+//! * [`barrientos::OneStage`], [`barrientos::TwoStage`]: R. J. Barrientos et al., 2012, section VII:
+//!   several GPUs. The command is `metric-index bench multi-gpu --words FILE`.
+//! * [`cordeiro`]: Cordeiro, 2023: PPK, PPB and SBQ-KNN (algorithms 1 to 3), brute force on a GPU.
+//!   The command is `metric-index bench cordeiro`.
+//! * [`karelis`]: Karelis, 2020: VP- and KD-trees built and searched on a GPU. The command is
+//!   `metric-index bench karelis`.
 //!
 //! Read [`strategy`] first: a search is a stack of tasks that threads can share, and the rest of
-//! chapter 3 follows from that. Of the GPU modules, [`cordeiro`] is the shortest. Each GPU module
-//! has its launchers in `MODULE/launch.rs` and its kernels in `kernels/MODULE.cu`; the chapters'
-//! results, with the hardware and the command of each, are in the crate's README.
+//! chapter 3 follows from that. [`cordeiro`] is the shortest GPU module. Each GPU module has its
+//! launchers in `MODULE/launch.rs` and its kernels in `kernels/MODULE.cu`. The crate's README has
+//! the results, with the hardware and the command of each.
 //!
-//! Nothing here needs a GPU to build or to start.
+//! The crate builds and starts without a GPU.
 
 mod gpu;
 

@@ -1,14 +1,18 @@
 //! Strategies by which several threads answer a stream of queries (Barrientos 2011, chapter 3).
 //!
+//! The module reproduces algorithms 8 to 10 and sections 3.2.4, 3.3.1 and 3.3.2. The command
+//! `metric-index bench thesis` repeats the measurements of the chapter.
+//!
 //! ```text
-//! arrivals ─▶ a queue of queries a thread ─▶ requirements (tasks of the index) ─▶ answers, measures
-//!                                                 │ ▲
-//!                                          messages to other threads
+//! arrivals ─▶ queue of each thread ─▶ requirements (tasks of the index) ─▶ answers, measures
+//!                                                │ ▲
+//!                                     messages to other threads
 //! ```
 //!
-//! Queries are dealt to the threads round-robin. A thread that takes a query processes its tasks; the strategies differ
-//! in which thread processes a task and in when threads wait for each other. The answers do not depend on the strategy:
-//! they are those of [`search`](metric_index::index::search).
+//! Queries are dealt to the threads round-robin. A thread that takes a query processes its tasks.
+//! The strategies differ in which thread processes a task, and in when threads wait for each other.
+//! The answers do not depend on the strategy: they are those of
+//! [`search`](metric_index::index::search).
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -29,7 +33,7 @@ mod rendezvous;
 pub use error::RunError;
 pub use measures::{Measures, Worker};
 
-/// Which thread works on what.
+/// How threads share the work.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -40,16 +44,18 @@ pub use measures::{Measures, Worker};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
-    /// Each thread answers its own queries, one after the other (algorithm 8).
+    /// Each thread answers its own queries, one after another (algorithm 8).
     Local,
-    /// Supersteps of [`Options::evaluations`] distances per thread; new tasks are dealt to all threads round-robin, which
-    /// read them after a barrier (algorithm 9).
+    /// Supersteps of [`Options::evaluations`] distances per thread. New tasks are dealt to all
+    /// threads round-robin, which receive them after a barrier (algorithm 9).
     BulkCircular,
-    /// The same without barriers, with one critical section around all messages (algorithm 10).
+    /// `BulkCircular` without barriers, with one critical section around all messages (algorithm
+    /// 10).
     BulkCritical,
-    /// Supersteps without messages: a thread keeps its tasks (section 3.2.4).
+    /// Supersteps without messages: each thread keeps its tasks (section 3.2.4).
     BulkLocal,
-    /// Local while more than threads · [`Options::waiting`] queries are waiting, otherwise bulk-circular (section 3.3.1).
+    /// `Local` while more than threads · [`Options::waiting`] queries are waiting, otherwise
+    /// `BulkCircular` (section 3.3.1).
     Hybrid,
 }
 
@@ -92,22 +98,24 @@ pub enum Arrivals {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Which thread works on what.
+    /// How threads share the work.
     pub strategy: Strategy,
     /// The number of threads, P in the thesis.
     pub threads: NonZero<usize>,
-    /// Distances that a thread evaluates per superstep, R in the thesis: a task pauses when they are used up.
+    /// Number of distances that a thread evaluates per superstep, R in the thesis. A task pauses
+    /// when they are used up.
     pub evaluations: NonZero<u64>,
-    /// The number of waiting queries per thread that counts as high traffic, `C_max` in the thesis.
+    /// Number of waiting queries per thread above which traffic is high, `C_max` in the thesis.
     pub waiting: u32,
     /// When queries arrive.
     pub arrivals: Arrivals,
-    /// The time window over which the work of the threads is compared, for [`Measures::efficiency`].
+    /// The time window in which [`Measures::efficiency`] compares the work of the threads.
     pub window: Duration,
 }
 
 impl Options {
-    /// All queries at once, 512 distances per superstep, high traffic from 2 waiting queries per thread, windows of 10 ms.
+    /// The defaults: all queries at once, 512 distances per superstep, high traffic above 2 waiting
+    /// queries per thread, and windows of 10 ms.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -134,8 +142,8 @@ impl Options {
         }
         match &self.arrivals {
             Arrivals::AllAtOnce => Ok(vec![Duration::ZERO; queries]),
-            Arrivals::Periodic { queries: some, every } => {
-                let unit = |query| every.saturating_mul(query / some.get());
+            Arrivals::Periodic { queries: per_interval, every } => {
+                let unit = |query| every.saturating_mul(query / per_interval.get());
                 Ok((0..u32::try_from(queries).unwrap_or(u32::MAX)).map(unit).collect())
             }
             Arrivals::Trace(times) if times.len() != queries => {
@@ -175,13 +183,13 @@ pub struct Run {
     pub measures: Measures,
 }
 
-/// Answers queries by a strategy. `ask` returns the collector of a query, given its number.
+/// Answers queries by a strategy. `ask` returns the collector for a query, given its number.
 ///
 /// A query that fails, such as a vector with a NaN, does not affect the others.
 ///
 /// # Errors
-/// If the trace does not fit the queries, the window is empty, there are 2^32 queries or more, or the system does not
-/// start all threads.
+/// If the trace does not fit the queries, the window is empty, there are 2^32 queries or more, or
+/// the system cannot start all threads.
 ///
 /// # Panics
 /// If the metric panics.
@@ -224,14 +232,14 @@ where
     }
 }
 
-/// Answers queries by the strategy of distributed data (section 3.3.2): one thread per index, each of which answers all
-/// queries from its index.
+/// Answers queries by the strategy of distributed data (section 3.3.2).
 ///
-/// Point i of index t of T is point `i * T + t` of the answers, as if points had been dealt to the indexes round-robin.
-/// The strategy and the number of threads of the options are ignored.
+/// There is one thread per index, which answers all queries from its index. Point i of index t of T
+/// is point `i * T + t` of the answers, as if points had been dealt to the indexes round-robin. The
+/// strategy and the number of threads in the options are ignored.
 ///
 /// # Errors
-/// As [`run`]; and if there is no index, or the numbers of the points exceed 32 bits.
+/// As [`run`], or if there is no index, or the numbers of the points exceed 32 bits.
 ///
 /// # Panics
 /// If the metric panics.
@@ -265,15 +273,16 @@ where
     C: Answer,
 {
     let arrivals = arrivals(queries, options)?;
-    let most = indexes.iter().map(|index| index.points().len()).max().unwrap_or(0);
+    let max_points = indexes.iter().map(|index| index.points().len()).max().unwrap_or(0);
     if indexes.is_empty() {
         return Err(RunError::NoIndexes);
     }
-    let count = most.saturating_mul(indexes.len());
+    let count = max_points.saturating_mul(indexes.len());
     u32::try_from(count).map_err(|_| RunError::TooMany { count })?;
     local::distributed(indexes, queries, &ask, &arrivals, options)
 }
 
+/// Checks the number of queries, and returns their arrival times.
 fn arrivals<Q: Points>(queries: &Q, options: &Options) -> Result<Vec<Duration>, RunError> {
     let count = queries.len();
     u32::try_from(count).map_err(|_| RunError::TooMany { count })?;

@@ -1,10 +1,12 @@
-//! The searches of the papers on a GPU against the CPU, bit for bit:
-//! `cargo test --release -p metric-papers --test gpu -- --ignored` where there is a GPU.
+//! Compares the GPU searches of the papers with the CPU, bit for bit.
+//!
+//! Run them with `cargo test --release -p metric-papers --test gpu -- --ignored` on a machine with
+//! a GPU.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test may panic, and says what it compared"
+    reason = "a test may panic, and prints what it compared"
 )]
 
 use std::num::NonZero;
@@ -52,9 +54,10 @@ fn whole(count: usize, dimension: usize, seed: u64) -> Vectors<f32> {
     Vectors::new((0..count * dimension).map(value).collect(), dimension).unwrap()
 }
 
-/// Words of an alphabet, of up to so many characters.
+/// Words of an alphabet, of up to `longest` characters.
 fn words(count: usize, alphabet: &str, longest: usize, seed: u64) -> Strings {
-    let (mut random, alphabet) = (Random::new(seed), alphabet.chars().collect::<Vec<_>>());
+    let mut random = Random::new(seed);
+    let alphabet: Vec<char> = alphabet.chars().collect();
     let mut word = |_| -> String {
         let length = random.below(longest + 1);
         (0..length).map(|_| alphabet[random.below(alphabet.len())]).collect()
@@ -65,19 +68,20 @@ fn words(count: usize, alphabet: &str, longest: usize, seed: u64) -> Strings {
 #[test]
 #[ignore = "needs a GPU"]
 fn every_kernel_on_a_small_case() {
-    let (points, queries) = (gaussian(300, 7, 1), gaussian(9, 7, 2));
+    let points = gaussian(300, 7, 1);
+    let queries = gaussian(9, 7, 2);
     compare_papers("vectors", &*brute(points.clone(), Euclidean), &queries, 1.0);
-    let (points_of_words, few) = (words(300, "abcd", 7, 1), words(9, "abcde", 7, 2));
-    compare_papers("words", &*brute(points_of_words, Edit), &few, 1.0);
+    let index = brute(words(300, "abcd", 7, 1), Edit);
+    compare_papers("words", &*index, &words(9, "abcde", 7, 2), 1.0);
     let expected = brute(points.clone(), Euclidean).nearest_many(&queries, 9, threads());
     let searcher = cordeiro::Searcher::new(&device(), &points).unwrap();
     for method in [cordeiro::Method::Ppk, cordeiro::Method::Ppb, cordeiro::Method::Sbq] {
-        let (found, _) = searcher.nearest(&queries, 9, method).unwrap().unwrap();
+        let found = searcher.nearest(&queries, 9, method).unwrap().unwrap().answers;
         assert!(found.iter().map(|near| Ok(&near[..])).eq(&expected), "{method:?}");
     }
 }
 
-/// The searches of the papers against the CPU.
+/// Compares the searches of Barrientos 2011 with the CPU.
 fn compare_papers<I: Index>(name: &str, index: &I, queries: &I::Points, radius: f32)
 where
     I::Points: Clone,
@@ -85,13 +89,15 @@ where
     <I::Points as Points>::Point: barrientos::InColumns,
 {
     use barrientos::{Method, Searcher};
-    let (device, points, metric) = (device(), index.points(), index.metric());
+    let device = device();
+    let points = index.points();
+    let metric = index.metric();
     let list =
         ListOfClusters::build(points.clone(), metric.clone(), ClusterSize::Points(32)).unwrap();
     let table = SssIndex::build(points.clone(), metric.clone(), Pivots::Count(5)).unwrap();
     let plain = Searcher::brute(&device, points, metric, 64).unwrap().unwrap();
     let clusters = Searcher::clusters(&device, &list, 128).unwrap().unwrap();
-    let pivots = Searcher::pivots(&device, (points, metric), table.pivots(), 64).unwrap().unwrap();
+    let pivots = Searcher::pivots(&device, points, metric, table.pivots(), 64).unwrap().unwrap();
     let radii = barrientos::learn_radii(index, 8).unwrap();
     for (searcher, methods) in [
         (&plain, &[Method::Brute, Method::Sort][..]),
@@ -100,7 +106,7 @@ where
     ] {
         for &method in methods {
             for radius in [0.0, radius, 2.0 * radius] {
-                let (found, _) = searcher.range(queries, radius, method).unwrap().unwrap();
+                let found = searcher.range(queries, radius, method).unwrap().unwrap().answers;
                 for (found, expected) in
                     found.iter().zip(&index.within_many(queries, radius, threads()))
                 {
@@ -109,22 +115,21 @@ where
             }
             for k in [1u32, 8, 32] {
                 let radii = if k == 1 { Radii { first: 0.0, step: radius } } else { radii };
-                let (found, seconds) =
-                    searcher.nearest(queries, k, method, radii).unwrap().unwrap();
-                assert_eq!(found.len(), queries.len());
+                let found = searcher.nearest(queries, k, method, radii).unwrap().unwrap();
+                assert_eq!(found.answers.len(), queries.len());
                 for (found, expected) in
-                    found.iter().zip(&index.nearest_many(queries, k as usize, threads()))
+                    found.answers.iter().zip(&index.nearest_many(queries, k as usize, threads()))
                 {
                     assert_eq!(found, &expected.unwrap(), "{name} {method:?} k={k}");
                 }
-                println!("{name} {method:?} k={k}: {seconds:.6} s");
+                println!("{name} {method:?} k={k}: {:.6} s", found.seconds);
             }
         }
     }
     assert!(plain.range(queries, radius, Method::Clusters).unwrap().is_none());
 }
 
-/// 1-Stage and 2-Stage on one GPU, which stands for several.
+/// Runs 1-Stage and 2-Stage on one GPU, which is opened several times.
 #[test]
 #[ignore = "needs a GPU"]
 fn barrientos_on_several_gpus() {
@@ -144,16 +149,16 @@ fn barrientos_on_several_gpus() {
         for gpus in [1, 2, 4] {
             let clusters = OneStage::clusters(&devices[..gpus], &list, 64).unwrap().unwrap();
             let pivots =
-                OneStage::pivots(&devices[..gpus], (points, &metric), 3, 64).unwrap().unwrap();
+                OneStage::pivots(&devices[..gpus], points, &metric, 3, 64).unwrap().unwrap();
             for (search, method) in [(&clusters, Method::Clusters), (&pivots, Method::Pivots)] {
-                let (found, _) = search.range(queries, radius, method).unwrap().unwrap();
+                let found = search.range(queries, radius, method).unwrap().unwrap().answers;
                 for (found, expected) in
                     found.iter().zip(&index.within_many(queries, radius, threads()))
                 {
                     assert_eq!(found, &expected.unwrap(), "{method:?} on {gpus} GPUs");
                 }
                 for k in [1, 8, 40] {
-                    let (found, _) = search.nearest(queries, k, method, radii).unwrap().unwrap();
+                    let found = search.nearest(queries, k, method, radii).unwrap().unwrap().answers;
                     let expected = index.nearest_many(queries, k as usize, threads());
                     for (found, expected) in found.iter().zip(&expected) {
                         assert_eq!(found, &expected.unwrap(), "{method:?} k={k} on {gpus} GPUs");
@@ -162,12 +167,11 @@ fn barrientos_on_several_gpus() {
             }
             let clusters = TwoStage::clusters(&devices[..gpus], &list, 64).unwrap().unwrap();
             let pivots = [5, 0, 17];
-            let pivots = TwoStage::pivots(&devices[..gpus], (points, &metric), &pivots, 64)
-                .unwrap()
-                .unwrap();
+            let pivots =
+                TwoStage::pivots(&devices[..gpus], points, &metric, &pivots, 64).unwrap().unwrap();
             for (search, name) in [(&clusters, "clusters"), (&pivots, "pivots")] {
                 for radius in [0.0, radius, 2.0 * radius] {
-                    let (found, _) = search.range(queries, radius).unwrap().unwrap();
+                    let found = search.range(queries, radius).unwrap().unwrap().answers;
                     let expected = index.within_many(queries, radius, threads());
                     assert_eq!(found.len(), queries.len());
                     for (found, expected) in found.iter().zip(&expected) {
@@ -176,7 +180,7 @@ fn barrientos_on_several_gpus() {
                 }
                 let zero = Radii { first: 0.0, step: radius / 4.0 };
                 for (k, radii) in [(1, radii), (8, radii), (40, radii), (8, zero)] {
-                    let (found, _) = search.nearest(queries, k, radii).unwrap().unwrap();
+                    let found = search.nearest(queries, k, radii).unwrap().unwrap().answers;
                     let expected = index.nearest_many(queries, k as usize, threads());
                     assert_eq!(found.len(), queries.len());
                     for (found, expected) in found.iter().zip(&expected) {
@@ -200,12 +204,12 @@ fn barrientos_on_several_gpus() {
 fn barrientos_on_vectors_and_words() {
     let (points, queries) = clustered(4_000, 300, 5);
     compare_papers("vectors", &*brute(points, Euclidean), &queries, 0.7);
-    let (points, queries) = (whole(2_000, 3, 1), whole(100, 3, 2));
-    compare_papers("ties", &*brute(points, Euclidean), &queries, 1.0);
-    let (points, queries) = (words(2_000, "abcdeñ", 9, 1), words(200, "abcdeñx", 9, 2));
-    compare_papers("words", &*brute(points, Edit), &queries, 1.0);
-    let (points, queries) = (words(20, "ab", 3, 1), words(20, "ab", 4, 2));
-    compare_papers("few words", &*brute(points, Edit), &queries, 1.0);
+    let index = brute(whole(2_000, 3, 1), Euclidean);
+    compare_papers("ties", &*index, &whole(100, 3, 2), 1.0);
+    let index = brute(words(2_000, "abcdeñ", 9, 1), Edit);
+    compare_papers("words", &*index, &words(200, "abcdeñx", 9, 2), 1.0);
+    let index = brute(words(20, "ab", 3, 1), Edit);
+    compare_papers("few words", &*index, &words(20, "ab", 4, 2), 1.0);
     let one = Vectors::from(vec![[1.0f32, 2.0]]);
     compare_papers("one", &*brute(one.clone(), Euclidean), &one, 1.0);
 }
@@ -227,22 +231,23 @@ fn cordeiro_on_vectors() {
                     if method == cordeiro::Method::Ppk && queries.len() > 100 {
                         continue;
                     }
-                    let (found, seconds) = searcher.nearest(&queries, k, method).unwrap().unwrap();
-                    for (found, expected) in found.iter().zip(&expected) {
+                    let found = searcher.nearest(&queries, k, method).unwrap().unwrap();
+                    for (found, expected) in found.answers.iter().zip(&expected) {
                         assert_eq!(
                             found,
                             expected.unwrap(),
                             "{method:?} {count}x{dimension} k={k}"
                         );
                     }
-                    println!("{method:?} {count}x{dimension} k={k}: {seconds:.6} s");
+                    println!("{method:?} {count}x{dimension} k={k}: {:.6} s", found.seconds);
                 }
             }
         }
     }
 }
 
-/// Trees that are built on the GPU are those of the CPU, to the byte of their files; so are their answers.
+/// Trees built on the GPU are those of the CPU, including the bytes of their files and their
+/// answers.
 #[test]
 #[ignore = "needs a GPU"]
 fn karelis_builds_the_trees_of_the_cpu() {
@@ -261,19 +266,21 @@ fn karelis_builds_the_trees_of_the_cpu() {
                 if count == 0 { Vectors::new(Vec::new(), dimension).unwrap() } else { points };
             let queries = gaussian(300, dimension, 3);
             let vp = VpTree::build(points.clone(), Euclidean).unwrap();
-            let (own, seconds) = karelis::build_vp_tree(&device, points.clone()).unwrap().unwrap();
+            let own = karelis::build_vp_tree(&device, points.clone()).unwrap().unwrap();
             assert!(
-                bytes(&|path| save(&vp, path).unwrap()) == bytes(&|path| save(&own, path).unwrap()),
+                bytes(&|path| save(&vp, path).unwrap())
+                    == bytes(&|path| save(&own.tree, path).unwrap()),
                 "VP-tree of {count} x {dimension}"
             );
-            println!("VP-tree of {count} x {dimension}: {seconds:.6} s");
+            println!("VP-tree of {count} x {dimension}: {:.6} s", own.seconds);
             let kd = KdTree::build(points.clone(), Euclidean).unwrap();
-            let (own, seconds) = karelis::build_kd_tree(&device, points.clone()).unwrap().unwrap();
+            let own = karelis::build_kd_tree(&device, points.clone()).unwrap().unwrap();
             assert!(
-                bytes(&|path| save(&kd, path).unwrap()) == bytes(&|path| save(&own, path).unwrap()),
+                bytes(&|path| save(&kd, path).unwrap())
+                    == bytes(&|path| save(&own.tree, path).unwrap()),
                 "KD-tree of {count} x {dimension}"
             );
-            println!("KD-tree of {count} x {dimension}: {seconds:.6} s");
+            println!("KD-tree of {count} x {dimension}: {:.6} s", own.seconds);
             let on_gpu = [
                 karelis::TreeSearch::of_vp_tree(&device, &vp).unwrap(),
                 karelis::TreeSearch::of_kd_tree(&device, &kd).unwrap(),

@@ -1,6 +1,8 @@
-//! A strategy of two threads on real data, with every index, against brute force:
-//! `METRIC_DATA=FOLDER cargo test --release -p metric-papers --test real_data -- --ignored`, where the
-//! folder holds `letter.csv` and `spanish-words.txt` (see `metric-index/tests/real_data.rs`).
+//! Compares a strategy with two threads with brute force, on real data and with every index.
+//!
+//! Run it with `METRIC_DATA=FOLDER cargo test --release -p metric-papers --test real_data --
+//! --ignored`. The folder contains `letter.csv` and `spanish-words.txt` (see
+//! `metric-index/tests/real_data.rs`).
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

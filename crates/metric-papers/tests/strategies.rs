@@ -1,4 +1,4 @@
-//! Every strategy gives the answers of a search, with any number of threads and any pattern of arrivals.
+//! Every strategy returns the answers of a search, with any number of threads and any arrivals.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -42,7 +42,7 @@ fn options(strategy: Strategy, threads: usize, evaluations: u64, arrivals: Arriv
     }
 }
 
-/// Points on a small grid: distances tie, points are equal.
+/// Points on a small grid, so that distances tie and points are equal.
 fn grid(count: usize, seed: u64) -> All {
     let mut random = Random::new(seed);
     let mut next = || random.below(12) as f32 / 10.0;
@@ -111,22 +111,27 @@ fn all_indexes(points: &All, metric: &AnyMetric, queries: &All, radius: f32) {
 proptest! {
     #![proptest_config(cases(16))]
 
-    /// Any strategy of any number of threads, however few distances a superstep has and whenever queries come,
-    /// gives what brute force finds, one query after the other.
+    /// Any strategy returns the answers of brute force, whatever the number of threads, the length
+    /// of supersteps and the arrivals.
     #[test]
     fn any_of_all(
         kind in select(Kind::of_any_metric().to_vec()),
         strategy in select(&STRATEGIES[..]),
-        (threads, evaluations, waiting) in (1usize..7, 1u64..60, 0u32..4),
-        (count, seed) in (0usize..260, any::<u64>()),
+        threads in 1usize..7,
+        evaluations in 1u64..60,
+        waiting in 0u32..4,
+        count in 0usize..260,
+        seed in any::<u64>(),
         mut trace in vec(0u64..1_500, 0..16),
-        (k, radius) in (0usize..300, 0f32..2.0),
+        k in 0usize..300,
+        radius in 0f32..2.0,
     ) {
         trace.sort_unstable();
         let arrivals = Arrivals::Trace(trace.iter().copied().map(Duration::from_micros).collect());
         let options = Options { waiting, ..options(strategy, threads, evaluations, arrivals) };
         let case = Case { kind, options, k, radius };
-        let (points, queries) = (&grid(count, seed), &grid(trace.len(), !seed));
+        let points = &grid(count, seed);
+        let queries = &grid(trace.len(), !seed);
         case.agrees(points, queries, &on::<[f32], _>(Euclidean));
         case.agrees(points, queries, &on::<[f32], _>(Manhattan));
         case.agrees(points, queries, &on::<[f32], _>(Chebyshev));
@@ -140,19 +145,25 @@ proptest! {
             other => panic!("{other:?} is no vector"),
         };
         let away = |points: &All| -> All {
-            every(points).map(|point| Point::Vector(values(point).iter().map(|x| x + 0.1).collect())).collect()
+            let away = |point| values(point).iter().map(|x| x + 0.1).collect();
+            every(points).map(|point| Point::Vector(away(point))).collect()
         };
         case.agrees(&away(points), &away(queries), &on::<[f32], _>(Angular));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 11")]
         let tenths = |x: &f32| (x * 10.0).round() as u8;
         let bytes = |points: &All| -> All {
-            every(points).map(|point| Point::Bytes(values(point).iter().map(tenths).collect())).collect()
+            let bytes = |point| values(point).iter().map(tenths).collect();
+            every(points).map(|point| Point::Bytes(bytes(point))).collect()
         };
         case.agrees(&bytes(points), &bytes(queries), &on::<[u8], _>(Manhattan));
-        let (points, queries) = (words(count, seed), words(trace.len(), !seed));
+        let points = words(count, seed);
+        let queries = words(trace.len(), !seed);
         case.agrees(&points, &queries, &on::<str, _>(Edit));
         let set = |word: &Point| match word {
-            Point::Word(word) => Point::Set(word.bytes().map(u32::from).collect::<BTreeSet<u32>>().into_iter().collect()),
+            Point::Word(word) => {
+                let letters: BTreeSet<u32> = word.bytes().map(u32::from).collect();
+                Point::Set(letters.into_iter().collect())
+            }
             other => panic!("{other:?} is no word"),
         };
         let sets = |words: &All| -> All { every(words).map(set).collect() };
@@ -160,7 +171,7 @@ proptest! {
     }
 }
 
-/// A kind of index, how it is asked, and for what.
+/// An index, a strategy and two queries.
 #[derive(Clone)]
 struct Case {
     kind: Kind,
@@ -170,7 +181,7 @@ struct Case {
 }
 
 impl Case {
-    /// With what brute force finds, one query after the other.
+    /// Compares the strategy with brute force.
     fn agrees(&self, points: &All, queries: &All, metric: &AnyMetric) {
         let Self { kind, options, k, radius } = self;
         let index = built(*kind, points, metric);
@@ -213,13 +224,13 @@ fn arrivals() {
                 Arrivals::Periodic { queries, every } => *every * (59 / queries.get()),
                 Arrivals::AllAtOnce => Duration::ZERO,
             };
-            assert!(done.measures.elapsed >= least, "answered before it came: {options:?}");
+            assert!(done.measures.elapsed >= least, "answered before it arrived: {options:?}");
             checked(done, &expected, &options);
         }
     }
 }
 
-/// Bulk strategies deal what comes up: with one query all threads work.
+/// Bulk strategies deal new tasks to all threads, so that all work on a single query.
 #[test]
 fn one_query_is_shared() {
     let kind = Kind::SssIndex(Pivots::Count(2));
@@ -237,7 +248,8 @@ fn one_query_is_shared() {
 
 #[test]
 fn shares_of_the_points() {
-    let (points, queries) = (grid(601, 1), grid(30, 2));
+    let points = grid(601, 1);
+    let queries = grid(30, 2);
     let metric = on::<[f32], _>(Euclidean);
     let whole = built(Kind::BruteForce, &points, &metric);
     for shares in [1, 2, 3, 7] {
@@ -261,7 +273,7 @@ fn shares_of_the_points() {
     assert!(run_distributed(&none, &queries, |_| Nearest::new(1), &options).is_err());
 }
 
-/// A bad query fails alone.
+/// An invalid query fails without affecting the others.
 #[test]
 fn bad_queries() {
     let tree = built(Kind::VpTree, &grid(300, 1), &on::<[f32], _>(Euclidean));
@@ -291,7 +303,7 @@ fn bad_queries() {
     assert!(run(&tree, &queries, |_| Nearest::new(2), &window).is_err());
 }
 
-/// A metric that panics ends the run: no thread waits for one that will not come.
+/// A metric that panics ends the run: no thread waits for the one that panicked.
 #[test]
 fn a_panic_is_passed_on() {
     struct Panics;
@@ -318,14 +330,15 @@ fn a_panic_is_passed_on() {
     }
 }
 
-/// Many supersteps of few distances, more threads than cores, again and again.
+/// Many supersteps of few distances, on more threads than cores.
 #[test]
 fn stress() {
     let kind = Kind::SssIndex(Pivots::Count(3));
     let index = built(kind, &grid(2_000, 1), &on::<[f32], _>(Euclidean));
     let kind = Kind::Egnat(EgnatOptions { arity: 3, bucket: 2 });
     let tree = built(kind, &words(400, 1), &on::<str, _>(Edit));
-    let (vectors, strings) = (grid(50, 7), words(50, 8));
+    let vectors = grid(50, 7);
+    let strings = words(50, 8);
     let of_vectors: Vec<_> =
         every(&vectors).map(|query| index.nearest(query, 4).unwrap()).collect();
     let of_strings: Vec<_> =

@@ -1,7 +1,9 @@
-//! `bench cordeiro`: the tables of Cordeiro 2023, with our own search beside its algorithms.
+//! `metric-index bench cordeiro`: the tables of Cordeiro 2023, with the search of this program for
+//! comparison.
 
 use std::io::Write;
 use std::num::NonZero;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use array_file::output::Output;
@@ -20,19 +22,31 @@ use crate::device::DeviceFlag;
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
 
-/// Nearest neighbors of vectors by PPK, PPB, SBQ-KNN and the search of this program; milliseconds in kernels, medians
+/// Nearest neighbors of vectors by PPK, PPB, SBQ-KNN and the search of this program: median
+/// milliseconds in kernels
 #[derive(Debug, Args)]
 pub(crate) struct Cordeiro {
-    /// Numbers of points and dimensions: those of the paper's sets by default, filled with normal random numbers
-    #[arg(long, value_name = "POINTSxDIMENSIONS", value_delimiter = ',', default_values = ["70000x784", "1275219x128", "3000000x300"])]
+    /// Numbers of points and dimensions, filled with normal random numbers; by default those of the
+    /// paper's data sets
+    #[arg(
+        long,
+        value_name = "POINTSxDIMENSIONS",
+        value_delimiter = ',',
+        default_values = ["70000x784", "1275219x128", "3000000x300"],
+    )]
     shapes: Vec<String>,
     /// Numbers of queries
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values = ["1", "16", "32", "64", "128"])]
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        default_values = ["1", "16", "32", "64", "128"],
+    )]
     queries: Vec<usize>,
     /// Numbers of neighbors
     #[arg(short, value_name = "K", value_delimiter = ',', default_values = ["32", "64", "128"])]
     k: Vec<u32>,
-    /// Runs of which the median is taken
+    /// Runs of each measurement; the median is shown
     #[arg(long, default_value = "3")]
     runs: NonZero<usize>,
     /// The seed of the vectors and queries
@@ -41,12 +55,13 @@ pub(crate) struct Cordeiro {
     /// The GPU: cuda or cuda:N
     #[arg(long, value_name = "WHERE", default_value = "cuda")]
     device: DeviceFlag,
-    /// JSON instead of a table: {"points", "dimensions", "k", "queries", "method", "milliseconds"} in each line
+    /// Print JSON lines instead of tables: {"points", "dimensions", "k", "queries", "method",
+    /// "milliseconds"}
     #[arg(long)]
     json: bool,
 }
 
-/// Standard normal, nearly: sums of six numbers.
+/// Approximately normal random numbers: sums of six uniform ones.
 pub(super) fn normal(count: usize, dimension: usize, seed: u64) -> Result<Vectors<f32>, Failure> {
     let mut values = vec![0f32; count * dimension];
     values.par_chunks_mut(1 << 16).enumerate().for_each(|(chunk, values)| {
@@ -61,30 +76,52 @@ pub(super) fn normal(count: usize, dimension: usize, seed: u64) -> Result<Vector
     Vectors::new(values, dimension).map_err(refused)
 }
 
-pub(super) fn shape_of(text: &str) -> Option<(usize, usize)> {
-    let (points, dimensions) = text.split_once('x')?;
-    let (points, dimensions) = (points.parse().ok()?, dimensions.parse().ok()?);
-    (points > 0 && dimensions > 0).then_some((points, dimensions))
+/// The shape of a set of vectors.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) points: usize,
+    pub(super) dimension: usize,
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once('x').and_then(|(points, dimension)| {
+            Some(Self { points: points.parse().ok()?, dimension: dimension.parse().ok()? })
+        });
+        numbers
+            .filter(|shape| shape.points > 0 && shape.dimension > 0)
+            .ok_or_else(|| format!("{text}, expected POINTSxDIMENSIONS"))
+    }
+}
+
+/// The searches that are compared.
+struct Searches {
+    papers: Searcher,
+    own: GpuSearch<BruteForce<Vectors<f32>, Euclidean>>,
 }
 
 impl Cordeiro {
     pub(crate) fn run(&self, talk: Talk) -> Outcome {
         let mut out = Output::standard()?;
-        let shapes: Option<Vec<_>> = self.shapes.iter().map(|shape| shape_of(shape)).collect();
-        let shapes = shapes.ok_or_else(|| {
-            Failure::usage(format!("shapes {}, expected POINTSxDIMENSIONS", self.shapes.join(",")))
-        })?;
+        let shapes: Result<Vec<Shape>, String> =
+            self.shapes.iter().map(|shape| shape.parse()).collect();
+        let shapes = shapes.map_err(|error| Failure::usage(format!("--shapes {error}")))?;
         let devices = self.device.open(talk)?;
         let [device] = &*devices else {
-            return Err(Failure::usage("--device cuda or cuda:N: one GPU is measured".to_owned()));
+            return Err(Failure::usage(
+                "bench cordeiro measures one GPU; use --device cuda or cuda:N".to_owned(),
+            ));
         };
         talk.say(&format!("{}; seed {}", device.info().name, self.seed));
-        for (count, dimension) in shapes {
+        for Shape { points: count, dimension } in shapes {
             let points = normal(count, dimension, self.seed)?;
-            let searcher = Searcher::new(device, &points).map_err(Failure::gpu)?;
+            let papers = Searcher::new(device, &points).map_err(Failure::gpu)?;
             let index = Arc::new(BruteForce::new(points, Euclidean).map_err(refused)?);
             let own = GpuSearch::new(std::slice::from_ref(device), index).map_err(Failure::gpu)?;
             let own = own.ok_or_else(|| Failure::input("this GPU is too old".to_owned()))?;
+            let searches = Searches { papers, own };
             let mut table = Table::new();
             table.load_style(presets::ASCII_MARKDOWN);
             let head = self.queries.iter().map(|queries| format!("|Q| = {queries}"));
@@ -100,12 +137,13 @@ impl Cordeiro {
                 for (name, method) in methods {
                     let mut row = vec![k.to_string(), name.to_owned()];
                     for &queries in &self.queries {
-                        let time = self.time((&searcher, &own), method, (queries, dimension), k)?;
+                        let batch = normal(queries, dimension, self.seed ^ 0x5EED)?;
+                        let time = self.time(&searches, method, &batch, k)?;
                         row.push(time.map_or("-".to_owned(), |time| format!("{time:.3}")));
                         if let (true, Some(time)) = (self.json, time) {
                             let line = serde_json::json!({
-                                "points": count, "dimensions": dimension, "k": k, "queries": queries,
-                                "method": name, "milliseconds": time,
+                                "points": count, "dimensions": dimension, "k": k,
+                                "queries": queries, "method": name, "milliseconds": time,
                             });
                             writeln!(out, "{line}")?;
                         }
@@ -121,24 +159,23 @@ impl Cordeiro {
         Ok(())
     }
 
-    /// `None` if the method does not take so many neighbors.
+    /// The median time in kernels, in milliseconds; `None` if the method does not support k.
     fn time(
         &self,
-        (searcher, own): (&Searcher, &GpuSearch<BruteForce<Vectors<f32>, Euclidean>>),
+        searches: &Searches,
         method: Option<Method>,
-        (queries, dimension): (usize, usize),
+        queries: &Vectors<f32>,
         k: u32,
     ) -> Result<Option<f64>, Failure> {
-        let queries = normal(queries, dimension, self.seed ^ 0x5EED)?;
         let mut times = Vec::new();
         for _ in 0..=self.runs.get() {
             let seconds = if let Some(method) = method {
-                let found = searcher.nearest(&queries, k, method).map_err(Failure::gpu)?;
-                let Some((_, seconds)) = found else { return Ok(None) };
-                seconds
+                let found = searches.papers.nearest(queries, k, method).map_err(Failure::gpu)?;
+                let Some(found) = found else { return Ok(None) };
+                found.seconds
             } else {
                 let question = Question::Nearest(k as usize);
-                own.answer(&queries, question, NonZero::<usize>::MIN).device_seconds
+                searches.own.answer(queries, question, NonZero::<usize>::MIN).device_seconds
             };
             times.push(seconds * 1e3);
         }

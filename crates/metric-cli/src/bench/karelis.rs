@@ -1,4 +1,5 @@
-//! `bench karelis`: the figures of Karelis 2020: the time to build trees on a GPU, and the nodes that searches visit.
+//! `metric-index bench karelis`: the figures of Karelis 2020, which show the time to build trees on
+//! a GPU and the number of nodes that searches visit.
 
 use std::io::Write;
 use std::time::Instant;
@@ -18,22 +19,33 @@ use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
 use crate::threads::start_threads;
 
-/// VP- and KD-trees of uniform random vectors: built on the GPU and on all threads of the CPU, and nodes visited by k and dimension
+/// VP- and KD-trees of uniform random vectors: time to build them on the GPU and on all threads of
+/// the CPU, and number of nodes visited by k and dimension
 #[derive(Debug, Args)]
 pub(crate) struct Karelis {
-    /// Numbers of points of the trees that are built, with the first of the dimensions
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values = ["10000", "100000", "1000000"])]
+    /// Numbers of points of the trees to build, with the first of the dimensions
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        default_values = ["10000", "100000", "1000000"],
+    )]
     points: Vec<usize>,
     /// Dimensions
-    #[arg(long, value_name = "D", value_delimiter = ',', default_values = ["2", "4", "8", "16", "32"])]
+    #[arg(
+        long,
+        value_name = "D",
+        value_delimiter = ',',
+        default_values = ["2", "4", "8", "16", "32"],
+    )]
     dimensions: Vec<usize>,
     /// Numbers of neighbors
     #[arg(short, value_name = "K", value_delimiter = ',', default_values = ["1", "8", "32", "128"])]
     k: Vec<u32>,
-    /// Points of the trees that are searched
+    /// Number of points of the trees to search
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     searched: usize,
-    /// Queries
+    /// Number of queries
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     queries: usize,
     /// The seed of the vectors
@@ -42,7 +54,7 @@ pub(crate) struct Karelis {
     /// The GPU: cuda or cuda:N
     #[arg(long, value_name = "WHERE", default_value = "cuda")]
     device: DeviceFlag,
-    /// JSON instead of tables, an object a line
+    /// Print JSON lines instead of tables
     #[arg(long)]
     json: bool,
 }
@@ -57,11 +69,13 @@ impl Karelis {
     pub(crate) fn run(&self, talk: Talk) -> Outcome {
         let mut out = Output::standard()?;
         let Some(&first) = self.dimensions.first().filter(|&&dimension| dimension > 0) else {
-            return Err(Failure::usage("--dimensions from 1".to_owned()));
+            return Err(Failure::usage("--dimensions must be at least 1".to_owned()));
         };
         let devices = self.device.open(talk)?;
         let [device] = &*devices else {
-            return Err(Failure::usage("--device cuda or cuda:N: one GPU is measured".to_owned()));
+            return Err(Failure::usage(
+                "bench karelis measures one GPU; use --device cuda or cuda:N".to_owned(),
+            ));
         };
         start_threads(None)?;
         talk.say(&format!("{}; seed {}", device.info().name, self.seed));
@@ -81,9 +95,9 @@ impl Karelis {
         build_kd_tree(device, few).map_err(Failure::gpu)?.map_err(refused)?;
         for &count in &self.points {
             let points = uniform(count, dimension, self.seed)?;
-            let (_, vp) =
+            let vp =
                 build_vp_tree(device, points.clone()).map_err(Failure::gpu)?.map_err(refused)?;
-            let (_, kd) =
+            let kd =
                 build_kd_tree(device, points.clone()).map_err(Failure::gpu)?.map_err(refused)?;
             let start = Instant::now();
             VpTree::build(&points, Euclidean).map_err(refused)?;
@@ -91,11 +105,11 @@ impl Karelis {
             let start = Instant::now();
             KdTree::build(&points, Euclidean).map_err(refused)?;
             let kd_cpu = start.elapsed().as_secs_f64();
-            let times = [vp, vp_cpu, kd, kd_cpu].map(|seconds| seconds * 1e3);
+            let times = [vp.seconds, vp_cpu, kd.seconds, kd_cpu].map(|seconds| seconds * 1e3);
             if self.json {
                 let line = serde_json::json!({
-                    "points": count, "dimensions": dimension, "vp_gpu_ms": times[0], "vp_cpu_ms": times[1],
-                    "kd_gpu_ms": times[2], "kd_cpu_ms": times[3],
+                    "points": count, "dimensions": dimension, "vp_gpu_ms": times[0],
+                    "vp_cpu_ms": times[1], "kd_gpu_ms": times[2], "kd_cpu_ms": times[3],
                 });
                 writeln!(out, "{line}")?;
             }
@@ -104,7 +118,7 @@ impl Karelis {
         }
         if !self.json {
             align(&mut table);
-            writeln!(out, "Trees of uniform vectors of {dimension} dimensions\n{table}\n")?;
+            writeln!(out, "Trees of uniform vectors with {dimension} dimensions\n{table}\n")?;
         }
         Ok(())
     }
@@ -143,8 +157,9 @@ impl Karelis {
                 }
                 if self.json {
                     let line = serde_json::json!({
-                        "points": self.searched, "dimensions": dimension, "k": k, "vp_nodes": nodes[0],
-                        "kd_nodes": nodes[1], "vp_us": times[0], "kd_us": times[1],
+                        "points": self.searched, "dimensions": dimension, "k": k,
+                        "vp_nodes": nodes[0], "kd_nodes": nodes[1],
+                        "vp_us": times[0], "kd_us": times[1],
                     });
                     writeln!(out, "{line}")?;
                 }
@@ -156,10 +171,10 @@ impl Karelis {
         }
         if !self.json {
             align(&mut table);
-            let (points, queries) = (self.searched, self.queries);
             writeln!(
                 out,
-                "Nodes visited of trees of {points} points, mean of {queries} queries\n{table}"
+                "Nodes visited in trees of {} points, mean of {} queries\n{table}",
+                self.searched, self.queries
             )?;
         }
         Ok(())

@@ -1,4 +1,8 @@
-//! `bench multi-gpu`: one GPU and several, with all points on each and with the points dealt.
+//! `metric-index bench multi-gpu`: one GPU compared with several, with all points on each GPU and
+//! with the points dealt to them.
+//!
+//! With `--words`, it also measures the 1-Stage and 2-Stage searches of Barrientos et al. 2012,
+//! section VII-C.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -18,46 +22,90 @@ use metric_index::index::{BruteForce, ClusterSize, Index, ListOfClusters};
 use metric_index::metric::{Edit, Euclidean};
 use metric_index::points::{Points, Strings};
 
-use super::cordeiro::normal;
+use super::cordeiro::{Shape, normal};
 use crate::device::DeviceFlag;
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
 
-/// Throughput of one GPU and of several, in queries a second from host to host and in kernels
+/// Time and speedup of one GPU and of several, from host to host and in kernels
 #[derive(Debug, Args)]
 pub(crate) struct MultiGpu {
-    /// A file of words, one a line: range queries with radius 1, 2 and 3, and 10 nearest neighbors
+    /// A file with one word per line: range queries with radius 1, 2 and 3, and 10 nearest
+    /// neighbors
     #[arg(long, value_name = "FILE")]
     words: Option<PathBuf>,
-    /// Normal random vectors: the 32 nearest neighbors
+    /// Shape of normal random vectors: 32 nearest neighbors
     #[arg(long, value_name = "POINTSxDIMENSIONS", default_value = "1000000x128")]
     shape: String,
     /// The number of queries
     #[arg(long, default_value = "65536")]
     queries: NonZero<usize>,
-    /// Runs of which the median is taken
+    /// Runs of each measurement; the median is shown
     #[arg(long, default_value = "5")]
     runs: NonZero<usize>,
     /// The seed of the vectors and queries
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// JSON instead of a table
+    /// Print JSON lines instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// What was measured.
+/// The measurements of a search on some GPUs.
 #[derive(Debug, serde::Serialize)]
-struct Measured {
+struct Measurement {
     what: String,
     gpus: usize,
     layout: &'static str,
     queries: usize,
     host_milliseconds: f64,
     kernel_milliseconds: f64,
-    /// Against one GPU.
+    /// Speedup over one GPU.
     host_speedup: f64,
     kernel_speedup: f64,
+}
+
+/// Time of a run, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    /// From host to host.
+    host: f64,
+    /// In kernels.
+    kernel: f64,
+}
+
+impl Time {
+    /// The run of median time from host to host, without the first run, which warms up.
+    fn median(mut runs: Vec<Self>) -> Self {
+        runs.remove(0);
+        runs.sort_by(|a, b| a.host.total_cmp(&b.host));
+        runs[runs.len() / 2]
+    }
+}
+
+/// The measurements of a kind of search on one GPU and on several.
+struct Scaling<'a> {
+    what: String,
+    queries: usize,
+    /// The time on one GPU.
+    one: Option<Time>,
+    all: &'a mut Vec<Measurement>,
+}
+
+impl Scaling<'_> {
+    fn push(&mut self, gpus: usize, layout: &'static str, time: Time) {
+        let one = *self.one.get_or_insert(time);
+        self.all.push(Measurement {
+            what: self.what.clone(),
+            gpus,
+            layout,
+            queries: self.queries,
+            host_milliseconds: time.host,
+            kernel_milliseconds: time.kernel,
+            host_speedup: one.host / time.host,
+            kernel_speedup: one.kernel / time.kernel,
+        });
+    }
 }
 
 impl MultiGpu {
@@ -72,41 +120,39 @@ impl MultiGpu {
             let words = text.lines().map(str::trim);
             let (points, few) = held_out(words, self.queries.get().min(10_000), self.seed);
             if few.is_empty() {
-                return Err(Failure::input(format!("{}: no words in it", file.display())));
+                return Err(Failure::input(format!(
+                    "{}: the file contains no words",
+                    file.display()
+                )));
             }
-            // As many as are asked for, again and again.
+            // Repeat the words until there are enough queries.
             let number = |at: usize| u32::try_from(at % few.len().max(1)).expect("10,000");
             let queries: Strings =
                 (0..self.queries.get()).map(|at| few.point(number(at))).collect();
             let index = Arc::new(BruteForce::new(points, Edit).map_err(refused)?);
             for radius in [1.0, 2.0, 3.0] {
                 let what = format!("{} words, radius {radius}", index.len());
-                self.measure(
-                    &what,
-                    &devices,
-                    &index,
-                    &queries,
-                    Question::Within(radius),
-                    &mut all,
-                )?;
+                let scaling = Scaling { what, queries: queries.len(), one: None, all: &mut all };
+                self.measure(&devices, &index, &queries, Question::Within(radius), scaling)?;
             }
             let what = format!("{} words, 10 nearest", index.len());
-            self.measure(&what, &devices, &index, &queries, Question::Nearest(10), &mut all)?;
+            let scaling = Scaling { what, queries: queries.len(), one: None, all: &mut all };
+            self.measure(&devices, &index, &queries, Question::Nearest(10), scaling)?;
             let size = ClusterSize::Points(32);
             let list = ListOfClusters::build(index.points(), Edit, size).map_err(refused)?;
             for question in [Question::Within(1.0), Question::Within(2.0), Question::Nearest(8)] {
                 self.stages(&devices, &list, &queries, question, &mut all)?;
             }
         }
-        let shape = super::cordeiro::shape_of(&self.shape);
-        let (count, dimension) = shape.ok_or_else(|| {
-            Failure::usage(format!("--shape {}, expected POINTSxDIMENSIONS", self.shape))
-        })?;
+        let shape = self.shape.parse();
+        let shape: Shape = shape.map_err(|error| Failure::usage(format!("--shape {error}")))?;
+        let Shape { points: count, dimension } = shape;
         let points = normal(count, dimension, self.seed)?;
         let queries = normal(self.queries.get(), dimension, self.seed ^ 0x5EED)?;
         let index = Arc::new(BruteForce::new(points, Euclidean).map_err(refused)?);
         let what = format!("{count} x {dimension}, 32 nearest");
-        self.measure(&what, &devices, &index, &queries, Question::Nearest(32), &mut all)?;
+        let scaling = Scaling { what, queries: queries.len(), one: None, all: &mut all };
+        self.measure(&devices, &index, &queries, Question::Nearest(32), scaling)?;
         if self.json {
             for one in &all {
                 let line = serde_json::to_string(one).map_err(std::io::Error::from)?;
@@ -119,19 +165,18 @@ impl MultiGpu {
         Ok(())
     }
 
+    /// Measures brute force on one GPU and on several.
     fn measure<I: Index + Send>(
         &self,
-        what: &str,
         devices: &[Device],
         index: &Arc<I>,
         queries: &I::Points,
         question: Question,
-        all: &mut Vec<Measured>,
+        mut scaling: Scaling<'_>,
     ) -> Outcome
     where
         <I::Points as Points>::Point: GpuPoint,
     {
-        let mut one: Option<(f64, f64)> = None;
         for gpus in 1..=devices.len() {
             for layout in [Layout::Replicated, Layout::Sharded] {
                 if gpus == 1 && layout == Layout::Sharded {
@@ -146,27 +191,20 @@ impl MultiGpu {
                 for _ in 0..=self.runs.get() {
                     let start = Instant::now();
                     let found = search.answer(queries, question, crate::threads::all_cores());
-                    times.push((start.elapsed().as_secs_f64() * 1e3, found.device_seconds * 1e3));
+                    times.push(Time {
+                        host: start.elapsed().as_secs_f64() * 1e3,
+                        kernel: found.device_seconds * 1e3,
+                    });
                     if found.fell_back > 0 || !found.failed.is_empty() {
-                        let text = format!("{} queries by the CPU", found.fell_back);
+                        let text = format!("{} queries fell back to the CPU", found.fell_back);
                         return Err(Failure::input(text));
                     }
                 }
-                // The first run warms up.
-                times.remove(0);
-                times.sort_by(|a, b| a.0.total_cmp(&b.0));
-                let (host, kernel) = times[times.len() / 2];
-                let (host_one, kernel_one) = *one.get_or_insert((host, kernel));
-                all.push(Measured {
-                    what: what.to_owned(),
-                    gpus,
-                    layout: if layout == Layout::Replicated { "replicated" } else { "sharded" },
-                    queries: queries.len(),
-                    host_milliseconds: host,
-                    kernel_milliseconds: kernel,
-                    host_speedup: host_one / host,
-                    kernel_speedup: kernel_one / kernel,
-                });
+                let layout = match layout {
+                    Layout::Replicated => "replicated",
+                    Layout::Sharded => "sharded",
+                };
+                scaling.push(gpus, layout, Time::median(times));
             }
         }
         Ok(())
@@ -174,18 +212,18 @@ impl MultiGpu {
 }
 
 impl MultiGpu {
-    /// The List of Clusters of Barrientos 2012, 1-Stage and 2-Stage.
+    /// Measures the 1-Stage and 2-Stage searches of Barrientos et al. 2012 with a List of Clusters.
     fn stages(
         &self,
         devices: &[Device],
         list: &ListOfClusters<&Strings, Edit>,
         queries: &Strings,
         question: Question,
-        all: &mut Vec<Measured>,
+        all: &mut Vec<Measurement>,
     ) -> Outcome {
-        /// Threads of a block.
+        /// Threads per block.
         const THREADS: u32 = 128;
-        let none = || Failure::input("the List of Clusters does not take such words".to_owned());
+        let none = || Failure::input("the List of Clusters supports no such words".to_owned());
         let (what, radii) = match question {
             Question::Within(radius) => {
                 (format!("radius {radius}"), Radii { first: radius, step: 0.0 })
@@ -198,7 +236,8 @@ impl MultiGpu {
         for (layout, is_one) in
             [("List of Clusters, 1-Stage", true), ("List of Clusters, 2-Stage", false)]
         {
-            let mut one: Option<(f64, f64)> = None;
+            let what = format!("{} words, {what}", list.len());
+            let mut scaling = Scaling { what, queries: queries.len(), one: None, all };
             for gpus in 1..=devices.len() {
                 let devices = &devices[..gpus];
                 let one_stage = is_one.then(|| OneStage::clusters(devices, list, THREADS));
@@ -223,31 +262,20 @@ impl MultiGpu {
                         }
                         (None, None, _) => Ok(None),
                     };
-                    let (_, seconds) = found.map_err(Failure::gpu)?.ok_or_else(none)?;
-                    times.push((start.elapsed().as_secs_f64() * 1e3, seconds * 1e3));
+                    let found = found.map_err(Failure::gpu)?.ok_or_else(none)?;
+                    times.push(Time {
+                        host: start.elapsed().as_secs_f64() * 1e3,
+                        kernel: found.seconds * 1e3,
+                    });
                 }
-                // The first run warms up.
-                times.remove(0);
-                times.sort_by(|a, b| a.0.total_cmp(&b.0));
-                let (host, kernel) = times[times.len() / 2];
-                let (host_one, kernel_one) = *one.get_or_insert((host, kernel));
-                all.push(Measured {
-                    what: format!("{} words, {what}", list.len()),
-                    gpus,
-                    layout,
-                    queries: queries.len(),
-                    host_milliseconds: host,
-                    kernel_milliseconds: kernel,
-                    host_speedup: host_one / host,
-                    kernel_speedup: kernel_one / kernel,
-                });
+                scaling.push(gpus, layout, Time::median(times));
             }
         }
         Ok(())
     }
 }
 
-fn table(all: &[Measured]) -> Table {
+fn table(all: &[Measurement]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header([

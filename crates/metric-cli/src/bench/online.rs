@@ -1,5 +1,5 @@
-//! `metric-index bench online`: throughput and latency of queries that arrive one at a time, against the size of the
-//! batches in which they are answered (Barrientos 2011, section 4.3.3).
+//! `metric-index bench online`: throughput and latency of queries that arrive one at a time, by the
+//! size of the batches in which they are answered (Barrientos 2011, section 4.3.3).
 
 use std::io::Write;
 use std::num::NonZero;
@@ -25,35 +25,35 @@ use crate::threads::{all_cores, start_threads};
 
 #[derive(Debug, Args)]
 pub(crate) struct Online {
-    /// A file of words, one a line, with the edit distance; some are held out, as queries [default: vectors of 20
-    /// dimensions that are made, with the Euclidean distance]
+    /// A file with one word per line, compared by edit distance; some are held out as queries
+    /// [default: generated vectors with 20 dimensions and the Euclidean distance]
     #[arg(long, value_name = "FILE")]
     words: Option<PathBuf>,
-    /// Vectors to make
+    /// Number of vectors to generate
     #[arg(long, value_name = "N", default_value_t = 120_000)]
     vectors: usize,
     /// The index
     #[arg(long, value_name = "KIND", default_value = "brute-force")]
     index: Kind,
-    /// Neighbors of each query
+    /// Number of neighbors per query
     #[arg(short, value_name = "K", default_value = "10")]
     k: NonZero<usize>,
-    /// Threads that ask, each its next query as soon as it has an answer
+    /// Number of client threads, each of which sends its next query as soon as it has an answer
     #[arg(long, value_name = "N", default_value = "256")]
     clients: NonZero<usize>,
-    /// The largest batches to try
+    /// Maximum batch sizes to try
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4,16,64,256")]
     batches: Vec<NonZero<usize>>,
-    /// Milliseconds that the first query of a batch waits for others
+    /// Maximum time that the first query of a batch waits for others, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 2.0)]
     wait: f64,
-    /// Seconds of each measurement
+    /// Duration of each measurement, in seconds
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     seconds: f64,
-    /// Threads that search [default: all cores]
+    /// Number of search threads [default: all cores]
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// Seed of everything random
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Write the measurements as JSON (schema metric-index.bench-online/1)
@@ -61,11 +61,11 @@ pub(crate) struct Online {
     json: Option<PathBuf>,
 }
 
-/// Queries to draw from.
+/// Number of different queries.
 const QUERIES: usize = 4_096;
 
 #[derive(Debug, Serialize)]
-struct Measured {
+struct Measurement {
     batch: usize,
     answers: usize,
     mean_batch: f64,
@@ -86,7 +86,7 @@ struct Report<'a> {
     wait_ms: f64,
     seconds: f64,
     seed: u64,
-    batches: &'a [Measured],
+    batches: &'a [Measurement],
 }
 
 impl Online {
@@ -132,7 +132,7 @@ impl Online {
         };
         writeln!(
             out,
-            "{} points ({}), {}, k = {}, {} clients, {} threads, {} ms to wait, seed {}\n{}",
+            "{} points ({}), {}, k = {}, {} clients, {} threads, wait {} ms, seed {}\n{}",
             report.points,
             report.data,
             report.index,
@@ -152,44 +152,48 @@ impl Online {
         Ok(())
     }
 
+    /// Measures every batch size.
     fn measure<S, M>(
         &self,
         points: S,
         queries: S,
         metric: M,
         talk: Talk,
-    ) -> Result<Vec<Measured>, Failure>
+    ) -> Result<Vec<Measurement>, Failure>
     where
         S: Points + Send + 'static,
         M: Metric<S::Point> + Send + Clone + 'static,
     {
         if points.is_empty() || queries.is_empty() {
-            return Err(Failure::input("there are no points, or no queries".to_owned()));
+            return Err(Failure::input("there are no points or no queries".to_owned()));
         }
         let index = Arc::new(self.index.build(points, metric).map_err(refused)?);
         let queries = Arc::new(queries);
         let mut all = Vec::new();
-        for &most in &self.batches {
-            talk.say(&format!("batches of up to {most}"));
-            all.push(self.measure_one(most, &index, &queries)?);
+        for &batch in &self.batches {
+            talk.say(&format!("batches of up to {batch}"));
+            all.push(self.measure_batch(batch, &index, &queries)?);
         }
         Ok(all)
     }
 
-    fn measure_one<I>(
+    /// Measures batches of up to `batch` queries.
+    fn measure_batch<I>(
         &self,
-        most: NonZero<usize>,
+        batch: NonZero<usize>,
         index: &Arc<I>,
         queries: &Arc<I::Points>,
-    ) -> Result<Measured, Failure>
+    ) -> Result<Measurement, Failure>
     where
         I: Index + Send + 'static,
         I::Points: Send,
     {
         let max_wait = Duration::from_secs_f64(self.wait / 1e3);
-        let limits = BatchLimits { max_queries: most, max_wait };
-        let (index, from) = (Arc::clone(index), Arc::clone(queries));
-        let (k, threads) = (self.k.get(), self.threads.unwrap_or_else(all_cores));
+        let limits = BatchLimits { max_queries: batch, max_wait };
+        let index = Arc::clone(index);
+        let from = Arc::clone(queries);
+        let k = self.k.get();
+        let threads = self.threads.unwrap_or_else(all_cores);
         let batches = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&batches);
         let answer = move |numbers: Vec<u32>| {
@@ -198,7 +202,8 @@ impl Online {
         };
         let cannot = |error: std::io::Error| Failure { code: 5, error: error.into() };
         let queue = Queue::start(limits, answer).map_err(cannot)?;
-        let (stop, start) = (AtomicBool::new(false), Instant::now());
+        let stop = AtomicBool::new(false);
+        let start = Instant::now();
         let count = u32::try_from(queries.len()).unwrap_or(u32::MAX);
         let ask = |client: usize| {
             let mut latencies = Vec::new();
@@ -231,11 +236,11 @@ impl Online {
         latencies.sort_unstable();
         let at = |share: f64| {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
-            let place = (latencies.len() as f64 * share) as usize;
-            latencies.get(place).map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
+            let position = (latencies.len() as f64 * share) as usize;
+            latencies.get(position).map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
         };
-        Ok(Measured {
-            batch: most.get(),
+        Ok(Measurement {
+            batch: batch.get(),
             answers: latencies.len(),
             mean_batch: latencies.len() as f64 / f64::from(batches.load(Ordering::Relaxed).max(1)),
             throughput: latencies.len() as f64 / seconds,
@@ -245,7 +250,7 @@ impl Online {
     }
 }
 
-fn table(measured: &[Measured]) -> Table {
+fn table(measured: &[Measurement]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(["batch", "mean batch", "queries/s", "median ms", "99 % ms"]);

@@ -1,4 +1,4 @@
-//! `metric-index bench thesis`: what chapter 3 of Barrientos 2011 measures, on this machine.
+//! `metric-index bench thesis`: the experiments of Barrientos 2011, chapter 3, on this machine.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -25,41 +25,43 @@ mod report;
 
 #[derive(Debug, Args)]
 pub(crate) struct Thesis {
-    /// The experiments of chapter 4 on a GPU instead, cuda or cuda:N: range queries and nearest neighbors by the thesis's kernels and by
-    /// this program's own, sizes of clusters, numbers of pivots, and throughput against the size of batches
+    /// Repeat the experiments of chapter 4 on a GPU instead (cuda or cuda:N): range queries and
+    /// nearest neighbors by the thesis's kernels and by this program's, cluster sizes, numbers of
+    /// pivots, and throughput by batch size
     #[arg(long, value_name = "WHERE", default_value = "cpu")]
     device: DeviceFlag,
-    /// A file of words, one a line; some are held out and half of those changed by a letter, as queries [default:
-    /// vectors only]
+    /// A file with one word per line; some are held out as queries, half of them with one letter
+    /// changed [default: vectors only]
     #[arg(long, value_name = "FILE")]
     words: Option<PathBuf>,
-    /// Edit distance by the table of Wagner and Fischer, which takes ten times as long or more: strategies are judged
-    /// by what a distance costs, and the thesis's cost as much
+    /// Compute edit distances by the table of Wagner and Fischer, as expensive as those of the
+    /// thesis and at least ten times as slow: the results of strategies depend on the cost of a
+    /// distance
     #[arg(long)]
     table: bool,
-    /// Vectors of 20 dimensions to make; 0 for none
+    /// Number of vectors with 20 dimensions to generate; 0 for none
     #[arg(long, value_name = "N", default_value_t = 120_000)]
     vectors: usize,
-    /// Queries of each space
+    /// Number of queries per space
     #[arg(long, value_name = "N", default_value_t = 200)]
     queries: usize,
-    /// Threads, P in the thesis [default: all cores]
+    /// Number of threads, P in the thesis [default: all cores]
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// Distances of a thread in a superstep, R in the thesis
+    /// Number of distances per thread and superstep, R in the thesis
     #[arg(long, value_name = "N", default_value = "512")]
     evaluations: NonZero<u64>,
-    /// Waiting queries a thread from which `hybrid` is local, `C_max` in the thesis
+    /// Number of waiting queries per thread above which `hybrid` is local, `C_max` in the thesis
     #[arg(long, value_name = "N", default_value_t = 2)]
     waiting: u32,
-    /// Spread of the pivots of the SSS-Index, α: the thesis has 0.4, which takes several times as many pivots on these
-    /// data
+    /// Spread α of the pivots of the SSS-Index; the thesis uses 0.4, which results in several times
+    /// as many pivots on these data
     #[arg(long, value_name = "A", default_value_t = 0.6)]
     alpha: f32,
     /// Runs of each measurement; the median is shown
     #[arg(long, value_name = "N", default_value_t = 3)]
     runs: usize,
-    /// Seed of everything random
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Write all measurements as JSON (schema metric-index.bench-thesis/1)
@@ -70,22 +72,25 @@ pub(crate) struct Thesis {
     svg: Option<PathBuf>,
 }
 
-/// How queries come.
+/// The arrivals of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Traffic {
-    /// All at once.
+    /// All queries at once.
     High,
-    /// In units of time two, one and one, so far apart that half of the threads' time is enough for all.
+    /// Two, one and one queries per unit of time, spaced so that half of the threads' time
+    /// suffices.
     Low,
-    /// The same, but the queries of the first thread are the hardest.
+    /// As `Low`, but the first thread gets the hardest queries.
     LowUneven,
-    /// Eight queries a thread at once, and the next when half of the threads' time is enough for these.
+    /// Eight queries per thread at once, and the next burst when half of the threads' time suffices
+    /// for these.
     Bursts,
 }
 
+/// The measurements of a run.
 #[derive(Debug, Clone, Serialize)]
-struct Measured {
+struct Measurement {
     space: &'static str,
     index: String,
     query: String,
@@ -102,20 +107,50 @@ struct Measured {
     messages: u64,
 }
 
-/// A space as the report names it.
+/// A description of a space for the report.
 #[derive(Debug, Clone)]
-struct About {
+struct SpaceSummary {
     name: &'static str,
-    /// The file, or how the points were made.
+    /// The file, or the generator of the points.
     data: String,
     metric: String,
     points: usize,
     queries: usize,
     radii: [f32; 3],
-    /// The names of the figures, and what they stand for: `lc:64`.
-    indexes: Vec<(&'static str, String)>,
+    indexes: Vec<NamedKind>,
 }
 
+/// A kind of index, and its name in the figures.
+#[derive(Debug, Clone, Copy)]
+struct NamedKind {
+    name: &'static str,
+    kind: Kind,
+}
+
+/// A figure to draw.
+struct FigureFile {
+    /// The file name: the figure and the space.
+    name: String,
+    out: Output,
+}
+
+/// How queries are answered.
+#[derive(Debug, Clone, Copy)]
+struct Setting {
+    strategy: Strategy,
+    threads: NonZero<usize>,
+    traffic: Traffic,
+}
+
+/// What a run measures.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    space: &'static str,
+    index: &'a str,
+    ask: Ask,
+}
+
+/// A space: points, queries and a metric.
 struct Space<'a, S: Points> {
     name: &'static str,
     data: String,
@@ -123,13 +158,13 @@ struct Space<'a, S: Points> {
     queries: &'a S,
     metric: &'a dyn Metric<S::Point>,
     radii: [f32; 3],
-    kinds: Vec<(&'static str, Kind)>,
+    kinds: Vec<NamedKind>,
 }
 
-/// An index of some of the points, of any kind and metric.
+/// An index over some of the points, of any kind and metric.
 type Built<'a, S> = AnyIndex<Subset<&'a S>, &'a dyn Metric<<S as Points>::Point>>;
 
-/// Range or nearest neighbors.
+/// A kind of query.
 #[derive(Debug, Clone, Copy)]
 enum Ask {
     Within(f32),
@@ -152,9 +187,9 @@ impl Ask {
     }
 }
 
-/// The thesis's five, and one more.
-fn kinds(bucket: u32, alpha: f32) -> Vec<(&'static str, Kind)> {
-    vec![
+/// The five indexes of the thesis, and the VP-tree.
+fn kinds(bucket: u32, alpha: f32) -> Vec<NamedKind> {
+    [
         ("LC", Kind::ListOfClusters(ClusterSize::Points(bucket))),
         ("SSS-Index", Kind::SssIndex(Pivots::Spread(alpha))),
         ("SSS-Tree", Kind::SssTree(0.4)),
@@ -162,18 +197,19 @@ fn kinds(bucket: u32, alpha: f32) -> Vec<(&'static str, Kind)> {
         ("M-tree", Kind::MTree(32)),
         ("VP-tree", Kind::VpTree),
     ]
+    .map(|(name, kind)| NamedKind { name, kind })
+    .to_vec()
 }
 
-/// What is written at the end.
+/// The outputs of a bench, which are written at its end.
 struct Files {
     json: Option<Output>,
-    /// The figures, by name and space.
-    figures: Vec<(String, Output)>,
+    figures: Vec<FigureFile>,
     printed: Option<Output>,
 }
 
 impl Thesis {
-    /// Opens what is written at the end, before anything is measured.
+    /// Opens the outputs before anything is measured.
     fn outputs(&self) -> Result<Files, Failure> {
         let mut files = Outputs::default();
         self.words.iter().for_each(|words| files.reads(words));
@@ -193,7 +229,7 @@ impl Thesis {
                 for figure in drawn {
                     let name = format!("{figure}-{space}.svg");
                     let output = files.open(&folder.join(&name))?;
-                    figures.push((name, output));
+                    figures.push(FigureFile { name, out: output });
                 }
             }
         }
@@ -203,13 +239,13 @@ impl Thesis {
 
     pub(crate) fn run(self, talk: Talk) -> Outcome {
         if self.queries == 0 || (self.words.is_none() && self.vectors == 0) {
-            let text = "nothing to measure: give --words or --vectors, and --queries from 1";
+            let text = "nothing to measure: use --words or --vectors, and at least one query";
             return Err(Failure::usage(text.to_owned()));
         }
         if self.device != DeviceFlag::Cpu {
             let devices = self.device.open(talk)?;
             let [device] = &*devices else {
-                let text = "--device cuda or cuda:N: one GPU is measured";
+                let text = "bench thesis measures one GPU; use --device cuda or cuda:N";
                 return Err(Failure::usage(text.to_owned()));
             };
             let outputs = self.outputs()?;
@@ -228,49 +264,51 @@ impl Thesis {
                 self.queries,
                 self.seed,
             );
-            let (points, queries, radii) = (&points, &queries, [1.0, 2.0, 3.0]);
-            let (name, kinds) = ("words", kinds(32, self.alpha));
-            let data = format!("{}, seed {}", path.display(), self.seed);
-            let metric: &dyn Metric<str> = if self.table { &ByTable } else { &Edit };
-            bench.space(&Space { name, data, points, queries, metric, radii, kinds })?;
+            bench.space(&Space {
+                name: "words",
+                data: format!("{}, seed {}", path.display(), self.seed),
+                points: &points,
+                queries: &queries,
+                metric: if self.table { &WagnerFischer } else { &Edit },
+                radii: [1.0, 2.0, 3.0],
+                kinds: kinds(32, self.alpha),
+            })?;
         }
         if self.vectors > 0 {
             let (points, queries) = clustered(self.vectors, self.queries, self.seed);
             let radius = |share| radius_of_share(&points, &Euclidean, share, 50, self.seed);
             let radius = |share| radius(share).map_err(refused);
             let radii = [radius(0.0001)?, radius(0.001)?, radius(0.01)?];
-            let kinds = kinds(64, self.alpha);
-            let data = format!("made: 20 dimensions around 200 centers, seed {}", self.seed);
-            let (points, queries) = (&points, &queries);
+            let seed = self.seed;
             bench.space(&Space {
                 name: "vectors",
-                data,
-                points,
-                queries,
+                data: format!("generated: 20 dimensions around 200 centers, seed {seed}"),
+                points: &points,
+                queries: &queries,
                 metric: &Euclidean,
                 radii,
-                kinds,
+                kinds: kinds(64, self.alpha),
             })?;
         }
-        bench.told(outputs)
+        bench.write(outputs)
     }
 }
 
-/// Edit distance without bits, and without an end before the last character.
+/// Edit distance by the table of Wagner and Fischer, without bit parallelism or early termination.
 #[derive(Debug, Clone, Copy)]
-struct ByTable;
+struct WagnerFischer;
 
-impl Metric<str> for ByTable {
+impl Metric<str> for WagnerFischer {
     fn distance(&self, a: &str, b: &str) -> f32 {
         let b: Vec<char> = b.chars().collect();
         let mut row: Vec<usize> = (0..=b.len()).collect();
         for a in a.chars() {
             let mut diagonal = row[0];
             row[0] += 1;
-            for (place, &b) in b.iter().enumerate() {
+            for (i, &b) in b.iter().enumerate() {
                 let substituted = diagonal + usize::from(a != b);
-                diagonal = row[place + 1];
-                row[place + 1] = substituted.min(row[place] + 1).min(diagonal + 1);
+                diagonal = row[i + 1];
+                row[i + 1] = substituted.min(row[i] + 1).min(diagonal + 1);
             }
         }
         row[b.len()] as f32
@@ -282,36 +320,40 @@ impl Metric<str> for ByTable {
     }
 }
 
+/// A run of the bench.
 struct Bench<'a> {
     flags: &'a Thesis,
     talk: Talk,
     threads: NonZero<usize>,
-    spaces: Vec<About>,
-    measured: Vec<Measured>,
+    spaces: Vec<SpaceSummary>,
+    measured: Vec<Measurement>,
 }
 
 impl Bench<'_> {
     fn space<S: Points>(&mut self, space: &Space<'_, S>) -> Outcome {
-        let (points, queries) = (space.points.len(), space.queries.len());
+        let points = space.points.len();
+        let queries = space.queries.len();
         self.talk.say(&format!("{}: {points} points, {queries} queries", space.name));
-        self.spaces.push(About {
+        self.spaces.push(SpaceSummary {
             name: space.name,
             data: space.data.clone(),
             metric: space.metric.name().unwrap_or_else(|| "edit, by the table".to_owned()),
             points,
             queries,
             radii: space.radii,
-            indexes: space.kinds.iter().map(|(name, kind)| (*name, kind.to_string())).collect(),
+            indexes: space.kinds.clone(),
         });
         let one = NonZero::<usize>::MIN;
         let asks = space.radii.map(Ask::Within).into_iter().chain([8, 16, 32].map(Ask::Nearest));
         let asks: Vec<Ask> = asks.collect();
         let all = Kind::BruteForce.build(Subset::every(space.points, 0, 1), space.metric);
         let all = all.map_err(refused)?;
+        let alone = Setting { strategy: Strategy::Local, threads: one, traffic: Traffic::High };
+        let together = Setting { threads: self.threads, ..alone };
         for &ask in &asks {
-            self.measure(space, "brute force", &all, ask, (Strategy::Local, one, Traffic::High))?;
+            self.measure(space, "brute force", &all, ask, alone)?;
         }
-        for &(name, kind) in &space.kinds {
+        for &NamedKind { name, kind } in &space.kinds {
             self.talk.say(&format!("{}: {name}", space.name));
             let built =
                 |first, step| kind.build(Subset::every(space.points, first, step), space.metric);
@@ -319,15 +361,8 @@ impl Bench<'_> {
             let shares = (0..self.threads.get()).map(|thread| built(thread, self.threads.get()));
             let shares: Vec<Built<'_, S>> = shares.collect::<Result<_, _>>().map_err(refused)?;
             for &ask in &asks {
-                let one = (Strategy::Local, one, Traffic::High);
-                self.measure(space, name, &index, ask, one)?;
-                self.measure(
-                    space,
-                    name,
-                    &index,
-                    ask,
-                    (Strategy::Local, self.threads, Traffic::High),
-                )?;
+                self.measure(space, name, &index, ask, alone)?;
+                self.measure(space, name, &index, ask, together)?;
                 if let Ask::Nearest(_) = ask {
                     continue;
                 }
@@ -338,13 +373,8 @@ impl Bench<'_> {
                     Strategy::Hybrid,
                     Strategy::BulkCritical,
                 ] {
-                    self.measure(
-                        space,
-                        name,
-                        &index,
-                        ask,
-                        (strategy, self.threads, Traffic::High),
-                    )?;
+                    let setting = Setting { strategy, ..together };
+                    self.measure(space, name, &index, ask, setting)?;
                 }
                 for traffic in [Traffic::Low, Traffic::LowUneven, Traffic::Bursts] {
                     for strategy in [
@@ -353,7 +383,8 @@ impl Bench<'_> {
                         Strategy::BulkLocal,
                         Strategy::Hybrid,
                     ] {
-                        self.measure(space, name, &index, ask, (strategy, self.threads, traffic))?;
+                        let setting = Setting { strategy, traffic, ..together };
+                        self.measure(space, name, &index, ask, setting)?;
                     }
                 }
             }
@@ -361,24 +392,25 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The runs of one setting; the median.
+    /// Measures one setting: the run of median time.
     fn measure<S: Points>(
         &mut self,
         space: &Space<'_, S>,
         name: &str,
         index: &Built<'_, S>,
         ask: Ask,
-        (strategy, threads, traffic): (Strategy, NonZero<usize>, Traffic),
+        setting: Setting,
     ) -> Outcome {
+        let Setting { strategy, threads, traffic } = setting;
+        let subject = Subject { space: space.name, index: name, ask };
         let mut queries = Subset::every(space.queries, 0, 1);
         if traffic == Traffic::LowUneven {
             queries = Subset::new(
                 space.queries,
-                hardest_to_the_first(index, space.queries, ask, threads)?,
+                hardest_for_first_thread(index, space.queries, ask, threads)?,
             );
         }
-        let arrivals =
-            self.arrivals(space.name, name, &ask.name(), queries.len(), (threads, traffic));
+        let arrivals = self.arrivals(subject, queries.len(), setting);
         let options = self.options(strategy, threads, arrivals);
         let one = |_| -> Result<Measures, Failure> {
             let done = run(index, &queries, |_| ask.collector(), &options);
@@ -386,10 +418,11 @@ impl Bench<'_> {
         };
         let runs = (0..self.flags.runs.max(1)).map(one);
         let runs: Vec<Measures> = runs.collect::<Result<_, Failure>>()?;
-        self.keep((space.name, name, ask), &format!("{strategy:?}"), traffic, runs);
+        self.keep(subject, &format!("{strategy:?}"), traffic, runs);
         Ok(())
     }
 
+    /// Measures the strategy of distributed data.
     fn distributed<S: Points>(
         &mut self,
         space: &Space<'_, S>,
@@ -403,7 +436,8 @@ impl Bench<'_> {
             Ok(done?.measures)
         };
         let runs = (0..self.flags.runs.max(1)).map(one).collect::<Result<Vec<_>, Failure>>()?;
-        self.keep((space.name, name, ask), "Distributed", Traffic::High, runs);
+        let subject = Subject { space: space.name, index: name, ask };
+        self.keep(subject, "Distributed", Traffic::High, runs);
         Ok(())
     }
 
@@ -413,20 +447,20 @@ impl Bench<'_> {
         Options { strategy, threads, evaluations, waiting, arrivals, window }
     }
 
-    /// When queries come: by the time that one takes on one thread, which was measured before.
-    fn arrivals(
-        &self,
-        space: &str,
-        index: &str,
-        query: &str,
-        count: usize,
-        (threads, traffic): (NonZero<usize>, Traffic),
-    ) -> Arrivals {
+    /// The arrivals of queries, based on the time of a query on one thread, which was measured
+    /// before.
+    fn arrivals(&self, subject: Subject<'_>, count: usize, setting: Setting) -> Arrivals {
+        let Setting { threads, traffic, .. } = setting;
         if traffic == Traffic::High {
             return Arrivals::AllAtOnce;
         }
-        let alone =
-            self.find(|m| (m.space, &*m.index, &*m.query, m.threads) == (space, index, query, 1));
+        let query = subject.ask.name();
+        let alone = self.measured.iter().find(|m| {
+            m.threads == 1
+                && m.space == subject.space
+                && m.index == subject.index
+                && m.query == query
+        });
         let one = alone.map_or(0.001, |alone| alone.seconds / count as f64);
         let threads = threads.get() as f64;
         let time = |query: usize| match traffic {
@@ -444,23 +478,20 @@ impl Bench<'_> {
         Arrivals::Trace((0..count).map(|query| Duration::from_secs_f64(time(query))).collect())
     }
 
-    fn find(&self, is: impl Fn(&&Measured) -> bool) -> Option<&Measured> {
-        self.measured.iter().find(is)
-    }
-
+    /// Records the run of median time.
     fn keep(
         &mut self,
-        (space, index, ask): (&'static str, &str, Ask),
+        subject: Subject<'_>,
         strategy: &str,
         traffic: Traffic,
         mut runs: Vec<Measures>,
     ) {
         runs.sort_by_key(|run| run.elapsed);
         let run = &runs[runs.len() / 2];
-        self.measured.push(Measured {
-            space,
-            index: index.to_owned(),
-            query: ask.name(),
+        self.measured.push(Measurement {
+            space: subject.space,
+            index: subject.index.to_owned(),
+            query: subject.ask.name(),
             strategy: strategy.to_owned(),
             traffic,
             threads: run.workers.len(),
@@ -476,8 +507,8 @@ impl Bench<'_> {
     }
 }
 
-/// The queries in an order in which those that take most distances are dealt to the first thread.
-fn hardest_to_the_first<S: Points>(
+/// Orders the queries so that those with most distances are dealt to the first thread.
+fn hardest_for_first_thread<S: Points>(
     index: &Built<'_, S>,
     queries: &S,
     ask: Ask,
@@ -492,9 +523,9 @@ fn hardest_to_the_first<S: Points>(
     cost.sort_unstable_by(|a, b| b.cmp(a));
     let mut order = vec![0; cost.len()];
     let threads = threads.get();
-    let places = (0..threads).flat_map(|thread| (thread..cost.len()).step_by(threads));
-    for (place, &(_, query)) in places.zip(&cost) {
-        order[place] = query;
+    let positions = (0..threads).flat_map(|thread| (thread..cost.len()).step_by(threads));
+    for (position, &(_, query)) in positions.zip(&cost) {
+        order[position] = query;
     }
     Ok(order)
 }

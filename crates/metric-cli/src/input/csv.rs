@@ -1,4 +1,4 @@
-//! Rows of numbers in text.
+//! Reads rows of numbers from text.
 
 use std::io::BufRead;
 
@@ -8,26 +8,26 @@ use super::{BYTE_ORDER_MARK, at, each_line, vectors};
 use crate::failure::Failure;
 use crate::talk::Talk;
 
-/// What is left out of a file.
+/// A table of numbers, and the part of it to skip.
 pub(super) struct Table {
-    /// Lines at the start; `None` to look whether the first holds names.
+    /// Number of lines to skip; `None` to detect a first line of names.
     pub(super) skip_lines: Option<usize>,
-    /// Columns at the start of each row.
-    pub(super) skip: usize,
+    /// Number of columns to skip in each row.
+    pub(super) skip_columns: usize,
 }
 
-/// What stands between the numbers of a file.
+/// The separator of the numbers in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Separator {
     Comma,
     Semicolon,
     Tab,
-    /// Any number of them.
+    /// Any number of spaces.
     Spaces,
 }
 
 impl Separator {
-    /// That of the first row decides for the file.
+    /// Detects the separator of the file from its first row.
     fn of(line: &str) -> Self {
         let all = [(',', Self::Comma), (';', Self::Semicolon), ('\t', Self::Tab)];
         let found = all.into_iter().find(|&(separator, _)| line.contains(separator));
@@ -53,8 +53,8 @@ impl Separator {
         line.split(between).map(str::trim).collect()
     }
 
-    /// The first separator of a line that is not that of the file.
-    fn stranger(self, line: &str) -> Option<char> {
+    /// The first separator in a line that differs from that of the file.
+    fn find_other(self, line: &str) -> Option<char> {
         line.chars().find(|&c| match c {
             ',' => self != Self::Comma,
             ';' => self != Self::Semicolon,
@@ -67,7 +67,7 @@ fn number(field: &str) -> Option<f32> {
     field.parse().ok().filter(|value: &f32| value.is_finite())
 }
 
-/// Whether the first lines are rows of numbers, two or more in each and the same count.
+/// Whether the first lines are rows of numbers of the same length, with two or more numbers each.
 pub(super) fn is_likely(start: &[u8]) -> bool {
     let whole = start.iter().rposition(|&byte| byte == b'\n').map_or(start, |end| &start[..end]);
     let Ok(text) = std::str::from_utf8(whole) else { return false };
@@ -82,7 +82,7 @@ pub(super) fn is_likely(start: &[u8]) -> bool {
     first.is_some_and(|count| count >= 2) && counts.all(|count| count == first)
 }
 
-/// Whether a row counts from 0 or 1: as the names of columns that nobody has named.
+/// Whether a row counts up from 0 or 1, as default column names do.
 fn counts_up(row: &[f32]) -> bool {
     row.len() >= 3
         && [0.0, 1.0].contains(&row[0])
@@ -96,7 +96,8 @@ impl Table {
         path: &str,
         talk: Talk,
     ) -> Result<Vectors<f32>, Failure> {
-        let (mut values, mut dimension) = (Vec::new(), 0);
+        let mut values = Vec::new();
+        let mut dimension = 0;
         let mut separator = None;
         each_line(file, path, |line, text| {
             if line <= self.skip_lines.unwrap_or(0) || text.trim().is_empty() {
@@ -104,16 +105,16 @@ impl Table {
             }
             let is_first = separator.is_none();
             let separator = *separator.get_or_insert_with(|| Separator::of(text));
-            if let Some(other) = separator.stranger(text) {
+            if let Some(other) = separator.find_other(text) {
                 let name = separator.name();
                 let what = format!(
-                    "{other:?} in a file whose numbers are separated by {name}: separate all of them in one way, \
-                     and write 1.5 for a decimal comma"
+                    "{other:?} in a file whose numbers are separated by {name}: use one separator, \
+                     and decimal points (1.5)"
                 );
                 return Err(at(path, line, what));
             }
             let fields = separator.fields(text);
-            let kept = fields.get(self.skip..).unwrap_or_default();
+            let kept = fields.get(self.skip_columns..).unwrap_or_default();
             if is_first
                 && self.skip_lines.is_none()
                 && !kept.is_empty()
@@ -123,7 +124,7 @@ impl Table {
                 return Ok(());
             }
             let before = values.len();
-            for (column, &field) in (self.skip + 1..).zip(kept) {
+            for (column, &field) in (self.skip_columns + 1..).zip(kept) {
                 values.push(number(field).ok_or_else(|| at(path, line, wrong(column, field)))?);
             }
             let row = &values[before..];
@@ -136,7 +137,7 @@ impl Table {
             }
             if is_first && self.skip_lines.is_none() && counts_up(row) {
                 let what = "a row that counts up: are these the names of the columns?";
-                if self.skip > 0 {
+                if self.skip_columns > 0 {
                     let what = format!(
                         "{what} --skip-lines 1 leaves it out, --skip-lines 0 reads it as a vector"
                     );
@@ -158,6 +159,7 @@ fn wrong(column: usize, field: &str) -> String {
     }
     let shown: String = field.chars().take(40).collect();
     format!(
-        "column {column} is {shown:?}, expected a number; --skip-columns and --skip-lines leave out labels and names"
+        "column {column} is {shown:?}, expected a number; \
+         skip labels and names with --skip-columns and --skip-lines"
     )
 }

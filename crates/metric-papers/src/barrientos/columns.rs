@@ -1,20 +1,20 @@
-//! Points and queries as the kernels read them: values of points in columns, queries one after another.
+//! The layout in which kernels read points and queries: points in columns, queries in rows.
 
 use metric_index::gpu::Alphabet;
 use metric_index::points::Points;
 
-/// Bytes of a query of words: its length, then its characters.
+/// Bytes of a query that is a word: its length, then its characters.
 pub(super) const WORD_BYTES: usize = 65;
 
-/// Points that these searches take.
+/// A type of point that the searches support.
 pub trait InColumns {
-    /// Points in an order, in columns; `None` if they are not taken.
+    /// Returns points in columns, in a given order; `None` if they are unsupported.
     #[doc(hidden)]
     fn columns<S: Points<Point = Self>>(points: &S, order: &[u32]) -> Option<Columns>;
 
-    /// Queries; `None` if one is not taken.
+    /// Returns queries in rows; `None` if one is unsupported.
     #[doc(hidden)]
-    fn rows<S: Points<Point = Self>>(queries: &S, like: &Like<'_>) -> Option<Rows>;
+    fn rows<S: Points<Point = Self>>(queries: &S, format: &QueryFormat<'_>) -> Option<Rows>;
 }
 
 /// Points in columns.
@@ -25,15 +25,15 @@ pub enum Columns {
     Words { characters: Vec<u8>, lengths: Vec<u8>, longest: u32, alphabet: Box<Alphabet> },
 }
 
-/// What queries have to be like.
+/// The format of queries that fits the points.
 #[doc(hidden)]
 #[derive(Debug)]
-pub enum Like<'a> {
+pub enum QueryFormat<'a> {
     Vectors(u32),
     Words(&'a Alphabet),
 }
 
-/// Queries, one after another.
+/// Queries in rows.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Rows {
@@ -45,25 +45,26 @@ impl InColumns for [f32] {
     fn columns<S: Points<Point = [f32]>>(points: &S, order: &[u32]) -> Option<Columns> {
         let dimension = order.first().map_or(0, |&first| points.point(first).len());
         let mut values = vec![0.0; order.len() * dimension];
-        for (place, &number) in order.iter().enumerate() {
+        for (position, &number) in order.iter().enumerate() {
             let point = points.point(number);
             if point.len() != dimension {
                 return None;
             }
             for (i, &value) in point.iter().enumerate() {
-                values[i * order.len() + place] = value;
+                values[i * order.len() + position] = value;
             }
         }
         Some(Columns::Vectors { values, dimension: u32::try_from(dimension).ok()? })
     }
 
-    fn rows<S: Points<Point = [f32]>>(queries: &S, like: &Like<'_>) -> Option<Rows> {
-        let Like::Vectors(dimension) = *like else { return None };
+    fn rows<S: Points<Point = [f32]>>(queries: &S, format: &QueryFormat<'_>) -> Option<Rows> {
+        let QueryFormat::Vectors(dimension) = *format else { return None };
         let mut values = Vec::with_capacity(queries.len() * dimension as usize);
         for query in 0..u32::try_from(queries.len()).ok()? {
             let query = queries.point(query);
-            let is_taken = query.len() == dimension as usize && query.iter().all(|x| x.is_finite());
-            is_taken.then(|| values.extend_from_slice(query))?;
+            let is_supported =
+                query.len() == dimension as usize && query.iter().all(|x| x.is_finite());
+            is_supported.then(|| values.extend_from_slice(query))?;
         }
         Some(Rows::Vectors(values))
     }
@@ -79,17 +80,21 @@ impl InColumns for str {
         let lengths: Vec<u8> = lengths.collect::<Option<_>>()?;
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let mut characters = vec![0; usize::from(longest) * words.len()];
-        for (place, word) in words.iter().enumerate() {
+        for (position, word) in words.iter().enumerate() {
             for (i, &code) in word.iter().enumerate() {
-                characters[i * words.len() + place] = code;
+                characters[i * words.len() + position] = code;
             }
         }
-        let (longest, alphabet) = (longest.into(), Box::new(alphabet));
-        Some(Columns::Words { characters, lengths, longest, alphabet })
+        Some(Columns::Words {
+            characters,
+            lengths,
+            longest: longest.into(),
+            alphabet: Box::new(alphabet),
+        })
     }
 
-    fn rows<S: Points<Point = Self>>(queries: &S, like: &Like<'_>) -> Option<Rows> {
-        let Like::Words(alphabet) = like else { return None };
+    fn rows<S: Points<Point = Self>>(queries: &S, format: &QueryFormat<'_>) -> Option<Rows> {
+        let QueryFormat::Words(alphabet) = format else { return None };
         let mut rows = vec![0; queries.len() * WORD_BYTES];
         for (query, row) in (0..).zip(rows.chunks_mut(WORD_BYTES)) {
             let own = alphabet.encode_query(queries.point(query), WORD_BYTES - 1)?;

@@ -1,17 +1,22 @@
 //! The launchers of `kernels/barrientos.cu` and `kernels/radix.cu`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use gpu_runtime::{CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, GpuError, Kernel, Launch};
+use gpu_runtime::{
+    CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, GpuError, Grid, Kernel, Launch,
+};
 
-pub(super) use crate::gpu::Launched;
-use crate::gpu::config;
+pub(super) use crate::gpu::LaunchResult;
 
-/// Keys of a block of `radix.cu`.
+/// Keys per block in `radix.cu`.
 const RADIX_KEYS: u32 = 4096;
+/// Threads per block in `radix.cu`.
 const RADIX_THREADS: u32 = 256;
+/// Threads per block of `all_distances`.
+const DISTANCE_THREADS: u32 = 256;
 
-/// The kernels of a space, loaded.
+/// The loaded kernels for one kind of points.
 #[derive(Debug)]
 pub(super) struct Kernels {
     brute: Kernel,
@@ -30,15 +35,15 @@ pub(super) struct Kernels {
     nearest_marked: Kernel,
     nearest_measured: Kernel,
     radix: Radix,
-    /// The most shared memory of a block that is left to them.
+    /// Maximum dynamic shared memory per block, in bytes.
     pub(super) shared: usize,
 }
 
-/// An upper bound of the static shared memory of these kernels, in bytes.
+/// An upper bound for the static shared memory of these kernels, in bytes.
 const STATIC_BYTES: usize = 64;
 
 impl Kernels {
-    /// `name` is `euclidean` or `edit`.
+    /// Loads the kernels for the distance `name`: `euclidean` or `edit`.
     pub(super) fn load(device: &Device, name: &str) -> Result<Self, GpuError> {
         let module = device.load_packed(gpu_runtime::ptx!("barrientos"))?;
         let shared = device.info().shared_per_block - STATIC_BYTES;
@@ -65,7 +70,7 @@ impl Kernels {
     }
 }
 
-/// `VectorSpace` of kernels/spaces.cuh.
+/// Vectors and queries on the GPU: `VectorSpace` of `kernels/spaces.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct VectorSpace {
@@ -75,7 +80,7 @@ pub(super) struct VectorSpace {
     pub(super) dimension: u32,
 }
 
-/// `WordSpace` of kernels/spaces.cuh.
+/// Words and queries on the GPU: `WordSpace` of `kernels/spaces.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct WordSpace {
@@ -86,7 +91,7 @@ pub(super) struct WordSpace {
     pub(super) longest: u32,
 }
 
-/// `Clusters` of kernels/barrientos.cu.
+/// A List of Clusters on the GPU: `Clusters` of `kernels/barrientos.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Clusters {
@@ -97,7 +102,7 @@ pub(super) struct Clusters {
     pub(super) count: u32,
 }
 
-/// `Pivots` of kernels/barrientos.cu.
+/// A table of pivots on the GPU: `Pivots` of `kernels/barrientos.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Pivots {
@@ -106,24 +111,25 @@ pub(super) struct Pivots {
     pub(super) count: u32,
 }
 
-/// `Bounds` of kernels/spaces.cuh.
+/// Rounding errors of distances: `Bounds` of `kernels/spaces.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(super) struct Errors {
+pub(super) struct ErrorBounds {
     pub(super) relative: f64,
     pub(super) absolute: f64,
 }
 
-/// `Answers` of kernels/barrientos.cu.
+/// The results of range queries on the GPU: `Answers` of `kernels/barrientos.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(super) struct Found {
+pub(super) struct RangeResults {
     pub(super) counts: u64,
     pub(super) neighbors: u64,
-    pub(super) room: u32,
+    /// Maximum number of neighbors stored per query.
+    pub(super) capacity: u32,
 }
 
-/// `HeapSearch` of kernels/barrientos.cu.
+/// A nearest-neighbor search with heaps: `HeapSearch` of `kernels/barrientos.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct HeapSearch {
@@ -138,12 +144,13 @@ pub(super) struct HeapSearch {
     pub(super) launch: u32,
 }
 
-/// `Stage` of kernels/barrientos.cu.
+/// Results of the first stage on the GPU: `Stage` of `kernels/barrientos.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Stage {
     pub(super) queries: u64,
-    pub(super) said: u64,
+    pub(super) words: u64,
+    /// Number of words per query.
     pub(super) width: u32,
 }
 
@@ -161,13 +168,13 @@ arguments!(
     WordSpace: "three pointers and two u32",
     Clusters: "four pointers and a u32",
     Pivots: "two pointers and a u32",
-    Errors: "two f64",
-    Found: "two pointers and a u32",
+    ErrorBounds: "two f64",
+    RangeResults: "two pointers and a u32",
     HeapSearch: "five pointers, two f32 and two u32",
     Stage: "two pointers and a u32"
 );
 
-/// The points and the queries of a launch.
+/// The points and queries of a launch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Space {
     Vectors(VectorSpace),
@@ -182,7 +189,7 @@ impl Space {
         };
     }
 
-    /// Bytes of shared memory of a query.
+    /// Shared memory for a query, in bytes.
     pub(super) fn query_bytes(&self) -> usize {
         match self {
             Self::Vectors(space) => (space.dimension as usize * 4).next_multiple_of(16),
@@ -191,22 +198,22 @@ impl Space {
     }
 }
 
-/// How points are excluded.
+/// How a search excludes points.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum By {
-    Nothing,
+pub(super) enum Pruning {
+    None,
     Clusters(Clusters),
     Pivots(Pivots),
     PivotsShared(Pivots),
-    /// Nearest neighbors with a decreasing radius.
+    /// Clusters, with a decreasing radius for nearest neighbors.
     ClustersDecreasing(Clusters),
 }
 
-impl By {
-    /// Bytes of shared memory of a range query, without those of the query.
+impl Pruning {
+    /// Shared memory of a range query in bytes, without the query itself.
     pub(super) fn range_bytes(&self) -> usize {
         match self {
-            Self::Nothing => 0,
+            Self::None => 0,
             Self::Clusters(clusters) | Self::ClustersDecreasing(clusters) => {
                 clusters.count.div_ceil(32) as usize * 4
             }
@@ -214,96 +221,38 @@ impl By {
         }
     }
 
-    /// The same of a search with heaps.
+    /// Shared memory of a search with heaps in bytes, without the query itself.
     pub(super) fn heap_bytes(&self, k: u32, threads: u32) -> usize {
         let distances = match self {
-            Self::Nothing => 0,
+            Self::None => 0,
             Self::Clusters(clusters) | Self::ClustersDecreasing(clusters) => clusters.count,
             Self::Pivots(pivots) | Self::PivotsShared(pivots) => pivots.count,
         };
         32 * k as usize * 8 + (distances + threads) as usize * 4
     }
-}
 
-/// Algorithms 11 to 13. A block of `threads` a query.
-pub(super) fn range(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    (space, by, errors): (&Space, &By, &Errors),
-    (queries, threads, radius): (u32, u32, f32),
-    found: &Found,
-) -> Launched {
-    let kernel = match by {
-        By::Nothing => &kernels.brute,
-        By::Clusters(_) | By::ClustersDecreasing(_) => &kernels.clusters,
-        By::Pivots(_) => &kernels.pivots,
-        By::PivotsShared(_) => &kernels.pivots_shared,
-    };
-    let mut launch = kernel.launch_on(stream);
-    space.push(&mut launch);
-    match by {
-        By::Nothing => {}
-        By::Clusters(clusters) | By::ClustersDecreasing(clusters) => {
-            launch.value(clusters).value(errors);
+    fn push<'a>(&'a self, errors: &'a ErrorBounds, launch: &mut Launch<'a>) {
+        match self {
+            Self::None => {}
+            Self::Clusters(clusters) | Self::ClustersDecreasing(clusters) => {
+                launch.value(clusters).value(errors);
+            }
+            Self::Pivots(pivots) | Self::PivotsShared(pivots) => {
+                launch.value(pivots).value(errors);
+            }
         }
-        By::Pivots(pivots) | By::PivotsShared(pivots) => {
-            launch.value(pivots).value(errors);
-        }
-    }
-    launch.value(&radius).value(found);
-    let shared = space.query_bytes() + by.range_bytes();
-    #[expect(unsafe_code, reason = "the launcher of algorithms 11 to 13")]
-    // SAFETY: the arguments are those of the kernel, in order and type; the addresses are of buffers of the caller that
-    // are large enough, and shared memory has room for the query and what excludes.
-    unsafe {
-        launch.launch(config((queries, 1), threads, shared))
     }
 }
 
-/// Algorithms 15 and 16, and their rivals. A block of `threads` a query.
-pub(super) fn nearest(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    (space, by, errors): (&Space, &By, &Errors),
-    (queries, threads): (u32, u32),
-    search: &HeapSearch,
-) -> Launched {
-    let kernel = match by {
-        By::Nothing => &kernels.nearest_brute,
-        By::Clusters(_) => &kernels.nearest_clusters,
-        By::ClustersDecreasing(_) => &kernels.nearest_clusters_decreasing,
-        By::Pivots(_) | By::PivotsShared(_) => &kernels.nearest_pivots,
-    };
-    let mut launch = kernel.launch_on(stream);
-    space.push(&mut launch);
-    match by {
-        By::Nothing => {}
-        By::Clusters(clusters) | By::ClustersDecreasing(clusters) => {
-            launch.value(clusters).value(errors);
-        }
-        By::Pivots(pivots) | By::PivotsShared(pivots) => {
-            launch.value(pivots).value(errors);
-        }
-    }
-    launch.value(search);
-    let shared = space.query_bytes() + by.heap_bytes(search.k, threads);
-    #[expect(unsafe_code, reason = "the launcher of algorithms 15 and 16")]
-    // SAFETY: the arguments are those of the kernel, in order and type; the addresses are of buffers of the caller that
-    // are large enough, and shared memory has room for the query, what excludes, and the heaps of a warp.
-    unsafe {
-        launch.launch(config((queries, 1), threads, shared))
-    }
-}
-
-/// What excludes points in a search of two stages, with the words that the first stage says of a query.
+/// How a 2-Stage search excludes points, based on the words that the first stage computes.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Staged {
+pub(super) enum StagePruning {
     Clusters(Clusters),
     Pivots(Pivots),
 }
 
-impl Staged {
-    /// Words of 32 bits that the first stage says of a query.
+impl StagePruning {
+    /// Number of 32-bit words that the first stage computes per query.
     pub(super) fn width(&self) -> u32 {
         match self {
             Self::Clusters(clusters) => clusters.count.div_ceil(32),
@@ -311,123 +260,265 @@ impl Staged {
         }
     }
 
-    /// Bytes of shared memory of a stage, without those of the query.
+    /// Shared memory of a stage in bytes, without the query itself.
     pub(super) fn bytes(&self) -> usize {
         4 * self.width() as usize
     }
 
-    /// The same of the second stage of a search with heaps.
+    /// Shared memory of the second stage with heaps in bytes, without the query itself.
     pub(super) fn heap_bytes(&self, k: u32, threads: u32) -> usize {
         match self {
-            Self::Clusters(_) => By::Nothing.heap_bytes(k, threads),
-            Self::Pivots(pivots) => By::Pivots(*pivots).heap_bytes(k, threads),
+            Self::Clusters(_) => Pruning::None.heap_bytes(k, threads),
+            Self::Pivots(pivots) => Pruning::Pivots(*pivots).heap_bytes(k, threads),
         }
     }
-}
 
-/// The first stage of Barrientos 2012, section VII-A. A block of `threads` a query.
-pub(super) fn first_stage(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    (space, by, errors): (&Space, &Staged, &Errors),
-    (queries, threads, radius): (u32, u32, f32),
-    stage: &Stage,
-) -> Launched {
-    let kernel = match by {
-        Staged::Clusters(_) => &kernels.mark_clusters,
-        Staged::Pivots(_) => &kernels.measure_pivots,
-    };
-    let mut launch = kernel.launch_on(stream);
-    space.push(&mut launch);
-    if let Staged::Clusters(clusters) = by {
-        launch.value(clusters).value(errors).value(&radius);
-    }
-    launch.value(stage);
-    let shared = space.query_bytes() + by.bytes();
-    #[expect(unsafe_code, reason = "the launcher of a first stage")]
-    // SAFETY: the arguments are those of the kernel, in order and type; the addresses are of buffers of the caller that
-    // are large enough, and shared memory has room for the query and a bit for each cluster.
-    unsafe {
-        launch.launch(config((queries, 1), threads, shared))
+    fn push<'a>(&'a self, errors: &'a ErrorBounds, launch: &mut Launch<'a>) {
+        match self {
+            Self::Clusters(clusters) => launch.value(clusters),
+            Self::Pivots(pivots) => launch.value(pivots).value(errors),
+        };
     }
 }
 
-/// The second stage of range queries. A block of `threads` a query.
-pub(super) fn second_range(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    (space, by, errors): (&Space, &Staged, &Errors),
-    (queries, threads, radius): (u32, u32, f32),
-    (stage, found): (&Stage, &Found),
-) -> Launched {
-    let kernel = match by {
-        Staged::Clusters(_) => &kernels.range_marked,
-        Staged::Pivots(_) => &kernels.range_measured,
-    };
-    let mut launch = kernel.launch_on(stream);
-    space.push(&mut launch);
-    match by {
-        Staged::Clusters(clusters) => launch.value(clusters),
-        Staged::Pivots(pivots) => launch.value(pivots).value(errors),
-    };
-    launch.value(stage).value(&radius).value(found);
-    let shared = space.query_bytes() + by.bytes();
-    #[expect(unsafe_code, reason = "the launcher of a second stage")]
-    // SAFETY: the arguments are those of the kernel, in order and type; the addresses are of buffers of the caller that
-    // are large enough, and shared memory has room for the query and its distances from the pivots.
-    unsafe {
-        launch.launch(config((queries, 1), threads, shared))
+/// The queries of a launch, each answered by a block, and how points are excluded.
+#[derive(Debug)]
+pub(super) struct Batch<'a, P> {
+    pub(super) space: &'a Space,
+    pub(super) pruning: &'a P,
+    pub(super) errors: &'a ErrorBounds,
+    /// Number of queries, and of blocks.
+    pub(super) queries: u32,
+    /// Number of threads per block.
+    pub(super) threads: u32,
+}
+
+impl<P> Batch<'_, P> {
+    /// One block per query, with shared memory for the query and for `pruning_bytes` bytes.
+    fn grid(&self, pruning_bytes: usize) -> Grid {
+        Grid::new(self.queries, self.threads)
+            .with_shared_bytes(self.space.query_bytes() + pruning_bytes)
     }
 }
 
-/// The second stage of nearest neighbors within the radius `search.first`. A block of `threads` a query.
-pub(super) fn second_nearest(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    (space, by, errors): (&Space, &Staged, &Errors),
-    (queries, threads): (u32, u32),
-    (stage, search): (&Stage, &HeapSearch),
-) -> Launched {
-    let kernel = match by {
-        Staged::Clusters(_) => &kernels.nearest_marked,
-        Staged::Pivots(_) => &kernels.nearest_measured,
-    };
-    let mut launch = kernel.launch_on(stream);
-    space.push(&mut launch);
-    match by {
-        Staged::Clusters(clusters) => launch.value(clusters),
-        Staged::Pivots(pivots) => launch.value(pivots).value(errors),
-    };
-    launch.value(stage).value(search);
-    let shared = space.query_bytes() + by.heap_bytes(search.k, threads);
-    #[expect(unsafe_code, reason = "the launcher of a second stage")]
-    // SAFETY: the arguments are those of the kernel, in order and type; the addresses are of buffers of the caller that
-    // are large enough, and shared memory has room for the query, its distances from the pivots, and the heaps of a warp.
-    unsafe {
-        launch.launch(config((queries, 1), threads, shared))
+impl Kernels {
+    /// Enqueues range queries by algorithms 11 to 13.
+    pub(super) fn range(
+        &self,
+        stream: &Arc<CudaStream>,
+        batch: &Batch<'_, Pruning>,
+        radius: f32,
+        results: &RangeResults,
+    ) -> LaunchResult {
+        let kernel = match batch.pruning {
+            Pruning::None => &self.brute,
+            Pruning::Clusters(_) | Pruning::ClustersDecreasing(_) => &self.clusters,
+            Pruning::Pivots(_) => &self.pivots,
+            Pruning::PivotsShared(_) => &self.pivots_shared,
+        };
+        let mut launch = kernel.launch_on(stream);
+        batch.space.push(&mut launch);
+        batch.pruning.push(batch.errors, &mut launch);
+        launch.value(&radius).value(results);
+        let grid = batch.grid(batch.pruning.range_bytes());
+        #[expect(unsafe_code, reason = "the launcher of algorithms 11 to 13")]
+        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses are
+        // those of sufficiently large buffers of the caller. The grid has shared memory for the
+        // query and the pruning.
+        unsafe {
+            launch.launch(grid.into())
+        }
+    }
+
+    /// Enqueues nearest-neighbor queries by algorithms 15 and 16, or an alternative to them.
+    pub(super) fn nearest(
+        &self,
+        stream: &Arc<CudaStream>,
+        batch: &Batch<'_, Pruning>,
+        search: &HeapSearch,
+    ) -> LaunchResult {
+        let kernel = match batch.pruning {
+            Pruning::None => &self.nearest_brute,
+            Pruning::Clusters(_) => &self.nearest_clusters,
+            Pruning::ClustersDecreasing(_) => &self.nearest_clusters_decreasing,
+            Pruning::Pivots(_) | Pruning::PivotsShared(_) => &self.nearest_pivots,
+        };
+        let mut launch = kernel.launch_on(stream);
+        batch.space.push(&mut launch);
+        batch.pruning.push(batch.errors, &mut launch);
+        launch.value(search);
+        let grid = batch.grid(batch.pruning.heap_bytes(search.k, batch.threads));
+        #[expect(unsafe_code, reason = "the launcher of algorithms 15 and 16")]
+        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses are
+        // those of sufficiently large buffers of the caller. The grid has shared memory for the
+        // query, the pruning, and the heaps of a warp.
+        unsafe {
+            launch.launch(grid.into())
+        }
+    }
+
+    /// Enqueues the first stage of Barrientos 2012, section VII-A.
+    pub(super) fn first_stage(
+        &self,
+        stream: &Arc<CudaStream>,
+        batch: &Batch<'_, StagePruning>,
+        radius: f32,
+        stage: &Stage,
+    ) -> LaunchResult {
+        let kernel = match batch.pruning {
+            StagePruning::Clusters(_) => &self.mark_clusters,
+            StagePruning::Pivots(_) => &self.measure_pivots,
+        };
+        let mut launch = kernel.launch_on(stream);
+        batch.space.push(&mut launch);
+        if let StagePruning::Clusters(clusters) = batch.pruning {
+            launch.value(clusters).value(batch.errors).value(&radius);
+        }
+        launch.value(stage);
+        let grid = batch.grid(batch.pruning.bytes());
+        #[expect(unsafe_code, reason = "the launcher of a first stage")]
+        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses are
+        // those of sufficiently large buffers of the caller. The grid has shared memory for the
+        // query and one bit per cluster.
+        unsafe {
+            launch.launch(grid.into())
+        }
+    }
+
+    /// Enqueues the second stage of range queries.
+    pub(super) fn second_range(
+        &self,
+        stream: &Arc<CudaStream>,
+        batch: &Batch<'_, StagePruning>,
+        radius: f32,
+        stage: &Stage,
+        results: &RangeResults,
+    ) -> LaunchResult {
+        let kernel = match batch.pruning {
+            StagePruning::Clusters(_) => &self.range_marked,
+            StagePruning::Pivots(_) => &self.range_measured,
+        };
+        let mut launch = kernel.launch_on(stream);
+        batch.space.push(&mut launch);
+        batch.pruning.push(batch.errors, &mut launch);
+        launch.value(stage).value(&radius).value(results);
+        let grid = batch.grid(batch.pruning.bytes());
+        #[expect(unsafe_code, reason = "the launcher of a second stage")]
+        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses are
+        // those of sufficiently large buffers of the caller. The grid has shared memory for the
+        // query and its distances to the pivots.
+        unsafe {
+            launch.launch(grid.into())
+        }
+    }
+
+    /// Enqueues the second stage of nearest-neighbor queries within the radius `search.first`.
+    pub(super) fn second_nearest(
+        &self,
+        stream: &Arc<CudaStream>,
+        batch: &Batch<'_, StagePruning>,
+        stage: &Stage,
+        search: &HeapSearch,
+    ) -> LaunchResult {
+        let kernel = match batch.pruning {
+            StagePruning::Clusters(_) => &self.nearest_marked,
+            StagePruning::Pivots(_) => &self.nearest_measured,
+        };
+        let mut launch = kernel.launch_on(stream);
+        batch.space.push(&mut launch);
+        batch.pruning.push(batch.errors, &mut launch);
+        launch.value(stage).value(search);
+        let grid = batch.grid(batch.pruning.heap_bytes(search.k, batch.threads));
+        #[expect(unsafe_code, reason = "the launcher of a second stage")]
+        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses are
+        // those of sufficiently large buffers of the caller. The grid has shared memory for the
+        // query, its distances to the pivots, and the heaps of a warp.
+        unsafe {
+            launch.launch(grid.into())
+        }
+    }
+
+    /// Enqueues the computation of all distances between points and queries, as keys.
+    ///
+    /// Each query is a segment with one key per point.
+    pub(super) fn all_distances(
+        &self,
+        stream: &Arc<CudaStream>,
+        space: &Space,
+        segments: Segments,
+        keys: &mut CudaSlice<u64>,
+    ) -> LaunchResult {
+        let mut launch = self.all_distances.launch_on(stream);
+        space.push(&mut launch);
+        launch.pointer(keys);
+        let blocks = segments.length.div_ceil(DISTANCE_THREADS).clamp(1, 1024);
+        let grid = Grid::new(blocks, DISTANCE_THREADS)
+            .with_rows(segments.count)
+            .with_shared_bytes(space.query_bytes());
+        #[expect(unsafe_code, reason = "the launcher of `all_distances`")]
+        // SAFETY: the arguments match the kernel's parameters in order and type. There is a key for
+        // each query and point.
+        unsafe {
+            launch.launch(grid.into())
+        }
+    }
+
+    /// Enqueues the sort of the keys of each segment by some of their bits.
+    ///
+    /// The sort processes eight bits at a time. Both ends of `bits` are multiples of eight, and the
+    /// number of passes is even, so that the sorted keys end up in `keys`.
+    pub(super) fn sort(
+        &self,
+        stream: &Arc<CudaStream>,
+        segments: Segments,
+        bits: Range<u32>,
+        keys: &mut CudaSlice<u64>,
+        scratch: &mut CudaSlice<u64>,
+    ) -> LaunchResult {
+        let Segments { length, count } = segments;
+        let blocks = length.div_ceil(RADIX_KEYS).max(1);
+        let per_segment = 256 * blocks;
+        let mut counts = stream.alloc_zeros::<u32>(per_segment as usize * count as usize)?;
+        let all_blocks = Grid::new(blocks, RADIX_THREADS).with_rows(count);
+        let mut from = keys;
+        let mut to = scratch;
+        for shift in bits.step_by(8) {
+            let mut launch = self.radix.count.launch_on(stream);
+            launch.pointer(&*from).value(&length).value(&shift).pointer(&mut counts);
+            #[expect(unsafe_code, reason = "the launcher of `radix_count`")]
+            // SAFETY: the arguments match the kernel's parameters in order and type. There are 256
+            // counts for each block.
+            unsafe {
+                launch.launch(all_blocks.into())?;
+            }
+            let mut launch = self.radix.scan.launch_on(stream);
+            launch.pointer(&mut counts).value(&per_segment);
+            #[expect(unsafe_code, reason = "the launcher of `radix_scan`")]
+            // SAFETY: as above.
+            unsafe {
+                launch.launch(Grid::new(count, RADIX_THREADS).into())?;
+            }
+            let mut launch = self.radix.scatter.launch_on(stream);
+            launch.pointer(&*from).value(&length).value(&shift).pointer(&counts).pointer(&mut *to);
+            #[expect(unsafe_code, reason = "the launcher of `radix_scatter`")]
+            // SAFETY: as above; `to` is as large as `from`.
+            unsafe {
+                launch.launch(all_blocks.into())?;
+            }
+            std::mem::swap(&mut from, &mut to);
+        }
+        Ok(())
     }
 }
 
-/// The distances of all points from `queries` queries, as keys.
-pub(super) fn all_distances(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    space: &Space,
-    (points, queries): (u32, u32),
-    keys: &mut CudaSlice<u64>,
-) -> Launched {
-    let mut launch = kernels.all_distances.launch_on(stream);
-    space.push(&mut launch);
-    launch.pointer(keys);
-    let blocks = points.div_ceil(256).clamp(1, 1024);
-    #[expect(unsafe_code, reason = "the launcher of `all_distances`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; there is a key for each query and point.
-    unsafe {
-        launch.launch(config((blocks, queries), 256, space.query_bytes()))
-    }
+/// Keys in segments of the same length.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Segments {
+    pub(super) length: u32,
+    pub(super) count: u32,
 }
 
-/// The stable sort of `radix.cu`.
+/// The kernels of the stable sort in `radix.cu`.
 #[derive(Debug)]
 struct Radix {
     count: Kernel,
@@ -446,48 +537,7 @@ impl Radix {
     }
 }
 
-/// Sorts the keys of each of `segments` segments of the same length by the bits from `low` to `high`, eight at a time; both are
-/// multiples of eight, and `(high - low) / 8` is even, so that the keys end where they began.
-pub(super) fn sort(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    (length, segments): (u32, u32),
-    (low, high): (u32, u32),
-    keys: &mut CudaSlice<u64>,
-    other: &mut CudaSlice<u64>,
-) -> Launched {
-    let blocks = length.div_ceil(RADIX_KEYS).max(1);
-    let per_segment = 256 * blocks;
-    let mut counts = stream.alloc_zeros::<u32>(per_segment as usize * segments as usize)?;
-    let (mut from, mut to) = (keys, other);
-    for shift in (low..high).step_by(8) {
-        let mut launch = kernels.radix.count.launch_on(stream);
-        launch.pointer(&*from).value(&length).value(&shift).pointer(&mut counts);
-        #[expect(unsafe_code, reason = "the launcher of `radix_count`")]
-        // SAFETY: the arguments are those of the kernel, in order and type; there are 256 counts for each block.
-        unsafe {
-            launch.launch(config((blocks, segments), RADIX_THREADS, 0))?;
-        }
-        let mut launch = kernels.radix.scan.launch_on(stream);
-        launch.pointer(&mut counts).value(&per_segment);
-        #[expect(unsafe_code, reason = "the launcher of `radix_scan`")]
-        // SAFETY: as above.
-        unsafe {
-            launch.launch(config((segments, 1), RADIX_THREADS, 0))?;
-        }
-        let mut launch = kernels.radix.scatter.launch_on(stream);
-        launch.pointer(&*from).value(&length).value(&shift).pointer(&counts).pointer(&mut *to);
-        #[expect(unsafe_code, reason = "the launcher of `radix_scatter`")]
-        // SAFETY: as above; `to` is as large as `from`.
-        unsafe {
-            launch.launch(config((blocks, segments), RADIX_THREADS, 0))?;
-        }
-        std::mem::swap(&mut from, &mut to);
-    }
-    Ok(())
-}
-
-/// The address of a buffer.
+/// Returns the address of a buffer.
 pub(super) fn address<T>(stream: &CudaStream, buffer: &CudaSlice<T>) -> u64 {
     buffer.device_ptr(stream).0
 }

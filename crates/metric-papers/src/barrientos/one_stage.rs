@@ -1,26 +1,38 @@
-//! Several GPUs, of which each answers every query over its own points.
+//! The 1-Stage search of Barrientos et al. 2012, section VII: each GPU answers every query from its
+//! own share of the points.
 
-use gpu_runtime::{Device, GpuError};
+use gpu_runtime::{Device, GpuError, on_each};
 
-use super::{InColumns, Method, Radii, Searcher, Timed};
-use crate::gpu::together;
+use super::{InColumns, Method, Radii, Searcher, Share, TimedAnswers};
 use metric_index::index::ListOfClusters;
 use metric_index::metric::Metric;
 use metric_index::neighbor::Neighbor;
 use metric_index::points::{Points, Subset};
 
-/// The *1-Stage* search of Barrientos 2012 (section VII): clusters, or points with their pivots, are dealt to several GPUs, each
-/// answers every query, and the answers are merged.
+/// The *1-Stage* search of Barrientos et al. 2012 (section VII).
+///
+/// Clusters, or points with their pivots, are dealt to several GPUs. Each GPU answers every query,
+/// and the answers are merged.
 #[derive(Debug)]
 pub struct OneStage {
-    /// Searchers, and for those whose points are numbered anew the number of the first.
-    shares: Vec<(Searcher, Option<u32>)>,
-    /// Among how many the points are dealt; those without points are not there.
-    step: u32,
+    shards: Vec<Shard>,
+    /// Number of GPUs, including those without points.
+    gpus: u32,
+}
+
+/// The points of one GPU.
+#[derive(Debug)]
+struct Shard {
+    searcher: Searcher,
+    /// The number of the first point, if the shard numbers its points from 0. The next points
+    /// follow at intervals of the number of GPUs.
+    first: Option<u32>,
 }
 
 impl OneStage {
-    /// A List of Clusters on several GPUs. `None` as [`Searcher::clusters`], or without GPUs.
+    /// Deals a List of Clusters to several GPUs.
+    ///
+    /// Returns `None` as [`Searcher::clusters`], or without GPUs.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -33,23 +45,25 @@ impl OneStage {
         threads: u32,
     ) -> Result<Option<Self>, GpuError> {
         let clusters = list.clusters().len();
-        let mut shares = Vec::new();
+        let mut shards = Vec::new();
         for (gpu, device) in devices.iter().enumerate() {
             if gpu > 0 && gpu >= clusters {
                 // Fewer clusters than GPUs.
                 break;
             }
-            let share = (gpu, devices.len());
+            let share = Share { gpu, gpus: devices.len() };
             let Some(searcher) = Searcher::share_of_clusters(device, list, threads, share)? else {
                 return Ok(None);
             };
-            shares.push((searcher, None));
+            shards.push(Shard { searcher, first: None });
         }
-        let step = u32::try_from(devices.len()).expect("a few");
-        Ok((!shares.is_empty()).then_some(Self { shares, step }))
+        let gpus = u32::try_from(devices.len()).expect("fewer than 2^32 GPUs");
+        Ok((!shards.is_empty()).then_some(Self { shards, gpus }))
     }
 
-    /// An SSS-Index on several GPUs, each with so many pivots among its own points. `None` as [`Searcher::pivots`], or without GPUs.
+    /// Deals points to several GPUs, each of which builds an SSS-Index with `pivots` pivots.
+    ///
+    /// Returns `None` as [`Searcher::pivots`], or without GPUs.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -58,27 +72,29 @@ impl OneStage {
     /// As [`Searcher::brute`].
     pub fn pivots<S: Points<Point: InColumns>, M: Metric<S::Point>>(
         devices: &[Device],
-        (points, metric): (&S, &M),
+        points: &S,
+        metric: &M,
         pivots: u32,
         threads: u32,
     ) -> Result<Option<Self>, GpuError> {
-        let mut shares = Vec::new();
+        let mut shards = Vec::new();
         for (gpu, device) in devices.iter().enumerate() {
             let share = Subset::every(points, gpu, devices.len());
             if gpu > 0 && share.is_empty() {
                 break;
             }
-            let most = u32::try_from(share.len()).expect("fewer than 2^32 points");
-            let pivots: Vec<u32> = (0..pivots.min(most)).collect();
-            let own = Searcher::pivots(device, (&share, metric), &pivots, threads)?;
+            let count = u32::try_from(share.len()).expect("fewer than 2^32 points");
+            let pivots: Vec<u32> = (0..pivots.min(count)).collect();
+            let own = Searcher::pivots(device, &share, metric, &pivots, threads)?;
             let Some(searcher) = own else { return Ok(None) };
-            shares.push((searcher, Some(u32::try_from(gpu).expect("a few"))));
+            let first = u32::try_from(gpu).expect("fewer than 2^32 GPUs");
+            shards.push(Shard { searcher, first: Some(first) });
         }
-        let step = u32::try_from(devices.len()).expect("a few");
-        Ok((!shares.is_empty()).then_some(Self { shares, step }))
+        let gpus = u32::try_from(devices.len()).expect("fewer than 2^32 GPUs");
+        Ok((!shards.is_empty()).then_some(Self { shards, gpus }))
     }
 
-    /// As [`Searcher::range`]; the time is that of the GPU that took longest.
+    /// Answers as [`Searcher::range`]; the time is that of the slowest GPU.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -90,11 +106,11 @@ impl OneStage {
         queries: &Q,
         radius: f32,
         method: Method,
-    ) -> Result<Option<Timed>, GpuError> {
+    ) -> Result<Option<TimedAnswers>, GpuError> {
         self.merged(usize::MAX, |searcher| searcher.range(queries, radius, method))
     }
 
-    /// As [`Searcher::nearest`]; the time is that of the GPU that took longest.
+    /// Answers as [`Searcher::nearest`]; the time is that of the slowest GPU.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -107,34 +123,34 @@ impl OneStage {
         k: u32,
         method: Method,
         radii: Radii,
-    ) -> Result<Option<Timed>, GpuError> {
+    ) -> Result<Option<TimedAnswers>, GpuError> {
         self.merged(k as usize, |searcher| searcher.nearest(queries, k, method, radii))
     }
 
-    /// Asks all GPUs at the same time, and merges what they find.
+    /// Searches on all GPUs concurrently, and merges their answers.
     fn merged(
         &self,
         k: usize,
-        ask: impl Fn(&Searcher) -> Result<Option<Timed>, GpuError> + Sync,
-    ) -> Result<Option<Timed>, GpuError> {
-        let found = together(&self.shares, |(searcher, _)| ask(searcher));
-        let (mut all, mut slowest) = (Vec::new(), 0f64);
-        for (found, (_, first)) in found.into_iter().zip(&self.shares) {
-            let Some((answers, seconds)) = found? else { return Ok(None) };
-            slowest = slowest.max(seconds);
-            all.resize_with(answers.len(), Vec::new);
-            for (all, answer) in all.iter_mut().zip(answers) {
-                let number = |near: Neighbor| match first {
-                    Some(first) => Neighbor { point: first + near.point * self.step, ..near },
+        search: impl Fn(&Searcher) -> Result<Option<TimedAnswers>, GpuError> + Sync,
+    ) -> Result<Option<TimedAnswers>, GpuError> {
+        let found = on_each(&self.shards, |shard| search(&shard.searcher));
+        let mut merged = TimedAnswers { answers: Vec::new(), seconds: 0.0 };
+        for (found, shard) in found.into_iter().zip(&self.shards) {
+            let Some(TimedAnswers { answers, seconds }) = found? else { return Ok(None) };
+            merged.seconds = merged.seconds.max(seconds);
+            merged.answers.resize_with(answers.len(), Vec::new);
+            for (all, answer) in merged.answers.iter_mut().zip(answers) {
+                let renumbered = |near: Neighbor| match shard.first {
+                    Some(first) => Neighbor { point: first + near.point * self.gpus, ..near },
                     None => near,
                 };
-                all.extend(answer.into_iter().map(number));
+                all.extend(answer.into_iter().map(renumbered));
             }
         }
-        for answer in &mut all {
+        for answer in &mut merged.answers {
             answer.sort_unstable();
             answer.truncate(k);
         }
-        Ok(Some((all, slowest)))
+        Ok(Some(merged))
     }
 }

@@ -1,46 +1,56 @@
-//! Several GPUs, of which each first says what its share of the queries has to be compared with.
+//! The 2-Stage search of Barrientos et al. 2012, section VII-A: the GPUs first exchange what each
+//! query has to be compared with.
 
-use gpu_runtime::{CudaSlice, Device, GpuError};
+use gpu_runtime::{CudaSlice, Device, GpuError, on_each};
 
-use super::launch::{self, Clusters, HeapSearch, Pivots, Space, Stage, Staged, address};
+use super::launch::{Batch, Clusters, HeapSearch, Pivots, Space, Stage, StagePruning, address};
 use super::{
-    HEAPS_AT_ONCE, InColumns, Radii, RowsThere, Searcher, StoredPivots, Timed, copied, nearest_of,
+    ClusterLayout, DevicePivots, DeviceQueries, InColumns, MAX_HEAP_QUERIES, Radii, Searcher,
+    TimedAnswers, copied, neighbors_of,
 };
-use crate::gpu::{are_finite, together, zeros};
+use crate::gpu::{are_finite, zeros};
 use metric_index::index::{Index, ListOfClusters};
 use metric_index::metric::Metric;
 use metric_index::neighbor::Neighbor;
 use metric_index::points::Points;
 
-/// The *2-Stage* search of Barrientos 2012 (section VII-A). Clusters, or points with their pivots, are dealt to several GPUs, and every
-/// GPU has all centers or pivots.
+/// The *2-Stage* search of Barrientos et al. 2012 (section VII-A).
 ///
-/// In the first stage each GPU compares its share of the queries with the centers, and tells the others which clusters have to be
-/// searched, or how far the pivots are. In the second, it searches its points for every query.
+/// Clusters, or points with their pivots, are dealt to several GPUs. Every GPU has all centers or
+/// pivots.
+///
+/// In the first stage, each GPU compares its share of the queries with the centers or pivots. It
+/// reports which clusters have to be searched, or the distances to the pivots. In the second stage,
+/// each GPU searches its points for every query.
 #[derive(Debug)]
 pub struct TwoStage {
-    shares: Vec<Searcher>,
-    /// The number of points.
+    shards: Vec<Searcher>,
+    /// Number of points on all GPUs.
     count: u32,
 }
 
-/// What the first stage of a GPU says of its queries.
+/// The results of the first stage on one GPU.
 #[derive(Debug)]
-struct Said {
+struct FirstStage {
     queries: Vec<u32>,
+    /// For each query, a bit per cluster or a distance per pivot.
     words: Vec<u32>,
+    /// Time in kernels, in seconds.
+    seconds: f64,
 }
 
-/// The same, on a GPU.
+/// The results of the first stage of one GPU in the memory of another.
 #[derive(Debug)]
-struct SaidThere {
+struct DeviceFirstStage {
     queries: CudaSlice<u32>,
     words: CudaSlice<u32>,
     count: u32,
 }
 
 impl TwoStage {
-    /// A List of Clusters on several GPUs. `None` as [`Searcher::clusters`], or without GPUs.
+    /// Deals a List of Clusters to several GPUs.
+    ///
+    /// Returns `None` as [`Searcher::clusters`], or without GPUs.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -54,9 +64,10 @@ impl TwoStage {
     ) -> Result<Option<Self>, GpuError> {
         let centers: Vec<u32> = list.clusters().map(|cluster| cluster.center).collect();
         let radii: Vec<f32> = list.clusters().map(|cluster| cluster.radius).collect();
-        let mut shares = Vec::new();
+        let mut shards = Vec::new();
         for (gpu, device) in devices.iter().enumerate() {
-            // All centers; then of its own clusters the center once more, so that the second stage finds it, and the bucket.
+            // All centers, then the clusters of this GPU. The second stage finds a center in the
+            // bucket, so the bucket repeats it.
             let mut order = centers.clone();
             let mut ends = Vec::with_capacity(centers.len());
             for (number, cluster) in list.clusters().enumerate() {
@@ -66,16 +77,19 @@ impl TwoStage {
                 }
                 ends.push(u32::try_from(order.len() - centers.len()).expect("fewer than 2^32"));
             }
-            let points = (list.points(), list.metric());
-            let own = Searcher::of_clusters(device, points, &order, (&radii, &ends), threads)?;
-            let Some(searcher) = own else { return Ok(None) };
-            shares.push(searcher);
+            let layout = ClusterLayout { order, radii: radii.clone(), ends };
+            let Some(searcher) = Searcher::with_clusters(device, list, &layout, threads)? else {
+                return Ok(None);
+            };
+            shards.push(searcher);
         }
         let count = u32::try_from(list.len()).expect("fewer than 2^32 points");
-        Ok((!shares.is_empty()).then_some(Self { shares, count }))
+        Ok((!shards.is_empty()).then_some(Self { shards, count }))
     }
 
-    /// An SSS-Index with these pivots on several GPUs. `None` as [`Searcher::pivots`], or without GPUs.
+    /// Deals the points of an SSS-Index with given pivots to several GPUs.
+    ///
+    /// Returns `None` as [`Searcher::pivots`], or without GPUs.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -84,36 +98,35 @@ impl TwoStage {
     /// As [`Searcher::pivots`].
     pub fn pivots<S: Points<Point: InColumns>, M: Metric<S::Point>>(
         devices: &[Device],
-        (points, metric): (&S, &M),
+        points: &S,
+        metric: &M,
         pivots: &[u32],
         threads: u32,
     ) -> Result<Option<Self>, GpuError> {
         let count = u32::try_from(points.len()).expect("fewer than 2^32 points");
-        let mut shares = Vec::new();
+        let mut shards = Vec::new();
         for (gpu, device) in (0..).zip(devices) {
             let own: Vec<u32> = (gpu..count).step_by(devices.len()).collect();
             let order: Vec<u32> = pivots.iter().chain(&own).copied().collect();
-            let Some(mut searcher) = Searcher::upload(device, (points, metric), &order, threads)?
-            else {
-                return Ok(None);
-            };
+            let uploaded = Searcher::upload(device, points, metric, &order, threads)?;
+            let Some(mut searcher) = uploaded else { return Ok(None) };
             let mut distances = Vec::with_capacity(pivots.len() * own.len());
             for &pivot in pivots {
                 let pivot = points.point(pivot);
                 distances.extend(own.iter().map(|&x| metric.distance(pivot, points.point(x))));
             }
             // After the pivots, point j is `numbers[j]`.
-            searcher.pivots = Some(StoredPivots {
+            searcher.pivots = Some(DevicePivots {
                 count: u32::try_from(pivots.len()).expect("not more than points"),
                 numbers: copied(device, &searcher.stream, &own)?,
                 distances: copied(device, &searcher.stream, &distances)?,
             });
-            shares.push(searcher);
+            shards.push(searcher);
         }
-        Ok((!shares.is_empty()).then_some(Self { shares, count }))
+        Ok((!shards.is_empty()).then_some(Self { shards, count }))
     }
 
-    /// As [`Searcher::range`]; the time is that of the slowest GPU in each stage.
+    /// Answers as [`Searcher::range`]; the time is that of the slowest GPU in each stage.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -124,22 +137,25 @@ impl TwoStage {
         &self,
         queries: &Q,
         radius: f32,
-    ) -> Result<Option<Timed>, GpuError> {
-        let Some(shares) = self.asked(queries, |_| 0)? else { return Ok(None) };
+    ) -> Result<Option<TimedAnswers>, GpuError> {
+        let Some(searches) = self.searches(queries, |_| 0)? else { return Ok(None) };
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
         if count == 0 {
-            return Ok(Some((Vec::new(), 0.0)));
+            return Ok(Some(TimedAnswers { answers: Vec::new(), seconds: 0.0 }));
         }
         let all: Vec<u32> = (0..count).collect();
-        let (said, first) = first_stage(&shares, &all, radius)?;
+        let stages = first_stages(&searches, &all, radius)?;
         let mut answers = vec![Vec::new(); queries.len()];
-        let found = on_all(&shares, |share| share.range(count, radius, &said));
+        let found = on_each(&searches, |search| search.range(count, radius, &stages));
         let second = merge(found, &mut answers, usize::MAX)?;
-        Ok(second.map(|second| (answers, first + second)))
+        let first = slowest(&stages);
+        Ok(second.map(|second| TimedAnswers { answers, seconds: first + second }))
     }
 
-    /// As [`Searcher::nearest`]; the time is that of the slowest GPU in each stage. Both stages are done with the first radius, and
-    /// again with a larger one for the queries that have found fewer than k; the step doubles each time.
+    /// Answers as [`Searcher::nearest`]; the time is that of the slowest GPU in each stage.
+    ///
+    /// Both stages run with the first radius, and again with a larger one for the queries that
+    /// found fewer than k neighbors. The step doubles each time.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -151,25 +167,27 @@ impl TwoStage {
         queries: &Q,
         k: u32,
         radii: Radii,
-    ) -> Result<Option<Timed>, GpuError> {
+    ) -> Result<Option<TimedAnswers>, GpuError> {
         let k = k.min(self.count);
-        let heap = |searcher: &Searcher| searcher.staged().heap_bytes(k, searcher.threads);
-        let Some(shares) = self.asked(queries, heap)? else { return Ok(None) };
-        if k == 0 {
-            return Ok(Some((vec![Vec::new(); queries.len()], 0.0)));
-        }
-        let mut pending: Vec<u32> =
-            (0..u32::try_from(queries.len()).expect("fewer than 2^32 queries")).collect();
+        let heap = |searcher: &Searcher| searcher.stage_pruning().heap_bytes(k, searcher.threads);
+        let Some(searches) = self.searches(queries, heap)? else { return Ok(None) };
         let mut answers = vec![Vec::new(); queries.len()];
-        let (mut radius, mut step, mut seconds) = (radii.first, radii.step, 0.0);
+        let mut seconds = 0.0;
+        if k == 0 {
+            return Ok(Some(TimedAnswers { answers, seconds }));
+        }
+        let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
+        let mut pending: Vec<u32> = (0..count).collect();
+        let mut radius = radii.first;
+        let mut step = radii.step;
         while !pending.is_empty() {
-            let (said, time) = first_stage(&shares, &pending, radius)?;
-            // In the order in which the GPUs had them.
-            let order: Vec<u32> = said.iter().flat_map(|said| &said.queries).copied().collect();
+            let stages = first_stages(&searches, &pending, radius)?;
+            // The order in which the second stage returns the queries.
+            let order: Vec<u32> = stages.iter().flat_map(|stage| &stage.queries).copied().collect();
             let mut found = vec![Vec::new(); order.len()];
-            let of_all = on_all(&shares, |share| share.nearest(k, radius, &said));
-            let Some(second) = merge(of_all, &mut found, k as usize)? else { return Ok(None) };
-            seconds += time + second;
+            let parts = on_each(&searches, |search| search.nearest(k, radius, &stages));
+            let Some(second) = merge(parts, &mut found, k as usize)? else { return Ok(None) };
+            seconds += slowest(&stages) + second;
             pending.clear();
             for (query, found) in order.into_iter().zip(found) {
                 if found.len() >= k as usize || radius.is_infinite() {
@@ -182,150 +200,166 @@ impl TwoStage {
             radius = if next > radius { next } else { f32::INFINITY };
             step *= 2.0;
         }
-        Ok(Some((answers, seconds)))
+        Ok(Some(TimedAnswers { answers, seconds }))
     }
 
-    /// The queries on every GPU. `None` if one of them is not taken, or shared memory is too small for them and `more` bytes.
-    fn asked<Q: Points<Point: InColumns>>(
+    /// Copies the queries to every GPU.
+    ///
+    /// Returns `None` if a query is unsupported, or shared memory is too small for a query and the
+    /// bytes that `more` returns.
+    fn searches<Q: Points<Point: InColumns>>(
         &self,
         queries: &Q,
         more: impl Fn(&Searcher) -> usize,
-    ) -> Result<Option<Vec<Asked<'_>>>, GpuError> {
-        let mut shares = Vec::new();
-        for searcher in &self.shares {
+    ) -> Result<Option<Vec<ShardSearch<'_>>>, GpuError> {
+        let mut searches = Vec::new();
+        for searcher in &self.shards {
             let Some(rows) = searcher.rows(queries)? else { return Ok(None) };
-            let (space, by) = (searcher.space(&rows, 0), searcher.staged());
-            let bytes = space.query_bytes() + by.bytes().max(more(searcher));
+            let space = searcher.space(&rows, 0);
+            let pruning = searcher.stage_pruning();
+            let bytes = space.query_bytes() + pruning.bytes().max(more(searcher));
             if bytes > searcher.kernels.shared {
                 return Ok(None);
             }
-            shares.push(Asked { searcher, space, by, _rows: rows });
+            searches.push(ShardSearch { searcher, space, pruning, _rows: rows });
         }
-        Ok(Some(shares))
+        Ok(Some(searches))
     }
 }
 
 impl Searcher {
-    /// What excludes points in two stages.
-    fn staged(&self) -> Staged {
+    /// How a 2-Stage search excludes points.
+    fn stage_pruning(&self) -> StagePruning {
         match (&self.clusters, &self.pivots) {
-            (Some(clusters), _) => Staged::Clusters(Clusters {
+            (Some(clusters), _) => StagePruning::Clusters(Clusters {
                 radii: address(&self.stream, &clusters.radii),
                 ends: address(&self.stream, &clusters.ends),
                 cluster_of: address(&self.stream, &clusters.cluster_of),
                 points: address(&self.stream, &clusters.points),
                 count: clusters.count,
             }),
-            (None, Some(pivots)) => Staged::Pivots(Pivots {
+            (None, Some(pivots)) => StagePruning::Pivots(Pivots {
                 numbers: address(&self.stream, &pivots.numbers),
                 distances: address(&self.stream, &pivots.distances),
                 count: pivots.count,
             }),
-            (None, None) => unreachable!("both ways to make a `TwoStage` set one"),
+            (None, None) => unreachable!("both constructors of `TwoStage` set one"),
         }
     }
 }
 
-/// A GPU with the queries on it.
+/// A search for queries that are in the memory of a GPU.
 #[derive(Debug)]
-struct Asked<'a> {
+struct ShardSearch<'a> {
     searcher: &'a Searcher,
     space: Space,
-    by: Staged,
-    /// What `space` points to.
-    _rows: RowsThere,
+    pruning: StagePruning,
+    /// The memory that `space` points to.
+    _rows: DeviceQueries,
 }
 
-impl Asked<'_> {
-    fn excluding(&self) -> (&Space, &Staged, &launch::Errors) {
-        (&self.space, &self.by, &self.searcher.errors)
+impl ShardSearch<'_> {
+    fn batch(&self, queries: u32) -> Batch<'_, StagePruning> {
+        self.searcher.batch(&self.space, &self.pruning, queries)
     }
 
-    /// The first stage of these queries.
-    fn first_stage(&self, queries: Vec<u32>, radius: f32) -> Result<(Said, f64), GpuError> {
-        let Searcher { device, stream, kernels, threads, .. } = self.searcher;
+    /// Runs the first stage for some queries.
+    fn first_stage(&self, queries: Vec<u32>, radius: f32) -> Result<FirstStage, GpuError> {
+        let Searcher { device, stream, kernels, .. } = self.searcher;
         let failed = device.doing("searching, first stage").failed();
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
         if count == 0 {
-            return Ok((Said { queries, words: Vec::new() }, 0.0));
+            return Ok(FirstStage { queries, words: Vec::new(), seconds: 0.0 });
         }
-        let width = self.by.width();
+        let width = self.pruning.width();
         let doing = device.doing("allocating memory for the first stage");
         let length = count as usize * width as usize;
-        // The driver does not take none.
+        // The driver rejects empty memory.
         let words = zeros::<u32>(stream, length.max(1), doing)?;
         let numbers = copied(device, stream, &queries)?;
         let stage =
-            Stage { queries: address(stream, &numbers), said: address(stream, &words), width };
-        let (start, end) = (device.timer()?, device.timer()?);
+            Stage { queries: address(stream, &numbers), words: address(stream, &words), width };
+        let start = device.timer()?;
+        let end = device.timer()?;
         start.record(stream).map_err(&failed)?;
-        let asked = (count, *threads, radius);
-        launch::first_stage(kernels, stream, self.excluding(), asked, &stage).map_err(&failed)?;
+        kernels.first_stage(stream, &self.batch(count), radius, &stage).map_err(&failed)?;
         end.record(stream).map_err(&failed)?;
         let mut words = stream.clone_dtoh(&words).map_err(&failed)?;
         words.truncate(length);
         let seconds = f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1e3;
-        Ok((Said { queries, words }, seconds))
+        Ok(FirstStage { queries, words, seconds })
     }
 
-    /// Copies to this GPU what all have said.
-    fn heard(&self, said: &[Said]) -> Result<Vec<SaidThere>, GpuError> {
+    /// Copies the results of all first stages to this GPU.
+    fn copy_stages(&self, stages: &[FirstStage]) -> Result<Vec<DeviceFirstStage>, GpuError> {
         let Searcher { device, stream, .. } = self.searcher;
-        let said = said.iter().filter(|said| !said.queries.is_empty());
-        said.map(|said| {
-            Ok(SaidThere {
-                queries: copied(device, stream, &said.queries)?,
-                words: copied(device, stream, &said.words)?,
-                count: u32::try_from(said.queries.len()).expect("fewer than 2^32 queries"),
+        let stages = stages.iter().filter(|stage| !stage.queries.is_empty());
+        stages
+            .map(|stage| {
+                Ok(DeviceFirstStage {
+                    queries: copied(device, stream, &stage.queries)?,
+                    words: copied(device, stream, &stage.words)?,
+                    count: u32::try_from(stage.queries.len()).expect("fewer than 2^32 queries"),
+                })
             })
-        })
-        .collect()
+            .collect()
     }
 
-    /// The part of a launch from query `first` on.
-    fn stage(&self, said: &SaidThere, first: u32) -> Stage {
-        let (stream, width) = (&self.searcher.stream, self.by.width());
+    /// The results of a first stage from query `first` on, as kernels read them.
+    fn stage(&self, stage: &DeviceFirstStage, first: u32) -> Stage {
+        let stream = &self.searcher.stream;
+        let width = self.pruning.width();
         Stage {
-            queries: address(stream, &said.queries) + 4 * u64::from(first),
-            said: address(stream, &said.words) + 4 * u64::from(first) * u64::from(width),
+            queries: address(stream, &stage.queries) + 4 * u64::from(first),
+            words: address(stream, &stage.words) + 4 * u64::from(first) * u64::from(width),
             width,
         }
     }
 
-    /// The second stage of range queries: a launch for each GPU's queries.
-    fn range(&self, count: u32, radius: f32, said: &[Said]) -> Result<Option<Timed>, GpuError> {
-        let Searcher { stream, kernels, threads, .. } = self.searcher;
-        let said = self.heard(said)?;
-        self.searcher.gathered(count, |found| {
-            said.iter().try_for_each(|said| {
-                let asked = (said.count, *threads, radius);
-                let stage = self.stage(said, 0);
-                launch::second_range(kernels, stream, self.excluding(), asked, (&stage, found))
+    /// Runs the second stage of range queries, with one launch per first stage.
+    fn range(
+        &self,
+        count: u32,
+        radius: f32,
+        stages: &[FirstStage],
+    ) -> Result<Option<TimedAnswers>, GpuError> {
+        let Searcher { stream, kernels, .. } = self.searcher;
+        let stages = self.copy_stages(stages)?;
+        self.searcher.range_answers(count, |results| {
+            stages.iter().try_for_each(|stage| {
+                let batch = self.batch(stage.count);
+                kernels.second_range(stream, &batch, radius, &self.stage(stage, 0), results)
             })
         })
     }
 
-    /// The same of nearest neighbors within a radius.
-    fn nearest(&self, k: u32, radius: f32, said: &[Said]) -> Result<Option<Timed>, GpuError> {
+    /// Runs the second stage of nearest-neighbor queries within a radius.
+    fn nearest(
+        &self,
+        k: u32,
+        radius: f32,
+        stages: &[FirstStage],
+    ) -> Result<Option<TimedAnswers>, GpuError> {
         let Searcher { device, stream, kernels, threads, .. } = self.searcher;
         let failed = device.doing("searching, second stage").failed();
-        let said = self.heard(said)?;
-        let count: u32 = said.iter().map(|said| said.count).sum();
-        let at_once = count.min(HEAPS_AT_ONCE);
+        let stages = self.copy_stages(stages)?;
+        let count: u32 = stages.iter().map(|stage| stage.count).sum();
+        let max_queries = count.min(MAX_HEAP_QUERIES);
         let doing = device.doing("allocating memory for heaps");
         let per_block = *threads as usize * k as usize;
-        let heaps = zeros::<u64>(stream, at_once as usize * per_block, doing)?;
+        let heaps = zeros::<u64>(stream, max_queries as usize * per_block, doing)?;
         let neighbors = zeros::<u64>(stream, count as usize * k as usize, doing)?;
-        let places = copied(device, stream, &(0..at_once).collect::<Vec<u32>>())?;
-        let (start, end) = (device.timer()?, device.timer()?);
+        let positions = copied(device, stream, &(0..max_queries).collect::<Vec<u32>>())?;
+        let start = device.timer()?;
+        let end = device.timer()?;
         start.record(stream).map_err(&failed)?;
         let mut done = 0;
-        for said in &said {
-            for first in (0..said.count).step_by(HEAPS_AT_ONCE as usize) {
-                let some = HEAPS_AT_ONCE.min(said.count - first);
+        for stage in &stages {
+            for first in (0..stage.count).step_by(MAX_HEAP_QUERIES as usize) {
+                let batch = self.batch(MAX_HEAP_QUERIES.min(stage.count - first));
                 let search = HeapSearch {
                     heaps: address(stream, &heaps),
-                    queries: address(stream, &places),
+                    queries: address(stream, &positions),
                     neighbors: address(stream, &neighbors) + 8 * u64::from(done) * u64::from(k),
                     pending: 0,
                     pending_count: 0,
@@ -334,59 +368,55 @@ impl Asked<'_> {
                     k,
                     launch: 1,
                 };
-                let (asked, stage) = ((some, *threads), self.stage(said, first));
-                launch::second_nearest(kernels, stream, self.excluding(), asked, (&stage, &search))
+                kernels
+                    .second_nearest(stream, &batch, &self.stage(stage, first), &search)
                     .map_err(&failed)?;
-                done += some;
+                done += batch.queries;
             }
         }
         end.record(stream).map_err(&failed)?;
         let keys = stream.clone_dtoh(&neighbors).map_err(&failed)?;
         let seconds = f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1e3;
-        let answers = || keys.chunks(k as usize).map(nearest_of).collect();
-        Ok(are_finite(&keys).then(|| (answers(), seconds)))
+        if !are_finite(&keys) {
+            return Ok(None);
+        }
+        let answers = keys.chunks(k as usize).map(neighbors_of).collect();
+        Ok(Some(TimedAnswers { answers, seconds }))
     }
 }
 
-/// Asks all GPUs at the same time.
-fn on_all<'a, R: Send>(
-    shares: &'a [Asked<'a>],
-    ask: impl Fn(&'a Asked<'a>) -> Result<R, GpuError> + Sync,
-) -> Vec<Result<R, GpuError>> {
-    together(shares, ask)
-}
-
-/// The first stage of queries, dealt to the GPUs, and the time of the slowest.
-fn first_stage(
-    shares: &[Asked<'_>],
+/// Deals queries to the GPUs, and runs the first stage on all of them concurrently.
+fn first_stages(
+    searches: &[ShardSearch<'_>],
     queries: &[u32],
     radius: f32,
-) -> Result<(Vec<Said>, f64), GpuError> {
-    let numbered: Vec<_> = shares.iter().enumerate().collect();
-    let said = together(&numbered, |&(gpu, share)| {
-        let own = queries.iter().skip(gpu).step_by(shares.len());
-        share.first_stage(own.copied().collect(), radius)
+) -> Result<Vec<FirstStage>, GpuError> {
+    let numbered: Vec<_> = searches.iter().enumerate().collect();
+    let stages = on_each(&numbered, |&(gpu, search)| {
+        let own = queries.iter().skip(gpu).step_by(searches.len());
+        search.first_stage(own.copied().collect(), radius)
     });
-    let (mut all, mut slowest) = (Vec::new(), 0f64);
-    for said in said {
-        let (said, seconds) = said?;
-        slowest = slowest.max(seconds);
-        all.push(said);
-    }
-    Ok((all, slowest))
+    stages.into_iter().collect()
 }
 
-/// Adds what the GPUs have found to the answers, k at most for each; gives the time of the slowest.
+/// The time of the slowest GPU in the first stage.
+fn slowest(stages: &[FirstStage]) -> f64 {
+    stages.iter().map(|stage| stage.seconds).fold(0.0, f64::max)
+}
+
+/// Merges the neighbors that the GPUs found into the answers, which keep k neighbors each.
+///
+/// Returns the time of the slowest GPU.
 fn merge(
-    found: Vec<Result<Option<Timed>, GpuError>>,
+    found: Vec<Result<Option<TimedAnswers>, GpuError>>,
     answers: &mut [Vec<Neighbor>],
     k: usize,
 ) -> Result<Option<f64>, GpuError> {
     let mut slowest = 0f64;
     for found in found {
-        let Some((found, seconds)) = found? else { return Ok(None) };
-        slowest = slowest.max(seconds);
-        for (answer, found) in answers.iter_mut().zip(found) {
+        let Some(found) = found? else { return Ok(None) };
+        slowest = slowest.max(found.seconds);
+        for (answer, found) in answers.iter_mut().zip(found.answers) {
             answer.extend(found);
         }
     }

@@ -3,24 +3,26 @@
 use std::sync::Arc;
 
 use gpu_runtime::{
-    CudaSlice, CudaStream, CudaView, CudaViewMut, Device, DevicePtr, DeviceRepr, GpuError, Kernel,
+    CudaSlice, CudaStream, CudaView, CudaViewMut, Device, DevicePtr, DeviceRepr, GpuError, Grid,
+    Kernel,
 };
 
-use crate::gpu::{Launched, config};
+use crate::gpu::LaunchResult;
 
-/// Threads of a block of `k_selection`, `32 * WARPS`, and of `knn_kernel` where many share a multiprocessor.
+/// Threads per block of `k_selection` (`32 * WARPS`), and of `knn_kernel` if several blocks share a
+/// multiprocessor.
 pub(super) const THREADS: u32 = 256;
-/// Threads of a block of `knn_kernel` that answers queries alone.
-pub(super) const MOST_THREADS: u32 = 1024;
-/// An upper bound of the static shared memory of these kernels, in bytes.
+/// Threads per block of `knn_kernel` if each block answers queries on its own.
+pub(super) const MAX_THREADS: u32 = 1024;
+/// An upper bound for the static shared memory of these kernels, in bytes.
 const STATIC_BYTES: usize = 256;
 
-/// The kernels, loaded.
+/// The loaded kernels.
 #[derive(Debug)]
 pub(super) struct Kernels {
     knn: Kernel,
     selection: Kernel,
-    /// The most shared memory of a block that is left to them.
+    /// Maximum dynamic shared memory per block, in bytes.
     pub(super) shared: usize,
 }
 
@@ -36,7 +38,7 @@ impl Kernels {
     }
 }
 
-/// `Rows` of kernels/cordeiro.cu.
+/// Vectors on the GPU: `Rows` of `kernels/cordeiro.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Rows {
@@ -49,58 +51,94 @@ struct Rows {
 // SAFETY: the fields are those of `Rows`, in order and in size: a pointer and two u32.
 unsafe impl DeviceRepr for Rows {}
 
-/// Bytes of shared memory of `knn_kernel`.
+/// Shared memory per block of `knn_kernel`, in bytes.
 pub(super) fn knn_bytes(dimension: u32, k: u32) -> usize {
     (dimension as usize * 4).next_multiple_of(16) + k as usize * 8
 }
 
-/// Bytes of shared memory of `k_selection`.
+/// Shared memory per block of `k_selection`, in bytes.
 pub(super) fn selection_bytes(k: u32) -> usize {
     k.next_power_of_two() as usize * 8
 }
 
-/// `knn_kernel`: with `of_block` > 0, each of `blocks` blocks answers so many queries; with 0, all answer the first, each from a part
-/// of the points.
-pub(super) fn knn(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    (points, count, dimension): (&CudaSlice<f32>, u32, u32),
-    queries: &CudaView<'_, f32>,
-    (blocks, threads): (u32, u32),
-    (of_block, k): (u32, u32),
-    neighbors: &mut CudaViewMut<'_, u64>,
-) -> Launched {
-    let points = Rows { values: points.device_ptr(stream).0, count, dimension };
-    let lists = (blocks * of_block.max(1)) as usize;
-    assert!(neighbors.len() >= lists * k as usize, "{lists} lists of {k} neighbors");
-    assert!(queries.len() >= (blocks * of_block).max(1) as usize * dimension as usize);
-    let mut launch = kernels.knn.launch_on(stream);
-    launch.value(&points).pointer(queries).value(&of_block).value(&k).pointer(neighbors);
-    #[expect(unsafe_code, reason = "the launcher of `knn_kernel`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; there are queries and room for neighbors, as
-    // asserted.
-    unsafe {
-        launch.launch(config((blocks, 1), threads, knn_bytes(dimension, k)))
-    }
+/// Vectors in the memory of a GPU, in rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeviceVectors<'a> {
+    pub(super) values: &'a CudaSlice<f32>,
+    pub(super) count: u32,
+    pub(super) dimension: u32,
 }
 
-/// `k_selection`: the k least of `length` keys of each of `queries` queries, sorted.
-pub(super) fn selection(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    keys: &CudaSlice<u64>,
-    (queries, length, k): (u32, u32, u32),
-    neighbors: &mut CudaViewMut<'_, u64>,
-) -> Launched {
-    assert!(keys.len() >= queries as usize * length as usize, "{queries} queries of {length} keys");
-    assert!(neighbors.len() >= queries as usize * k as usize, "{queries} lists of {k} neighbors");
-    let size = k.next_power_of_two();
-    let mut launch = kernels.selection.launch_on(stream);
-    launch.pointer(keys).value(&length).value(&k).value(&size).pointer(neighbors);
-    #[expect(unsafe_code, reason = "the launcher of `k_selection`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; there are keys and room for neighbors, as
-    // asserted.
-    unsafe {
-        launch.launch(config((queries, 1), THREADS, selection_bytes(k)))
+/// How `knn_kernel` deals queries to blocks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KnnLaunch {
+    pub(super) blocks: u32,
+    pub(super) threads: u32,
+    /// Number of queries that each block answers. If 0, all blocks answer the first query, each
+    /// from its part of the points.
+    pub(super) queries_per_block: u32,
+    pub(super) k: u32,
+}
+
+/// Lists of keys from which `k_selection` selects.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyLists<'a> {
+    pub(super) keys: &'a CudaSlice<u64>,
+    /// Number of lists: one per query.
+    pub(super) count: u32,
+    /// Number of keys per list.
+    pub(super) length: u32,
+}
+
+impl Kernels {
+    /// Enqueues `knn_kernel`.
+    pub(super) fn knn(
+        &self,
+        stream: &Arc<CudaStream>,
+        points: DeviceVectors<'_>,
+        queries: &CudaView<'_, f32>,
+        how: KnnLaunch,
+        neighbors: &mut CudaViewMut<'_, u64>,
+    ) -> LaunchResult {
+        let KnnLaunch { blocks, threads, queries_per_block, k } = how;
+        let DeviceVectors { values, count, dimension } = points;
+        let points = Rows { values: values.device_ptr(stream).0, count, dimension };
+        let lists = (blocks * queries_per_block.max(1)) as usize;
+        assert!(neighbors.len() >= lists * k as usize, "{lists} lists of {k} neighbors");
+        let needed = (blocks * queries_per_block).max(1) as usize;
+        assert!(queries.len() >= needed * dimension as usize, "{needed} queries");
+        let mut launch = self.knn.launch_on(stream);
+        launch.value(&points).pointer(queries).value(&queries_per_block).value(&k);
+        launch.pointer(neighbors);
+        let grid = Grid::new(blocks, threads).with_shared_bytes(knn_bytes(dimension, k));
+        #[expect(unsafe_code, reason = "the launcher of `knn_kernel`")]
+        // SAFETY: the arguments match the kernel's parameters in order and type. There are enough
+        // queries and neighbors, as asserted.
+        unsafe {
+            launch.launch(grid.into())
+        }
+    }
+
+    /// Enqueues `k_selection`: the k smallest keys of each list, sorted.
+    pub(super) fn selection(
+        &self,
+        stream: &Arc<CudaStream>,
+        lists: KeyLists<'_>,
+        k: u32,
+        neighbors: &mut CudaViewMut<'_, u64>,
+    ) -> LaunchResult {
+        let KeyLists { keys, count, length } = lists;
+        assert!(keys.len() >= count as usize * length as usize, "{count} lists of {length} keys");
+        assert!(neighbors.len() >= count as usize * k as usize, "{count} lists of {k} neighbors");
+        let size = k.next_power_of_two();
+        let mut launch = self.selection.launch_on(stream);
+        launch.pointer(keys).value(&length).value(&k).value(&size).pointer(neighbors);
+        let grid = Grid::new(count, THREADS).with_shared_bytes(selection_bytes(k));
+        #[expect(unsafe_code, reason = "the launcher of `k_selection`")]
+        // SAFETY: the arguments match the kernel's parameters in order and type. There are enough
+        // keys and neighbors, as asserted.
+        unsafe {
+            launch.launch(grid.into())
+        }
     }
 }

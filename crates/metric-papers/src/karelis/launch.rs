@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use gpu_runtime::{CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, GpuError, Kernel};
+use gpu_runtime::{CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, GpuError, Grid, Kernel};
 
-use crate::gpu::{Launched, config};
+use crate::gpu::LaunchResult;
 
+/// Threads per block of most kernels.
 const THREADS: u32 = 256;
+/// Threads per block of the prefix sums.
 const SCAN_THREADS: u32 = 1024;
+/// Threads per block of `tree_nearest`, one per query.
+const SEARCH_THREADS: u32 = 64;
 
-/// The kernels, loaded.
+/// The loaded kernels.
 #[derive(Debug)]
 pub(super) struct Kernels {
     mark: Kernel,
@@ -47,7 +51,7 @@ impl Kernels {
     }
 }
 
-/// `Level` of kernels/karelis.cu.
+/// The nodes of a level: `Level` of `kernels/karelis.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct LevelNodes {
@@ -61,7 +65,7 @@ struct LevelNodes {
 // SAFETY: the fields are those of `Level`, in order and in size: two pointers and two u32.
 unsafe impl DeviceRepr for LevelNodes {}
 
-/// `Tree` of kernels/karelis.cu.
+/// A tree: `Tree` of `kernels/karelis.cu`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Tree {
@@ -78,32 +82,32 @@ pub(super) struct Tree {
 // SAFETY: the fields are those of `Tree`, in order and in size: four pointers and three u32.
 unsafe impl DeviceRepr for Tree {}
 
-/// `Bounds` of kernels/spaces.cuh.
+/// Rounding errors of distances: `Bounds` of `kernels/spaces.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(super) struct Errors {
+pub(super) struct ErrorBounds {
     pub(super) relative: f64,
     pub(super) absolute: f64,
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
 // SAFETY: the fields are those of `Bounds`, in order and in size: two f64.
-unsafe impl DeviceRepr for Errors {}
+unsafe impl DeviceRepr for ErrorBounds {}
 
-/// The nodes of a level on the GPU.
+/// The nodes of a level in the memory of a GPU.
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) starts: CudaSlice<u32>,
     pub(super) counts: CudaSlice<u32>,
-    /// The sizes of the first sides.
+    /// Sizes of the first sides.
     pub(super) halves: CudaSlice<u32>,
-    /// The same, which `tree_digit` changes.
+    /// Ranks of the medians among the keys that are left; `tree_digit` updates them.
     pub(super) ranks: CudaSlice<u32>,
-    /// The keys of those ranks, digit by digit.
+    /// Keys of the medians; `tree_digit` appends one digit at a time.
     pub(super) middles: CudaSlice<u64>,
-    /// 256 for each node.
+    /// Histogram of 256 digits for each node.
     pub(super) digits: CudaSlice<u32>,
-    /// KD-tree: where each node is widest.
+    /// The dimension in which each node is widest; for KD-trees.
     pub(super) axes: CudaSlice<u32>,
     pub(super) nodes: u32,
     pub(super) fixed: u32,
@@ -120,9 +124,11 @@ impl Level {
     }
 }
 
-/// The points and their order on the GPU, twice: a level reads one and writes the other.
+/// The points, and their order in the tree so far.
+///
+/// The order is stored twice: a level reads one copy and writes the other.
 #[derive(Debug)]
-pub(super) struct Growing {
+pub(super) struct Partition {
     pub(super) points: CudaSlice<f32>,
     pub(super) count: u32,
     pub(super) dimension: u32,
@@ -136,180 +142,224 @@ pub(super) struct Growing {
     pub(super) sums: CudaSlice<u32>,
 }
 
-/// `tree_mark`: the node of each place; `node_of` is filled with zeros before.
-pub(super) fn mark(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    level: &Level,
-    growing: &mut Growing,
-) -> Launched {
-    let nodes = level.nodes(stream);
-    let blocks = (growing.count / level.nodes / THREADS).clamp(1, 512);
-    let mut launch = kernels.mark.launch_on(stream);
-    launch.value(&nodes).pointer(&mut growing.node_of);
-    #[expect(unsafe_code, reason = "the launcher of `tree_mark`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; nodes are ranges of places.
-    unsafe {
-        launch.launch(config((level.nodes, blocks), THREADS, 0))
-    }
+/// Queries for a tree, in the memory of a GPU.
+#[derive(Debug)]
+pub(super) struct Search<'a> {
+    pub(super) tree: Tree,
+    pub(super) errors: ErrorBounds,
+    pub(super) queries: &'a CudaSlice<f32>,
+    /// Number of queries.
+    pub(super) count: u32,
+    pub(super) k: u32,
 }
 
-/// `vp_begin` and `vp_keys`: vantage points, and the distances from them.
-pub(super) fn vp_keys(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    level: &Level,
-    growing: &mut Growing,
-) -> Launched {
-    let nodes = level.nodes(stream);
-    let mut launch = kernels.vp_begin.launch_on(stream);
-    launch.value(&nodes).pointer(&mut growing.order).pointer(&mut growing.above);
-    #[expect(unsafe_code, reason = "the launcher of `vp_begin`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; nodes are ranges of places.
-    unsafe {
-        launch.launch(config((level.nodes.div_ceil(THREADS), 1), THREADS, 0))?;
-    }
-    let mut launch = kernels.vp_keys.launch_on(stream);
-    launch.pointer(&growing.points).value(&growing.dimension).value(&nodes);
-    launch.pointer(&growing.node_of).pointer(&growing.order).value(&growing.count);
-    launch.pointer(&mut growing.above).pointer(&mut growing.keys);
-    #[expect(unsafe_code, reason = "the launcher of `vp_keys`")]
-    // SAFETY: as above; there are a distance and a key for each place.
-    unsafe {
-        launch.launch(config((growing.count.div_ceil(THREADS / 8), 1), THREADS, 0))
-    }
+/// Memory that a search writes.
+#[derive(Debug)]
+pub(super) struct SearchBuffers {
+    /// k keys for each query.
+    pub(super) heaps: CudaSlice<u64>,
+    /// k keys for each query.
+    pub(super) neighbors: CudaSlice<u64>,
+    /// Number of nodes visited by each query.
+    pub(super) visited: CudaSlice<u32>,
 }
 
-/// `kd_boxes`: the boxes of nodes, and where they are widest.
-pub(super) fn kd_boxes(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    level: &mut Level,
-    growing: &Growing,
-    boxes: &mut CudaSlice<f32>,
-) -> Launched {
-    let nodes = level.nodes(stream);
-    let mut launch = kernels.kd_boxes.launch_on(stream);
-    launch.pointer(&growing.points).value(&growing.dimension).value(&nodes);
-    launch.pointer(&growing.order).pointer(boxes).pointer(&mut level.axes);
-    #[expect(unsafe_code, reason = "the launcher of `kd_boxes`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; there are a box and an axis for each node.
-    unsafe {
-        launch.launch(config((level.nodes, 1), THREADS, 0))
-    }
-}
-
-/// `kd_keys`: coordinates as keys.
-pub(super) fn kd_keys(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    level: &Level,
-    growing: &mut Growing,
-) -> Launched {
-    let mut launch = kernels.kd_keys.launch_on(stream);
-    launch.pointer(&growing.points).value(&growing.dimension).pointer(&level.axes);
-    launch.pointer(&growing.node_of).pointer(&growing.order).value(&growing.count);
-    launch.pointer(&mut growing.keys);
-    #[expect(unsafe_code, reason = "the launcher of `kd_keys`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; there is a key for each place.
-    unsafe {
-        launch.launch(config((growing.count.div_ceil(THREADS), 1), THREADS, 0))
-    }
-}
-
-/// `tree_count` to `tree_scatter`: the points with smaller keys to the first sides.
-pub(super) fn partition(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    level: &mut Level,
-    growing: &mut Growing,
-) -> Launched {
-    let nodes = level.nodes(stream);
-    let count = growing.count;
-    for shift in (0..64u32).step_by(8).rev() {
-        let mut launch = kernels.count.launch_on(stream);
-        launch.pointer(&growing.keys).value(&nodes).pointer(&growing.node_of).value(&count);
-        launch.pointer(&level.middles).value(&shift).pointer(&mut level.digits);
-        #[expect(unsafe_code, reason = "the launcher of `tree_count`")]
-        // SAFETY: the arguments are those of the kernel, in order and type; there are 256 digits for each node.
+impl Kernels {
+    /// Enqueues `tree_mark`: records the node of each position. `node_of` must be zeroed before.
+    pub(super) fn mark(
+        &self,
+        stream: &Arc<CudaStream>,
+        level: &Level,
+        partition: &mut Partition,
+    ) -> LaunchResult {
+        let nodes = level.nodes(stream);
+        let blocks = (partition.count / level.nodes / THREADS).clamp(1, 512);
+        let mut launch = self.mark.launch_on(stream);
+        launch.value(&nodes).pointer(&mut partition.node_of);
+        #[expect(unsafe_code, reason = "the launcher of `tree_mark`")]
+        // SAFETY: the arguments match the kernel's parameters in order and type; nodes are ranges
+        // of positions.
         unsafe {
-            launch.launch(config((count.div_ceil(8 * THREADS), 1), THREADS, 0))?;
+            launch.launch(Grid::new(level.nodes, THREADS).with_rows(blocks).into())
         }
-        let mut launch = kernels.digit.launch_on(stream);
-        launch.pointer(&mut level.digits).value(&level.nodes);
-        launch.pointer(&mut level.middles).pointer(&mut level.ranks);
-        #[expect(unsafe_code, reason = "the launcher of `tree_digit`")]
+    }
+
+    /// Enqueues `vp_begin` and `vp_keys`: chooses vantage points and computes the distances to
+    /// them.
+    pub(super) fn vp_keys(
+        &self,
+        stream: &Arc<CudaStream>,
+        level: &Level,
+        partition: &mut Partition,
+    ) -> LaunchResult {
+        let nodes = level.nodes(stream);
+        let mut launch = self.vp_begin.launch_on(stream);
+        launch.value(&nodes).pointer(&mut partition.order).pointer(&mut partition.above);
+        #[expect(unsafe_code, reason = "the launcher of `vp_begin`")]
+        // SAFETY: the arguments match the kernel's parameters in order and type; nodes are ranges
+        // of positions.
+        unsafe {
+            launch.launch(Grid::new(level.nodes.div_ceil(THREADS), THREADS).into())?;
+        }
+        let mut launch = self.vp_keys.launch_on(stream);
+        launch.pointer(&partition.points).value(&partition.dimension).value(&nodes);
+        launch.pointer(&partition.node_of).pointer(&partition.order).value(&partition.count);
+        launch.pointer(&mut partition.above).pointer(&mut partition.keys);
+        #[expect(unsafe_code, reason = "the launcher of `vp_keys`")]
+        // SAFETY: as above; there are a distance and a key for each position.
+        unsafe {
+            launch.launch(Grid::new(partition.count.div_ceil(THREADS / 8), THREADS).into())
+        }
+    }
+
+    /// Enqueues `kd_boxes`: computes the boxes of nodes, and the dimension in which each is widest.
+    pub(super) fn kd_boxes(
+        &self,
+        stream: &Arc<CudaStream>,
+        level: &mut Level,
+        partition: &Partition,
+        boxes: &mut CudaSlice<f32>,
+    ) -> LaunchResult {
+        let nodes = level.nodes(stream);
+        let mut launch = self.kd_boxes.launch_on(stream);
+        launch.pointer(&partition.points).value(&partition.dimension).value(&nodes);
+        launch.pointer(&partition.order).pointer(boxes).pointer(&mut level.axes);
+        #[expect(unsafe_code, reason = "the launcher of `kd_boxes`")]
+        // SAFETY: the arguments match the kernel's parameters in order and type; there are a box
+        // and an axis for each node.
+        unsafe {
+            launch.launch(Grid::new(level.nodes, THREADS).into())
+        }
+    }
+
+    /// Enqueues `kd_keys`: turns coordinates into keys.
+    pub(super) fn kd_keys(
+        &self,
+        stream: &Arc<CudaStream>,
+        level: &Level,
+        partition: &mut Partition,
+    ) -> LaunchResult {
+        let mut launch = self.kd_keys.launch_on(stream);
+        launch.pointer(&partition.points).value(&partition.dimension).pointer(&level.axes);
+        launch.pointer(&partition.node_of).pointer(&partition.order).value(&partition.count);
+        launch.pointer(&mut partition.keys);
+        #[expect(unsafe_code, reason = "the launcher of `kd_keys`")]
+        // SAFETY: the arguments match the kernel's parameters in order and type; there is a key for
+        // each position.
+        unsafe {
+            launch.launch(Grid::new(partition.count.div_ceil(THREADS), THREADS).into())
+        }
+    }
+
+    /// Enqueues `tree_count` to `tree_scatter`: moves the points with smaller keys to the first
+    /// sides.
+    pub(super) fn partition(
+        &self,
+        stream: &Arc<CudaStream>,
+        level: &mut Level,
+        partition: &mut Partition,
+    ) -> LaunchResult {
+        let nodes = level.nodes(stream);
+        let count = partition.count;
+        for shift in (0..64u32).step_by(8).rev() {
+            let mut launch = self.count.launch_on(stream);
+            launch.pointer(&partition.keys).value(&nodes).pointer(&partition.node_of).value(&count);
+            launch.pointer(&level.middles).value(&shift).pointer(&mut level.digits);
+            #[expect(unsafe_code, reason = "the launcher of `tree_count`")]
+            // SAFETY: the arguments match the kernel's parameters in order and type; there are 256
+            // digits for each node.
+            unsafe {
+                launch.launch(Grid::new(count.div_ceil(8 * THREADS), THREADS).into())?;
+            }
+            let mut launch = self.digit.launch_on(stream);
+            launch.pointer(&mut level.digits).value(&level.nodes);
+            launch.pointer(&mut level.middles).pointer(&mut level.ranks);
+            #[expect(unsafe_code, reason = "the launcher of `tree_digit`")]
+            // SAFETY: as above.
+            unsafe {
+                launch.launch(Grid::new(level.nodes.div_ceil(THREADS / 32), THREADS).into())?;
+            }
+        }
+        let blocks = count.div_ceil(SCAN_THREADS);
+        let mut launch = self.scan.launch_on(stream);
+        launch
+            .pointer(&partition.keys)
+            .value(&nodes)
+            .pointer(&partition.node_of)
+            .pointer(&level.middles);
+        launch.value(&count).pointer(&mut partition.before).pointer(&mut partition.sums);
+        #[expect(unsafe_code, reason = "the launcher of `tree_scan`")]
+        // SAFETY: as above; there is a sum for each block.
+        unsafe {
+            launch.launch(Grid::new(blocks, SCAN_THREADS).into())?;
+        }
+        let mut launch = self.scan_sums.launch_on(stream);
+        launch.pointer(&mut partition.sums).value(&blocks);
+        #[expect(unsafe_code, reason = "the launcher of `tree_scan_sums`")]
         // SAFETY: as above.
         unsafe {
-            launch.launch(config((level.nodes.div_ceil(THREADS / 32), 1), THREADS, 0))?;
+            launch.launch(Grid::new(1, SCAN_THREADS).into())?;
+        }
+        let mut launch = self.scatter.launch_on(stream);
+        launch
+            .pointer(&partition.keys)
+            .value(&nodes)
+            .pointer(&partition.node_of)
+            .pointer(&level.middles);
+        launch
+            .pointer(&level.halves)
+            .value(&count)
+            .pointer(&partition.before)
+            .pointer(&partition.sums);
+        launch.pointer(&partition.order).pointer(&partition.above);
+        launch.pointer(&mut partition.new_order).pointer(&mut partition.new_above);
+        #[expect(unsafe_code, reason = "the launcher of `tree_scatter`")]
+        // SAFETY: as above; the new positions are a permutation.
+        unsafe {
+            launch.launch(Grid::new(blocks, SCAN_THREADS).into())?;
+        }
+        std::mem::swap(&mut partition.order, &mut partition.new_order);
+        std::mem::swap(&mut partition.above, &mut partition.new_above);
+        Ok(())
+    }
+
+    /// Enqueues `vp_sides`: computes the smallest and largest distances of each side of each node.
+    pub(super) fn vp_sides(
+        &self,
+        stream: &Arc<CudaStream>,
+        level: &Level,
+        partition: &Partition,
+        sides: &mut CudaSlice<f32>,
+    ) -> LaunchResult {
+        let nodes = level.nodes(stream);
+        let mut launch = self.vp_sides.launch_on(stream);
+        launch.value(&nodes).pointer(&level.halves).pointer(&partition.above).pointer(sides);
+        #[expect(unsafe_code, reason = "the launcher of `vp_sides`")]
+        // SAFETY: the arguments match the kernel's parameters in order and type; there are four
+        // numbers for each node.
+        unsafe {
+            launch.launch(Grid::new(level.nodes, THREADS).into())
         }
     }
-    let blocks = count.div_ceil(SCAN_THREADS);
-    let mut launch = kernels.scan.launch_on(stream);
-    launch.pointer(&growing.keys).value(&nodes).pointer(&growing.node_of).pointer(&level.middles);
-    launch.value(&count).pointer(&mut growing.before).pointer(&mut growing.sums);
-    #[expect(unsafe_code, reason = "the launcher of `tree_scan`")]
-    // SAFETY: as above; there is a sum for each block.
-    unsafe {
-        launch.launch(config((blocks, 1), SCAN_THREADS, 0))?;
-    }
-    let mut launch = kernels.scan_sums.launch_on(stream);
-    launch.pointer(&mut growing.sums).value(&blocks);
-    #[expect(unsafe_code, reason = "the launcher of `tree_scan_sums`")]
-    // SAFETY: as above.
-    unsafe {
-        launch.launch(config((1, 1), SCAN_THREADS, 0))?;
-    }
-    let mut launch = kernels.scatter.launch_on(stream);
-    launch.pointer(&growing.keys).value(&nodes).pointer(&growing.node_of).pointer(&level.middles);
-    launch.pointer(&level.halves).value(&count).pointer(&growing.before).pointer(&growing.sums);
-    launch.pointer(&growing.order).pointer(&growing.above);
-    launch.pointer(&mut growing.new_order).pointer(&mut growing.new_above);
-    #[expect(unsafe_code, reason = "the launcher of `tree_scatter`")]
-    // SAFETY: as above; each place goes to another.
-    unsafe {
-        launch.launch(config((blocks, 1), SCAN_THREADS, 0))?;
-    }
-    std::mem::swap(&mut growing.order, &mut growing.new_order);
-    std::mem::swap(&mut growing.above, &mut growing.new_above);
-    Ok(())
-}
 
-/// `vp_sides`: the least and the greatest distances of the sides of nodes.
-pub(super) fn vp_sides(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    level: &Level,
-    growing: &Growing,
-    sides: &mut CudaSlice<f32>,
-) -> Launched {
-    let nodes = level.nodes(stream);
-    let mut launch = kernels.vp_sides.launch_on(stream);
-    launch.value(&nodes).pointer(&level.halves).pointer(&growing.above).pointer(sides);
-    #[expect(unsafe_code, reason = "the launcher of `vp_sides`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; there are four numbers for each node.
-    unsafe {
-        launch.launch(config((level.nodes, 1), THREADS, 0))
-    }
-}
-
-/// `tree_nearest`: the k nearest of each query, and the nodes that it visits.
-pub(super) fn nearest(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    (tree, errors): (&Tree, &Errors),
-    queries: &CudaSlice<f32>,
-    (count, k): (u32, u32),
-    heaps: &mut CudaSlice<u64>,
-    (neighbors, visited): (&mut CudaSlice<u64>, &mut CudaSlice<u32>),
-) -> Launched {
-    let mut launch = kernels.nearest.launch_on(stream);
-    launch.value(tree).value(errors).pointer(queries).value(&count).value(&k);
-    launch.pointer(heaps).pointer(neighbors).pointer(visited);
-    #[expect(unsafe_code, reason = "the launcher of `tree_nearest`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; there are k keys in `heaps` and `neighbors` for each
-    // query.
-    unsafe {
-        launch.launch(config((count.div_ceil(64), 1), 64, 0))
+    /// Enqueues `tree_nearest`: finds the k nearest points of each query, and counts the nodes
+    /// visited.
+    pub(super) fn nearest(
+        &self,
+        stream: &Arc<CudaStream>,
+        search: &Search<'_>,
+        buffers: &mut SearchBuffers,
+    ) -> LaunchResult {
+        let Search { tree, errors, queries, count, k } = search;
+        let mut launch = self.nearest.launch_on(stream);
+        launch.value(tree).value(errors).pointer(*queries).value(count).value(k);
+        launch.pointer(&mut buffers.heaps).pointer(&mut buffers.neighbors);
+        launch.pointer(&mut buffers.visited);
+        #[expect(unsafe_code, reason = "the launcher of `tree_nearest`")]
+        // SAFETY: the arguments match the kernel's parameters in order and type; there are k keys
+        // in `heaps` and `neighbors` for each query.
+        unsafe {
+            launch.launch(Grid::new(count.div_ceil(SEARCH_THREADS), SEARCH_THREADS).into())
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Strategies whose threads share the tasks of a query, or wait for each other: `BulkCircular`,
-//! `BulkCritical`, `BulkLocal`, `Hybrid`.
+//! The bulk-synchronous strategies: `BulkCircular`, `BulkCritical`, `BulkLocal` and `Hybrid`.
+//!
+//! Their threads share the tasks of a query, or wait for each other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::exchange::{Exchange, Requirement, Shared};
-use super::local::{number, side_by_side};
+use super::local::{number, run_threads};
 use super::measures::{Clock, Measures, Worker};
 use super::rendezvous::{Party, Rendezvous};
 use super::{Options, Run, RunError, Strategy, merged};
@@ -17,20 +18,21 @@ use metric_index::index::{Cost, Index, Probe, Task};
 use metric_index::lists::NeighborLists;
 use metric_index::points::Points;
 
-/// What a thread needs of the run.
-struct Context<'a, I, Q, A> {
+/// The state of a run that all threads share.
+struct SharedRun<'a, I, Q, A> {
     index: &'a I,
     queries: &'a Q,
     ask: &'a A,
     arrivals: &'a [Duration],
     options: &'a Options,
     exchange: &'a Exchange,
-    /// What the first thread has decided for the next superstep: to keep tasks, and to go on without an end.
+    /// Whether threads keep their tasks in the next superstep, and do not end it; the first thread
+    /// decides.
     is_local: &'a AtomicBool,
 }
 
-impl<I, Q, A> Context<'_, I, Q, A> {
-    /// Whether more queries wait than P · `C_max`.
+impl<I, Q, A> SharedRun<'_, I, Q, A> {
+    /// Whether more than P · `C_max` queries are waiting.
     fn is_traffic_high(&self) -> bool {
         let now = self.exchange.clock.now();
         let arrived = self.arrivals.partition_point(|&arrival| arrival <= now);
@@ -39,16 +41,16 @@ impl<I, Q, A> Context<'_, I, Q, A> {
     }
 }
 
-/// A thread.
+/// The state of a thread.
 struct Thread<'a, I, Q, A, C> {
-    run: &'a Context<'a, I, Q, A>,
+    run: &'a SharedRun<'a, I, Q, A>,
     own: usize,
-    /// The next query of its own queue.
+    /// The next query in the thread's queue.
     next: usize,
-    /// The private queue of requirements: the last one first.
+    /// The thread's requirements; it takes the last one first.
     requirements: Vec<Requirement>,
     found: HashMap<u32, C>,
-    /// Who gets the next task.
+    /// The thread that gets the next task.
     to: usize,
     tasks: Vec<Task>,
     worker: Worker,
@@ -70,11 +72,12 @@ where
     let exchange = Exchange::new(arrivals.len(), threads, Clock::start(options.window));
     let rendezvous = &Rendezvous::of(threads);
     let is_local = &AtomicBool::new(options.strategy == Strategy::BulkLocal);
-    let context = Context { index, queries, ask, arrivals, options, exchange: &exchange, is_local };
+    let context =
+        SharedRun { index, queries, ask, arrivals, options, exchange: &exchange, is_local };
     if options.strategy == Strategy::Hybrid {
         is_local.store(context.is_traffic_high(), Ordering::Release);
     }
-    let parts = side_by_side(threads, |own| {
+    let parts = run_threads(threads, |own| {
         let thread = Thread {
             run: &context,
             own,
@@ -94,7 +97,8 @@ where
     })?;
     let elapsed = exchange.clock.now();
     let (workers, mut found): (Vec<Worker>, Vec<HashMap<u32, C>>) = parts.into_iter().unzip();
-    let (mut answers, mut latencies) = (NeighborLists::default(), Vec::new());
+    let mut answers = NeighborLists::default();
+    let mut latencies = Vec::new();
     for ((query, state), &arrival) in (0..).zip(&exchange.states).zip(arrivals) {
         let parts = found.iter_mut().filter_map(|found| found.remove(&query));
         match state.failure() {
@@ -113,9 +117,9 @@ where
     A: Fn(u32) -> C + Sync,
     C: Answer,
 {
-    /// Algorithm 9, and what is made of it.
+    /// Runs algorithm 9, or a strategy based on it.
     fn in_supersteps(mut self, party: &Party<'_>) -> (Worker, HashMap<u32, C>) {
-        let Context { exchange, options, is_local, .. } = *self.run;
+        let SharedRun { exchange, options, is_local, .. } = *self.run;
         let clock = &exchange.clock;
         loop {
             let keeps = is_local.load(Ordering::Acquire);
@@ -126,7 +130,7 @@ where
             }
             self.worker.idle += clock.now().saturating_sub(before);
             self.worker.supersteps += 1;
-            // Nobody works now: all threads read the same.
+            // No thread is working now, so that all read the same state.
             if exchange.is_over() {
                 break;
             }
@@ -143,7 +147,7 @@ where
         (self.worker, self.found)
     }
 
-    /// Algorithm 10.
+    /// Runs algorithm 10.
     fn without_barriers(mut self, party: &Party<'_>) -> (Worker, HashMap<u32, C>) {
         let exchange = self.run.exchange;
         while !exchange.is_over() && !party.is_broken() {
@@ -158,9 +162,11 @@ where
         (self.worker, self.found)
     }
 
-    /// The first thread decides how to go on, and waits for a query where there is nothing else to do.
+    /// Decides how the next superstep works. Waits for a query if there is nothing else to do.
+    ///
+    /// Only the first thread calls this.
     fn decide(&self) {
-        let Context { exchange, options, arrivals, is_local, .. } = *self.run;
+        let SharedRun { exchange, options, arrivals, is_local, .. } = *self.run;
         if exchange.is_empty()
             && let Some(&next) = exchange.next().filter_map(|query| arrivals.get(query)).min()
         {
@@ -171,14 +177,16 @@ where
         }
     }
 
-    /// Works until so many distances are evaluated, or nothing is left; without an end, until the traffic is
-    /// low. Whether there was work.
-    fn superstep(&mut self, keeps: bool, without_end: bool) -> bool {
+    /// Works until the superstep's distances are evaluated, or no work is left.
+    ///
+    /// With `endless`, a new superstep begins as long as the traffic is high. Returns whether there
+    /// was work.
+    fn superstep(&mut self, keeps: bool, endless: bool) -> bool {
         let mut left = self.run.options.evaluations.get();
         let mut has_worked = false;
         loop {
             if left == 0 {
-                if !without_end || !self.run.is_traffic_high() {
+                if !endless || !self.run.is_traffic_high() {
                     return has_worked;
                 }
                 left = self.run.options.evaluations.get();
@@ -186,17 +194,17 @@ where
             let evaluations = if let Some(requirement) = self.requirements.pop() {
                 self.execute(requirement, left, keeps)
             } else if let Some(query) = self.next_query() {
-                self.begin(query, keeps, without_end)
+                self.begin(query, keeps, endless)
             } else {
                 return has_worked;
             };
             has_worked = true;
-            // A task that evaluates nothing is work, too.
+            // A task that evaluates no distance also counts.
             left = left.saturating_sub(evaluations.max(1));
         }
     }
 
-    /// The next query of its own that has come.
+    /// Takes the next query in the thread's queue, if it has arrived.
     fn next_query(&mut self) -> Option<u32> {
         let arrival = *self.run.arrivals.get(self.next)?;
         if arrival > self.run.exchange.clock.now() {
@@ -209,51 +217,50 @@ where
         Some(query)
     }
 
-    /// The initial requirements of a query; if it is not shared for now, those that are left when it may be.
+    /// Begins a query: creates its first requirements.
+    ///
+    /// With `alone`, works on the query until it is answered or the traffic is low.
     fn begin(&mut self, query: u32, keeps: bool, alone: bool) -> u64 {
-        let Context { index, queries, ask, exchange, .. } = *self.run;
-        let (point, state) = (queries.point(query), &exchange.states[query as usize]);
+        let SharedRun { index, queries, ask, exchange, .. } = *self.run;
+        let point = queries.point(query);
+        let state = &exchange.states[query as usize];
         let own = self.found.entry(query).or_insert_with(|| ask(query));
         let mut cost = Cost { evaluations: 1, nodes: 0 };
         let mut shared: Arc<[f32]> = Arc::default();
         let started = Probe::start(index, point, Shared { own, state }, u64::MAX);
-        let failure = started.and_then(|mut probe| {
+        let outcome = started.and_then(|mut probe| {
             shared = index.start(&mut probe, &mut self.tasks).into();
             if alone {
-                cost.nodes = go_on(self.run, &mut probe, &shared, &mut self.tasks);
+                cost.nodes = work_alone(self.run, &mut probe, &shared, &mut self.tasks);
             }
             cost.evaluations = probe.evaluations();
             probe.finish()
         });
-        self.finish(query, &shared, (failure, cost), keeps)
+        self.finish(query, &shared, Step { outcome, cost }, keeps)
     }
 
+    /// Processes a requirement.
     fn execute(&mut self, requirement: Requirement, limit: u64, keeps: bool) -> u64 {
-        let Context { index, queries, ask, exchange, .. } = *self.run;
+        let SharedRun { index, queries, ask, exchange, .. } = *self.run;
         let Requirement { query, shared, task } = requirement;
-        let (point, state) = (queries.point(query), &exchange.states[query as usize]);
+        let point = queries.point(query);
+        let state = &exchange.states[query as usize];
         let own = self.found.entry(query).or_insert_with(|| ask(query));
         let mut probe = Probe::resume(index, point, Shared { own, state }, limit);
-        let (mut done, mut cost) = (Ok(()), Cost::default());
+        let mut step = Step { outcome: Ok(()), cost: Cost::default() };
         if !state.has_failed() && task.bound <= probe.radius() {
             index.step(task, &shared, &mut probe, &mut self.tasks);
-            cost = Cost { evaluations: probe.evaluations(), nodes: 1 };
-            done = probe.finish();
+            step.cost = Cost { evaluations: probe.evaluations(), nodes: 1 };
+            step.outcome = probe.finish();
         }
-        self.finish(query, &shared, (done, cost), keeps)
+        self.finish(query, &shared, step, keeps)
     }
 
-    /// A task is done, or a query has begun: deals the tasks that have come up.
-    fn finish(
-        &mut self,
-        query: u32,
-        shared: &Arc<[f32]>,
-        (done, cost): (Result<(), Error>, Cost),
-        keeps: bool,
-    ) -> u64 {
-        let Context { exchange, options, .. } = *self.run;
-        self.worker.count(cost, &exchange.clock);
-        if let Err(error) = done {
+    /// Records a step of a query, and deals the tasks that it created.
+    fn finish(&mut self, query: u32, shared: &Arc<[f32]>, step: Step, keeps: bool) -> u64 {
+        let SharedRun { exchange, options, .. } = *self.run;
+        self.worker.count(step.cost, &exchange.clock);
+        if let Err(error) = step.outcome {
             exchange.states[query as usize].fail(error);
             self.tasks.clear();
         }
@@ -271,13 +278,22 @@ where
                 exchange.deal(self.own, self.to, requirement, critical);
             }
         }
-        cost.evaluations
+        step.cost.evaluations
     }
 }
 
-/// Works on a query that no other thread knows until it is answered or the traffic is low; on how many nodes.
-fn go_on<I: Index, Q, A, C: Collector>(
-    run: &Context<'_, I, Q, A>,
+/// A step of a query: its beginning, or one of its tasks.
+#[derive(Clone, Copy)]
+struct Step {
+    outcome: Result<(), Error>,
+    cost: Cost,
+}
+
+/// Works on a query that no other thread has seen, until it is answered or the traffic is low.
+///
+/// Returns the number of nodes.
+fn work_alone<I: Index, Q, A, C: Collector>(
+    run: &SharedRun<'_, I, Q, A>,
     probe: &mut Probe<'_, I::Points, I::Metric, C>,
     shared: &[f32],
     tasks: &mut Vec<Task>,

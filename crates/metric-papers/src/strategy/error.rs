@@ -1,6 +1,6 @@
-//! Why a run cannot be made.
+//! Errors of runs.
 
-/// Why a run is refused.
+/// The reason why a run is impossible.
 ///
 /// ```
 /// use metric_papers::strategy::RunError;
@@ -11,38 +11,38 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The window of the measurements has no length.
+    /// The time window of the measurements is empty.
     #[error("window 0, expected more than 0")]
     Window,
-    /// A run of distributed data without an index.
+    /// A run with distributed data has no index.
     #[error("indexes 0, expected 1 or more")]
     NoIndexes,
-    /// More queries or points than 32-bit numbers can count.
+    /// There are more queries or points than 32-bit numbers can count.
     #[error("{count} points, expected fewer than 2^32 - 1")]
     TooMany {
-        /// How many there are.
+        /// Number of queries or points.
         count: usize,
     },
-    /// A trace whose length is not the number of queries.
+    /// The length of the trace is not the number of queries.
     #[error("the trace has {times} arrivals for {queries} queries")]
     Trace {
-        /// Arrivals of the trace.
+        /// Number of arrivals in the trace.
         times: usize,
-        /// Queries of the run.
+        /// Number of queries in the run.
         queries: usize,
     },
-    /// A trace whose times decrease.
+    /// The times of the trace decrease.
     #[error("query {query} of the trace arrives before its predecessor")]
     TraceOrder {
         /// The query.
         query: usize,
     },
-    /// Fewer threads than were requested could be started.
+    /// The system could not start all threads.
     #[error("the system started {started} of {wanted} threads; take fewer")]
     Threads {
-        /// How many were started.
+        /// Number of threads that were started.
         started: usize,
-        /// How many were asked for.
+        /// Number of threads that were requested.
         wanted: usize,
     },
 }

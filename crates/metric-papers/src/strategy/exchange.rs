@@ -1,4 +1,4 @@
-//! What the threads of a bulk strategy share: the state of each query, and the messages.
+//! The state that the threads of a bulk strategy share: queries and messages.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,11 +10,11 @@ use metric_index::error::Error;
 use metric_index::index::Task;
 use metric_index::neighbor::Neighbor;
 
-/// A task of a query: a requirement in the thesis.
+/// A task of a query, called a requirement in the thesis.
 #[derive(Debug, Clone)]
 pub(super) struct Requirement {
     pub(super) query: u32,
-    /// What all tasks of the query read.
+    /// Data that all tasks of the query read.
     pub(super) shared: Arc<[f32]>,
     pub(super) task: Task,
 }
@@ -22,13 +22,14 @@ pub(super) struct Requirement {
 /// The state of a query.
 #[derive(Debug)]
 pub(super) struct State {
-    /// The bits of the smallest radius that any thread has reached; nonnegative floats are ordered like their bits.
+    /// The bits of the smallest radius that any thread has reached. Nonnegative floats have the
+    /// order of their bits.
     radius: AtomicU32,
-    /// Tasks that are not done.
+    /// Number of open tasks.
     open: AtomicUsize,
     has_failed: AtomicBool,
     failure: Mutex<Option<Error>>,
-    /// Nanoseconds of the run.
+    /// Time of the answer, in nanoseconds since the start of the run.
     done: AtomicU64,
 }
 
@@ -61,7 +62,7 @@ impl State {
     }
 }
 
-/// A thread's collector of a query, which also uses the radius that other threads have reached.
+/// A thread's collector for a query, which also uses the radius that other threads have reached.
 pub(super) struct Shared<'a, C> {
     pub(super) own: &'a mut C,
     pub(super) state: &'a State,
@@ -69,7 +70,7 @@ pub(super) struct Shared<'a, C> {
 
 impl<C: Collector> Collector for Shared<'_, C> {
     fn radius(&self) -> f32 {
-        // What another thread has found lately may be missed: then more is looked at.
+        // The radius may lag behind another thread, which costs time but no neighbors.
         self.own.radius().min(f32::from_bits(self.state.radius.load(Ordering::Relaxed)))
     }
 
@@ -87,17 +88,17 @@ impl<C: Collector> Collector for Shared<'_, C> {
 pub(super) struct Exchange {
     pub(super) clock: Clock,
     pub(super) states: Vec<State>,
-    /// Queries without an answer.
+    /// Number of queries without an answer.
     unanswered: AtomicUsize,
-    /// Queries that a thread has taken.
+    /// Number of queries that a thread has taken.
     taken: AtomicUsize,
     /// The next query of each thread.
     next: Vec<AtomicUsize>,
-    /// Tasks of all queries that are not done.
+    /// Number of open tasks of all queries.
     open: AtomicUsize,
-    /// From the thread of the first number to that of the second: the secondary queues of the thesis.
+    /// Messages by sender, then by receiver: the secondary queues of the thesis.
     boxes: Vec<Vec<Mutex<Vec<Requirement>>>>,
-    /// Around all of them, where there is no barrier.
+    /// The critical section around all messages, for the strategy without barriers.
     critical: Mutex<()>,
 }
 
@@ -124,17 +125,17 @@ impl Exchange {
         self.taken.load(Ordering::Acquire)
     }
 
-    /// Whether no thread has anything to do until the next query comes.
+    /// Whether no thread has work until the next query arrives.
     pub(super) fn is_empty(&self) -> bool {
         self.open.load(Ordering::Acquire) == 0
     }
 
-    /// The next query of each thread, or a number beyond them.
+    /// The next query of each thread, or a number beyond the last query.
     pub(super) fn next(&self) -> impl Iterator<Item = usize> {
         self.next.iter().map(|next| next.load(Ordering::Acquire))
     }
 
-    /// A thread takes a query, which has a task: to begin.
+    /// Records that a thread takes a query, whose first task is to begin.
     pub(super) fn take(&self, query: u32, thread: usize, next: usize) {
         self.next[thread].store(next, Ordering::Release);
         self.open.fetch_add(1, Ordering::AcqRel);
@@ -142,7 +143,7 @@ impl Exchange {
         self.taken.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A task of a query is done and has opened others, which have not been sent yet.
+    /// Records that a task of a query is done, and created tasks that have not been sent yet.
     pub(super) fn done(&self, query: u32, opened: usize) {
         let state = &self.states[query as usize];
         if opened > 0 {
@@ -168,13 +169,13 @@ impl Exchange {
         }
     }
 
-    /// Sends a task; inside the critical section, if there is to be one.
+    /// Sends a task, inside the critical section if `critical` is set.
     pub(super) fn deal(&self, from: usize, to: usize, requirement: Requirement, critical: bool) {
         let _section = critical.then(|| self.critical.lock());
         self.send(from, to, requirement);
     }
 
-    /// Reads what other threads have sent; inside the critical section, if there is to be one.
+    /// Receives tasks from all threads, inside the critical section if `critical` is set.
     pub(super) fn read(&self, to: usize, into: &mut Vec<Requirement>, critical: bool) {
         let _section = critical.then(|| self.critical.lock());
         self.receive(to, into);

@@ -1,4 +1,4 @@
-//! Each thread on its own: `Local`, and distributed data.
+//! Strategies whose threads work independently: `Local`, and distributed data.
 
 use std::num::NonZero;
 use std::sync::OnceLock;
@@ -14,27 +14,44 @@ use metric_index::neighbor::Neighbor;
 use metric_index::points::Points;
 
 /// The result of a query on one thread.
-type Found<C> = Result<C, Error>;
-/// The results of a thread's queries in their order, with the time of each.
-type Part<C> = (Worker, Vec<(Found<C>, Duration)>);
-/// The same as an iterator.
-type Answered<C> = std::vec::IntoIter<(Found<C>, Duration)>;
+struct Finished<C> {
+    found: Result<C, Error>,
+    /// Time since the start of the run.
+    at: Duration,
+}
 
-/// One thread answers some queries from one index.
+/// The work of one thread.
+struct Part<C> {
+    worker: Worker,
+    /// The results of the thread's queries, in the order of the queries.
+    finished: Vec<Finished<C>>,
+}
+
+/// When queries arrive, and how a thread measures its work.
+#[derive(Clone, Copy)]
+struct Pace<'a> {
+    /// Number of distances between two measurements.
+    evaluations: NonZero<u64>,
+    clock: &'a Clock,
+    arrivals: &'a [Duration],
+}
+
+/// Answers some queries from one index on this thread.
 fn answer<I, Q, C>(
     index: &I,
     queries: &Q,
     numbers: impl Iterator<Item = u32>,
     ask: &(impl Fn(u32) -> C + Sync),
-    arrivals: &[Duration],
-    (evaluations, clock): (NonZero<u64>, &Clock),
+    pace: Pace<'_>,
 ) -> Part<C>
 where
     I: Index,
     Q: Points<Point = <I::Points as Points>::Point>,
     C: Answer,
 {
-    let (mut worker, mut all) = (Worker::default(), Vec::new());
+    let Pace { evaluations, clock, arrivals } = pace;
+    let mut worker = Worker::default();
+    let mut finished = Vec::new();
     for query in numbers {
         let before = clock.now();
         if before < arrivals[query as usize] {
@@ -55,24 +72,34 @@ where
                     }
                 }
             });
-        all.push((found, clock.now()));
+        finished.push(Finished { found, at: clock.now() });
     }
-    (worker, all)
+    Part { worker, finished }
 }
 
-/// Collects the threads' work; those that finished before the last were idle since.
-fn together<C>(parts: Vec<Part<C>>, clock: &Clock) -> (Duration, Vec<Worker>, Vec<Answered<C>>) {
+/// The work of all threads.
+struct Collected<C> {
+    elapsed: Duration,
+    workers: Vec<Worker>,
+    /// The results of each thread's queries, in the order of the queries.
+    finished: Vec<std::vec::IntoIter<Finished<C>>>,
+}
+
+/// Collects the work of all threads. A thread is idle from its last query to the end of the run.
+fn collect<C>(parts: Vec<Part<C>>, clock: &Clock) -> Collected<C> {
     let elapsed = clock.now();
-    let alone = |(mut worker, answered): Part<C>| {
-        let last = answered.last().map_or(Duration::ZERO, |&(_, done)| done);
-        worker.idle += elapsed.saturating_sub(last);
-        (worker, answered.into_iter())
-    };
-    let (workers, parts) = parts.into_iter().map(alone).unzip();
-    (elapsed, workers, parts)
+    let mut workers = Vec::with_capacity(parts.len());
+    let mut finished = Vec::with_capacity(parts.len());
+    for mut part in parts {
+        let last = part.finished.last().map_or(Duration::ZERO, |query| query.at);
+        part.worker.idle += elapsed.saturating_sub(last);
+        workers.push(part.worker);
+        finished.push(part.finished.into_iter());
+    }
+    Collected { elapsed, workers, finished }
 }
 
-/// Algorithm 8.
+/// Runs the strategy `Local` (algorithm 8).
 pub(super) fn local<I, Q, C>(
     index: &I,
     queries: &Q,
@@ -85,25 +112,28 @@ where
     Q: Points<Point = <I::Points as Points>::Point>,
     C: Answer,
 {
-    let (threads, count) = (options.threads.get(), arrivals.len());
+    let threads = options.threads.get();
+    let count = arrivals.len();
     let clock = Clock::start(options.window);
-    let pace = (options.evaluations, &clock);
-    let parts = side_by_side(threads, |thread| {
+    let pace = Pace { evaluations: options.evaluations, clock: &clock, arrivals };
+    let parts = run_threads(threads, |thread| {
         let numbers = (thread..count).step_by(threads).map(number);
-        answer(index, queries, numbers, ask, arrivals, pace)
+        answer(index, queries, numbers, ask, pace)
     })?;
-    let (elapsed, workers, mut parts) = together(parts, &clock);
-    let (mut answers, mut latencies) = (NeighborLists::default(), Vec::with_capacity(count));
+    let Collected { elapsed, workers, mut finished } = collect(parts, &clock);
+    let mut answers = NeighborLists::default();
+    let mut latencies = Vec::with_capacity(count);
     for (query, &arrival) in arrivals.iter().enumerate() {
-        let (found, done) = parts[query % threads].next().expect("each query was dealt");
+        let Finished { found, at } =
+            finished[query % threads].next().expect("each query was dealt");
         let found = found.map(Answer::into_sorted);
         answers.push(found.as_deref().map_err(|&error| error));
-        latencies.push(done.saturating_sub(arrival));
+        latencies.push(at.saturating_sub(arrival));
     }
     Ok(Run { answers, measures: Measures { elapsed, workers, latencies } })
 }
 
-/// Section 3.3.2.
+/// Runs the strategy of distributed data (section 3.3.2).
 pub(super) fn distributed<I, Q, C>(
     indexes: &[I],
     queries: &Q,
@@ -116,21 +146,24 @@ where
     Q: Points<Point = <I::Points as Points>::Point>,
     C: Answer,
 {
-    let (threads, count) = (indexes.len(), arrivals.len());
+    let threads = indexes.len();
+    let count = arrivals.len();
     let clock = Clock::start(options.window);
-    let pace = (options.evaluations, &clock);
-    let parts = side_by_side(threads, |thread| {
-        answer(&indexes[thread], queries, (0..count).map(number), ask, arrivals, pace)
+    let pace = Pace { evaluations: options.evaluations, clock: &clock, arrivals };
+    let parts = run_threads(threads, |thread| {
+        answer(&indexes[thread], queries, (0..count).map(number), ask, pace)
     })?;
-    let (elapsed, workers, mut parts) = together(parts, &clock);
-    let (mut answers, mut latencies) = (NeighborLists::default(), Vec::with_capacity(count));
+    let Collected { elapsed, workers, mut finished } = collect(parts, &clock);
+    let mut answers = NeighborLists::default();
+    let mut latencies = Vec::with_capacity(count);
     for (query, &arrival) in arrivals.iter().enumerate() {
-        let (mut found, mut last) = (Vec::with_capacity(threads), Duration::ZERO);
-        for (thread, part) in parts.iter_mut().enumerate() {
-            let (of_thread, done) = part.next().expect("each thread answers each query");
-            last = last.max(done);
-            found
-                .push(of_thread.map(|own| renumbered(own, thread, threads, || ask(number(query)))));
+        let mut found = Vec::with_capacity(threads);
+        let mut last = Duration::ZERO;
+        for (thread, part) in finished.iter_mut().enumerate() {
+            let own = part.next().expect("each thread answers each query");
+            last = last.max(own.at);
+            let renumber = |own| renumbered(own, thread, threads, || ask(number(query)));
+            found.push(own.found.map(renumber));
         }
         let found: Result<Vec<C>, Error> = found.into_iter().collect();
         let found = found.map(|parts| merged(parts, || ask(number(query))));
@@ -149,28 +182,31 @@ fn renumbered<C: Answer>(own: C, share: usize, shares: usize, ask: impl FnOnce()
     all
 }
 
+/// The number of a query or point in 32 bits.
 pub(super) fn number(of: usize) -> u32 {
-    u32::try_from(of).expect("checked when the run began")
+    u32::try_from(of).expect("`run` checks the number of queries")
 }
 
-/// Runs `work` on `threads` threads, once all have started: no thread may wait at a barrier for one that cannot be
-/// started.
-pub(super) fn side_by_side<T: Send>(
+/// Runs `work` on `threads` threads once all of them have started.
+///
+/// Otherwise a thread might wait at a barrier for one that the system cannot start.
+pub(super) fn run_threads<T: Send>(
     threads: usize,
     work: impl Fn(usize) -> T + Sync,
 ) -> Result<Vec<T>, RunError> {
-    let (work, are_all_there) = (&work, &OnceLock::<bool>::new());
+    let work = &work;
+    let have_all_started = &OnceLock::<bool>::new();
     std::thread::scope(|scope| {
         let mut started = Vec::new();
         for thread in 0..threads {
-            let run = move || are_all_there.wait().then(|| work(thread));
+            let run = move || have_all_started.wait().then(|| work(thread));
             match std::thread::Builder::new().spawn_scoped(scope, run) {
                 Ok(handle) => started.push(handle),
                 Err(_) => break,
             }
         }
         let count = started.len();
-        are_all_there.get_or_init(|| count == threads);
+        have_all_started.get_or_init(|| count == threads);
         let done = started.into_iter().map(|thread| match thread.join() {
             Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),

@@ -27,21 +27,22 @@ pub struct Worker {
     pub evaluations: u64,
     /// Nodes (clusters, blocks) processed.
     pub nodes: u64,
-    /// Queries taken from its queue.
+    /// Queries taken from the thread's queue.
     pub queries: u64,
     /// Tasks sent to other threads.
     pub messages: u64,
-    /// Supersteps in which it took part.
+    /// Supersteps in which the thread took part.
     pub supersteps: u64,
-    /// Idle time: no query was waiting, or other threads had to finish.
+    /// Idle time, during which no query was waiting or other threads had to finish.
     pub idle: Duration,
-    /// Distances by [window](super::Options::window).
+    /// Distances evaluated in each [window](super::Options::window).
     windows: Vec<u64>,
 }
 
 impl Worker {
     /// Records work done just now.
-    pub(super) fn count(&mut self, Cost { evaluations, nodes }: Cost, clock: &Clock) {
+    pub(super) fn count(&mut self, cost: Cost, clock: &Clock) {
+        let Cost { evaluations, nodes } = cost;
         self.evaluations += evaluations;
         self.nodes += nodes;
         let window = clock.window();
@@ -52,7 +53,7 @@ impl Worker {
     }
 }
 
-/// When a run began, and how long its windows are.
+/// Measures the time since the start of a run.
 #[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,
@@ -106,16 +107,16 @@ impl Clock {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Measures {
-    /// From the start of the run to its last answer.
+    /// Time from the start of the run to its last answer.
     pub elapsed: Duration,
     /// The work of each thread.
     pub workers: Vec<Worker>,
-    /// From the arrival of each query to its answer.
+    /// Time from the arrival of each query to its answer.
     pub latencies: Vec<Duration>,
 }
 
 impl Measures {
-    /// Queries answered per second.
+    /// Number of queries answered per second.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -136,7 +137,7 @@ impl Measures {
         self.latencies.len() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Distances evaluated by all threads.
+    /// Number of distances that all threads evaluated.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -157,7 +158,7 @@ impl Measures {
         self.workers.iter().map(|worker| worker.evaluations).sum()
     }
 
-    /// Nodes (clusters, blocks) that all threads worked on.
+    /// Number of nodes (clusters, blocks) that all threads processed.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -178,7 +179,7 @@ impl Measures {
         self.workers.iter().map(|worker| worker.nodes).sum()
     }
 
-    /// Tasks that threads sent to others.
+    /// Number of tasks that threads sent to other threads.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -199,7 +200,7 @@ impl Measures {
         self.workers.iter().map(|worker| worker.messages).sum()
     }
 
-    /// Supersteps; 0 of strategies that have none.
+    /// Number of supersteps; 0 for strategies without supersteps.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -219,7 +220,7 @@ impl Measures {
         self.workers.iter().map(|worker| worker.supersteps).max().unwrap_or(0)
     }
 
-    /// The share of the threads' time that they had no work in, 0 to 1.
+    /// Idle share of the threads' time, 0 to 1.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -241,8 +242,10 @@ impl Measures {
         (idle / (self.elapsed.as_secs_f64() * self.workers.len() as f64)).min(1.0)
     }
 
-    /// How evenly the distances of the whole run are spread over the threads: their sum as a share of what it
-    /// were if each had evaluated as many as the busiest, `E = (Σ wᵢ / max w) / P`; 1 if there are none.
+    /// Load balance of the whole run: `E = (Σ wᵢ / max w) / P`.
+    ///
+    /// `wᵢ` is the number of distances that thread i evaluated. E is 1 if all threads evaluated the
+    /// same number, or none.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -263,8 +266,9 @@ impl Measures {
         efficiency(self.workers.iter().map(|worker| worker.evaluations))
     }
 
-    /// The same E in the mean of the windows in which there was work: it is low, where at any time few threads
-    /// have work, even though each has its turn.
+    /// Mean of E over the windows with work.
+    ///
+    /// It is low if only a few threads have work at any time, even if all threads take turns.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -292,10 +296,10 @@ impl Measures {
         if each.is_empty() { 1.0 } else { each.iter().sum::<f64>() / each.len() as f64 }
     }
 
-    /// The latency that this share of the queries do not exceed (the nearest rank).
+    /// The latency that a share of the queries do not exceed (nearest-rank percentile).
     ///
     /// # Panics
-    /// If the share is not 0 to 1.
+    /// If the share is not between 0 and 1.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -326,9 +330,11 @@ impl Measures {
     }
 }
 
+/// The load balance E of the work of each thread.
 fn efficiency(work: impl ExactSizeIterator<Item = u64> + Clone) -> f64 {
-    let (threads, most) = (work.len() as f64, work.clone().max().unwrap_or(0));
-    if most == 0 { 1.0 } else { work.sum::<u64>() as f64 / most as f64 / threads }
+    let threads = work.len() as f64;
+    let max = work.clone().max().unwrap_or(0);
+    if max == 0 { 1.0 } else { work.sum::<u64>() as f64 / max as f64 / threads }
 }
 
 #[cfg(test)]
@@ -336,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_measures_mean() {
+    fn measures_follow_their_definitions() {
         let worker = |evaluations, windows: &[u64]| Worker {
             evaluations,
             idle: Duration::from_secs(1),

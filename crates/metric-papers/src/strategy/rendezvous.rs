@@ -1,21 +1,22 @@
-//! A barrier that does not wait for a thread that has panicked.
+//! A barrier that does not wait for threads that have panicked.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a thread looks whether the others have come before it sleeps. Supersteps are short: to be woken takes
-/// longer than many of them.
-const LOOK: Duration = Duration::from_micros(50);
+/// Time for which a waiting thread spins before it sleeps. Waking a thread takes longer than many
+/// supersteps.
+const SPIN: Duration = Duration::from_micros(50);
 
-/// Where threads wait until all are there.
+/// A barrier at which threads wait until all have arrived.
 #[derive(Debug)]
 pub(super) struct Rendezvous {
     threads: usize,
-    /// Whether each thread can have a core: otherwise those that look keep others from coming.
-    looks: bool,
+    /// Whether threads spin. They do only if each can have a core: otherwise spinning delays the
+    /// threads that have not arrived.
+    spins: bool,
     state: Mutex<State>,
-    /// How many times all were there. It changes while the state is locked.
+    /// Number of times that all threads have arrived. It changes only while the state is locked.
     round: AtomicU64,
     broken: AtomicBool,
     changed: Condvar,
@@ -27,7 +28,7 @@ struct State {
     asleep: usize,
 }
 
-/// A thread that takes part: if it is dropped by a panic, nobody waits for it.
+/// A thread's membership. If a panic drops it, the other threads stop waiting.
 #[derive(Debug)]
 pub(super) struct Party<'a>(&'a Rendezvous);
 
@@ -35,7 +36,7 @@ impl Rendezvous {
     pub(super) fn of(threads: usize) -> Self {
         Self {
             threads,
-            looks: std::thread::available_parallelism().is_ok_and(|cores| threads <= cores.get()),
+            spins: std::thread::available_parallelism().is_ok_and(|cores| threads <= cores.get()),
             state: Mutex::default(),
             round: AtomicU64::new(0),
             broken: AtomicBool::new(false),
@@ -57,7 +58,7 @@ impl Rendezvous {
 }
 
 impl Party<'_> {
-    /// Waits until all are here; whether that is so: otherwise one of them will never come.
+    /// Waits until all threads have arrived. Returns false if one of them panicked.
     pub(super) fn wait(&self) -> bool {
         let all = self.0;
         let mut state = all.state();
@@ -71,10 +72,10 @@ impl Party<'_> {
             }
             return !self.is_broken();
         }
-        if all.looks {
+        if all.spins {
             drop(state);
             let start = Instant::now();
-            while all.waits(round) && start.elapsed() < LOOK {
+            while all.waits(round) && start.elapsed() < SPIN {
                 std::hint::spin_loop();
             }
             if !all.waits(round) {
@@ -100,7 +101,7 @@ impl Party<'_> {
 impl Drop for Party<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // While it is locked nobody is about to sleep.
+            // While the state is locked, no thread is about to sleep.
             let _state = self.0.state();
             self.0.broken.store(true, Ordering::Release);
             self.0.changed.notify_all();

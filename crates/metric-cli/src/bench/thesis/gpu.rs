@@ -1,5 +1,6 @@
-//! `bench thesis --device cuda`: what chapter 4 of Barrientos 2011 measures: its searches on a GPU, this program's own, and the same by
-//! one thread of the CPU.
+//! `metric-index bench thesis --device cuda`: the experiments of Barrientos 2011, chapter 4.
+//!
+//! They compare the GPU searches of the thesis with that of this program, and with one CPU thread.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -21,52 +22,53 @@ use metric_papers::barrientos::{InColumns, Method, Radii, Searcher, learn_radii}
 use serde::Serialize;
 use svg_chart::{Axis, Chart, Colors, Mark, Scale};
 
-use super::{Files, Thesis};
+use super::{FigureFile, Files, Thesis};
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
 use crate::threads::start_threads;
 
-/// Queries that one thread of the CPU answers.
+/// Number of queries that one CPU thread answers.
 const ON_CPU: u32 = 50;
-/// Batches of section 4.3.3.
+/// Batch sizes (section 4.3.3).
 const BATCHES: [usize; 6] = [1, 10, 100, 1_000, 10_000, 40_000];
-/// Points of a cluster, of which section 4.3.1 takes the best.
+/// Cluster sizes; section 4.3.1 uses the best.
 const CLUSTERS: [u32; 4] = [16, 32, 64, 128];
-/// Pivots of figures 4.1 and 4.4, which are drawn against α there.
+/// Numbers of pivots for figures 4.1 and 4.4, whose x axis is α in the thesis.
 const PIVOTS: [u32; 4] = [1, 4, 16, 64];
-/// The figures that are drawn, 4.10 as the section that it belongs to.
+/// The figures to draw; figure 4.10 has the number of its section.
 pub(super) const FIGURES: [&str; 3] = ["4.1", "4.3.3", "4.4"];
-/// Threads of a block.
+/// Threads per block.
 const THREADS: u32 = 128;
 
-/// A search and its time.
+/// The measurements of a search.
 #[derive(Debug, Clone, Serialize)]
-struct Measured {
+struct Measurement {
     space: &'static str,
     points: usize,
-    /// Queries that are answered together.
+    /// Number of queries per batch.
     queries: usize,
     question: String,
     search: String,
     milliseconds: f64,
     microseconds_a_query: f64,
-    /// Against brute force by one thread of the CPU.
+    /// Speedup over brute force on one CPU thread.
     speedup: f64,
-    /// Of range queries: distances that the search measures, those from centers and pivots among them.
+    /// Distances per range query, including those to centers and pivots.
     distances_a_query: Option<f64>,
-    /// Pivots, or points of a cluster, where they vary.
+    /// Number of pivots, or of points per cluster, if it varies.
     setting: Option<u32>,
 }
 
-impl Measured {
+impl Measurement {
     fn is_by_pivots(&self) -> bool {
         self.setting.is_some() && self.search.starts_with("SSS-Index")
     }
 }
 
-/// What is measured.
+/// A measured search.
 struct Run<'a> {
-    space: (&'static str, usize),
+    space: &'static str,
+    points: usize,
     queries: usize,
     question: &'a str,
     search: &'a str,
@@ -77,10 +79,10 @@ struct Run<'a> {
 struct Bench<'a> {
     flags: &'a Thesis,
     device: &'a Device,
-    measured: Vec<Measured>,
+    measured: Vec<Measurement>,
 }
 
-/// Runs what chapter 4 measures on a GPU, and prints and writes what was found.
+/// Runs the experiments of chapter 4 on a GPU, and writes the outputs.
 pub(super) fn run(flags: &Thesis, device: &Device, talk: Talk, files: Files) -> Outcome {
     start_threads(None)?;
     talk.say(&format!("{}; seed {}", device.info().name, flags.seed));
@@ -94,30 +96,49 @@ pub(super) fn run(flags: &Thesis, device: &Device, talk: Talk, files: Files) -> 
             flags.seed,
         );
         if few.is_empty() {
-            return Err(Failure::input(format!("{}: no words in it", path.display())));
+            return Err(Failure::input(format!("{}: the file contains no words", path.display())));
         }
-        // As many as are asked for, again and again.
+        // Repeat the words until there are enough queries.
         let number = |at: usize| u32::try_from(at % few.len().max(1)).expect("10,000");
         let queries: Strings = (0..flags.queries).map(|at| few.point(number(at))).collect();
-        bench.space("words", &points, &queries, Edit, 32, [1.0, 2.0, 3.0])?;
+        let data = Data { name: "words", points: &points, queries: &queries, bucket: 32 };
+        bench.space(&data, Edit, [1.0, 2.0, 3.0])?;
     }
     if flags.vectors > 0 {
         let (points, queries) = clustered(flags.vectors, flags.queries, flags.seed);
         let radius = |share| radius_of_share(&points, &Euclidean, share, 50, flags.seed);
         let radius = |share| radius(share).map_err(refused);
         let radii = [radius(0.0001)?, radius(0.001)?, radius(0.01)?];
-        bench.space("vectors", &points, &queries, Euclidean, 64, radii)?;
+        let data = Data { name: "vectors", points: &points, queries: &queries, bucket: 64 };
+        bench.space(&data, Euclidean, radii)?;
     }
-    bench.told(files)
+    bench.write(files)
 }
 
-/// Points, queries, and what they are searched by.
+/// Points and queries.
+struct Data<'a, S> {
+    name: &'static str,
+    points: &'a S,
+    queries: &'a S,
+    /// Number of points per cluster.
+    bucket: u32,
+}
+
+/// A kind of query, and its name in the table.
+struct Query {
+    text: String,
+    question: Question,
+    /// Seconds per query by brute force on one CPU thread.
+    on_cpu: f64,
+}
+
+/// Points, queries and indexes.
 struct Space<'a, S: Points, M> {
     name: &'static str,
     points: &'a S,
     queries: &'a S,
     metric: M,
-    /// The first queries: those that one thread of the CPU answers.
+    /// The first queries, which one CPU thread answers.
     few: Subset<&'a S>,
     list: ListOfClusters<&'a S, M>,
     table: SssIndex<&'a S, M>,
@@ -125,20 +146,14 @@ struct Space<'a, S: Points, M> {
 }
 
 impl Bench<'_> {
-    fn space<S, M>(
-        &mut self,
-        name: &'static str,
-        points: &S,
-        queries: &S,
-        metric: M,
-        bucket: u32,
-        radii: [f32; 3],
-    ) -> Outcome
+    /// Measures all searches of a space.
+    fn space<S, M>(&mut self, data: &Data<'_, S>, metric: M, radii: [f32; 3]) -> Outcome
     where
         S: Points + Sync + Send,
         S::Point: InColumns + GpuPoint,
         M: Metric<S::Point> + Copy + Send,
     {
+        let &Data { name, points, queries, bucket } = data;
         let few = ON_CPU.min(u32::try_from(queries.len()).unwrap_or(ON_CPU));
         let size = ClusterSize::Points(bucket);
         let space = Space {
@@ -156,11 +171,16 @@ impl Bench<'_> {
         let brute = searcher(Searcher::brute(self.device, &points, &metric, THREADS))?;
         let clusters = searcher(Searcher::clusters(self.device, &space.list, THREADS))?;
         let pivots = self.pivots(&space, space.table.pivots())?;
-        let ranges = radii.map(|radius| (format!("r = {radius:.3}"), Question::Within(radius)));
-        let nearest = [8, 16, 32].map(|k| (format!("k = {k}"), Question::Nearest(k)));
-        for (at, (text, question)) in ranges.into_iter().chain(nearest).enumerate() {
+        let ranges = radii.map(Question::Within).into_iter();
+        let nearest = [8, 16, 32].map(Question::Nearest);
+        for (at, question) in ranges.chain(nearest).enumerate() {
+            let text = match question {
+                Question::Within(radius) => format!("r = {radius:.3}"),
+                Question::Nearest(k) => format!("k = {k}"),
+            };
             let on_cpu = self.on_cpu(&space, &text, question)?;
-            let radii = learnt(&space.list, question)?;
+            let query = Query { text, question, on_cpu };
+            let radii = radii_for(&space.list, question)?;
             let searches: &[(&str, &Searcher, Method)] = match question {
                 Question::Within(_) => &[
                     ("brute force (alg. 11)", &brute, Method::Brute),
@@ -177,7 +197,8 @@ impl Bench<'_> {
                 ],
             };
             for &(search, searcher, method) in searches {
-                let seconds = self.kernels(&space, searcher, question, method, radii)?;
+                let how = KernelSearch { searcher, method, radii };
+                let seconds = self.kernels(space.queries, question, &how)?;
                 let distances = match method {
                     Method::Brute | Method::Sort => distances(&*space.brute, &space.few, question),
                     Method::Clusters | Method::ClustersDecreasing => {
@@ -187,19 +208,19 @@ impl Bench<'_> {
                         distances(&space.table, &space.few, question)
                     }
                 };
-                let run = space.run(&text, search, distances?);
+                let run = space.run(&query.text, search, distances?);
                 self.keep(&run, seconds, on_cpu);
             }
-            self.batches(&space, &own, (&text, question), on_cpu)?;
-            // The middle one of each.
+            self.batches(&space, &own, &query)?;
+            // The second of three radii, and of three values of k.
             if at % 3 == 1 {
-                self.settings(&space, (&text, question), on_cpu)?;
+                self.settings(&space, &query)?;
             }
         }
         Ok(())
     }
 
-    /// One thread of the CPU: seconds a query by brute force.
+    /// Measures one CPU thread; returns its seconds per query by brute force.
     fn on_cpu<S, M>(
         &mut self,
         space: &Space<'_, S, M>,
@@ -210,7 +231,8 @@ impl Bench<'_> {
         S: Points + Sync,
         M: Metric<S::Point> + Copy,
     {
-        let (one, few) = (NonZero::<usize>::MIN, &space.few);
+        let one = NonZero::<usize>::MIN;
+        let few = &space.few;
         let mut brute = f64::NAN;
         for (search, is_list) in [("CPU, brute force", false), ("CPU, List of Clusters", true)] {
             let start = Instant::now();
@@ -231,19 +253,19 @@ impl Bench<'_> {
         Ok(brute)
     }
 
-    /// Section 4.3.3: this program's own search, of more and more queries together.
+    /// Measures the search of this program by batch size (section 4.3.3).
     fn batches<S, M>(
         &mut self,
         space: &Space<'_, S, M>,
         own: &GpuSearch<BruteForce<&S, M>>,
-        (text, question): (&str, Question),
-        on_cpu: f64,
+        query: &Query,
     ) -> Outcome
     where
         S: Points + Sync + Send,
         S::Point: GpuPoint,
         M: Metric<S::Point> + Copy + Send,
     {
+        let &Query { ref text, question, on_cpu } = query;
         let queries = space.queries;
         let fewer = BATCHES.into_iter().filter(|&batch| batch < queries.len());
         for batch in fewer.chain([queries.len()]) {
@@ -264,24 +286,21 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Sizes of clusters (section 4.3.1), and numbers of pivots (figures 4.1 and 4.4).
-    fn settings<S, M>(
-        &mut self,
-        space: &Space<'_, S, M>,
-        (text, question): (&str, Question),
-        on_cpu: f64,
-    ) -> Outcome
+    /// Measures cluster sizes (section 4.3.1) and numbers of pivots (figures 4.1 and 4.4).
+    fn settings<S, M>(&mut self, space: &Space<'_, S, M>, query: &Query) -> Outcome
     where
         S: Points + Sync + Send,
         S::Point: InColumns,
         M: Metric<S::Point> + Copy + Send,
     {
+        let &Query { ref text, question, on_cpu } = query;
         for size in CLUSTERS {
             let list = ListOfClusters::build(space.points, space.metric, ClusterSize::Points(size));
             let list = list.map_err(refused)?;
             let clusters = searcher(Searcher::clusters(self.device, &list, THREADS))?;
-            let radii = learnt(&list, question)?;
-            let seconds = self.kernels(space, &clusters, question, Method::Clusters, radii)?;
+            let radii = radii_for(&list, question)?;
+            let how = KernelSearch { searcher: &clusters, method: Method::Clusters, radii };
+            let seconds = self.kernels(space.queries, question, &how)?;
             let distances = distances(&list, &space.few, question)?;
             let search = format!("List of Clusters of {size}");
             let run = Run { setting: Some(size), ..space.run(text, &search, distances) };
@@ -291,8 +310,9 @@ impl Bench<'_> {
             let table = SssIndex::build(space.points, space.metric, Pivots::Count(count));
             let table = table.map_err(refused)?;
             let pivots = self.pivots(space, table.pivots())?;
-            let radii = learnt(&space.list, question)?;
-            let seconds = self.kernels(space, &pivots, question, Method::Pivots, radii)?;
+            let radii = radii_for(&space.list, question)?;
+            let how = KernelSearch { searcher: &pivots, method: Method::Pivots, radii };
+            let seconds = self.kernels(space.queries, question, &how)?;
             let distances = distances(&table, &space.few, question)?;
             let search = format!("SSS-Index, pivots: {count}");
             let run = Run { setting: Some(count), ..space.run(text, &search, distances) };
@@ -307,24 +327,22 @@ impl Bench<'_> {
         S::Point: InColumns,
         M: Metric<S::Point>,
     {
-        let points = (space.points, &space.metric);
-        searcher(Searcher::pivots(self.device, points, pivots, THREADS))
+        let Space { points, metric, .. } = space;
+        searcher(Searcher::pivots(self.device, *points, metric, pivots, THREADS))
     }
 
-    /// The time of the kernels that answer all queries, in seconds.
-    fn kernels<S, M>(
+    /// Returns the time in the kernels that answer all queries, in seconds.
+    fn kernels<S>(
         &self,
-        space: &Space<'_, S, M>,
-        searcher: &Searcher,
+        queries: &S,
         question: Question,
-        method: Method,
-        radii: Radii,
+        how: &KernelSearch<'_>,
     ) -> Result<f64, Failure>
     where
         S: Points,
         S::Point: InColumns,
     {
-        let queries = space.queries;
+        let &KernelSearch { searcher, method, radii } = how;
         self.median(|| {
             let found = match question {
                 Question::Within(radius) => searcher.range(queries, radius, method),
@@ -333,11 +351,11 @@ impl Bench<'_> {
                     searcher.nearest(queries, k, method, radii)
                 }
             };
-            Ok(found.map_err(Failure::gpu)?.ok_or_else(none)?.1)
+            Ok(found.map_err(Failure::gpu)?.ok_or_else(none)?.seconds)
         })
     }
 
-    /// Of as many runs as the flags say, after one that warms up.
+    /// Returns the median of the runs, after one that warms up.
     fn median(&self, run: impl Fn() -> Result<f64, Failure>) -> Result<f64, Failure> {
         run()?;
         let mut times =
@@ -348,9 +366,9 @@ impl Bench<'_> {
 
     fn keep(&mut self, run: &Run<'_>, seconds: f64, on_cpu: f64) {
         let each = seconds / run.queries.max(1) as f64;
-        self.measured.push(Measured {
-            space: run.space.0,
-            points: run.space.1,
+        self.measured.push(Measurement {
+            space: run.space,
+            points: run.points,
             queries: run.queries,
             question: run.question.to_owned(),
             search: run.search.to_owned(),
@@ -362,7 +380,8 @@ impl Bench<'_> {
         });
     }
 
-    fn told(self, files: Files) -> Outcome {
+    /// Writes the table, the measurements and the figures.
+    fn write(self, files: Files) -> Outcome {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
         table.set_header([
@@ -402,7 +421,7 @@ impl Bench<'_> {
             writeln!(out, "{value:#}").map_err(|error| out.error(error))?;
             out.commit()?;
         }
-        for (name, mut out) in figures {
+        for FigureFile { name, mut out } in figures {
             let space = if name.contains("words") { "words" } else { "vectors" };
             let chart = match name.split('-').next() {
                 Some("4.1") => self.by_pivots(space, "r ="),
@@ -420,20 +439,21 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Figures 4.1 and 4.4: the time and, of range queries, the distances of the SSS-Index against the number of pivots, each as a share
-    /// of the greatest.
+    /// Draws figures 4.1 and 4.4: time and distances of the SSS-Index by the number of pivots.
+    ///
+    /// Values are divided by the largest. Distances are known for range queries only.
     fn by_pivots(&self, space: &str, question: &str) -> Chart {
-        let runs: Vec<&Measured> = self
+        let runs: Vec<&Measurement> = self
             .measured
             .iter()
             .filter(|one| one.space == space && one.question.starts_with(question))
             .filter(|one| one.is_by_pivots())
             .collect();
-        let line = |class, name: &str, value: &dyn Fn(&Measured) -> Option<f64>| {
+        let line = |class, name: &str, value: &dyn Fn(&Measurement) -> Option<f64>| {
             let values =
                 || runs.iter().filter_map(|&one| Some((f64::from(one.setting?), value(one)?)));
-            let most = values().map(|(_, value)| value).fold(f64::MIN_POSITIVE, f64::max);
-            let points = values().map(|(pivots, value)| (pivots, value / most)).collect();
+            let max = values().map(|(_, value)| value).fold(f64::MIN_POSITIVE, f64::max);
+            let points = values().map(|(pivots, value)| (pivots, value / max)).collect();
             Mark::Line { class, points, name: name.to_owned() }
         };
         let mut marks = vec![line(0, "time", &|one| Some(one.microseconds_a_query))];
@@ -443,22 +463,22 @@ impl Bench<'_> {
         let asked = runs.first().map_or("", |one| one.question.as_str());
         let title = format!("SSS-Index on a GPU: {space}, {asked}");
         let x = Axis::new("pivots", 1.0, 100.0, Scale::Logarithmic);
-        let y = Axis::unit("share of the greatest");
+        let y = Axis::unit("share of the maximum");
         Chart { size: (620.0, 380.0), ..Chart::new(title, x, y, marks) }
     }
 
-    /// Section 4.3.3: throughput against the number of queries that are answered together.
+    /// Draws throughput by batch size (section 4.3.3).
     fn throughput(&self, space: &str) -> Chart {
-        let own: Vec<&Measured> = self
+        let own: Vec<&Measurement> = self
             .measured
             .iter()
             .filter(|one| one.space == space && one.search == "own, host to host")
             .collect();
         let mut questions: Vec<&str> = own.iter().map(|one| one.question.as_str()).collect();
         questions.dedup();
-        let rate = |one: &Measured| 1e6 / one.microseconds_a_query;
-        let most = own.iter().map(|one| rate(one)).fold(10.0, f64::max);
-        let least = own.iter().map(|one| rate(one)).fold(most, f64::min);
+        let rate = |one: &Measurement| 1e6 / one.microseconds_a_query;
+        let max = own.iter().map(|one| rate(one)).fold(10.0, f64::max);
+        let min = own.iter().map(|one| rate(one)).fold(max, f64::min);
         let decade = |value: f64, up: bool| {
             let exponent = libm::log10(value);
             let whole = if up { libm::ceil(exponent) } else { libm::floor(exponent) };
@@ -466,45 +486,62 @@ impl Bench<'_> {
         };
         let batches = own.iter().map(|one| one.queries).max().unwrap_or(1).max(10);
         let x =
-            Axis::new("queries together", 1.0, decade(batches as f64, true), Scale::Logarithmic);
+            Axis::new("queries per batch", 1.0, decade(batches as f64, true), Scale::Logarithmic);
         let y = Axis::new(
             "queries a second",
-            decade(least, false),
-            decade(most, true),
+            decade(min, false),
+            decade(max, true),
             Scale::Logarithmic,
         );
-        let line = |(class, question): (usize, &&str)| Mark::Line {
-            class,
-            points: own
-                .iter()
-                .filter(|one| one.question == **question)
-                .map(|one| (one.queries as f64, rate(one)))
-                .collect(),
-            name: (*question).to_owned(),
+        let points = |question: &str| {
+            let own = own.iter().filter(|one| one.question == question);
+            own.map(|one| (one.queries as f64, rate(one))).collect()
         };
-        let marks = questions.iter().enumerate().map(line).collect();
-        let title = format!("Throughput against the size of batches: {space}, host to host");
+        let marks = questions
+            .iter()
+            .enumerate()
+            .map(|(class, &question)| Mark::Line {
+                class,
+                points: points(question),
+                name: question.to_owned(),
+            })
+            .collect();
+        let title = format!("Throughput by batch size: {space}, host to host");
         Chart { size: (620.0, 380.0), ..Chart::new(title, x, y, marks) }
     }
 }
 
 impl<S: Points, M> Space<'_, S, M> {
     fn run<'a>(&self, question: &'a str, search: &'a str, distances: Option<f64>) -> Run<'a> {
-        let space = (self.name, self.points.len());
-        Run { space, queries: self.queries.len(), question, search, distances, setting: None }
+        Run {
+            space: self.name,
+            points: self.points.len(),
+            queries: self.queries.len(),
+            question,
+            search,
+            distances,
+            setting: None,
+        }
     }
 }
 
 fn none() -> Failure {
-    Failure::input("the searches of the thesis do not take such points".to_owned())
+    Failure::input("the searches of the thesis do not support such points".to_owned())
 }
 
 fn searcher(made: Result<Option<Searcher>, GpuError>) -> Result<Searcher, Failure> {
     made.map_err(Failure::gpu)?.ok_or_else(none)
 }
 
-/// The radii of a search for nearest neighbors; range queries need none.
-fn learnt<S, M>(list: &ListOfClusters<S, M>, question: Question) -> Result<Radii, Failure>
+/// A search by the kernels of the thesis.
+struct KernelSearch<'a> {
+    searcher: &'a Searcher,
+    method: Method,
+    radii: Radii,
+}
+
+/// The radii of a nearest-neighbor search; range queries ignore them.
+fn radii_for<S, M>(list: &ListOfClusters<S, M>, question: Question) -> Result<Radii, Failure>
 where
     S: Points + Sync,
     M: Metric<S::Point>,
@@ -515,19 +552,19 @@ where
     }
 }
 
-/// The mean number of distances that range queries measure. The searches on a GPU measure the same.
+/// The mean number of distances per range query, which is the same for the searches on a GPU.
 fn distances<I: Index>(
     index: &I,
     queries: &impl Points<Point = <I::Points as Points>::Point>,
     question: Question,
 ) -> Result<Option<f64>, Failure> {
     let Question::Within(radius) = question else { return Ok(None) };
-    let count = u32::try_from(queries.len()).expect("a few");
+    let count = u32::try_from(queries.len()).expect("at most `ON_CPU`");
     let mut evaluations = 0;
     for query in 0..count {
         let (_, cost) =
             search(index, queries.point(query), Within::new(radius)).map_err(refused)?;
-        // Without that of the query from itself.
+        // Do not count the distance of the query to itself.
         evaluations += cost.evaluations - 1;
     }
     Ok(Some(evaluations as f64 / f64::from(count.max(1))))

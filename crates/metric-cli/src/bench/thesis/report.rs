@@ -1,22 +1,22 @@
-//! The measurements as figures, and what they say about the thesis's findings.
+//! The figures of the thesis, and a comparison of its findings with the measurements.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 
 use svg_chart::{Colors, GroupedBars};
 
-use super::{Bench, Files, Measured, Traffic};
+use super::{Bench, Files, Measurement, Traffic};
 use crate::failure::Outcome;
 
-/// A figure of the thesis: bars of indexes and radii in one traffic, a series a strategy.
+/// A figure of the thesis: bars by index and radius for one traffic, one series per strategy.
 struct Figure {
     name: &'static str,
     title: &'static str,
     unit: &'static str,
     traffic: Traffic,
     strategies: &'static [&'static str],
-    /// Of a measurement, and of the same on one thread.
-    of: fn(&Measured, &Measured) -> f64,
+    /// The value of a measurement, given that of the same query on one thread.
+    of: fn(&Measurement, &Measurement) -> f64,
 }
 
 const ALL: &[&str] = &["Local", "BulkLocal", "BulkCircular", "Hybrid"];
@@ -140,14 +140,14 @@ const FIGURES: &[Figure] = &[
     },
 ];
 
-/// What the thesis found: that one strategy comes off as well as another, or better, in some measure.
+/// A finding of the thesis: one strategy is at least as good as another by some measure.
 struct Finding {
     claim: &'static str,
     one: (&'static str, Traffic),
     other: (&'static str, Traffic),
-    of: fn(&Measured) -> f64,
-    /// The greatest ratio of the first to the second with which it is so.
-    most: f64,
+    of: fn(&Measurement) -> f64,
+    /// Maximum ratio of the first to the second that confirms the finding.
+    max_ratio: f64,
 }
 
 const FINDINGS: &[Finding] = &[
@@ -156,95 +156,95 @@ const FINDINGS: &[Finding] = &[
         one: ("BulkCircular", Traffic::High),
         other: ("BulkCritical", Traffic::High),
         of: |m| m.seconds,
-        most: 1.0,
+        max_ratio: 1.0,
     },
     Finding {
         claim: "high traffic: Local takes less time than Bulk-Circular",
         one: ("Local", Traffic::High),
         other: ("BulkCircular", Traffic::High),
         of: |m| m.seconds,
-        most: 1.0,
+        max_ratio: 1.0,
     },
     Finding {
         claim: "high traffic: Bulk-Local comes near Local, within a tenth",
         one: ("BulkLocal", Traffic::High),
         other: ("Local", Traffic::High),
         of: |m| m.seconds,
-        most: 1.1,
+        max_ratio: 1.1,
     },
     Finding {
         claim: "low traffic: Bulk-Circular answers sooner than Local (median latency)",
         one: ("BulkCircular", Traffic::Low),
         other: ("Local", Traffic::Low),
         of: |m| m.latency_median_ms,
-        most: 1.0,
+        max_ratio: 1.0,
     },
     Finding {
         claim: "low traffic, the hardest to one thread: so, too",
         one: ("BulkCircular", Traffic::LowUneven),
         other: ("Local", Traffic::LowUneven),
         of: |m| m.latency_median_ms,
-        most: 1.0,
+        max_ratio: 1.0,
     },
     Finding {
         claim: "low traffic, the hardest to one thread: Bulk-Circular takes less time than Local",
         one: ("BulkCircular", Traffic::LowUneven),
         other: ("Local", Traffic::LowUneven),
         of: |m| m.seconds,
-        most: 1.0,
+        max_ratio: 1.0,
     },
     Finding {
         claim: "low traffic: Local spreads the work less evenly than Bulk-Circular (E)",
         one: ("Local", Traffic::Low),
         other: ("BulkCircular", Traffic::Low),
         of: |m| m.efficiency,
-        most: 1.0,
+        max_ratio: 1.0,
     },
     Finding {
         claim: "high traffic: Hybrid takes as little time as Local, within a tenth",
         one: ("Hybrid", Traffic::High),
         other: ("Local", Traffic::High),
         of: |m| m.seconds,
-        most: 1.1,
+        max_ratio: 1.1,
     },
     Finding {
         claim: "bursts: Hybrid takes less time than Bulk-Circular",
         one: ("Hybrid", Traffic::Bursts),
         other: ("BulkCircular", Traffic::Bursts),
         of: |m| m.seconds,
-        most: 1.0,
+        max_ratio: 1.0,
     },
     Finding {
         claim: "bursts: Hybrid takes as little time as Local, within a tenth",
         one: ("Hybrid", Traffic::Bursts),
         other: ("Local", Traffic::Bursts),
         of: |m| m.seconds,
-        most: 1.1,
+        max_ratio: 1.1,
     },
     Finding {
         claim: "bursts: Hybrid answers sooner than Local (median latency)",
         one: ("Hybrid", Traffic::Bursts),
         other: ("Local", Traffic::Bursts),
         of: |m| m.latency_median_ms,
-        most: 1.0,
+        max_ratio: 1.0,
     },
     Finding {
         claim: "one index measures fewer distances than one a thread",
         one: ("Local", Traffic::High),
         other: ("Distributed", Traffic::High),
         of: |m| m.evaluations_a_query,
-        most: 1.0,
+        max_ratio: 1.0,
     },
     Finding {
         claim: "one index takes less time than one a thread",
         one: ("Local", Traffic::High),
         other: ("Distributed", Traffic::High),
         of: |m| m.seconds,
-        most: 1.0,
+        max_ratio: 1.0,
     },
 ];
 
-/// The figure of the indexes' times.
+/// The figure that compares the indexes.
 const OF_INDEXES: &str = "4-cpu";
 
 /// The names of all figures.
@@ -252,13 +252,14 @@ pub(super) fn figures() -> impl Iterator<Item = &'static str> {
     FIGURES.iter().map(|figure| figure.name).chain([OF_INDEXES])
 }
 
-/// Range queries of an index.
-fn counts(m: &Measured) -> bool {
+/// Whether a measurement is of range queries with an index.
+fn counts(m: &Measurement) -> bool {
     m.query.starts_with('r') && m.index != "brute force"
 }
 
 impl Bench<'_> {
-    pub(super) fn told(&self, mut files: Files) -> Outcome {
+    /// Writes the report, the figures and the measurements.
+    pub(super) fn write(&self, mut files: Files) -> Outcome {
         let mut text = String::new();
         let flags = self.flags;
         let _ = writeln!(
@@ -273,8 +274,11 @@ impl Bench<'_> {
                 "{}: {} points and {} queries ({}), metric {}, radii {a}, {b} and {c}",
                 about.name, about.points, about.queries, about.data, about.metric
             );
-            let indexes: Vec<String> =
-                about.indexes.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+            let indexes: Vec<String> = about
+                .indexes
+                .iter()
+                .map(|index| format!("{} {}", index.name, index.kind))
+                .collect();
             let _ = writeln!(text, "  indexes: {}", indexes.join(", "));
         }
         let _ = writeln!(text, "  (the thesis's SSS-Index has sss-index:0.4; see --alpha)\n");
@@ -285,15 +289,17 @@ impl Bench<'_> {
             for (name, chart) in figures {
                 let _ = writeln!(text, "{space}: {}", columns(&chart));
                 let name = format!("{name}-{space}.svg");
-                if let Some(at) = files.figures.iter().position(|(figure, _)| *figure == name) {
-                    let (_, mut out) = files.figures.swap_remove(at);
+                if let Some(at) = files.figures.iter().position(|figure| figure.name == name) {
+                    let mut out = files.figures.swap_remove(at).out;
                     out.write_all((chart.chart().svg(Colors::Own) + "\n").as_bytes())
                         .map_err(|error| out.error(error))?;
                     out.commit()?;
                 }
             }
         }
-        text.push_str("What the thesis found; the ratio is of what it prefers to the other:\n");
+        text.push_str(
+            "Findings of the thesis; the ratio is that of the preferred strategy to the other:\n",
+        );
         for finding in FINDINGS {
             let _ = writeln!(text, "{}", self.found(finding));
         }
@@ -321,7 +327,8 @@ impl Bench<'_> {
                     "points": about.points,
                     "queries": about.queries,
                     "radii": about.radii.map(|radius| radius.to_string()),
-                    "indexes": about.indexes.iter().map(|(name, kind)| ((*name).to_owned(), kind.clone().into()))
+                    "indexes": about.indexes.iter()
+                        .map(|index| (index.name.to_owned(), index.kind.to_string().into()))
                         .collect::<serde_json::Map<String, serde_json::Value>>(),
                 })).collect::<Vec<_>>(),
                 "measurements": self.measured,
@@ -338,7 +345,7 @@ impl Bench<'_> {
         spaces
     }
 
-    fn distinct(&self, of: impl Fn(&Measured) -> Option<String>) -> Vec<String> {
+    fn distinct(&self, of: impl Fn(&Measurement) -> Option<String>) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
         for value in self.measured.iter().filter_map(of) {
             if !all.contains(&value) {
@@ -348,8 +355,9 @@ impl Bench<'_> {
         all
     }
 
-    /// The same index and query by another strategy in some traffic, on all threads.
-    fn other(&self, m: &Measured, strategy: &str, traffic: Traffic) -> Option<&Measured> {
+    /// The measurement of the same index and query with another strategy and traffic, on all
+    /// threads.
+    fn other(&self, m: &Measurement, strategy: &str, traffic: Traffic) -> Option<&Measurement> {
         let threads = self.threads.get();
         self.measured.iter().find(|o| {
             (o.space, &o.index, &o.query) == (m.space, &m.index, &m.query)
@@ -358,15 +366,15 @@ impl Bench<'_> {
     }
 
     fn drawn(&self, figure: &Figure, space: &str) -> GroupedBars {
-        // The runs on one thread: one of each index and query.
-        let one = |m: &&Measured| m.space == space && m.threads == 1 && counts(m);
-        let mut alone: Vec<&Measured> = self.measured.iter().filter(one).collect();
+        // The runs on one thread: one for each index and query.
+        let one = |m: &&Measurement| m.space == space && m.threads == 1 && counts(m);
+        let mut alone: Vec<&Measurement> = self.measured.iter().filter(one).collect();
         alone.dedup_by_key(|m| (&m.index, &m.query));
-        let value = |one: &Measured, strategy: &str| {
+        let value = |one: &Measurement, strategy: &str| {
             let found = self.other(one, strategy, figure.traffic);
             found.map_or(f64::NAN, |m| (figure.of)(m, one))
         };
-        let row = |m: &&Measured| figure.strategies.iter().map(|s| value(m, s)).collect();
+        let row = |m: &&Measurement| figure.strategies.iter().map(|s| value(m, s)).collect();
         let mut values: Vec<Vec<f64>> = alone.iter().map(row).collect();
         if figure.unit == NORMALIZED {
             let largest = values.iter().flatten().copied().fold(f64::NAN, f64::max);
@@ -381,13 +389,14 @@ impl Bench<'_> {
         }
     }
 
-    /// The CPU columns of chapter 4: every index and query on all threads, against brute force on one.
+    /// The CPU columns of chapter 4: every index and query on all threads, against brute force on
+    /// one.
     fn of_indexes(&self, space: &str) -> GroupedBars {
-        let brute = |m: &&Measured| m.space == space && m.index == "brute force";
-        let brute: Vec<&Measured> = self.measured.iter().filter(brute).collect();
+        let brute = |m: &&Measurement| m.space == space && m.index == "brute force";
+        let brute: Vec<&Measurement> = self.measured.iter().filter(brute).collect();
         let groups = self.distinct(|m| (m.space == space && counts(m)).then(|| m.index.clone()));
-        let value = |index: &String, all: &Measured| {
-            let like = Measured { index: index.clone(), ..all.clone() };
+        let value = |index: &String, all: &Measurement| {
+            let like = Measurement { index: index.clone(), ..all.clone() };
             let own = self.other(&like, "Local", Traffic::High);
             own.map_or(f64::NAN, |own| all.seconds / own.seconds)
         };
@@ -403,30 +412,31 @@ impl Bench<'_> {
         }
     }
 
-    /// In how many settings it is so here, and by how much.
+    /// Reports in how many settings a finding is confirmed, and the median ratio.
     fn found(&self, finding: &Finding) -> String {
         let threads = self.threads.get();
-        let is = |m: &&Measured| {
+        let is = |m: &&Measurement| {
             counts(m) && (m.strategy.as_str(), m.traffic) == finding.one && m.threads == threads
         };
-        let ratio = |m: &Measured| {
+        let ratio = |m: &Measurement| {
             let other = self.other(m, finding.other.0, finding.other.1)?;
             Some((finding.of)(m) / (finding.of)(other)).filter(|ratio| ratio.is_finite())
         };
         let mut ratios: Vec<f64> = self.measured.iter().filter(is).filter_map(ratio).collect();
         ratios.sort_by(f64::total_cmp);
-        let so = ratios.iter().filter(|&&ratio| ratio <= finding.most).count();
-        let word = if so * 2 > ratios.len() { "so" } else { "DIFFERS" };
+        let confirmed = ratios.iter().filter(|&&ratio| ratio <= finding.max_ratio).count();
+        let word = if confirmed * 2 > ratios.len() { "so" } else { "DIFFERS" };
         let median = ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN);
         let count = ratios.len();
-        format!("{word:8} {so:2} of {count}, median {median:6.3}  {}", finding.claim)
+        format!("{word:8} {confirmed:2} of {count}, median {median:6.3}  {}", finding.claim)
     }
 
+    /// Reports the indexes from the fastest to the slowest.
     fn order(&self, space: &str) -> String {
         let indexes = self.distinct(|m| (m.space == space && counts(m)).then(|| m.index.clone()));
-        let place = |strategy: &str, traffic, of: fn(&Measured) -> f64| {
+        let ranking = |strategy: &str, traffic, of: fn(&Measurement) -> f64| {
             let sum = |index: &String| {
-                let like = |m: &&Measured| {
+                let like = |m: &&Measurement| {
                     m.space == space && m.index == *index && m.threads == 1 && counts(m)
                 };
                 let all = self.measured.iter().filter(like);
@@ -439,15 +449,15 @@ impl Bench<'_> {
             order.into_iter().map(|(_, index)| index.as_str()).collect::<Vec<_>>().join(", ")
         };
         format!(
-            "{space}: the fastest index first (mean of the radii): high traffic, Local: {}; low traffic, Bulk-Circular: {} \
-             (the thesis: LC does well in both)",
-            place("Local", Traffic::High, |m| m.seconds),
-            place("BulkCircular", Traffic::Low, |m| m.latency_median_ms),
+            "{space}: the fastest index first (mean of the radii): high traffic, Local: {}; \
+             low traffic, Bulk-Circular: {} (the thesis: LC does well in both)",
+            ranking("Local", Traffic::High, |m| m.seconds),
+            ranking("BulkCircular", Traffic::Low, |m| m.latency_median_ms),
         )
     }
 }
 
-/// The numbers of a chart in columns.
+/// Formats the numbers of a chart in columns.
 fn columns(bars: &GroupedBars) -> String {
     let mut text = format!("{} ({})\n{:24}", bars.title, bars.unit, "");
     for name in &bars.series {

@@ -80,8 +80,8 @@ fn count(path: &Path, threads: &Threads) -> usize {
 
 fn train(path: &Path, threads: &Threads) -> Classifier {
     let options = TrainOptions { tuning: None, ..TrainOptions::default() };
-    let trainer = Trainer::builder().options(options).engines(Engines::cpu(threads)).build();
-    let trained = trainer.train(&mut open(path, threads)).unwrap();
+    let builder = Trainer::builder().options(options).engines(Engines::cpu(threads));
+    let trained = builder.build().train(&mut open(path, threads)).unwrap();
     Classifier::new(trained.model.into(), threads).unwrap()
 }
 
@@ -121,9 +121,9 @@ fn training() {
 #[test]
 fn tuning() {
     by_workers("tuning", |path, threads| {
-        let trainer = Trainer::builder().engines(Engines::cpu(threads)).build();
+        let builder = Trainer::builder().engines(Engines::cpu(threads));
         let mut documents = open(path, threads).take(1_000);
-        let trained = trainer.train(&mut documents).unwrap();
+        let trained = builder.build().train(&mut documents).unwrap();
         trained.model.rows().rows() * DOCUMENTS / 1_000
     });
 }

@@ -262,9 +262,9 @@ fn train_with(
     reports: &Reports,
 ) -> PyResult<(Trained, Option<String>)> {
     let on_event = |event: Event<'_>| reports.on_event(event);
-    let trainer = Trainer::builder().options(options).engines(engines);
-    let trainer = trainer.corpus_name("X").on_event(&on_event).build();
-    let trained = trainer.train(documents).map_err(|error| of_train(&error))?;
+    let builder = Trainer::builder().options(options).engines(engines);
+    let builder = builder.corpus_name("X").on_event(&on_event);
+    let trained = builder.build().train(documents).map_err(|error| of_train(&error))?;
     let tuning = trained.tuning.map(|report| serde_json::to_string(&report)).transpose();
     let tuning = tuning.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     Ok((trained.model, tuning))
@@ -272,8 +272,13 @@ fn train_with(
 
 impl Model {
     fn new(model: Trained, jobs: Option<usize>, device: DeviceChoice) -> Self {
-        let (searching, weighing) = Default::default();
-        Self { trained: Arc::new(model), jobs, device, searching, weighing }
+        Self {
+            trained: Arc::new(model),
+            jobs,
+            device,
+            searching: OfProcess::default(),
+            weighing: OfProcess::default(),
+        }
     }
 
     fn searching(&self, py: Python<'_>) -> PyResult<Arc<Searching>> {

@@ -176,9 +176,9 @@ pub struct Cuda {
     count: u32,
     options: CudaOptions,
     /// The GPU as the caller gave it.
-    given: Device,
-    /// The same GPU, for this engine only: nothing of it reaches a caller.
     device: Device,
+    /// The same GPU without the tracking of buffers. Only this engine uses it.
+    untracked: Device,
     kernels: Kernels,
     /// Whether all training weights are nonnegative.
     nonnegative: bool,
@@ -245,15 +245,14 @@ impl Cuda {
     ) -> Result<Self, Failed> {
         let view = training.view();
         let count = check_training(&view, &threads)?;
-        let given = device;
         #[expect(unsafe_code, reason = "each buffer is used on one stream, or after a wait")]
         // SAFETY: the device stays private to this engine. Rows are loaded on a stream that is waited
         // for. Buffers of a lane are used on its stream only, and a lane waits when it is dropped.
-        let device = unsafe { given.untracked() }?;
-        let kernels = Kernels::load(&device)?;
+        let untracked = unsafe { device.untracked() }?;
+        let kernels = Kernels::load(&untracked)?;
         let budget = match options.memory {
             Some(bytes) => bytes,
-            None => share(device.free()?, MEMORY_SHARE),
+            None => share(untracked.free()?, MEMORY_SHARE),
         };
         let options = CudaOptions { engine: options.engine.clamped(), ..options };
         let nonnegative = view.data().iter().all(|&weight| weight >= 0.0);
@@ -261,8 +260,8 @@ impl Cuda {
             training,
             count,
             options,
-            given,
             device,
+            untracked,
             kernels,
             nonnegative,
             loaded: RwLock::new(Arc::new(Loaded { rows: Residence::Streamed(Vec::new()), budget })),
@@ -279,7 +278,7 @@ impl Cuda {
 
     /// The GPU.
     pub fn device(&self) -> &Device {
-        &self.given
+        &self.device
     }
 
     /// The options in use.
@@ -292,7 +291,7 @@ impl Cuda {
     }
 
     fn needs(&self) -> Needs {
-        let info = self.device.info();
+        let info = self.untracked.info();
         let texture =
             matches!(self.options.engine, CudaEngine::Grid { memory: GridMemory::Texture, .. });
         let width = self.options.texture_width.unwrap_or(info.texture_width);
@@ -305,7 +304,7 @@ impl Cuda {
 
     /// Rows per tile: enough to fill each multiprocessor with blocks.
     fn tile_rows(&self) -> usize {
-        let info = self.device.info();
+        let info = self.untracked.info();
         let blocks = (info.threads / ACCUMULATE_THREADS as usize).max(1);
         let shared = info.shared_per_multiprocessor / blocks - info.shared_reserved;
         let most = (shared.min(info.shared_per_block) - ACCUMULATE_STATIC_BYTES) / 16 * 8;
@@ -337,9 +336,9 @@ impl Cuda {
     fn load_part(&self, rows: Range<usize>) -> Result<Part, GpuError> {
         let needs = self.needs();
         let bytes = part::bytes(&self.training(), &rows, needs);
-        self.device.reserve("the training rows", bytes)?;
-        let stream = self.device.stream()?;
-        Part::load(&self.device, &stream, &self.training(), rows, needs, &self.threads)
+        self.untracked.reserve("the training rows", bytes)?;
+        let stream = self.untracked.stream()?;
+        Part::load(&self.untracked, &stream, &self.training(), rows, needs, &self.threads)
     }
 
     fn loaded(&self) -> Arc<Loaded> {
@@ -378,8 +377,8 @@ impl Cuda {
         let all = || Residence::Streamed(std::iter::once(0..self.training.rows()).collect());
         *loaded = Arc::new(Loaded { rows: all(), budget: half });
         // Wait until the memory has actually been freed.
-        self.device.reserve("nothing", 0)?;
-        let budget = half.min(share(self.device.free()?, MEMORY_SHARE));
+        self.untracked.reserve("nothing", 0)?;
+        let budget = half.min(share(self.untracked.free()?, MEMORY_SHARE));
         tracing::warn!("{error}; continuing with {} MiB of its memory", budget >> 20);
         *loaded = Arc::new(Loaded { rows: all(), budget });
         *loaded = Arc::new(self.load(budget)?);
@@ -411,7 +410,7 @@ impl Cuda {
         let loaded = self.loaded();
         let parts = match &loaded.rows {
             Residence::Resident(part) => {
-                found.reset_pinned(count, k, &self.device)?;
+                found.reset_pinned(count, k, &self.untracked)?;
                 self.search_part(part, loaded.budget, queries, found.slots())?;
                 return Ok(found.report());
             }
@@ -478,7 +477,7 @@ impl Cuda {
             let earliest = if in_flight.len() == LANES { in_flight.pop_front() } else { None };
             let mut lane = match earliest {
                 Some(batch) => finish(batch)?,
-                None => self.lanes.take(|| Lane::new(&self.device))?,
+                None => self.lanes.take(|| Lane::new(&self.untracked))?,
             };
             let sent = lane.send(queries, chunk, &self.threads)?;
             self.enqueue_with_copies(part, &mut lane, &sent, k, found.pinned(k))?;

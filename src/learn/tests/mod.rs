@@ -1,11 +1,7 @@
 //! Leave-one-out metrics equal those of really leaving documents out; thresholds equal those of
 //! reference implementations. Here: the corpora that these tests share.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::cast_possible_truncation,
-    reason = "a test may panic, and its numbers are small"
-)]
+#![expect(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
 use super::held_out_scores::ChosenVote;
 use super::votes::Trial;

@@ -92,7 +92,7 @@ fn groups_widen_the_bound_of_the_error() {
             let group = number / 10;
             let label = group % 2;
             let text = format!("of{label} word{} term{}", random.below(50), random.below(50));
-            let given = if group % 20 == 0 { 1 - label } else { label };
+            let given = if group.is_multiple_of(20) { 1 - label } else { label };
             let made = document(number, Content::Text(text), vec![format!("label{given}")]);
             Document { group: grouped.then(|| group.to_string()), weight: 1.0, ..made }
         };
@@ -187,7 +187,7 @@ fn fewer_steps_only_as_long_as_they_are_better() {
         ..FreeFeatures::default()
     };
     let k_max = NonZeroUsize::new(30).unwrap();
-    let tuning = TuneOptions { k_max, free, ..TuneOptions::default() };
+    let tuning = TuneOptions { free, k_max, ..TuneOptions::default() };
     let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();

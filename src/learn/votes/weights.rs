@@ -553,6 +553,7 @@ mod tests {
 
     /// Sixty rows of three labels, which have nothing to do with their terms.
     #[test]
+    #[expect(clippy::too_many_lines, reason = "the whole reference implementation")]
     fn weights_are_those_of_the_plain_formulas() {
         const K: usize = 6;
         let mut random = Random::new(9);
@@ -579,22 +580,22 @@ mod tests {
         let all: Vec<u32> = (0..60).collect();
         let k = NonZeroUsize::new(2 * K).unwrap();
         let view = View { engine: &engine, queries: rows.view().into() };
-        let found = LeaveOneOut::search(view, &all, k, Exclusion::default(), &|_| ()).unwrap();
-        let table = VoteTable::new(&found, among, &threads);
+        let left_out = LeaveOneOut::search(view, &all, k, Exclusion::default(), &|_| ()).unwrap();
+        let table = VoteTable::new(&left_out, among, &threads);
         let weight = VoteWeight::Similarity { power: 2.0 };
         for others in [false, true] {
             let setup = VoteSetup { weight, k: K, multi_label: false, others };
-            let learner = VoteWeightLearner::new(&table, setup, None).unwrap();
+            let problem = VoteWeightLearner::new(&table, setup, None).unwrap();
             let penalty = 0.3;
             let steps = 4;
             let documents: Vec<usize> = (0..60).collect();
-            let scale = f64::from(learner.first_scale(&documents).0);
-            let learned = learner.learned(VoteLearning { others, penalty, steps }, &threads);
+            let scale = f64::from(problem.first_scale(&documents).0);
+            let learned = problem.learned(VoteLearning { others, penalty, steps }, &threads);
 
             // By document: its label, and its voters with their shares.
             let voters: Vec<(u32, Vec<(u32, f64)>)> = (0..60)
                 .map(|at| {
-                    let (row, voters) = found.get(at);
+                    let (row, voters) = left_out.get(at);
                     (labels[row as usize], vote_shares(voters.first(K), weight, &among))
                 })
                 .collect();

@@ -51,7 +51,7 @@ impl Cuda {
     /// Threads of the block that searches a query in a single kernel, if that is faster than three
     /// kernels and fits.
     fn one_block(&self, tile: &part::Tile, count: usize, k: usize) -> Option<u32> {
-        let info = self.device.info();
+        let info = self.untracked.info();
         let bytes = launch::fused_small_bytes(tile.rows.rows(), room(k))
             + FUSED_SMALL_STATIC_BYTES
             + info.shared_reserved;
@@ -148,8 +148,8 @@ impl Cuda {
         k: usize,
         outputs: Option<Outputs>,
     ) -> Result<(), GpuError> {
-        let failed = self.device.doing("launching a kernel").failed();
-        let info = self.device.info();
+        let failed = self.untracked.doing("launching a kernel").failed();
+        let info = self.untracked.info();
         let mut batch = FusedBatch {
             queries: lane.queries(),
             allow: lane.allow(),
@@ -217,7 +217,7 @@ impl Cuda {
         engine: CudaEngine,
         batch: DenseBatch,
     ) -> Result<(), GpuError> {
-        let failed = self.device.doing("launching a kernel").failed();
+        let failed = self.untracked.doing("launching a kernel").failed();
         let query_rows = lane.queries();
         let allow = lane.allow();
         let Lane { gpu, scores, dense, found, counts, list, .. } = lane;
@@ -302,7 +302,7 @@ impl Cuda {
     /// that more blocks fit.
     fn shared_terms(&self, longest: usize) -> u32 {
         let limit = self.options.query_terms.unwrap_or(4_096);
-        let limit = limit.min(number(self.device.info().shared_per_block / 8)).max(1);
+        let limit = limit.min(number(self.untracked.info().shared_per_block / 8)).max(1);
         number(longest.next_multiple_of(32).max(32)).min(limit)
     }
 
@@ -370,16 +370,16 @@ impl Cuda {
         }
         let Residence::Resident(part) = &loaded.rows else {
             let bytes = part::bytes(&self.training(), &(0..self.training.rows()), self.needs());
-            self.device.reserve("all training rows at once", bytes)?;
+            self.untracked.reserve("all training rows at once", bytes)?;
             return Ok(Vec::new());
         };
         let count = queries.rows.rows();
         let k = queries.k.min(part.rows.count as usize).max(1);
-        let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
+        let mut lane = self.lanes.take(|| Lane::new(&self.untracked))?;
         let sent = lane.send(&queries, 0..count, &self.threads)?;
-        let start = self.device.timer()?;
-        let end = self.device.timer()?;
-        let failed = self.device.doing("measuring").failed();
+        let start = self.untracked.timer()?;
+        let end = self.untracked.timer()?;
+        let failed = self.untracked.doing("measuring").failed();
         let mut seconds = Vec::new();
         for _ in 0..runs {
             lane.wait()?;

@@ -94,7 +94,7 @@ impl SeveralGpus {
         let lead = &self.engines[first];
         let count = queries.rows.rows();
         let k = queries.k.min(lead.training.rows());
-        found.reset_pinned(count, k, &lead.device).map_err(|error| (first, error.into()))?;
+        found.reset_pinned(count, k, &lead.untracked).map_err(|error| (first, error.into()))?;
         if k == 0 {
             queries.check_finite(&lead.threads).map_err(|error| (first, error.into()))?;
             return Ok(found.report());

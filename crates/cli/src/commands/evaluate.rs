@@ -307,12 +307,11 @@ impl Evaluate {
     ) -> Result<(Model, TestCorpus), Failure> {
         let OpenedPreset { mut train, test, model, stages } = preset;
         run.stages.0.extend(stages.0);
-        let model = match model {
-            Some(model) => model,
-            None => {
-                let options = self.preset_options(engines.threads())?;
-                run.train(&mut *train, &[], options, engines)?
-            }
+        let model = if let Some(model) = model {
+            model
+        } else {
+            let options = self.preset_options(engines.threads())?;
+            run.train(&mut *train, &[], options, engines)?
         };
         let source = Source::Documents(test);
         Ok((model, TestCorpus { source, paths: Vec::new(), name: name(&self.paths) }))
@@ -457,9 +456,9 @@ impl Run {
         let progress = TrainingProgress::new(self.verbosity, reading);
         let start = Instant::now();
         let on_event = |event: Event<'_>| progress.on_event(event);
-        let trainer = Trainer::builder().options(options).engines(engines.clone());
-        let trainer = trainer.corpus_name(name(paths)).on_event(&on_event).build();
-        let trained = trainer.train(documents)?;
+        let builder = Trainer::builder().options(options).engines(engines.clone());
+        let builder = builder.corpus_name(name(paths)).on_event(&on_event);
+        let trained = builder.build().train(documents)?;
         drop(progress);
         if let Some(report) = &trained.tuning
             && let Some(table) = self.tune_table.take()

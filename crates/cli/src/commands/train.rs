@@ -56,9 +56,9 @@ impl Train {
         self.training.keep_memory();
         let training_progress = TrainingProgress::new(verbosity, reading);
         let on_event = |event: Event<'_>| training_progress.on_event(event);
-        let trainer = Trainer::builder().options(options).engines(engines);
-        let trainer = trainer.corpus_name(name(&self.corpora)).on_event(&on_event).build();
-        let trained = trainer.train(&mut corpus)?;
+        let builder = Trainer::builder().options(options).engines(engines);
+        let builder = builder.corpus_name(name(&self.corpora)).on_event(&on_event);
+        let trained = builder.build().train(&mut corpus)?;
         drop(training_progress);
         let saving = Instant::now();
         threads.run(|| match &held {

@@ -85,8 +85,8 @@ impl Tune {
         let training_progress =
             TrainingProgress::new(verbosity, Progress::new(verbosity, "tuning", &[]));
         let on_event = |event: Event<'_>| training_progress.on_event(event);
-        let trainer = Trainer::builder().options(options).engines(engines);
-        let trained = trainer.on_event(&on_event).build().retune(model);
+        let builder = Trainer::builder().options(options).engines(engines);
+        let trained = builder.on_event(&on_event).build().retune(model);
         let trained = trained.map_err(|error| match error {
             TrainError::NotSymmetric { .. } => {
                 let message = train_message(&error);

@@ -60,7 +60,7 @@ impl Progress {
         Box::new(move |name: &str, format: Format| {
             if verbosity.verbose || last != Some(format) {
                 shown.suspend(|| {
-                    verbosity.print(&format!("reading {} as {format}", printable(name)))
+                    verbosity.print(&format!("reading {} as {format}", printable(name)));
                 });
             }
             last = Some(format);

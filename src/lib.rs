@@ -5,9 +5,10 @@
 //! text     text       text, rows     search        decide    decide     evaluate
 //! ```
 //!
-//! [`Trainer`](learn::Trainer) turns a corpus into a [`Model`](model::Model), which holds everything that
-//! classification needs. [`Classifier`](classifier::Classifier) answers with it. The modules below are
-//! listed in the order in which the data passes through them; a module uses only modules above it.
+//! [`Trainer`](learn::Trainer) turns a corpus into a [`Model`](model::Model), which holds
+//! everything that classification needs. [`Classifier`](classifier::Classifier) answers with it.
+//! The modules below are listed in the order in which the data passes through them; a module uses
+//! only modules above it.
 //!
 //! ```
 //! use classify::classifier::Classifier;

@@ -243,7 +243,8 @@ fn values_far_apart() {
 
 #[test]
 fn segments_equal_the_whole() {
-    let (rows, queries) = (coarse(90, 4, 1), coarse(15, 4, 2));
+    let rows = coarse(90, 4, 1);
+    let queries = coarse(15, 4, 2);
     for metric in METRICS {
         let kernel = Kernel { metric, scale: 1.5 };
         let training = prepared(&rows, metric);
@@ -256,7 +257,8 @@ fn segments_equal_the_whole() {
         };
         let segments = [0..40, 40..90].map(|rows| Segment { engine: part(rows), kept: None });
         let composite = Composite::of_segments(segments, threads(2)).unwrap();
-        let (mut one, mut two) = (NeighborLists::default(), NeighborLists::default());
+        let mut one = NeighborLists::default();
+        let mut two = NeighborLists::default();
         let request = Request::new(queries.view(), NonZeroUsize::new(9).unwrap());
         let _ = engine(Arc::clone(&training)).search(&request, &mut one).unwrap();
         let _ = composite.search(&request, &mut two).unwrap();

@@ -461,7 +461,8 @@ fn rows_at_the_ends_of_the_largest_blocks() {
 #[test]
 fn shards_of_consecutive_rows() {
     let all = close_rows(15, 90);
-    let (training, queries) = (matrix(&all, 64), matrix(&close_rows(16, 21), 64));
+    let training = matrix(&all, 64);
+    let queries = matrix(&close_rows(16, 21), 64);
     let part = |rows: std::ops::Range<usize>| {
         let map = RowMap::From(u32::try_from(rows.start).unwrap());
         Part { engine: Arc::new(inverted(&matrix(&all[rows].to_vec(), 64), 10, 1)), rows: map }

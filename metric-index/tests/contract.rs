@@ -579,7 +579,8 @@ fn an_own_metric() {
     struct Clock;
     impl Metric<Point> for Clock {
         fn distance(&self, a: &Point, b: &Point) -> f32 {
-            let (Point::Bytes(a), Point::Bytes(b)) = (a, b) else { return f32::NAN };
+            let Point::Bytes(a) = a else { return f32::NAN };
+            let Point::Bytes(b) = b else { return f32::NAN };
             let apart = a[0].abs_diff(b[0]);
             f32::from(apart.min(24 - apart))
         }

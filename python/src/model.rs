@@ -99,7 +99,7 @@ impl Reports {
     fn on_event(&self, event: Event<'_>) {
         let (what, done, text) = match event {
             Event::Read(done) => ("fit: read", Some(done), None),
-            Event::LeftOut(done) => ("fit: left out", Some(done), None),
+            Event::HeldOut(done) => ("fit: left out", Some(done), None),
             event => ("fit", None, classify_report::training::event(&event, 10)),
         };
         let Some(call) = &self.call else { return };

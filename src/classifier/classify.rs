@@ -42,7 +42,8 @@ impl Classifier {
     }
 
     /// Predicts labels from the first `k` neighbors of each list. A decision that [needs the
-    /// batch](crate::decide::decision::Decision::needs_batch) treats these documents as the whole batch.
+    /// batch](crate::decide::decision::Decision::needs_batch) treats these documents as the whole
+    /// batch.
     pub fn predict(
         &self,
         vectors: &DocumentVectors,

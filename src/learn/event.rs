@@ -36,7 +36,7 @@ pub enum Event<'a> {
         known: Option<(usize, usize)>,
     },
     /// Number of documents held out so far.
-    LeftOut(u64),
+    HeldOut(u64),
     /// The limit for abstaining was learned.
     Abstention(&'a ConfidenceLimit),
     /// The limit of the novelty score was learned.

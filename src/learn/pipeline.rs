@@ -176,7 +176,7 @@ impl Pipeline<'_> {
         exclusion: Exclusion<'_>,
         dense_share: f64,
     ) -> Result<LeaveOneOut, TrainError> {
-        let progress = |documents| self.run.report(Event::LeftOut(documents));
+        let progress = |documents| self.run.report(Event::HeldOut(documents));
         Ok(self.rows.leave_one_out(rows, k, exclusion, dense_share, &progress)?)
     }
 

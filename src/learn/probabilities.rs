@@ -1,7 +1,8 @@
 //! Learns the probabilities of labels, and when to abstain.
 //!
 //! * Learns from: the scores of held-out documents under the chosen vote.
-//! * Estimates by: five folds; the answers of a fold are evaluated with what is learned from the others.
+//! * Estimates by: five folds; the answers of a fold are evaluated with what is learned from the
+//!   others.
 //! * Yields: a [`Calibration`] from scores to probabilities, and a [`ConfidenceLimit`].
 
 use std::collections::BTreeMap;

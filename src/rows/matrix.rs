@@ -268,11 +268,13 @@ mod tests {
             vec![0, 2, 1, 2],
             vec![0, u64::MAX, 2],
         ] {
-            let (indices, data) = (vec![0u32, 1], vec![1f32, 1.0]);
+            let indices = vec![0u32, 1];
+            let data = vec![1f32, 1.0];
             let found = csr(2, indptr.clone(), indices, data);
             assert_eq!(found.is_ok(), indptr == [0, 2], "{indptr:?}");
         }
-        let (indices, data) = (vec![0u32, 1], vec![1f32]);
+        let indices = vec![0u32, 1];
+        let data = vec![1f32];
         assert!(csr(2, vec![0u64, 2], indices, data).is_err());
     }
 }

@@ -152,18 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn columns_without_a_pivot_are_left_out() {
+    fn columns_without_a_pivot_are_skipped() {
         // The second column is twice the first one.
         let mut lower = vec![1.0, 2.0, 0.5, 2.0, 4.0, 1.0, 0.5, 1.0, 3.0];
-        let mut left_out = Vec::new();
+        let mut skipped = Vec::new();
         cholesky(&mut lower, 3, |at, pivot| {
             if pivot > 1e-12 {
                 return pivot;
             }
-            left_out.push(at);
+            skipped.push(at);
             f64::INFINITY
         });
-        assert_eq!(left_out, [1]);
+        assert_eq!(skipped, [1]);
         let inverse = inverse_of_lower(&lower, 3);
         assert_eq!(inverse[3..6], [0.0; 3]);
         assert_eq!(inverse[7..8], [0.0]);

@@ -246,8 +246,9 @@ impl Cuda {
         let view = training.view();
         let count = check_training(&view, &threads)?;
         #[expect(unsafe_code, reason = "each buffer is used on one stream, or after a wait")]
-        // SAFETY: the device stays private to this engine. Rows are loaded on a stream that is waited
-        // for. Buffers of a lane are used on its stream only, and a lane waits when it is dropped.
+        // SAFETY: the device stays private to this engine. Rows are loaded on a stream that is
+        // waited for. Buffers of a lane are used on its stream only, and a lane waits when it is
+        // dropped.
         let untracked = unsafe { device.untracked() }?;
         let kernels = Kernels::load(&untracked)?;
         let budget = match options.memory {

@@ -24,11 +24,11 @@
 //! The product x f / 65536 is rounded down. It differs from A q w by at most
 //! r = |rounding error of f| + (|f| + 1) / 65536 because f and x are rounded, and by up to 1
 //! because the product is. Products of postings and columns are 1 larger. So the sum of a row lies
-//! between A s − l and A s + h, where s is its similarity. For two rows, h of one and l of the other
-//! matter. Together they are at most Σ (1 + 2 r) over the terms of the query. If a row has fewer
-//! terms than the query, Σ (2 + 2 r) over the largest number of terms of a row is a bound too: the
-//! terms of the two rows differ, and only some products are 1 larger. The smaller of both bounds is
-//! the *band*.
+//! between A s − l and A s + h, where s is its similarity. For two rows, h of one and l of the
+//! other matter. Together they are at most Σ (1 + 2 r) over the terms of the query. If a row has
+//! fewer terms than the query, Σ (2 + 2 r) over the largest number of terms of a row is a bound
+//! too: the terms of the two rows differ, and only some products are 1 larger. The smaller of both
+//! bounds is the *band*.
 //!
 //! If T is at most the k-th largest sum, k rows have A s ≥ T − h. Every row of the result has that
 //! too, so its sum is at least T − h − l. All rows with such sums are collected. The band is

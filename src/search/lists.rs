@@ -168,8 +168,8 @@ impl NeighborLists {
             Memory::Own(neighbors) => (neighbors.as_mut_slice(), false),
             Memory::Pinned(memory) => {
                 #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
-                // SAFETY: as in `Memory::neighbors`. During a search each batch has slots of its own,
-                // and reads them after its lane has waited.
+                // SAFETY: as in `Memory::neighbors`. During a search each batch has slots of its
+                // own, and reads them after its lane has waited.
                 let keys = unsafe { memory.values_mut() };
                 (bytemuck::cast_slice_mut(keys), true)
             }

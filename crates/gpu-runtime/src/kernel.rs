@@ -130,7 +130,8 @@ pub trait KernelArguments {
 ///
 /// The fields have the order of the kernel's parameters. `value` is passed by value, `read` is
 /// memory that the kernel reads (a [`CudaView`](crate::CudaView)), and `write` is memory that it
-/// writes (a [`CudaViewMut`](crate::CudaViewMut)). [`check_kernels`] compares declarations with PTX.
+/// writes (a [`CudaViewMut`](crate::CudaViewMut)). [`check_kernels`] compares declarations with
+/// PTX.
 ///
 /// ```
 /// use gpu_runtime::{CudaViewMut, KernelArguments, check_kernels, kernel};

@@ -15,7 +15,8 @@ use crate::kernel::Kernel;
 ///
 /// // Does nothing without a GPU.
 /// if let Ok(device) = Device::open_best() {
-///     let module = device.load(".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry none() { ret; }")?;
+///     let header = ".version 7.0\n.target sm_75\n.address_size 64\n";
+///     let module = device.load(&format!("{header}.visible .entry none() {{ ret; }}"))?;
 ///     let _kernel = module.kernel("none", 0)?;
 /// }
 /// # Ok::<(), gpu_runtime::GpuError>(())
@@ -39,7 +40,8 @@ impl Module {
     ///
     /// // Does nothing without a GPU.
     /// if let Ok(device) = Device::open_best() {
-    ///     let module = device.load(".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry none() { ret; }")?;
+    ///     let header = ".version 7.0\n.target sm_75\n.address_size 64\n";
+    ///     let module = device.load(&format!("{header}.visible .entry none() {{ ret; }}"))?;
     ///     assert!(module.kernel("some", 0).is_err());
     /// }
     /// # Ok::<(), gpu_runtime::GpuError>(())

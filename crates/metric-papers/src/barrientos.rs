@@ -3,8 +3,8 @@
 //! A block of threads answers a query. Programs that need neighbors use [`GpuSearch`], which is
 //! faster.
 //!
-//! * [`Searcher`] reproduces Barrientos 2011, chapter 4: algorithms 11 to 13, 15 and 16, and sections
-//!   4.2.1 and 4.3. The command is `metric-index bench thesis --device cuda`.
+//! * [`Searcher`] reproduces Barrientos 2011, chapter 4: algorithms 11 to 13, 15 and 16, and
+//!   sections 4.2.1 and 4.3. The command is `metric-index bench thesis --device cuda`.
 //! * [`OneStage`] and [`TwoStage`] reproduce Barrientos et al. 2012, section VII: several GPUs. The
 //!   command is `metric-index bench multi-gpu --words FILE`.
 //!

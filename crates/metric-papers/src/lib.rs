@@ -5,13 +5,13 @@
 //! the same answers, bit for bit. The program `metric-index` repeats the experiments.
 //!
 //! * [`strategy`]: R. J. Barrientos, thesis, 2011, chapter 3: strategies by which several threads
-//!   answer a stream of queries (algorithms 8 to 10, sections 3.2.4, 3.3.1 and 3.3.2). The command is
-//!   `metric-index bench thesis`.
+//!   answer a stream of queries (algorithms 8 to 10, sections 3.2.4, 3.3.1 and 3.3.2). The command
+//!   is `metric-index bench thesis`.
 //! * [`barrientos`]: the same thesis, chapter 4: range and nearest-neighbor searches on a GPU
 //!   (algorithms 11 to 13, 15 and 16, sections 4.2.1 and 4.3). The command is
 //!   `metric-index bench thesis --device cuda`.
-//! * [`barrientos::OneStage`], [`barrientos::TwoStage`]: R. J. Barrientos et al., 2012, section VII:
-//!   several GPUs. The command is `metric-index bench multi-gpu --words FILE`.
+//! * [`barrientos::OneStage`], [`barrientos::TwoStage`]: R. J. Barrientos et al., 2012, section
+//!   VII: several GPUs. The command is `metric-index bench multi-gpu --words FILE`.
 //! * [`cordeiro`]: Cordeiro, 2023: PPK, PPB and SBQ-KNN (algorithms 1 to 3), brute force on a GPU.
 //!   The command is `metric-index bench cordeiro`.
 //! * [`karelis`]: Karelis, 2020: VP- and KD-trees built and searched on a GPU. The command is

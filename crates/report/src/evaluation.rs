@@ -196,7 +196,8 @@ fn confidence(evaluation: &Evaluation) -> Vec<Line> {
         lines.push(("calibration", format!("{error:.4} expected error of probabilities")));
     }
     if let Some(answered) = evaluation.answered {
-        let (coverage, error) = (decimal(answered.coverage), decimal(answered.error));
+        let coverage = decimal(answered.coverage);
+        let error = decimal(answered.error);
         let answered = format!("{coverage} of the documents, {error} of their labels wrong");
         lines.push(("answered", answered));
     }

@@ -439,7 +439,8 @@ mod tests {
         for colors in [Colors::Page, Colors::Own] {
             let svg = chart.svg(colors);
             assert!(!svg.contains("<script>") && !svg.contains('\u{1}'));
-            // The title for screen readers, two axes, a dot, a bar, two names; and the visible title.
+            // The title for screen readers, two axes, a dot, a bar, two names; and the visible
+            // title.
             let expected = if colors == Colors::Own { 8 } else { 7 };
             assert_eq!(svg.matches("&lt;/svg&gt;&lt;script&gt; ").count(), expected);
         }

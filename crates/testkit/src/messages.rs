@@ -22,8 +22,8 @@ impl Messages {
 
     /// Adds the command and the messages of a run that must have ended with an exit code.
     ///
-    /// A failure is shown from the line that begins with `error`. Lines about progress, which a slow
-    /// machine prints, are omitted, and times are shown as `{time}`.
+    /// A failure is shown from the line that begins with `error`. Lines about progress, which a
+    /// slow machine prints, are omitted, and times are shown as `{time}`.
     ///
     /// # Panics
     ///

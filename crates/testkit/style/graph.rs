@@ -375,7 +375,8 @@ fn collect_leaves(tree: &UseTree, before: &[String], leaves: &mut Vec<Leaf>) {
         UseTree::Path(part) => collect_leaves(&part.tree, &with(&part.ident), leaves),
         UseTree::Name(part) => {
             let path = with(&part.ident);
-            let (name, at) = (path.last().cloned(), part.ident.span());
+            let name = path.last().cloned();
+            let at = part.ident.span();
             leaves.push(Leaf { path, name, is_glob: false, at });
         }
         UseTree::Rename(part) => {

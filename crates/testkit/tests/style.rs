@@ -75,7 +75,8 @@ fn key_of(place: &Place) -> (String, String) {
     (place.rule.name().to_owned(), folder(&place.file))
 }
 
-/// The folder that a file counts for: `tests`, `crates/cli`, or `src/search` for `src/search/mod.rs`.
+/// The folder that a file counts for: `tests`, `crates/cli`, or `src/search` for
+/// `src/search/mod.rs`.
 fn folder(file: &str) -> String {
     let mut parts = file.split('/');
     let first = parts.next().unwrap_or(file);

@@ -22,7 +22,8 @@ mod npy;
 /// The format of a file of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A two-dimensional array of `NumPy`: floats, integers or booleans in any byte and memory order.
+    /// A two-dimensional array of `NumPy`: floats, integers or booleans in any byte and memory
+    /// order.
     Npy,
     /// Vectors of 32-bit floats, each after its dimension as a 32-bit integer; little-endian.
     Fvecs,

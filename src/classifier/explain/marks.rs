@@ -14,8 +14,8 @@ use crate::text::analyze::Analyzer;
 pub struct Marked<'a> {
     /// The text.
     pub text: &'a str,
-    /// The term as it is in the vocabulary. If there are several, such as n-grams of characters, all of
-    /// them, separated by blanks.
+    /// The term as it is in the vocabulary. If there are several, such as n-grams of characters,
+    /// all of them, separated by blanks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<String>,
     /// The sum of the contributions of the terms.
@@ -27,8 +27,8 @@ pub struct Marked<'a> {
 const MAX_BYTES: usize = 1 << 16;
 
 /// Divides a text into pieces where terms begin and end. Joined, the pieces are the text. A term of
-/// several words is marked from the first to the last. Terms are marked in the first 64 KiB, and only
-/// if the model was trained on text.
+/// several words is marked from the first to the last. Terms are marked in the first 64 KiB, and
+/// only if the model was trained on text.
 pub fn marks<'a>(model: &Model, text: &'a str, terms: &[TermPart]) -> Vec<Marked<'a>> {
     let plain = |text| Marked { text, term: None, part: None };
     let Some(analyzer) = model.analyzer() else { return vec![plain(text)] };

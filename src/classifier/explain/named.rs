@@ -38,7 +38,8 @@ pub struct NamedExplanation<'a> {
     pub marked: Option<Vec<Marked<'a>>>,
     /// The labels with a vote, by decreasing score.
     pub scores: Vec<NamedLabel<'a>>,
-    /// The neighbors that voted: those found by terms, best first, then those found by dense vectors.
+    /// The neighbors that voted: those found by terms, best first, then those found by dense
+    /// vectors.
     pub neighbors: Vec<NamedNeighbor<'a>>,
 }
 
@@ -228,7 +229,8 @@ impl Explanation {
                 let limit = self.abstention.and_then(|limit| limit.confidence);
                 let limit = limit.map_or("of 1".to_owned(), |limit| format!("{limit:.3}"));
                 return format!(
-                    "its confidence {confidence:.3} is below the limit {limit}, so no label is given"
+                    "its confidence {confidence:.3} is below the limit {limit}, so no label is \
+                     given"
                 );
             }
         };

@@ -498,7 +498,7 @@ mod tests {
 
     /// Labels are random, but near-duplicates have the same: only they tell it.
     #[test]
-    fn near_duplicates_teach_those_left_out_again() {
+    fn near_duplicates_train_again() {
         const PAIRS: u32 = 150;
         let mut random = Random::new(5);
         let mut rows = CsrBuilder::default();

@@ -69,7 +69,8 @@ impl Overlap {
             // Two sums in turn: one would wait for each addition.
             let (pairs_of_places, last_place) = places.as_chunks::<2>();
             let (pairs_of_weights, last_weight) = weights.as_chunks::<2>();
-            let (mut even, mut odd) = (0.0, 0.0);
+            let mut even = 0.0;
+            let mut odd = 0.0;
             for (places, weights) in pairs_of_places.iter().zip(pairs_of_weights) {
                 even += product((&places[0], &weights[0]));
                 odd += product((&places[1], &weights[1]));
@@ -116,9 +117,11 @@ impl<'l> Overlaps<'l> {
             builder.build(rows, lesson, &mut overlap);
             overlap
         };
-        let (mut kept, mut bytes) = (Vec::new(), 0);
+        let mut kept = Vec::new();
+        let mut bytes = 0;
         while bytes < most && kept.len() < lessons.len() {
-            let (start, mut entries) = (kept.len(), 0);
+            let start = kept.len();
+            let mut entries = 0;
             let fits = |lesson: &&Lesson| {
                 let terms = row(rows, lesson.row as usize).0.len();
                 entries += terms * lesson.neighbors.len();

@@ -413,9 +413,9 @@ fn votes_that_mislead_become_worth_less() {
         let votes = learn_vote_weights(&found, among, &best, own, &threads).unwrap();
         let mean = |of_wrong: bool| {
             let rows = rows.iter().filter(|&&row| wrong(row as usize) == of_wrong);
-            let worths: Vec<f32> =
+            let weights: Vec<f32> =
                 rows.flat_map(|&row| votes.of(row)).map(|of| of.weight).collect();
-            worths.iter().sum::<f32>() / worths.len() as f32
+            weights.iter().sum::<f32>() / weights.len() as f32
         };
         // With several labels, other labels of the right documents are doubted too.
         if !multi_label {

@@ -194,7 +194,8 @@ pub(in crate::learn) fn distinct(ks: &[usize], longest: usize) -> &[usize] {
 
 /// At most `max_count` of `ks`, including the first and the last, in about equal ratios.
 pub(in crate::learn) fn thinned(ks: &[usize], max_count: usize) -> Vec<usize> {
-    let (Some(&first), Some(&last)) = (ks.first(), ks.last()) else { return Vec::new() };
+    let Some(&first) = ks.first() else { return Vec::new() };
+    let last = ks[ks.len() - 1];
     if ks.len() <= max_count {
         return ks.to_vec();
     }

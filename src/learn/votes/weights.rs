@@ -580,8 +580,8 @@ mod tests {
         let all: Vec<u32> = (0..60).collect();
         let k = NonZeroUsize::new(2 * K).unwrap();
         let view = View { engine: &engine, queries: rows.view().into() };
-        let left_out = LeaveOneOut::search(view, &all, k, Exclusion::default(), &|_| ()).unwrap();
-        let table = VoteTable::new(&left_out, among, &threads);
+        let held_out = LeaveOneOut::search(view, &all, k, Exclusion::default(), &|_| ()).unwrap();
+        let table = VoteTable::new(&held_out, among, &threads);
         let weight = VoteWeight::Similarity { power: 2.0 };
         for others in [false, true] {
             let setup = VoteSetup { weight, k: K, multi_label: false, others };
@@ -595,7 +595,7 @@ mod tests {
             // By document: its label, and its voters with their shares.
             let voters: Vec<(u32, Vec<(u32, f64)>)> = (0..60)
                 .map(|at| {
-                    let (row, voters) = left_out.get(at);
+                    let (row, voters) = held_out.get(at);
                     (labels[row as usize], vote_shares(voters.first(K), weight, &among))
                 })
                 .collect();

@@ -74,8 +74,8 @@ impl Cuda {
         self.is_fused(part, k) && self.one_block(tile, count, k).is_some()
     }
 
-    /// Enqueues the search of the sent queries on the lane's stream and the copies of what is found, to
-    /// `places` or to the lane's own memory. Does not wait.
+    /// Enqueues the search of the sent queries on the lane's stream and the copies of what is
+    /// found, to `places` or to the lane's own memory. Does not wait.
     pub(super) fn enqueue_with_copies(
         &self,
         part: &Part,
@@ -99,7 +99,8 @@ impl Cuda {
         self.enqueue_fused(part, lane, count, k, Some(outputs))
     }
 
-    /// Enqueues the search of the sent queries on the lane's stream; what is found stays on the GPU.
+    /// Enqueues the search of the sent queries on the lane's stream; what is found stays on the
+    /// GPU.
     pub(super) fn enqueue(
         &self,
         part: &Part,
@@ -138,8 +139,8 @@ impl Cuda {
         (bytes / (part.rows.count as usize * 4).max(1)).clamp(1, 4_096)
     }
 
-    /// Enqueues the fused kernels for `count` queries. A batch of one launch writes to `outputs`, or
-    /// to the lane's buffers if that is `None`.
+    /// Enqueues the fused kernels for `count` queries. A batch of one launch writes to `outputs`,
+    /// or to the lane's buffers if that is `None`.
     fn enqueue_fused(
         &self,
         part: &Part,

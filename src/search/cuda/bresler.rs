@@ -6,7 +6,7 @@
 //!
 //! | engine | paper | kernel | what it does |
 //! |---|---|---|---|
-//! | `base` | section 5 | `kernels/base.cu` | a dense query, a warp per row (Bell and Garland 2008) |
+//! | `base` | section 5 | `kernels/base.cu` | a dense query, a warp per row (Bell, Garland 2008) |
 //! | `shared` | Algorithm 2 | `kernels/shared.cu` | a query in shared memory, a thread per row |
 //! | `grid` | Algorithm 3 | `kernels/grid.cu` | a batch of queries, rows read from textures |
 //!

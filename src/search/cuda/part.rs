@@ -11,8 +11,8 @@ use super::tile::{Cuts, TileIndex};
 use crate::rows::matrix::{CsrView, row};
 use crate::threads::Threads;
 
-/// The lists of a few tiles are made at a time, of about so many bytes: they stay in host memory only until they are on
-/// the GPU.
+/// The lists of a few tiles are made at a time, of about so many bytes: they stay in host memory
+/// only until they are on the GPU.
 const HOST_BYTES: usize = 1 << 30;
 /// The column in the padding between rows: no column.
 const NO_COLUMN: u32 = u32::MAX;

@@ -50,8 +50,8 @@ fn tasks(vectors: u32) -> u32 {
 }
 
 impl TileIndex {
-    /// The lists of `rows`, at most `MOST_ROWS`, whose weights are nonnegative. Call it on the thread pool that should
-    /// do the work.
+    /// The lists of `rows`, at most `MOST_ROWS`, whose weights are nonnegative. Call it on the
+    /// thread pool that should do the work.
     pub(super) fn new(training: &CsrView<'_>, rows: Range<usize>) -> Self {
         let terms = training.cols();
         let mut starts = vec![0u32; terms + 1];
@@ -85,7 +85,8 @@ impl TileIndex {
         }
         let mut lists = Vec::with_capacity(terms);
         let mut end = 0;
-        let (mut weighted, mut most) = (0f64, 0);
+        let mut weighted = 0f64;
+        let mut most = 0;
         for ((list, greatest), &odd) in starts.windows(2).zip(&list_max).zip(&odd) {
             let length = list[1] - list[0];
             let vectors = (length - odd).div_ceil(4) + odd.div_ceil(4);
@@ -103,7 +104,8 @@ impl TileIndex {
     }
 }
 
-/// Deals all lists: those of term `t` from `entries[starts[t]..starts[t + 1]]` to their vectors of `postings`.
+/// Deals all lists: those of term `t` from `entries[starts[t]..starts[t + 1]]` to their vectors of
+/// `postings`.
 fn deal_all(entries: &[u32], starts: &[u32], lists: &[[u32; 4]], mut postings: &mut [u32]) {
     /// The terms that a thread deals at a time.
     const TERMS: usize = 256;
@@ -293,7 +295,8 @@ mod tests {
         // With a single term, a step of a weight is eight units, so product rounding does not mask
         // weight rounding.
         for (sharpness, most_terms) in [(0.2, 40), (1.0, 40), (6.0, 40), (30.0, 40), (1.0, 1)] {
-            let (rows, terms) = (300usize, 40u32);
+            let rows = 300usize;
+            let terms = 40u32;
             let mut draw = |share: f64| -> Vec<(u32, f32)> {
                 let entry = |term| {
                     (random() < share).then(|| (term, libm::pow(random(), sharpness) as f32))
@@ -329,7 +332,8 @@ mod tests {
                 let weight = |term| query.iter().find(|entry| entry.0 == term).map_or(0.0, |e| e.1);
                 let similarity: f64 =
                     row.iter().map(|&(term, w)| f64::from(w) * f64::from(weight(term))).sum();
-                let (sum, exact) = (f64::from(sum), similarity * scale);
+                let sum = f64::from(sum);
+                let exact = similarity * scale;
                 assert!(
                     sum >= exact && sum <= exact + error && sum < 65_536.0,
                     "{sum} {exact} {error}"

@@ -179,7 +179,8 @@ mod tests {
     fn a_block_waits_for_room() {
         let room = Arc::new(MemoryBudget::new(10));
         let take = |bytes| {
-            let (room, (sender, taken)) = (Arc::clone(&room), channel());
+            let room = Arc::clone(&room);
+            let (sender, taken) = channel();
             thread::spawn(move || sender.send(room.take(bytes)));
             taken
         };

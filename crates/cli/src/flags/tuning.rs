@@ -150,7 +150,7 @@ impl TrainingProgress {
     pub(crate) fn on_event(&self, event: Event<'_>) {
         match event {
             Event::Read(documents) => self.reading.tick(documents),
-            Event::LeftOut(documents) => {
+            Event::HeldOut(documents) => {
                 self.reading.finish();
                 self.tuning
                     .get_or_init(|| Progress::new(self.verbosity, "tuning", &[]))

@@ -309,7 +309,8 @@ fn square(point: &[f32]) -> f64 {
 fn any(halves: &[f32], products: &[f32], threshold: f32) -> bool {
     let halves = <&[f32; LANES]>::try_from(halves);
     let products = <&[f32; LANES]>::try_from(products);
-    let (Ok(halves), Ok(products)) = (halves, products) else { return true };
+    let Ok(halves) = halves else { return true };
+    let Ok(products) = products else { return true };
     let mut any = 0u32;
     for (&half, &product) in halves.iter().zip(products) {
         any |= u32::from(product >= half + threshold);

@@ -17,9 +17,11 @@ fn rows_become_columns() {
 
 /// The sums of products of a row and a lane.
 fn expected(entries: &[u32], factors: &[[u16; LANES]], lane: usize) -> (u16, i16) {
-    let (mut sum, mut signed_sum) = (0u16, 0i16);
+    let mut sum = 0u16;
+    let mut signed_sum = 0i16;
     for &entry in entries {
-        let (weight, factor) = (weight_of(entry), factors[column_of(entry)][lane]);
+        let weight = weight_of(entry);
+        let factor = factors[column_of(entry)][lane];
         sum = sum.wrapping_add(((u32::from(weight) * u32::from(factor)) >> 16) as u16);
         let product = i32::from(weight as i16) * i32::from(factor as i16);
         signed_sum = signed_sum.wrapping_add((product >> 16) as i16);
@@ -31,7 +33,9 @@ fn expected(entries: &[u32], factors: &[[u16; LANES]], lane: usize) -> (u16, i16
 fn sums_of_products_on_every_processor() {
     // Three columns; row r has r % 4 entries, and stands at the mirrored place of its window.
     for rows in [0usize, 1, 7, 63, 64, 65, 200] {
-        let (mut starts, mut entries, mut order) = (vec![0u32], Vec::new(), Vec::new());
+        let mut starts = vec![0u32];
+        let mut entries = Vec::new();
+        let mut order = Vec::new();
         for row in 0..rows {
             let window = row / WINDOW * WINDOW;
             order.push((WINDOW.min(rows - window) - 1 - row % WINDOW) as u8);
@@ -77,7 +81,8 @@ fn dense_columns_on_every_processor() {
         };
         let strip =
             |at: usize| {
-                let (first, column) = (at / COLUMNS * LANES, at % COLUMNS);
+                let first = at / COLUMNS * LANES;
+                let column = at % COLUMNS;
                 std::array::from_fn(|lane| {
                     if first + lane < rows { weight(first + lane, column) } else { 0 }
                 })
@@ -104,9 +109,11 @@ fn dense_columns_on_every_processor() {
         for unit in VectorUnit::all() {
             let mut sums = vec![7; rows];
             let mut signed_sums = vec![7; rows];
-            let (factors, sums_of) = (&factors, &mut sums);
+            let factors = &factors;
+            let sums_of = &mut sums;
             unit.run(DenseProducts { strips: &strips, columns: COLUMNS, factors, sums: sums_of });
-            let (factors, sums_of) = (&signed_factors, &mut signed_sums);
+            let factors = &signed_factors;
+            let sums_of = &mut signed_sums;
             unit.run(DenseProducts { strips: &signed, columns: COLUMNS, factors, sums: sums_of });
             check(&sums, &signed_sums);
         }
@@ -136,7 +143,8 @@ fn maxima_and_counts() {
             let expected: Vec<_> = (0..sums.len()).filter(|&at| sums[at] >= least).collect();
             assert_eq!(found, expected);
         }
-        let (many, mut found) = ([-3i16, 4, 5].repeat(40), 0);
+        let many = [-3i16, 4, 5].repeat(40);
+        let mut found = 0;
         unit.run(AtLeast { sums: &many, least: 4, found: |_| found += 1 });
         assert_eq!(found, 80);
     }
@@ -155,7 +163,8 @@ fn bounds_on_every_processor() {
         (1_000, 40_000, 60_000),
         (1_000, 65_535, 65_535),
     ] {
-        let (sums, lengths) = (&sums[..rows], &lengths[..rows]);
+        let sums = &sums[..rows];
+        let lengths = &lengths[..rows];
         let is_marked = |row: usize| {
             let product = u64::from(lengths[row]) * u64::from(factor) / 65_536;
             (u64::from(sums[row]) + product + 1).min(65_535) >= u64::from(least)
@@ -172,7 +181,8 @@ fn bounds_on_every_processor() {
         let marked = (0..rows).filter(|&row| is_marked(row)).count();
         let signed = &signed[..rows];
         let signed_lengths = &signed_lengths[..rows];
-        let (signed_factor, signed_least) = ((factor >> 1) as i16, (least >> 1) as i16);
+        let signed_factor = (factor >> 1) as i16;
+        let signed_least = (least >> 1) as i16;
         let signed_bounds =
             (0..rows).map(|row| bound(signed[row], signed_lengths[row], signed_factor));
         let signed_marked = signed_bounds.filter(|&bound| bound >= signed_least).count();

@@ -61,7 +61,7 @@ impl Compare {
         for (at, path) in paths.iter().enumerate() {
             let file = File::open(path).map_err(|error| failed(at, error.to_string()))?;
             let evaluation = SavedEvaluation::from_reader(file)
-                .map_err(|error| failed(at, error.to_string()))?;
+                .map_err(|error| failed(at, compare_message(&error)))?;
             loaded.push(evaluation);
         }
         let baseline = loaded.remove(0);

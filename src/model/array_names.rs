@@ -47,7 +47,7 @@ pub(crate) const VOTE_STARTS: &str = "votes.starts";
 /// The label of each vote weight.
 pub(crate) const VOTE_LABELS: &str = "votes.labels";
 /// The vote weights.
-pub(crate) const VOTE_WEIGHTS: &str = "votes.vote_weights";
+pub(crate) const VOTE_WEIGHTS: &str = "votes.weights";
 /// The offset of each label's score.
 pub(crate) const VOTE_OFFSETS: &str = "votes.offsets";
 /// The scale of each label's score, or of all scores.

@@ -169,7 +169,7 @@ impl Model {
         if settings.vote.learned != votes.is_some() {
             return wrong(
                 "settings",
-                "learned votes without their vote_weights, or vote_weights without them",
+                "learned votes without their weights, or weights without them",
             );
         }
         Ok(())

@@ -124,7 +124,7 @@ impl LearnedVotes {
             && self.starts.is_sorted()
             && self.starts.len() == documents + 1;
         if !spans || self.vote_weights.len() != entries {
-            return Err("bounds that do not span the vote_weights of votes");
+            return Err("bounds that do not span the weights of votes");
         }
         #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
         let rising = self.starts.windows(2).all(|bounds| {

@@ -1,4 +1,4 @@
-//! The whole pipeline, from documents to predictions: [`train`] and [`Classifier`].
+//! The whole pipeline, from documents to predictions: [`train()`] and [`Classifier`].
 //!
 //! | module | what it does |
 //! |---|---|

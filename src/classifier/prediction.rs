@@ -72,7 +72,7 @@ pub enum Probabilities {
     Given,
 }
 
-/// How neighbors become labels: arguments of [`Classifier::classify`].
+/// How neighbors become labels: arguments of [`Classifier::classify`](super::Classifier::classify).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassifyOptions {
     /// The number of neighbors that vote.

@@ -104,7 +104,8 @@ pub struct DenseOptions {
 /// Where dense vectors come from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DenseSource {
-    /// Documents bring them along: [`Document::vector`], or features as vectors.
+    /// Documents bring them along: [`Document::vector`](crate::text::corpus::Document::vector), or
+    /// features as vectors.
     Given {
         /// The field that a corpus of JSONL, CSV or TSV has them in, for the model to remember.
         field: Option<String>,

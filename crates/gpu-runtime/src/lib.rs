@@ -9,7 +9,7 @@
 //! | [`Lane`], [`DeviceBuffer`], [`Pinned`], [`Pool`] | a stream, and memory that grows |
 //! | [`kernel!`], [`Kernel`], [`Grid`], [`check_kernels`] | kernels and their typed launches |
 //! | [`Module`], [`ptx!`], [`Texture`] | PTX modules and textures |
-//! | [`deal`], [`on_each`] | work for several GPUs, some of which may fail |
+//! | [`deal()`], [`on_each`] | work for several GPUs, some of which may fail |
 //!
 //! ```
 //! use gpu_runtime::{GpuError, devices};

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A [`Server`] opens a model with [`ServerOptions`] and answers requests until the process is told
-//! to end. Read [`router`] first: it lists all requests and their handlers.
+//! to end. Read `router` first: it lists all requests and their handlers.
 //!
 //! | file | what it does |
 //! |---|---|

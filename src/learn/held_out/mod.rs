@@ -2,7 +2,7 @@
 //!
 //! * [`LeaveOneOut`]: the nearest other documents of each training document.
 //! * [`Exclusion`], [`Excluded`]: which documents are not neighbors of each other.
-//! * [`folds`]: documents dealt to folds.
+//! * [`mod@folds`]: documents dealt to folds.
 
 mod exclusion;
 mod folds;

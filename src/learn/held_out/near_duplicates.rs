@@ -18,8 +18,8 @@ pub(crate) struct Exclusion<'a> {
     pub(crate) is_chronological: bool,
     /// Only these rows are neighbors.
     pub(crate) only: Option<&'a RowSet>,
-    /// The [`hashes`](super::hashes) of the rows, by which they are dealt to folds. Empty: they are
-    /// dealt by their numbers.
+    /// The [`hashes`](super::folds::hashes) of the rows, by which they are dealt to folds. Empty:
+    /// they are dealt by their numbers.
     pub(crate) hashes: &'a [u64],
 }
 

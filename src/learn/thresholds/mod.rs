@@ -230,7 +230,8 @@ impl From<&LabelScores> for RankedScores {
 /// The value after the last score.
 type Floor = fn(f64) -> f64;
 
-/// The cuts that [`ThresholdRule::ScutFbr`] replaces if their F1 is below its limit.
+/// The cuts that [`ScutFbr`](crate::decide::decision::ThresholdRule::ScutFbr) replaces if their F1
+/// is below its limit.
 #[derive(Debug)]
 pub(super) struct Cuts {
     labels: Vec<LabelCut>,

@@ -57,7 +57,8 @@ pub struct ReadOptions {
     /// JSONL, CSV and TSV: the fields that make up the text, joined by line breaks. If empty:
     /// `text`.
     pub text_columns: Vec<String>,
-    /// Whether these fields stay separate ([`Content::Fields`]) instead of being joined.
+    /// Whether these fields stay separate ([`Content::Fields`](super::Content::Fields)) instead of
+    /// being joined.
     pub fields: bool,
     /// JSONL, CSV and TSV: the field of the labels. `None`: the first of `labels`, `label`,
     /// `category` and `class` that exists.

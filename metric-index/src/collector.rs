@@ -41,6 +41,17 @@ pub trait Collector {
     fn offer(&mut self, candidate: Neighbor);
 }
 
+/// A borrowed collector: several probes, one after the other, can fill the same one.
+impl<C: Collector> Collector for &mut C {
+    fn radius(&self) -> f32 {
+        (**self).radius()
+    }
+
+    fn offer(&mut self, candidate: Neighbor) {
+        (**self).offer(candidate);
+    }
+}
+
 /// A collector that yields an answer. To merge the partial answers of several threads, offer their
 /// neighbors to one of the collectors.
 ///

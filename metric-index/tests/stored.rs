@@ -453,16 +453,18 @@ fn reversed(arrays: &mut Contents, names: [&str; 2], ranges: &[std::ops::Range<u
 fn unsorted_leaves_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
-    // A vantage point and two leaves of 16.
-    let points = vectors(33);
-    save(&VpTree::build(points.clone(), Euclidean).unwrap(), &path).unwrap();
+    // A vantage point and two full leaves.
+    let leaf = VpTree::leaf_size(&vectors(1), &Euclidean) as usize;
+    let points = vectors(2 * leaf + 1);
+    save(&VpTree::build(points, Euclidean).unwrap(), &path).unwrap();
     let mut forged = contents(&path);
-    assert_eq!(forged.0["numbers"]["leaf"], 16, "{}", forged.0);
-    reversed(&mut forged, ["order", "distances"], &[1..17, 17..33]);
+    assert_eq!(forged.0["numbers"]["leaf"], leaf, "{}", forged.0);
+    reversed(&mut forged, ["order", "distances"], &[1..leaf + 1, leaf + 1..2 * leaf + 1]);
     written(forged.0, &forged.1, &path);
     let refused = open::<VpTree<Vectors<f32>, _>>(&path, Euclidean).unwrap_err().to_string();
     assert!(refused.contains("not in ascending order"), "{refused}");
-    save(&"lc:1000".parse::<Kind>().unwrap().build(points, Euclidean).unwrap(), &path).unwrap();
+    save(&"lc:1000".parse::<Kind>().unwrap().build(vectors(33), Euclidean).unwrap(), &path)
+        .unwrap();
     let mut forged = contents(&path);
     reversed(&mut forged, ["bucket.points", "bucket.distances"], &[0..10, 10..32]);
     written(forged.0, &forged.1, &path);

@@ -3,13 +3,13 @@
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
-use super::{Index, Kind, PointBlocks, Probe, Task, check, many};
+use super::{PointBlocks, PointIndex, Probe, Progress, Space, Structure, Task, of_kind};
 use crate::collector::{Answer, Collector};
 use crate::error::Error;
 use crate::lists::NeighborLists;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
-use crate::stored::{FileContents, Reader, StoreProblem, StoredIndex};
+use crate::stored::{FileContents, Reader, StoreProblem};
 
 mod batch;
 
@@ -24,13 +24,11 @@ mod batch;
 /// assert_eq!(BruteForce::new(words, Edit)?.nearest("caso", 1)?[0].point, 0);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
+pub type BruteForce<S, M> = PointIndex<S, M, SortedOnce<S>>;
+
+/// The points in ascending order of size, sorted by the first search for a single query.
 #[derive(Debug, Clone)]
-pub struct BruteForce<S: Points, M> {
-    points: S,
-    metric: M,
-    /// Created by the first search for a single query.
-    sorted: OnceLock<SortedPoints<S>>,
-}
+pub struct SortedOnce<S: Points>(OnceLock<SortedPoints<S>>);
 
 /// The points in ascending order of size, in blocks.
 #[derive(Debug, Clone)]
@@ -44,44 +42,30 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     ///
     /// # Errors
     /// If the distance of a point from itself is not 0, such as a vector with NaN.
-    ///
-    /// ```
-    /// use metric_index::index::{BruteForce, Index};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// assert_eq!(BruteForce::new(words, Edit)?.len(), 4);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn new(points: S, metric: M) -> Result<Self, Error> {
-        check(&points, &metric)?;
-        Ok(Self { points, metric, sorted: OnceLock::new() })
+        Self::build_with(points, metric, (), &Progress::none())
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
-    fn sorted(&self) -> &SortedPoints<S> {
-        self.sorted.get_or_init(|| {
-            let count = u32::try_from(self.points.len()).expect("checked when it was built");
-            let mut order: Vec<u32> = (0..count).collect();
-            order.sort_by_cached_key(|&point| self.metric.size(self.points.point(point)));
-            let blocks = PointBlocks::new(&self.points, &self.metric, &order);
+impl<S: Points> SortedOnce<S> {
+    fn sorted(&self, space: &Space<S, impl Metric<S::Point>>) -> &SortedPoints<S> {
+        self.0.get_or_init(|| {
+            let mut order = space.numbers();
+            order.sort_by_cached_key(|&point| space.metric.size(space.points.point(point)));
+            let blocks = PointBlocks::new(space, &order);
             SortedPoints { order: order.into(), blocks }
         })
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
-    type Points = S;
-    type Metric = M;
+impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SortedOnce<S> {
+    of_kind!(BruteForce);
 
-    fn points(&self) -> &S {
-        &self.points
-    }
-
-    fn metric(&self) -> &M {
-        &self.metric
+    fn build(space: &Space<S, M>, (): (), progress: &Progress<'_>) -> Result<Self, Error> {
+        let count = u64::from(space.count());
+        progress.begin(count);
+        progress.add(count);
+        Ok(Self(OnceLock::new()))
     }
 
     /// One node, of all points.
@@ -89,58 +73,37 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
         1
     }
 
-    fn answer_many<Q: Points<Point = S::Point>, A: Answer>(
-        &self,
+    fn answer_together<Q: Points<Point = S::Point>, A: Answer>(
+        index: &BruteForce<S, M>,
         queries: &Q,
         threads: NonZero<usize>,
-        ask: impl Fn(u32) -> A + Sync,
-    ) -> NeighborLists {
-        let one = |query| many::answer(self, queries, query, &ask);
-        let all = self.by_products(queries, threads, &ask);
-        all.unwrap_or_else(|| many::answers(queries.len(), threads, &one))
+        ask: &(impl Fn(u32) -> A + Sync),
+    ) -> Option<NeighborLists> {
+        index.by_products(queries, threads, ask)
     }
 
-    fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
-        self.sorted().blocks.get()
-    }
-
-    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
-        tasks.push(Task::new(0, 0.0, 0.0));
-        Box::default()
+    fn blocks(&self, space: &Space<S, M>) -> Option<&dyn Blocks<S::Point>> {
+        self.sorted(space).blocks.get()
     }
 
     fn step<C: Collector>(
         &self,
+        space: &Space<S, M>,
         task: Task,
         _: &[f32],
         probe: &mut Probe<'_, S, M, C>,
         tasks: &mut Vec<Task>,
     ) {
-        let order = &self.sorted().order;
-        let count = u32::try_from(order.len()).expect("checked when it was built");
-        let next = probe.visit_positions(task.at..count, order);
-        if next < count {
+        let order = &self.sorted(space).order;
+        let next = probe.visit_positions(task.at..space.count(), order);
+        if next < space.count() {
             tasks.push(Task { at: next, ..task });
         }
-    }
-}
-
-impl<S: Points, M: Metric<S::Point>> StoredIndex for BruteForce<S, M> {
-    fn name(&self) -> &'static str {
-        "brute-force"
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::BruteForce
-    }
-
-    fn reads(name: &str) -> bool {
-        name == "brute-force"
     }
 
     fn write<'a>(&'a self, _: &mut FileContents<'a>) {}
 
-    fn read(_: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        Ok(Self { points, metric, sorted: OnceLock::new() })
+    fn read(_: &mut Reader, _: &Space<S, M>, (): ()) -> Result<Self, StoreProblem> {
+        Ok(Self(OnceLock::new()))
     }
 }

@@ -3,55 +3,16 @@
 
 use rayon::prelude::*;
 
-use super::progress::Levels;
 use super::{
-    DynamicIndex, FromPoint, Index, Probe, Progress, Task, between, check, check_new, from_new,
-    nearest_last,
+    DynamicIndex, EgnatOptions, Levels, PointIndex, Probe, Progress, Space, Structure, Task,
+    nearest_last, of_kind,
 };
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::metric::{Metric, Origin};
+use crate::metric::Metric;
 use crate::points::{GrowablePoints, Points};
 use crate::prune::Bounds;
-
-mod stored;
-
-/// The shape of an [`Egnat`].
-///
-/// ```
-/// use metric_index::index::EgnatOptions;
-///
-/// let options = EgnatOptions { bucket: 50, ..EgnatOptions::default() };
-/// assert_eq!(options.arity, 16);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EgnatOptions {
-    /// Number of centers of an inner node, 2 to 32.
-    pub arity: u32,
-    /// Maximum number of points of a leaf, at least 1. A leaf with more points becomes an inner
-    /// node.
-    pub bucket: u32,
-}
-
-impl EgnatOptions {
-    fn check(self) -> Result<(), Error> {
-        if !(2..=32).contains(&self.arity) {
-            let option = "arity";
-            let value = self.arity;
-            return Err(Error::Option { option, value, expected: "2 to 32" });
-        }
-        if self.bucket == 0 {
-            return Err(Error::Option { option: "bucket", value: 0, expected: "1 or more" });
-        }
-        Ok(())
-    }
-}
-
-impl Default for EgnatOptions {
-    fn default() -> Self {
-        Self { arity: 16, bucket: 64 }
-    }
-}
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
 
 /// Maximum number of centers of an inner node.
 const MAX_ARITY: usize = 32;
@@ -120,11 +81,11 @@ struct Gnat {
 /// assert_eq!(tree.nearest("caso", 1)?[0].point, caso);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
+pub type Egnat<S, M> = PointIndex<S, M, EgnatNodes>;
+
+/// The nodes of an [`Egnat`].
 #[derive(Debug, Clone)]
-pub struct Egnat<S, M> {
-    points: S,
-    metric: M,
-    bounds: Bounds,
+pub struct EgnatNodes {
     options: EgnatOptions,
     nodes: Vec<Node>,
     /// The node of each point.
@@ -147,76 +108,8 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     /// # Errors
     /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
     /// an option is out of range.
-    ///
-    /// ```
-    /// use metric_index::index::{Egnat, EgnatOptions, Index};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let index = Egnat::build(words, Edit, EgnatOptions::default())?;
-    /// assert_eq!(index.within("pe", 1.0)?.len(), 1);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn build(points: S, metric: M, options: EgnatOptions) -> Result<Self, Error> {
         Self::build_with(points, metric, options, &Progress::none())
-    }
-
-    /// Like [`build`](Self::build), with progress reports.
-    ///
-    /// # Errors
-    /// Those of [`build`](Self::build).
-    ///
-    /// ```
-    /// use metric_index::index::{Egnat, EgnatOptions, Index, Progress};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let report = |done: u64, all: u64| assert!(done <= all);
-    /// let options = EgnatOptions::default();
-    /// let index = Egnat::build_with(words, Edit, options, &Progress::new(&report))?;
-    /// assert_eq!(index.len(), 4);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
-    pub fn build_with(
-        points: S,
-        metric: M,
-        options: EgnatOptions,
-        progress: &Progress<'_>,
-    ) -> Result<Self, Error> {
-        options.check()?;
-        let count = check(&points, &metric)?;
-        let mut tree = Self {
-            bounds: Bounds::of(&metric),
-            points,
-            metric,
-            options,
-            nodes: vec![Node::Bucket((0..count).map(BucketEntry::unassigned).collect())],
-            home: vec![0; count as usize],
-            removed: 0,
-            ghosts: 0,
-        };
-        let levels = Levels::begin(progress, count);
-        let mut level = vec![0];
-        let mut depth = 0;
-        while !level.is_empty() {
-            let on_assigned = |points| levels.down(depth, points);
-            let cuts: Result<Vec<_>, Error> =
-                level.par_iter().map(|&node| tree.cut(node, &on_assigned)).collect();
-            let mut next = Vec::new();
-            for (node, cut) in level.into_iter().zip(cuts?) {
-                if let Some(cut) = cut {
-                    levels.stay(depth, cut.centers.len());
-                    next.extend(tree.install(node, cut));
-                } else if let Node::Bucket(held) = &tree.nodes[node as usize] {
-                    levels.stay(depth, held.len());
-                }
-            }
-            level = next;
-            depth += 1;
-        }
-        Ok(tree)
     }
 
     /// Number of centers that have replaced a removed center.
@@ -234,24 +127,30 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
     pub fn ghosts(&self) -> u64 {
-        self.ghosts
+        self.structure.ghosts
     }
+}
 
+impl EgnatNodes {
     /// Cuts a bucket that is too large. Returns `None` if it is not too large, or all its points
     /// are equal. Calls `on_assigned` with the number of points assigned to a center.
-    fn cut(&self, node: u32, on_assigned: &(dyn Fn(usize) + Sync)) -> Result<Option<Cut>, Error> {
+    fn cut<S: Points, M: Metric<S::Point>>(
+        &self,
+        space: &Space<S, M>,
+        node: u32,
+        on_assigned: &(dyn Fn(usize) + Sync),
+    ) -> Result<Option<Cut>, Error> {
         let Node::Bucket(held) = &self.nodes[node as usize] else { return Ok(None) };
         if held.len() <= self.options.bucket as usize {
             return Ok(None);
         }
-        let centers = self.centers(held)?;
+        let centers = centers(space, held, self.options.arity as usize)?;
         if centers.len() < 2 {
             return Ok(None);
         }
         let count = centers.len();
         let mut ranges = Vec::with_capacity(count * count);
-        let from: Vec<_> =
-            centers.iter().map(|&c| FromPoint::new(&self.points, &self.metric, c)).collect();
+        let from = space.origins(&centers);
         for from in &from {
             for &other in &centers {
                 let distance = from.to(other)?;
@@ -289,40 +188,6 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         Ok(Some(Cut { centers, ranges, clusters }))
     }
 
-    /// Chooses centers from a bucket, each the farthest from all earlier ones among three times as
-    /// many points as are needed (Brin 1995). Returns one center if all points are equal.
-    fn centers(&self, held: &[BucketEntry]) -> Result<Vec<u32>, Error> {
-        let arity = self.options.arity as usize;
-        let step = (held.len() / (3 * arity)).max(1);
-        let first = held[0].point;
-        let from_first = FromPoint::new(&self.points, &self.metric, first);
-        let mut candidates: Vec<(u32, f32)> = Vec::new();
-        for &BucketEntry { point, .. } in held.iter().step_by(step).take(3 * arity) {
-            candidates.push((point, from_first.to(point)?));
-        }
-        if candidates.iter().all(|&(_, apart)| apart == 0.0) {
-            for &BucketEntry { point, .. } in held {
-                let apart = from_first.to(point)?;
-                if apart > 0.0 {
-                    candidates.push((point, apart));
-                    break;
-                }
-            }
-        }
-        let mut centers = vec![first];
-        while centers.len() < arity {
-            // Reversed, so that the first of equally far points is chosen.
-            let farthest = candidates.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1));
-            let Some(&(center, _)) = farthest.filter(|&&(_, apart)| apart > 0.0) else { break };
-            centers.push(center);
-            let from = FromPoint::new(&self.points, &self.metric, center);
-            for (point, apart) in &mut candidates {
-                *apart = apart.min(from.to(*point)?);
-            }
-        }
-        Ok(centers)
-    }
-
     /// Turns a node into the inner node of a cut and returns its children.
     fn install(&mut self, node: u32, cut: Cut) -> Vec<u32> {
         let mut children = Vec::with_capacity(cut.centers.len());
@@ -341,8 +206,13 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
 
     /// A point below a center that can replace it: one that is not itself a center with points
     /// below it.
-    fn substitute(&self, mut node: u32, center: u32) -> Result<Option<u32>, Error> {
-        let from = FromPoint::new(&self.points, &self.metric, center);
+    fn substitute<S: Points, M: Metric<S::Point>>(
+        &self,
+        space: &Space<S, M>,
+        mut node: u32,
+        center: u32,
+    ) -> Result<Option<u32>, Error> {
+        let from = space.origin(center);
         let apart = |point: u32| from.to(point);
         loop {
             match &self.nodes[node as usize] {
@@ -395,6 +265,56 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         }
     }
 
+    /// Removes a point; returns whether the tree had it.
+    fn remove<S: Points, M: Metric<S::Point>>(
+        &mut self,
+        space: &Space<S, M>,
+        point: u32,
+    ) -> Result<bool, Error> {
+        let home = self.home.get(point as usize).copied().filter(|&node| node != NO_NODE);
+        let Some(home) = home else { return Ok(false) };
+        let Node::Gnat(gnat) = &self.nodes[home as usize] else {
+            self.take(point);
+            self.removed += 1;
+            return Ok(true);
+        };
+        let position = gnat.position(point);
+        let child = gnat.children[position] as usize;
+        if let Some(substitute) = self.substitute(space, gnat.children[position], point)? {
+            let apart = space.between(point, substitute)?;
+            let from = space.origin(substitute);
+            let from_new = |held: &BucketEntry| {
+                let from_center = from.to(held.point)?;
+                Ok(BucketEntry { from_center, ..*held })
+            };
+            let below = match &self.nodes[child] {
+                Node::Bucket(held) => {
+                    Some(held.iter().map(from_new).collect::<Result<Vec<BucketEntry>, Error>>()?)
+                }
+                Node::Gnat(_) => None,
+            };
+            if let Some(held) = below {
+                self.nodes[child] = Node::Bucket(held);
+            }
+            self.take(substitute);
+            self.home[substitute as usize] = home;
+            self.home[point as usize] = NO_NODE;
+            self.ghosts += 1;
+            if let Node::Gnat(gnat) = &mut self.nodes[home as usize] {
+                gnat.centers[position] = substitute;
+                let count = gnat.centers.len();
+                for range in &mut gnat.ranges[position * count..(position + 1) * count] {
+                    range.low = space.bounds.gap(range.low, apart);
+                    range.high = space.bounds.reach(range.high, apart);
+                }
+            }
+        } else {
+            self.take(point);
+        }
+        self.removed += 1;
+        Ok(true)
+    }
+
     fn is_empty_bucket(&self, node: u32) -> bool {
         matches!(&self.nodes[node as usize], Node::Bucket(held) if held.is_empty())
     }
@@ -426,120 +346,140 @@ fn widen(ranges: &mut [Interval], column: usize, distances: &[f32]) {
     }
 }
 
+/// Chooses centers from a bucket, each the farthest from all earlier ones among three times as
+/// many points as are needed (Brin 1995). Returns one center if all points are equal.
+fn centers<S: Points, M: Metric<S::Point>>(
+    space: &Space<S, M>,
+    held: &[BucketEntry],
+    arity: usize,
+) -> Result<Vec<u32>, Error> {
+    let step = (held.len() / (3 * arity)).max(1);
+    let first = held[0].point;
+    let from_first = space.origin(first);
+    let mut candidates: Vec<(u32, f32)> = Vec::new();
+    for &BucketEntry { point, .. } in held.iter().step_by(step).take(3 * arity) {
+        candidates.push((point, from_first.to(point)?));
+    }
+    if candidates.iter().all(|&(_, apart)| apart == 0.0) {
+        for &BucketEntry { point, .. } in held {
+            let apart = from_first.to(point)?;
+            if apart > 0.0 {
+                candidates.push((point, apart));
+                break;
+            }
+        }
+    }
+    let mut centers = vec![first];
+    while centers.len() < arity {
+        // Reversed, so that the first of equally far points is chosen.
+        let farthest = candidates.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1));
+        let Some(&(center, _)) = farthest.filter(|&&(_, apart)| apart > 0.0) else { break };
+        centers.push(center);
+        let from = space.origin(center);
+        for (point, apart) in &mut candidates {
+            *apart = apart.min(from.to(*point)?);
+        }
+    }
+    Ok(centers)
+}
+
 impl<S: GrowablePoints, M: Metric<S::Point>> DynamicIndex for Egnat<S, M> {
     fn insert(&mut self, point: &S::Point) -> Result<u32, Error> {
-        let number = check_new(&self.points, &self.metric, point)?;
-        let origin = Origin::new(&self.metric, point);
+        let number = self.space.check_new(point)?;
+        let tree = &mut self.structure;
+        let from = self.space.origin_of(point);
         let mut path = Vec::new();
         let mut node = 0u32;
         let mut from_center = 0.0;
-        while let Node::Gnat(gnat) = &self.nodes[node as usize] {
-            let distances = gnat.centers.iter().map(|&c| from_new(&self.points, &origin, c));
+        while let Node::Gnat(gnat) = &tree.nodes[node as usize] {
+            let distances = gnat.centers.iter().map(|&center| from.to(center));
             let distances = distances.collect::<Result<Vec<f32>, Error>>()?;
             let column = nearest(&distances);
             from_center = distances[column];
             path.push((node, column, distances));
             node = gnat.children[column];
         }
-        drop(origin);
-        self.points.push(point)?;
+        drop(from);
+        self.space.points.push(point)?;
         for (node, column, distances) in path {
-            if let Node::Gnat(gnat) = &mut self.nodes[node as usize] {
+            if let Node::Gnat(gnat) = &mut tree.nodes[node as usize] {
                 widen(&mut gnat.ranges, column, &distances);
             }
         }
-        self.home.push(node);
-        let Node::Bucket(held) = &mut self.nodes[node as usize] else {
+        tree.home.push(node);
+        let Node::Bucket(held) = &mut tree.nodes[node as usize] else {
             unreachable!("the path ends at a bucket")
         };
         held.push(BucketEntry { point: number, from_center });
         // A bucket of equal points cannot be cut; another attempt follows each time its size
         // doubles.
-        if held.len() == self.options.bucket as usize + 1 || held.len().is_power_of_two() {
+        if held.len() == tree.options.bucket as usize + 1 || held.len().is_power_of_two() {
             // If a distance between points is invalid, they stay in one bucket, which needs no
             // distances.
-            if let Ok(Some(cut)) = self.cut(node, &|_| {}) {
-                self.install(node, cut);
+            if let Ok(Some(cut)) = tree.cut(&self.space, node, &|_| {}) {
+                tree.install(node, cut);
             }
         }
         Ok(number)
     }
 
     fn remove(&mut self, point: u32) -> Result<bool, Error> {
-        let home = self.home.get(point as usize).copied().filter(|&node| node != NO_NODE);
-        let Some(home) = home else { return Ok(false) };
-        let Node::Gnat(gnat) = &self.nodes[home as usize] else {
-            self.take(point);
-            self.removed += 1;
-            return Ok(true);
-        };
-        let position = gnat.position(point);
-        let child = gnat.children[position] as usize;
-        if let Some(substitute) = self.substitute(gnat.children[position], point)? {
-            let apart = between(&self.points, &self.metric, point, substitute)?;
-            let from_new = |held: &BucketEntry| {
-                let from_center = between(&self.points, &self.metric, substitute, held.point)?;
-                Ok(BucketEntry { from_center, ..*held })
-            };
-            let below = match &self.nodes[child] {
-                Node::Bucket(held) => {
-                    Some(held.iter().map(from_new).collect::<Result<Vec<BucketEntry>, Error>>()?)
-                }
-                Node::Gnat(_) => None,
-            };
-            if let Some(held) = below {
-                self.nodes[child] = Node::Bucket(held);
-            }
-            self.take(substitute);
-            self.home[substitute as usize] = home;
-            self.home[point as usize] = NO_NODE;
-            self.ghosts += 1;
-            if let Node::Gnat(gnat) = &mut self.nodes[home as usize] {
-                gnat.centers[position] = substitute;
-                let count = gnat.centers.len();
-                for range in &mut gnat.ranges[position * count..(position + 1) * count] {
-                    range.low = self.bounds.gap(range.low, apart);
-                    range.high = self.bounds.reach(range.high, apart);
-                }
-            }
-        } else {
-            self.take(point);
-        }
-        self.removed += 1;
-        Ok(true)
+        self.structure.remove(&self.space, point)
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Index for Egnat<S, M> {
-    type Points = S;
-    type Metric = M;
+impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
+    of_kind!(Egnat(EgnatOptions));
 
-    fn points(&self) -> &S {
-        &self.points
+    fn build(
+        space: &Space<S, M>,
+        options: EgnatOptions,
+        progress: &Progress<'_>,
+    ) -> Result<Self, Error> {
+        options.check()?;
+        let count = space.count();
+        let mut tree = Self {
+            options,
+            nodes: vec![Node::Bucket((0..count).map(BucketEntry::unassigned).collect())],
+            home: vec![0; count as usize],
+            removed: 0,
+            ghosts: 0,
+        };
+        let levels = Levels::begin(progress, count);
+        let mut level = vec![0];
+        let mut depth = 0;
+        while !level.is_empty() {
+            let on_assigned = |points| levels.down(depth, points);
+            let cuts: Result<Vec<_>, Error> =
+                level.par_iter().map(|&node| tree.cut(space, node, &on_assigned)).collect();
+            let mut next = Vec::new();
+            for (node, cut) in level.into_iter().zip(cuts?) {
+                if let Some(cut) = cut {
+                    levels.stay(depth, cut.centers.len());
+                    next.extend(tree.install(node, cut));
+                } else if let Node::Bucket(held) = &tree.nodes[node as usize] {
+                    levels.stay(depth, held.len());
+                }
+            }
+            level = next;
+            depth += 1;
+        }
+        Ok(tree)
     }
 
-    fn len(&self) -> usize {
-        self.points.len() - self.removed
-    }
-
-    fn metric(&self) -> &M {
-        &self.metric
+    fn removed(&self) -> usize {
+        self.removed
     }
 
     fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
-        // The root has no center above it: NaN excludes nothing.
-        tasks.push(Task::new(0, 0.0, f32::NAN));
-        Box::default()
-    }
-
     /// `at` is the position of a center or of a point of a bucket. `mask` marks the centers that
     /// are excluded with the points below them.
     fn step<C: Collector>(
         &self,
+        space: &Space<S, M>,
         task: Task,
         _: &[f32],
         probe: &mut Probe<'_, S, M, C>,
@@ -551,7 +491,7 @@ impl<S: Points, M: Metric<S::Point>> Index for Egnat<S, M> {
                     held[task.at as usize..].iter().zip(task.at..)
                 {
                     if !task.distance.is_nan()
-                        && self.bounds.outside(task.distance, from_center, from_center)
+                        && space.bounds.outside(task.distance, from_center, from_center)
                             > probe.radius()
                     {
                         continue;
@@ -563,16 +503,126 @@ impl<S: Points, M: Metric<S::Point>> Index for Egnat<S, M> {
                     probe.visit_within(point);
                 }
             }
-            Node::Gnat(gnat) => self.step_down(gnat, task, probe, tasks),
+            Node::Gnat(gnat) => self.step_down(space.bounds, task, gnat, probe, tasks),
         }
+    }
+
+    /// Only points of leaves have distances, and only centers have children, so these arrays are
+    /// shorter than that of the points.
+    fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
+        let mut is_gnat = Vec::new();
+        let mut ends = Vec::new();
+        let mut points = Vec::new();
+        let mut distances = Vec::new();
+        let mut children = Vec::new();
+        let mut ranges = Vec::new();
+        for node in &self.nodes {
+            is_gnat.push(u8::from(matches!(node, Node::Gnat(_))));
+            match node {
+                Node::Bucket(held) => {
+                    points.extend(held.iter().map(|held| held.point));
+                    distances.extend(held.iter().map(|held| held.from_center));
+                }
+                Node::Gnat(gnat) => {
+                    points.extend_from_slice(&gnat.centers);
+                    children.extend_from_slice(&gnat.children);
+                    ranges.extend(gnat.ranges.iter().flat_map(|range| [range.low, range.high]));
+                }
+            }
+            ends.push(points.len() as u64);
+        }
+        contents.computed("nodes.is_inner", is_gnat);
+        contents.computed("nodes.ends", ends);
+        contents.computed("nodes.points", points);
+        contents.computed("leaves.distances", distances);
+        contents.computed("inner.nodes", children);
+        contents.computed("inner.ranges", ranges);
+        contents.number("arity", u64::from(self.options.arity));
+        contents.number("bucket", u64::from(self.options.bucket));
+        contents.number("ghosts", self.ghosts);
+    }
+
+    fn read(
+        file: &mut Reader,
+        space: &Space<S, M>,
+        options: EgnatOptions,
+    ) -> Result<Self, StoreProblem> {
+        options.check()?;
+        let is_inner = file.array::<u8>("nodes.is_inner")?;
+        let ends = file.array_of::<u64>("nodes.ends", is_inner.len())?;
+        let all = file.array::<u32>("nodes.points")?;
+        let from_center = file.distances("leaves.distances")?;
+        let children = file.array::<u32>("inner.nodes")?;
+        let ranges = file.distances("inner.ranges")?;
+        let ends = ends_of(&ends, all.len(), "nodes.ends")?;
+        let mut distinct = DistinctNumbers::of("nodes.points", space.points.len());
+        all.iter().try_for_each(|&point| distinct.check(point))?;
+        let mut below = DistinctNumbers::of("inner.nodes", is_inner.len());
+        let mut home = vec![NO_NODE; space.points.len()];
+        let mut nodes = Vec::with_capacity(ends.len());
+        let mut start = 0;
+        let mut held = from_center.iter();
+        let mut inner = children.iter();
+        let (ranges, rest) = ranges.as_chunks::<2>();
+        let mut ranges = ranges.iter().map(|&[low, high]| Interval { low, high });
+        let short = |array| move || invalid(array, "it is too short");
+        for ((node, &is_inner), end) in (0..).zip(is_inner.iter()).zip(ends) {
+            let own = &all[start..end];
+            for &point in own {
+                home[point as usize] = node;
+            }
+            start = end;
+            if is_inner == 0 {
+                let distances = held.by_ref().take(own.len());
+                let bucket: Vec<BucketEntry> = own
+                    .iter()
+                    .zip(distances)
+                    .map(|(&point, &from_center)| BucketEntry { point, from_center })
+                    .collect();
+                if bucket.len() != own.len() {
+                    return Err(short("leaves.distances")());
+                }
+                nodes.push(Node::Bucket(bucket));
+                continue;
+            }
+            if !(1..=options.arity as usize).contains(&own.len()) {
+                return Err(invalid(
+                    "nodes.ends",
+                    format!("node {node} has {} centers", own.len()),
+                ));
+            }
+            let children: Vec<u32> = inner.by_ref().take(own.len()).copied().collect();
+            for &child in &children {
+                // Nodes are numbered after their parent, and each has one parent.
+                below.check(child)?;
+                if child <= node {
+                    return Err(invalid("inner.nodes", format!("{child} is below {node}")));
+                }
+            }
+            let ranges: Vec<Interval> = ranges.by_ref().take(own.len() * own.len()).collect();
+            if children.len() != own.len() || ranges.len() != own.len() * own.len() {
+                return Err(short("inner.nodes")());
+            }
+            nodes.push(Node::Gnat(Gnat { centers: own.to_vec(), children, ranges }));
+        }
+        if nodes.is_empty() || held.next().is_some() || inner.next().is_some() {
+            return Err(invalid("nodes.is_inner", "it does not match the other arrays"));
+        }
+        if ranges.next().is_some() || !rest.is_empty() {
+            return Err(invalid("inner.ranges", "it is too long"));
+        }
+        let removed = space.points.len() - distinct.count();
+        let ghosts = file.number("ghosts")?;
+        Ok(Self { options, nodes, home, removed, ghosts })
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
-    fn step_down<C: Collector>(
+impl EgnatNodes {
+    fn step_down<S: Points, M: Metric<S::Point>, C: Collector>(
         &self,
-        gnat: &Gnat,
+        bounds: Bounds,
         task: Task,
+        gnat: &Gnat,
         probe: &mut Probe<'_, S, M, C>,
         tasks: &mut Vec<Task>,
     ) {
@@ -586,7 +636,7 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
                     break;
                 }
                 distances[at] = probe.visit(gnat.centers[at]);
-                let (below, above) = self.bounds.excluded(distances[at], probe.radius());
+                let (below, above) = bounds.excluded(distances[at], probe.radius());
                 let row = &gnat.ranges[at * count..(at + 1) * count];
                 for (other, &Interval { low, high }) in row.iter().enumerate() {
                     excluded |= u32::from(high <= below || low >= above) << other;
@@ -604,7 +654,7 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
             for (row, &distance) in distances[..at].iter().enumerate() {
                 if !distance.is_nan() {
                     let Interval { low, high } = gnat.ranges[row * count + own];
-                    bound = bound.max(self.bounds.outside(distance, low, high));
+                    bound = bound.max(bounds.outside(distance, low, high));
                 }
             }
             if bound <= probe.radius() {

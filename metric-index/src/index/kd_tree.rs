@@ -2,23 +2,21 @@
 
 use std::ops::Range;
 
-mod layout;
-
-pub use layout::KdLayout;
-
-use super::{Index, Kind, PointBlocks, Probe, Progress, Task, check, partition};
+use super::{
+    Halving, PointBlocks, PointIndex, Probe, Progress, Space, Structure, Task, of_kind, partition,
+};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Coordinates, Metric};
 use crate::points::Points;
-use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex};
+use crate::stored::{FileContents, Reader, StoreProblem, check_permutation};
 
 /// Maximum number of points of a leaf.
 const LEAF: u32 = 32;
 /// The same for metrics with blocks: there, a few more distances cost less than a node.
 const LEAF_IN_BLOCKS: u32 = 64;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Node {
     /// The positions of its points in the order of the tree.
     positions: Range<u32>,
@@ -28,6 +26,12 @@ struct Node {
     axis: u32,
     /// A value of that coordinate between the halves.
     split: f32,
+}
+
+impl Node {
+    fn new(positions: Range<u32>, halves: Option<[u32; 2]>) -> Self {
+        Self { positions, halves, axis: 0, split: 0.0 }
+    }
 }
 
 /// A balanced tree of vectors. Each node is split at the median of the coordinate with the widest
@@ -42,10 +46,11 @@ struct Node {
 /// assert_eq!(KdTree::build(plane, Chebyshev)?.nearest(&[5.0, 8.0], 1)?[0].point, 2);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
+pub type KdTree<S, M> = PointIndex<S, M, KdNodes<S>>;
+
+/// The nodes of a [`KdTree`].
 #[derive(Debug, Clone)]
-pub struct KdTree<S: Points, M> {
-    points: S,
-    metric: M,
+pub struct KdNodes<S: Points> {
     dimension: usize,
     order: Vec<u32>,
     nodes: Vec<Node>,
@@ -64,55 +69,8 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
     /// # Errors
     /// If the metric has no [coordinates](Metric::coordinates), the distance of a point from itself
     /// is not 0, or the points differ in dimension.
-    ///
-    /// ```
-    /// use metric_index::index::{Index, KdTree};
-    /// use metric_index::metric::Euclidean;
-    /// use metric_index::points::Vectors;
-    ///
-    /// let plane = Vectors::new(vec![0.0f32, 0.0, 3.0, 4.0], 2)?;
-    /// assert_eq!(KdTree::build(plane, Euclidean)?.nearest(&[3.0, 3.0], 1)?[0].distance, 1.0);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
-        Self::build_with(points, metric, &Progress::none())
-    }
-
-    /// Like [`build`](Self::build), with progress reports.
-    ///
-    /// # Errors
-    /// Those of [`build`](Self::build).
-    ///
-    /// ```
-    /// use metric_index::index::{Index, KdTree, Progress};
-    /// use metric_index::metric::Euclidean;
-    /// use metric_index::points::Vectors;
-    ///
-    /// let plane = Vectors::new(vec![0.0f32, 0.0, 3.0, 4.0], 2)?;
-    /// let report = |done: u64, all: u64| assert!(done <= all);
-    /// assert_eq!(KdTree::build_with(plane, Euclidean, &Progress::new(&report))?.nodes(), 1);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
-    pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
-        let count = check(&points, &metric)?;
-        let leaf = Self::leaf_size(&points, &metric);
-        let coordinates = metric.coordinates().ok_or(Error::NoCoordinates)?;
-        let dimension = dimension_of(&points, coordinates)?;
-        let mut order: Vec<u32> = (0..count).collect();
-        let mut nodes = vec![Node::default(); nodes_of(order.len(), leaf)];
-        let mut boxes = vec![0.0; nodes.len() * 2 * dimension];
-        progress.begin(u64::from(count));
-        let builder = Builder { points: &points, coordinates, dimension, leaf, progress };
-        builder.build(Subtree {
-            order: &mut order,
-            start: 0,
-            nodes: &mut nodes,
-            boxes: &mut boxes,
-            first: 0,
-        });
-        split(&mut nodes, &boxes, dimension);
-        let blocks = PointBlocks::new(&points, &metric, &order);
-        Ok(Self { points, metric, dimension, order, nodes, leaf, blocks, boxes })
+        Self::build_with(points, metric, (), &Progress::none())
     }
 
     /// The leaf size of the tree that [`build`](Self::build) makes of these points; larger if the
@@ -120,34 +78,81 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
         if PointBlocks::exist(points, metric) { LEAF_IN_BLOCKS } else { LEAF }
     }
+
+    /// The tree as arrays.
+    pub fn layout(&self) -> KdLayout {
+        let KdNodes { leaf, order, boxes, .. } = &self.structure;
+        KdLayout { leaf_size: *leaf, order: order.clone(), boxes: boxes.clone() }
+    }
+
+    /// Creates a tree that was built elsewhere. If its boxes do not contain their points, answers
+    /// are wrong.
+    ///
+    /// # Errors
+    /// Those of [`build`](Self::build).
+    ///
+    /// # Panics
+    /// If the lengths of the arrays do not fit the points, or `order` is not a permutation of the
+    /// points.
+    pub fn from_layout(points: S, metric: M, layout: KdLayout) -> Result<Self, Error> {
+        let space = Space::new(points, metric)?;
+        let dimension = dimension_of(&space)?;
+        let count = space.points.len();
+        let values = halving(layout.leaf_size).nodes(count) * 2 * dimension;
+        assert_eq!(layout.boxes.len(), values, "coordinates of boxes");
+        check_permutation(&layout.order, count, "order")
+            .expect("`order` is a permutation of the points");
+        let structure = KdNodes::new(&space, dimension, layout);
+        Ok(Self::of_structure(space, (), structure))
+    }
+}
+
+/// A KD-tree as arrays: the exchange format with code that builds or searches trees elsewhere, such
+/// as on a GPU.
+///
+/// The shape follows from the number of points and from `leaf_size`. A node of `n` points is a leaf
+/// if `n <= leaf_size`. Otherwise its first `n / 2` points in `order` are its first half, and the
+/// rest its second half. Nodes are numbered in preorder: a node, then its first half, then its
+/// second half.
+///
+/// ```
+/// use metric_index::index::{Index, KdTree};
+/// use metric_index::metric::Euclidean;
+/// use metric_index::points::Vectors;
+///
+/// let plane = Vectors::from(vec![[0.0f32, 0.0], [3.0, 4.0]]);
+/// let tree = KdTree::build(&plane, Euclidean)?;
+/// let again = KdTree::from_layout(&plane, Euclidean, tree.layout())?;
+/// assert_eq!(again.nearest(&[3.0, 3.0], 1)?, tree.nearest(&[3.0, 3.0], 1)?);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct KdLayout {
+    /// Maximum number of points per leaf.
+    pub leaf_size: u32,
+    /// The points in the order of the tree.
+    pub order: Vec<u32>,
+    /// For each node the minimum coordinates of its points, then the maximum.
+    pub boxes: Vec<f32>,
+}
+
+/// Halves the points of a node between its two children.
+fn halving(leaf: u32) -> Halving {
+    Halving { leaf, own: 0 }
 }
 
 /// The common dimension of all points.
-fn dimension_of<S: Points>(
-    points: &S,
-    coordinates: &dyn Coordinates<S::Point>,
-) -> Result<usize, Error> {
-    let dimension = if points.is_empty() { 0 } else { coordinates.of(points.point(0)).len() };
-    for point in 0..number(points.len()) {
-        let values = coordinates.of(points.point(point)).len();
+fn dimension_of<S: Points, M: Metric<S::Point>>(space: &Space<S, M>) -> Result<usize, Error> {
+    let coordinates = space.metric.coordinates().ok_or(Error::NoCoordinates)?;
+    let mut dimension = None;
+    for point in 0..space.count() {
+        let values = coordinates.of(space.points.point(point)).len();
+        let dimension = *dimension.get_or_insert(values);
         if values != dimension {
             return Err(Error::Shape { values, dimension });
         }
     }
-    Ok(dimension)
-}
-
-/// Number of nodes of a tree of `count` points.
-fn nodes_of(count: usize, leaf: u32) -> usize {
-    match count {
-        0 => 0,
-        _ if count <= leaf as usize => 1,
-        _ => 1 + nodes_of(count / 2, leaf) + nodes_of(count - count / 2, leaf),
-    }
-}
-
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("fewer than 2^32 points")
+    Ok(dimension.unwrap_or(0))
 }
 
 /// The inputs that all nodes of a tree under construction share.
@@ -155,7 +160,6 @@ struct Builder<'a, S: Points> {
     points: &'a S,
     coordinates: &'a dyn Coordinates<S::Point>,
     dimension: usize,
-    leaf: u32,
     progress: &'a Progress<'a>,
 }
 
@@ -163,21 +167,16 @@ struct Builder<'a, S: Points> {
 struct Subtree<'a> {
     /// The points of the node, which are rearranged.
     order: &'a mut [u32],
-    /// The position of the first point in the order of the tree.
-    start: usize,
-    nodes: &'a mut [Node],
+    nodes: &'a [Node],
     boxes: &'a mut [f32],
-    /// The number of the node.
-    first: usize,
 }
 
 impl<S: Points> Builder<'_, S> {
     fn build(&self, subtree: Subtree<'_>) {
-        let Subtree { order, start, nodes, boxes, first } = subtree;
+        let Subtree { order, nodes, boxes } = subtree;
         let dimension = self.dimension;
-        let Some((node, below)) = nodes.split_first_mut() else { return };
+        let Some((node, below)) = nodes.split_first() else { return };
         let (own, boxes) = boxes.split_at_mut(2 * dimension);
-        node.positions = number(start)..number(start + order.len());
         let (low, high) = own.split_at_mut(dimension);
         low.fill(f32::INFINITY);
         high.fill(f32::NEG_INFINITY);
@@ -190,77 +189,69 @@ impl<S: Points> Builder<'_, S> {
         }
         // Turns negative zeros into positive ones: `min` and `max` may return either zero.
         low.iter_mut().chain(&mut *high).for_each(|value| *value += 0.0);
-        if order.len() <= self.leaf as usize {
+        let Some([left, right]) = node.halves else {
             self.progress.add(order.len() as u64);
             return;
-        }
+        };
         let axis = widest(low, high);
         let value = |point: u32| {
             self.coordinates.of(self.points.point(point)).get(axis).copied().unwrap_or(0.0)
         };
         let half = order.len() / 2;
         partition(order, half, |&a, &b| value(a).total_cmp(&value(b)).then(a.cmp(&b)));
-        let (left, right) = order.split_at_mut(half);
-        let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(half, self.leaf));
+        let (left_order, right_order) = order.split_at_mut(half);
+        let (left_nodes, right_nodes) = below.split_at((right - left) as usize);
         let (left_boxes, right_boxes) = boxes.split_at_mut(left_nodes.len() * 2 * dimension);
-        let left_first = first + 1;
-        let right_first = left_first + left_nodes.len();
-        node.halves = Some([number(left_first), number(right_first)]);
-        let left =
-            Subtree { order: left, start, nodes: left_nodes, boxes: left_boxes, first: left_first };
-        let right = Subtree {
-            order: right,
-            start: start + half,
-            nodes: right_nodes,
-            boxes: right_boxes,
-            first: right_first,
-        };
+        let left = Subtree { order: left_order, nodes: left_nodes, boxes: left_boxes };
+        let right = Subtree { order: right_order, nodes: right_nodes, boxes: right_boxes };
         rayon::join(|| self.build(left), || self.build(right));
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
-    fn coordinates(&self) -> &dyn Coordinates<S::Point> {
-        self.metric.coordinates().expect("a tree without coordinates is neither built nor opened")
+impl<S: Points> KdNodes<S> {
+    fn new(space: &Space<S, impl Metric<S::Point>>, dimension: usize, layout: KdLayout) -> Self {
+        let KdLayout { leaf_size: leaf, order, boxes } = layout;
+        let mut nodes = halving(leaf).shape(order.len(), Node::new);
+        split(&mut nodes, &boxes, dimension);
+        let blocks = PointBlocks::new(space, &order);
+        Self { dimension, order, nodes, leaf, blocks, boxes }
     }
 
     /// A lower bound of the distance of a query from the points of a node.
-    fn bound(&self, query: &[f32], node: u32) -> f32 {
+    fn bound(&self, coordinates: &dyn Coordinates<S::Point>, query: &[f32], node: u32) -> f32 {
         let size = self.dimension;
         let (low, high) = self.boxes[node as usize * 2 * size..][..2 * size].split_at(size);
-        self.coordinates().bound_from_box(query, low, high)
+        coordinates.bound_from_box(query, low, high)
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
-    type Points = S;
-    type Metric = M;
+impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
+    of_kind!(KdTree);
 
-    fn points(&self) -> &S {
-        &self.points
-    }
-
-    fn metric(&self) -> &M {
-        &self.metric
+    fn build(space: &Space<S, M>, (): (), progress: &Progress<'_>) -> Result<Self, Error> {
+        let coordinates = space.metric.coordinates().ok_or(Error::NoCoordinates)?;
+        let dimension = dimension_of(space)?;
+        let leaf_size = KdTree::leaf_size(&space.points, &space.metric);
+        let mut order = space.numbers();
+        let nodes = halving(leaf_size).shape(order.len(), Node::new);
+        let mut boxes = vec![0.0; nodes.len() * 2 * dimension];
+        progress.begin(order.len() as u64);
+        let builder = Builder { points: &space.points, coordinates, dimension, progress };
+        builder.build(Subtree { order: &mut order, nodes: &nodes, boxes: &mut boxes });
+        Ok(Self::new(space, dimension, KdLayout { leaf_size, order, boxes }))
     }
 
     fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
+    fn blocks(&self, _: &Space<S, M>) -> Option<&dyn Blocks<S::Point>> {
         self.blocks.get()
-    }
-
-    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
-        if !self.nodes.is_empty() {
-            tasks.push(Task::new(0, 0.0, 0.0));
-        }
-        Box::default()
     }
 
     fn step<C: Collector>(
         &self,
+        space: &Space<S, M>,
         task: Task,
         _: &[f32],
         probe: &mut Probe<'_, S, M, C>,
@@ -269,7 +260,8 @@ impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
         let node = &self.nodes[task.region as usize];
         // A query of another dimension is sent to a leaf, where its distance from a point is
         // invalid.
-        let query = self.coordinates().of(probe.query());
+        let coordinates = space.metric.coordinates().expect("checked when the tree was built");
+        let query = coordinates.of(probe.query());
         let halves = node.halves.filter(|_| query.len() == self.dimension);
         if let Some(halves) = halves {
             let [left, right] = halves;
@@ -277,7 +269,7 @@ impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
             let value = query.get(node.axis as usize).copied().unwrap_or(0.0);
             let (near, far) = if value < node.split { (left, right) } else { (right, left) };
             let radius = probe.radius();
-            let bound = self.bound(query, far);
+            let bound = self.bound(coordinates, query, far);
             if bound <= radius {
                 tasks.push(Task::new(far, bound, 0.0));
             }
@@ -285,7 +277,7 @@ impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
             let bound = if self.nodes[near as usize].halves.is_some() {
                 task.bound
             } else {
-                self.bound(query, near)
+                self.bound(coordinates, query, near)
             };
             if bound <= radius {
                 tasks.push(Task::new(near, bound, 0.0));
@@ -298,20 +290,6 @@ impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
             tasks.push(Task { at: next - node.positions.start, ..task });
         }
     }
-}
-
-impl<S: Points, M: Metric<S::Point>> StoredIndex for KdTree<S, M> {
-    fn name(&self) -> &'static str {
-        "kd-tree"
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::KdTree
-    }
-
-    fn reads(name: &str) -> bool {
-        name == "kd-tree"
-    }
 
     /// Writes no nodes: the shape of the tree follows from the number of points.
     fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
@@ -320,19 +298,13 @@ impl<S: Points, M: Metric<S::Point>> StoredIndex for KdTree<S, M> {
         contents.array("boxes", &self.boxes);
     }
 
-    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let coordinates = metric.coordinates().ok_or(Error::NoCoordinates)?;
-        let dimension = dimension_of(&points, coordinates)?;
-        let leaf = file.leaf()?;
-        let order = file.array_of::<u32>("order", points.len())?.to_vec();
-        let mut distinct = DistinctNumbers::of("order", points.len());
-        order.iter().try_for_each(|&point| distinct.check(point))?;
-        let mut nodes = vec![Node::default(); nodes_of(points.len(), leaf)];
-        shape(points.len(), leaf, 0, &mut nodes, 0);
-        let boxes = file.array_of("boxes", nodes.len() * 2 * dimension)?.to_vec();
-        split(&mut nodes, &boxes, dimension);
-        let blocks = PointBlocks::new(&points, &metric, &order);
-        Ok(Self { points, metric, dimension, order, nodes, leaf, blocks, boxes })
+    fn read(file: &mut Reader, space: &Space<S, M>, (): ()) -> Result<Self, StoreProblem> {
+        let dimension = dimension_of(space)?;
+        let leaf_size = file.leaf()?;
+        let order = file.permutation("order", space.points.len())?.to_vec();
+        let values = halving(leaf_size).nodes(order.len()) * 2 * dimension;
+        let boxes = file.array_of("boxes", values)?.to_vec();
+        Ok(Self::new(space, dimension, KdLayout { leaf_size, order, boxes }))
     }
 }
 
@@ -351,24 +323,7 @@ fn split(nodes: &mut [Node], boxes: &[f32], dimension: usize) {
         let (low, high) = of(at);
         let axis = widest(low, high);
         let value = |side: &[f32]| side.get(axis).copied().unwrap_or(0.0);
-        node.axis = number(axis);
+        node.axis = u32::try_from(axis).expect("a box has two coordinates per axis");
         node.split = f32::midpoint(value(of(left as usize).1), value(of(right as usize).0));
     }
-}
-
-/// Fills in the nodes of a tree of `count` points from position `start`. The root has the number
-/// `first`.
-fn shape(count: usize, leaf: u32, start: usize, nodes: &mut [Node], first: usize) {
-    let Some((node, below)) = nodes.split_first_mut() else { return };
-    node.positions = number(start)..number(start + count);
-    if count <= leaf as usize {
-        return;
-    }
-    let half = count / 2;
-    let (left, right) = below.split_at_mut(nodes_of(half, leaf));
-    let left_first = first + 1;
-    let right_first = left_first + left.len();
-    node.halves = Some([number(left_first), number(right_first)]);
-    shape(half, leaf, start, left, left_first);
-    shape(count - half, leaf, start + half, right, right_first);
 }

@@ -4,31 +4,14 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{FromPoint, Index, Kind, PointBlocks, Probe, Progress, Task, check};
+use super::{
+    ClusterSize, PointBlocks, PointIndex, Probe, Progress, Space, Structure, Task, of_kind,
+};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
-use crate::prune::Bounds;
-use crate::stored::{
-    DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex, distances, ends_of, invalid,
-};
-
-/// How large clusters are.
-///
-/// ```
-/// use metric_index::index::{ClusterSize, Kind};
-///
-/// assert_eq!(Kind::ListOfClusters(ClusterSize::Points(64)).to_string(), "lc:64");
-/// assert_eq!(Kind::ListOfClusters(ClusterSize::Radius(0.5)).to_string(), "lc:r0.5");
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ClusterSize {
-    /// The center and this many points, as in the thesis.
-    Points(u32),
-    /// The points within a radius of the center.
-    Radius(f32),
-}
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
 
 #[derive(Debug, Clone, Copy)]
 struct StoredCluster {
@@ -82,19 +65,23 @@ pub struct Cluster<'a> {
 /// assert_eq!(list.within("casa", 1.0)?.len(), 3);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
+pub type ListOfClusters<S, M> = PointIndex<S, M, Clusters<S>>;
+
+/// The clusters of a [`ListOfClusters`].
 #[derive(Debug, Clone)]
-pub struct ListOfClusters<S: Points, M> {
-    points: S,
-    metric: M,
-    bounds: Bounds,
-    /// The requested size of clusters.
-    size: ClusterSize,
+pub struct Clusters<S: Points> {
+    buckets: Buckets,
+    blocks: PointBlocks<S>,
+}
+
+/// Clusters in the order in which they are searched.
+#[derive(Debug, Clone, Default)]
+struct Buckets {
     clusters: Vec<StoredCluster>,
     /// The points of all buckets, nearest to their center first.
-    bucket: Vec<u32>,
+    points: Vec<u32>,
     /// The distances of these points from their center.
     from_center: Vec<f32>,
-    blocks: PointBlocks<S>,
 }
 
 impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
@@ -103,94 +90,38 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     /// # Errors
     /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
     /// the size is a radius that is negative or NaN.
-    ///
-    /// ```
-    /// use metric_index::index::{ClusterSize, Index, ListOfClusters};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let index = ListOfClusters::build(words, Edit, ClusterSize::Points(2))?;
-    /// assert_eq!(index.within("pe", 1.0)?.len(), 1);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn build(points: S, metric: M, size: ClusterSize) -> Result<Self, Error> {
         Self::build_with(points, metric, size, &Progress::none())
     }
 
-    /// Like [`build`](Self::build), with progress reports.
-    ///
-    /// # Errors
-    /// Those of [`build`](Self::build).
-    ///
-    /// ```
-    /// use metric_index::index::{ClusterSize, Index, ListOfClusters, Progress};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let report = |done: u64, all: u64| assert!(done <= all);
-    /// let size = ClusterSize::Points(2);
-    /// let index = ListOfClusters::build_with(words, Edit, size, &Progress::new(&report))?;
-    /// assert_eq!(index.len(), 4);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
-    pub fn build_with(
-        points: S,
-        metric: M,
-        size: ClusterSize,
-        progress: &Progress<'_>,
-    ) -> Result<Self, Error> {
-        let count = check(&points, &metric)?;
-        if let ClusterSize::Radius(radius) = size
-            && (radius.is_nan() || radius < 0.0)
-        {
-            return Err(Error::Radius { radius });
-        }
-        let mut list = Self {
-            size,
-            bounds: Bounds::of(&metric),
-            clusters: Vec::new(),
-            bucket: Vec::with_capacity(count as usize),
-            from_center: Vec::with_capacity(count as usize),
-            blocks: PointBlocks::none(),
-            points,
-            metric,
-        };
-        progress.begin(u64::from(count));
-        let mut remaining: Vec<RemainingPoint> =
-            (0..count).map(|point| RemainingPoint { point, distance_sum: 0.0 }).collect();
-        loop {
-            // The first of equally far points becomes the center.
-            let farthest = |&a: &usize, &b: &usize| {
-                let sums = [a, b].map(|at| remaining[at].distance_sum);
-                sums[0].total_cmp(&sums[1]).then(b.cmp(&a))
-            };
-            let Some(position) = (0..remaining.len()).max_by(farthest) else { break };
-            let before = remaining.len();
-            let center = remaining.remove(position).point;
-            list.add(center, &mut remaining, size)?;
-            progress.add((before - remaining.len()) as u64);
-        }
-        list.blocks = PointBlocks::new(&list.points, &list.metric, &list.bucket);
-        Ok(list)
+    /// The clusters, in the order in which they are searched.
+    pub fn clusters(&self) -> impl ExactSizeIterator<Item = Cluster<'_>> {
+        let Buckets { clusters, points, .. } = &self.structure.buckets;
+        let mut start = 0;
+        clusters.iter().map(move |&StoredCluster { center, radius, end }| {
+            let bucket = &points[start as usize..end as usize];
+            start = end;
+            Cluster { center, radius, bucket }
+        })
     }
+}
 
+impl Buckets {
     /// Adds the cluster of a center and removes its points from the remaining ones.
-    fn add(
+    fn add<S: Points, M: Metric<S::Point>>(
         &mut self,
+        space: &Space<S, M>,
         center: u32,
-        remaining: &mut Vec<RemainingPoint>,
         size: ClusterSize,
+        remaining: &mut Vec<RemainingPoint>,
     ) -> Result<(), Error> {
-        let from = FromPoint::new(&self.points, &self.metric, center);
+        let from = space.origin(center);
         let measured = remaining.par_iter_mut().with_min_len(256).map(|remaining| {
             let distance = from.to(remaining.point)?;
             remaining.distance_sum += f64::from(distance);
             Ok((distance, remaining.point))
         });
         let mut near: Vec<(f32, u32)> = measured.collect::<Result<_, Error>>()?;
-        drop(from);
         let order = |a: &(f32, u32), b: &(f32, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         match size {
             ClusterSize::Points(count) => {
@@ -208,31 +139,11 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
         remaining.retain(|remaining| taken.binary_search(&remaining.point).is_err());
         // An empty bucket excludes no distances of later points.
         let radius = near.last().map_or(0.0, |&(distance, _)| distance);
-        self.bucket.extend(near.iter().map(|&(_, point)| point));
+        self.points.extend(near.iter().map(|&(_, point)| point));
         self.from_center.extend(near.iter().map(|&(distance, _)| distance));
-        let end = u32::try_from(self.bucket.len()).expect("fewer than 2^32 points");
+        let end = u32::try_from(self.points.len()).expect("fewer than 2^32 points");
         self.clusters.push(StoredCluster { center, radius, end });
         Ok(())
-    }
-
-    /// The clusters, in the order in which they are searched.
-    ///
-    /// ```
-    /// use metric_index::index::{ClusterSize, ListOfClusters};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// assert_eq!(ListOfClusters::build(words, Edit, ClusterSize::Points(1))?.clusters().len(), 2);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
-    pub fn clusters(&self) -> impl ExactSizeIterator<Item = Cluster<'_>> {
-        let mut start = 0;
-        self.clusters.iter().map(move |&StoredCluster { center, radius, end }| {
-            let bucket = &self.bucket[start as usize..end as usize];
-            start = end;
-            Cluster { center, radius, bucket }
-        })
     }
 
     /// The positions of a cluster's bucket.
@@ -250,56 +161,72 @@ struct RemainingPoint {
     distance_sum: f64,
 }
 
-impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
-    type Points = S;
-    type Metric = M;
+impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
+    of_kind!(ListOfClusters(ClusterSize));
 
-    fn points(&self) -> &S {
-        &self.points
-    }
-
-    fn metric(&self) -> &M {
-        &self.metric
+    fn build(
+        space: &Space<S, M>,
+        size: ClusterSize,
+        progress: &Progress<'_>,
+    ) -> Result<Self, Error> {
+        if let ClusterSize::Radius(radius) = size
+            && (radius.is_nan() || radius < 0.0)
+        {
+            return Err(Error::Radius { radius });
+        }
+        let mut buckets = Buckets::default();
+        progress.begin(u64::from(space.count()));
+        let mut remaining: Vec<RemainingPoint> =
+            (0..space.count()).map(|point| RemainingPoint { point, distance_sum: 0.0 }).collect();
+        loop {
+            // The first of equally far points becomes the center.
+            let farthest = |&a: &usize, &b: &usize| {
+                let sums = [a, b].map(|at| remaining[at].distance_sum);
+                sums[0].total_cmp(&sums[1]).then(b.cmp(&a))
+            };
+            let Some(position) = (0..remaining.len()).max_by(farthest) else { break };
+            let before = remaining.len();
+            let center = remaining.remove(position).point;
+            buckets.add(space, center, size, &mut remaining)?;
+            progress.add((before - remaining.len()) as u64);
+        }
+        let blocks = PointBlocks::new(space, &buckets.points);
+        Ok(Self { buckets, blocks })
     }
 
     fn nodes(&self) -> usize {
-        self.clusters.len()
+        self.buckets.clusters.len()
     }
 
-    fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
+    fn blocks(&self, _: &Space<S, M>) -> Option<&dyn Blocks<S::Point>> {
         self.blocks.get()
-    }
-
-    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
-        if !self.clusters.is_empty() {
-            tasks.push(Task::new(0, 0.0, 0.0));
-        }
-        Box::default()
     }
 
     /// `at` 0 is the center; the points of the bucket follow.
     fn step<C: Collector>(
         &self,
+        space: &Space<S, M>,
         task: Task,
         _: &[f32],
         probe: &mut Probe<'_, S, M, C>,
         tasks: &mut Vec<Task>,
     ) {
         let Task { mut region, mut at, mut bound, mut distance, .. } = task;
-        let last = self.clusters.len() - 1;
+        let Buckets { clusters, points, from_center } = &self.buckets;
+        let last = clusters.len() - 1;
         // Visits centers until one whose bucket must be searched.
         while at == 0 {
             if probe.is_exhausted() {
                 tasks.push(Task::new(region, bound, 0.0));
                 return;
             }
-            let cluster = self.clusters[region as usize];
+            let cluster = clusters[region as usize];
             distance = probe.visit(cluster.center);
             // The points of later clusters are outside of this ball.
-            bound = self.bounds.gap(cluster.radius, distance).max(bound);
+            bound = space.bounds.gap(cluster.radius, distance).max(bound);
             let is_last = region as usize == last;
             let is_end = bound > probe.radius();
-            if self.bounds.gap(distance, cluster.radius) <= probe.radius() {
+            if space.bounds.gap(distance, cluster.radius) <= probe.radius() {
                 // The bucket is searched before the later clusters, since its points shrink the
                 // radius.
                 at = 1;
@@ -312,53 +239,36 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
                 region += 1;
             }
         }
-        let bucket = self.positions(region);
-        let from_center = &self.from_center[bucket.start as usize..bucket.end as usize];
-        let near = self.bounds.near(from_center, distance, probe.radius());
+        let bucket = self.buckets.positions(region);
+        let from_center = &from_center[bucket.start as usize..bucket.end as usize];
+        let near = space.bounds.near(from_center, distance, probe.radius());
         let number = |at: usize| u32::try_from(at).expect("fewer than 2^32 points");
         let position = |at: usize| bucket.start + number(at);
         let start = position(near.start).max(bucket.start + at - 1);
         let end = position(near.end);
-        let next = probe.visit_positions(start..end, &self.bucket);
+        let next = probe.visit_positions(start..end, points);
         if next < end {
             at = next - bucket.start + 1;
             tasks.push(Task { at, ..Task::new(region, 0.0, distance) });
         }
     }
-}
-
-impl<S: Points, M: Metric<S::Point>> StoredIndex for ListOfClusters<S, M> {
-    fn name(&self) -> &'static str {
-        "lc"
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::ListOfClusters(self.size)
-    }
-
-    fn reads(name: &str) -> bool {
-        name == "lc"
-    }
 
     fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
-        let clusters = || self.clusters.iter();
+        let clusters = || self.buckets.clusters.iter();
         contents.computed("clusters.centers", clusters().map(|cluster| cluster.center));
         contents.computed("clusters.radii", clusters().map(|cluster| cluster.radius));
         contents.computed("clusters.ends", clusters().map(|cluster| u64::from(cluster.end)));
-        contents.array("bucket.points", &self.bucket);
-        contents.array("bucket.distances", &self.from_center);
+        contents.array("bucket.points", &self.buckets.points);
+        contents.array("bucket.distances", &self.buckets.from_center);
     }
 
-    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let Kind::ListOfClusters(size) = file.kind()? else { return Err(file.wrong_kind()) };
+    fn read(file: &mut Reader, space: &Space<S, M>, _: ClusterSize) -> Result<Self, StoreProblem> {
         let centers = file.array::<u32>("clusters.centers")?;
-        let radii = file.array_of::<f32>("clusters.radii", centers.len())?;
+        let radii = file.distances_of("clusters.radii", centers.len())?;
         let ends = file.array_of::<u64>("clusters.ends", centers.len())?;
-        let bucket = file.array::<u32>("bucket.points")?;
-        let from_center = file.array_of::<f32>("bucket.distances", bucket.len())?;
-        distances(&radii, "clusters.radii")?;
-        distances(&from_center, "bucket.distances")?;
-        let ends = ends_of(&ends, bucket.len(), "clusters.ends")?;
+        let points = file.array::<u32>("bucket.points")?.to_vec();
+        let from_center = file.distances_of("bucket.distances", points.len())?.to_vec();
+        let ends = ends_of(&ends, points.len(), "clusters.ends")?;
         let mut start = 0;
         for &end in &ends {
             if !from_center[start..end].is_sorted() {
@@ -367,18 +277,15 @@ impl<S: Points, M: Metric<S::Point>> StoredIndex for ListOfClusters<S, M> {
             }
             start = end;
         }
-        let mut distinct = DistinctNumbers::of("bucket.points", points.len());
-        centers.iter().chain(bucket.iter()).try_for_each(|&point| distinct.check(point))?;
+        let mut distinct = DistinctNumbers::of("bucket.points", space.points.len());
+        centers.iter().chain(&points).try_for_each(|&point| distinct.check(point))?;
         distinct.is_all()?;
         let end = |end| u32::try_from(end).expect("at most the number of points");
         let clusters = centers.iter().zip(radii.iter()).zip(ends);
         let clusters =
             clusters.map(|((&center, &radius), at)| StoredCluster { center, radius, end: end(at) });
-        let clusters = clusters.collect();
-        let blocks = PointBlocks::new(&points, &metric, &bucket);
-        let bucket = bucket.to_vec();
-        let from_center = from_center.to_vec();
-        let bounds = Bounds::of(&metric);
-        Ok(Self { points, metric, bounds, size, clusters, bucket, from_center, blocks })
+        let buckets = Buckets { clusters: clusters.collect(), points, from_center };
+        let blocks = PointBlocks::new(space, &buckets.points);
+        Ok(Self { buckets, blocks })
     }
 }

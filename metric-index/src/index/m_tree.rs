@@ -1,17 +1,13 @@
 //! M-tree (Ciaccia, Patella & Zezula 1997; Barrientos 2011, section 2.2.3.2, algorithm 2).
 
 use super::{
-    DynamicIndex, FromPoint, Index, Kind, Probe, Progress, Task, between, check, check_new,
-    from_new, nearest_last,
+    DynamicIndex, PointIndex, Probe, Progress, Space, Structure, Task, nearest_last, of_kind,
 };
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::metric::{Metric, Origin};
+use crate::metric::Metric;
 use crate::points::{GrowablePoints, Points};
-use crate::prune::Bounds;
-use crate::stored::{
-    DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex, distances, ends_of, invalid,
-};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
 
 /// The absence of a page: above the root, below the entry of a leaf, or of a removed point.
 const NONE: u32 = u32::MAX;
@@ -56,11 +52,12 @@ struct Page {
 /// assert_eq!(found, [2, 1]);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
+pub type MTree<S, M> = PointIndex<S, M, PagedTree>;
+
+/// The pages of an [`MTree`].
 #[derive(Debug, Clone)]
-pub struct MTree<S, M> {
-    points: S,
-    metric: M,
-    bounds: Bounds,
+pub struct PagedTree {
+    /// Maximum number of entries per page.
     page: u32,
     root: u32,
     pages: Vec<Page>,
@@ -96,78 +93,34 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     /// # Errors
     /// If the distance of a point from itself is not 0, a distance between two points is not
     /// finite, or `page` is below 4.
-    ///
-    /// ```
-    /// use metric_index::index::{Index, MTree};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let index = MTree::build(words, Edit, 4)?;
-    /// assert_eq!(index.within("pe", 1.0)?.len(), 1);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn build(points: S, metric: M, page: u32) -> Result<Self, Error> {
         Self::build_with(points, metric, page, &Progress::none())
     }
+}
 
-    /// Like [`build`](Self::build), with progress reports.
-    ///
-    /// # Errors
-    /// Those of [`build`](Self::build).
-    ///
-    /// ```
-    /// use metric_index::index::{Index, MTree, Progress};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let report = |done: u64, all: u64| assert!(done <= all);
-    /// let index = MTree::build_with(words, Edit, 4, &Progress::new(&report))?;
-    /// assert_eq!(index.len(), 4);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
-    pub fn build_with(
-        points: S,
-        metric: M,
-        page: u32,
-        progress: &Progress<'_>,
-    ) -> Result<Self, Error> {
-        if page < 4 {
-            return Err(Error::Option { option: "page", value: page, expected: "4 or more" });
-        }
-        let count = check(&points, &metric)?;
-        let root = Page { parent: NONE, is_leaf: true, entries: Vec::new() };
-        let mut tree = Self {
-            bounds: Bounds::of(&metric),
-            points,
-            metric,
-            page,
-            root: 0,
-            pages: vec![root],
-            free: Vec::new(),
-            home: Vec::new(),
-            removed: 0,
-        };
-        progress.begin(u64::from(count));
-        for point in 0..count {
-            let path = tree.path(tree.points.point(point))?;
-            tree.add(point, path);
-            progress.add(1);
-        }
-        Ok(tree)
+/// Checks the maximum number of entries per page.
+fn check_page(page: u32) -> Result<(), Error> {
+    if page < 4 {
+        return Err(Error::Option { option: "page", value: page, expected: "4 or more" });
     }
+    Ok(())
+}
 
+impl PagedTree {
     /// The path from the root to the leaf for a point. It follows the nearest of the entries that
     /// cover the point, or if none does, the entry whose radius grows least.
-    fn path(&self, point: &S::Point) -> Result<Vec<Step>, Error> {
-        let origin = Origin::new(&self.metric, point);
+    fn path<S: Points, M: Metric<S::Point>>(
+        &self,
+        space: &Space<S, M>,
+        point: &S::Point,
+    ) -> Result<Vec<Step>, Error> {
+        let from = space.origin_of(point);
         let mut path = Vec::new();
         let mut page = self.root;
         while !self.pages[page as usize].is_leaf {
             let mut best: Option<(bool, f32, usize, f32)> = None;
             for (position, entry) in self.pages[page as usize].entries.iter().enumerate() {
-                let distance = from_new(&self.points, &origin, entry.point)?;
+                let distance = from.to(entry.point)?;
                 let grows = distance > entry.radius;
                 let by = if grows { distance - entry.radius } else { distance };
                 if best.is_none_or(|best| (grows, by) < (best.0, best.1)) {
@@ -182,7 +135,12 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     }
 
     /// Adds a point to the leaf at the end of a path.
-    fn add(&mut self, point: u32, path: Vec<Step>) {
+    fn add<S: Points, M: Metric<S::Point>>(
+        &mut self,
+        space: &Space<S, M>,
+        point: u32,
+        path: Vec<Step>,
+    ) {
         let mut leaf = self.root;
         let mut from_parent = 0.0;
         for Step { page, position, distance } in path {
@@ -198,17 +156,21 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
         while page != NONE && self.pages[page as usize].entries.len() > self.page as usize {
             // If a distance between entries is invalid, they stay in one page, which needs no
             // distances.
-            let Ok(split) = self.split(page) else { return };
+            let Ok(split) = self.split(space, page) else { return };
             page = self.install(page, split);
         }
     }
 
-    fn split(&self, page: u32) -> Result<Split, Error> {
+    fn split<S: Points, M: Metric<S::Point>>(
+        &self,
+        space: &Space<S, M>,
+        page: u32,
+    ) -> Result<Split, Error> {
         let entries = &self.pages[page as usize].entries;
         let count = entries.len();
         let mut apart = vec![0.0; count * count];
         for a in 0..count {
-            let from = FromPoint::new(&self.points, &self.metric, entries[a].point);
+            let from = space.origin(entries[a].point);
             for b in 0..a {
                 let distance = from.to(entries[b].point)?;
                 apart[a * count + b] = distance;
@@ -230,7 +192,7 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
                 sizes[side] += 1;
                 let reach = match entry.node {
                     NONE => distances[side],
-                    _ => self.bounds.reach(distances[side], entry.radius),
+                    _ => space.bounds.reach(distances[side], entry.radius),
                 };
                 radii[side] = radii[side].max(reach);
                 if let Some(to) = to.as_deref_mut() {
@@ -262,7 +224,7 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
         let above = self.pages[page as usize].parent;
         let from_above = match self.routing(above) {
             Some(routing) => {
-                let from = |point| between(&self.points, &self.metric, routing, point);
+                let from = |point| space.between(routing, point);
                 [from(promoted[0])?, from(promoted[1])?]
             }
             None => [0.0; 2],
@@ -316,20 +278,11 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
         self.pages.push(page);
         u32::try_from(self.pages.len() - 1).expect("fewer pages than points")
     }
-}
 
-impl<S: GrowablePoints, M: Metric<S::Point>> DynamicIndex for MTree<S, M> {
-    fn insert(&mut self, point: &S::Point) -> Result<u32, Error> {
-        let number = check_new(&self.points, &self.metric, point)?;
-        let path = self.path(point)?;
-        self.points.push(point)?;
-        self.add(number, path);
-        Ok(number)
-    }
-
-    fn remove(&mut self, point: u32) -> Result<bool, Error> {
+    /// Removes a point; returns whether the tree had it.
+    fn remove(&mut self, point: u32) -> bool {
         let home = self.home.get_mut(point as usize).filter(|page| **page != NONE);
-        let Some(home) = home else { return Ok(false) };
+        let Some(home) = home else { return false };
         let mut page = std::mem::replace(home, NONE);
         self.removed += 1;
         self.pages[page as usize].entries.retain(|entry| entry.point != point);
@@ -351,24 +304,53 @@ impl<S: GrowablePoints, M: Metric<S::Point>> DynamicIndex for MTree<S, M> {
                 _ => break,
             }
         }
-        Ok(true)
+        true
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Index for MTree<S, M> {
-    type Points = S;
-    type Metric = M;
-
-    fn points(&self) -> &S {
-        &self.points
+impl<S: GrowablePoints, M: Metric<S::Point>> DynamicIndex for MTree<S, M> {
+    fn insert(&mut self, point: &S::Point) -> Result<u32, Error> {
+        let number = self.space.check_new(point)?;
+        let path = self.structure.path(&self.space, point)?;
+        self.space.points.push(point)?;
+        self.structure.add(&self.space, number, path);
+        Ok(number)
     }
 
-    fn len(&self) -> usize {
-        self.points.len() - self.removed
+    fn remove(&mut self, point: u32) -> Result<bool, Error> {
+        Ok(self.structure.remove(point))
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
+    of_kind!(MTree(u32));
+
+    fn build(space: &Space<S, M>, page: u32, progress: &Progress<'_>) -> Result<Self, Error> {
+        check_page(page)?;
+        let root = Page { parent: NONE, is_leaf: true, entries: Vec::new() };
+        let mut tree = Self {
+            page,
+            root: 0,
+            pages: vec![root],
+            free: Vec::new(),
+            home: Vec::new(),
+            removed: 0,
+        };
+        progress.begin(u64::from(space.count()));
+        for point in 0..space.count() {
+            let path = tree.path(space, space.points.point(point))?;
+            tree.add(space, point, path);
+            progress.add(1);
+        }
+        Ok(tree)
     }
 
-    fn metric(&self) -> &M {
-        &self.metric
+    fn root(&self) -> u32 {
+        self.root
+    }
+
+    fn removed(&self) -> usize {
+        self.removed
     }
 
     /// Number of pages.
@@ -376,15 +358,10 @@ impl<S: Points, M: Metric<S::Point>> Index for MTree<S, M> {
         self.pages.len() - self.free.len()
     }
 
-    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
-        // The root has no routing object above it: NaN excludes nothing.
-        tasks.push(Task::new(self.root, 0.0, f32::NAN));
-        Box::default()
-    }
-
     /// `distance` is the distance of the query from the page's routing object.
     fn step<C: Collector>(
         &self,
+        space: &Space<S, M>,
         task: Task,
         _: &[f32],
         probe: &mut Probe<'_, S, M, C>,
@@ -396,8 +373,8 @@ impl<S: Points, M: Metric<S::Point>> Index for MTree<S, M> {
         for (entry, at) in page.entries[task.at as usize..].iter().zip(task.at..) {
             if !task.distance.is_nan() {
                 let apart =
-                    self.bounds.outside(task.distance, entry.from_parent, entry.from_parent);
-                if self.bounds.gap(apart, entry.radius) > probe.radius() {
+                    space.bounds.outside(task.distance, entry.from_parent, entry.from_parent);
+                if space.bounds.gap(apart, entry.radius) > probe.radius() {
                     continue;
                 }
             }
@@ -410,27 +387,13 @@ impl<S: Points, M: Metric<S::Point>> Index for MTree<S, M> {
                 continue;
             }
             let distance = probe.measure(entry.point);
-            let bound = self.bounds.gap(distance, entry.radius).max(task.bound);
+            let bound = space.bounds.gap(distance, entry.radius).max(task.bound);
             if bound <= probe.radius() {
                 tasks.push(Task::new(entry.node, bound, distance));
             }
         }
         nearest_last(&mut tasks[first..]);
         tasks.extend(rest);
-    }
-}
-
-impl<S: Points, M: Metric<S::Point>> StoredIndex for MTree<S, M> {
-    fn name(&self) -> &'static str {
-        "m-tree"
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::MTree(self.page)
-    }
-
-    fn reads(name: &str) -> bool {
-        name == "m-tree"
     }
 
     /// Writes the pages level by level, renumbered.
@@ -463,23 +426,19 @@ impl<S: Points, M: Metric<S::Point>> StoredIndex for MTree<S, M> {
         contents.number("page", u64::from(self.page));
     }
 
-    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let page = file.small("page")?;
-        if page < 4 {
-            return Err(Error::Option { option: "page", value: page, expected: "4 or more" }.into());
-        }
+    fn read(file: &mut Reader, space: &Space<S, M>, page: u32) -> Result<Self, StoreProblem> {
+        check_page(page)?;
         let is_leaf = file.array::<u8>("pages.is_leaf")?;
         let ends = file.array_of::<u64>("pages.ends", is_leaf.len())?;
         let all = file.array::<u32>("entries.points")?;
-        let from_parent = file.array_of::<f32>("entries.distances", all.len())?;
-        let radii = file.array_of::<f32>("entries.radii", all.len())?;
+        let from_parent = file.distances_of("entries.distances", all.len())?;
+        let radii = file.distances_of("entries.radii", all.len())?;
         let below = file.array_of::<u32>("entries.pages", all.len())?;
-        distances(&from_parent, "entries.distances")?;
-        distances(&radii, "entries.radii")?;
         let ends = ends_of(&ends, all.len(), "pages.ends")?;
-        let mut distinct = DistinctNumbers::of("entries.points", points.len());
+        let count = space.points.len();
+        let mut distinct = DistinctNumbers::of("entries.points", count);
         let mut distinct_pages = DistinctNumbers::of("entries.pages", is_leaf.len());
-        let mut home = vec![NONE; points.len()];
+        let mut home = vec![NONE; count];
         let mut parents = vec![NONE; is_leaf.len()];
         let mut pages = Vec::with_capacity(ends.len());
         let mut start = 0;
@@ -495,7 +454,7 @@ impl<S: Points, M: Metric<S::Point>> StoredIndex for MTree<S, M> {
                 } else {
                     // Pages are numbered after their parent, and each has one parent.
                     distinct_pages.check(node)?;
-                    if node <= number || point as usize >= points.len() {
+                    if node <= number || point as usize >= count {
                         return Err(invalid("entries.pages", format!("{node} is below {number}")));
                     }
                     parents[node as usize] = number;
@@ -519,9 +478,7 @@ impl<S: Points, M: Metric<S::Point>> StoredIndex for MTree<S, M> {
         if pages[0].entries.is_empty() && !pages[0].is_leaf {
             return Err(invalid("pages.is_leaf", "an inner page is empty"));
         }
-        let removed = points.len() - distinct.count();
-        let bounds = Bounds::of(&metric);
-        let free = Vec::new();
-        Ok(Self { points, metric, bounds, page, root: 0, pages, free, home, removed })
+        let removed = count - distinct.count();
+        Ok(Self { page, root: 0, pages, free: Vec::new(), home, removed })
     }
 }

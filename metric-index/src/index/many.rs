@@ -2,29 +2,12 @@
 
 use std::num::NonZero;
 
-use super::{Index, search};
-use crate::collector;
 use crate::error::Error;
 use crate::lists::NeighborLists;
 use crate::neighbor::Neighbor;
-use crate::points::Points;
 use crate::threads::map_parallel;
 
 type Answer = Result<Vec<Neighbor>, Error>;
-
-/// The answer to one of many queries.
-pub(super) fn answer<I: Index, Q: Points<Point = <I::Points as Points>::Point>, A>(
-    index: &I,
-    queries: &Q,
-    query: u32,
-    ask: &impl Fn(u32) -> A,
-) -> Answer
-where
-    A: collector::Answer,
-{
-    let (found, _) = search(index, queries.point(query), ask(query))?;
-    Ok(found.into_sorted())
-}
 
 /// Calls `ask` once per query, on several threads. `ask` is a trait object so that this function is
 /// compiled only once.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::space::Space;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 
@@ -19,13 +20,9 @@ impl<S: Points> PointBlocks<S> {
         self.0.as_deref()
     }
 
-    pub(super) fn none() -> Self {
-        Self(None)
-    }
-
-    pub(super) fn new<M: Metric<S::Point>>(points: &S, metric: &M, order: &[u32]) -> Self {
-        let points: Vec<&S::Point> = order.iter().map(|&point| points.point(point)).collect();
-        Self(metric.blocks(&points).map(Arc::from))
+    pub(super) fn new<M: Metric<S::Point>>(space: &Space<S, M>, order: &[u32]) -> Self {
+        let points: Vec<_> = order.iter().map(|&point| space.points.point(point)).collect();
+        Self(space.metric.blocks(&points).map(Arc::from))
     }
 }
 

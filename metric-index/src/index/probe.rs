@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::Index;
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Metric, Origin, Scan};
@@ -119,40 +118,22 @@ impl<S: Points, M, C> std::fmt::Debug for Probe<'_, S, M, C> {
 }
 
 impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
-    /// Starts a query that can evaluate `limit` distances. Checks that its distance from itself is
-    /// 0, which is one evaluation.
-    ///
-    /// # Errors
-    /// If the query's distance from itself is not 0.
-    pub fn start<I: Index<Points = S, Metric = M>>(
-        index: &'a I,
-        query: &'a S::Point,
-        collector: C,
-        limit: u64,
-    ) -> Result<Self, Error> {
-        let distance = index.metric().distance(query, query);
-        if distance != 0.0 {
-            return Err(Error::Query { distance });
-        }
-        Ok(Self { evaluations: 1, ..Self::resume(index, query, collector, limit) })
-    }
-
-    /// Resumes a query that was started before, possibly by another thread, with `limit` more
-    /// distances.
-    pub fn resume<I: Index<Points = S, Metric = M>>(
-        index: &'a I,
-        query: &'a S::Point,
+    /// A query to points, and to the blocks that hold them.
+    pub(super) fn new(
+        points: &'a S,
+        query: Origin<'a, S::Point, M>,
+        blocks: Option<&'a dyn Blocks<S::Point>>,
         collector: C,
         limit: u64,
     ) -> Self {
         Self {
-            points: index.points(),
-            query: Origin::new(index.metric(), query),
+            points,
+            query,
             collector,
             evaluations: 0,
             limit,
             failed: None,
-            blocks: index.blocks(),
+            blocks,
             scan: None,
             near: Vec::new(),
         }
@@ -219,73 +200,10 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// exhausted](Self::is_exhausted).
     ///
     /// Returns the first unvisited position, or the end of the range. If the index has
-    /// [blocks](Index::blocks), `order` must be their order.
+    /// [blocks](super::Index::blocks), `order` must be their order.
     ///
     /// # Panics
     /// If the range exceeds `order`.
-    ///
-    /// ```
-    /// use metric_index::collector::Collector;
-    /// use metric_index::index::{Index, Probe, Task};
-    /// use metric_index::metric::{Blocks, Edit, Metric};
-    /// use metric_index::points::Strings;
-    ///
-    /// /// Words in an arbitrary order, in blocks.
-    /// struct Own {
-    ///     words: Strings,
-    ///     order: Vec<u32>,
-    ///     blocks: Option<Box<dyn Blocks<str>>>,
-    /// }
-    ///
-    /// impl Index for Own {
-    ///     type Points = Strings;
-    ///     type Metric = Edit;
-    ///
-    ///     fn points(&self) -> &Strings {
-    ///         &self.words
-    ///     }
-    ///
-    ///     fn metric(&self) -> &Edit {
-    ///         &Edit
-    ///     }
-    ///
-    ///     fn nodes(&self) -> usize {
-    ///         1
-    ///     }
-    ///
-    ///     fn blocks(&self) -> Option<&dyn Blocks<str>> {
-    ///         self.blocks.as_deref()
-    ///     }
-    ///
-    ///     fn start<C: Collector>(
-    ///         &self,
-    ///         _: &mut Probe<'_, Strings, Edit, C>,
-    ///         tasks: &mut Vec<Task>,
-    ///     ) -> Box<[f32]> {
-    ///         tasks.push(Task::new(0, 0.0, 0.0));
-    ///         Box::default()
-    ///     }
-    ///
-    ///     fn step<C: Collector>(
-    ///         &self,
-    ///         task: Task,
-    ///         _: &[f32],
-    ///         probe: &mut Probe<'_, Strings, Edit, C>,
-    ///         tasks: &mut Vec<Task>,
-    ///     ) {
-    ///         let at = probe.visit_positions(task.at..3, &self.order);
-    ///         if at < 3 {
-    ///             tasks.push(Task { at, ..task });
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// let words: Strings = ["casa", "pez", "cosa"].into_iter().collect();
-    /// let blocks = Edit.blocks(&["pez", "cosa", "casa"]);
-    /// let own = Own { words, order: vec![1, 2, 0], blocks };
-    /// assert_eq!(own.nearest("casi", 1)?[0].point, 0);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn visit_positions(&mut self, positions: Range<u32>, order: &[u32]) -> u32 {
         /// Number of positions after which the scan uses a smaller radius.
         const STRETCH: u32 = 128;

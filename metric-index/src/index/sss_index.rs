@@ -3,39 +3,19 @@
 
 use rayon::prelude::*;
 
-use super::{FromPoint, Index, Kind, PointBlocks, Probe, Progress, Task, check, nearest_last};
+use super::{
+    Pivots, PointBlocks, PointIndex, Probe, Progress, Space, Structure, Task, nearest_last,
+    of_kind, spread,
+};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
-use crate::prune::Bounds;
-use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex, invalid};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid};
 
 use table::{BLOCK, PivotDistances, Table, number};
 
 mod table;
-
-/// How pivots are chosen.
-///
-/// ```
-/// use metric_index::index::{Kind, Pivots};
-///
-/// assert_eq!(Kind::SssIndex(Pivots::Count(32)).to_string(), "sss-index:32p");
-/// assert_eq!(Kind::SssIndex(Pivots::Spread(0.4)).to_string(), "sss-index:0.4");
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pivots {
-    /// Sparse Spatial Selection: a point is a pivot if its distance from all earlier pivots is at
-    /// least this fraction α of the greatest distance.
-    ///
-    /// α is between 0 and 1, around 0.4 in the literature; 0 makes every point a pivot. The
-    /// greatest distance is estimated: it is that between the point farthest from the first point
-    /// and the point farthest from that one.
-    Spread(f32),
-    /// This many pivots, each the farthest from all earlier ones: farthest-first traversal, not
-    /// Sparse Spatial Selection.
-    Count(u32),
-}
 
 /// A table of the distances of all points from the pivots, which are some of the points.
 ///
@@ -55,13 +35,11 @@ pub enum Pivots {
 /// assert_eq!(index.within("masa", 1.0)?[0].point, 0);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
+pub type SssIndex<S, M> = PointIndex<S, M, PivotTable<S>>;
+
+/// The pivots and the table of an [`SssIndex`].
 #[derive(Debug, Clone)]
-pub struct SssIndex<S: Points, M> {
-    points: S,
-    metric: M,
-    bounds: Bounds,
-    /// The requested choice of pivots.
-    requested: Pivots,
+pub struct PivotTable<S: Points> {
     pivots: Vec<u32>,
     /// The distances of all points except the pivots.
     table: Table,
@@ -75,71 +53,8 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     /// # Errors
     /// If the distance of a point from itself is not 0, a distance from a pivot is not finite, or
     /// the share is outside 0 to 1.
-    ///
-    /// ```
-    /// use metric_index::index::{Index, Pivots, SssIndex};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let index = SssIndex::build(words, Edit, Pivots::Count(2))?;
-    /// assert_eq!(index.within("pe", 1.0)?.len(), 1);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn build(points: S, metric: M, pivots: Pivots) -> Result<Self, Error> {
         Self::build_with(points, metric, pivots, &Progress::none())
-    }
-
-    /// Like [`build`](Self::build), with progress reports.
-    ///
-    /// # Errors
-    /// Those of [`build`](Self::build).
-    ///
-    /// ```
-    /// use metric_index::index::{Index, Pivots, Progress, SssIndex};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let report = |done: u64, all: u64| assert!(done <= all);
-    /// let index = SssIndex::build_with(words, Edit, Pivots::Count(2), &Progress::new(&report))?;
-    /// assert_eq!(index.len(), 4);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
-    pub fn build_with(
-        points: S,
-        metric: M,
-        pivots: Pivots,
-        progress: &Progress<'_>,
-    ) -> Result<Self, Error> {
-        let count = check(&points, &metric)?;
-        let requested = pivots;
-        let all: Vec<u32> = (0..count).collect();
-        let (pivots, columns) = match pivots {
-            Pivots::Spread(share) => {
-                // One half of the work is choosing pivots, the other is computing columns.
-                progress.begin(2 * u64::from(count));
-                let pivots = spread(&points, &metric, &all, share, progress)?;
-                let mut columns = Vec::with_capacity(pivots.len());
-                for (at, &pivot) in pivots.iter().enumerate() {
-                    columns.push(column(&points, &metric, pivot)?);
-                    progress.add(part(count, at, pivots.len()));
-                }
-                (pivots, columns)
-            }
-            Pivots::Count(pivots) => {
-                progress.begin(u64::from(count));
-                farthest_first(&points, &metric, count, pivots, progress)?
-            }
-        };
-        let mut is_pivot = vec![false; all.len()];
-        for &pivot in &pivots {
-            is_pivot[pivot as usize] = true;
-        }
-        let others = all.into_iter().filter(|&point| !is_pivot[point as usize]).collect();
-        let table = Table::new(others, &columns);
-        let blocks = PointBlocks::new(&points, &metric, table.order());
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, requested, pivots, table, blocks })
     }
 
     /// The pivots.
@@ -154,7 +69,7 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
     pub fn pivots(&self) -> &[u32] {
-        &self.pivots
+        &self.structure.pivots
     }
 }
 
@@ -166,12 +81,11 @@ fn part(all: u32, part: usize, parts: usize) -> u64 {
 
 /// The distances of all points from one point.
 fn column<S: Points, M: Metric<S::Point>>(
-    points: &S,
-    metric: &M,
+    space: &Space<S, M>,
     from: u32,
 ) -> Result<Vec<f32>, Error> {
-    let from = FromPoint::new(points, metric, from);
-    let mut distances = vec![0.0; points.len()];
+    let from = space.origin(from);
+    let mut distances = vec![0.0; space.points.len()];
     distances.par_iter_mut().with_min_len(256).enumerate().try_for_each(|(point, distance)| {
         *distance = from.to(u32::try_from(point).expect("fewer than 2^32 points"))?;
         Ok(())
@@ -179,57 +93,14 @@ fn column<S: Points, M: Metric<S::Point>>(
     Ok(distances)
 }
 
-/// Chooses pivots by algorithm 3 of Barrientos 2011: the first point, and each whose distance from
-/// all earlier pivots is at least `share` of the greatest distance.
-pub(super) fn spread<S: Points, M: Metric<S::Point>>(
-    points: &S,
-    metric: &M,
-    among: &[u32],
-    share: f32,
-    progress: &Progress<'_>,
-) -> Result<Vec<u32>, Error> {
-    if !(0.0..=1.0).contains(&share) {
-        return Err(Error::Share { share });
-    }
-    let Some((&first, others)) = among.split_first() else { return Ok(Vec::new()) };
-    let farthest = |start: u32| -> Result<(f32, u32), Error> {
-        let mut best = (0.0, start);
-        let from = FromPoint::new(points, metric, start);
-        for &point in among {
-            let distance = from.to(point)?;
-            if distance > best.0 {
-                best = (distance, point);
-            }
-        }
-        Ok(best)
-    };
-    let (greatest, _) = farthest(farthest(first)?.1)?;
-    let apart = greatest * share;
-    if greatest == 0.0 {
-        // All points are equal.
-        progress.add(among.len() as u64);
-        return Ok(vec![first]);
-    }
-    let mut pivots = vec![FromPoint::new(points, metric, first)];
-    progress.add(1);
-    for &point in others {
-        if pivots.iter().all(|pivot| pivot.is_apart(point, apart)) {
-            pivots.push(FromPoint::new(points, metric, point));
-        }
-        progress.add(1);
-    }
-    Ok(pivots.iter().map(|pivot| pivot.number).collect())
-}
-
 /// Chooses pivots by farthest-first traversal. Also returns the distances of all points from each
 /// pivot.
 fn farthest_first<S: Points, M: Metric<S::Point>>(
-    points: &S,
-    metric: &M,
-    count: u32,
+    space: &Space<S, M>,
     pivots: u32,
     progress: &Progress<'_>,
 ) -> Result<(Vec<u32>, Vec<Vec<f32>>), Error> {
+    let count = space.count();
     let pivot_count = pivots.min(count) as usize;
     let mut nearest = vec![f32::INFINITY; count as usize];
     let mut pivots: Vec<u32> = Vec::new();
@@ -241,7 +112,7 @@ fn farthest_first<S: Points, M: Metric<S::Point>>(
         let Some(pivot) = (0..count).filter(|point| !pivots.contains(point)).max_by(farther) else {
             break;
         };
-        let column = column(points, metric, pivot)?;
+        let column = column(space, pivot)?;
         for (nearest, &distance) in nearest.iter_mut().zip(&column) {
             *nearest = nearest.min(distance);
         }
@@ -255,16 +126,41 @@ fn farthest_first<S: Points, M: Metric<S::Point>>(
     Ok((pivots, columns))
 }
 
-impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
-    type Points = S;
-    type Metric = M;
+impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
+    of_kind!(SssIndex(Pivots));
 
-    fn points(&self) -> &S {
-        &self.points
-    }
-
-    fn metric(&self) -> &M {
-        &self.metric
+    fn build(
+        space: &Space<S, M>,
+        requested: Pivots,
+        progress: &Progress<'_>,
+    ) -> Result<Self, Error> {
+        let count = space.count();
+        let all = space.numbers();
+        let (pivots, columns) = match requested {
+            Pivots::Spread(share) => {
+                // One half of the work is choosing pivots, the other is computing columns.
+                progress.begin(2 * u64::from(count));
+                let pivots = spread(space, &all, share, progress)?;
+                let mut columns = Vec::with_capacity(pivots.len());
+                for (at, &pivot) in pivots.iter().enumerate() {
+                    columns.push(column(space, pivot)?);
+                    progress.add(part(count, at, pivots.len()));
+                }
+                (pivots, columns)
+            }
+            Pivots::Count(pivots) => {
+                progress.begin(u64::from(count));
+                farthest_first(space, pivots, progress)?
+            }
+        };
+        let mut is_pivot = vec![false; all.len()];
+        for &pivot in &pivots {
+            is_pivot[pivot as usize] = true;
+        }
+        let others = all.into_iter().filter(|&point| !is_pivot[point as usize]).collect();
+        let table = Table::new(others, &columns);
+        let blocks = PointBlocks::new(space, table.order());
+        Ok(Self { pivots, table, blocks })
     }
 
     /// Number of blocks of the table and of groups of them.
@@ -272,7 +168,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
         self.table.regions()
     }
 
-    fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
+    fn blocks(&self, _: &Space<S, M>) -> Option<&dyn Blocks<S::Point>> {
         self.blocks.get()
     }
 
@@ -289,6 +185,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
 
     fn step<C: Collector>(
         &self,
+        space: &Space<S, M>,
         task: Task,
         shared: &[f32],
         probe: &mut Probe<'_, S, M, C>,
@@ -297,7 +194,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
         let query = PivotDistances::of(shared);
         let Some(points) = self.table.block(task.region) else {
             let first = tasks.len();
-            for (part, bound) in self.table.parts(task.region, query, self.bounds) {
+            for (part, bound) in self.table.parts(task.region, query, space.bounds) {
                 if bound <= probe.radius() {
                     tasks.push(Task::new(part, bound, 0.0));
                 }
@@ -306,7 +203,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
             return;
         };
         // The radius may shrink within the block; the margin is then a little too large.
-        let margin = query.margin(probe.radius(), self.bounds);
+        let margin = query.margin(probe.radius(), space.bounds);
         let mut marks = [0; BLOCK];
         if !self.table.keep(task.region, task.at, query, margin, &mut marks) {
             return;
@@ -320,20 +217,6 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
             tasks.push(Task { at: next - first, ..task });
         }
     }
-}
-
-impl<S: Points, M: Metric<S::Point>> StoredIndex for SssIndex<S, M> {
-    fn name(&self) -> &'static str {
-        "sss-index"
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::SssIndex(self.requested)
-    }
-
-    fn reads(name: &str) -> bool {
-        name == "sss-index"
-    }
 
     fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
         contents.array("pivots", &self.pivots);
@@ -343,12 +226,11 @@ impl<S: Points, M: Metric<S::Point>> StoredIndex for SssIndex<S, M> {
         contents.number("scale", u64::from(self.table.scale().to_bits()));
     }
 
-    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let Kind::SssIndex(requested) = file.kind()? else { return Err(file.wrong_kind()) };
+    fn read(file: &mut Reader, space: &Space<S, M>, _: Pivots) -> Result<Self, StoreProblem> {
         let pivots = file.array::<u32>("pivots")?.to_vec();
-        let mut distinct = DistinctNumbers::of("table.points", points.len());
+        let mut distinct = DistinctNumbers::of("table.points", space.points.len());
         pivots.iter().try_for_each(|&pivot| distinct.check(pivot))?;
-        let others = points.len() - pivots.len();
+        let others = space.points.len() - pivots.len();
         let order = file.array_of::<u32>("table.points", others)?;
         order.iter().try_for_each(|&point| distinct.check(point))?;
         let count = others.div_ceil(BLOCK) * pivots.len() * BLOCK;
@@ -358,7 +240,7 @@ impl<S: Points, M: Metric<S::Point>> StoredIndex for SssIndex<S, M> {
             return Err(invalid("settings", format!("scale {scale} is no power of two")));
         }
         let table = Table::of_codes(pivots.len(), scale, order, codes);
-        let blocks = PointBlocks::new(&points, &metric, table.order());
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, requested, pivots, table, blocks })
+        let blocks = PointBlocks::new(space, table.order());
+        Ok(Self { pivots, table, blocks })
     }
 }

@@ -2,17 +2,14 @@
 
 use rayon::prelude::*;
 
-use super::progress::Levels;
-use super::sss_index::spread;
-use super::{FromPoint, Index, Kind, Probe, Progress, Task, check, nearest_last};
+use super::{
+    Levels, PointIndex, Probe, Progress, Space, Structure, Task, nearest_last, of_kind, spread,
+};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::Points;
-use crate::prune::Bounds;
-use crate::stored::{
-    DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex, distances, ends_of, invalid,
-};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
 
 /// Maximum number of points of a leaf.
 const BUCKET: usize = 16;
@@ -49,13 +46,11 @@ struct Cluster {
 /// assert_eq!(SssTree::build(words, Edit, 0.4)?.nearest("pe", 1)?[0].point, 3);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
+pub type SssTree<S, M> = PointIndex<S, M, SssNodes>;
+
+/// The nodes of an [`SssTree`].
 #[derive(Debug, Clone)]
-pub struct SssTree<S, M> {
-    points: S,
-    metric: M,
-    bounds: Bounds,
-    /// The requested minimum distance between centers; see [`build`](Self::build).
-    share: f32,
+pub struct SssNodes {
     /// The end of each node's centers, which begin where those of the previous node end.
     ends: Vec<u32>,
     centers: Vec<Center>,
@@ -71,63 +66,78 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
     /// # Errors
     /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
     /// `share` is outside 0 to 1.
-    ///
-    /// ```
-    /// use metric_index::index::{Index, SssTree};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let index = SssTree::build(words, Edit, 0.4)?;
-    /// assert_eq!(index.within("pe", 1.0)?.len(), 1);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn build(points: S, metric: M, share: f32) -> Result<Self, Error> {
         Self::build_with(points, metric, share, &Progress::none())
     }
+}
 
-    /// Like [`build`](Self::build), with progress reports.
-    ///
-    /// # Errors
-    /// Those of [`build`](Self::build).
-    ///
-    /// ```
-    /// use metric_index::index::{Index, Progress, SssTree};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let report = |done: u64, all: u64| assert!(done <= all);
-    /// let index = SssTree::build_with(words, Edit, 0.4, &Progress::new(&report))?;
-    /// assert_eq!(index.len(), 4);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
-    pub fn build_with(
-        points: S,
-        metric: M,
-        share: f32,
-        progress: &Progress<'_>,
-    ) -> Result<Self, Error> {
-        let count = check(&points, &metric)?;
+/// Splits a node into clusters. Calls `on_assigned` with the number of points assigned to a
+/// center.
+fn cut<S: Points, M: Metric<S::Point>>(
+    space: &Space<S, M>,
+    cluster: &[u32],
+    share: f32,
+    on_assigned: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<Cluster>, Error> {
+    let alone = |&center: &u32| Cluster { center, radius: 0.0, points: Vec::new() };
+    if cluster.len() <= BUCKET {
+        return Ok(cluster.iter().map(alone).collect());
+    }
+    let centers = spread(space, cluster, share, &Progress::none())?;
+    let from = space.origins(&centers);
+    if let [from] = &from[..] {
+        // Equal points become centers of one node, since a tree of them would be as deep as
+        // their number.
+        let mut same = true;
+        for &point in cluster {
+            same &= from.to(point)? == 0.0;
+        }
+        if same {
+            return Ok(cluster.iter().map(alone).collect());
+        }
+    }
+    let mut sorted = centers.clone();
+    sorted.sort_unstable();
+    let nearest = cluster.par_chunks(1024).map(|part| {
+        let mut near = Vec::with_capacity(part.len());
+        for &point in part.iter().filter(|point| sorted.binary_search(point).is_err()) {
+            let mut best = (f32::INFINITY, 0);
+            for (number, from) in from.iter().enumerate() {
+                let distance = from.to(point)?;
+                if distance < best.0 {
+                    best = (distance, number);
+                }
+            }
+            near.push((point, best));
+        }
+        on_assigned(near.len());
+        Ok(near)
+    });
+    let mut cut: Vec<Cluster> = centers.iter().map(alone).collect();
+    for (point, (distance, number)) in nearest.collect::<Result<Vec<_>, Error>>()?.concat() {
+        let cluster = &mut cut[number];
+        cluster.radius = cluster.radius.max(distance);
+        cluster.points.push(point);
+    }
+    Ok(cut)
+}
+
+impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
+    of_kind!(SssTree(f32));
+
+    fn build(space: &Space<S, M>, share: f32, progress: &Progress<'_>) -> Result<Self, Error> {
         if !(0.0..=1.0).contains(&share) {
             return Err(Error::Share { share });
         }
-        let mut tree = Self {
-            share,
-            bounds: Bounds::of(&metric),
-            points,
-            metric,
-            ends: Vec::new(),
-            centers: Vec::new(),
-        };
+        let mut tree = Self { ends: Vec::new(), centers: Vec::new() };
         let number = |n: usize| u32::try_from(n).map_err(|_| Error::TooMany { count: n });
-        let levels = Levels::begin(progress, count);
+        let levels = Levels::begin(progress, space.count());
         // Clusters that do not have a node yet, with their center.
-        let mut open = vec![(None, (0..count).collect::<Vec<u32>>())];
+        let mut open = vec![(None, space.numbers())];
         let mut depth = 0;
         while !open.is_empty() {
             let on_assigned = |points| levels.down(depth, points);
-            let cuts = open.par_iter().map(|(_, cluster)| tree.cut(cluster, share, &on_assigned));
+            let cuts = open.par_iter().map(|(_, cluster)| cut(space, cluster, share, &on_assigned));
             let cuts = cuts.collect::<Result<Vec<_>, Error>>()?;
             let mut below = Vec::new();
             for ((owner, _), cut) in open.into_iter().zip(cuts) {
@@ -151,85 +161,14 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
         Ok(tree)
     }
 
-    /// Splits a node into clusters. Calls `on_assigned` with the number of points assigned to a
-    /// center.
-    fn cut(
-        &self,
-        cluster: &[u32],
-        share: f32,
-        on_assigned: &(dyn Fn(usize) + Sync),
-    ) -> Result<Vec<Cluster>, Error> {
-        let alone = |&center: &u32| Cluster { center, radius: 0.0, points: Vec::new() };
-        if cluster.len() <= BUCKET {
-            return Ok(cluster.iter().map(alone).collect());
-        }
-        let centers = spread(&self.points, &self.metric, cluster, share, &Progress::none())?;
-        let from: Vec<_> = centers
-            .iter()
-            .map(|&center| FromPoint::new(&self.points, &self.metric, center))
-            .collect();
-        if let [from] = &from[..] {
-            // Equal points become centers of one node, since a tree of them would be as deep as
-            // their number.
-            let mut same = true;
-            for &point in cluster {
-                same &= from.to(point)? == 0.0;
-            }
-            if same {
-                return Ok(cluster.iter().map(alone).collect());
-            }
-        }
-        let mut sorted = centers.clone();
-        sorted.sort_unstable();
-        let nearest = cluster.par_chunks(1024).map(|part| {
-            let mut near = Vec::with_capacity(part.len());
-            for &point in part.iter().filter(|point| sorted.binary_search(point).is_err()) {
-                let mut best = (f32::INFINITY, 0);
-                for (number, from) in from.iter().enumerate() {
-                    let distance = from.to(point)?;
-                    if distance < best.0 {
-                        best = (distance, number);
-                    }
-                }
-                near.push((point, best));
-            }
-            on_assigned(near.len());
-            Ok(near)
-        });
-        let mut cut: Vec<Cluster> = centers.iter().map(alone).collect();
-        for (point, (distance, number)) in nearest.collect::<Result<Vec<_>, Error>>()?.concat() {
-            let cluster = &mut cut[number];
-            cluster.radius = cluster.radius.max(distance);
-            cluster.points.push(point);
-        }
-        Ok(cut)
-    }
-}
-
-impl<S: Points, M: Metric<S::Point>> Index for SssTree<S, M> {
-    type Points = S;
-    type Metric = M;
-
-    fn points(&self) -> &S {
-        &self.points
-    }
-
-    fn metric(&self) -> &M {
-        &self.metric
-    }
-
     fn nodes(&self) -> usize {
         self.ends.len()
-    }
-
-    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
-        tasks.push(Task::new(0, 0.0, 0.0));
-        Box::default()
     }
 
     /// `at` is the position of a center in its node.
     fn step<C: Collector>(
         &self,
+        space: &Space<S, M>,
         task: Task,
         _: &[f32],
         probe: &mut Probe<'_, S, M, C>,
@@ -246,25 +185,11 @@ impl<S: Points, M: Metric<S::Point>> Index for SssTree<S, M> {
             let center = self.centers[at as usize];
             let distance = probe.visit(center.point);
             if center.node != NO_NODE {
-                let bound = self.bounds.gap(distance, center.radius);
+                let bound = space.bounds.gap(distance, center.radius);
                 tasks.push(Task::new(center.node, bound, distance));
             }
         }
         nearest_last(&mut tasks[first..]);
-    }
-}
-
-impl<S: Points, M: Metric<S::Point>> StoredIndex for SssTree<S, M> {
-    fn name(&self) -> &'static str {
-        "sss-tree"
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::SssTree(self.share)
-    }
-
-    fn reads(name: &str) -> bool {
-        name == "sss-tree"
     }
 
     fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
@@ -274,14 +199,12 @@ impl<S: Points, M: Metric<S::Point>> StoredIndex for SssTree<S, M> {
         contents.computed("centers.nodes", self.centers.iter().map(|center| center.node));
     }
 
-    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let Kind::SssTree(share) = file.kind()? else { return Err(file.wrong_kind()) };
+    fn read(file: &mut Reader, space: &Space<S, M>, _: f32) -> Result<Self, StoreProblem> {
         let ends = file.array::<u64>("nodes.ends")?;
         let of_centers = file.array::<u32>("centers.points")?;
-        let radii = file.array_of::<f32>("centers.radii", of_centers.len())?;
+        let radii = file.distances_of("centers.radii", of_centers.len())?;
         let nodes = file.array_of::<u32>("centers.nodes", of_centers.len())?;
-        distances(&radii, "centers.radii")?;
-        let mut distinct = DistinctNumbers::of("centers.points", points.len());
+        let mut distinct = DistinctNumbers::of("centers.points", space.points.len());
         of_centers.iter().try_for_each(|&point| distinct.check(point))?;
         distinct.is_all()?;
         let ends = ends_of(&ends, of_centers.len(), "nodes.ends")?;
@@ -308,6 +231,6 @@ impl<S: Points, M: Metric<S::Point>> StoredIndex for SssTree<S, M> {
         }
         let end = |end| u32::try_from(end).expect("at most the number of points");
         let ends = ends.into_iter().map(end).collect();
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, share, ends, centers })
+        Ok(Self { ends, centers })
     }
 }

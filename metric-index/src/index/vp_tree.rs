@@ -3,19 +3,15 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-mod layout;
-
-pub use layout::VpLayout;
-
-use super::{FromPoint, Index, Kind, PointBlocks, Probe, Progress, Task, check, partition};
+use super::{
+    Halving, PointBlocks, PointIndex, Probe, Progress, Space, Structure, Task, of_kind, partition,
+};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::prune::Bounds;
-use crate::stored::{
-    DistinctNumbers, FileContents, Reader, StoreProblem, StoredIndex, distances, invalid,
-};
+use crate::stored::{FileContents, Reader, StoreProblem, check_permutation, invalid};
 
 /// Maximum number of points of a leaf.
 const LEAF: u32 = 16;
@@ -24,20 +20,33 @@ const LEAF_IN_BLOCKS: u32 = 256;
 
 /// One side of a node: its child, and the minimum and maximum distance of its points from the
 /// vantage point.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Side {
     node: u32,
     low: f32,
     high: f32,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Node {
     /// The positions of its points in the order of the tree: the vantage point, the inner side, the
     /// outer side.
     positions: Range<u32>,
     /// `None` for a leaf.
     sides: Option<[Side; 2]>,
+}
+
+impl Node {
+    /// A node without distances.
+    fn new(positions: Range<u32>, children: Option<[u32; 2]>) -> Self {
+        let side = |node| Side { node, low: 0.0, high: 0.0 };
+        Self { positions, sides: children.map(|children| children.map(side)) }
+    }
+
+    /// The positions as indexes.
+    fn span(&self) -> Range<usize> {
+        self.positions.start as usize..self.positions.end as usize
+    }
 }
 
 /// A balanced tree. Each node has a vantage point; the nearer half of its other points is on the
@@ -54,11 +63,11 @@ struct Node {
 /// assert_eq!(VpTree::build(plane, Manhattan)?.within(&[3.0, 3.0], 6.0)?.len(), 2);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
+pub type VpTree<S, M> = PointIndex<S, M, VpNodes<S>>;
+
+/// The nodes of a [`VpTree`].
 #[derive(Debug, Clone)]
-pub struct VpTree<S: Points, M> {
-    points: S,
-    metric: M,
-    bounds: Bounds,
+pub struct VpNodes<S: Points> {
     order: Vec<u32>,
     /// The distance of each point in `order` from the vantage point above its node.
     above: Vec<f32>,
@@ -81,47 +90,8 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// # Errors
     /// If the distance of a point from itself is not 0, or a distance from a vantage point is not
     /// finite.
-    ///
-    /// ```
-    /// use metric_index::index::{Index, VpTree};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// assert_eq!(VpTree::build(words, Edit)?.nearest("pe", 1)?[0].point, 3);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
-        Self::build_with(points, metric, &Progress::none())
-    }
-
-    /// Like [`build`](Self::build), with progress reports.
-    ///
-    /// # Errors
-    /// Those of [`build`](Self::build).
-    ///
-    /// ```
-    /// use metric_index::index::{Index, Progress, VpTree};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let report = |done: u64, all: u64| assert!(done <= all);
-    /// assert_eq!(VpTree::build_with(words, Edit, &Progress::new(&report))?.len(), 4);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
-    pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
-        let count = check(&points, &metric)?;
-        let leaf = Self::leaf_size(&points, &metric);
-        let mut order: Vec<RankedPoint> = (0..count).map(|point| (0.0, point)).collect();
-        let mut nodes = vec![Node::default(); nodes_of(order.len(), leaf)];
-        progress.begin(u64::from(count));
-        let builder = Builder { points: &points, metric: &metric, leaf, progress };
-        builder.build(Subtree { order: &mut order, start: 0, nodes: &mut nodes, first: 0 })?;
-        let (above, order): (_, Vec<u32>) = order.into_iter().unzip();
-        let blocks = PointBlocks::new(&points, &metric, &order);
-        let bounds = Bounds::of(&metric);
-        Ok(Self { points, metric, bounds, order, above, nodes, leaf, blocks })
+        Self::build_with(points, metric, (), &Progress::none())
     }
 
     /// The leaf size of the tree that [`build`](Self::build) makes of these points; larger if the
@@ -129,6 +99,91 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
         if PointBlocks::exist(points, metric) { LEAF_IN_BLOCKS } else { LEAF }
     }
+
+    /// The tree as arrays.
+    pub fn layout(&self) -> VpLayout {
+        let VpNodes { leaf, order, above, nodes, .. } = &self.structure;
+        let sides = |node: &Node| match node.sides {
+            Some([inner, outer]) => [inner.low, inner.high, outer.low, outer.high],
+            None => [0.0; 4],
+        };
+        VpLayout {
+            leaf_size: *leaf,
+            order: order.clone(),
+            distances: above.clone(),
+            sides: nodes.iter().map(sides).collect(),
+        }
+    }
+
+    /// Creates a tree that was built elsewhere. The points of a leaf can be in any order. The
+    /// distances are not recomputed: if they differ from those of the metric, answers are wrong.
+    ///
+    /// # Errors
+    /// If the distance of a point from itself is not 0.
+    ///
+    /// # Panics
+    /// If the lengths of the arrays do not fit the number of points, or `order` is not a
+    /// permutation of the points.
+    pub fn from_layout(points: S, metric: M, layout: VpLayout) -> Result<Self, Error> {
+        let space = Space::new(points, metric)?;
+        let VpLayout { leaf_size: leaf, mut order, distances: mut above, sides } = layout;
+        let count = space.points.len();
+        let mut nodes = halving(leaf).shape(count, Node::new);
+        assert_eq!(sides.len(), nodes.len(), "distances of sides");
+        assert_eq!(above.len(), count, "distances of points");
+        check_permutation(&order, count, "order").expect("`order` is a permutation of the points");
+        for (node, &[low, high, outer_low, outer_high]) in nodes.iter_mut().zip(&sides) {
+            if let Some([inner, outer]) = &mut node.sides {
+                *inner = Side { low, high, ..*inner };
+                *outer = Side { low: outer_low, high: outer_high, ..*outer };
+            }
+        }
+        for leaf in nodes.iter().filter(|node| node.sides.is_none()) {
+            let own = order[leaf.span()].iter().copied();
+            let mut sorted: Vec<RankedPoint> =
+                above[leaf.span()].iter().copied().zip(own).collect();
+            sorted.sort_unstable_by(by_distance);
+            for (position, (distance, point)) in leaf.span().zip(sorted) {
+                above[position] = distance;
+                order[position] = point;
+            }
+        }
+        let blocks = PointBlocks::new(&space, &order);
+        Ok(Self::of_structure(space, (), VpNodes { order, above, nodes, leaf, blocks }))
+    }
+}
+
+/// A VP-tree as arrays: the exchange format with code that builds or searches trees elsewhere, such
+/// as on a GPU.
+///
+/// The shape follows from the number of points and from `leaf_size`. A node of `n` points is a leaf
+/// if `n <= leaf_size`. Otherwise its first point in `order` is its vantage point, the next
+/// `(n - 1) / 2` are its inner side, and the rest its outer side. Nodes are numbered in preorder:
+/// a node, then its inner side, then its outer side.
+///
+/// ```
+/// use metric_index::index::{Index, VpTree};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let tree = VpTree::build(&words, Edit)?;
+/// let again = VpTree::from_layout(&words, Edit, tree.layout())?;
+/// assert_eq!(again.nearest("cas", 2)?, tree.nearest("cas", 2)?);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct VpLayout {
+    /// Maximum number of points per leaf.
+    pub leaf_size: u32,
+    /// The points in the order of the tree.
+    pub order: Vec<u32>,
+    /// The distance of each point of `order` from the vantage point above its node. The values of
+    /// the root's points and of vantage points are unused.
+    pub distances: Vec<f32>,
+    /// For each node the minimum and maximum distance of its inner side from its vantage point,
+    /// then of its outer side. The values of leaves are unused.
+    pub sides: Vec<[f32; 4]>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "sorting passes references")]
@@ -136,55 +191,30 @@ fn by_distance(a: &RankedPoint, b: &RankedPoint) -> Ordering {
     a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
 }
 
-/// Number of nodes of a tree of `count` points. Nodes are split by rank, so their sizes are known.
-fn nodes_of(count: usize, leaf: u32) -> usize {
-    match count {
-        0 => 0,
-        _ if count <= leaf as usize => 1,
-        _ => {
-            let inner = (count - 1) / 2;
-            1 + nodes_of(inner, leaf) + nodes_of(count - 1 - inner, leaf)
-        }
-    }
-}
-
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("fewer than 2^32 points")
+/// Halves the points of a node between its two sides, except its vantage point.
+fn halving(leaf: u32) -> Halving {
+    Halving { leaf, own: 1 }
 }
 
 /// The inputs that all nodes of a tree under construction share.
 struct Builder<'a, S, M> {
-    points: &'a S,
-    metric: &'a M,
-    leaf: u32,
+    space: &'a Space<S, M>,
     progress: &'a Progress<'a>,
 }
 
-/// A node under construction with all nodes below it.
-struct Subtree<'a> {
-    /// The points of the node, which are rearranged.
-    order: &'a mut [RankedPoint],
-    /// The position of the first point in the order of the tree.
-    start: usize,
-    nodes: &'a mut [Node],
-    /// The number of the node.
-    first: usize,
-}
-
 impl<S: Points, M: Metric<S::Point>> Builder<'_, S, M> {
-    fn build(&self, subtree: Subtree<'_>) -> Result<(), Error> {
-        let Subtree { order, start, nodes, first } = subtree;
+    /// Builds the first of some nodes, and all others, which are below it. Rearranges its points.
+    fn build(&self, order: &mut [RankedPoint], nodes: &mut [Node]) -> Result<(), Error> {
         let Some((node, below)) = nodes.split_first_mut() else { return Ok(()) };
-        node.positions = number(start)..number(start + order.len());
-        if order.len() <= self.leaf as usize {
+        let Some([inner_side, outer_side]) = &mut node.sides else {
             order.sort_unstable_by(by_distance);
             self.progress.add(order.len() as u64);
             return Ok(());
-        }
+        };
         // Moves the vantage point, the last one, to the front and measures the others from it.
         order.swap(0, order.len() - 1);
         let (vantage, others) = order.split_first_mut().expect("a node has points");
-        let from = FromPoint::new(self.points, self.metric, vantage.1);
+        let from = self.space.origin(vantage.1);
         for (distance, point) in others.iter_mut() {
             *distance = from.to(*point)?;
         }
@@ -192,73 +222,59 @@ impl<S: Points, M: Metric<S::Point>> Builder<'_, S, M> {
         let half = others.len() / 2;
         partition(others, half, by_distance);
         let (inner, outer) = others.split_at_mut(half);
-        let (inner_nodes, outer_nodes) = below.split_at_mut(nodes_of(half, self.leaf));
-        let inner_first = first + 1;
-        let outer_first = inner_first + inner_nodes.len();
-        let side = |points: &[RankedPoint], node: usize| Side {
-            node: number(node),
-            low: points.iter().map(|&(distance, _)| distance).fold(f32::INFINITY, f32::min),
-            high: points.iter().map(|&(distance, _)| distance).fold(0.0, f32::max),
-        };
-        node.sides = Some([side(inner, inner_first), side(outer, outer_first)]);
-        let inner =
-            Subtree { order: inner, start: start + 1, nodes: inner_nodes, first: inner_first };
-        let outer = Subtree {
-            order: outer,
-            start: start + 1 + half,
-            nodes: outer_nodes,
-            first: outer_first,
-        };
-        let (inner, outer) = rayon::join(|| self.build(inner), || self.build(outer));
+        let (inner_nodes, outer_nodes) =
+            below.split_at_mut((outer_side.node - inner_side.node) as usize);
+        for (side, points) in [(inner_side, &*inner), (outer_side, &*outer)] {
+            let distances = || points.iter().map(|&(distance, _)| distance);
+            side.low = distances().fold(f32::INFINITY, f32::min);
+            side.high = distances().fold(0.0, f32::max);
+        }
+        let (inner, outer) =
+            rayon::join(|| self.build(inner, inner_nodes), || self.build(outer, outer_nodes));
         inner.and(outer)
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
+impl<S: Points> VpNodes<S> {
     /// The positions of a leaf that their distances from the vantage point above do not exclude.
     /// These distances are in ascending order. `distance` is that of the query, NaN if there is no
     /// vantage point above.
-    fn near(&self, leaf: &Node, distance: f32, radius: f32) -> Range<u32> {
+    fn near(&self, bounds: Bounds, leaf: &Node, distance: f32, radius: f32) -> Range<u32> {
         if distance.is_nan() {
             return leaf.positions.clone();
         }
-        let above = &self.above[leaf.positions.start as usize..leaf.positions.end as usize];
-        let near = self.bounds.near(above, distance, radius);
-        leaf.positions.start + number(near.start)..leaf.positions.start + number(near.end)
+        let near = bounds.near(&self.above[leaf.span()], distance, radius);
+        let position = |at| leaf.positions.start + u32::try_from(at).expect("below the end");
+        position(near.start)..position(near.end)
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
-    type Points = S;
-    type Metric = M;
+impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
+    of_kind!(VpTree);
 
-    fn points(&self) -> &S {
-        &self.points
-    }
-
-    fn metric(&self) -> &M {
-        &self.metric
+    fn build(space: &Space<S, M>, (): (), progress: &Progress<'_>) -> Result<Self, Error> {
+        let leaf = VpTree::leaf_size(&space.points, &space.metric);
+        let mut order: Vec<RankedPoint> = (0..space.count()).map(|point| (0.0, point)).collect();
+        let mut nodes = halving(leaf).shape(order.len(), Node::new);
+        progress.begin(order.len() as u64);
+        Builder { space, progress }.build(&mut order, &mut nodes)?;
+        let (above, order): (_, Vec<u32>) = order.into_iter().unzip();
+        let blocks = PointBlocks::new(space, &order);
+        Ok(Self { order, above, nodes, leaf, blocks })
     }
 
     fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
+    fn blocks(&self, _: &Space<S, M>) -> Option<&dyn Blocks<S::Point>> {
         self.blocks.get()
-    }
-
-    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
-        if !self.nodes.is_empty() {
-            // The root has no vantage point above it: NaN excludes nothing.
-            tasks.push(Task::new(0, 0.0, f32::NAN));
-        }
-        Box::default()
     }
 
     /// `distance` is the distance of the query from the vantage point above the node.
     fn step<C: Collector>(
         &self,
+        space: &Space<S, M>,
         task: Task,
         _: &[f32],
         probe: &mut Probe<'_, S, M, C>,
@@ -266,7 +282,7 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
     ) {
         let node = &self.nodes[task.region as usize];
         let Some(sides) = node.sides else {
-            let positions = self.near(node, task.distance, probe.radius());
+            let positions = self.near(space.bounds, node, task.distance, probe.radius());
             let start = positions.start.max(node.positions.start + task.at);
             let next = probe.visit_positions(start..positions.end, &self.order);
             if next < positions.end {
@@ -282,7 +298,7 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
         // The nearer side is pushed last, so it is processed first. Of equally near sides, it is
         // the one with the nearer midpoint.
         let middle = |side: &Side| (distance - f32::midpoint(side.low, side.high)).abs();
-        let bound = |side: Side| (self.bounds.outside(distance, side.low, side.high), side);
+        let bound = |side: Side| (space.bounds.outside(distance, side.low, side.high), side);
         let [inner, outer] = sides.map(bound);
         let nearer =
             outer.0.total_cmp(&inner.0).then(middle(&outer.1).total_cmp(&middle(&inner.1)));
@@ -292,20 +308,6 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
                 tasks.push(Task::new(side.node, bound, distance));
             }
         }
-    }
-}
-
-impl<S: Points, M: Metric<S::Point>> StoredIndex for VpTree<S, M> {
-    fn name(&self) -> &'static str {
-        "vp-tree"
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::VpTree
-    }
-
-    fn reads(name: &str) -> bool {
-        name == "vp-tree"
     }
 
     /// Writes no nodes: the shape of the tree follows from the number of points.
@@ -318,51 +320,23 @@ impl<S: Points, M: Metric<S::Point>> StoredIndex for VpTree<S, M> {
         contents.computed("sides.high", sides().map(|side| side.high));
     }
 
-    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+    fn read(file: &mut Reader, space: &Space<S, M>, (): ()) -> Result<Self, StoreProblem> {
         let leaf = file.leaf()?;
-        let order = file.array_of::<u32>("order", points.len())?.to_vec();
-        let mut distinct = DistinctNumbers::of("order", points.len());
-        order.iter().try_for_each(|&point| distinct.check(point))?;
-        let above = file.array_of::<f32>("distances", points.len())?.to_vec();
-        distances(&above, "distances")?;
-        let mut nodes = vec![Node::default(); nodes_of(points.len(), leaf)];
-        shape(points.len(), leaf, 0, &mut nodes, 0);
+        let order = file.permutation("order", space.points.len())?.to_vec();
+        let above = file.distances_of("distances", order.len())?.to_vec();
+        let mut nodes = halving(leaf).shape(order.len(), Node::new);
         let sides = 2 * nodes.iter().filter(|node| node.sides.is_some()).count();
-        let low = file.array_of::<f32>("sides.low", sides)?;
-        let high = file.array_of::<f32>("sides.high", sides)?;
-        distances(&low, "sides.low")?;
-        distances(&high, "sides.high")?;
+        let low = file.distances_of("sides.low", sides)?;
+        let high = file.distances_of("sides.high", sides)?;
         let all = nodes.iter_mut().filter_map(|node| node.sides.as_mut()).flatten();
         for ((side, &low), &high) in all.zip(low.iter()).zip(high.iter()) {
             *side = Side { low, high, ..*side };
         }
-        for leaf in nodes.iter().filter(|node| node.sides.is_none()) {
-            let positions = leaf.positions.start as usize..leaf.positions.end as usize;
-            if !above[positions].is_sorted() {
-                let what = "the distances of a leaf are not in ascending order";
-                return Err(invalid("distances", what));
-            }
+        if nodes.iter().any(|node| node.sides.is_none() && !above[node.span()].is_sorted()) {
+            let what = "the distances of a leaf are not in ascending order";
+            return Err(invalid("distances", what));
         }
-        let blocks = PointBlocks::new(&points, &metric, &order);
-        let bounds = Bounds::of(&metric);
-        Ok(Self { points, metric, bounds, order, above, nodes, leaf, blocks })
+        let blocks = PointBlocks::new(space, &order);
+        Ok(Self { order, above, nodes, leaf, blocks })
     }
-}
-
-/// Fills in the nodes of a tree of `count` points from position `start`, without distances. The
-/// root has the number `first`.
-fn shape(count: usize, leaf: u32, start: usize, nodes: &mut [Node], first: usize) {
-    let Some((node, below)) = nodes.split_first_mut() else { return };
-    node.positions = number(start)..number(start + count);
-    if count <= leaf as usize {
-        return;
-    }
-    let half = (count - 1) / 2;
-    let (inner, outer) = below.split_at_mut(nodes_of(half, leaf));
-    let inner_first = first + 1;
-    let outer_first = inner_first + inner.len();
-    let side = |node: usize| Side { node: number(node), ..Side::default() };
-    node.sides = Some([side(inner_first), side(outer_first)]);
-    shape(half, leaf, start + 1, inner, inner_first);
-    shape(count - 1 - half, leaf, start + 1 + half, outer, outer_first);
 }

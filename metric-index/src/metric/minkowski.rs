@@ -9,10 +9,10 @@ use multiversion::multiversion;
 use super::{Blocks, Coordinates, Formula, Metric};
 
 mod blocks;
+mod lanes;
 
 use blocks::{Sum, VectorBlocks};
-
-const LANES: usize = 8;
+use lanes::{LANES, greater, joined, rounded};
 
 /// Defines a function that combines the coordinates of two vectors in eight lanes, then the lanes
 /// pairwise.
@@ -41,23 +41,12 @@ macro_rules! kernel {
     };
 }
 
-#[inline]
-fn joined<T: Copy>(l: [T; LANES], combine: fn(T, T) -> T) -> T {
-    let four = [combine(l[0], l[4]), combine(l[1], l[5]), combine(l[2], l[6]), combine(l[3], l[7])];
-    combine(combine(four[0], four[2]), combine(four[1], four[3]))
-}
-
 kernel!(squares, f32, |a, b| (a - b) * (a - b), |x, y| x + y);
 kernel!(squares_of_bytes, u8, |a, b| (a - b) * (a - b), |x, y| x + y);
 kernel!(absolutes, f32, |a, b| (a - b).abs(), |x, y| x + y);
 kernel!(absolutes_of_bytes, u8, |a, b| (a - b).abs(), |x, y| x + y);
 kernel!(greatest, f32, |a, b| (a - b).abs(), greater);
 kernel!(greatest_of_bytes, u8, |a, b| (a - b).abs(), greater);
-
-/// The greater value; NaN if either is NaN.
-fn greater(x: f64, y: f64) -> f64 {
-    if x >= y || x.is_nan() { x } else { y }
-}
 
 /// Defines a function that combines the differences of a point from the nearest point of a box, in
 /// eight lanes as above, in `f32`.
@@ -107,11 +96,6 @@ fn lower_bound(sum: f32, dimension: usize, root: impl Fn(f32) -> f32) -> f32 {
     const MIN_SUM: f32 = 1e-30;
     let error = (dimension + 8) as f32 * f32::EPSILON;
     if sum > MIN_SUM && sum < f32::INFINITY { (root(sum) * (1.0 - error)).max(0.0) } else { 0.0 }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
-fn rounded(distance: f64) -> f32 {
-    distance as f32
 }
 
 /// Implements a metric on vectors of one type of number.

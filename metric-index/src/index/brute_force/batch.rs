@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use super::BruteForce;
 use crate::collector::Answer;
 use crate::error::Error;
-use crate::index::search;
+use crate::index::search::search;
 use crate::lists::NeighborLists;
 use crate::metric::{Coordinates, Euclidean, Metric};
 use crate::neighbor::Neighbor;
@@ -74,18 +74,19 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
         &self,
         queries: &Q,
         threads: NonZero<usize>,
-        ask: impl Fn(u32) -> C + Sync,
+        ask: &(impl Fn(u32) -> C + Sync),
     ) -> Option<NeighborLists> {
         /// Below these sizes, blocks are faster.
         const MIN_QUERIES: usize = 16;
         const MIN_DIMENSIONS: usize = 12;
-        let coordinates = self.metric.coordinates().filter(|found| found.is_euclidean())?;
-        let dimension = self.points.is_empty().then_some(0);
-        let dimension = dimension.unwrap_or_else(|| coordinates.of(self.points.point(0)).len());
+        let coordinates = self.space.metric.coordinates().filter(|found| found.is_euclidean())?;
+        let dimension = self.space.points.is_empty().then_some(0);
+        let dimension =
+            dimension.unwrap_or_else(|| coordinates.of(self.space.points.point(0)).len());
         if queries.len() < MIN_QUERIES || dimension < MIN_DIMENSIONS {
             return None;
         }
-        let batch = Batch::new(self, coordinates, queries, &ask);
+        let batch = Batch::new(self, coordinates, queries, ask);
         let pieces = batch.pieces(threads);
         let parts =
             map_parallel(pieces.len(), threads, &|piece| batch.answers(pieces[piece].clone()));
@@ -117,7 +118,7 @@ where
         queries: &'a Q,
         ask: &'a A,
     ) -> Self {
-        let norms = Norms::of(&index.points, coordinates);
+        let norms = Norms::of(&index.space.points, coordinates);
         Self { index, coordinates, norms, queries, ask }
     }
 
@@ -157,7 +158,7 @@ where
             let collector = (self.ask)(number);
             open.push(Query { point: query, square, collector, failed: None });
         }
-        let point = |number: u32| self.coordinates.of(self.index.points.point(number));
+        let point = |number: u32| self.coordinates.of(self.index.space.points.point(number));
         let mut products = vec![0.0; open.len() * BLOCK];
         let mut rows = Vec::with_capacity(BLOCK * dimension);
         for (first, halves) in (0..).step_by(BLOCK).zip(norms.halves.chunks(BLOCK)) {

@@ -16,7 +16,7 @@ use std::ops::Range;
 use multiversion::multiversion;
 
 use super::super::{Blocks, Scan};
-use super::{LANES as SUMS, greater, joined, rounded};
+use super::lanes::{LANES as SUMS, greater, joined, rounded};
 
 /// Number of vectors per block.
 const LANES: usize = 16;

@@ -1,0 +1,102 @@
+//! Balanced trees over an order of points. Each node halves its points, so the shape of the tree
+//! follows from their number.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// How a tree halves its points.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Halving {
+    /// Maximum number of points of a leaf.
+    pub(super) leaf: u32,
+    /// Number of points that an inner node keeps for itself.
+    pub(super) own: usize,
+}
+
+impl Halving {
+    /// Number of points of the first half of a node of `count` points.
+    pub(super) fn half(self, count: usize) -> usize {
+        (count - self.own) / 2
+    }
+
+    /// Whether a node of `count` points is a leaf.
+    pub(super) fn is_leaf(self, count: usize) -> bool {
+        count <= self.leaf as usize
+    }
+
+    /// Number of nodes of a tree of `count` points.
+    pub(super) fn nodes(self, count: usize) -> usize {
+        if count == 0 || self.is_leaf(count) {
+            return usize::from(count > 0);
+        }
+        let half = self.half(count);
+        1 + self.nodes(half) + self.nodes(count - self.own - half)
+    }
+
+    /// The nodes of a tree of `count` points in preorder, made by `node` from the positions of its
+    /// points and the numbers of its children.
+    pub(super) fn shape<N>(
+        self,
+        count: usize,
+        node: impl Fn(Range<u32>, Option<[u32; 2]>) -> N,
+    ) -> Vec<N> {
+        let mut nodes = Vec::with_capacity(self.nodes(count));
+        // Ranges of positions whose nodes are still to be added, the next one last.
+        let mut open: Vec<_> = std::iter::once(0..count).collect();
+        while let Some(positions) = open.pop() {
+            if positions.is_empty() {
+                continue;
+            }
+            let children = (!self.is_leaf(positions.len())).then(|| {
+                let start = positions.start + self.own;
+                let middle = start + self.half(positions.len());
+                open.extend([middle..positions.end, start..middle]);
+                let first = nodes.len() + 1;
+                [number(first), number(first + self.nodes(middle - start))]
+            });
+            nodes.push(node(number(positions.start)..number(positions.end), children));
+        }
+        nodes
+    }
+}
+
+fn number(n: usize) -> u32 {
+    u32::try_from(n).expect("fewer than 2^32 points")
+}
+
+/// Moves the `half` smallest items to the front; both parts keep the order of their items. No two
+/// items may be equal.
+///
+/// Neither the result nor the bytes of a stored tree depend on the selection algorithm of the
+/// standard library.
+pub(super) fn partition<T: Copy>(items: &mut [T], half: usize, order: impl Fn(&T, &T) -> Ordering) {
+    let mut greater = items.to_vec();
+    let median = *greater.select_nth_unstable_by(half, &order).1;
+    greater.clear();
+    let mut less = 0;
+    for at in 0..items.len() {
+        if order(&items[at], &median).is_lt() {
+            items[less] = items[at];
+            less += 1;
+        } else {
+            greater.push(items[at]);
+        }
+    }
+    items[less..].copy_from_slice(&greater);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::partition;
+
+    #[test]
+    fn parts_keep_their_order() {
+        let mut items = [7u32, 2, 9, 4, 0, 5, 8];
+        partition(&mut items, 3, u32::cmp);
+        assert_eq!(items, [2, 4, 0, 7, 9, 5, 8]);
+        partition(&mut items, 0, u32::cmp);
+        assert_eq!(items, [2, 4, 0, 7, 9, 5, 8]);
+        partition(&mut items, 6, u32::cmp);
+        assert_eq!(items, [2, 4, 0, 7, 5, 8, 9]);
+    }
+}

@@ -1,0 +1,48 @@
+//! Sparse Spatial Selection of pivots and centers.
+
+use super::progress::Progress;
+use super::space::Space;
+use crate::error::Error;
+use crate::metric::Metric;
+use crate::points::Points;
+
+/// Chooses pivots by algorithm 3 of Barrientos 2011: the first point, and each whose distance from
+/// all earlier pivots is at least `share` of the greatest distance.
+pub(super) fn spread<S: Points, M: Metric<S::Point>>(
+    space: &Space<S, M>,
+    among: &[u32],
+    share: f32,
+    progress: &Progress<'_>,
+) -> Result<Vec<u32>, Error> {
+    if !(0.0..=1.0).contains(&share) {
+        return Err(Error::Share { share });
+    }
+    let Some((&first, others)) = among.split_first() else { return Ok(Vec::new()) };
+    let farthest = |start: u32| -> Result<(f32, u32), Error> {
+        let mut best = (0.0, start);
+        let from = space.origin(start);
+        for &point in among {
+            let distance = from.to(point)?;
+            if distance > best.0 {
+                best = (distance, point);
+            }
+        }
+        Ok(best)
+    };
+    let (greatest, _) = farthest(farthest(first)?.1)?;
+    let apart = greatest * share;
+    if greatest == 0.0 {
+        // All points are equal.
+        progress.add(among.len() as u64);
+        return Ok(vec![first]);
+    }
+    let mut pivots = vec![space.origin(first)];
+    progress.add(1);
+    for &point in others {
+        if pivots.iter().all(|pivot| pivot.is_apart(point, apart)) {
+            pivots.push(space.origin(point));
+        }
+        progress.add(1);
+    }
+    Ok(pivots.iter().map(|pivot| pivot.number).collect())
+}

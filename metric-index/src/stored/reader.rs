@@ -1,0 +1,306 @@
+//! A file that is being read, and the checks of what it contains.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use array_file::array::Array;
+use array_file::container::{Container, Format, check_checksum};
+use array_file::{Bytes, FileProblem};
+use serde::{Deserialize, Serialize};
+
+use super::contents::Value;
+use crate::error::Error;
+use crate::index::Kind;
+
+pub(super) const KEY: &str = "metric-index";
+pub(super) const VERSION: u32 = 1;
+const FORMAT: Format = Format { what: "an index", key: KEY, name: KEY, version: VERSION };
+
+/// The problem with the file of an index.
+///
+/// ```
+/// use array_file::FileProblem;
+/// use metric_index::stored::{StoreProblem, describe};
+///
+/// let error = describe("nowhere".as_ref()).unwrap_err();
+/// assert!(matches!(error.problem, StoreProblem::File(FileProblem::Read(_))));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreProblem {
+    /// The file cannot be written or read, does not exist, or is damaged.
+    #[error(transparent)]
+    File(#[from] FileProblem),
+    /// The file is not an index.
+    #[error("it is not an index; metric-index build makes one")]
+    NoIndex,
+    /// The file has an index of another kind.
+    #[error("it is {found}, expected {expected}")]
+    Kind {
+        /// The kind of the file.
+        found: String,
+        /// The kind requested.
+        expected: String,
+    },
+    /// The index was saved with a metric of another name.
+    #[error("it was built with the metric {saved}, not with {given}")]
+    MetricName {
+        /// The metric that the index was built with.
+        saved: String,
+        /// The metric that the index was opened with.
+        given: String,
+    },
+    /// Distances differ from those in the file.
+    #[error(
+        "the distance of points {a} and {b} is {found}, {saved} when it was saved: \
+         it is of another metric"
+    )]
+    Metric {
+        /// The first point.
+        a: u32,
+        /// The second point.
+        b: u32,
+        /// The distance of the points.
+        found: f32,
+        /// The distance in the file.
+        saved: f32,
+    },
+    /// The points are not valid for the metric.
+    #[error(transparent)]
+    Points(#[from] Error),
+}
+
+/// The settings of a file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    pub(super) format: String,
+    pub(super) version: u32,
+    pub(super) index: String,
+    pub(super) points: String,
+    /// The name of the metric, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) metric: Option<String>,
+    /// The kind of index with its parameters, as [`Kind`] writes them.
+    pub(super) kind: String,
+    pub(super) numbers: BTreeMap<String, u64>,
+    /// The bits of the distances of some pairs of points.
+    pub(super) distances: Vec<u32>,
+    pub(super) checksums: BTreeMap<String, String>,
+}
+
+/// A file that is being read, for [`StoredPoints::read`].
+#[derive(Debug)]
+pub struct Reader {
+    file: Container,
+    pub(super) header: Header,
+}
+
+/// The problem of an array with invalid values, for [`StoredPoints::read`].
+///
+/// ```
+/// let problem = metric_index::stored::invalid("points.minutes", "1440 is not below 1440");
+/// assert!(problem.to_string().contains("1440 is not below 1440"));
+/// ```
+pub fn invalid(array: &str, what: impl Into<String>) -> StoreProblem {
+    FileProblem::invalid(array, what).into()
+}
+
+/// Checks the first bytes, so that a large file of another type is not read.
+fn begins_as_container(path: &Path) -> io::Result<bool> {
+    // Checked before opening, since opening a pipe would wait for its other end.
+    let there = path.metadata()?;
+    let mut head = [0; 9];
+    if !there.is_file() || there.len() < head.len() as u64 {
+        return Ok(false);
+    }
+    let mut file = File::open(path)?;
+    file.read_exact(&mut head)?;
+    let [length @ .., first] = head;
+    Ok(first == b'{' && u64::from_le_bytes(length) <= there.len() - 8)
+}
+
+impl Reader {
+    pub(super) fn new(path: &Path) -> Result<Self, StoreProblem> {
+        if !begins_as_container(path).map_err(FileProblem::Read)? {
+            return Err(StoreProblem::NoIndex);
+        }
+        let bytes = Bytes::read(path).map_err(FileProblem::Read)?;
+        let mut file = Container::new(bytes, FORMAT.what)?;
+        let header = file.settings(&FORMAT)?;
+        Ok(Self { file, header })
+    }
+
+    /// An array, verified by its checksum.
+    ///
+    /// # Errors
+    /// If it is missing, of another type, or damaged.
+    pub fn array<T: Value>(&mut self, name: &str) -> Result<Array<T>, StoreProblem> {
+        let array: Array<T> = self.file.array(name, T::DTYPE)?;
+        let written = self.header.checksums.get(name);
+        check_checksum(name, bytemuck::cast_slice(&array), written)?;
+        Ok(array)
+    }
+
+    /// An array of `count` values.
+    ///
+    /// # Errors
+    /// Those of [`array`](Self::array), or if it has another number of values.
+    pub fn array_of<T: Value>(
+        &mut self,
+        name: &str,
+        count: usize,
+    ) -> Result<Array<T>, StoreProblem> {
+        let array = self.array(name)?;
+        of_length(name, array, count)
+    }
+
+    /// An array of distances, which are finite and not negative.
+    pub(crate) fn distances(&mut self, name: &str) -> Result<Array<f32>, StoreProblem> {
+        let array = self.array::<f32>(name)?;
+        match array.iter().find(|value| !(0.0..f32::INFINITY).contains(*value)) {
+            Some(value) => Err(invalid(name, format!("{value} is no distance"))),
+            None => Ok(array),
+        }
+    }
+
+    /// An array of `count` [`distances`](Self::distances).
+    pub(crate) fn distances_of(
+        &mut self,
+        name: &str,
+        count: usize,
+    ) -> Result<Array<f32>, StoreProblem> {
+        let array = self.distances(name)?;
+        of_length(name, array, count)
+    }
+
+    /// An array of the numbers below `count`, each once.
+    pub(crate) fn permutation(
+        &mut self,
+        name: &str,
+        count: usize,
+    ) -> Result<Array<u32>, StoreProblem> {
+        let array = self.array_of(name, count)?;
+        check_permutation(&array, count, name)?;
+        Ok(array)
+    }
+
+    /// The kind of the index, with the parameters that it was built with.
+    pub(super) fn kind(&self) -> Result<Kind, StoreProblem> {
+        let kind = self.header.kind.parse::<Kind>().ok();
+        let kind = kind.filter(|kind| kind.name() == self.header.index);
+        kind.ok_or_else(|| self.wrong_kind())
+    }
+
+    /// The problem of a kind that does not belong to this index.
+    pub(crate) fn wrong_kind(&self) -> StoreProblem {
+        invalid("settings", format!("kind {}", self.header.kind))
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// If the file has no number of this name.
+    pub fn number(&self, name: &str) -> Result<u64, StoreProblem> {
+        let number = self.header.numbers.get(name).copied();
+        number.ok_or_else(|| invalid("settings", format!("there is no {name}")))
+    }
+
+    /// The maximum number of points of a leaf.
+    pub(crate) fn leaf(&self) -> Result<u32, StoreProblem> {
+        match self.small("leaf")? {
+            0 => Err(invalid("settings", "leaf is 0")),
+            leaf => Ok(leaf),
+        }
+    }
+
+    /// A number that fits into 32 bits.
+    ///
+    /// # Errors
+    /// If the file has no number of this name, or it is too large.
+    pub fn small(&self, name: &str) -> Result<u32, StoreProblem> {
+        let number = self.number(name)?;
+        u32::try_from(number).map_err(|_| invalid("settings", format!("{name} is {number}")))
+    }
+}
+
+/// Checks the number of values of an array.
+fn of_length<T: Value>(
+    name: &str,
+    array: Array<T>,
+    count: usize,
+) -> Result<Array<T>, StoreProblem> {
+    if array.len() == count {
+        Ok(array)
+    } else {
+        Err(invalid(name, format!("{} values, expected {count}", array.len())))
+    }
+}
+
+/// Checks that `numbers` are those below `count`, each once.
+pub(crate) fn check_permutation(
+    numbers: &[u32],
+    count: usize,
+    array: &str,
+) -> Result<(), StoreProblem> {
+    let mut distinct = DistinctNumbers::of(array, count);
+    numbers.iter().try_for_each(|&number| distinct.check(number))?;
+    distinct.is_all()
+}
+
+/// Validates the ends of consecutive ranges that cover `length` items.
+pub(crate) fn ends_of(
+    ends: &[u64],
+    length: usize,
+    array: &str,
+) -> Result<Vec<usize>, StoreProblem> {
+    if !ends.is_sorted() || ends.last().copied().unwrap_or(0) != length as u64 {
+        return Err(invalid(array, format!("it does not rise to {length}")));
+    }
+    let end = |&end: &u64| usize::try_from(end).map_err(|_| invalid(array, "it is too long"));
+    ends.iter().map(end).collect()
+}
+
+/// Checks that no number occurs twice, and that none is missing.
+#[derive(Debug)]
+pub(crate) struct DistinctNumbers<'a> {
+    array: &'a str,
+    seen: Vec<bool>,
+    count: usize,
+}
+
+impl<'a> DistinctNumbers<'a> {
+    pub(crate) fn of(array: &'a str, count: usize) -> Self {
+        Self { array, seen: vec![false; count], count: 0 }
+    }
+
+    pub(crate) fn check(&mut self, number: u32) -> Result<(), StoreProblem> {
+        match self.seen.get_mut(number as usize) {
+            Some(seen) if !*seen => {
+                *seen = true;
+                self.count += 1;
+                Ok(())
+            }
+            Some(_) => Err(invalid(self.array, format!("it has {number} twice"))),
+            None => {
+                let count = self.seen.len();
+                Err(invalid(self.array, format!("it has {number}, of {count}")))
+            }
+        }
+    }
+
+    /// The number of different numbers so far.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Checks that no number is missing.
+    pub(crate) fn is_all(&self) -> Result<(), StoreProblem> {
+        match self.seen.iter().position(|seen| !seen) {
+            Some(missing) => Err(invalid(self.array, format!("it lacks {missing}"))),
+            None => Ok(()),
+        }
+    }
+}

@@ -7,7 +7,9 @@ mod cordeiro;
 mod karelis;
 mod multi_gpu;
 mod online;
+mod results;
 mod thesis;
+mod vectors;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Bench {

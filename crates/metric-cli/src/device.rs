@@ -61,6 +61,17 @@ impl DeviceFlag {
             }
         }
     }
+
+    /// Opens the only GPU of a command that cannot use several, or the CPU.
+    pub(crate) fn open_one(self, command: &str, talk: Talk) -> Result<Device, Failure> {
+        let mut devices = self.open(talk)?;
+        match (devices.pop(), devices.is_empty()) {
+            (Some(device), true) => Ok(device),
+            _ => Err(Failure::usage(format!(
+                "{command} measures one GPU; use --device cuda or cuda:N"
+            ))),
+        }
+    }
 }
 
 /// A search on GPUs, as the flags describe it.

@@ -1,6 +1,5 @@
 //! Reads words and vectors from files.
 
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -13,11 +12,9 @@ use crate::failure::Failure;
 use crate::talk::Talk;
 
 mod csv;
+mod lines;
 
-/// Maximum length of a line in bytes, which bounds the memory for files without line ends.
-const MAX_LINE_BYTES: usize = 1 << 26;
-
-const BYTE_ORDER_MARK: &str = "\u{feff}";
+use lines::{each_line, vectors};
 
 #[derive(Debug, Args)]
 pub(crate) struct Input {
@@ -133,40 +130,6 @@ impl Input {
     }
 }
 
-fn at(path: &str, line: usize, what: impl Display) -> Failure {
-    Failure::input(format!("{path}:{line}: {what}"))
-}
-
-/// Calls `take` with the number of each line, from 1, and its text.
-///
-/// The text has no line end, and no byte order mark.
-fn each_line(
-    mut file: impl BufRead,
-    path: &str,
-    mut take: impl FnMut(usize, &str) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut bytes = Vec::new();
-    for line in 1.. {
-        bytes.clear();
-        let limited = &mut (&mut file).take(MAX_LINE_BYTES as u64 + 1);
-        limited.read_until(b'\n', &mut bytes).map_err(|error| at(path, line, error))?;
-        if bytes.is_empty() {
-            break;
-        }
-        if bytes.len() > MAX_LINE_BYTES {
-            let what = format!("a line of more than {} MiB: is it text?", MAX_LINE_BYTES >> 20);
-            return Err(at(path, line, what));
-        }
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|error| at(path, line, format!("it is not UTF-8: {error}")))?;
-        let text =
-            if line == 1 { text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) } else { text };
-        let text = text.strip_suffix('\n').unwrap_or(text);
-        take(line, text.strip_suffix('\r').unwrap_or(text))?;
-    }
-    Ok(())
-}
-
 fn words(file: impl BufRead, path: &str) -> Result<Strings, Failure> {
     let mut words = Strings::default();
     each_line(file, path, |_, word| {
@@ -174,11 +137,4 @@ fn words(file: impl BufRead, path: &str) -> Result<Strings, Failure> {
         Ok(())
     })?;
     Ok(words)
-}
-
-fn vectors(values: Vec<f32>, dimension: usize) -> Result<Vectors<f32>, String> {
-    if dimension == 0 {
-        return Err("the file contains no vectors".to_owned());
-    }
-    Vectors::new(values, dimension).map_err(|error| error.to_string())
 }

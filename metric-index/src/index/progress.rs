@@ -14,14 +14,14 @@ const MAX_REPORTS: u64 = 1_000;
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
-/// use metric_index::index::{Progress, VpTree};
+/// use metric_index::index::{Kind, Progress};
 /// use metric_index::metric::Edit;
 /// use metric_index::points::Strings;
 ///
 /// let is_done = AtomicBool::new(false);
 /// let report = |done: u64, all: u64| is_done.store(done == all, Ordering::Relaxed);
 /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-/// VpTree::build_with(words, Edit, &Progress::new(&report))?;
+/// Kind::VpTree.build_with(words, Edit, &Progress::new(&report))?;
 /// assert!(is_done.into_inner());
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```

@@ -1,23 +1,19 @@
 //! `metric-index bench cordeiro`: the tables of Cordeiro 2023, with the search of this program for
 //! comparison.
 
-use std::io::Write;
 use std::num::NonZero;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use array_file::output::Output;
 use clap::Args;
-use comfy_table::{Table, presets};
 use metric_index::Question;
-use metric_index::generate::Random;
 use metric_index::gpu::GpuSearch;
 use metric_index::index::BruteForce;
 use metric_index::metric::Euclidean;
 use metric_index::points::Vectors;
 use metric_papers::cordeiro::{Method, Searcher};
-use rayon::prelude::*;
 
+use super::results::{Results, table};
+use super::vectors::{Shape, normal};
 use crate::device::DeviceFlag;
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
@@ -61,41 +57,6 @@ pub(crate) struct Cordeiro {
     json: bool,
 }
 
-/// Approximately normal random numbers: sums of six uniform ones.
-pub(super) fn normal(count: usize, dimension: usize, seed: u64) -> Result<Vectors<f32>, Failure> {
-    let mut values = vec![0f32; count * dimension];
-    values.par_chunks_mut(1 << 16).enumerate().for_each(|(chunk, values)| {
-        let mut random = Random::new(seed << 32 | chunk as u64);
-        for value in values {
-            let two = [random.below(1 << 48), random.below(1 << 48)];
-            let six = two.iter().flat_map(|&bits| (0..3).map(move |i| bits >> (16 * i) & 0xFFFF));
-            let sum: f32 = six.map(|part| part as f32 / 65_536.0 - 0.5).sum();
-            *value = sum * std::f32::consts::SQRT_2;
-        }
-    });
-    Vectors::new(values, dimension).map_err(refused)
-}
-
-/// The shape of a set of vectors.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
-    pub(super) points: usize,
-    pub(super) dimension: usize,
-}
-
-impl FromStr for Shape {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = text.split_once('x').and_then(|(points, dimension)| {
-            Some(Self { points: points.parse().ok()?, dimension: dimension.parse().ok()? })
-        });
-        numbers
-            .filter(|shape| shape.points > 0 && shape.dimension > 0)
-            .ok_or_else(|| format!("{text}, expected POINTSxDIMENSIONS"))
-    }
-}
-
 /// The searches that are compared.
 struct Searches {
     papers: Searcher,
@@ -104,16 +65,11 @@ struct Searches {
 
 impl Cordeiro {
     pub(crate) fn run(&self, talk: Talk) -> Outcome {
-        let mut out = Output::standard()?;
+        let mut results = Results::open(self.json)?;
         let shapes: Result<Vec<Shape>, String> =
             self.shapes.iter().map(|shape| shape.parse()).collect();
         let shapes = shapes.map_err(|error| Failure::usage(format!("--shapes {error}")))?;
-        let devices = self.device.open(talk)?;
-        let [device] = &*devices else {
-            return Err(Failure::usage(
-                "bench cordeiro measures one GPU; use --device cuda or cuda:N".to_owned(),
-            ));
-        };
+        let device = &self.device.open_one("bench cordeiro", talk)?;
         talk.say(&format!("{}; seed {}", device.info().name, self.seed));
         for Shape { points: count, dimension } in shapes {
             let points = normal(count, dimension, self.seed)?;
@@ -122,11 +78,8 @@ impl Cordeiro {
             let own = GpuSearch::new(std::slice::from_ref(device), index).map_err(Failure::gpu)?;
             let own = own.ok_or_else(|| Failure::input("this GPU is too old".to_owned()))?;
             let searches = Searches { papers, own };
-            let mut table = Table::new();
-            table.load_style(presets::ASCII_MARKDOWN);
             let head = self.queries.iter().map(|queries| format!("|Q| = {queries}"));
-            let titles = ["k".to_owned(), "method".to_owned()];
-            table.set_header(titles.into_iter().chain(head));
+            let mut table = table(["k".to_owned(), "method".to_owned()].into_iter().chain(head));
             for &k in &self.k {
                 let methods = [
                     ("PPK", Some(Method::Ppk)),
@@ -140,23 +93,20 @@ impl Cordeiro {
                         let batch = normal(queries, dimension, self.seed ^ 0x5EED)?;
                         let time = self.time(&searches, method, &batch, k)?;
                         row.push(time.map_or("-".to_owned(), |time| format!("{time:.3}")));
-                        if let (true, Some(time)) = (self.json, time) {
-                            let line = serde_json::json!({
+                        if let Some(time) = time {
+                            results.line(serde_json::json!({
                                 "points": count, "dimensions": dimension, "k": k,
                                 "queries": queries, "method": name, "milliseconds": time,
-                            });
-                            writeln!(out, "{line}")?;
+                            }))?;
                         }
                     }
                     table.add_row(row);
                 }
             }
-            if !self.json {
-                writeln!(out, "{count} points, {dimension} dimensions, milliseconds\n{table}")?;
-            }
+            let title = format!("{count} points, {dimension} dimensions, milliseconds\n");
+            results.table(&title, &table)?;
         }
-        out.commit()?;
-        Ok(())
+        results.commit()
     }
 
     /// The median time in kernels, in milliseconds; `None` if the method does not support k.

@@ -1,19 +1,17 @@
 //! `metric-index bench karelis`: the figures of Karelis 2020, which show the time to build trees on
 //! a GPU and the number of nodes that searches visit.
 
-use std::io::Write;
 use std::time::Instant;
 
-use array_file::output::Output;
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
-use metric_index::generate::Random;
 use metric_index::gpu::Device;
 use metric_index::index::{KdTree, VpTree};
 use metric_index::metric::Euclidean;
-use metric_index::points::{Points, Vectors};
+use metric_index::points::Points;
 use metric_papers::karelis::{TreeSearch, build_kd_tree, build_vp_tree};
 
+use super::results::{Results, align, table};
+use super::vectors::uniform;
 use crate::device::DeviceFlag;
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
@@ -59,36 +57,22 @@ pub(crate) struct Karelis {
     json: bool,
 }
 
-fn uniform(count: usize, dimension: usize, seed: u64) -> Result<Vectors<f32>, Failure> {
-    let mut random = Random::new(seed);
-    let values = (0..count * dimension).map(|_| random.unit_f32()).collect();
-    Vectors::new(values, dimension).map_err(refused)
-}
-
 impl Karelis {
     pub(crate) fn run(&self, talk: Talk) -> Outcome {
-        let mut out = Output::standard()?;
+        let mut results = Results::open(self.json)?;
         let Some(&first) = self.dimensions.first().filter(|&&dimension| dimension > 0) else {
             return Err(Failure::usage("--dimensions must be at least 1".to_owned()));
         };
-        let devices = self.device.open(talk)?;
-        let [device] = &*devices else {
-            return Err(Failure::usage(
-                "bench karelis measures one GPU; use --device cuda or cuda:N".to_owned(),
-            ));
-        };
+        let device = &self.device.open_one("bench karelis", talk)?;
         start_threads(None)?;
         talk.say(&format!("{}; seed {}", device.info().name, self.seed));
-        self.building(device, first, &mut out)?;
-        self.searching(device, &mut out)?;
-        out.commit()?;
-        Ok(())
+        self.building(device, first, &mut results)?;
+        self.searching(device, &mut results)?;
+        results.commit()
     }
 
-    fn building(&self, device: &Device, dimension: usize, out: &mut Output) -> Outcome {
-        let mut table = Table::new();
-        table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["points", "VP, GPU ms", "VP, CPU ms", "KD, GPU ms", "KD, CPU ms"]);
+    fn building(&self, device: &Device, dimension: usize, results: &mut Results) -> Outcome {
+        let mut table = table(["points", "VP, GPU ms", "VP, CPU ms", "KD, GPU ms", "KD, CPU ms"]);
         // The first launches take longer.
         let few = uniform(1_000, dimension, self.seed)?;
         build_vp_tree(device, few.clone()).map_err(Failure::gpu)?.map_err(refused)?;
@@ -106,27 +90,19 @@ impl Karelis {
             KdTree::build(&points, Euclidean).map_err(refused)?;
             let kd_cpu = start.elapsed().as_secs_f64();
             let times = [vp.seconds, vp_cpu, kd.seconds, kd_cpu].map(|seconds| seconds * 1e3);
-            if self.json {
-                let line = serde_json::json!({
+            results.line(serde_json::json!({
                     "points": count, "dimensions": dimension, "vp_gpu_ms": times[0],
                     "vp_cpu_ms": times[1], "kd_gpu_ms": times[2], "kd_cpu_ms": times[3],
-                });
-                writeln!(out, "{line}")?;
-            }
+            }))?;
             let cells = times.map(|time| format!("{time:.2}"));
             table.add_row([count.to_string()].into_iter().chain(cells));
         }
-        if !self.json {
-            align(&mut table);
-            writeln!(out, "Trees of uniform vectors with {dimension} dimensions\n{table}\n")?;
-        }
-        Ok(())
+        align(&mut table, 0);
+        results.table(&format!("Trees of uniform vectors with {dimension} dimensions\n"), &table)
     }
 
-    fn searching(&self, device: &Device, out: &mut Output) -> Outcome {
-        let mut table = Table::new();
-        table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header([
+    fn searching(&self, device: &Device, results: &mut Results) -> Outcome {
+        let mut table = table([
             "dimensions",
             "k",
             "VP, nodes",
@@ -155,34 +131,22 @@ impl Karelis {
                     nodes.push(all as f64 / queries.len().max(1) as f64);
                     times.push(found.seconds * 1e6 / queries.len().max(1) as f64);
                 }
-                if self.json {
-                    let line = serde_json::json!({
+                results.line(serde_json::json!({
                         "points": self.searched, "dimensions": dimension, "k": k,
                         "vp_nodes": nodes[0], "kd_nodes": nodes[1],
                         "vp_us": times[0], "kd_us": times[1],
-                    });
-                    writeln!(out, "{line}")?;
-                }
+                }))?;
                 let numbers = [dimension.to_string(), k.to_string()];
                 let nodes = nodes.iter().map(|nodes| format!("{nodes:.1}"));
                 let times = times.iter().map(|time| format!("{time:.2}"));
                 table.add_row(numbers.into_iter().chain(nodes).chain(times));
             }
         }
-        if !self.json {
-            align(&mut table);
-            writeln!(
-                out,
-                "Nodes visited in trees of {} points, mean of {} queries\n{table}",
-                self.searched, self.queries
-            )?;
-        }
-        Ok(())
-    }
-}
-
-fn align(table: &mut Table) {
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
+        align(&mut table, 0);
+        let title = format!(
+            "\nNodes visited in trees of {} points, mean of {} queries\n",
+            self.searched, self.queries
+        );
+        results.table(&title, &table)
     }
 }

@@ -4,15 +4,13 @@
 //! With `--words`, it also measures the 1-Stage and 2-Stage searches of Barrientos et al. 2012,
 //! section VII-C.
 
-use std::io::Write;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use array_file::output::Output;
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use metric_index::Question;
 use metric_index::generate::held_out;
 use metric_papers::barrientos::{Method, OneStage, Radii, TwoStage, learn_radii};
@@ -22,7 +20,8 @@ use metric_index::index::{BruteForce, ClusterSize, Index, ListOfClusters};
 use metric_index::metric::{Edit, Euclidean};
 use metric_index::points::{Points, Strings};
 
-use super::cordeiro::{Shape, normal};
+use super::results::{Results, align, table};
+use super::vectors::{Shape, normal};
 use crate::device::DeviceFlag;
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
@@ -110,7 +109,7 @@ impl Scaling<'_> {
 
 impl MultiGpu {
     pub(crate) fn run(&self, talk: Talk) -> Outcome {
-        let mut out = Output::standard()?;
+        let mut results = Results::open(self.json)?;
         let devices = DeviceFlag::All.open(talk)?;
         talk.say(&format!("{} x {}; seed {}", devices.len(), devices[0].info().name, self.seed));
         let mut all = Vec::new();
@@ -153,16 +152,11 @@ impl MultiGpu {
         let what = format!("{count} x {dimension}, 32 nearest");
         let scaling = Scaling { what, queries: queries.len(), one: None, all: &mut all };
         self.measure(&devices, &index, &queries, Question::Nearest(32), scaling)?;
-        if self.json {
-            for one in &all {
-                let line = serde_json::to_string(one).map_err(std::io::Error::from)?;
-                writeln!(out, "{line}")?;
-            }
-        } else {
-            writeln!(out, "{}", table(&all))?;
+        for one in &all {
+            results.line(one)?;
         }
-        out.commit()?;
-        Ok(())
+        results.table("", &table_of(&all))?;
+        results.commit()
     }
 
     /// Measures brute force on one GPU and on several.
@@ -275,10 +269,8 @@ impl MultiGpu {
     }
 }
 
-fn table(all: &[Measurement]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header([
+fn table_of(all: &[Measurement]) -> Table {
+    let mut table = table([
         "search",
         "GPUs",
         "points",
@@ -300,8 +292,6 @@ fn table(all: &[Measurement]) -> Table {
             format!("{:.2}", one.kernel_speedup),
         ]);
     }
-    for column in table.column_iter_mut().skip(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    align(&mut table, 3);
     table
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use array_file::output::{Output, Outputs};
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use metric_index::generate::{clustered, held_out};
 use metric_index::index::{Index, Kind};
 use metric_index::metric::{Edit, Euclidean, Metric};
@@ -19,6 +19,7 @@ use metric_index::online::{BatchLimits, Queue, QueueError};
 use metric_index::points::{Points, Subset};
 use serde::Serialize;
 
+use super::results::{align, table};
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
 use crate::threads::{all_cores, start_threads};
@@ -141,7 +142,7 @@ impl Online {
             report.threads,
             report.wait_ms,
             report.seed,
-            table(&measured)
+            table_of(&measured)
         )?;
         out.commit()?;
         if let Some(mut json) = json {
@@ -250,10 +251,8 @@ impl Online {
     }
 }
 
-fn table(measured: &[Measurement]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(["batch", "mean batch", "queries/s", "median ms", "99 % ms"]);
+fn table_of(measured: &[Measurement]) -> Table {
+    let mut table = table(["batch", "mean batch", "queries/s", "median ms", "99 % ms"]);
     for one in measured {
         table.add_row([
             one.batch.to_string(),
@@ -263,8 +262,6 @@ fn table(measured: &[Measurement]) -> Table {
             format!("{:.2}", one.latency_99_ms),
         ]);
     }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    align(&mut table, 0);
     table
 }

@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use metric_index::points::Vectors;
 
-use super::{BYTE_ORDER_MARK, at, each_line, vectors};
+use super::lines::{BYTE_ORDER_MARK, at, each_line, vectors};
 use crate::failure::Failure;
 use crate::talk::Talk;
 

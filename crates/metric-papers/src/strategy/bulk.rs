@@ -5,13 +5,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
+use super::answers::{Run, merged};
+use super::error::RunError;
 use super::exchange::{Exchange, Requirement, Shared};
-use super::local::{number, run_threads};
 use super::measures::{Clock, Measures, Worker};
+use super::options::{Strategy, Stream};
 use super::rendezvous::{Party, Rendezvous};
-use super::{Options, Run, RunError, Strategy, merged};
+use super::threads::{number, run_threads};
 use metric_index::collector::{Answer, Collector};
 use metric_index::error::Error;
 use metric_index::index::{Cost, Index, Probe, Task};
@@ -21,10 +22,7 @@ use metric_index::points::Points;
 /// The state of a run that all threads share.
 struct SharedRun<'a, I, Q, A> {
     index: &'a I,
-    queries: &'a Q,
-    ask: &'a A,
-    arrivals: &'a [Duration],
-    options: &'a Options,
+    stream: Stream<'a, Q, A>,
     exchange: &'a Exchange,
     /// Whether threads keep their tasks in the next superstep, and do not end it; the first thread
     /// decides.
@@ -35,9 +33,10 @@ impl<I, Q, A> SharedRun<'_, I, Q, A> {
     /// Whether more than P · `C_max` queries are waiting.
     fn is_traffic_high(&self) -> bool {
         let now = self.exchange.clock.now();
-        let arrived = self.arrivals.partition_point(|&arrival| arrival <= now);
+        let arrived = self.stream.arrivals.partition_point(|&arrival| arrival <= now);
         let waiting = arrived.saturating_sub(self.exchange.taken());
-        waiting > self.options.threads.get().saturating_mul(self.options.waiting as usize)
+        waiting
+            > self.stream.options.threads.get().saturating_mul(self.stream.options.waiting as usize)
     }
 }
 
@@ -56,24 +55,19 @@ struct Thread<'a, I, Q, A, C> {
     worker: Worker,
 }
 
-pub(super) fn bulk<I, Q, C>(
-    index: &I,
-    queries: &Q,
-    ask: &(impl Fn(u32) -> C + Sync),
-    arrivals: &[Duration],
-    options: &Options,
-) -> Result<Run, RunError>
+pub(super) fn bulk<I, Q, A, C>(index: &I, stream: &Stream<'_, Q, A>) -> Result<Run, RunError>
 where
     I: Index,
     Q: Points<Point = <I::Points as Points>::Point>,
+    A: Fn(u32) -> C + Sync,
     C: Answer,
 {
+    let Stream { ask, arrivals, options, .. } = *stream;
     let threads = options.threads.get();
     let exchange = Exchange::new(arrivals.len(), threads, Clock::start(options.window));
     let rendezvous = &Rendezvous::of(threads);
     let is_local = &AtomicBool::new(options.strategy == Strategy::BulkLocal);
-    let context =
-        SharedRun { index, queries, ask, arrivals, options, exchange: &exchange, is_local };
+    let context = SharedRun { index, stream: *stream, exchange: &exchange, is_local };
     if options.strategy == Strategy::Hybrid {
         is_local.store(context.is_traffic_high(), Ordering::Release);
     }
@@ -119,7 +113,7 @@ where
 {
     /// Runs algorithm 9, or a strategy based on it.
     fn in_supersteps(mut self, party: &Party<'_>) -> (Worker, HashMap<u32, C>) {
-        let SharedRun { exchange, options, is_local, .. } = *self.run;
+        let SharedRun { exchange, stream: Stream { options, .. }, is_local, .. } = *self.run;
         let clock = &exchange.clock;
         loop {
             let keeps = is_local.load(Ordering::Acquire);
@@ -166,7 +160,8 @@ where
     ///
     /// Only the first thread calls this.
     fn decide(&self) {
-        let SharedRun { exchange, options, arrivals, is_local, .. } = *self.run;
+        let SharedRun { exchange, stream: Stream { options, arrivals, .. }, is_local, .. } =
+            *self.run;
         if exchange.is_empty()
             && let Some(&next) = exchange.next().filter_map(|query| arrivals.get(query)).min()
         {
@@ -182,14 +177,14 @@ where
     /// With `endless`, a new superstep begins as long as the traffic is high. Returns whether there
     /// was work.
     fn superstep(&mut self, keeps: bool, endless: bool) -> bool {
-        let mut left = self.run.options.evaluations.get();
+        let mut left = self.run.stream.options.evaluations.get();
         let mut has_worked = false;
         loop {
             if left == 0 {
                 if !endless || !self.run.is_traffic_high() {
                     return has_worked;
                 }
-                left = self.run.options.evaluations.get();
+                left = self.run.stream.options.evaluations.get();
             }
             let evaluations = if let Some(requirement) = self.requirements.pop() {
                 self.execute(requirement, left, keeps)
@@ -206,12 +201,12 @@ where
 
     /// Takes the next query in the thread's queue, if it has arrived.
     fn next_query(&mut self) -> Option<u32> {
-        let arrival = *self.run.arrivals.get(self.next)?;
+        let arrival = *self.run.stream.arrivals.get(self.next)?;
         if arrival > self.run.exchange.clock.now() {
             return None;
         }
         let query = number(self.next);
-        self.next += self.run.options.threads.get();
+        self.next += self.run.stream.options.threads.get();
         self.worker.queries += 1;
         self.run.exchange.take(query, self.own, self.next);
         Some(query)
@@ -221,7 +216,7 @@ where
     ///
     /// With `alone`, works on the query until it is answered or the traffic is low.
     fn begin(&mut self, query: u32, keeps: bool, alone: bool) -> u64 {
-        let SharedRun { index, queries, ask, exchange, .. } = *self.run;
+        let SharedRun { index, stream: Stream { queries, ask, .. }, exchange, .. } = *self.run;
         let point = queries.point(query);
         let state = &exchange.states[query as usize];
         let own = self.found.entry(query).or_insert_with(|| ask(query));
@@ -241,7 +236,7 @@ where
 
     /// Processes a requirement.
     fn execute(&mut self, requirement: Requirement, limit: u64, keeps: bool) -> u64 {
-        let SharedRun { index, queries, ask, exchange, .. } = *self.run;
+        let SharedRun { index, stream: Stream { queries, ask, .. }, exchange, .. } = *self.run;
         let Requirement { query, shared, task } = requirement;
         let point = queries.point(query);
         let state = &exchange.states[query as usize];
@@ -258,7 +253,7 @@ where
 
     /// Records a step of a query, and deals the tasks that it created.
     fn finish(&mut self, query: u32, shared: &Arc<[f32]>, step: Step, keeps: bool) -> u64 {
-        let SharedRun { exchange, options, .. } = *self.run;
+        let SharedRun { exchange, stream: Stream { options, .. }, .. } = *self.run;
         self.worker.count(step.cost, &exchange.clock);
         if let Err(error) = step.outcome {
             exchange.states[query as usize].fail(error);
@@ -300,7 +295,7 @@ fn work_alone<I: Index, Q, A, C: Collector>(
 ) -> u64 {
     let mut nodes = 0;
     loop {
-        probe.allow(run.options.evaluations.get());
+        probe.allow(run.stream.options.evaluations.get());
         while !probe.is_exhausted() {
             let Some(task) = tasks.pop() else { return nodes };
             if task.bound <= probe.radius() {

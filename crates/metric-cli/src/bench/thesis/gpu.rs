@@ -22,7 +22,7 @@ use metric_papers::barrientos::{InColumns, Method, Radii, Searcher, learn_radii}
 use serde::Serialize;
 use svg_chart::{Axis, Chart, Colors, Mark, Scale};
 
-use super::{FigureFile, Files, Thesis};
+use super::flags::{FigureFile, Files, Thesis};
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
 use crate::threads::start_threads;

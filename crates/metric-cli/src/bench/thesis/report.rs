@@ -5,7 +5,8 @@ use std::io::Write as _;
 
 use svg_chart::{Colors, GroupedBars};
 
-use super::{Bench, Files, Measurement, Traffic};
+use super::flags::Files;
+use super::measure::{Bench, Measurement, Traffic};
 use crate::failure::Outcome;
 
 /// A figure of the thesis: bars by index and radius for one traffic, one series per strategy.

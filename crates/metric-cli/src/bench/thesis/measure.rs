@@ -1,0 +1,333 @@
+//! Measures the strategies of chapter 3.
+
+use std::num::NonZero;
+use std::time::Duration;
+
+use metric_index::collector::{AnyCollector, Nearest, Within};
+use metric_index::index::{AnyIndex, Kind, search};
+use metric_index::metric::Metric;
+use metric_index::points::{Points, Subset};
+use metric_papers::strategy::{Arrivals, Measures, Options, Strategy, run, run_distributed};
+use serde::Serialize;
+
+use super::flags::Thesis;
+use crate::failure::{Failure, Outcome, refused};
+use crate::talk::Talk;
+
+/// The arrivals of queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Traffic {
+    /// All queries at once.
+    High,
+    /// Two, one and one queries per unit of time, spaced so that half of the threads' time
+    /// suffices.
+    Low,
+    /// As `Low`, but the first thread gets the hardest queries.
+    LowUneven,
+    /// Eight queries per thread at once, and the next burst when half of the threads' time suffices
+    /// for these.
+    Bursts,
+}
+
+/// The measurements of a run.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Measurement {
+    pub(super) space: &'static str,
+    pub(super) index: String,
+    pub(super) query: String,
+    pub(super) strategy: String,
+    pub(super) traffic: Traffic,
+    pub(super) threads: usize,
+    pub(super) seconds: f64,
+    pub(super) evaluations_a_query: f64,
+    pub(super) throughput: f64,
+    pub(super) latency_median_ms: f64,
+    pub(super) idle: f64,
+    pub(super) efficiency: f64,
+    pub(super) supersteps: u64,
+    pub(super) messages: u64,
+}
+
+/// A description of a space for the report.
+#[derive(Debug, Clone)]
+pub(super) struct SpaceSummary {
+    pub(super) name: &'static str,
+    /// The file, or the generator of the points.
+    pub(super) data: String,
+    pub(super) metric: String,
+    pub(super) points: usize,
+    pub(super) queries: usize,
+    pub(super) radii: [f32; 3],
+    pub(super) indexes: Vec<NamedKind>,
+}
+
+/// A kind of index, and its name in the figures.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NamedKind {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+}
+
+/// How queries are answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setting {
+    pub(super) strategy: Strategy,
+    pub(super) threads: NonZero<usize>,
+    pub(super) traffic: Traffic,
+}
+
+/// What a run measures.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) space: &'static str,
+    pub(super) index: &'a str,
+    pub(super) ask: Ask,
+}
+
+/// A space: points, queries and a metric.
+pub(super) struct Space<'a, S: Points> {
+    pub(super) name: &'static str,
+    pub(super) data: String,
+    pub(super) points: &'a S,
+    pub(super) queries: &'a S,
+    pub(super) metric: &'a dyn Metric<S::Point>,
+    pub(super) radii: [f32; 3],
+    pub(super) kinds: Vec<NamedKind>,
+}
+
+/// An index over some of the points, of any kind and metric.
+pub(super) type Built<'a, S> = AnyIndex<Subset<&'a S>, &'a dyn Metric<<S as Points>::Point>>;
+
+/// A kind of query.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ask {
+    Within(f32),
+    Nearest(usize),
+}
+
+impl Ask {
+    fn name(self) -> String {
+        match self {
+            Self::Within(radius) => format!("r = {radius:.3}"),
+            Self::Nearest(k) => format!("k = {k}"),
+        }
+    }
+
+    fn collector(self) -> AnyCollector {
+        match self {
+            Self::Within(radius) => AnyCollector::Within(Within::new(radius)),
+            Self::Nearest(k) => AnyCollector::Nearest(Nearest::new(k)),
+        }
+    }
+}
+
+/// A run of the bench.
+pub(super) struct Bench<'a> {
+    pub(super) flags: &'a Thesis,
+    pub(super) talk: Talk,
+    pub(super) threads: NonZero<usize>,
+    pub(super) spaces: Vec<SpaceSummary>,
+    pub(super) measured: Vec<Measurement>,
+}
+
+impl Bench<'_> {
+    pub(super) fn space<S: Points>(&mut self, space: &Space<'_, S>) -> Outcome {
+        let points = space.points.len();
+        let queries = space.queries.len();
+        self.talk.say(&format!("{}: {points} points, {queries} queries", space.name));
+        self.spaces.push(SpaceSummary {
+            name: space.name,
+            data: space.data.clone(),
+            metric: space.metric.name().unwrap_or_else(|| "edit, by the table".to_owned()),
+            points,
+            queries,
+            radii: space.radii,
+            indexes: space.kinds.clone(),
+        });
+        let one = NonZero::<usize>::MIN;
+        let asks = space.radii.map(Ask::Within).into_iter().chain([8, 16, 32].map(Ask::Nearest));
+        let asks: Vec<Ask> = asks.collect();
+        let all = Kind::BruteForce.build(Subset::every(space.points, 0, 1), space.metric);
+        let all = all.map_err(refused)?;
+        let alone = Setting { strategy: Strategy::Local, threads: one, traffic: Traffic::High };
+        let together = Setting { threads: self.threads, ..alone };
+        for &ask in &asks {
+            self.measure(space, "brute force", &all, ask, alone)?;
+        }
+        for &NamedKind { name, kind } in &space.kinds {
+            self.talk.say(&format!("{}: {name}", space.name));
+            let built =
+                |first, step| kind.build(Subset::every(space.points, first, step), space.metric);
+            let index = built(0, 1).map_err(refused)?;
+            let shares = (0..self.threads.get()).map(|thread| built(thread, self.threads.get()));
+            let shares: Vec<Built<'_, S>> = shares.collect::<Result<_, _>>().map_err(refused)?;
+            for &ask in &asks {
+                self.measure(space, name, &index, ask, alone)?;
+                self.measure(space, name, &index, ask, together)?;
+                if let Ask::Nearest(_) = ask {
+                    continue;
+                }
+                self.distributed(space, name, &shares, ask)?;
+                for strategy in [
+                    Strategy::BulkCircular,
+                    Strategy::BulkLocal,
+                    Strategy::Hybrid,
+                    Strategy::BulkCritical,
+                ] {
+                    let setting = Setting { strategy, ..together };
+                    self.measure(space, name, &index, ask, setting)?;
+                }
+                for traffic in [Traffic::Low, Traffic::LowUneven, Traffic::Bursts] {
+                    for strategy in [
+                        Strategy::Local,
+                        Strategy::BulkCircular,
+                        Strategy::BulkLocal,
+                        Strategy::Hybrid,
+                    ] {
+                        let setting = Setting { strategy, traffic, ..together };
+                        self.measure(space, name, &index, ask, setting)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures one setting: the run of median time.
+    fn measure<S: Points>(
+        &mut self,
+        space: &Space<'_, S>,
+        name: &str,
+        index: &Built<'_, S>,
+        ask: Ask,
+        setting: Setting,
+    ) -> Outcome {
+        let Setting { strategy, threads, traffic } = setting;
+        let subject = Subject { space: space.name, index: name, ask };
+        let mut queries = Subset::every(space.queries, 0, 1);
+        if traffic == Traffic::LowUneven {
+            queries = Subset::new(
+                space.queries,
+                hardest_for_first_thread(index, space.queries, ask, threads)?,
+            );
+        }
+        let arrivals = self.arrivals(subject, queries.len(), setting);
+        let options = self.options(strategy, threads, arrivals);
+        let one = |_| -> Result<Measures, Failure> {
+            let done = run(index, &queries, |_| ask.collector(), &options);
+            Ok(done?.measures)
+        };
+        let runs = (0..self.flags.runs.max(1)).map(one);
+        let runs: Vec<Measures> = runs.collect::<Result<_, Failure>>()?;
+        self.keep(subject, &format!("{strategy:?}"), traffic, runs);
+        Ok(())
+    }
+
+    /// Measures the strategy of distributed data.
+    fn distributed<S: Points>(
+        &mut self,
+        space: &Space<'_, S>,
+        name: &str,
+        shares: &[Built<'_, S>],
+        ask: Ask,
+    ) -> Outcome {
+        let options = self.options(Strategy::Local, self.threads, Arrivals::AllAtOnce);
+        let one = |_| -> Result<Measures, Failure> {
+            let done = run_distributed(shares, space.queries, |_| ask.collector(), &options);
+            Ok(done?.measures)
+        };
+        let runs = (0..self.flags.runs.max(1)).map(one).collect::<Result<Vec<_>, Failure>>()?;
+        let subject = Subject { space: space.name, index: name, ask };
+        self.keep(subject, "Distributed", Traffic::High, runs);
+        Ok(())
+    }
+
+    fn options(&self, strategy: Strategy, threads: NonZero<usize>, arrivals: Arrivals) -> Options {
+        let Thesis { evaluations, waiting, .. } = *self.flags;
+        let window = Duration::from_millis(2);
+        Options { strategy, threads, evaluations, waiting, arrivals, window }
+    }
+
+    /// The arrivals of queries, based on the time of a query on one thread, which was measured
+    /// before.
+    fn arrivals(&self, subject: Subject<'_>, count: usize, setting: Setting) -> Arrivals {
+        let Setting { threads, traffic, .. } = setting;
+        if traffic == Traffic::High {
+            return Arrivals::AllAtOnce;
+        }
+        let query = subject.ask.name();
+        let alone = self.measured.iter().find(|m| {
+            m.threads == 1
+                && m.space == subject.space
+                && m.index == subject.index
+                && m.query == query
+        });
+        let one = alone.map_or(0.001, |alone| alone.seconds / count as f64);
+        let threads = threads.get() as f64;
+        let time = |query: usize| match traffic {
+            Traffic::High => 0.0,
+            // Four queries in three units, for which half of the threads' time is enough.
+            Traffic::Low | Traffic::LowUneven => {
+                let unit = 4.0 / 3.0 * one / (threads * 0.5);
+                unit * (query / 4 * 3 + [0, 0, 1, 2][query % 4]) as f64
+            }
+            Traffic::Bursts => {
+                let burst = 8.0 * threads;
+                (query as f64 / burst).floor() * burst * one / (threads * 0.5)
+            }
+        };
+        Arrivals::Trace((0..count).map(|query| Duration::from_secs_f64(time(query))).collect())
+    }
+
+    /// Records the run of median time.
+    fn keep(
+        &mut self,
+        subject: Subject<'_>,
+        strategy: &str,
+        traffic: Traffic,
+        mut runs: Vec<Measures>,
+    ) {
+        runs.sort_by_key(|run| run.elapsed);
+        let run = &runs[runs.len() / 2];
+        self.measured.push(Measurement {
+            space: subject.space,
+            index: subject.index.to_owned(),
+            query: subject.ask.name(),
+            strategy: strategy.to_owned(),
+            traffic,
+            threads: run.workers.len(),
+            seconds: run.elapsed.as_secs_f64(),
+            evaluations_a_query: run.evaluations() as f64 / run.latencies.len() as f64,
+            throughput: run.throughput(),
+            latency_median_ms: run.latency(0.5).as_secs_f64() * 1e3,
+            idle: run.idle(),
+            efficiency: run.efficiency(),
+            supersteps: run.supersteps(),
+            messages: run.messages(),
+        });
+    }
+}
+
+/// Orders the queries so that those with most distances are dealt to the first thread.
+fn hardest_for_first_thread<S: Points>(
+    index: &Built<'_, S>,
+    queries: &S,
+    ask: Ask,
+    threads: NonZero<usize>,
+) -> Result<Vec<u32>, Failure> {
+    let mut cost = Vec::new();
+    for query in 0..u32::try_from(queries.len()).unwrap_or(u32::MAX) {
+        let point = queries.point(query);
+        let found = search(index, point, ask.collector()).map(|(_, cost)| cost);
+        cost.push((found.map_err(refused)?.evaluations, query));
+    }
+    cost.sort_unstable_by(|a, b| b.cmp(a));
+    let mut order = vec![0; cost.len()];
+    let threads = threads.get();
+    let positions = (0..threads).flat_map(|thread| (thread..cost.len()).step_by(threads));
+    for (position, &(_, query)) in positions.zip(&cost) {
+        order[position] = query;
+    }
+    Ok(order)
+}

@@ -1,0 +1,39 @@
+//! Threads that start together.
+
+use std::sync::OnceLock;
+
+use super::error::RunError;
+
+/// The number of a query or point in 32 bits.
+pub(super) fn number(of: usize) -> u32 {
+    u32::try_from(of).expect("`run` checks the number of queries")
+}
+
+/// Runs `work` on `threads` threads once all of them have started.
+///
+/// Otherwise a thread might wait at a barrier for one that the system cannot start.
+pub(super) fn run_threads<T: Send>(
+    threads: usize,
+    work: impl Fn(usize) -> T + Sync,
+) -> Result<Vec<T>, RunError> {
+    let work = &work;
+    let have_all_started = &OnceLock::<bool>::new();
+    std::thread::scope(|scope| {
+        let mut started = Vec::new();
+        for thread in 0..threads {
+            let run = move || have_all_started.wait().then(|| work(thread));
+            match std::thread::Builder::new().spawn_scoped(scope, run) {
+                Ok(handle) => started.push(handle),
+                Err(_) => break,
+            }
+        }
+        let count = started.len();
+        have_all_started.get_or_init(|| count == threads);
+        let done = started.into_iter().map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        let done: Option<Vec<T>> = done.collect();
+        done.ok_or(RunError::Threads { started: count, wanted: threads })
+    })
+}

@@ -73,6 +73,22 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// # Ok::<(), gpu_runtime::GpuError>(())
     /// ```
     pub fn get(&mut self, length: usize) -> Result<&mut [T], GpuError> {
+        let start = self.start(length)?;
+        #[expect(unsafe_code, reason = "the driver's memory")]
+        // SAFETY: `start` points at `length` initialized values owned by `memory`.
+        let values = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), length) };
+        Ok(values)
+    }
+
+    /// A pointer to the values that [`get`](Self::get) returns, for memory that the GPU writes
+    /// while the host reads it.
+    ///
+    /// # Errors
+    /// If the driver cannot allocate the memory.
+    ///
+    /// # Panics
+    /// If `length` exceeds half of the address space.
+    pub fn start(&mut self, length: usize) -> Result<NonNull<T>, GpuError> {
         let doing = self.device.doing("allocating pinned memory");
         if self.memory.as_ref().is_none_or(|memory| memory.len() < length) {
             self.memory = None;
@@ -93,10 +109,7 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
             self.length = length;
             self.memory = Some(fresh);
         }
-        #[expect(unsafe_code, reason = "the driver's memory")]
-        // SAFETY: `start` points at `self.length >= length` initialized values owned by `memory`.
-        let values = unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), length) };
-        Ok(values)
+        Ok(self.start)
     }
 
     /// All allocated values: at least as many as were ever requested.

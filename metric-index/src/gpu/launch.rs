@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use gpu_runtime::{
-    CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, DriverError, GpuError, Kernel,
-    LaunchConfig,
+    CudaSlice, CudaStream, CudaView, CudaViewMut, Device, DevicePtr, DeviceRepr, DriverError,
+    GpuError, Grid, Kernel, kernel,
 };
 
 /// Threads per block of most kernels; `SELECT_THREADS` of `select.cu`.
@@ -228,31 +228,9 @@ pub(super) struct Part {
     pub(super) all: bool,
 }
 
-/// Number of blocks of a launch in x and y.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Grid {
-    pub(super) x: u32,
-    pub(super) y: u32,
-}
-
-impl Grid {
-    /// Blocks in x only.
-    pub(super) fn line(x: u32) -> Self {
-        Self { x, y: 1 }
-    }
-}
-
-pub(super) fn config(grid: Grid, threads: u32, shared: usize) -> LaunchConfig {
-    LaunchConfig {
-        grid_dim: (grid.x, grid.y, 1),
-        block_dim: (threads, 1, 1),
-        shared_mem_bytes: u32::try_from(shared).expect("shared memory is below 4 GiB"),
-    }
-}
-
-/// Number of blocks of a kernel that loops over points, eight per block.
+/// The blocks of a kernel that loops over points, eight per block.
 fn looping_grid(points: u32) -> Grid {
-    Grid::line(points.div_ceil(8).clamp(1, MAX_BLOCKS))
+    Grid::new(points.div_ceil(8).clamp(1, MAX_BLOCKS), THREADS)
 }
 
 /// The copy of the points that `scan.cu` reads, and its metric: Manhattan or Chebyshev.
@@ -271,6 +249,172 @@ pub(super) struct Selection {
     pub(super) candidates: u32,
 }
 
+kernel! {
+    /// Raises `greatest` to the maximum distance of a coordinate from the center.
+    struct Spread<'a>: "spread" {
+        read values: CudaView<'a, f32>,
+        value count: u32,
+        value dimension: u32,
+        read center: CudaView<'a, f32>,
+        value is_angular: u32,
+        write greatest: CudaViewMut<'a, f32>,
+    }
+}
+
+kernel! {
+    /// Fills the filter's copy of the points.
+    struct PreparePoints<'a>: "prepare_points" {
+        read values: CudaView<'a, f32>,
+        value count: u32,
+        value dimension: u32,
+        value step: u32,
+        read center: CudaView<'a, f32>,
+        value scale: f64,
+        value is_angular: u32,
+        write positions: CudaViewMut<'a, u16>,
+        write squares: CudaViewMut<'a, f32>,
+        value steps: u32,
+        write greatest: CudaViewMut<'a, f32>,
+    }
+}
+
+kernel! {
+    /// Copies the points in the order of their positions.
+    struct PlacePoints<'a>: "place_points" {
+        read values: CudaView<'a, f32>,
+        value count: u32,
+        value dimension: u32,
+        value step: u32,
+        write positions: CudaViewMut<'a, f32>,
+    }
+}
+
+kernel! {
+    /// Computes the Euclidean lengths of vectors.
+    struct MeasureLengths<'a>: "measure_lengths" {
+        read values: CudaView<'a, f32>,
+        value count: u32,
+        value dimension: u32,
+        write lengths: CudaViewMut<'a, f64>,
+    }
+}
+
+kernel! {
+    /// Prepares the queries of a batch for `filter`.
+    struct PrepareQueries<'a>: "prepare_queries" {
+        read values: CudaView<'a, f32>,
+        value count: u32,
+        value dimension: u32,
+        read center: CudaView<'a, f32>,
+        value scale: f64,
+        value is_angular: u32,
+        read greatest: CudaView<'a, f32>,
+        value radius: f32,
+        write halves: CudaViewMut<'a, u16>,
+        value steps: u32,
+        write states: CudaViewMut<'a, QueryState>,
+        write counts: CudaViewMut<'a, u32>,
+    }
+}
+
+kernel! {
+    /// Prepares the queries of a batch for `scan`.
+    struct PrepareScan<'a>: "prepare_scan" {
+        read values: CudaView<'a, f32>,
+        value count: u32,
+        value dimension: u32,
+        value radius: f32,
+        write states: CudaViewMut<'a, QueryState>,
+        write counts: CudaViewMut<'a, u32>,
+    }
+}
+
+kernel! {
+    /// Finds the candidates in a range of positions, by tensor cores.
+    struct FilterPart<'a>:
+        "filter_8" | "filter_16" | "filter_32" | "filter_64" | "filter_128" | "filter_128_long"
+    {
+        read positions: CudaView<'a, u16>,
+        read squares: CudaView<'a, f32>,
+        value first: u32,
+        value end: u32,
+        read halves: CudaView<'a, u16>,
+        read states: CudaView<'a, QueryState>,
+        write counts: CudaViewMut<'a, u32>,
+        value count: u32,
+        write candidates: CudaViewMut<'a, Candidate>,
+        value capacity: u32,
+        value steps: u32,
+        value all: u32,
+        value resident: u32,
+    }
+}
+
+kernel! {
+    /// Finds the candidates in a range of positions, by their distances.
+    struct ScanPart<'a>: "manhattan_4" | "manhattan_64" | "chebyshev_4" | "chebyshev_64" {
+        read positions: CudaView<'a, f32>,
+        value first: u32,
+        value end: u32,
+        read values: CudaView<'a, f32>,
+        read states: CudaView<'a, QueryState>,
+        write counts: CudaViewMut<'a, u32>,
+        value count: u32,
+        write candidates: CudaViewMut<'a, Candidate>,
+        value capacity: u32,
+        value dimension: u32,
+        value all: u32,
+    }
+}
+
+kernel! {
+    /// Reduces the candidates of each query and lowers its threshold.
+    struct Select<'a>: "select" {
+        write states: CudaViewMut<'a, QueryState>,
+        write counts: CudaViewMut<'a, u32>,
+        write candidates: CudaViewMut<'a, Candidate>,
+        value capacity: u32,
+        value k: u32,
+        value fixed_count: u32,
+    }
+}
+
+kernel! {
+    /// Replaces all candidates by their exact distances.
+    struct MeasureAll<'a>: "measure_all" {
+        value points: PointRows,
+        read values: CudaView<'a, f32>,
+        read lengths: CudaView<'a, f64>,
+        write states: CudaViewMut<'a, QueryState>,
+        read counts: CudaView<'a, u32>,
+        write candidates: CudaViewMut<'a, Candidate>,
+        value capacity: u32,
+    }
+}
+
+kernel! {
+    /// Sorts the k nearest candidates of each query.
+    struct Order<'a>: "order" {
+        read states: CudaView<'a, QueryState>,
+        read counts: CudaView<'a, u32>,
+        read candidates: CudaView<'a, Candidate>,
+        value capacity: u32,
+        value k: u32,
+        write neighbors: CudaViewMut<'a, u64>,
+    }
+}
+
+kernel! {
+    /// Copies the neighbors of all queries into one array.
+    struct Gather<'a>: "gather" {
+        value address: u64,
+        value capacity: u32,
+        read ends: CudaView<'a, u32>,
+        value max_sorted: u32,
+        write to: CudaViewMut<'a, u64>,
+    }
+}
+
 /// Launches the kernels for vectors on one stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launcher<'a> {
@@ -287,15 +431,18 @@ impl Launcher<'_> {
         is_angular: bool,
         greatest: &mut CudaSlice<f32>,
     ) -> LaunchResult {
-        let is_angular = u32::from(is_angular);
-        let mut launch = self.kernels.spread.launch_on(self.stream);
-        launch.pointer(&points.values).value(&points.count).value(&points.dimension);
-        launch.pointer(center).value(&is_angular).pointer(greatest);
+        let arguments = Spread {
+            values: points.values.as_view(),
+            count: points.count,
+            dimension: points.dimension,
+            center: center.as_view(),
+            is_angular: u32::from(is_angular),
+            greatest: greatest.as_view_mut(),
+        };
         #[expect(unsafe_code, reason = "the launcher of `spread`")]
-        // SAFETY: the arguments match those of the kernel in order and type; `center` has one value
-        // per dimension.
+        // SAFETY: `center` has one value per dimension.
         unsafe {
-            launch.launch(config(looping_grid(points.count), THREADS, 0))
+            self.kernels.spread.launch(self.stream, looping_grid(points.count), arguments)
         }
     }
 
@@ -306,17 +453,24 @@ impl Launcher<'_> {
         step: u32,
         halves: &mut Halves,
     ) -> LaunchResult {
-        let is_angular = u32::from(halves.is_angular);
-        let mut launch = self.kernels.prepare_points.launch_on(self.stream);
-        launch.pointer(&points.values).value(&points.count).value(&points.dimension).value(&step);
-        launch.pointer(&halves.center).value(&halves.scale).value(&is_angular);
-        launch.pointer(&mut halves.positions).pointer(&mut halves.squares).value(&halves.steps);
-        launch.pointer(&mut halves.greatest);
+        let arguments = PreparePoints {
+            values: points.values.as_view(),
+            count: points.count,
+            dimension: points.dimension,
+            step,
+            center: halves.center.as_view(),
+            scale: halves.scale,
+            is_angular: u32::from(halves.is_angular),
+            positions: halves.positions.as_view_mut(),
+            squares: halves.squares.as_view_mut(),
+            steps: halves.steps,
+            greatest: halves.greatest.as_view_mut(),
+        };
         #[expect(unsafe_code, reason = "the launcher of `prepare_points`")]
-        // SAFETY: the arguments match those of the kernel in order and type; per point, `positions`
-        // has `steps` times `TERMS` values and `squares` has one; `greatest` has two.
+        // SAFETY: per point, `positions` has `steps` times `TERMS` values and `squares` has one;
+        // `greatest` has two.
         unsafe {
-            launch.launch(config(looping_grid(points.count), THREADS, 0))
+            self.kernels.prepare_points.launch(self.stream, looping_grid(points.count), arguments)
         }
     }
 
@@ -327,14 +481,17 @@ impl Launcher<'_> {
         step: u32,
         positions: &mut CudaSlice<f32>,
     ) -> LaunchResult {
-        let mut launch = self.kernels.place_points.launch_on(self.stream);
-        launch.pointer(&points.values).value(&points.count).value(&points.dimension).value(&step);
-        launch.pointer(positions);
+        let arguments = PlacePoints {
+            values: points.values.as_view(),
+            count: points.count,
+            dimension: points.dimension,
+            step,
+            positions: positions.as_view_mut(),
+        };
         #[expect(unsafe_code, reason = "the launcher of `place_points`")]
-        // SAFETY: the arguments match those of the kernel in order and type; `positions` is as
-        // large as the points.
+        // SAFETY: `positions` is as large as the points.
         unsafe {
-            launch.launch(config(looping_grid(points.count), THREADS, 0))
+            self.kernels.place_points.launch(self.stream, looping_grid(points.count), arguments)
         }
     }
 
@@ -346,14 +503,17 @@ impl Launcher<'_> {
         lengths: &mut CudaSlice<f64>,
     ) -> LaunchResult {
         let VectorShape { count, dimension } = shape;
-        let mut launch = self.kernels.measure_lengths.launch_on(self.stream);
-        launch.pointer(values).value(&count).value(&dimension).pointer(lengths);
-        let grid = Grid::line(count.div_ceil(THREADS).clamp(1, MAX_BLOCKS));
+        let arguments = MeasureLengths {
+            values: values.as_view(),
+            count,
+            dimension,
+            lengths: lengths.as_view_mut(),
+        };
+        let grid = Grid::new(count.div_ceil(THREADS).clamp(1, MAX_BLOCKS), THREADS);
         #[expect(unsafe_code, reason = "the launcher of `measure_lengths`")]
-        // SAFETY: the arguments match those of the kernel in order and type; there are `count`
-        // vectors and lengths.
+        // SAFETY: there are `count` vectors and lengths.
         unsafe {
-            launch.launch(config(grid, THREADS, 0))
+            self.kernels.measure_lengths.launch(self.stream, grid, arguments)
         }
     }
 
@@ -367,19 +527,25 @@ impl Launcher<'_> {
         batch: &mut Batch,
     ) -> LaunchResult {
         let VectorShape { count, dimension } = shape;
-        let is_angular = u32::from(halves.is_angular);
         let padded = count.next_multiple_of(COLS);
-        let mut launch = self.kernels.prepare_queries.launch_on(self.stream);
-        launch.pointer(&batch.values).value(&count).value(&dimension);
-        launch.pointer(&halves.center).value(&halves.scale).value(&is_angular);
-        launch.pointer(&halves.greatest).value(&radius);
-        launch.pointer(&mut batch.halves).value(&halves.steps).pointer(&mut batch.states);
-        launch.pointer(&mut batch.counts);
+        let arguments = PrepareQueries {
+            values: batch.values.as_view(),
+            count,
+            dimension,
+            center: halves.center.as_view(),
+            scale: halves.scale,
+            is_angular: u32::from(halves.is_angular),
+            greatest: halves.greatest.as_view(),
+            radius,
+            halves: batch.halves.as_view_mut(),
+            steps: halves.steps,
+            states: batch.states.as_view_mut(),
+            counts: batch.counts.as_view_mut(),
+        };
         #[expect(unsafe_code, reason = "the launcher of `prepare_queries`")]
-        // SAFETY: the arguments match those of the kernel in order and type; `halves` holds
-        // `padded` queries, the other buffers hold `count`.
+        // SAFETY: `halves` holds `padded` queries, the other buffers hold `count`.
         unsafe {
-            launch.launch(config(Grid::line(padded), 128, 0))
+            self.kernels.prepare_queries.launch(self.stream, Grid::new(padded, 128), arguments)
         }
     }
 
@@ -391,14 +557,22 @@ impl Launcher<'_> {
         batch: &mut Batch,
     ) -> LaunchResult {
         let VectorShape { count, dimension } = shape;
-        let mut launch = self.kernels.prepare_scan.launch_on(self.stream);
-        launch.pointer(&batch.values).value(&count).value(&dimension).value(&radius);
-        launch.pointer(&mut batch.states).pointer(&mut batch.counts);
+        let arguments = PrepareScan {
+            values: batch.values.as_view(),
+            count,
+            dimension,
+            radius,
+            states: batch.states.as_view_mut(),
+            counts: batch.counts.as_view_mut(),
+        };
         #[expect(unsafe_code, reason = "the launcher of `prepare_scan`")]
-        // SAFETY: the arguments match those of the kernel in order and type; the batch has `count`
-        // queries.
+        // SAFETY: the batch has `count` queries.
         unsafe {
-            launch.launch(config(Grid::line(count.div_ceil(128)), 128, 0))
+            self.kernels.prepare_scan.launch(
+                self.stream,
+                Grid::new(count.div_ceil(128), 128),
+                arguments,
+            )
         }
     }
 }
@@ -453,23 +627,33 @@ impl Launcher<'_> {
         let steps = halves.steps;
         let FilterLaunch { filter, is_resident, shared, columns, rows } =
             self.kernels.filter_for(steps, count);
-        let all = u32::from(part.all);
-        let resident = u32::from(is_resident);
         let mut first = part.first;
         while first < part.end {
             let end = part.end.min(first.saturating_add(MAX_POSITIONS));
-            let mut launch = filter.kernel.launch_on(self.stream);
-            launch.pointer(&halves.positions).pointer(&halves.squares).value(&first).value(&end);
-            launch.pointer(&batch.halves).pointer(&batch.states).pointer(&mut batch.counts);
-            launch.value(&count).pointer(&mut batch.candidates).value(&batch.capacity);
-            launch.value(&steps).value(&all).value(&resident);
-            let grid = Grid { x: columns, y: rows.min((end - first).div_ceil(filter.rows)) };
+            let arguments = FilterPart {
+                positions: halves.positions.as_view(),
+                squares: halves.squares.as_view(),
+                first,
+                end,
+                halves: batch.halves.as_view(),
+                states: batch.states.as_view(),
+                counts: batch.counts.as_view_mut(),
+                count,
+                candidates: batch.candidates.as_view_mut(),
+                capacity: batch.capacity,
+                steps,
+                all: u32::from(part.all),
+                resident: u32::from(is_resident),
+            };
+            let grid = Grid::new(columns, filter.threads)
+                .with_rows(rows.min((end - first).div_ceil(filter.rows)))
+                .with_shared_bytes(shared);
             #[expect(unsafe_code, reason = "the launcher of `filter`")]
-            // SAFETY: the arguments match those of the kernel in order and type; positions are
-            // padded to `ROWS`, queries to `COLS`; if all positions are candidates, there are at
-            // most `capacity` of them; the shared memory is as large as `resident` requires.
+            // SAFETY: positions are padded to `ROWS`, queries to `COLS`; if all positions are
+            // candidates, there are at most `capacity` of them; the shared memory is as large as
+            // `resident` requires.
             unsafe {
-                launch.launch(config(grid, filter.threads, shared))?;
+                filter.kernel.launch(self.stream, grid, arguments)?;
             }
             first = end;
         }
@@ -489,21 +673,28 @@ impl Launcher<'_> {
         let [few, many] = if points.is_manhattan { &kernels.manhattan } else { &kernels.chebyshev };
         let (rows, cols, threads, kernel) =
             if count <= 16 { (256, 4, 256, few) } else { (128, 64, 256, many) };
-        let all = u32::from(part.all);
         let mut first = part.first;
         while first < part.end {
             let end = part.end.min(first.saturating_add(GRID_Y * rows));
-            let mut launch = kernel.launch_on(self.stream);
-            launch.pointer(&points.positions).value(&first).value(&end);
-            launch.pointer(&batch.values).pointer(&batch.states).pointer(&mut batch.counts);
-            launch.value(&count).pointer(&mut batch.candidates).value(&batch.capacity);
-            launch.value(&dimension).value(&all);
-            let grid = Grid { x: count.div_ceil(cols), y: (end - first).div_ceil(rows) };
+            let arguments = ScanPart {
+                positions: points.positions.as_view(),
+                first,
+                end,
+                values: batch.values.as_view(),
+                states: batch.states.as_view(),
+                counts: batch.counts.as_view_mut(),
+                count,
+                candidates: batch.candidates.as_view_mut(),
+                capacity: batch.capacity,
+                dimension,
+                all: u32::from(part.all),
+            };
+            let grid =
+                Grid::new(count.div_ceil(cols), threads).with_rows((end - first).div_ceil(rows));
             #[expect(unsafe_code, reason = "the launcher of `scan`")]
-            // SAFETY: the arguments match those of the kernel in order and type; if all positions
-            // are candidates, there are at most `capacity` of them.
+            // SAFETY: if all positions are candidates, there are at most `capacity` of them.
             unsafe {
-                launch.launch(config(grid, threads, 0))?;
+                kernel.launch(self.stream, grid, arguments)?;
             }
             first = end;
         }
@@ -513,14 +704,19 @@ impl Launcher<'_> {
     /// `select`: reduces the candidates of each query and lowers its threshold.
     pub(super) fn select(self, selection: Selection, batch: &mut Batch) -> LaunchResult {
         let Selection { queries, k, candidates } = selection;
-        let mut launch = self.kernels.select.launch_on(self.stream);
-        launch.pointer(&mut batch.states).pointer(&mut batch.counts).pointer(&mut batch.candidates);
-        launch.value(&batch.capacity).value(&k).value(&candidates);
+        let arguments = Select {
+            states: batch.states.as_view_mut(),
+            counts: batch.counts.as_view_mut(),
+            candidates: batch.candidates.as_view_mut(),
+            capacity: batch.capacity,
+            k,
+            fixed_count: candidates,
+        };
+        let grid = Grid::new(queries, THREADS).with_shared_bytes(batch.capacity as usize * 8);
         #[expect(unsafe_code, reason = "the launcher of `select`")]
-        // SAFETY: the arguments match those of the kernel in order and type; shared memory holds
-        // `capacity` candidates.
+        // SAFETY: shared memory holds `capacity` candidates.
         unsafe {
-            launch.launch(config(Grid::line(queries), THREADS, batch.capacity as usize * 8))
+            self.kernels.select.launch(self.stream, grid, arguments)
         }
     }
 
@@ -538,30 +734,41 @@ impl Launcher<'_> {
         /// `ANGULAR` of `exact.cuh`.
         const ANGULAR: u32 = 3;
         let blocks = (8 * self.kernels.multiprocessors / count.max(1)).clamp(1, BLOCKS);
-        let mut launch = self.kernels.measure_all.launch_on(self.stream);
-        launch.value(points).pointer(&batch.values).pointer(&batch.lengths);
-        launch.pointer(&mut batch.states).pointer(&batch.counts).pointer(&mut batch.candidates);
-        launch.value(&batch.capacity);
+        let arguments = MeasureAll {
+            points: *points,
+            values: batch.values.as_view(),
+            lengths: batch.lengths.as_view(),
+            states: batch.states.as_view_mut(),
+            counts: batch.counts.as_view(),
+            candidates: batch.candidates.as_view_mut(),
+            capacity: batch.capacity,
+        };
         let is_near = points.metric != ANGULAR && points.dimension <= NEAR_TERMS;
         let near = if is_near { points.dimension as usize } else { 0 };
+        let grid = Grid::new(count, THREADS).with_rows(blocks).with_shared_bytes(near * 8);
         #[expect(unsafe_code, reason = "the launcher of `measure_all`")]
-        // SAFETY: the arguments match those of the kernel in order and type; the batch has `count`
-        // queries; shared memory holds the coordinates of a query.
+        // SAFETY: the batch has `count` queries; shared memory holds the coordinates of a query.
         unsafe {
-            launch.launch(config(Grid { x: count, y: blocks }, THREADS, near * 8))
+            self.kernels.measure_all.launch(self.stream, grid, arguments)
         }
     }
 
     /// `order`: sorts the k nearest of the candidates measured by `measure_all`.
     pub(super) fn order(self, count: u32, k: u32, batch: &mut Batch) -> LaunchResult {
-        let mut launch = self.kernels.order.launch_on(self.stream);
-        launch.pointer(&batch.states).pointer(&batch.counts).pointer(&batch.candidates);
-        launch.value(&batch.capacity).value(&k).pointer(&mut batch.neighbors);
+        let arguments = Order {
+            states: batch.states.as_view(),
+            counts: batch.counts.as_view(),
+            candidates: batch.candidates.as_view(),
+            capacity: batch.capacity,
+            k,
+            neighbors: batch.neighbors.as_view_mut(),
+        };
+        let grid = Grid::new(count, THREADS).with_shared_bytes(batch.capacity as usize * 8);
         #[expect(unsafe_code, reason = "the launcher of `order`")]
-        // SAFETY: the arguments match those of the kernel in order and type; shared memory holds
-        // `capacity` keys, a power of two; `neighbors` holds k per query.
+        // SAFETY: shared memory holds `capacity` keys, a power of two; `neighbors` holds k per
+        // query.
         unsafe {
-            launch.launch(config(Grid::line(count), THREADS, batch.capacity as usize * 8))
+            self.kernels.order.launch(self.stream, grid, arguments)
         }
     }
 }
@@ -586,13 +793,52 @@ pub(super) fn gather(
     to: &mut CudaSlice<u64>,
 ) -> LaunchResult {
     let FoundNeighbors { address, capacity, queries } = found;
-    let mut launch = gather.launch_on(stream);
-    launch.value(&address).value(&capacity).pointer(ends).value(&SORTED).pointer(to);
+    let arguments = Gather {
+        address,
+        capacity,
+        ends: ends.as_view(),
+        max_sorted: SORTED,
+        to: to.as_view_mut(),
+    };
+    let grid = Grid::new(queries, THREADS).with_shared_bytes(SORTED as usize * 8);
     #[expect(unsafe_code, reason = "the launcher of `gather`")]
-    // SAFETY: the arguments match those of the kernel in order and type; `address` is that of a
-    // buffer of the caller with `capacity` neighbors per query, and `to` ends where the last query
-    // does.
+    // SAFETY: `address` is that of a buffer of the caller with `capacity` neighbors per query, and
+    // `to` ends where the last query does.
     unsafe {
-        launch.launch(config(Grid::line(queries), THREADS, SORTED as usize * 8))
+        gather.launch(stream, grid, arguments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_runtime::{KernelArguments, check_kernels, ptx, unpack};
+
+    use super::*;
+
+    #[test]
+    fn declarations_agree_with_the_ptx() {
+        let modules = [
+            ptx!("prepare").as_slice(),
+            ptx!("filter").as_slice(),
+            ptx!("scan").as_slice(),
+            ptx!("select").as_slice(),
+            ptx!("gather").as_slice(),
+        ];
+        let modules = modules.map(|packed| unpack(packed).unwrap());
+        let declared = [
+            Spread::SIGNATURE,
+            PreparePoints::SIGNATURE,
+            PlacePoints::SIGNATURE,
+            MeasureLengths::SIGNATURE,
+            PrepareQueries::SIGNATURE,
+            PrepareScan::SIGNATURE,
+            FilterPart::SIGNATURE,
+            ScanPart::SIGNATURE,
+            Select::SIGNATURE,
+            MeasureAll::SIGNATURE,
+            Order::SIGNATURE,
+            Gather::SIGNATURE,
+        ];
+        assert_eq!(check_kernels(&modules.each_ref().map(String::as_str), &declared), Ok(()));
     }
 }

@@ -67,7 +67,7 @@ pub struct VectorEngine {
 /// A stream and the buffers for a batch.
 #[derive(Debug)]
 struct Lane {
-    stream: Arc<CudaStream>,
+    gpu: gpu_runtime::Lane,
     start: CudaEvent,
     end: CudaEvent,
     values: Pinned<f32>,
@@ -81,7 +81,7 @@ struct Lane {
 impl Lane {
     fn new(device: &Device) -> Result<Self, GpuError> {
         Ok(Self {
-            stream: device.stream()?,
+            gpu: gpu_runtime::Lane::new(device)?,
             start: device.timer()?,
             end: device.timer()?,
             values: Pinned::new(device),
@@ -263,13 +263,7 @@ impl Engine<[f32]> for VectorEngine {
             for numbers in unanswered.chunks(max_queries) {
                 let request =
                     BatchRequest { queries, numbers, first: range.start, question, capacity };
-                let done = self.batch(&mut lane, &request, &mut found, &mut overflow);
-                if done.is_err() {
-                    // The caller may drop the points, so wait until no kernel reads them. The first
-                    // error is the one to report.
-                    let _ = lane.stream.synchronize();
-                }
-                done?;
+                self.batch(&mut lane, &request, &mut found, &mut overflow)?;
             }
             // Only range queries can overflow: the number of their neighbors is unbounded.
             unanswered = overflow.queries;
@@ -341,7 +335,7 @@ impl VectorEngine {
         let queries = queries.next_multiple_of(COLS);
         let count = queries as usize;
         let dimension = self.points.dimension as usize;
-        let stream = &lane.stream;
+        let stream = lane.gpu.stream();
         let stride = dimension.next_multiple_of(TERMS as usize);
         lane.batch = Some(Batch {
             values: zeros(stream, count * dimension, doing)?,
@@ -375,7 +369,8 @@ impl VectorEngine {
             Question::Within(radius) => (0, radius),
         };
         self.reserve(lane, count, k, request.capacity)?;
-        let Lane { stream, start, end, batch, values, neighbors, .. } = lane;
+        let Lane { gpu, start, end, batch, values, neighbors, .. } = lane;
+        let stream = gpu.stream();
         let launcher = Launcher { kernels: &self.kernels, stream };
         let batch = batch.as_mut().expect("reserved above");
         let values = values.get(count as usize * dimension)?;

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use gpu_runtime::{CudaEvent, CudaSlice, CudaStream, Device, GpuError, Pinned, Pool};
+use gpu_runtime::{CudaEvent, CudaSlice, CudaStream, Device, DeviceBuffer, GpuError, Pinned, Pool};
 use rayon::prelude::*;
 
 use super::alphabet::Alphabet;
@@ -21,9 +21,7 @@ use crate::points::Points;
 
 mod launch;
 
-use launch::{
-    AnswerBuffers, Kernels, Launcher, OneQuery, Queries, QueryLayout, WordBuffers, Words,
-};
+use launch::{Answer, Kernels, Launcher, OneQuery, Queries, QueryLayout, WordBuffers, Words};
 
 /// Number of words stored together.
 const LANES: usize = 32;
@@ -63,13 +61,13 @@ pub struct WordEngine {
 /// A stream and the buffers for a batch.
 #[derive(Debug)]
 struct Lane {
-    stream: Arc<CudaStream>,
+    gpu: gpu_runtime::Lane,
     start: CudaEvent,
     end: CudaEvent,
     packed: Pinned<u32>,
     neighbors: Pinned<u64>,
     /// The layout is described at [`Queries`].
-    buffer: CudaSlice<u32>,
+    buffer: DeviceBuffer<u32>,
     /// Two zeros: the counters of a search for one query.
     state: CudaSlice<u32>,
     /// The answer of a search for one query; unwritten between searches.
@@ -78,8 +76,7 @@ struct Lane {
 
 impl Lane {
     fn new(device: &Device) -> Result<Self, GpuError> {
-        let stream = device.stream()?;
-        let doing = device.doing("allocating memory for queries");
+        let gpu = gpu_runtime::Lane::new(device)?;
         let mut answer = Pinned::new(device);
         answer.get(1 + MIN_CAPACITY as usize)?.fill(launch::UNWRITTEN);
         Ok(Self {
@@ -88,9 +85,9 @@ impl Lane {
             end: device.timer()?,
             packed: Pinned::new(device),
             neighbors: Pinned::new(device),
-            buffer: zeros(&stream, 1, doing)?,
-            state: zeros(&stream, 2, doing)?,
-            stream,
+            buffer: DeviceBuffer::default(),
+            state: zeros(gpu.stream(), 2, device.doing("allocating memory for queries"))?,
+            gpu,
         })
     }
 }
@@ -235,13 +232,7 @@ impl Engine<str> for WordEngine {
             let mut needed_capacity = 0;
             let batch_size = self.queries_of_batch(&lane, pending.len(), capacity)?;
             for batch in batches(&pending, batch_size) {
-                let counts = self.batch(&mut lane, batch, goal, capacity, &mut found);
-                if counts.is_err() {
-                    // The caller may drop the words, so wait until no kernel reads them. The first
-                    // error is the one to report.
-                    let _ = lane.stream.synchronize();
-                }
-                let counts = counts?;
+                let counts = self.batch(&mut lane, batch, goal, capacity, &mut found)?;
                 let mut too_few = Vec::new();
                 for (query, count) in batch.iter().zip(counts) {
                     let again = || PendingQuery { codes: query.codes.clone(), ..*query };
@@ -328,10 +319,10 @@ impl WordEngine {
         if is_alone(queries, capacity) {
             return Ok(1);
         }
-        if lane.buffer.len() / 4 >= queries * (capacity as usize + MAX_LENGTH) {
+        if lane.buffer.capacity() / 4 >= queries * (capacity as usize + MAX_LENGTH) {
             return Ok(BATCH.min(MAX_FOUND / capacity as usize));
         }
-        let free = self.device.free()? + lane.buffer.len() * 4;
+        let free = self.device.free()? + lane.buffer.capacity() * 4;
         let by_memory = free / 2 / (capacity as usize * 8);
         Ok(by_memory.min(BATCH).min(MAX_FOUND / capacity as usize))
     }
@@ -349,7 +340,8 @@ impl WordEngine {
         let bins = (self.longest.max(64) + 2).min(MAX_BINS);
         let mut max_count = 0;
         let there = self.pack(lane, queries, 0)?;
-        let Lane { stream, start, end, .. } = lane;
+        let Lane { gpu, start, end, .. } = lane;
+        let stream = gpu.stream();
         let length = queries.len() * bins as usize;
         let mut histograms = stream.alloc_zeros(length).map_err(&failed)?;
         start.record(stream).map_err(&failed)?;
@@ -398,14 +390,11 @@ impl WordEngine {
             radii[at] = query.radius.min(MAX_RADIUS);
         }
         let words = found_at + 2 * queries.len() * capacity as usize;
-        let Lane { stream, buffer, .. } = lane;
-        if buffer.len() < words {
-            // A large buffer has exactly the planned size. The old buffer is freed before it is
-            // allocated.
-            let length = if words < 1 << 24 { words.next_power_of_two() } else { words };
-            *buffer = stream.alloc_zeros(1).map_err(&failed)?;
-            *buffer = stream.alloc_zeros(length).map_err(&failed)?;
-        }
+        let Lane { gpu, buffer, .. } = lane;
+        // A large buffer has exactly the planned size.
+        let length = if words < 1 << 24 { words.next_power_of_two() } else { words };
+        let buffer = gpu.reserve(buffer, length)?;
+        let stream = gpu.stream();
         stream.memcpy_htod(&*packed, &mut buffer.slice_mut(..found_at)).map_err(&failed)?;
         let is_short = queries.iter().all(|query| query.codes.len() <= SHORT);
         Ok(Queries::new(stream, buffer, layout, capacity, is_short))
@@ -425,12 +414,12 @@ impl WordEngine {
         let radius = query.radius.min(MAX_RADIUS);
         let mut packed = OneQuery { codes: [0; 64], length, set: query.set, radius };
         packed.codes[..query.codes.len()].copy_from_slice(&query.codes);
-        let Lane { stream, answer, state, .. } = lane;
-        let answer = answer.get(1 + MIN_CAPACITY as usize)?;
-        let buffers = AnswerBuffers { state, answer };
-        self.launcher(stream).within_one(&packed, buffers).map_err(&failed)?;
-        let count = launch::wait(stream, answer).map_err(&failed)?;
-        let written = &mut answer[..=count.min(MIN_CAPACITY) as usize];
+        let Lane { gpu, answer, state, .. } = lane;
+        let written = Answer::new(answer, MIN_CAPACITY)?;
+        self.launcher(gpu.stream()).within_one(&packed, state, written).map_err(&failed)?;
+        let count = written.wait(gpu.stream()).map_err(&failed)?;
+        // The GPU writes nothing more.
+        let written = answer.get(1 + count.min(MIN_CAPACITY) as usize)?;
         if goal.is_met(count, MIN_CAPACITY) {
             // The keys have the order of neighbors.
             written[1..].sort_unstable();
@@ -457,7 +446,9 @@ impl WordEngine {
             return Ok(vec![self.alone(lane, &queries[0], goal, found)?]);
         }
         let packed = self.pack(lane, queries, capacity)?;
-        let Lane { stream, start, end, buffer, neighbors, .. } = lane;
+        let Lane { gpu, start, end, buffer, neighbors, .. } = lane;
+        let stream = gpu.stream();
+        let buffer = buffer.reserved();
         let is_few = queries.len() <= FEW;
         if !is_few {
             start.record(stream).map_err(&failed)?;

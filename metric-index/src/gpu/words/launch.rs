@@ -1,13 +1,15 @@
 //! Launches the kernels of `kernels/words.cu`.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpu_runtime::{
-    CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, DriverError, GpuError, Kernel,
+    CudaSlice, CudaStream, CudaViewMut, Device, DevicePtr, DeviceRepr, DriverError, GpuError, Grid,
+    Kernel, Pinned, kernel,
 };
 
-use super::super::launch::{Grid, LaunchResult, SORTED, THREADS, config};
+use super::super::launch::{LaunchResult, SORTED, THREADS};
 
 /// Queries per block: `TOGETHER` of `words.cu`.
 const QUERIES: u32 = 8;
@@ -187,6 +189,40 @@ impl Queries {
     }
 }
 
+kernel! {
+    /// Finds the words within the radius of each query.
+    struct Within: "words_within_32" | "words_within_64" {
+        value words: Words,
+        value queries: WordQueries,
+        value counts: u64,
+        value found: u64,
+        value capacity: u32,
+        value chunk: u32,
+    }
+}
+
+kernel! {
+    /// Finds the words within the radius of one query.
+    struct WithinOne<'a>: "words_within_one_32" | "words_within_one_64" {
+        value words: Words,
+        value query: OneQuery,
+        write state: CudaViewMut<'a, u32>,
+        value answer: u64,
+        value capacity: u32,
+    }
+}
+
+kernel! {
+    /// Counts the words at each distance from each query.
+    struct Distances<'a>: "word_distances_32" | "word_distances_64" {
+        value words: Words,
+        value queries: WordQueries,
+        write histograms: CudaViewMut<'a, u32>,
+        value bins: u32,
+        value chunk: u32,
+    }
+}
+
 /// Launches the kernels for words on one stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launcher<'a> {
@@ -196,44 +232,56 @@ pub(super) struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
+    /// The blocks of a kernel that compares all queries with chunks of words.
+    fn grid(self, queries: &Queries) -> Grid {
+        let chunks = self.words.count.div_ceil(chunk_of(queries));
+        Grid::new(chunks, THREADS).with_rows(queries.count.div_ceil(QUERIES))
+    }
+
     /// `words_within_32` and `words_within_64`: finds the words within the radius of each query.
     pub(super) fn within(self, queries: &Queries) -> LaunchResult {
-        let chunk = chunk_of(queries);
-        let x = self.words.count.div_ceil(chunk);
-        let grid = Grid { x, y: queries.count.div_ceil(QUERIES) };
         let [short, long] = &self.kernels.within;
-        let there = queries.there();
-        let counts = queries.counts();
-        let found = queries.found();
-        let mut launch = if queries.is_short { short } else { long }.launch_on(self.stream);
-        launch.value(self.words).value(&there).value(&counts).value(&found);
-        launch.value(&queries.capacity).value(&chunk);
+        let arguments = Within {
+            words: *self.words,
+            queries: queries.there(),
+            counts: queries.counts(),
+            found: queries.found(),
+            capacity: queries.capacity,
+            chunk: chunk_of(queries),
+        };
+        let kernel = if queries.is_short { short } else { long };
         #[expect(unsafe_code, reason = "the launcher of `words_within`")]
-        // SAFETY: the arguments match those of the kernel in order and type; `Queries::new` checks
-        // the size of the buffer.
+        // SAFETY: `Queries::new` checks the size of the buffer.
         unsafe {
-            launch.launch(config(grid, THREADS, 0))
+            kernel.launch(self.stream, self.grid(queries), arguments)
         }
     }
 
     /// `words_within_one_32` and `words_within_one_64`: counts the words within the radius of a
-    /// query and finds the first of them. They are written to pinned memory, all of which is
-    /// [`UNWRITTEN`] before; see [`wait`].
-    pub(super) fn within_one(self, query: &OneQuery, buffers: AnswerBuffers<'_>) -> LaunchResult {
-        let AnswerBuffers { state, answer } = buffers;
+    /// query and finds the first of them. `state` has the counters of the kernel: two zeros. The
+    /// answer is unwritten before; see [`Answer::wait`].
+    pub(super) fn within_one(
+        self,
+        query: &OneQuery,
+        state: &mut CudaSlice<u32>,
+        answer: Answer,
+    ) -> LaunchResult {
         assert!(state.len() >= 2 && query.length <= 64, "a lane's state, and a query that fits");
         let [short, long] = &self.kernels.within_one;
-        // The GPU reads and writes pinned memory at the host's address.
-        let here = answer.as_mut_ptr().expose_provenance() as u64;
-        let capacity = u32::try_from(answer.len() - 1).expect("a few neighbors");
-        let mut launch = if query.length <= 32 { short } else { long }.launch_on(self.stream);
-        launch.value(self.words).value(query).pointer(state).value(&here).value(&capacity);
-        let grid = Grid::line(self.words.count.div_ceil(THREADS));
+        let arguments = WithinOne {
+            words: *self.words,
+            query: *query,
+            state: state.as_view_mut(),
+            // The GPU reads and writes pinned memory at the host's address.
+            answer: answer.start.as_ptr().expose_provenance() as u64,
+            capacity: answer.capacity,
+        };
+        let kernel = if query.length <= 32 { short } else { long };
+        let grid = Grid::new(self.words.count.div_ceil(THREADS), THREADS);
         #[expect(unsafe_code, reason = "the launcher of `words_within_one`")]
-        // SAFETY: the arguments match those of the kernel in order and type; the answer holds the
-        // count and `capacity` neighbors.
+        // SAFETY: the answer holds the count and `capacity` neighbors.
         unsafe {
-            launch.launch(config(grid, THREADS, 0))
+            kernel.launch(self.stream, grid, arguments)
         }
     }
 
@@ -245,29 +293,22 @@ impl Launcher<'_> {
         histograms: &mut CudaSlice<u32>,
         bins: u32,
     ) -> LaunchResult {
-        let chunk = chunk_of(queries);
-        let x = self.words.count.div_ceil(chunk);
-        let grid = Grid { x, y: queries.count.div_ceil(QUERIES) };
         let [short, long] = &self.kernels.distances;
-        let there = queries.there();
-        let mut launch = if queries.is_short { short } else { long }.launch_on(self.stream);
-        launch.value(self.words).value(&there).pointer(histograms).value(&bins).value(&chunk);
+        let arguments = Distances {
+            words: *self.words,
+            queries: queries.there(),
+            histograms: histograms.as_view_mut(),
+            bins,
+            chunk: chunk_of(queries),
+        };
+        let kernel = if queries.is_short { short } else { long };
+        let grid = self.grid(queries).with_shared_bytes((QUERIES * bins) as usize * 4);
         #[expect(unsafe_code, reason = "the launcher of `word_distances`")]
-        // SAFETY: the arguments match those of the kernel in order and type; there are `bins`
-        // numbers per query.
+        // SAFETY: there are `bins` numbers per query.
         unsafe {
-            launch.launch(config(grid, THREADS, (QUERIES * bins) as usize * 4))
+            kernel.launch(self.stream, grid, arguments)
         }
     }
-}
-
-/// The buffers of a search for one query.
-#[derive(Debug)]
-pub(super) struct AnswerBuffers<'a> {
-    /// The counters of the kernel: two zeros.
-    pub(super) state: &'a mut CudaSlice<u32>,
-    /// Pinned memory for the number of words found, then the words.
-    pub(super) answer: &'a mut [u64],
 }
 
 /// A query, as the kernels for one query receive it (`OneQuery` in kernels/words.cu).
@@ -284,34 +325,69 @@ pub(super) struct OneQuery {
 // SAFETY: the fields match those of `OneQuery` in order and size: 64 bytes and three u32.
 unsafe impl DeviceRepr for OneQuery {}
 
-/// Waits for everything that [`Launcher::within_one`] writes, and returns the number of words.
+/// Pinned memory that the GPU writes while the host polls it: the number of words found, then the
+/// words.
 ///
-/// Polling memory is faster than asking the driver. The driver is asked if polling takes long,
-/// which also detects a failed kernel.
-pub(super) fn wait(stream: &CudaStream, answer: &mut [u64]) -> Result<u32, DriverError> {
-    let start = Instant::now();
-    let mut is_over = false;
-    let mut written = |at: usize| {
-        loop {
-            #[expect(unsafe_code, reason = "the GPU writes it concurrently")]
-            // SAFETY: the pointer is to an initialized value; on machines with these GPUs, 64-bit
-            // writes are atomic.
-            let value = unsafe { std::ptr::read_volatile(&raw const answer[at]) };
-            if value != UNWRITTEN || is_over {
-                return Ok(value);
-            }
-            if start.elapsed() > POLL_TIME {
-                stream.synchronize()?;
-                is_over = true;
-            }
-            std::hint::spin_loop();
-        }
-    };
-    let count = u32::try_from(written(0)?).expect("at most the number of words");
-    for at in 1..answer.len().min(1 + count as usize) {
-        written(at)?;
+/// It is a pointer because no reference may exist to memory that the GPU writes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answer {
+    start: NonNull<u64>,
+    /// Maximum number of words.
+    capacity: u32,
+}
+
+impl Answer {
+    /// The answer to a query in memory for `capacity` words, all of which must be [`UNWRITTEN`].
+    pub(super) fn new(memory: &mut Pinned<u64>, capacity: u32) -> Result<Self, GpuError> {
+        let start = memory.start(1 + capacity as usize)?;
+        Ok(Self { start, capacity })
     }
-    // Orders the reads below after the polled values.
-    std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
-    Ok(count)
+
+    /// Waits for everything that [`Launcher::within_one`] writes, and returns the number of words.
+    ///
+    /// Polling memory is faster than asking the driver. The driver is asked if polling takes long,
+    /// which also detects a failed kernel.
+    pub(super) fn wait(self, stream: &CudaStream) -> Result<u32, DriverError> {
+        let start = Instant::now();
+        let mut is_over = false;
+        let mut written = |at: u32| {
+            assert!(at <= self.capacity, "a position in the answer");
+            loop {
+                let value = self.start.as_ptr().wrapping_add(at as usize);
+                #[expect(unsafe_code, reason = "the GPU writes it concurrently")]
+                // SAFETY: the pointer is to an initialized value: the answer has a count and
+                // `capacity` words. On machines with these GPUs, 64-bit writes are atomic.
+                let value = unsafe { value.read_volatile() };
+                if value != UNWRITTEN || is_over {
+                    return Ok(value);
+                }
+                if start.elapsed() > POLL_TIME {
+                    stream.synchronize()?;
+                    is_over = true;
+                }
+                std::hint::spin_loop();
+            }
+        };
+        let count = u32::try_from(written(0)?).expect("at most the number of words");
+        for at in 1..=count.min(self.capacity) {
+            written(at)?;
+        }
+        // Orders the reads that follow after the polled values.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_runtime::{KernelArguments, check_kernels, ptx, unpack};
+
+    use super::*;
+
+    #[test]
+    fn declarations_agree_with_the_ptx() {
+        let words = unpack(ptx!("words")).unwrap();
+        let declared = [Within::SIGNATURE, WithinOne::SIGNATURE, Distances::SIGNATURE];
+        assert_eq!(check_kernels(&[&words], &declared), Ok(()));
+    }
 }

@@ -15,18 +15,21 @@
 
 use std::sync::Arc;
 
-use gpu_runtime::{CudaSlice, CudaStream, Device, GpuError, Pinned};
+use gpu_runtime::{CudaStream, Device, GpuError, Pinned};
 
-use crate::gpu::{are_finite, zeros};
-use metric_index::gpu::Alphabet;
+use crate::gpu::{are_finite, empty_lists, lists_of, zeros};
 use metric_index::index::{Index, ListOfClusters};
+use metric_index::lists::NeighborLists;
 use metric_index::metric::{Formula, Metric};
 use metric_index::neighbor::Neighbor;
-use metric_index::points::{Points, Subset};
+use metric_index::points::Points;
 use metric_index::prune::Bounds;
 
 mod columns;
 mod launch;
+mod memory;
+mod merge;
+mod method;
 mod one_stage;
 mod two_stage;
 
@@ -34,14 +37,17 @@ pub use crate::gpu::TimedAnswers;
 pub use columns::InColumns;
 #[doc(hidden)]
 pub use columns::{Columns, QueryFormat, Rows};
+pub use method::{Method, Radii, learn_radii};
 pub use one_stage::OneStage;
 pub use two_stage::TwoStage;
 
 use columns::WORD_BYTES;
 use launch::{
-    Batch, Clusters, ErrorBounds, HeapSearch, Kernels, Pruning, RangeResults, Segments, Space,
-    VectorSpace, WordSpace, address,
+    Batch, ErrorBounds, HeapSearch, Kernels, Pruning, RangeResults, Segments, Space, VectorSpace,
+    WordSpace, address,
 };
+
+use memory::{DeviceClusters, DevicePivots, DevicePoints, DeviceQueries, copied};
 
 /// Maximum number of queries per launch of a search that stores all distances.
 const MAX_SORTED_QUERIES: u32 = 64;
@@ -49,81 +55,6 @@ const MAX_SORTED_QUERIES: u32 = 64;
 const MAX_HEAP_QUERIES: u32 = 4096;
 /// Bits of a key that hold the distance.
 const DISTANCE_BITS: std::ops::Range<u32> = 32..64;
-
-/// How a search excludes points.
-///
-/// ```
-/// use metric_papers::barrientos::Method;
-///
-/// assert_ne!(Method::Brute, Method::Clusters);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// Brute force: algorithm 11, and one heap per thread for nearest neighbors.
-    Brute,
-    /// Brute force that sorts all distances for nearest neighbors (section 4.2.1). The same as
-    /// `Brute` for range queries.
-    Sort,
-    /// A List of Clusters: algorithms 12 and 15.
-    Clusters,
-    /// A List of Clusters with a decreasing radius (figure 4.3). The same as `Clusters` for range
-    /// queries.
-    ClustersDecreasing,
-    /// A table of distances to pivots: algorithms 13 and 16.
-    Pivots,
-    /// A table of distances to pivots, where the threads of a warp share the pivots of a point. The
-    /// same as `Pivots` for nearest neighbors.
-    PivotsShared,
-}
-
-/// The radii of a search with an increasing radius; see [`learn_radii`].
-///
-/// ```
-/// let radii = metric_papers::barrientos::Radii { first: 1.0, step: 1.0 };
-/// assert!(radii.step > 0.0);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Radii {
-    /// The radius of the first launch.
-    pub first: f32,
-    /// The increment of the radius until k neighbors are found.
-    pub step: f32,
-}
-
-/// Estimates radii from one hundredth of the points.
-///
-/// The first radius is the median distance to the k-th neighbor. The step is the difference between
-/// the ninth decile of these distances and the median.
-///
-/// ```
-/// use metric_papers::barrientos::learn_radii;
-/// use metric_index::index::BruteForce;
-/// use metric_index::metric::Edit;
-/// use metric_index::points::Strings;
-///
-/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-/// assert_eq!(learn_radii(&BruteForce::new(words, Edit)?, 1)?.first, 1.0);
-/// # Ok::<(), metric_index::error::Error>(())
-/// ```
-///
-/// # Errors
-/// If the distance between two points is undefined.
-pub fn learn_radii<I: Index>(index: &I, k: usize) -> Result<Radii, metric_index::error::Error> {
-    let points = index.points();
-    let step = (points.len() / (points.len() / 100).clamp(1, 1000)).max(1);
-    let sample = Subset::every(points, 0, step);
-    let threads = std::thread::available_parallelism().unwrap_or(std::num::NonZero::<usize>::MIN);
-    let mut radii = Vec::with_capacity(sample.len());
-    // The first neighbor is the point itself.
-    for found in &index.nearest_many(&sample, k.saturating_add(1), threads) {
-        radii.extend(found?.last().map(|near| near.distance));
-    }
-    radii.sort_unstable_by(f32::total_cmp);
-    let decile = |tenths: usize| radii.get(radii.len() * tenths / 10).copied().unwrap_or(0.0);
-    let first = decile(5);
-    let min_step = if first > 0.0 { first / 8.0 } else { 1.0 };
-    Ok(Radii { first, step: (decile(9) - first).max(min_step) })
-}
 
 /// Points on a GPU, stored in the order in which a search scans them.
 #[derive(Debug)]
@@ -137,31 +68,6 @@ pub struct Searcher {
     threads: u32,
     clusters: Option<DeviceClusters>,
     pivots: Option<DevicePivots>,
-}
-
-/// Points in the memory of a GPU.
-#[derive(Debug)]
-enum DevicePoints {
-    Vectors { columns: CudaSlice<f32>, dimension: u32 },
-    Words { columns: CudaSlice<u8>, lengths: CudaSlice<u8>, longest: u32, alphabet: Box<Alphabet> },
-}
-
-/// A List of Clusters in the memory of a GPU.
-#[derive(Debug)]
-struct DeviceClusters {
-    radii: CudaSlice<f32>,
-    ends: CudaSlice<u32>,
-    cluster_of: CudaSlice<u32>,
-    points: CudaSlice<u32>,
-    count: u32,
-}
-
-/// A table of distances to pivots in the memory of a GPU.
-#[derive(Debug)]
-struct DevicePivots {
-    numbers: CudaSlice<u32>,
-    distances: CudaSlice<f32>,
-    count: u32,
 }
 
 /// The share of one GPU among several: every `gpus`-th item, from item `gpu` on.
@@ -348,24 +254,8 @@ impl Searcher {
 
     /// How a method excludes points; `None` if that was not uploaded.
     fn pruning(&self, method: Method) -> Option<Pruning> {
-        let clusters = || {
-            let clusters = self.clusters.as_ref()?;
-            Some(Clusters {
-                radii: address(&self.stream, &clusters.radii),
-                ends: address(&self.stream, &clusters.ends),
-                cluster_of: address(&self.stream, &clusters.cluster_of),
-                points: address(&self.stream, &clusters.points),
-                count: clusters.count,
-            })
-        };
-        let pivots = || {
-            let pivots = self.pivots.as_ref()?;
-            Some(launch::Pivots {
-                numbers: address(&self.stream, &pivots.numbers),
-                distances: address(&self.stream, &pivots.distances),
-                count: pivots.count,
-            })
-        };
+        let clusters = || Some(self.clusters.as_ref()?.addresses(&self.stream));
+        let pivots = || Some(self.pivots.as_ref()?.addresses(&self.stream));
         Some(match method {
             // The points of clusters are in another order.
             Method::Brute | Method::Sort if self.clusters.is_none() => Pruning::None,
@@ -443,7 +333,7 @@ impl Searcher {
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
         let space = self.space(&rows, 0);
         if space.query_bytes() + pruning.range_bytes() > self.kernels.shared || count == 0 {
-            return Ok((count == 0).then_some(TimedAnswers { answers: Vec::new(), seconds: 0.0 }));
+            return Ok((count == 0).then(TimedAnswers::default));
         }
         let batch = self.batch(&space, &pruning, count);
         self.range_answers(count, |results| {
@@ -494,11 +384,13 @@ impl Searcher {
             if !lists.clone().all(are_finite) {
                 return Ok(None);
             }
-            let mut answers = Vec::with_capacity(count as usize);
+            let mut answers = NeighborLists::default();
+            let mut near = Vec::new();
             for keys in lists {
-                let mut near = Neighbor::from_keys(keys).to_vec();
+                near.clear();
+                near.extend_from_slice(Neighbor::from_keys(keys));
                 near.sort_unstable();
-                answers.push(near);
+                answers.push(Ok(&near));
             }
             let seconds = f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1e3;
             return Ok(Some(TimedAnswers { answers, seconds }));
@@ -529,13 +421,13 @@ impl Searcher {
             return Ok(None);
         }
         if k == 0 {
-            let answers = vec![Vec::new(); queries.len()];
+            let answers = empty_lists(queries.len());
             return Ok(Some(TimedAnswers { answers, seconds: 0.0 }));
         }
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
         let max_queries =
             if method == Method::Sort { MAX_SORTED_QUERIES } else { MAX_HEAP_QUERIES };
-        let mut answers = Vec::with_capacity(queries.len());
+        let mut answers = NeighborLists::default();
         let mut seconds = 0.0;
         for first in (0..count).step_by(max_queries as usize) {
             let space = self.space(&rows, first);
@@ -549,7 +441,7 @@ impl Searcher {
             if !are_finite(&found.keys) {
                 return Ok(None);
             }
-            answers.extend(found.keys.chunks(k as usize).map(neighbors_of));
+            answers.append(&lists_of(&found.keys, k));
         }
         Ok(Some(TimedAnswers { answers, seconds }))
     }
@@ -643,30 +535,4 @@ impl Searcher {
 struct TimedKeys {
     keys: Vec<u64>,
     seconds: f64,
-}
-
-/// The neighbors of a query, whose list may end with keys that mean "no neighbor".
-fn neighbors_of(keys: &[u64]) -> Vec<Neighbor> {
-    let found = keys.iter().position(|&key| key == u64::MAX).unwrap_or(keys.len());
-    Neighbor::from_keys(&keys[..found]).to_vec()
-}
-
-/// Queries in the memory of a GPU.
-#[derive(Debug)]
-enum DeviceQueries {
-    Vectors(CudaSlice<f32>),
-    Words(CudaSlice<u8>),
-}
-
-/// Copies values to a GPU, or one default value if there are none: the driver rejects empty copies.
-fn copied<T: gpu_runtime::DeviceRepr + Default + Copy>(
-    device: &Device,
-    stream: &Arc<CudaStream>,
-    values: &[T],
-) -> Result<CudaSlice<T>, GpuError> {
-    let failed = device.doing("copying points to it").failed();
-    if values.is_empty() {
-        return stream.clone_htod(&[T::default()]).map_err(failed);
-    }
-    stream.clone_htod(values).map_err(failed)
 }

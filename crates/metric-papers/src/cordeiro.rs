@@ -15,8 +15,7 @@ use std::sync::Arc;
 use gpu_runtime::{CudaSlice, CudaStream, Device, GpuError};
 
 pub use crate::gpu::TimedAnswers;
-use crate::gpu::{are_finite, zeros};
-use metric_index::neighbor::Neighbor;
+use crate::gpu::{are_finite, lists_of, zeros};
 use metric_index::points::{Points, Vectors};
 
 mod launch;
@@ -103,7 +102,7 @@ impl Searcher {
             return Ok(None);
         }
         if queries.is_empty() {
-            return Ok(Some(TimedAnswers { answers: Vec::new(), seconds: 0.0 }));
+            return Ok(Some(TimedAnswers::default()));
         }
         let info = self.device.info();
         let by_threads = info.threads / launch::THREADS as usize;
@@ -162,8 +161,7 @@ impl Searcher {
         if !are_finite(&keys) {
             return Ok(None);
         }
-        let answers =
-            keys.chunks(k as usize).map(|keys| Neighbor::from_keys(keys).to_vec()).collect();
+        let answers = lists_of(&keys, k);
         let seconds = f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1e3;
         Ok(Some(TimedAnswers { answers, seconds }))
     }

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use gpu_runtime::{
     CudaSlice, CudaStream, DeviceRepr, Doing, DriverError, GpuError, ValidAsZeroBits,
 };
+use metric_index::lists::NeighborLists;
 use metric_index::neighbor::Neighbor;
 
 /// The result of enqueuing kernels.
 pub(crate) type LaunchResult = Result<(), DriverError>;
 
 /// The answers to a batch of queries, and the time that the GPU took.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct TimedAnswers {
     /// The neighbors of each query, nearest first.
-    pub answers: Vec<Vec<Neighbor>>,
+    pub answers: NeighborLists,
     /// Time in kernels, in seconds.
     pub seconds: f64,
 }
@@ -31,4 +32,19 @@ pub(crate) fn zeros<T: DeviceRepr + ValidAsZeroBits>(
 /// Whether the distances of all keys are finite. A key of all ones means "no neighbor".
 pub(crate) fn are_finite(keys: &[u64]) -> bool {
     keys.iter().all(|&key| key == u64::MAX || key >> 32 < u64::from(f32::INFINITY.to_bits()))
+}
+
+/// The lists of queries that have `k` keys each. A list may end with keys that mean "no neighbor".
+pub(crate) fn lists_of(keys: &[u64], k: u32) -> NeighborLists {
+    let mut lists = NeighborLists::default();
+    for keys in keys.chunks(k as usize) {
+        let found = keys.iter().position(|&key| key == u64::MAX).unwrap_or(keys.len());
+        lists.push(Ok(Neighbor::from_keys(&keys[..found])));
+    }
+    lists
+}
+
+/// Empty lists of some queries.
+pub(crate) fn empty_lists(queries: usize) -> NeighborLists {
+    (0..queries).map(|_| Ok(Vec::new())).collect()
 }

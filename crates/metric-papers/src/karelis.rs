@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use gpu_runtime::{CudaSlice, CudaStream, Device, DevicePtr, GpuError};
 
-use crate::gpu::{LaunchResult, are_finite, zeros};
+use crate::gpu::{LaunchResult, are_finite, empty_lists, lists_of, zeros};
 use metric_index::error::Error;
 use metric_index::index::{Index, KdLayout, KdTree, VpLayout, VpTree};
+use metric_index::lists::NeighborLists;
 use metric_index::metric::Euclidean;
-use metric_index::neighbor::Neighbor;
 use metric_index::points::{Points, Vectors};
 use metric_index::prune::Bounds;
 
@@ -322,7 +322,7 @@ fn nodes_of(count: usize, leaf: u32, fixed: u32) -> Vec<[u32; 4]> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TreeAnswers {
     /// The neighbors of each query, nearest first.
-    pub neighbors: Vec<Vec<Neighbor>>,
+    pub neighbors: NeighborLists,
     /// Number of nodes that each query visited.
     pub visited: Vec<u32>,
     /// Time in the kernel, in seconds.
@@ -432,7 +432,7 @@ impl TreeSearch {
             return Ok(None);
         }
         if count == 0 || k == 0 {
-            let neighbors = vec![Vec::new(); count];
+            let neighbors = empty_lists(count);
             return Ok(Some(TreeAnswers { neighbors, visited: vec![0; count], seconds: 0.0 }));
         }
         let copies = stream.clone_htod(queries.values()).map_err(&failed)?;
@@ -470,8 +470,7 @@ impl TreeSearch {
         if !are_finite(&keys) {
             return Ok(None);
         }
-        let neighbors =
-            keys.chunks(k as usize).map(|keys| Neighbor::from_keys(keys).to_vec()).collect();
+        let neighbors = lists_of(&keys, k);
         let seconds = f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1e3;
         Ok(Some(TreeAnswers { neighbors, visited, seconds }))
     }

@@ -77,7 +77,7 @@ fn every_kernel_on_a_small_case() {
     let searcher = cordeiro::Searcher::new(&device(), &points).unwrap();
     for method in [cordeiro::Method::Ppk, cordeiro::Method::Ppb, cordeiro::Method::Sbq] {
         let found = searcher.nearest(&queries, 9, method).unwrap().unwrap().answers;
-        assert!(found.iter().map(|near| Ok(&near[..])).eq(&expected), "{method:?}");
+        assert_eq!(found, expected, "{method:?}");
     }
 }
 
@@ -107,21 +107,14 @@ where
         for &method in methods {
             for radius in [0.0, radius, 2.0 * radius] {
                 let found = searcher.range(queries, radius, method).unwrap().unwrap().answers;
-                for (found, expected) in
-                    found.iter().zip(&index.within_many(queries, radius, threads()))
-                {
-                    assert_eq!(found, &expected.unwrap(), "{name} {method:?} {radius}");
-                }
+                let expected = index.within_many(queries, radius, threads());
+                assert_eq!(found, expected, "{name} {method:?} {radius}");
             }
             for k in [1u32, 8, 32] {
                 let radii = if k == 1 { Radii { first: 0.0, step: radius } } else { radii };
                 let found = searcher.nearest(queries, k, method, radii).unwrap().unwrap();
-                assert_eq!(found.answers.len(), queries.len());
-                for (found, expected) in
-                    found.answers.iter().zip(&index.nearest_many(queries, k as usize, threads()))
-                {
-                    assert_eq!(found, &expected.unwrap(), "{name} {method:?} k={k}");
-                }
+                let expected = index.nearest_many(queries, k as usize, threads());
+                assert_eq!(found.answers, expected, "{name} {method:?} k={k}");
                 println!("{name} {method:?} k={k}: {:.6} s", found.seconds);
             }
         }
@@ -152,17 +145,12 @@ fn barrientos_on_several_gpus() {
                 OneStage::pivots(&devices[..gpus], points, &metric, 3, 64).unwrap().unwrap();
             for (search, method) in [(&clusters, Method::Clusters), (&pivots, Method::Pivots)] {
                 let found = search.range(queries, radius, method).unwrap().unwrap().answers;
-                for (found, expected) in
-                    found.iter().zip(&index.within_many(queries, radius, threads()))
-                {
-                    assert_eq!(found, &expected.unwrap(), "{method:?} on {gpus} GPUs");
-                }
+                let expected = index.within_many(queries, radius, threads());
+                assert_eq!(found, expected, "{method:?} on {gpus} GPUs");
                 for k in [1, 8, 40] {
                     let found = search.nearest(queries, k, method, radii).unwrap().unwrap().answers;
                     let expected = index.nearest_many(queries, k as usize, threads());
-                    for (found, expected) in found.iter().zip(&expected) {
-                        assert_eq!(found, &expected.unwrap(), "{method:?} k={k} on {gpus} GPUs");
-                    }
+                    assert_eq!(found, expected, "{method:?} k={k} on {gpus} GPUs");
                 }
             }
             let clusters = TwoStage::clusters(&devices[..gpus], &list, 64).unwrap().unwrap();
@@ -173,20 +161,13 @@ fn barrientos_on_several_gpus() {
                 for radius in [0.0, radius, 2.0 * radius] {
                     let found = search.range(queries, radius).unwrap().unwrap().answers;
                     let expected = index.within_many(queries, radius, threads());
-                    assert_eq!(found.len(), queries.len());
-                    for (found, expected) in found.iter().zip(&expected) {
-                        assert_eq!(found, &expected.unwrap(), "2-Stage, {name} on {gpus} GPUs");
-                    }
+                    assert_eq!(found, expected, "2-Stage, {name} on {gpus} GPUs");
                 }
                 let zero = Radii { first: 0.0, step: radius / 4.0 };
                 for (k, radii) in [(1, radii), (8, radii), (40, radii), (8, zero)] {
                     let found = search.nearest(queries, k, radii).unwrap().unwrap().answers;
                     let expected = index.nearest_many(queries, k as usize, threads());
-                    assert_eq!(found.len(), queries.len());
-                    for (found, expected) in found.iter().zip(&expected) {
-                        let expected = expected.unwrap();
-                        assert_eq!(found, &expected, "2-Stage, {name} k={k} on {gpus} GPUs");
-                    }
+                    assert_eq!(found, expected, "2-Stage, {name} k={k} on {gpus} GPUs");
                 }
             }
         }
@@ -232,13 +213,7 @@ fn cordeiro_on_vectors() {
                         continue;
                     }
                     let found = searcher.nearest(&queries, k, method).unwrap().unwrap();
-                    for (found, expected) in found.answers.iter().zip(&expected) {
-                        assert_eq!(
-                            found,
-                            expected.unwrap(),
-                            "{method:?} {count}x{dimension} k={k}"
-                        );
-                    }
+                    assert_eq!(found.answers, expected, "{method:?} {count}x{dimension} k={k}");
                     println!("{method:?} {count}x{dimension} k={k}: {:.6} s", found.seconds);
                 }
             }
@@ -289,9 +264,7 @@ fn karelis_builds_the_trees_of_the_cpu() {
                 let expected = vp.nearest_many(&queries, k as usize, threads());
                 for search in &on_gpu {
                     let found = search.nearest(&queries, k).unwrap().unwrap();
-                    for (found, expected) in found.neighbors.iter().zip(&expected) {
-                        assert_eq!(Ok(&found[..]), expected, "{count} x {dimension}, k = {k}");
-                    }
+                    assert_eq!(found.neighbors, expected, "{count} x {dimension}, k = {k}");
                 }
             }
         }

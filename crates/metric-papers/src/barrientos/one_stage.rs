@@ -3,6 +3,7 @@
 
 use gpu_runtime::{Device, GpuError, on_each};
 
+use super::merge::merged;
 use super::{InColumns, Method, Radii, Searcher, Share, TimedAnswers};
 use metric_index::index::ListOfClusters;
 use metric_index::metric::Metric;
@@ -134,23 +135,9 @@ impl OneStage {
         search: impl Fn(&Searcher) -> Result<Option<TimedAnswers>, GpuError> + Sync,
     ) -> Result<Option<TimedAnswers>, GpuError> {
         let found = on_each(&self.shards, |shard| search(&shard.searcher));
-        let mut merged = TimedAnswers { answers: Vec::new(), seconds: 0.0 };
-        for (found, shard) in found.into_iter().zip(&self.shards) {
-            let Some(TimedAnswers { answers, seconds }) = found? else { return Ok(None) };
-            merged.seconds = merged.seconds.max(seconds);
-            merged.answers.resize_with(answers.len(), Vec::new);
-            for (all, answer) in merged.answers.iter_mut().zip(answers) {
-                let renumbered = |near: Neighbor| match shard.first {
-                    Some(first) => Neighbor { point: first + near.point * self.gpus, ..near },
-                    None => near,
-                };
-                all.extend(answer.into_iter().map(renumbered));
-            }
-        }
-        for answer in &mut merged.answers {
-            answer.sort_unstable();
-            answer.truncate(k);
-        }
-        Ok(Some(merged))
+        merged(found, k, |gpu, near| match self.shards[gpu].first {
+            Some(first) => Neighbor { point: first + near.point * self.gpus, ..near },
+            None => near,
+        })
     }
 }

@@ -3,15 +3,15 @@
 
 use gpu_runtime::{CudaSlice, Device, GpuError, on_each};
 
-use super::launch::{Batch, Clusters, HeapSearch, Pivots, Space, Stage, StagePruning, address};
-use super::{
-    ClusterLayout, DevicePivots, DeviceQueries, InColumns, MAX_HEAP_QUERIES, Radii, Searcher,
-    TimedAnswers, copied, neighbors_of,
-};
-use crate::gpu::{are_finite, zeros};
+use super::launch::{Batch, HeapSearch, Space, Stage, StagePruning, address};
+use super::memory::{DevicePivots, DeviceQueries, copied};
+use super::merge::merged;
+use super::method::Radii;
+use super::{ClusterLayout, InColumns, MAX_HEAP_QUERIES, Searcher, TimedAnswers};
+use crate::gpu::{are_finite, empty_lists, lists_of, zeros};
 use metric_index::index::{Index, ListOfClusters};
+use metric_index::lists::NeighborLists;
 use metric_index::metric::Metric;
-use metric_index::neighbor::Neighbor;
 use metric_index::points::Points;
 
 /// The *2-Stage* search of Barrientos et al. 2012 (section VII-A).
@@ -141,15 +141,14 @@ impl TwoStage {
         let Some(searches) = self.searches(queries, |_| 0)? else { return Ok(None) };
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
         if count == 0 {
-            return Ok(Some(TimedAnswers { answers: Vec::new(), seconds: 0.0 }));
+            return Ok(Some(TimedAnswers::default()));
         }
         let all: Vec<u32> = (0..count).collect();
         let stages = first_stages(&searches, &all, radius)?;
-        let mut answers = vec![Vec::new(); queries.len()];
         let found = on_each(&searches, |search| search.range(count, radius, &stages));
-        let second = merge(found, &mut answers, usize::MAX)?;
-        let first = slowest(&stages);
-        Ok(second.map(|second| TimedAnswers { answers, seconds: first + second }))
+        let found = merged(found, usize::MAX, |_, near| near)?;
+        let seconds = slowest(&stages);
+        Ok(found.map(|found| TimedAnswers { seconds: seconds + found.seconds, ..found }))
     }
 
     /// Answers as [`Searcher::nearest`]; the time is that of the slowest GPU in each stage.
@@ -171,11 +170,14 @@ impl TwoStage {
         let k = k.min(self.count);
         let heap = |searcher: &Searcher| searcher.stage_pruning().heap_bytes(k, searcher.threads);
         let Some(searches) = self.searches(queries, heap)? else { return Ok(None) };
-        let mut answers = vec![Vec::new(); queries.len()];
-        let mut seconds = 0.0;
         if k == 0 {
-            return Ok(Some(TimedAnswers { answers, seconds }));
+            let answers = empty_lists(queries.len());
+            return Ok(Some(TimedAnswers { answers, seconds: 0.0 }));
         }
+        // The answers of each round, and where those of each query are.
+        let mut rounds: Vec<NeighborLists> = Vec::new();
+        let mut places = vec![Place::default(); queries.len()];
+        let mut seconds = 0.0;
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
         let mut pending: Vec<u32> = (0..count).collect();
         let mut radius = radii.first;
@@ -184,21 +186,25 @@ impl TwoStage {
             let stages = first_stages(&searches, &pending, radius)?;
             // The order in which the second stage returns the queries.
             let order: Vec<u32> = stages.iter().flat_map(|stage| &stage.queries).copied().collect();
-            let mut found = vec![Vec::new(); order.len()];
             let parts = on_each(&searches, |search| search.nearest(k, radius, &stages));
-            let Some(second) = merge(parts, &mut found, k as usize)? else { return Ok(None) };
-            seconds += slowest(&stages) + second;
+            let Some(found) = merged(parts, k as usize, |_, near| near)? else { return Ok(None) };
+            seconds += slowest(&stages) + found.seconds;
             pending.clear();
-            for (query, found) in order.into_iter().zip(found) {
-                if found.len() >= k as usize || radius.is_infinite() {
-                    answers[query as usize] = found;
+            for (position, (query, list)) in order.into_iter().zip(&found.answers).enumerate() {
+                if list.unwrap_or_default().len() >= k as usize || radius.is_infinite() {
+                    places[query as usize] = Place { round: rounds.len(), position };
                 } else {
                     pending.push(query);
                 }
             }
+            rounds.push(found.answers);
             let next = radius + step;
             radius = if next > radius { next } else { f32::INFINITY };
             step *= 2.0;
+        }
+        let mut answers = NeighborLists::default();
+        for Place { round, position } in places {
+            answers.push(rounds[round].get(position));
         }
         Ok(Some(TimedAnswers { answers, seconds }))
     }
@@ -231,21 +237,18 @@ impl Searcher {
     /// How a 2-Stage search excludes points.
     fn stage_pruning(&self) -> StagePruning {
         match (&self.clusters, &self.pivots) {
-            (Some(clusters), _) => StagePruning::Clusters(Clusters {
-                radii: address(&self.stream, &clusters.radii),
-                ends: address(&self.stream, &clusters.ends),
-                cluster_of: address(&self.stream, &clusters.cluster_of),
-                points: address(&self.stream, &clusters.points),
-                count: clusters.count,
-            }),
-            (None, Some(pivots)) => StagePruning::Pivots(Pivots {
-                numbers: address(&self.stream, &pivots.numbers),
-                distances: address(&self.stream, &pivots.distances),
-                count: pivots.count,
-            }),
+            (Some(clusters), _) => StagePruning::Clusters(clusters.addresses(&self.stream)),
+            (None, Some(pivots)) => StagePruning::Pivots(pivots.addresses(&self.stream)),
             (None, None) => unreachable!("both constructors of `TwoStage` set one"),
         }
     }
+}
+
+/// Where the answer to a query is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    round: usize,
+    position: usize,
 }
 
 /// A search for queries that are in the memory of a GPU.
@@ -380,8 +383,7 @@ impl ShardSearch<'_> {
         if !are_finite(&keys) {
             return Ok(None);
         }
-        let answers = keys.chunks(k as usize).map(neighbors_of).collect();
-        Ok(Some(TimedAnswers { answers, seconds }))
+        Ok(Some(TimedAnswers { answers: lists_of(&keys, k), seconds }))
     }
 }
 
@@ -402,27 +404,4 @@ fn first_stages(
 /// The time of the slowest GPU in the first stage.
 fn slowest(stages: &[FirstStage]) -> f64 {
     stages.iter().map(|stage| stage.seconds).fold(0.0, f64::max)
-}
-
-/// Merges the neighbors that the GPUs found into the answers, which keep k neighbors each.
-///
-/// Returns the time of the slowest GPU.
-fn merge(
-    found: Vec<Result<Option<TimedAnswers>, GpuError>>,
-    answers: &mut [Vec<Neighbor>],
-    k: usize,
-) -> Result<Option<f64>, GpuError> {
-    let mut slowest = 0f64;
-    for found in found {
-        let Some(found) = found? else { return Ok(None) };
-        slowest = slowest.max(found.seconds);
-        for (answer, found) in answers.iter_mut().zip(found.answers) {
-            answer.extend(found);
-        }
-    }
-    for answer in answers {
-        answer.sort_unstable();
-        answer.truncate(k);
-    }
-    Ok(Some(slowest))
 }

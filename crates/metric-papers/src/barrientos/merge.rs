@@ -1,0 +1,35 @@
+//! Merges the answers of several GPUs.
+
+use gpu_runtime::GpuError;
+use metric_index::lists::NeighborLists;
+use metric_index::neighbor::Neighbor;
+
+use crate::gpu::TimedAnswers;
+
+/// Merges the answers of all GPUs to the same queries, and keeps k neighbors of each. `number`
+/// returns a neighbor that a GPU found with its number among all points.
+///
+/// The time is that of the slowest GPU. Returns `None` if a GPU does.
+pub(super) fn merged(
+    found: Vec<Result<Option<TimedAnswers>, GpuError>>,
+    k: usize,
+    number: impl Fn(usize, Neighbor) -> Neighbor,
+) -> Result<Option<TimedAnswers>, GpuError> {
+    let Some(parts) = found.into_iter().collect::<Result<Option<Vec<_>>, GpuError>>()? else {
+        return Ok(None);
+    };
+    let mut answers = NeighborLists::default();
+    let mut near = Vec::new();
+    for query in 0..parts.first().map_or(0, |part| part.answers.len()) {
+        near.clear();
+        for (gpu, part) in parts.iter().enumerate() {
+            let list = part.answers.get(query).unwrap_or_default();
+            near.extend(list.iter().map(|&found| number(gpu, found)));
+        }
+        near.sort_unstable();
+        near.truncate(k);
+        answers.push(Ok(&near));
+    }
+    let seconds = parts.iter().map(|part| part.seconds).fold(0.0, f64::max);
+    Ok(Some(TimedAnswers { answers, seconds }))
+}

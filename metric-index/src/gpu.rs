@@ -40,8 +40,10 @@ use crate::neighbor::Neighbor;
 use crate::points::{Points, Subset};
 
 mod alphabet;
+mod arguments;
 mod engine;
 mod launch;
+mod parts;
 mod vectors;
 mod words;
 
@@ -50,13 +52,6 @@ pub use alphabet::Alphabet;
 use engine::{Engine, GpuAnswers};
 
 /// A type of points that GPUs can search: vectors of `f32` and strings.
-///
-/// ```
-/// fn is_on_gpu<P: metric_index::gpu::GpuPoint + ?Sized>() {}
-///
-/// is_on_gpu::<[f32]>();
-/// is_on_gpu::<str>();
-/// ```
 pub trait GpuPoint: Sync {
     /// The copy of the points on a GPU.
     #[doc(hidden)]
@@ -72,10 +67,6 @@ impl GpuPoint for str {
 }
 
 /// How points are distributed over several GPUs.
-///
-/// ```
-/// assert_ne!(metric_index::gpu::Layout::Replicated, metric_index::gpu::Layout::Sharded);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// Each GPU holds all points and answers some of the queries.
@@ -85,10 +76,6 @@ pub enum Layout {
 }
 
 /// The answers to queries, with statistics of the search.
-///
-/// ```
-/// assert_eq!(metric_index::gpu::Answers::default().fell_back, 0);
-/// ```
 #[derive(Debug, Default)]
 pub struct Answers {
     /// The answers in query order, as [`Index::nearest_many`] returns them.

@@ -7,30 +7,19 @@
     reason = "a test may panic, and says what it compared"
 )]
 
-use std::num::NonZero;
 use std::sync::Arc;
 
 use metric_index::Question;
-use metric_index::generate::{Random, clustered, held_out};
-use metric_index::gpu::{Device, GpuPoint, GpuSearch, Layout};
-use metric_index::index::{BruteForce, Index};
+use metric_index::generate::{clustered, held_out};
+use metric_index::gpu::{GpuPoint, GpuSearch, Layout};
+use metric_index::index::Index;
 use metric_index::metric::{Angular, Chebyshev, Edit, Euclidean, Manhattan, Metric, Minkowski};
 use metric_index::neighbor::Neighbor;
 use metric_index::points::{Points, Strings, Subset, Vectors};
 
-const NEEDS: &str = "needs a GPU";
+mod samples;
 
-fn threads() -> NonZero<usize> {
-    std::thread::available_parallelism().unwrap()
-}
-
-fn brute<S: Points, M: Metric<S::Point>>(points: S, metric: M) -> Arc<BruteForce<S, M>> {
-    Arc::new(BruteForce::new(points, metric).unwrap())
-}
-
-fn device() -> Device {
-    Device::open_best().expect(NEEDS)
-}
+use samples::{brute, device, gaussian, threads, whole, words};
 
 /// The number of queries that the GPU and the CPU answered.
 #[derive(Debug, Default)]
@@ -94,23 +83,6 @@ const FORMULAS: [(&str, &dyn Metric<[f32]>); 4] = [
     ("chebyshev", &Chebyshev),
     ("angular", &Angular),
 ];
-
-fn normal(random: &mut Random) -> f32 {
-    let unit = |random: &mut Random| (random.below(1 << 20) as f32 + 0.5) / (1 << 20) as f32;
-    (0..6).map(|_| unit(random)).sum::<f32>() - 3.0
-}
-
-fn gaussian(count: usize, dimension: usize, seed: u64) -> Vectors<f32> {
-    let mut random = Random::new(seed);
-    Vectors::new((0..count * dimension).map(|_| normal(&mut random)).collect(), dimension).unwrap()
-}
-
-/// Small whole numbers: almost all distances tie.
-fn whole(count: usize, dimension: usize, seed: u64) -> Vectors<f32> {
-    let mut random = Random::new(seed);
-    let value = |_| 1.0 + random.below(4) as f32;
-    Vectors::new((0..count * dimension).map(value).collect(), dimension).unwrap()
-}
 
 #[test]
 #[ignore = "needs a GPU"]
@@ -240,17 +212,6 @@ fn ties_duplicates_and_what_is_no_query() {
     let cubic = Minkowski::new(3.0).unwrap();
     let index = brute(gaussian(10, 2, 1), cubic);
     assert!(GpuSearch::new(&[device()], Arc::clone(&index)).unwrap().is_none());
-}
-
-/// Words of an alphabet, with a maximum number of characters.
-fn words(count: usize, alphabet: &str, longest: usize, seed: u64) -> Strings {
-    let mut random = Random::new(seed);
-    let alphabet = alphabet.chars().collect::<Vec<_>>();
-    let mut word = |_| -> String {
-        let length = random.below(longest + 1);
-        (0..length).map(|_| alphabet[random.below(alphabet.len())]).collect()
-    };
-    (0..count).map(&mut word).collect()
 }
 
 #[test]

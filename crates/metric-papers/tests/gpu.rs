@@ -9,61 +9,20 @@
     reason = "a test may panic, and prints what it compared"
 )]
 
-use std::num::NonZero;
-use std::sync::Arc;
-
-use metric_index::generate::{Random, clustered};
-use metric_index::gpu::Device;
+use metric_index::generate::clustered;
 use metric_index::index::{
     BruteForce, ClusterSize, Index, KdTree, ListOfClusters, Pivots, SssIndex, VpTree,
 };
 use metric_index::metric::{Edit, Euclidean, Metric};
-use metric_index::points::{Points, Strings, Vectors};
+use metric_index::points::{Points, Vectors};
 use metric_index::stored::save;
 use metric_papers::barrientos::{self, Radii};
 use metric_papers::{cordeiro, karelis};
 
-const NEEDS: &str = "needs a GPU";
+#[path = "../../../metric-index/tests/samples/mod.rs"]
+mod samples;
 
-fn threads() -> NonZero<usize> {
-    std::thread::available_parallelism().unwrap()
-}
-
-fn brute<S: Points, M: Metric<S::Point>>(points: S, metric: M) -> Arc<BruteForce<S, M>> {
-    Arc::new(BruteForce::new(points, metric).unwrap())
-}
-
-fn device() -> Device {
-    Device::open_best().expect(NEEDS)
-}
-
-fn normal(random: &mut Random) -> f32 {
-    let unit = |random: &mut Random| (random.below(1 << 20) as f32 + 0.5) / (1 << 20) as f32;
-    (0..6).map(|_| unit(random)).sum::<f32>() - 3.0
-}
-
-fn gaussian(count: usize, dimension: usize, seed: u64) -> Vectors<f32> {
-    let mut random = Random::new(seed);
-    Vectors::new((0..count * dimension).map(|_| normal(&mut random)).collect(), dimension).unwrap()
-}
-
-/// Small whole numbers: almost all distances tie.
-fn whole(count: usize, dimension: usize, seed: u64) -> Vectors<f32> {
-    let mut random = Random::new(seed);
-    let value = |_| 1.0 + random.below(4) as f32;
-    Vectors::new((0..count * dimension).map(value).collect(), dimension).unwrap()
-}
-
-/// Words of an alphabet, of up to `longest` characters.
-fn words(count: usize, alphabet: &str, longest: usize, seed: u64) -> Strings {
-    let mut random = Random::new(seed);
-    let alphabet: Vec<char> = alphabet.chars().collect();
-    let mut word = |_| -> String {
-        let length = random.below(longest + 1);
-        (0..length).map(|_| alphabet[random.below(alphabet.len())]).collect()
-    };
-    (0..count).map(&mut word).collect()
-}
+use samples::{brute, device, gaussian, threads, whole, words};
 
 #[test]
 #[ignore = "needs a GPU"]

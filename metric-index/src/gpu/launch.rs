@@ -4,9 +4,15 @@
 use std::sync::Arc;
 
 use gpu_runtime::{
-    CudaSlice, CudaStream, CudaView, CudaViewMut, Device, DevicePtr, DeviceRepr, DriverError,
-    GpuError, Grid, Kernel, kernel,
+    CudaEvent, CudaSlice, CudaStream, Device, DriverError, GpuError, Grid, Kernel, Pinned,
 };
+
+use super::arguments::{
+    Candidate, FilterPart, Gather, MeasureAll, MeasureLengths, Order, PlacePoints, PointRows,
+    PreparePoints, PrepareQueries, PrepareScan, QueryState, ScanPart, Select, Spread, Vectors,
+};
+use super::engine::GpuAnswers;
+use crate::neighbor::Neighbor;
 
 /// Threads per block of most kernels; `SELECT_THREADS` of `select.cu`.
 pub(super) const THREADS: u32 = 256;
@@ -132,66 +138,6 @@ pub(super) const SORTED: u32 = 4096;
 /// Upper bound of the static shared memory of `select` and `order`, in bytes.
 pub(super) const SELECT_STATIC_BYTES: usize = 1_280;
 
-/// A candidate of a query (`Candidate` in kernels/candidates.cuh).
-pub(super) type Candidate = u64;
-
-/// The state of a query in the kernels (`Query` in kernels/candidates.cuh).
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub(super) struct QueryState {
-    threshold: f32,
-    slack: f32,
-    slope: f32,
-    pub(super) status: u32,
-}
-
-#[expect(unsafe_code, reason = "copied from the GPU")]
-// SAFETY: the fields match those of `Query` in order and size: three f32 and a u32.
-unsafe impl DeviceRepr for QueryState {}
-
-#[expect(unsafe_code, reason = "allocated as zeros")]
-// SAFETY: the struct has four numbers, for which zero bits are valid.
-unsafe impl gpu_runtime::ValidAsZeroBits for QueryState {}
-
-/// The vectors of a store on the GPU (`Points` in kernels/select.cu).
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub(super) struct PointRows {
-    values: u64,
-    lengths: u64,
-    count: u32,
-    dimension: u32,
-    metric: u32,
-    step: u32,
-}
-
-#[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields match those of `Points` in order and size: two pointers and four u32.
-unsafe impl DeviceRepr for PointRows {}
-
-impl PointRows {
-    pub(super) fn new(stream: &CudaStream, points: &Vectors, metric: u32, step: u32) -> Self {
-        Self {
-            values: points.values.device_ptr(stream).0,
-            lengths: points.lengths.as_ref().map_or(0, |lengths| lengths.device_ptr(stream).0),
-            count: points.count,
-            dimension: points.dimension,
-            metric,
-            step,
-        }
-    }
-}
-
-/// Vectors on the GPU, unmodified.
-#[derive(Debug)]
-pub(super) struct Vectors {
-    pub(super) values: CudaSlice<f32>,
-    /// The Euclidean lengths, for angles only.
-    pub(super) lengths: Option<CudaSlice<f64>>,
-    pub(super) count: u32,
-    pub(super) dimension: u32,
-}
-
 /// The 16-bit copy of the points that `filter.cu` reads.
 #[derive(Debug)]
 pub(super) struct Halves {
@@ -247,172 +193,6 @@ pub(super) struct Selection {
     pub(super) k: u32,
     /// Number of candidates of each query, or 0 if it is in the counts of the batch.
     pub(super) candidates: u32,
-}
-
-kernel! {
-    /// Raises `greatest` to the maximum distance of a coordinate from the center.
-    struct Spread<'a>: "spread" {
-        read values: CudaView<'a, f32>,
-        value count: u32,
-        value dimension: u32,
-        read center: CudaView<'a, f32>,
-        value is_angular: u32,
-        write greatest: CudaViewMut<'a, f32>,
-    }
-}
-
-kernel! {
-    /// Fills the filter's copy of the points.
-    struct PreparePoints<'a>: "prepare_points" {
-        read values: CudaView<'a, f32>,
-        value count: u32,
-        value dimension: u32,
-        value step: u32,
-        read center: CudaView<'a, f32>,
-        value scale: f64,
-        value is_angular: u32,
-        write positions: CudaViewMut<'a, u16>,
-        write squares: CudaViewMut<'a, f32>,
-        value steps: u32,
-        write greatest: CudaViewMut<'a, f32>,
-    }
-}
-
-kernel! {
-    /// Copies the points in the order of their positions.
-    struct PlacePoints<'a>: "place_points" {
-        read values: CudaView<'a, f32>,
-        value count: u32,
-        value dimension: u32,
-        value step: u32,
-        write positions: CudaViewMut<'a, f32>,
-    }
-}
-
-kernel! {
-    /// Computes the Euclidean lengths of vectors.
-    struct MeasureLengths<'a>: "measure_lengths" {
-        read values: CudaView<'a, f32>,
-        value count: u32,
-        value dimension: u32,
-        write lengths: CudaViewMut<'a, f64>,
-    }
-}
-
-kernel! {
-    /// Prepares the queries of a batch for `filter`.
-    struct PrepareQueries<'a>: "prepare_queries" {
-        read values: CudaView<'a, f32>,
-        value count: u32,
-        value dimension: u32,
-        read center: CudaView<'a, f32>,
-        value scale: f64,
-        value is_angular: u32,
-        read greatest: CudaView<'a, f32>,
-        value radius: f32,
-        write halves: CudaViewMut<'a, u16>,
-        value steps: u32,
-        write states: CudaViewMut<'a, QueryState>,
-        write counts: CudaViewMut<'a, u32>,
-    }
-}
-
-kernel! {
-    /// Prepares the queries of a batch for `scan`.
-    struct PrepareScan<'a>: "prepare_scan" {
-        read values: CudaView<'a, f32>,
-        value count: u32,
-        value dimension: u32,
-        value radius: f32,
-        write states: CudaViewMut<'a, QueryState>,
-        write counts: CudaViewMut<'a, u32>,
-    }
-}
-
-kernel! {
-    /// Finds the candidates in a range of positions, by tensor cores.
-    struct FilterPart<'a>:
-        "filter_8" | "filter_16" | "filter_32" | "filter_64" | "filter_128" | "filter_128_long"
-    {
-        read positions: CudaView<'a, u16>,
-        read squares: CudaView<'a, f32>,
-        value first: u32,
-        value end: u32,
-        read halves: CudaView<'a, u16>,
-        read states: CudaView<'a, QueryState>,
-        write counts: CudaViewMut<'a, u32>,
-        value count: u32,
-        write candidates: CudaViewMut<'a, Candidate>,
-        value capacity: u32,
-        value steps: u32,
-        value all: u32,
-        value resident: u32,
-    }
-}
-
-kernel! {
-    /// Finds the candidates in a range of positions, by their distances.
-    struct ScanPart<'a>: "manhattan_4" | "manhattan_64" | "chebyshev_4" | "chebyshev_64" {
-        read positions: CudaView<'a, f32>,
-        value first: u32,
-        value end: u32,
-        read values: CudaView<'a, f32>,
-        read states: CudaView<'a, QueryState>,
-        write counts: CudaViewMut<'a, u32>,
-        value count: u32,
-        write candidates: CudaViewMut<'a, Candidate>,
-        value capacity: u32,
-        value dimension: u32,
-        value all: u32,
-    }
-}
-
-kernel! {
-    /// Reduces the candidates of each query and lowers its threshold.
-    struct Select<'a>: "select" {
-        write states: CudaViewMut<'a, QueryState>,
-        write counts: CudaViewMut<'a, u32>,
-        write candidates: CudaViewMut<'a, Candidate>,
-        value capacity: u32,
-        value k: u32,
-        value fixed_count: u32,
-    }
-}
-
-kernel! {
-    /// Replaces all candidates by their exact distances.
-    struct MeasureAll<'a>: "measure_all" {
-        value points: PointRows,
-        read values: CudaView<'a, f32>,
-        read lengths: CudaView<'a, f64>,
-        write states: CudaViewMut<'a, QueryState>,
-        read counts: CudaView<'a, u32>,
-        write candidates: CudaViewMut<'a, Candidate>,
-        value capacity: u32,
-    }
-}
-
-kernel! {
-    /// Sorts the k nearest candidates of each query.
-    struct Order<'a>: "order" {
-        read states: CudaView<'a, QueryState>,
-        read counts: CudaView<'a, u32>,
-        read candidates: CudaView<'a, Candidate>,
-        value capacity: u32,
-        value k: u32,
-        write neighbors: CudaViewMut<'a, u64>,
-    }
-}
-
-kernel! {
-    /// Copies the neighbors of all queries into one array.
-    struct Gather<'a>: "gather" {
-        value address: u64,
-        value capacity: u32,
-        read ends: CudaView<'a, u32>,
-        value max_sorted: u32,
-        write to: CudaViewMut<'a, u64>,
-    }
 }
 
 /// Launches the kernels for vectors on one stream.
@@ -783,62 +563,67 @@ pub(super) struct FoundNeighbors {
     pub(super) queries: u32,
 }
 
-/// `gather`: copies the neighbors of all queries into one array. Those of query q end at `ends[q]`;
-/// up to [`SORTED`] of a query are sorted.
-pub(super) fn gather(
-    gather: &Kernel,
-    stream: &Arc<CudaStream>,
-    found: FoundNeighbors,
-    ends: &CudaSlice<u32>,
-    to: &mut CudaSlice<u64>,
-) -> LaunchResult {
-    let FoundNeighbors { address, capacity, queries } = found;
-    let arguments = Gather {
-        address,
-        capacity,
-        ends: ends.as_view(),
-        max_sorted: SORTED,
-        to: to.as_view_mut(),
-    };
-    let grid = Grid::new(queries, THREADS).with_shared_bytes(SORTED as usize * 8);
-    #[expect(unsafe_code, reason = "the launcher of `gather`")]
-    // SAFETY: `address` is that of a buffer of the caller with `capacity` neighbors per query, and
-    // `to` ends where the last query does.
-    unsafe {
-        gather.launch(stream, grid, arguments)
-    }
+/// Copies the lists of a batch from the GPU.
+pub(super) struct Gatherer<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) gpu: &'a gpu_runtime::Lane,
+    pub(super) here: &'a mut Pinned<u64>,
 }
 
-#[cfg(test)]
-mod tests {
-    use gpu_runtime::{KernelArguments, check_kernels, ptx, unpack};
+impl Gatherer<'_> {
+    /// Adds the lists of all queries to the answers as one sorted array per query, and returns its
+    /// start. The list of query q ends at `ends[q]`. Records `end` after the kernel.
+    pub(super) fn add_lists(
+        self,
+        found: FoundNeighbors,
+        ends: &[u32],
+        end: &CudaEvent,
+        answers: &mut GpuAnswers,
+    ) -> Result<usize, GpuError> {
+        let stream = self.gpu.stream();
+        let failed = self.gpu.device().doing("copying neighbors from it").failed();
+        let length = ends.last().copied().unwrap_or(0) as usize;
+        let there = stream.clone_htod(ends).map_err(&failed)?;
+        let mut gathered = stream.alloc_zeros(length.max(1)).map_err(&failed)?;
+        self.gather(found, &there, &mut gathered).map_err(&failed)?;
+        end.record(stream).map_err(&failed)?;
+        let keys = self.here.get(length.max(1))?;
+        stream.memcpy_dtoh(&gathered, keys).map_err(&failed)?;
+        stream.synchronize().map_err(&failed)?;
+        let first = answers.add_array(Neighbor::from_keys(&keys[..length]));
+        let mut start = first;
+        for &end in ends {
+            let end = first + end as usize;
+            if end - start > SORTED as usize {
+                answers.neighbors_mut(start..end).sort_unstable();
+            }
+            start = end;
+        }
+        Ok(first)
+    }
 
-    use super::*;
-
-    #[test]
-    fn declarations_agree_with_the_ptx() {
-        let modules = [
-            ptx!("prepare").as_slice(),
-            ptx!("filter").as_slice(),
-            ptx!("scan").as_slice(),
-            ptx!("select").as_slice(),
-            ptx!("gather").as_slice(),
-        ];
-        let modules = modules.map(|packed| unpack(packed).unwrap());
-        let declared = [
-            Spread::SIGNATURE,
-            PreparePoints::SIGNATURE,
-            PlacePoints::SIGNATURE,
-            MeasureLengths::SIGNATURE,
-            PrepareQueries::SIGNATURE,
-            PrepareScan::SIGNATURE,
-            FilterPart::SIGNATURE,
-            ScanPart::SIGNATURE,
-            Select::SIGNATURE,
-            MeasureAll::SIGNATURE,
-            Order::SIGNATURE,
-            Gather::SIGNATURE,
-        ];
-        assert_eq!(check_kernels(&modules.each_ref().map(String::as_str), &declared), Ok(()));
+    /// `gather`: copies the neighbors of all queries into one array. Up to [`SORTED`] of a query
+    /// are sorted.
+    fn gather(
+        &self,
+        found: FoundNeighbors,
+        ends: &CudaSlice<u32>,
+        to: &mut CudaSlice<u64>,
+    ) -> LaunchResult {
+        let FoundNeighbors { address, capacity, queries } = found;
+        let arguments = Gather {
+            address,
+            capacity,
+            ends: ends.as_view(),
+            max_sorted: SORTED,
+            to: to.as_view_mut(),
+        };
+        let grid = Grid::new(queries, THREADS).with_shared_bytes(SORTED as usize * 8);
+        #[expect(unsafe_code, reason = "the launcher of `gather`")]
+        // SAFETY: `address` is that of a buffer of the caller with `capacity` neighbors per query,
+        // and `to` ends where the last query does.
+        unsafe {
+            self.kernel.launch(self.gpu.stream(), grid, arguments)
+        }
     }
 }

@@ -16,11 +16,13 @@ use gpu_runtime::{
     CudaEvent, CudaSlice, CudaStream, Device, DevicePtr, Doing, GpuError, Pinned, Pool,
 };
 
+use super::arguments::{PointRows, Vectors};
 use super::engine::{Engine, GpuAnswers};
 use super::launch::{
-    self, Batch, COLS, FoundNeighbors, Halves, Kernels, LaunchResult, Launcher, Part, PointRows,
-    ROWS, ScanPoints, Selection, TERMS, VectorShape, Vectors,
+    self, Batch, COLS, FoundNeighbors, Gatherer, Halves, Kernels, LaunchResult, Launcher, Part,
+    ROWS, ScanPoints, Selection, TERMS, VectorShape,
 };
+use super::parts::{few_parts, parts};
 use crate::Question;
 use crate::metric::Formula;
 use crate::neighbor::Neighbor;
@@ -122,38 +124,6 @@ fn scale_of(greatest: f64) -> f64 {
 /// The greatest common divisor.
 fn common(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common(b, a % b) }
-}
-
-/// The ends of the parts of `count` positions. The first part has `first` positions, and each other
-/// part is `growth` times as large as all parts before it.
-fn parts(count: u32, first: u32, growth: u32) -> Vec<u32> {
-    let mut ends = vec![first.min(count)];
-    while let Some(&end) = ends.last().filter(|&&end| end < count) {
-        let next = u64::from(end) * u64::from(growth + 1);
-        let next = next.next_multiple_of(u64::from(ROWS)).min(count.into());
-        // Merges a small remainder with the last part.
-        let next = if next + u64::from(end) > u64::from(count) { u64::from(count) } else { next };
-        ends.push(u32::try_from(next).expect("at most `count`"));
-    }
-    ends
-}
-
-/// Like [`parts`], for few queries: the first part has between `first` and `capacity` positions.
-///
-/// Two parts are better than three, because each takes two launches. With two parts, the second is
-/// a multiple of `step` positions, which all blocks scan together, if the first part has capacity
-/// for the remainder.
-fn few_parts(count: u32, first: u32, capacity: u32, growth: u32, step: u32) -> Vec<u32> {
-    let of_two = count.div_ceil(growth + 1).next_multiple_of(ROWS);
-    let first = if of_two <= capacity { first.max(of_two) } else { first };
-    let mut ends = parts(count, first, growth);
-    if let [first, _] = &mut ends[..] {
-        let rest = ((count - *first) % step).next_multiple_of(ROWS);
-        if *first + rest <= capacity && *first + rest < count {
-            *first += rest;
-        }
-    }
-    ends
 }
 
 impl Engine<[f32]> for VectorEngine {
@@ -415,39 +385,30 @@ impl VectorEngine {
                 stream.clone_dtoh(&batch.counts.slice(..count as usize)).map_err(&failed)?;
             let mut ends = vec![0u32; count as usize];
             let mut length = 0u32;
-            for (at, end) in ends.iter_mut().enumerate() {
+            for (at, list_end) in ends.iter_mut().enumerate() {
                 length += if is_answered(at) { counts[at] } else { 0 };
-                *end = length;
+                *list_end = length;
                 if counts[at] > request.capacity {
                     overflow.queries.push(request.numbers[at]);
                     overflow.capacity = overflow.capacity.max(counts[at]);
                 }
             }
-            let there = stream.clone_htod(&ends).map_err(&failed)?;
-            let mut gathered = stream.alloc_zeros(length.max(1) as usize).map_err(&failed)?;
             let candidates = FoundNeighbors {
                 address: batch.candidates.device_ptr(stream).0,
                 capacity: request.capacity,
                 queries: count,
             };
-            launch::gather(&self.kernels.gather, stream, candidates, &there, &mut gathered)
-                .map_err(&failed)?;
-            let keys = neighbors.get(length.max(1) as usize)?;
-            stream.memcpy_dtoh(&gathered, keys).map_err(&failed)?;
-            stream.synchronize().map_err(&failed)?;
-            let first = found.add_array(Neighbor::from_keys(&keys[..length as usize]));
+            let gatherer = Gatherer { kernel: &self.kernels.gather, gpu, here: neighbors };
+            let first = gatherer.add_lists(candidates, &ends, end, found)?;
             let mut start = first;
-            for (at, &end) in ends.iter().enumerate() {
-                let end = first + end as usize;
+            for (at, &list_end) in ends.iter().enumerate() {
+                let list_end = first + list_end as usize;
                 if is_answered(at) {
-                    let near = found.neighbors_mut(start..end);
-                    if near.len() > launch::SORTED as usize {
-                        near.sort_unstable();
-                    }
+                    let near = found.neighbors_mut(start..list_end);
                     let length = near.partition_point(|near| near.distance <= radius);
                     found.set_list(number_in_range(at), start..start + length);
                 }
-                start = end;
+                start = list_end;
             }
         }
         found.milliseconds += f64::from(start.elapsed_ms(end).map_err(&failed)?);
@@ -620,31 +581,5 @@ mod tests {
             }
             assert!(seen.into_iter().all(|seen| seen), "{count}");
         }
-    }
-
-    #[test]
-    fn parts_grow_to_the_end() {
-        assert_eq!(parts(100, 2048, 8), [100]);
-        assert_eq!(parts(2049, 2048, 8), [2048, 2049]);
-        assert_eq!(parts(1_000_000, 2048, 8), [2048, 18_432, 165_888, 1_000_000]);
-        // 132 multiprocessors, each with four blocks of 64 positions.
-        let step = 132 * 4 * 64;
-        assert_eq!(few_parts(70_000, 2048, 4096, 64, step), [2432, 70_000]);
-        assert_eq!(70_000 - 2432, 2 * step - 16, "the last step is nearly full");
-        // A larger first part, so that two parts suffice; then one that exceeds the capacity.
-        assert_eq!(few_parts(60_000, 2048, 4096, 18, step), [3200, 60_000]);
-        assert_eq!(few_parts(1_000_000, 2048, 4096, 18, step), [2048, 38_912, 739_328, 1_000_000]);
-        for count in (1..9_000).chain((9_000..300_000).step_by(37)) {
-            for growth in [1, 9, 18, 64] {
-                let ends = few_parts(count, 2048, 4096, growth, step);
-                assert!(ends.is_sorted_by(|a, b| a < b), "{count}: {ends:?}");
-                let (last, before) = ends.split_last().unwrap();
-                assert_eq!(*last, count);
-                assert!(before.iter().all(|end| end.is_multiple_of(ROWS)), "{count}: {ends:?}");
-                assert!(ends[0] <= 4096, "all points of the first part are candidates");
-            }
-        }
-        let ends = parts(u32::MAX, 2048, 64);
-        assert!(ends.is_sorted() && ends.last() == Some(&u32::MAX));
     }
 }

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use super::alphabet::Alphabet;
 use super::engine::{Engine, GpuAnswers};
-use super::launch::FoundNeighbors;
+use super::launch::{FoundNeighbors, Gatherer};
 use super::vectors::{MAX_FOUND, zeros};
 use crate::Question;
 use crate::metric::Formula;
@@ -485,27 +485,17 @@ impl WordEngine {
             length
         });
         let ends: Vec<u32> = ends.collect();
-        let there = stream.clone_htod(&ends).map_err(&failed)?;
-        let mut gathered = stream.alloc_zeros(length.max(1) as usize).map_err(&failed)?;
         let words = FoundNeighbors { address: packed.found(), capacity, queries: packed.count };
-        super::launch::gather(&self.kernels.gather, stream, words, &there, &mut gathered)
-            .map_err(&failed)?;
-        end.record(stream).map_err(&failed)?;
-        let keys = neighbors.get(length.max(1) as usize)?;
-        stream.memcpy_dtoh(&gathered, keys).map_err(&failed)?;
-        stream.synchronize().map_err(&failed)?;
-        let start_of_lists = found.add_array(Neighbor::from_keys(&keys[..length as usize]));
+        let gatherer = Gatherer { kernel: &self.kernels.gather, gpu, here: neighbors };
+        let start_of_lists = gatherer.add_lists(words, &ends, end, found)?;
         let mut from = start_of_lists;
-        for ((query, &count), &end) in queries.iter().zip(&counts).zip(&ends) {
-            let end = start_of_lists + end as usize;
+        for ((query, &count), &list_end) in queries.iter().zip(&counts).zip(&ends) {
+            let list_end = start_of_lists + list_end as usize;
             if goal.is_met(count, capacity) {
-                if end - from > super::launch::SORTED as usize {
-                    found.neighbors_mut(from..end).sort_unstable();
-                }
-                let list = from..end.min(from.saturating_add(max_neighbors));
+                let list = from..list_end.min(from.saturating_add(max_neighbors));
                 found.set_list(goal.position(query), list);
             }
-            from = end;
+            from = list_end;
         }
         found.milliseconds += f64::from(start.elapsed_ms(end).map_err(&failed)?);
         Ok(counts)

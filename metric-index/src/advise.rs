@@ -15,10 +15,6 @@ use crate::points::{Points, Subset};
 const AXIOMS: usize = 64;
 
 /// A kind of query for which to recommend an index.
-///
-/// ```
-/// let _ = metric_index::Question::Nearest(10);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Question {
     /// The k nearest points.
@@ -28,18 +24,6 @@ pub enum Question {
 }
 
 /// The cost of an index, measured on the sample.
-///
-/// ```
-/// use metric_index::metric::Edit;
-/// use metric_index::points::Strings;
-/// use metric_index::{Question, advise};
-///
-/// let words: Strings = (0..500).map(|number| format!("{number:b}")).collect();
-/// let advice = advise(&words, &Edit, Question::Nearest(1), 500, 0)?;
-/// let fastest = &advice.candidates[0];
-/// println!("{}: {} distances a query", fastest.index, fastest.evaluations);
-/// # Ok::<(), metric_index::error::Error>(())
-/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// The index.

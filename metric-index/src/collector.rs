@@ -54,16 +54,6 @@ impl<C: Collector> Collector for &mut C {
 
 /// A collector that yields an answer. To merge the partial answers of several threads, offer their
 /// neighbors to one of the collectors.
-///
-/// ```
-/// use metric_index::collector::{Answer, Collector, Nearest};
-/// use metric_index::neighbor::Neighbor;
-///
-/// let mut nearest = Nearest::new(1);
-/// nearest.offer(Neighbor { point: 7, distance: 2.0 });
-/// nearest.offer(Neighbor { point: 3, distance: 2.0 });
-/// assert_eq!(Answer::into_sorted(nearest)[0].point, 3);
-/// ```
 pub trait Answer: Collector + Send {
     /// The neighbors found, nearest first.
     fn into_sorted(self) -> Vec<Neighbor>;
@@ -88,29 +78,11 @@ pub struct Within {
 
 impl Within {
     /// An empty collector.
-    ///
-    /// ```
-    /// use metric_index::collector::{Collector, Within};
-    ///
-    /// assert_eq!(Within::new(2.0).radius(), 2.0);
-    /// ```
     pub fn new(radius: f32) -> Self {
         Self { radius, found: Vec::new() }
     }
 
     /// The neighbors found, nearest first.
-    ///
-    /// ```
-    /// use metric_index::collector::{Collector, Within};
-    /// use metric_index::neighbor::Neighbor;
-    ///
-    /// let mut within = Within::new(2.0);
-    /// for (point, distance) in [(7, 2.0), (8, 1.0), (9, 2.5)] {
-    ///     within.offer(Neighbor { point, distance });
-    /// }
-    /// let found: Vec<u32> = within.into_sorted().iter().map(|near| near.point).collect();
-    /// assert_eq!(found, [8, 7]);
-    /// ```
     pub fn into_sorted(mut self) -> Vec<Neighbor> {
         self.found.sort_unstable();
         self.found
@@ -156,28 +128,11 @@ pub struct Nearest {
 
 impl Nearest {
     /// An empty collector.
-    ///
-    /// ```
-    /// use metric_index::collector::{Collector, Nearest};
-    ///
-    /// assert_eq!(Nearest::new(3).radius(), f32::INFINITY);
-    /// ```
     pub fn new(k: usize) -> Self {
         Self { k, found: BinaryHeap::with_capacity(k.min(256)) }
     }
 
     /// The neighbors found, nearest first.
-    ///
-    /// ```
-    /// use metric_index::collector::{Collector, Nearest};
-    /// use metric_index::neighbor::Neighbor;
-    ///
-    /// let mut nearest = Nearest::new(1);
-    /// for (point, distance) in [(9, 1.0), (7, 2.0), (8, 1.0)] {
-    ///     nearest.offer(Neighbor { point, distance });
-    /// }
-    /// assert_eq!(nearest.into_sorted(), [Neighbor { point: 8, distance: 1.0 }]);
-    /// ```
     pub fn into_sorted(self) -> Vec<Neighbor> {
         self.found.into_sorted_vec()
     }

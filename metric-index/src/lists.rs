@@ -191,12 +191,6 @@ impl NeighborLists {
 }
 
 /// An iterator over the lists of [`NeighborLists`], in query order.
-///
-/// ```
-/// use metric_index::lists::NeighborLists;
-///
-/// assert_eq!(NeighborLists::default().iter().len(), 0);
-/// ```
 #[derive(Debug, Clone)]
 pub struct Iter<'a> {
     lists: &'a NeighborLists,

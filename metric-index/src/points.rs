@@ -86,14 +86,6 @@ impl<T: Pod> Vectors<T> {
     ///
     /// # Errors
     /// If `dimension` is 0 or does not divide the number of values.
-    ///
-    /// ```
-    /// use metric_index::points::{Points, Vectors};
-    ///
-    /// assert_eq!(Vectors::new(vec![0u8, 1, 2, 3], 2)?.len(), 2);
-    /// assert!(Vectors::new(vec![0u8, 1, 2], 2).is_err());
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn new(values: Vec<T>, dimension: usize) -> Result<Self, Error> {
         Self::of(values.into(), dimension)
     }
@@ -106,26 +98,11 @@ impl<T: Pod> Vectors<T> {
     }
 
     /// The values of all vectors, one vector after the other.
-    ///
-    /// ```
-    /// use metric_index::points::Vectors;
-    ///
-    /// let plane = Vectors::new(vec![0.0f32, 0.0, 3.0, 4.0], 2)?;
-    /// assert_eq!((plane.values().len(), plane.dimension()), (4, 2));
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn values(&self) -> &[T] {
         &self.values
     }
 
     /// The number of values per vector.
-    ///
-    /// ```
-    /// use metric_index::points::Vectors;
-    ///
-    /// assert_eq!(Vectors::new(vec![0u8; 6], 3)?.dimension(), 3);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn dimension(&self) -> usize {
         self.dimension
     }
@@ -145,13 +122,6 @@ impl<T: Pod, const N: usize> From<Vec<[T; N]>> for Vectors<T> {
     }
 }
 
-/// ```
-/// use metric_index::points::{Points, Vectors};
-///
-/// let circle: Vectors<f32> =
-///     (0..4u8).map(f32::from).map(|angle| [angle.cos(), angle.sin()]).collect();
-/// assert_eq!((circle.len(), circle.dimension()), (4, 2));
-/// ```
 impl<T: Pod, const N: usize> FromIterator<[T; N]> for Vectors<T> {
     fn from_iter<I: IntoIterator<Item = [T; N]>>(vectors: I) -> Self {
         const { assert!(N > 0, "a vector has a dimension") };
@@ -268,13 +238,6 @@ impl Sets {
     ///
     /// # Errors
     /// If a set is not strictly increasing.
-    ///
-    /// ```
-    /// use metric_index::points::{Points, Sets};
-    ///
-    /// assert_eq!(Sets::new([vec![1, 4], vec![]])?.len(), 2);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn new<S: AsRef<[u32]>>(sets: impl IntoIterator<Item = S>) -> Result<Self, Error> {
         let mut all = Self::default();
         for set in sets {
@@ -338,12 +301,6 @@ impl<P: ?Sized, B: Clone> Clone for Items<P, B> {
 
 impl<P: ?Sized, B: Borrow<P> + Sync> Items<P, B> {
     /// Stores the points.
-    ///
-    /// ```
-    /// use metric_index::points::{Items, Points};
-    ///
-    /// assert_eq!(Items::<str, _>::new(vec!["casa", "pez"]).len(), 2);
-    /// ```
     pub fn new(items: Vec<B>) -> Self {
         Self { items, point: PhantomData }
     }
@@ -394,13 +351,6 @@ impl<S: Points> Subset<S> {
     ///
     /// # Panics
     /// If a number is out of range.
-    ///
-    /// ```
-    /// use metric_index::points::{Points, Strings, Subset};
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso"].into_iter().collect();
-    /// assert_eq!(Subset::new(words, vec![2, 0]).point(0), "caso");
-    /// ```
     pub fn new(points: S, numbers: Vec<u32>) -> Self {
         let count = points.len();
         for &number in &numbers {
@@ -429,13 +379,6 @@ impl<S: Points> Subset<S> {
     }
 
     /// The numbers of the points in the underlying store.
-    ///
-    /// ```
-    /// use metric_index::points::{Strings, Subset};
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso"].into_iter().collect();
-    /// assert_eq!(Subset::every(words, 0, 2).numbers(), [0, 2]);
-    /// ```
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }

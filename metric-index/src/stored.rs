@@ -85,20 +85,6 @@ fn distance<S: Points>(points: &S, metric: &impl Metric<S::Point>, a: u32, b: u3
 ///
 /// # Errors
 /// If the file cannot be written; an existing file is then unchanged.
-///
-/// ```
-/// use metric_index::index::BruteForce;
-/// use metric_index::metric::Edit;
-/// use metric_index::points::Strings;
-/// use metric_index::stored::save;
-///
-/// let words: Strings = ["casa", "cosa"].into_iter().collect();
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("words.index");
-/// save(&BruteForce::new(words, Edit)?, &path)?;
-/// assert!(path.exists());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub fn save<I: StoredIndex<Points: StoredPoints>>(
     index: &I,
     path: &Path,
@@ -114,22 +100,6 @@ pub fn save<I: StoredIndex<Points: StoredPoints>>(
 ///
 /// # Errors
 /// If the file cannot be written; an existing file is then unchanged.
-///
-/// ```
-/// use array_file::output::Output;
-/// use metric_index::index::BruteForce;
-/// use metric_index::metric::Edit;
-/// use metric_index::points::Strings;
-/// use metric_index::stored::save_to;
-///
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("words.index");
-/// let output = Output::open(&path)?;
-/// let words: Strings = ["casa", "cosa"].into_iter().collect();
-/// save_to(&BruteForce::new(words, Edit)?, output)?;
-/// assert!(path.exists());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub fn save_to<I: StoredIndex<Points: StoredPoints>>(
     index: &I,
     output: Output,
@@ -171,21 +141,6 @@ fn write<I: StoredIndex<Points: StoredPoints>>(
 /// # Errors
 /// If the file cannot be read, is damaged, or has another version, another kind of index or points,
 /// or another metric.
-///
-/// ```
-/// use metric_index::index::BruteForce;
-/// use metric_index::metric::Edit;
-/// use metric_index::points::Strings;
-/// use metric_index::stored::{open, save};
-///
-/// let words: Strings = ["casa", "cosa"].into_iter().collect();
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("words.index");
-/// save(&BruteForce::new(words, Edit)?, &path)?;
-/// let index: BruteForce<Strings, Edit> = open(&path, Edit)?;
-/// assert_eq!(metric_index::index::Index::len(&index), 2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub fn open<I: StoredIndex<Points: StoredPoints>>(
     path: &Path,
     metric: I::Metric,
@@ -229,20 +184,6 @@ fn read<I: StoredIndex<Points: StoredPoints>>(
 }
 
 /// The information that a file has about its index.
-///
-/// ```
-/// use metric_index::index::BruteForce;
-/// use metric_index::metric::Edit;
-/// use metric_index::points::Strings;
-/// use metric_index::stored::{describe, save};
-///
-/// let words: Strings = ["casa", "cosa"].into_iter().collect();
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("words.index");
-/// save(&BruteForce::new(words, Edit)?, &path)?;
-/// assert_eq!(describe(&path)?.points, "strings");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     /// The kind of index.

@@ -38,16 +38,6 @@ unsafe impl<T: Sync> Sync for Pinned<T> {}
 
 impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// Creates an empty buffer.
-    ///
-    /// ```
-    /// use gpu_runtime::{Device, Pinned};
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     assert_eq!(Pinned::<f32>::new(&device).get(0)?.len(), 0);
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn new(device: &Device) -> Self {
         Self { device: device.clone(), memory: None, start: NonNull::dangling(), length: 0 }
     }
@@ -61,17 +51,6 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     ///
     /// # Panics
     /// If `length` exceeds half of the address space.
-    ///
-    /// ```
-    /// use gpu_runtime::{Device, Pinned};
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     let mut pinned = Pinned::<f32>::new(&device);
-    ///     assert_eq!(pinned.get(4)?.len(), 4);
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn get(&mut self, length: usize) -> Result<&mut [T], GpuError> {
         let start = self.start(length)?;
         #[expect(unsafe_code, reason = "the driver's memory")]
@@ -147,21 +126,6 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// # Safety
     /// While the slice exists, the GPU neither reads nor writes it: kernels and copies that were
     /// enqueued with this memory have finished (`CudaStream::synchronize`).
-    ///
-    /// ```
-    /// use gpu_runtime::{Device, Pinned};
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     let mut pinned = Pinned::<f32>::new(&device);
-    ///     pinned.get(4)?;
-    ///     // SAFETY: no copy was enqueued.
-    ///     let values = unsafe { pinned.values_mut() };
-    ///     values[0] = 2.0;
-    ///     assert_eq!(pinned.get(4)?[0], 2.0);
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     #[expect(unsafe_code, reason = "the driver's memory, which the GPU may use")]
     pub unsafe fn values_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `values`, and the memory is borrowed mutably.
@@ -172,10 +136,6 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
 /// Memory of a GPU that grows; see [`Lane::reserve`](crate::Lane::reserve).
 ///
 /// A lane and its buffers belong together: use a buffer with one lane only.
-///
-/// ```
-/// assert_eq!(gpu_runtime::DeviceBuffer::<f32>::default().capacity(), 0);
-/// ```
 #[derive(Debug)]
 pub struct DeviceBuffer<T>(pub(crate) Option<CudaSlice<T>>);
 

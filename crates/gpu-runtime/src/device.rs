@@ -13,25 +13,9 @@ use crate::module::Module;
 use crate::packed::unpack;
 
 /// The lowest compute capability that the kernels support.
-///
-/// ```
-/// use gpu_runtime::{LEAST_CAPABILITY, devices};
-///
-/// for info in devices().unwrap_or_default() {
-///     assert!(!info.is_supported() || info.capability >= LEAST_CAPABILITY);
-/// }
-/// ```
 pub const LEAST_CAPABILITY: (i32, i32) = (7, 5);
 /// The oldest driver that reads the kernels' PTX, identified by the newest CUDA version that it
 /// supports: 12000 is 12.0, supported by drivers from 525 on.
-///
-/// ```
-/// use gpu_runtime::{LEAST_DRIVER, devices};
-///
-/// for info in devices().unwrap_or_default() {
-///     assert!(!info.is_supported() || info.driver >= LEAST_DRIVER);
-/// }
-/// ```
 pub const LEAST_DRIVER: i32 = 12_000;
 
 /// The properties of a GPU.
@@ -73,14 +57,6 @@ pub struct DeviceInfo {
 
 impl DeviceInfo {
     /// Whether the kernels run on this GPU.
-    ///
-    /// ```
-    /// use gpu_runtime::devices;
-    ///
-    /// for info in devices().unwrap_or_default() {
-    ///     assert_eq!(info.is_supported(), info.check().is_ok());
-    /// }
-    /// ```
     pub fn is_supported(&self) -> bool {
         self.check().is_ok()
     }
@@ -188,12 +164,6 @@ impl Device {
     ///
     /// # Errors
     /// If there is no driver or no such GPU, or the GPU does not respond.
-    ///
-    /// ```
-    /// use gpu_runtime::Device;
-    ///
-    /// assert!(Device::open(usize::MAX).is_err());
-    /// ```
     pub fn open(ordinal: usize) -> Result<Self, GpuError> {
         let count = count()?;
         if ordinal >= count {
@@ -229,31 +199,11 @@ impl Device {
     }
 
     /// The GPU's properties, as of opening.
-    ///
-    /// ```
-    /// use gpu_runtime::Device;
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     assert!(device.info().is_supported());
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
     /// The driver's context.
-    ///
-    /// ```
-    /// use gpu_runtime::Device;
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     assert_eq!(device.context().ordinal(), device.info().ordinal);
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
@@ -262,16 +212,6 @@ impl Device {
     ///
     /// # Errors
     /// If the GPU does not respond.
-    ///
-    /// ```
-    /// use gpu_runtime::Device;
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     assert!(device.free()? <= device.info().memory);
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn free(&self) -> Result<usize, GpuError> {
         let doing = Doing::new(self.info.ordinal, "querying its free memory");
         self.context.mem_get_info().map(|(free, _)| free).map_err(doing.failed())
@@ -281,16 +221,6 @@ impl Device {
     ///
     /// # Errors
     /// [`GpuError::Memory`] if fewer than `needed` bytes are free.
-    ///
-    /// ```
-    /// use gpu_runtime::Device;
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     assert!(device.reserve("rows", usize::MAX).is_err());
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn reserve(&self, what: &'static str, needed: usize) -> Result<(), GpuError> {
         // Memory freed on streams becomes available once they have reached that point.
         let doing = Doing::new(self.info.ordinal, "waiting for it");
@@ -306,16 +236,6 @@ impl Device {
     ///
     /// # Errors
     /// If the driver cannot create one.
-    ///
-    /// ```
-    /// use gpu_runtime::Device;
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     let _stream = device.stream()?;
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn stream(&self) -> Result<Arc<CudaStream>, GpuError> {
         let doing = Doing::new(self.info.ordinal, "creating a stream");
         self.context.new_stream().map_err(doing.failed())
@@ -413,16 +333,6 @@ impl Device {
     ///
     /// # Errors
     /// If the driver cannot create one.
-    ///
-    /// ```
-    /// use gpu_runtime::Device;
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     let _start = device.timer()?;
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn timer(&self) -> Result<CudaEvent, GpuError> {
         let flags = cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT;
         let doing = Doing::new(self.info.ordinal, "creating an event");
@@ -430,16 +340,6 @@ impl Device {
     }
 
     /// Names the current step in errors of this GPU.
-    ///
-    /// ```
-    /// use gpu_runtime::Device;
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     let _step = device.doing("adding rows");
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn doing(&self, what: &'static str) -> Doing {
         Doing::new(self.info.ordinal, what)
     }

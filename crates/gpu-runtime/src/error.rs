@@ -125,17 +125,6 @@ impl Doing {
     }
 
     /// Turns a driver error into an error of this step.
-    ///
-    /// ```
-    /// use gpu_runtime::Device;
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     let step = device.doing("waiting");
-    ///     device.context().synchronize().map_err(step.failed())?;
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn failed(self) -> impl Fn(DriverError) -> GpuError {
         move |source| GpuError::Driver { ordinal: self.ordinal, doing: self.what, source }
     }

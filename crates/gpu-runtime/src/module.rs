@@ -34,18 +34,6 @@ impl Module {
     ///
     /// # Errors
     /// If there is no such kernel, or the GPU has less shared memory.
-    ///
-    /// ```
-    /// use gpu_runtime::Device;
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     let header = ".version 7.0\n.target sm_75\n.address_size 64\n";
-    ///     let module = device.load(&format!("{header}.visible .entry none() {{ ret; }}"))?;
-    ///     assert!(module.kernel("some", 0).is_err());
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn kernel(&self, name: &str, shared: usize) -> Result<Kernel, GpuError> {
         let doing = Doing::new(self.ordinal, "finding a kernel");
         let function = self.loaded.load_function(name).map_err(doing.failed())?;

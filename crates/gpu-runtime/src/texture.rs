@@ -59,18 +59,6 @@ impl Texture {
     ///
     /// # Panics
     /// If the range is outside the buffer.
-    ///
-    /// ```
-    /// use gpu_runtime::{Device, Texture};
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     let step = device.doing("copying");
-    ///     let buffer = device.stream()?.clone_htod(&[1u32, 2, 3]).map_err(step.failed())?;
-    ///     let _texture = Texture::new(&device, &buffer, 0, 2)?;
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn new<T: Texel>(
         device: &Device,
         buffer: &CudaSlice<T>,
@@ -113,18 +101,6 @@ impl Texture {
     }
 
     /// The handle that kernels use for the texture.
-    ///
-    /// ```
-    /// use gpu_runtime::{Device, Texture};
-    ///
-    /// // Does nothing without a GPU.
-    /// if let Ok(device) = Device::open_best() {
-    ///     let step = device.doing("copying");
-    ///     let buffer = device.stream()?.clone_htod(&[1u32, 2, 3]).map_err(step.failed())?;
-    ///     assert_ne!(Texture::new(&device, &buffer, 0, 3)?.object(), 0);
-    /// }
-    /// # Ok::<(), gpu_runtime::GpuError>(())
-    /// ```
     pub fn object(&self) -> u64 {
         self.object
     }

@@ -23,12 +23,6 @@ mod launch;
 use launch::{DeviceVectors, Kernels, KeyLists, KnnLaunch};
 
 /// How queries are dealt to blocks of threads.
-///
-/// ```
-/// use metric_papers::cordeiro::Method;
-///
-/// assert_ne!(Method::Ppk, Method::Sbq);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// One launch per query, in which each block searches a part of the points.

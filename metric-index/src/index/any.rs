@@ -53,17 +53,6 @@ impl Kind {
     ///
     /// # Errors
     /// Those of [`build`](Self::build).
-    ///
-    /// ```
-    /// use metric_index::index::{Index, Kind, Progress};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let report = |done: u64, all: u64| assert!(done <= all);
-    /// assert_eq!(Kind::VpTree.build_with(words, Edit, &Progress::new(&report))?.len(), 4);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn build_with<S: Points, M: Metric<S::Point>>(
         self,
         points: S,

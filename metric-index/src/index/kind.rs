@@ -6,13 +6,6 @@ use std::str::FromStr;
 use crate::error::Error;
 
 /// How large clusters are.
-///
-/// ```
-/// use metric_index::index::{ClusterSize, Kind};
-///
-/// assert_eq!(Kind::ListOfClusters(ClusterSize::Points(64)).to_string(), "lc:64");
-/// assert_eq!(Kind::ListOfClusters(ClusterSize::Radius(0.5)).to_string(), "lc:r0.5");
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ClusterSize {
     /// The center and this many points, as in the thesis.
@@ -22,13 +15,6 @@ pub enum ClusterSize {
 }
 
 /// How pivots are chosen.
-///
-/// ```
-/// use metric_index::index::{Kind, Pivots};
-///
-/// assert_eq!(Kind::SssIndex(Pivots::Count(32)).to_string(), "sss-index:32p");
-/// assert_eq!(Kind::SssIndex(Pivots::Spread(0.4)).to_string(), "sss-index:0.4");
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pivots {
     /// Sparse Spatial Selection: a point is a pivot if its distance from all earlier pivots is at
@@ -130,10 +116,6 @@ impl Kind {
     }
 
     /// Every kind once, with parameters that suit most data.
-    ///
-    /// ```
-    /// assert_eq!(metric_index::index::Kind::all().len(), 8);
-    /// ```
     pub fn all() -> [Self; 8] {
         let mut all = [Self::KdTree; 8];
         all[..7].copy_from_slice(&Self::of_any_metric());
@@ -141,10 +123,6 @@ impl Kind {
     }
 
     /// Every kind that supports any metric, with parameters that suit most data.
-    ///
-    /// ```
-    /// assert_eq!(metric_index::index::Kind::of_any_metric().len(), 7);
-    /// ```
     pub fn of_any_metric() -> [Self; 7] {
         [
             Self::BruteForce,
@@ -174,12 +152,6 @@ impl fmt::Display for Kind {
 }
 
 /// The error for a text that is not a kind of index.
-///
-/// ```
-/// use metric_index::index::Kind;
-///
-/// assert!("ball-tree".parse::<Kind>().unwrap_err().to_string().contains("vp-tree"));
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a kind of index; expected brute-force, lc:POINTS, lc:rRADIUS, \

@@ -24,18 +24,6 @@ struct StoredCluster {
 }
 
 /// A cluster of a [`ListOfClusters`].
-///
-/// ```
-/// use metric_index::index::{ClusterSize, ListOfClusters};
-/// use metric_index::metric::Edit;
-/// use metric_index::points::Strings;
-///
-/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-/// let list = ListOfClusters::build(words, Edit, ClusterSize::Points(2))?;
-/// let first = list.clusters().next().expect("two clusters");
-/// assert_eq!((first.center, first.radius, first.bucket), (0, 1.0, &[1, 2][..]));
-/// # Ok::<(), metric_index::error::Error>(())
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cluster<'a> {
     /// The center, which is not in the bucket.

@@ -40,26 +40,11 @@ impl fmt::Debug for Progress<'_> {
 
 impl<'a> Progress<'a> {
     /// Calls `report` with the work done and the total. Use it for one build only.
-    ///
-    /// ```
-    /// use metric_index::index::Progress;
-    ///
-    /// let progress = Progress::new(&|done, all| println!("{done} of {all}"));
-    /// ```
     pub fn new(report: &'a (dyn Fn(u64, u64) + Sync)) -> Self {
         Self { report: Some(report), ..Self::default() }
     }
 
     /// Reports nothing.
-    ///
-    /// ```
-    /// use metric_index::index::{BruteForce, Kind, Progress};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// Kind::BruteForce.build_with(Strings::default(), Edit, &Progress::none())?;
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     pub fn none() -> Self {
         Self::default()
     }

@@ -168,19 +168,6 @@ pub trait Index: Sync + Sized {
 
     /// The answers of [`within`](Index::within) to many queries, like
     /// [`nearest_many`](Index::nearest_many).
-    ///
-    /// ```
-    /// use std::num::NonZero;
-    /// use metric_index::index::{Index, VpTree};
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let tree = VpTree::build(&words, Edit)?;
-    /// let lists = tree.within_many(&words, 1.0, NonZero::<usize>::MIN);
-    /// assert_eq!(lists.get(3)?.len(), 1);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
     fn within_many<Q: Points<Point = <Self::Points as Points>::Point>>(
         &self,
         queries: &Q,
@@ -279,20 +266,6 @@ pub trait DynamicIndex: Index {
 ///
 /// # Errors
 /// If the query's distance from itself is not 0, or it has no finite distance from a point.
-///
-/// ```
-/// use metric_index::collector::Nearest;
-/// use metric_index::index::{VpTree, search};
-/// use metric_index::metric::Edit;
-/// use metric_index::points::Strings;
-///
-/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-/// let tree = VpTree::build(words, Edit)?;
-/// let (found, cost) = search(&tree, "masa", Nearest::new(1))?;
-/// assert_eq!(found.into_sorted()[0].point, 0);
-/// assert!(cost.evaluations <= 5);
-/// # Ok::<(), metric_index::error::Error>(())
-/// ```
 pub fn search<I: Index, C: Collector>(
     index: &I,
     query: &<I::Points as Points>::Point,

@@ -25,10 +25,6 @@ pub struct Task {
 
 impl Task {
     /// The task of searching a whole region.
-    ///
-    /// ```
-    /// assert_eq!(metric_index::index::Task::new(3, 0.5, 2.0).at, 0);
-    /// ```
     pub fn new(region: u32, bound: f32, distance: f32) -> Self {
         Self { region, at: 0, bound, distance, mask: 0 }
     }

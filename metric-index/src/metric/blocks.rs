@@ -20,16 +20,6 @@ pub trait Blocks<P: ?Sized>: Debug + Send + Sync {
 }
 
 /// The distances of a query from the points of [`Blocks`].
-///
-/// ```
-/// use metric_index::metric::{Blocks, Edit, Metric, Scan};
-///
-/// let blocks = Edit.blocks(&["casa", "pez", "cosa"]).expect("short words");
-/// let mut scan = blocks.from("caso").expect("a short word");
-/// let mut near = Vec::new();
-/// scan.within(0..3, 1.0, &mut near);
-/// assert_eq!(near, [(0, 1.0)]);
-/// ```
 pub trait Scan: Send {
     /// Appends each position whose point is at most `radius` away, with its distance, to `near`.
     /// The distance equals [`Metric::distance`](super::Metric::distance), bit for bit. A position

@@ -21,25 +21,11 @@ pub struct CountingMetric<M> {
 
 impl<M> CountingMetric<M> {
     /// Wraps a metric; the count starts at 0.
-    ///
-    /// ```
-    /// use metric_index::metric::{CountingMetric, Euclidean};
-    ///
-    /// assert_eq!(CountingMetric::new(Euclidean).calls(), 0);
-    /// ```
     pub fn new(metric: M) -> Self {
         Self { metric, calls: AtomicU64::new(0) }
     }
 
     /// The number of distances evaluated.
-    ///
-    /// ```
-    /// use metric_index::metric::{CountingMetric, Edit, Metric};
-    ///
-    /// let counted = CountingMetric::new(Edit);
-    /// counted.distance_within("casa", "pez", 1.0);
-    /// assert_eq!(counted.calls(), 1);
-    /// ```
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }

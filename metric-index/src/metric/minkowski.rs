@@ -254,12 +254,6 @@ pub struct Minkowski {
 impl Minkowski {
     /// The distance of power `p`. `None` if `p` is not finite or is below 1, where the triangle
     /// inequality fails.
-    ///
-    /// ```
-    /// use metric_index::metric::Minkowski;
-    ///
-    /// assert!(Minkowski::new(3.0).is_some() && Minkowski::new(0.5).is_none());
-    /// ```
     pub fn new(p: f32) -> Option<Self> {
         (p.is_finite() && p >= 1.0).then(|| Self { p: p.into() })
     }

@@ -7,17 +7,6 @@ use array_file::container::{self, Dtype};
 use bytemuck::Pod;
 
 /// A type of values that files can contain.
-///
-/// ```
-/// use metric_index::points::Vectors;
-/// use metric_index::stored::{StoredPoints, Value};
-///
-/// fn can_be_stored<S: StoredPoints>() {}
-/// fn vectors<T: Value>() {
-///     can_be_stored::<Vectors<T>>();
-/// }
-/// vectors::<f32>();
-/// ```
 pub trait Value: Pod + Sync {
     /// The type's name in the format.
     #[doc(hidden)]

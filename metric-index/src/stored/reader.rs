@@ -19,14 +19,6 @@ pub(super) const VERSION: u32 = 1;
 const FORMAT: Format = Format { what: "an index", key: KEY, name: KEY, version: VERSION };
 
 /// The problem with the file of an index.
-///
-/// ```
-/// use array_file::FileProblem;
-/// use metric_index::stored::{StoreProblem, describe};
-///
-/// let error = describe("nowhere".as_ref()).unwrap_err();
-/// assert!(matches!(error.problem, StoreProblem::File(FileProblem::Read(_))));
-/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreProblem {

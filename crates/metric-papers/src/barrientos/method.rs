@@ -4,12 +4,6 @@ use metric_index::index::Index;
 use metric_index::points::{Points, Subset};
 
 /// How a search excludes points.
-///
-/// ```
-/// use metric_papers::barrientos::Method;
-///
-/// assert_ne!(Method::Brute, Method::Clusters);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Brute force: algorithm 11, and one heap per thread for nearest neighbors.
@@ -30,11 +24,6 @@ pub enum Method {
 }
 
 /// The radii of a search with an increasing radius; see [`learn_radii`].
-///
-/// ```
-/// let radii = metric_papers::barrientos::Radii { first: 1.0, step: 1.0 };
-/// assert!(radii.step > 0.0);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Radii {
     /// The radius of the first launch.

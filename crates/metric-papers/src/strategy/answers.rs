@@ -7,23 +7,6 @@ use metric_index::neighbor::Neighbor;
 use super::measures::Measures;
 
 /// The answers and measurements of a run.
-///
-/// ```
-/// use std::num::NonZero;
-/// use metric_index::collector::Nearest;
-/// use metric_index::index::VpTree;
-/// use metric_index::metric::Edit;
-/// use metric_index::points::Strings;
-/// use metric_papers::strategy::{Options, Strategy, run};
-///
-/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-/// let tree = VpTree::build(&words, Edit)?;
-/// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
-/// let run = run(&tree, &words, |_| Nearest::new(1), &options)?;
-/// assert_eq!(run.answers.len(), 4);
-/// assert_eq!(run.answers.get(3)?[0].point, 3);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug, Clone)]
 pub struct Run {
     /// The answers to the queries.

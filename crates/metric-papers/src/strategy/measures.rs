@@ -5,22 +5,6 @@ use std::time::{Duration, Instant};
 use metric_index::index::Cost;
 
 /// The work of one thread.
-///
-/// ```
-/// use std::num::NonZero;
-/// use metric_index::collector::Nearest;
-/// use metric_index::index::VpTree;
-/// use metric_index::metric::Edit;
-/// use metric_index::points::Strings;
-/// use metric_papers::strategy::{Options, Strategy, run};
-///
-/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-/// let tree = VpTree::build(&words, Edit)?;
-/// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
-/// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
-/// assert!(measures.workers.iter().all(|worker| worker.queries == 2 && worker.nodes > 0));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Worker {
     /// Distances evaluated, including those of queries from themselves.
@@ -103,6 +87,12 @@ impl Clock {
 /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
 /// assert_eq!(measures.latencies.len(), 4);
 /// assert!(measures.supersteps() > 0 && measures.efficiency() <= 1.0);
+///
+/// // Threads that work alone send no messages. The tree is a single node.
+/// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+/// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+/// assert_eq!((measures.messages(), measures.supersteps(), measures.nodes()), (0, 0, 4));
+/// assert!(measures.latency(0.5) <= measures.latency(1.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -117,126 +107,31 @@ pub struct Measures {
 
 impl Measures {
     /// Number of queries answered per second.
-    ///
-    /// ```
-    /// use std::num::NonZero;
-    /// use metric_index::collector::Nearest;
-    /// use metric_index::index::VpTree;
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    /// use metric_papers::strategy::{Options, Strategy, run};
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let tree = VpTree::build(&words, Edit)?;
-    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
-    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
-    /// assert!(measures.throughput() > 0.0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn throughput(&self) -> f64 {
         self.latencies.len() as f64 / self.elapsed.as_secs_f64()
     }
 
     /// Number of distances that all threads evaluated.
-    ///
-    /// ```
-    /// use std::num::NonZero;
-    /// use metric_index::collector::Nearest;
-    /// use metric_index::index::VpTree;
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    /// use metric_papers::strategy::{Options, Strategy, run};
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let tree = VpTree::build(&words, Edit)?;
-    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
-    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
-    /// assert!(measures.evaluations() >= 4 && measures.nodes() >= 4);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn evaluations(&self) -> u64 {
         self.workers.iter().map(|worker| worker.evaluations).sum()
     }
 
     /// Number of nodes (clusters, blocks) that all threads processed.
-    ///
-    /// ```
-    /// use std::num::NonZero;
-    /// use metric_index::collector::Nearest;
-    /// use metric_index::index::VpTree;
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    /// use metric_papers::strategy::{Options, Strategy, run};
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let tree = VpTree::build(&words, Edit)?;
-    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
-    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
-    /// assert_eq!(measures.nodes(), 4, "the root, for each query");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn nodes(&self) -> u64 {
         self.workers.iter().map(|worker| worker.nodes).sum()
     }
 
     /// Number of tasks that threads sent to other threads.
-    ///
-    /// ```
-    /// use std::num::NonZero;
-    /// use metric_index::collector::Nearest;
-    /// use metric_index::index::VpTree;
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    /// use metric_papers::strategy::{Options, Strategy, run};
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let tree = VpTree::build(&words, Edit)?;
-    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
-    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
-    /// assert_eq!((measures.messages(), measures.supersteps()), (0, 0), "threads work alone");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn messages(&self) -> u64 {
         self.workers.iter().map(|worker| worker.messages).sum()
     }
 
     /// Number of supersteps; 0 for strategies without supersteps.
-    ///
-    /// ```
-    /// use std::num::NonZero;
-    /// use metric_index::collector::Nearest;
-    /// use metric_index::index::VpTree;
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    /// use metric_papers::strategy::{Options, Strategy, run};
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let tree = VpTree::build(&words, Edit)?;
-    /// let options = Options::new(Strategy::BulkLocal, NonZero::new(2).unwrap());
-    /// assert!(run(&tree, &words, |_| Nearest::new(1), &options)?.measures.supersteps() > 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn supersteps(&self) -> u64 {
         self.workers.iter().map(|worker| worker.supersteps).max().unwrap_or(0)
     }
 
     /// Idle share of the threads' time, 0 to 1.
-    ///
-    /// ```
-    /// use std::num::NonZero;
-    /// use metric_index::collector::Nearest;
-    /// use metric_index::index::VpTree;
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    /// use metric_papers::strategy::{Options, Strategy, run};
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let tree = VpTree::build(&words, Edit)?;
-    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
-    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
-    /// assert!((0.0..=1.0).contains(&measures.idle()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn idle(&self) -> f64 {
         let idle: f64 = self.workers.iter().map(|worker| worker.idle.as_secs_f64()).sum();
         (idle / (self.elapsed.as_secs_f64() * self.workers.len() as f64)).min(1.0)
@@ -246,22 +141,6 @@ impl Measures {
     ///
     /// `wᵢ` is the number of distances that thread i evaluated. E is 1 if all threads evaluated the
     /// same number, or none.
-    ///
-    /// ```
-    /// use std::num::NonZero;
-    /// use metric_index::collector::Nearest;
-    /// use metric_index::index::VpTree;
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    /// use metric_papers::strategy::{Options, Strategy, run};
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let tree = VpTree::build(&words, Edit)?;
-    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
-    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
-    /// assert!(measures.balance() <= 1.0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn balance(&self) -> f64 {
         efficiency(self.workers.iter().map(|worker| worker.evaluations))
     }
@@ -269,22 +148,6 @@ impl Measures {
     /// Mean of E over the windows with work.
     ///
     /// It is low if only a few threads have work at any time, even if all threads take turns.
-    ///
-    /// ```
-    /// use std::num::NonZero;
-    /// use metric_index::collector::Nearest;
-    /// use metric_index::index::VpTree;
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    /// use metric_papers::strategy::{Options, Strategy, run};
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let tree = VpTree::build(&words, Edit)?;
-    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
-    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
-    /// assert!(measures.efficiency() <= 1.0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn efficiency(&self) -> f64 {
         let windows = self.workers.iter().map(|worker| worker.windows.len()).max().unwrap_or(0);
         let of = |window| {
@@ -300,22 +163,6 @@ impl Measures {
     ///
     /// # Panics
     /// If the share is not between 0 and 1.
-    ///
-    /// ```
-    /// use std::num::NonZero;
-    /// use metric_index::collector::Nearest;
-    /// use metric_index::index::VpTree;
-    /// use metric_index::metric::Edit;
-    /// use metric_index::points::Strings;
-    /// use metric_papers::strategy::{Options, Strategy, run};
-    ///
-    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let tree = VpTree::build(&words, Edit)?;
-    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
-    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
-    /// assert!(measures.latency(0.5) <= measures.latency(1.0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

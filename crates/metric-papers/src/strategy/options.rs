@@ -6,14 +6,6 @@ use std::time::Duration;
 use super::error::RunError;
 
 /// How threads share the work.
-///
-/// ```
-/// use std::num::NonZero;
-/// use metric_papers::strategy::{Options, Strategy};
-///
-/// let one = NonZero::new(1).unwrap();
-/// assert_eq!(Options::new(Strategy::Hybrid, one).strategy, Strategy::Hybrid);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
     /// Each thread answers its own queries, one after another (algorithm 8).
@@ -60,14 +52,6 @@ pub enum Arrivals {
 }
 
 /// The options of a run.
-///
-/// ```
-/// use std::num::NonZero;
-/// use metric_papers::strategy::{Options, Strategy};
-///
-/// let options = Options::new(Strategy::BulkCircular, NonZero::new(4).unwrap());
-/// assert_eq!(options.threads.get(), 4);
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How threads share the work.

@@ -25,10 +25,9 @@
 
 use std::num::NonZero;
 use std::ops::Range;
-use std::panic::resume_unwind;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 
+use gpu_runtime::{Dealt, Done, deal};
 pub use gpu_runtime::{Device, DeviceInfo, GpuError, devices};
 
 use crate::Question;
@@ -92,6 +91,23 @@ pub struct Answers {
     pub failed: Vec<GpuError>,
 }
 
+impl Answers {
+    /// Counts the time and the failures of work that was dealt to GPUs; returns what was done.
+    fn count<T>(&mut self, dealt: Dealt<T, GpuAnswers, GpuError>) -> Vec<Done<T, GpuAnswers>> {
+        self.failed.extend(dealt.failures.into_iter().map(|failure| failure.error));
+        let mut milliseconds: Vec<f64> = Vec::new();
+        for Done { worker, result, .. } in &dealt.done {
+            milliseconds.resize(milliseconds.len().max(worker + 1), 0.0);
+            milliseconds[*worker] += result.milliseconds;
+        }
+        self.device_seconds += milliseconds.into_iter().fold(0.0, f64::max) / 1e3;
+        dealt.done
+    }
+}
+
+/// The engine for the points of an index.
+type EngineOf<I> = <<<I as Index>::Points as Points>::Point as GpuPoint>::Engine;
+
 /// Points on GPUs, with an index on the CPU for the queries that GPUs cannot answer.
 #[derive(Debug)]
 pub struct GpuSearch<I: Index>
@@ -101,7 +117,7 @@ where
     index: Arc<I>,
     formula: Formula,
     layout: Layout,
-    shards: Vec<Shard<<<I::Points as Points>::Point as GpuPoint>::Engine>>,
+    shards: Vec<Shard<EngineOf<I>>>,
     /// Number of parts that the points are split into. It is 1 with [`Layout::Replicated`],
     /// otherwise at least the number of GPUs. If there are more parts than GPUs, the points do not
     /// fit, and each part is copied when it is searched.
@@ -151,7 +167,7 @@ where
         if index.len() != points.len() || points.is_empty() || devices.is_empty() {
             return Ok(None);
         }
-        let needed = <<I::Points as Points>::Point as GpuPoint>::Engine::bytes_of(points, formula);
+        let needed = EngineOf::<I>::bytes_of(points, formula);
         let mut budget = memory;
         for device in devices {
             // The other 20 % are for queries.
@@ -243,18 +259,13 @@ where
         // Ranges that no GPU completes stay unanswered.
         let mut found: Vec<GpuAnswers> =
             ranges.iter().map(|range| GpuAnswers::nothing(range.len())).collect();
-        let answered = distribute(
-            &self.shards,
-            ranges,
-            |_, ranges| ranges.pop(),
-            |shard, range| {
-                let engine = shard.engine.as_ref().expect("each GPU holds all points");
-                engine.answer(queries, range.clone(), question)
-            },
-            all,
-        );
-        for (range, answers) in answered {
-            found[(range.start / size) as usize] = answers;
+        let last = |_: &Shard<_>, left: &[Range<u32>]| left.len().checked_sub(1);
+        let work = |shard: &Shard<EngineOf<I>>, range: &Range<u32>| {
+            let engine = shard.engine.as_ref().expect("each GPU holds all points");
+            engine.answer(queries, range.clone(), question)
+        };
+        for done in all.count(deal(&self.shards, ranges, last, work)) {
+            found[(done.task.start / size) as usize] = done.result;
         }
         PartAnswers { parts: vec![found], range_size: size as usize }
     }
@@ -267,33 +278,28 @@ where
         question: Question,
         all: &mut Answers,
     ) -> PartAnswers {
-        let own = |shard: &Shard<_>| shard.engine.as_ref().and(shard.part);
-        let mut answered = distribute(
-            &self.shards,
-            (0..self.parts).collect(),
-            |shard, parts: &mut Vec<usize>| {
-                let at = parts.iter().position(|&part| own(shard) == Some(part));
-                // Leave parts to the GPU that already holds them.
-                let others =
-                    |&part: &usize| self.shards.iter().any(|other| own(other) == Some(part));
-                let at = at.or_else(|| parts.iter().position(|part| !others(part)));
-                at.map(|at| parts.remove(at))
-            },
-            |shard, &part| self.search_part(shard, part, queries, question),
-            all,
-        );
+        let own = |shard: &Shard<EngineOf<I>>| shard.engine.as_ref().and(shard.part);
+        let choose = |shard: &Shard<EngineOf<I>>, left: &[usize]| {
+            let at = left.iter().position(|&part| own(shard) == Some(part));
+            // Leave parts to the GPU that already holds them.
+            let others = |&part: &usize| self.shards.iter().any(|other| own(other) == Some(part));
+            at.or_else(|| left.iter().position(|part| !others(part)))
+        };
+        let work =
+            |shard: &Shard<_>, &part: &usize| self.search_part(shard, part, queries, question);
+        let mut answered = all.count(deal(&self.shards, (0..self.parts).collect(), choose, work));
         if answered.len() < self.parts {
             // A GPU failed with points that no other GPU holds: the CPU answers.
             return PartAnswers::default();
         }
-        answered.sort_unstable_by_key(|&(part, _)| part);
-        let parts = answered.into_iter().map(|(_, found)| vec![found]).collect();
+        answered.sort_unstable_by_key(|done| done.task);
+        let parts = answered.into_iter().map(|done| vec![done.result]).collect();
         PartAnswers { parts, range_size: count.max(1) as usize }
     }
 
     fn search_part<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
-        shard: &Shard<<<I::Points as Points>::Point as GpuPoint>::Engine>,
+        shard: &Shard<EngineOf<I>>,
         part: usize,
         queries: &Q,
         question: Question,
@@ -303,11 +309,7 @@ where
             return engine.answer(queries, 0..count, question);
         }
         let points = Subset::every(self.index.points(), part, self.parts);
-        let engine = <<I::Points as Points>::Point as GpuPoint>::Engine::upload(
-            &shard.device,
-            &points,
-            self.formula,
-        )?;
+        let engine = EngineOf::<I>::upload(&shard.device, &points, self.formula)?;
         let nothing = || Ok(GpuAnswers::nothing(count as usize));
         engine.map_or_else(nothing, |engine| engine.answer(queries, 0..count, question))
     }
@@ -431,140 +433,9 @@ impl PartAnswers {
     }
 }
 
-/// Distributes pieces of work over GPUs: each takes the next piece when it has finished one. If a
-/// GPU fails, its unfinished piece goes to another GPU. Returns the finished pieces with their
-/// results.
-fn distribute<W: Sync, T: Send, R: DeviceTime + Send>(
-    workers: &[W],
-    pieces: Vec<T>,
-    take: impl Fn(&W, &mut Vec<T>) -> Option<T> + Sync,
-    run: impl Fn(&W, &T) -> Result<R, GpuError> + Sync,
-    all: &mut Answers,
-) -> Vec<(T, R)> {
-    let pieces = Mutex::new(pieces);
-    let locked = || pieces.lock().unwrap_or_else(PoisonError::into_inner);
-    let work = |worker: &W| {
-        let mut done = Vec::new();
-        let mut milliseconds = 0.0;
-        loop {
-            let Some(piece) = take(worker, &mut locked()) else {
-                return (done, milliseconds, None);
-            };
-            match run(worker, &piece) {
-                Ok(result) => {
-                    milliseconds += result.milliseconds();
-                    done.push((piece, result));
-                }
-                Err(error) => {
-                    locked().push(piece);
-                    return (done, milliseconds, Some(error));
-                }
-            }
-        }
-    };
-    let mut working: Vec<&W> = workers.iter().collect();
-    let mut done = Vec::new();
-    loop {
-        let before = done.len();
-        let mut slowest = 0f64;
-        let mut working_still = Vec::new();
-        let results = run_concurrently(&working, work);
-        for (worker, (finished, milliseconds, failed)) in working.iter().zip(results) {
-            slowest = slowest.max(milliseconds);
-            done.extend(finished);
-            match failed {
-                Some(error) => all.failed.push(error),
-                None => working_still.push(*worker),
-            }
-        }
-        all.device_seconds += slowest / 1e3;
-        working = working_still;
-        // A GPU may fail after the others have run out of work: give them its piece.
-        if working.is_empty() || locked().is_empty() || done.len() == before {
-            return done;
-        }
-    }
-}
-
-/// A result with the GPU time it took.
-trait DeviceTime {
-    fn milliseconds(&self) -> f64;
-}
-
-impl DeviceTime for GpuAnswers {
-    fn milliseconds(&self) -> f64 {
-        self.milliseconds
-    }
-}
-
-/// Runs `run` on all items concurrently, each on its own thread.
-fn run_concurrently<'a, T: Sync, R: Send>(
-    items: &[&'a T],
-    run: impl Fn(&'a T) -> R + Sync,
-) -> Vec<R> {
-    if let &[single] = items {
-        return vec![run(single)];
-    }
-    thread::scope(|scope| {
-        let run = &run;
-        let started: Vec<_> = items.iter().map(|&item| scope.spawn(move || run(item))).collect();
-        let joined =
-            started.into_iter().map(|thread| thread.join().unwrap_or_else(|e| resume_unwind(e)));
-        joined.collect()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    impl DeviceTime for usize {
-        fn milliseconds(&self) -> f64 {
-            1.0
-        }
-    }
-
-    /// Distributes 100 pieces over workers, some of which fail at a given piece.
-    fn done_with(fails: &[Option<usize>]) -> (Vec<usize>, Answers) {
-        let workers: Vec<_> = fails.iter().map(|&after| (after, Mutex::new(0))).collect();
-        let mut all = Answers::default();
-        let done = distribute(
-            &workers,
-            (0..100).collect(),
-            |_, pieces: &mut Vec<usize>| pieces.pop(),
-            |(after, begun), &piece| {
-                let mut begun = begun.lock().unwrap();
-                *begun += 1;
-                if *after == Some(*begun) { Err(GpuError::NoDevice) } else { Ok(piece) }
-            },
-            &mut all,
-        );
-        let mut done: Vec<usize> = done
-            .into_iter()
-            .map(|(piece, result)| {
-                assert_eq!(piece, result);
-                piece
-            })
-            .collect();
-        done.sort_unstable();
-        (done, all)
-    }
-
-    #[test]
-    fn the_work_of_a_failed_gpu_is_done_by_others() {
-        let (done, all) = done_with(&[None, None]);
-        assert!(
-            done.iter().copied().eq(0..100) && all.failed.is_empty() && all.device_seconds > 0.0
-        );
-        for fails in [&[Some(1), None][..], &[Some(3), None, Some(2)]] {
-            let (done, all) = done_with(fails);
-            assert!(done.into_iter().eq(0..100));
-            assert!(all.failed.len() < fails.len());
-        }
-        let (done, all) = done_with(&[Some(5)]);
-        assert_eq!((done.len(), all.failed.len()), (4, 1));
-        assert!(done_with(&[]).0.is_empty());
-    }
 
     fn near(point: u32, distance: f32) -> Neighbor {
         Neighbor { point, distance }

@@ -4,12 +4,12 @@ use crate::failure::Outcome;
 use crate::talk::Talk;
 
 mod cordeiro;
+mod data;
 mod karelis;
 mod multi_gpu;
 mod online;
 mod results;
 mod thesis;
-mod vectors;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Bench {

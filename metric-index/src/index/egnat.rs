@@ -3,6 +3,8 @@
 
 use rayon::prelude::*;
 
+mod cut;
+
 use super::{
     DynamicIndex, EgnatOptions, Levels, PointIndex, Probe, Progress, Space, Structure, Task,
     nearest_last, of_kind,
@@ -14,33 +16,10 @@ use crate::points::{GrowablePoints, Points};
 use crate::prune::Bounds;
 use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
 
-/// Maximum number of centers of an inner node.
-const MAX_ARITY: usize = 32;
+use cut::{BucketEntry, Cut, Interval, MAX_ARITY, nearest, widen};
+
 /// The node of a removed point.
 const NO_NODE: u32 = u32::MAX;
-
-/// A range of distances.
-#[derive(Debug, Clone, Copy)]
-struct Interval {
-    low: f32,
-    high: f32,
-}
-
-impl Interval {
-    /// Extends the interval to contain `other`.
-    fn extend(&mut self, other: Self) {
-        self.low = self.low.min(other.low);
-        self.high = self.high.max(other.high);
-    }
-}
-
-/// A point of a leaf.
-#[derive(Debug, Clone, Copy)]
-struct BucketEntry {
-    point: u32,
-    /// The distance from the center above the leaf.
-    from_center: f32,
-}
 
 #[derive(Debug, Clone)]
 enum Node {
@@ -94,13 +73,6 @@ pub struct EgnatNodes {
     ghosts: u64,
 }
 
-/// The parts of a new inner node: centers, their table, and the other points by nearest center.
-struct Cut {
-    centers: Vec<u32>,
-    ranges: Vec<Interval>,
-    clusters: Vec<Vec<BucketEntry>>,
-}
-
 impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     /// Builds the tree, the nodes of a level in parallel. Evaluates about n · arity distances per
     /// level.
@@ -132,60 +104,17 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
 }
 
 impl EgnatNodes {
-    /// Cuts a bucket that is too large. Returns `None` if it is not too large, or all its points
-    /// are equal. Calls `on_assigned` with the number of points assigned to a center.
+    /// Cuts a node if it is a bucket that is too large; see [`Cut::of`].
     fn cut<S: Points, M: Metric<S::Point>>(
         &self,
         space: &Space<S, M>,
         node: u32,
         on_assigned: &(dyn Fn(usize) + Sync),
     ) -> Result<Option<Cut>, Error> {
-        let Node::Bucket(held) = &self.nodes[node as usize] else { return Ok(None) };
-        if held.len() <= self.options.bucket as usize {
-            return Ok(None);
+        match &self.nodes[node as usize] {
+            Node::Bucket(held) => Cut::of(space, held, self.options, on_assigned),
+            Node::Gnat(_) => Ok(None),
         }
-        let centers = centers(space, held, self.options.arity as usize)?;
-        if centers.len() < 2 {
-            return Ok(None);
-        }
-        let count = centers.len();
-        let mut ranges = Vec::with_capacity(count * count);
-        let from = space.origins(&centers);
-        for from in &from {
-            for &other in &centers {
-                let distance = from.to(other)?;
-                ranges.push(Interval { low: distance, high: distance });
-            }
-        }
-        let parts: Result<Vec<_>, Error> = held
-            .par_chunks(1024)
-            .map(|held| {
-                let mut ranges = ranges.clone();
-                let mut near: Vec<(usize, BucketEntry)> = Vec::with_capacity(held.len());
-                let others = held.iter().filter(|held| !centers.contains(&held.point));
-                for &BucketEntry { point, .. } in others {
-                    let mut distances = [0.0; MAX_ARITY];
-                    for (distance, from) in distances.iter_mut().zip(&from) {
-                        *distance = from.to(point)?;
-                    }
-                    let nearest = nearest(&distances[..count]);
-                    widen(&mut ranges, nearest, &distances[..count]);
-                    near.push((nearest, BucketEntry { point, from_center: distances[nearest] }));
-                }
-                on_assigned(near.len());
-                Ok((near, ranges))
-            })
-            .collect();
-        let mut clusters = vec![Vec::new(); count];
-        for (near, part) in parts? {
-            for (center, held) in near {
-                clusters[center].push(held);
-            }
-            for (range, part) in ranges.iter_mut().zip(part) {
-                range.extend(part);
-            }
-        }
-        Ok(Some(Cut { centers, ranges, clusters }))
     }
 
     /// Turns a node into the inner node of a cut and returns its children.
@@ -320,67 +249,10 @@ impl EgnatNodes {
     }
 }
 
-impl BucketEntry {
-    /// A point whose bucket has no center above it.
-    fn unassigned(point: u32) -> Self {
-        Self { point, from_center: 0.0 }
-    }
-}
-
 impl Gnat {
     fn position(&self, center: u32) -> usize {
         self.centers.iter().position(|&other| other == center).expect("the home of its centers")
     }
-}
-
-/// The position of the smallest distance; of equal ones the first.
-fn nearest(distances: &[f32]) -> usize {
-    let nearest = (0..distances.len()).min_by(|&a, &b| distances[a].total_cmp(&distances[b]));
-    nearest.expect("an inner node has a center")
-}
-
-/// Adds the distances of a point from all centers to the column of the point's own center.
-fn widen(ranges: &mut [Interval], column: usize, distances: &[f32]) {
-    for (row, &distance) in distances.iter().enumerate() {
-        ranges[row * distances.len() + column].extend(Interval { low: distance, high: distance });
-    }
-}
-
-/// Chooses centers from a bucket, each the farthest from all earlier ones among three times as
-/// many points as are needed (Brin 1995). Returns one center if all points are equal.
-fn centers<S: Points, M: Metric<S::Point>>(
-    space: &Space<S, M>,
-    held: &[BucketEntry],
-    arity: usize,
-) -> Result<Vec<u32>, Error> {
-    let step = (held.len() / (3 * arity)).max(1);
-    let first = held[0].point;
-    let from_first = space.origin(first);
-    let mut candidates: Vec<(u32, f32)> = Vec::new();
-    for &BucketEntry { point, .. } in held.iter().step_by(step).take(3 * arity) {
-        candidates.push((point, from_first.to(point)?));
-    }
-    if candidates.iter().all(|&(_, apart)| apart == 0.0) {
-        for &BucketEntry { point, .. } in held {
-            let apart = from_first.to(point)?;
-            if apart > 0.0 {
-                candidates.push((point, apart));
-                break;
-            }
-        }
-    }
-    let mut centers = vec![first];
-    while centers.len() < arity {
-        // Reversed, so that the first of equally far points is chosen.
-        let farthest = candidates.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1));
-        let Some(&(center, _)) = farthest.filter(|&&(_, apart)| apart > 0.0) else { break };
-        centers.push(center);
-        let from = space.origin(center);
-        for (point, apart) in &mut candidates {
-            *apart = apart.min(from.to(*point)?);
-        }
-    }
-    Ok(centers)
 }
 
 impl<S: GrowablePoints, M: Metric<S::Point>> DynamicIndex for Egnat<S, M> {

@@ -12,8 +12,8 @@ use metric_index::metric::Euclidean;
 use metric_index::points::Vectors;
 use metric_papers::cordeiro::{Method, Searcher};
 
+use super::data::{Shape, normal};
 use super::results::{Results, table};
-use super::vectors::{Shape, normal};
 use crate::device::DeviceFlag;
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;

@@ -10,8 +10,8 @@ use metric_index::metric::Euclidean;
 use metric_index::points::Points;
 use metric_papers::karelis::{TreeSearch, build_kd_tree, build_vp_tree};
 
+use super::data::uniform;
 use super::results::{Results, align, table};
-use super::vectors::uniform;
 use crate::device::DeviceFlag;
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;

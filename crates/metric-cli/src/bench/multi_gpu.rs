@@ -12,7 +12,6 @@ use std::time::Instant;
 use clap::Args;
 use comfy_table::Table;
 use metric_index::Question;
-use metric_index::generate::held_out;
 use metric_papers::barrientos::{Method, OneStage, Radii, TwoStage, learn_radii};
 
 use metric_index::gpu::{Device, GpuPoint, GpuSearch, Layout};
@@ -20,8 +19,8 @@ use metric_index::index::{BruteForce, ClusterSize, Index, ListOfClusters};
 use metric_index::metric::{Edit, Euclidean};
 use metric_index::points::{Points, Strings};
 
+use super::data::{Shape, Words, normal};
 use super::results::{Results, align, table};
-use super::vectors::{Shape, normal};
 use crate::device::DeviceFlag;
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
@@ -114,20 +113,7 @@ impl MultiGpu {
         talk.say(&format!("{} x {}; seed {}", devices.len(), devices[0].info().name, self.seed));
         let mut all = Vec::new();
         if let Some(file) = &self.words {
-            let text = std::fs::read_to_string(file)
-                .map_err(|error| Failure::input(format!("{}: {error}", file.display())))?;
-            let words = text.lines().map(str::trim);
-            let (points, few) = held_out(words, self.queries.get().min(10_000), self.seed);
-            if few.is_empty() {
-                return Err(Failure::input(format!(
-                    "{}: the file contains no words",
-                    file.display()
-                )));
-            }
-            // Repeat the words until there are enough queries.
-            let number = |at: usize| u32::try_from(at % few.len().max(1)).expect("10,000");
-            let queries: Strings =
-                (0..self.queries.get()).map(|at| few.point(number(at))).collect();
+            let Words { points, queries } = Words::repeated(file, self.queries.get(), self.seed)?;
             let index = Arc::new(BruteForce::new(points, Edit).map_err(refused)?);
             for radius in [1.0, 2.0, 3.0] {
                 let what = format!("{} words, radius {radius}", index.len());

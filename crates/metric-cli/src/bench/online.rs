@@ -19,6 +19,7 @@ use metric_index::online::{BatchLimits, Queue, QueueError};
 use metric_index::points::{Points, Subset};
 use serde::Serialize;
 
+use super::data::read_words;
 use super::results::{align, table};
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
@@ -105,9 +106,7 @@ impl Online {
         }
         start_threads(self.threads)?;
         let (data, points, measured) = if let Some(path) = &self.words {
-            let text = std::fs::read_to_string(path);
-            let text =
-                text.map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+            let text = read_words(path)?;
             let few = (text.lines().count() / 10).clamp(1, QUERIES);
             let (points, queries) = held_out(text.lines(), few, self.seed);
             let count = points.len();

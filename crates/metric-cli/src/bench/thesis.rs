@@ -1,10 +1,11 @@
 //! `metric-index bench thesis`: the experiments of Barrientos 2011, chapter 3, on this machine.
 
 use metric_index::estimate::radius_of_share;
-use metric_index::generate::{clustered, held_out};
+use metric_index::generate::clustered;
 use metric_index::index::{ClusterSize, EgnatOptions, Kind, Pivots};
 use metric_index::metric::{Edit, Euclidean, Metric};
 
+use super::data::{Words, read_words};
 use crate::device::DeviceFlag;
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
@@ -50,13 +51,8 @@ impl Thesis {
         let mut bench =
             Bench { flags: &self, talk, threads, spaces: Vec::new(), measured: Vec::new() };
         if let Some(path) = &self.words {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-            let (points, queries) = held_out(
-                text.trim_start_matches('\u{feff}').lines().map(str::trim),
-                self.queries,
-                self.seed,
-            );
+            let Words { points, queries } =
+                Words::held_out(&read_words(path)?, self.queries, self.seed);
             bench.space(&Space {
                 name: "words",
                 data: format!("{}, seed {}", path.display(), self.seed),

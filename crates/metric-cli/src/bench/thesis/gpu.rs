@@ -7,21 +7,22 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Instant;
 
-use comfy_table::{CellAlignment, Table, presets};
 use metric_index::Question;
 use metric_index::collector::Within;
 use metric_index::estimate::radius_of_share;
-use metric_index::generate::{clustered, held_out};
+use metric_index::generate::clustered;
 use metric_index::gpu::{Device, GpuError, GpuPoint, GpuSearch};
 use metric_index::index::{
     BruteForce, ClusterSize, Index, ListOfClusters, Pivots, SssIndex, search,
 };
 use metric_index::metric::{Edit, Euclidean, Metric};
-use metric_index::points::{Points, Strings, Subset};
+use metric_index::points::{Points, Subset};
 use metric_papers::barrientos::{InColumns, Method, Radii, Searcher, learn_radii};
 use serde::Serialize;
 use svg_chart::{Axis, Chart, Colors, Mark, Scale};
 
+use super::super::data::Words;
+use super::super::results::{align, table};
 use super::flags::{FigureFile, Files, Thesis};
 use crate::failure::{Failure, Outcome, refused};
 use crate::talk::Talk;
@@ -88,19 +89,7 @@ pub(super) fn run(flags: &Thesis, device: &Device, talk: Talk, files: Files) -> 
     talk.say(&format!("{}; seed {}", device.info().name, flags.seed));
     let mut bench = Bench { flags, device, measured: Vec::new() };
     if let Some(path) = &flags.words {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-        let (points, few) = held_out(
-            text.trim_start_matches('\u{feff}').lines().map(str::trim),
-            flags.queries.min(10_000),
-            flags.seed,
-        );
-        if few.is_empty() {
-            return Err(Failure::input(format!("{}: the file contains no words", path.display())));
-        }
-        // Repeat the words until there are enough queries.
-        let number = |at: usize| u32::try_from(at % few.len().max(1)).expect("10,000");
-        let queries: Strings = (0..flags.queries).map(|at| few.point(number(at))).collect();
+        let Words { points, queries } = Words::repeated(path, flags.queries, flags.seed)?;
         let data = Data { name: "words", points: &points, queries: &queries, bucket: 32 };
         bench.space(&data, Edit, [1.0, 2.0, 3.0])?;
     }
@@ -382,9 +371,7 @@ impl Bench<'_> {
 
     /// Writes the table, the measurements and the figures.
     fn write(self, files: Files) -> Outcome {
-        let mut table = Table::new();
-        table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header([
+        let mut table = table([
             "space",
             "query",
             "search",
@@ -407,9 +394,7 @@ impl Bench<'_> {
                     .map_or_else(String::new, |distances| format!("{distances:.0}")),
             ]);
         }
-        for column in table.column_iter_mut().skip(3) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        align(&mut table, 3);
         let Files { json, figures, printed } = files;
         if let Some(mut out) = json {
             let value = serde_json::json!({

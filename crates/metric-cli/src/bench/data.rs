@@ -1,9 +1,10 @@
-//! Random vectors for the benches, and the shapes of sets of them.
+//! Words from files and random vectors, the data of the benches.
 
+use std::path::Path;
 use std::str::FromStr;
 
-use metric_index::generate::Random;
-use metric_index::points::Vectors;
+use metric_index::generate::{Random, held_out};
+use metric_index::points::{Points, Strings, Vectors};
 use rayon::prelude::*;
 
 use crate::failure::{Failure, refused};
@@ -48,4 +49,37 @@ pub(super) fn uniform(count: usize, dimension: usize, seed: u64) -> Result<Vecto
     let mut random = Random::new(seed);
     let values = (0..count * dimension).map(|_| random.unit_f32()).collect();
     Vectors::new(values, dimension).map_err(refused)
+}
+
+/// Reads a file with one word per line.
+pub(super) fn read_words(path: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(path);
+    text.map_err(|error| Failure::input(format!("{}: {error}", path.display())))
+}
+
+/// The words of a text, one per line, and words held out as queries.
+pub(super) struct Words {
+    pub(super) points: Strings,
+    pub(super) queries: Strings,
+}
+
+impl Words {
+    pub(super) fn held_out(text: &str, queries: usize, seed: u64) -> Self {
+        let words = text.trim_start_matches('\u{feff}').lines().map(str::trim);
+        let (points, queries) = held_out(words, queries, seed);
+        Self { points, queries }
+    }
+
+    /// Reads a file; at most 10,000 queries are different. They are repeated until there are
+    /// enough.
+    pub(super) fn repeated(path: &Path, queries: usize, seed: u64) -> Result<Self, Failure> {
+        let Self { points, queries: few } =
+            Self::held_out(&read_words(path)?, queries.min(10_000), seed);
+        if few.is_empty() {
+            return Err(Failure::input(format!("{}: the file contains no words", path.display())));
+        }
+        let number = |at: usize| u32::try_from(at % few.len()).expect("10,000");
+        let queries = (0..queries).map(|at| few.point(number(at))).collect();
+        Ok(Self { points, queries })
+    }
 }

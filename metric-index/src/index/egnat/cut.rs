@@ -1,0 +1,155 @@
+//! How a bucket of an [`Egnat`](super::Egnat) that is too large becomes an inner node.
+
+use rayon::prelude::*;
+
+use crate::error::Error;
+use crate::index::{EgnatOptions, Space};
+use crate::metric::Metric;
+use crate::points::Points;
+
+/// Maximum number of centers of an inner node.
+pub(super) const MAX_ARITY: usize = 32;
+
+/// A range of distances.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Interval {
+    pub(super) low: f32,
+    pub(super) high: f32,
+}
+
+impl Interval {
+    /// Extends the interval to contain `other`.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.low = self.low.min(other.low);
+        self.high = self.high.max(other.high);
+    }
+}
+
+/// A point of a leaf.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BucketEntry {
+    pub(super) point: u32,
+    /// The distance from the center above the leaf.
+    pub(super) from_center: f32,
+}
+
+impl BucketEntry {
+    /// A point whose bucket has no center above it.
+    pub(super) fn unassigned(point: u32) -> Self {
+        Self { point, from_center: 0.0 }
+    }
+}
+
+/// The parts of a new inner node: centers, their table, and the other points by nearest center.
+pub(super) struct Cut {
+    pub(super) centers: Vec<u32>,
+    pub(super) ranges: Vec<Interval>,
+    pub(super) clusters: Vec<Vec<BucketEntry>>,
+}
+
+impl Cut {
+    /// Cuts a bucket that is too large. Returns `None` if it is not too large, or all its points
+    /// are equal. Calls `on_assigned` with the number of points assigned to a center.
+    pub(super) fn of<S: Points, M: Metric<S::Point>>(
+        space: &Space<S, M>,
+        held: &[BucketEntry],
+        options: EgnatOptions,
+        on_assigned: &(dyn Fn(usize) + Sync),
+    ) -> Result<Option<Self>, Error> {
+        if held.len() <= options.bucket as usize {
+            return Ok(None);
+        }
+        let centers = centers(space, held, options.arity as usize)?;
+        if centers.len() < 2 {
+            return Ok(None);
+        }
+        let count = centers.len();
+        let mut ranges = Vec::with_capacity(count * count);
+        let from = space.origins(&centers);
+        for from in &from {
+            for &other in &centers {
+                let distance = from.to(other)?;
+                ranges.push(Interval { low: distance, high: distance });
+            }
+        }
+        let parts: Result<Vec<_>, Error> = held
+            .par_chunks(1024)
+            .map(|held| {
+                let mut ranges = ranges.clone();
+                let mut near: Vec<(usize, BucketEntry)> = Vec::with_capacity(held.len());
+                let others = held.iter().filter(|held| !centers.contains(&held.point));
+                for &BucketEntry { point, .. } in others {
+                    let mut distances = [0.0; MAX_ARITY];
+                    for (distance, from) in distances.iter_mut().zip(&from) {
+                        *distance = from.to(point)?;
+                    }
+                    let nearest = nearest(&distances[..count]);
+                    widen(&mut ranges, nearest, &distances[..count]);
+                    near.push((nearest, BucketEntry { point, from_center: distances[nearest] }));
+                }
+                on_assigned(near.len());
+                Ok((near, ranges))
+            })
+            .collect();
+        let mut clusters = vec![Vec::new(); count];
+        for (near, part) in parts? {
+            for (center, held) in near {
+                clusters[center].push(held);
+            }
+            for (range, part) in ranges.iter_mut().zip(part) {
+                range.extend(part);
+            }
+        }
+        Ok(Some(Self { centers, ranges, clusters }))
+    }
+}
+
+/// The position of the smallest distance; of equal ones the first.
+pub(super) fn nearest(distances: &[f32]) -> usize {
+    let nearest = (0..distances.len()).min_by(|&a, &b| distances[a].total_cmp(&distances[b]));
+    nearest.expect("an inner node has a center")
+}
+
+/// Adds the distances of a point from all centers to the column of the point's own center.
+pub(super) fn widen(ranges: &mut [Interval], column: usize, distances: &[f32]) {
+    for (row, &distance) in distances.iter().enumerate() {
+        ranges[row * distances.len() + column].extend(Interval { low: distance, high: distance });
+    }
+}
+
+/// Chooses centers from a bucket, each the farthest from all earlier ones among three times as
+/// many points as are needed (Brin 1995). Returns one center if all points are equal.
+fn centers<S: Points, M: Metric<S::Point>>(
+    space: &Space<S, M>,
+    held: &[BucketEntry],
+    arity: usize,
+) -> Result<Vec<u32>, Error> {
+    let step = (held.len() / (3 * arity)).max(1);
+    let first = held[0].point;
+    let from_first = space.origin(first);
+    let mut candidates: Vec<(u32, f32)> = Vec::new();
+    for &BucketEntry { point, .. } in held.iter().step_by(step).take(3 * arity) {
+        candidates.push((point, from_first.to(point)?));
+    }
+    if candidates.iter().all(|&(_, apart)| apart == 0.0) {
+        for &BucketEntry { point, .. } in held {
+            let apart = from_first.to(point)?;
+            if apart > 0.0 {
+                candidates.push((point, apart));
+                break;
+            }
+        }
+    }
+    let mut centers = vec![first];
+    while centers.len() < arity {
+        // Reversed, so that the first of equally far points is chosen.
+        let farthest = candidates.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1));
+        let Some(&(center, _)) = farthest.filter(|&&(_, apart)| apart > 0.0) else { break };
+        centers.push(center);
+        let from = space.origin(center);
+        for (point, apart) in &mut candidates {
+            *apart = apart.min(from.to(*point)?);
+        }
+    }
+    Ok(centers)
+}

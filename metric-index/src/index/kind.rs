@@ -96,7 +96,7 @@ pub enum Kind {
     MTree(u32),
     /// `vp-tree`
     VpTree,
-    /// `kd-tree`, for a metric with [coordinates](Metric::coordinates).
+    /// `kd-tree`, for a metric with [coordinates](crate::metric::Metric::coordinates).
     KdTree,
 }
 

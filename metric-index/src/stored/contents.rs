@@ -23,7 +23,8 @@ macro_rules! values {
 
 values!(u8: U8, u16: U16, u32: U32, u64: U64, f32: F32);
 
-/// The contents of a file to be written, for [`StoredPoints::write`].
+/// The contents of a file to be written, for
+/// [`StoredPoints::write`](super::StoredPoints::write).
 #[derive(Debug, Default)]
 pub struct FileContents<'a> {
     pub(super) arrays: Vec<(&'static str, Dtype, Cow<'a, [u8]>)>,

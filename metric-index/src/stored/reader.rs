@@ -83,14 +83,15 @@ pub(super) struct Header {
     pub(super) checksums: BTreeMap<String, String>,
 }
 
-/// A file that is being read, for [`StoredPoints::read`].
+/// A file that is being read, for [`StoredPoints::read`](super::StoredPoints::read).
 #[derive(Debug)]
 pub struct Reader {
     file: Container,
     pub(super) header: Header,
 }
 
-/// The problem of an array with invalid values, for [`StoredPoints::read`].
+/// The problem of an array with invalid values, for
+/// [`StoredPoints::read`](super::StoredPoints::read).
 ///
 /// ```
 /// let problem = metric_index::stored::invalid("points.minutes", "1440 is not below 1440");

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::SearchError;
+use super::error::SearchError;
 
 mod part;
 pub(super) use part::PartFilter;

@@ -15,12 +15,10 @@ use metric_index::metric::{Euclidean, Manhattan, Metric as Distance};
 use metric_index::neighbor::Neighbor as Near;
 use metric_index::points::{Points, Subset};
 
-use super::request::all_finite;
-use super::stop::NEVER;
-use super::{
-    Allow, Neighbor, NeighborLists, QueryRows, Report, Request, RowSet, Search, SearchError,
-    VectorsView, whole_or_none,
-};
+use super::engine::{Search, whole_or_none};
+use super::request::{QueryRows, Request, all_finite};
+use super::stop::{NEVER, Stop};
+use super::{Allow, Neighbor, NeighborLists, Report, RowSet, SearchError, VectorsView};
 use crate::rows::dense::{Kernel, Metric, Vectors, normalize};
 use crate::threads::Threads;
 
@@ -372,7 +370,7 @@ impl Dense {
 
     /// Number of queries that are searched at a time: many for speed, few if a stop may end the
     /// search.
-    fn piece(&self, stop: &super::Stop) -> usize {
+    fn piece(&self, stop: &Stop) -> usize {
         /// Values that are compared in about a tenth of a second on one thread.
         const STEP: usize = 1 << 31;
         if std::ptr::eq(stop, &raw const NEVER) {

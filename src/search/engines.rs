@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gpu_runtime::Device;
 
-use super::cuda::Failed;
+use super::cuda::DeviceFailure;
 use super::{
     CudaEngine, CudaOptions, Dense, DenseIndex, Exhaustive, GridMemory, Inverted, NEVER,
     NeighborLists, Report, Request, Search, SearchError, SeveralGpus, Stop,
@@ -240,7 +240,7 @@ impl Engines {
                 match SeveralGpus::make(&training, &self.devices, options, &threads) {
                     Ok(engine) => engine,
                     // For instance, its kernels could not be loaded.
-                    Err(Failed::Gpu(error)) if fall_back => {
+                    Err(DeviceFailure::Gpu(error)) if fall_back => {
                         tracing::warn!("{error}; continuing on the CPU");
                         Arc::new(Inverted::new(training, threads)?)
                     }

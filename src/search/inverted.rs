@@ -50,13 +50,12 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
-use super::lists::Slots;
+use super::engine::{Search, check_training, whole_or_none};
+use super::lists::{NeighborLists, Slots};
+use super::request::{Queries, Request};
 use super::scratch::Scratch;
-use super::{
-    Neighbor, NeighborLists, Queries, Report, Request, Search, SearchError, check_training,
-    whole_or_none,
-};
-use crate::rows::matrix::{Csr, CsrView, row};
+use super::{Neighbor, Report, SearchError};
+use crate::rows::matrix::{Csr, CsrView, Row, row};
 use crate::threads::Threads;
 
 mod bounds;
@@ -272,8 +271,6 @@ fn cuts(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     }
     cuts
 }
-
-type Row<'a> = (&'a [u32], &'a [f32]);
 
 /// The buffers of a thread.
 #[derive(Debug, Default)]

@@ -4,7 +4,9 @@
 use gpu_runtime::{Device, Pinned};
 use rayon::prelude::*;
 
-use super::{Neighbor, Report, SearchError};
+use super::error::SearchError;
+use super::neighbor::Neighbor;
+use super::report::Report;
 
 /// The neighbors of many queries, best first. Each search reuses the memory of the previous one.
 ///
@@ -176,6 +178,19 @@ impl NeighborLists {
         };
         let neighbors = &mut neighbors[..counts.len() * *stride];
         Slots { stride: *stride, counts, fell_back, neighbors, is_pinned }
+    }
+}
+
+impl Report {
+    /// Reports on queries that several engines answered together, one list each. An engine that was
+    /// not asked has no lists.
+    pub(crate) fn of_lists(engines: &[&NeighborLists]) -> Self {
+        let queries = engines.iter().map(|lists| lists.len()).max().unwrap_or(0);
+        let fell_back = |&query: &usize| {
+            engines.iter().any(|lists| !lists.is_empty() && lists.fell_back(query))
+        };
+        let fell_back = (0..queries).filter(fell_back).count() as u64;
+        Self { fast: queries as u64 - fell_back, fell_back }
     }
 }
 

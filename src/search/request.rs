@@ -4,8 +4,9 @@ use std::num::NonZeroUsize;
 
 use rayon::prelude::*;
 
-use super::stop::NEVER;
-use super::{Allow, SearchError, Stop};
+use super::allow::Allow;
+use super::error::SearchError;
+use super::stop::{NEVER, Stop};
 use crate::rows::dense::{Vectors, VectorsView};
 use crate::rows::matrix::{Csr, CsrBuilder, CsrView, row};
 use crate::threads::Threads;

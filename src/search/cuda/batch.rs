@@ -3,17 +3,20 @@
 
 use gpu_runtime::GpuError;
 
+use super::bresler::GridMemory;
+use super::engine::{Cuda, LANES, Residence};
+use super::failure::DeviceFailure;
 use super::lane::{Lane, Sent};
 use super::launch::{
     self, ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Between, BlockShape, DenseQueries,
     FUSED_MEDIUM_THREADS, FUSED_SMALL_STATIC_BYTES, FUSED_SMALL_THREADS, Found, FusedBatch,
     Launcher, Outputs, QuerySubset, SELECT_SORTED, Scores,
 };
+use super::memory::{FUSED_K, candidate_capacity, number};
+use super::options::CudaEngine;
 use super::part::{self, Part};
-use super::{
-    Cuda, CudaEngine, FUSED_K, FUSED_ROOM, Failed, GridMemory, LANES, Neighbor, Request, Residence,
-    SearchError, Slots,
-};
+use crate::search::lists::Slots;
+use crate::search::{Neighbor, Request, SearchError};
 
 /// Batches of at most this many queries per resident block are searched by the single fused kernel.
 const MEDIUM_ROUNDS: usize = 4;
@@ -52,7 +55,7 @@ impl Cuda {
     /// kernels and fits.
     fn one_block(&self, tile: &part::Tile, count: usize, k: usize) -> Option<u32> {
         let info = self.untracked.info();
-        let bytes = launch::fused_small_bytes(tile.rows.rows(), room(k))
+        let bytes = launch::fused_small_bytes(tile.rows.rows(), candidate_capacity(k))
             + FUSED_SMALL_STATIC_BYTES
             + info.shared_reserved;
         if bytes > info.shared_per_block || count > self.options.small_batch.unwrap_or(usize::MAX) {
@@ -156,7 +159,7 @@ impl Cuda {
             allow: lane.allow(),
             count: number(count),
             k: number(k),
-            room: room(k),
+            room: candidate_capacity(k),
             fresh: true,
             last: false,
             blocks: 0,
@@ -174,7 +177,7 @@ impl Cuda {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
             let tasks = (lane.entries as f64 * tile.cuts.mean * 3.0) as usize + 65_536;
             let tasks = tasks.min(lane.entries * tile.cuts.most);
-            let entries = count * (room(k) as usize - k);
+            let entries = count * (candidate_capacity(k) as usize - k);
             let Lane { gpu, found, counts, status, .. } = lane;
             let launcher = Launcher { kernels: &self.kernels, stream: gpu.stream() };
             let result = if let Some(threads) = one_block {
@@ -362,7 +365,7 @@ impl Cuda {
         Ok(self.timed(request, runs)?)
     }
 
-    fn timed(&self, request: &Request<'_>, runs: usize) -> Result<Vec<f64>, Failed> {
+    fn timed(&self, request: &Request<'_>, runs: usize) -> Result<Vec<f64>, DeviceFailure> {
         let mut sparse = None;
         let queries = request.queries(self.count, self.training.cols(), &mut sparse)?;
         let loaded = self.loaded();
@@ -434,18 +437,4 @@ impl Sent {
         open.dedup();
         open
     }
-}
-
-/// The number of candidates that a fused block can hold.
-pub(super) fn room(k: usize) -> u32 {
-    number(3 * k.min(FUSED_K)).next_power_of_two().max(FUSED_ROOM)
-}
-
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("batches are cut below 2^32")
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a size")]
-pub(super) fn share(bytes: usize, share: f64) -> usize {
-    (bytes as f64 * share) as usize
 }

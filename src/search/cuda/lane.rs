@@ -5,11 +5,12 @@ use std::ops::Range;
 use gpu_runtime::{Device, DeviceBuffer, GpuError, Pinned};
 use rayon::prelude::*;
 
-use super::Failed;
+use super::failure::DeviceFailure;
 use super::launch::{AllowRows, QueryRows};
 use crate::rows::matrix::row;
 use crate::search::allow::Parts;
-use crate::search::{Allow, Queries, SearchError};
+use crate::search::request::Queries;
+use crate::search::{Allow, SearchError};
 use crate::threads::Threads;
 
 /// Queries that have been sent to the GPU.
@@ -111,7 +112,7 @@ impl Lane {
         queries: &Queries<'_>,
         range: Range<usize>,
         threads: &Threads,
-    ) -> Result<Sent, Failed> {
+    ) -> Result<Sent, DeviceFailure> {
         let count = range.len();
         let indptr = queries.rows.indptr();
         // A slice of a matrix keeps the row pointers of the whole.

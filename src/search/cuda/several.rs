@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gpu_runtime::{Device, GpuError, on_each};
 
-use super::{Cuda, CudaOptions, Failed, LANES, Loaded, Residence, TRIES};
+use super::engine::{Cuda, LANES, Loaded, Residence, TRIES};
+use super::failure::DeviceFailure;
+use super::options::CudaOptions;
 use crate::rows::matrix::{Csr, CsrBuilder, row};
-use crate::search::request::Queries;
-use crate::search::{
-    Composite, NeighborLists, Part, Report, Request, RowMap, Search, SearchError, whole_or_none,
-};
+use crate::search::engine::{Search, whole_or_none};
+use crate::search::request::{Queries, Request};
+use crate::search::{Composite, NeighborLists, Part, Report, RowMap, SearchError};
 use crate::threads::Threads;
 
 /// GPUs that have all training rows each. The answers are those of one GPU. If a GPU fails, the
@@ -44,7 +45,7 @@ impl SeveralGpus {
         devices: &[Device],
         options: CudaOptions,
         threads: &Threads,
-    ) -> Result<Arc<dyn Search>, Failed> {
+    ) -> Result<Arc<dyn Search>, DeviceFailure> {
         let load = |rows: &Arc<Csr>, device: &Device| {
             Cuda::make(Arc::clone(rows), device.clone(), options, threads.clone())
         };
@@ -89,7 +90,7 @@ impl SeveralGpus {
         working: &[usize],
         queries: &Queries<'_>,
         found: &mut NeighborLists,
-    ) -> Result<Report, (usize, Failed)> {
+    ) -> Result<Report, (usize, DeviceFailure)> {
         let first = working[0];
         let lead = &self.engines[first];
         let count = queries.rows.rows();
@@ -132,7 +133,7 @@ impl SeveralGpus {
         work.reverse();
         let work = Mutex::new(work);
         let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let driven = on_each(&loaded, |(number, loaded)| -> Result<(), (usize, Failed)> {
+        let driven = on_each(&loaded, |(number, loaded)| -> Result<(), (usize, DeviceFailure)> {
             let engine = &self.engines[*number];
             let Residence::Resident(part) = &loaded.rows else { unreachable!("checked above") };
             engine.drive(part, queries, k, next).map_err(|error| (*number, error))
@@ -194,16 +195,16 @@ impl Search for SeveralGpus {
             match self.find(&working, &queries, found) {
                 Ok(report) => return Ok(report),
                 // With less memory it may go on.
-                Err((number, Failed::Gpu(error)))
+                Err((number, DeviceFailure::Gpu(error)))
                     if error.is_out_of_memory()
                         && tries < TRIES
                         && self.engines[number].shrink(&error).is_ok() =>
                 {
                     tries += 1;
                 }
-                Err((number, Failed::Gpu(error))) => {
+                Err((number, DeviceFailure::Gpu(error))) => {
                     if !lead.options.fall_back {
-                        return whole_or_none(Err(Failed::Gpu(error).into()), found);
+                        return whole_or_none(Err(DeviceFailure::Gpu(error).into()), found);
                     }
                     tracing::warn!("{error}; continuing on the other GPUs");
                     self.failed[number].store(true, Ordering::Relaxed);

@@ -1,8 +1,7 @@
 //! Similarities of a query and some rows, by the formula.
 
-use crate::rows::matrix::{Common, CsrView, Spread, prefetch_row, row};
-use crate::search::inverted::Row;
-use crate::search::{Neighbor, rounded};
+use crate::rows::matrix::{Common, CsrView, Row, Spread, prefetch_row, row};
+use crate::search::neighbor::{Neighbor, rounded};
 
 /// Number of rows that are prefetched while another is read.
 pub(super) const AHEAD: usize = 4;

@@ -1,9 +1,8 @@
 //! Sums in fixed point, with 16 bits per row, and how far they can be from the similarity. The
 //! proof is in [`super`].
 
-use super::Row;
 use super::kernels::Number;
-use crate::rows::matrix::{CsrView, row};
+use crate::rows::matrix::{CsrView, Row, row};
 
 /// The numbers that sums and weights are stored in: `u16` if no weight is negative, otherwise
 /// `i16`.

@@ -17,6 +17,7 @@ mod batch;
 mod bresler;
 mod engine;
 mod failure;
+mod kernels;
 mod lane;
 mod launch;
 mod memory;

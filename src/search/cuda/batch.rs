@@ -6,11 +6,11 @@ use gpu_runtime::GpuError;
 use super::bresler::GridMemory;
 use super::engine::{Cuda, LANES, Residence};
 use super::failure::DeviceFailure;
+use super::kernels::{ACCUMULATE_STATIC_BYTES, FUSED_SMALL_STATIC_BYTES, address};
 use super::lane::{Lane, Sent};
 use super::launch::{
-    self, ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Between, BlockShape, DenseQueries,
-    FUSED_MEDIUM_THREADS, FUSED_SMALL_STATIC_BYTES, FUSED_SMALL_THREADS, Found, FusedBatch,
-    Launcher, Outputs, QuerySubset, SELECT_SORTED, Scores,
+    self, ACCUMULATE_THREADS, BlockShape, DenseQueries, FUSED_MEDIUM_THREADS, FUSED_SMALL_THREADS,
+    Found, FusedBatch, FusedBuffers, Launcher, Outputs, QuerySubset, SELECT_SORTED, Scores,
 };
 use super::memory::{FUSED_K, candidate_capacity, number};
 use super::options::CudaEngine;
@@ -55,7 +55,7 @@ impl Cuda {
     /// kernels and fits.
     fn one_block(&self, tile: &part::Tile, count: usize, k: usize) -> Option<u32> {
         let info = self.untracked.info();
-        let bytes = launch::fused_small_bytes(tile.rows.rows(), candidate_capacity(k))
+        let bytes = launch::fused_small_bytes(tile.rows.rows, candidate_capacity(k))
             + FUSED_SMALL_STATIC_BYTES
             + info.shared_reserved;
         if bytes > info.shared_per_block || count > self.options.small_batch.unwrap_or(usize::MAX) {
@@ -154,61 +154,58 @@ impl Cuda {
     ) -> Result<(), GpuError> {
         let failed = self.untracked.doing("launching a kernel").failed();
         let info = self.untracked.info();
-        let mut batch = FusedBatch {
-            queries: lane.queries(),
-            allow: lane.allow(),
-            count: number(count),
-            k: number(k),
-            room: candidate_capacity(k),
-            fresh: true,
-            last: false,
-            blocks: 0,
-        };
+        let queries = lane.queries();
+        let allow = lane.allow();
         for (number_of_tile, tile) in part.tiles.iter().enumerate() {
-            batch.last = number_of_tile + 1 == part.tiles.len();
-            let one_block = self.one_block(tile, count, k);
-            let shared = launch::accumulate_bytes(tile.rows.rows())
+            let shared = launch::accumulate_bytes(tile.rows.rows)
                 + ACCUMULATE_STATIC_BYTES
                 + info.shared_reserved;
             let by_threads = info.threads / ACCUMULATE_THREADS as usize;
             let blocks = (info.shared_per_multiprocessor / shared).min(by_threads).max(1);
-            batch.blocks = number(blocks * info.multiprocessors);
+            let batch = FusedBatch {
+                tile: tile.rows,
+                queries,
+                allow,
+                count: number(count),
+                k: number(k),
+                capacity: candidate_capacity(k),
+                fresh: number_of_tile == 0,
+                last: number_of_tile + 1 == part.tiles.len(),
+                blocks: number(blocks * info.multiprocessors),
+            };
             // Three times the mean, if the maximum is not lower.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
             let tasks = (lane.entries as f64 * tile.cuts.mean * 3.0) as usize + 65_536;
             let tasks = tasks.min(lane.entries * tile.cuts.most);
-            let entries = count * (candidate_capacity(k) as usize - k);
             let Lane { gpu, found, counts, status, .. } = lane;
             let launcher = Launcher { kernels: &self.kernels, stream: gpu.stream() };
-            let result = if let Some(threads) = one_block {
-                let outputs = match outputs {
-                    Some(outputs) => outputs,
-                    None => Outputs::on_device(
-                        gpu.stream(),
-                        gpu.reserve(found, count * k)?,
-                        gpu.reserve(counts, count)?,
-                        gpu.reserve(status, count)?,
-                    ),
-                };
-                launcher.fused_small(&tile.rows, batch, threads, outputs)
-            } else {
-                let mut found = Found {
-                    keys: gpu.reserve(found, count * k)?,
-                    at: 0,
-                    counts: gpu.reserve(counts, count)?,
-                };
-                let mut between = Between {
-                    records: gpu.reserve(&mut lane.records, count)?,
-                    tasks: gpu.reserve(&mut lane.tasks, tasks)?,
-                    next_task: gpu.reserve(&mut lane.next_task, 1)?,
-                    candidates: gpu.reserve(&mut lane.candidates, entries)?,
-                    candidate_counts: gpu.reserve(&mut lane.candidate_counts, count)?,
-                };
-                let status = gpu.reserve(status, count)?;
-                launcher.fused(&tile.rows, batch, &mut between, &mut found, status)
+            let keys = count * k;
+            let result = match (self.one_block(tile, count, k), outputs) {
+                (Some(threads), Some(outputs)) => launcher.fused_small(batch, threads, outputs),
+                (Some(threads), None) => {
+                    let outputs = Outputs {
+                        keys: address(gpu.stream(), gpu.reserve(found, keys)?),
+                        counts: address(gpu.stream(), gpu.reserve(counts, count)?),
+                        status: address(gpu.stream(), gpu.reserve(status, count)?),
+                    };
+                    launcher.fused_small(batch, threads, outputs)
+                }
+                (None, _) => {
+                    let candidates = count * (batch.capacity as usize - k);
+                    let mut buffers = FusedBuffers {
+                        records: gpu.reserve(&mut lane.records, count)?,
+                        tasks: gpu.reserve(&mut lane.tasks, tasks)?,
+                        next_task: gpu.reserve(&mut lane.next_task, 1)?,
+                        candidates: gpu.reserve(&mut lane.candidates, candidates)?,
+                        candidate_counts: gpu.reserve(&mut lane.candidate_counts, count)?,
+                        keys: gpu.reserve(found, keys)?,
+                        counts: gpu.reserve(counts, count)?,
+                        status: gpu.reserve(status, count)?,
+                    };
+                    launcher.fused(batch, &mut buffers)
+                }
             };
             result.map_err(&failed)?;
-            batch.fresh = false;
         }
         Ok(())
     }

@@ -8,8 +8,9 @@ use gpu_runtime::{Device, GpuError, Pool};
 
 use super::bresler::GridMemory;
 use super::failure::DeviceFailure;
+use super::kernels::{ACCUMULATE_STATIC_BYTES, Kernels};
 use super::lane::{Lane, Sent};
-use super::launch::{ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Kernels};
+use super::launch::ACCUMULATE_THREADS;
 use super::memory::{candidate_capacity, fraction_of};
 use super::options::{CudaEngine, CudaOptions};
 use super::part::{self, Needs, Part};
@@ -203,8 +204,7 @@ impl Cuda {
         let needs = self.needs();
         let bytes = part::bytes(&self.training(), &rows, needs);
         self.untracked.reserve("the training rows", bytes)?;
-        let stream = self.untracked.stream()?;
-        Part::load(&self.untracked, &stream, &self.training(), rows, needs, &self.threads)
+        Part::load(&self.untracked, &self.training(), rows, needs, &self.threads)
     }
 
     pub(super) fn loaded(&self) -> Arc<Loaded> {

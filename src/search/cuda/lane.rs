@@ -6,7 +6,7 @@ use gpu_runtime::{Device, DeviceBuffer, GpuError, Pinned};
 use rayon::prelude::*;
 
 use super::failure::DeviceFailure;
-use super::launch::{AllowRows, QueryRows};
+use super::kernels::{AllowRows, QueryRows, address};
 use crate::rows::matrix::row;
 use crate::search::allow::Parts;
 use crate::search::request::Queries;
@@ -182,13 +182,16 @@ impl Lane {
     /// The queries sent last.
     pub(super) fn queries(&self) -> QueryRows {
         let Layout { vals, cols, narrow, .. } = self.layout;
-        QueryRows::new(self.gpu.stream(), self.sent.reserved(), vals, cols, narrow)
+        let start = address(self.gpu.stream(), self.sent.reserved());
+        let at = |word: usize| start + 4 * word as u64;
+        QueryRows { ptr: start, cols: at(cols), vals: at(vals), narrow: u32::from(narrow) }
     }
 
     /// The rows that may be neighbors of the queries sent last.
     pub(super) fn allow(&self) -> AllowRows {
         let FilterParts { only, ranges, bounds, lists, of_rows, of_queries } = self.layout.filter;
-        let at = |word| AllowRows::pointer(self.gpu.stream(), self.sent.reserved(), word);
+        let start = address(self.gpu.stream(), self.sent.reserved());
+        let at = |word: Option<usize>| word.map_or(0, |word| start + 4 * word as u64);
         AllowRows {
             only: at(only),
             ranges: at(ranges),

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use gpu_runtime::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Texture};
 use rayon::prelude::*;
 
-use super::launch::{Lists, Rows, TextureRows, TileRows, TileShape};
+use super::kernels::{TileRows, address};
 use super::tile::{Cuts, TileIndex};
 use crate::rows::matrix::{CsrView, row};
 use crate::threads::Threads;
 
-/// The lists of a few tiles are made at a time, of about so many bytes: they stay in host memory
-/// only until they are on the GPU.
+/// Size of the lists that are made at a time, in bytes. They stay in host memory only until they are
+/// on the GPU.
 const HOST_BYTES: usize = 1 << 30;
+/// Bits of a query's term table in `rescore` and `fused_small`.
+const TABLE_BITS: usize = 65_536;
 /// The column in the padding between rows: no column.
 const NO_COLUMN: u32 = u32::MAX;
 
@@ -24,6 +26,37 @@ pub(super) struct Needs {
     pub(super) texture_width: Option<usize>,
     /// Tiles of at most this many rows.
     pub(super) tile_rows: Option<usize>,
+}
+
+/// Training rows in CSR form on the GPU.
+#[derive(Debug)]
+pub(super) struct Rows {
+    pub(super) count: u32,
+    /// The first entry of each row, a multiple of four.
+    pub(super) row_ptr: CudaSlice<u64>,
+    pub(super) row_end: CudaSlice<u64>,
+    pub(super) cols: CudaSlice<u32>,
+    /// The same columns in 16 bits, for the fused engine, if the vocabulary is small enough.
+    pub(super) narrow_cols: Option<CudaSlice<u16>>,
+    pub(super) vals: CudaSlice<f32>,
+}
+
+/// Textures of a part's columns and values, over the same rows.
+#[derive(Debug)]
+pub(super) struct TextureRows {
+    pub(super) cols: Texture,
+    pub(super) vals: Texture,
+    /// The entry of the first texel.
+    pub(super) origin: u64,
+    pub(super) first_row: u32,
+    pub(super) last_row: u32,
+}
+
+/// The posting lists of a tile on the GPU.
+#[derive(Debug)]
+struct Lists {
+    lists: CudaSlice<[u32; 4]>,
+    postings: CudaSlice<u32>,
 }
 
 /// Consecutive training rows stored on the GPU.
@@ -72,14 +105,16 @@ impl Part {
     /// Loads rows onto the GPU.
     pub(super) fn load(
         device: &Device,
-        stream: &Arc<CudaStream>,
         training: &CsrView<'_>,
         range: Range<usize>,
         needs: Needs,
         threads: &Threads,
     ) -> Result<Self, GpuError> {
+        let stream = device.stream()?;
         let narrow = |n: usize| u32::try_from(n).expect("row numbers are checked");
         let first_row = narrow(range.start);
+        // This cannot overflow, because columns are 32-bit numbers.
+        let columns_per_bit = training.cols().div_ceil(TABLE_BITS).next_power_of_two();
         let entries = |cut: &Range<usize>| {
             nonzeros(training, &(range.start + cut.start..range.start + cut.end))
         };
@@ -97,7 +132,7 @@ impl Part {
         let mut made = Vec::new();
         let copied = threads.scope(|scope| {
             scope.spawn(|_| made = cuts.chunks(at_once).next().map(index).unwrap_or_default());
-            csr(device, stream, training, &range, needs.tile_rows.is_some())
+            csr(device, &stream, training, &range, needs.tile_rows.is_some())
         });
         let (rows, row_ptr) = copied?;
         let textures = match needs.texture_width {
@@ -111,17 +146,22 @@ impl Part {
             }
             for (cut, index) in some.iter().zip(&made) {
                 let lists = Lists {
-                    lists: upload(device, stream, &index.lists)?,
-                    postings: upload(device, stream, &index.postings)?,
+                    lists: upload(device, &stream, &index.lists)?,
+                    postings: upload(device, &stream, &index.postings)?,
                 };
-                let shape = TileShape {
-                    part_row: first_row,
-                    first: narrow(cut.start),
-                    rows: narrow(cut.len()),
+                let tile = TileRows {
+                    lists: address(&stream, &lists.lists),
+                    postings: address(&stream, &lists.postings),
+                    row_ptr: address(&stream, &rows.row_ptr) + 8 * cut.start as u64,
+                    row_end: address(&stream, &rows.row_end) + 8 * cut.start as u64,
+                    cols: address(&stream, &rows.cols),
+                    narrow_cols: rows.narrow_cols.as_ref().map_or(0, |c| address(&stream, c)),
+                    vals: address(&stream, &rows.vals),
                     longest: index.longest,
-                    columns: training.cols(),
+                    rows: narrow(cut.len()),
+                    first_row: first_row + narrow(cut.start),
+                    shift: columns_per_bit.trailing_zeros(),
                 };
-                let tile = TileRows::new(stream, &lists, &rows, shape);
                 tiles.push(Tile { rows: tile, cuts: index.cuts, _lists: lists });
             }
             stream.synchronize().map_err(device.doing("copying lists to it").failed())?;

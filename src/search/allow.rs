@@ -204,16 +204,17 @@ impl<'a> RowLists<'a> {
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allow<'a> {
-    only: Option<&'a RowSet>,
-    ranges: Option<&'a [RowRange]>,
-    lists: Option<RowLists<'a>>,
-    groups: Option<Groups<'a>>,
+    pub(super) only: Option<&'a RowSet>,
+    pub(super) ranges: Option<&'a [RowRange]>,
+    pub(super) lists: Option<RowLists<'a>>,
+    pub(super) groups: Option<Groups<'a>>,
 }
 
+/// A group for each training row and each query.
 #[derive(Debug, Clone, Copy)]
-struct Groups<'a> {
-    of_rows: &'a [u32],
-    of_queries: &'a [u32],
+pub(super) struct Groups<'a> {
+    pub(super) of_rows: &'a [u32],
+    pub(super) of_queries: &'a [u32],
 }
 
 impl<'a> Allow<'a> {
@@ -317,15 +318,6 @@ impl<'a> Allow<'a> {
         }
     }
 
-    pub(super) fn parts(&self) -> Parts<'a> {
-        Parts {
-            only: self.only,
-            ranges: self.ranges,
-            lists: self.lists,
-            groups: self.groups.map(|groups| (groups.of_rows, groups.of_queries)),
-        }
-    }
-
     pub(super) fn check(&self, queries: usize, rows: u32) -> Result<(), SearchError> {
         let sizes = [
             ("rows of the set", self.only.map(|only| only.rows() as usize), rows as usize),
@@ -341,16 +333,6 @@ impl<'a> Allow<'a> {
         }
         Ok(())
     }
-}
-
-/// The parts of a filter, for engines that apply it in their own way.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Parts<'a> {
-    pub(super) only: Option<&'a RowSet>,
-    pub(super) ranges: Option<&'a [RowRange]>,
-    pub(super) lists: Option<RowLists<'a>>,
-    /// Groups of the rows and of the queries.
-    pub(super) groups: Option<(&'a [u32], &'a [u32])>,
 }
 
 #[cfg(test)]

@@ -252,7 +252,8 @@ impl Dense {
             if self.skips_zeros && is_zero(points.point(number)) {
                 return Some(Vec::new());
             }
-            let least = near.last().map_or(0.0, |near| self.kernel.similarity(near.distance));
+            let min_similarity =
+                near.last().map_or(0.0, |near| self.kernel.similarity(near.distance));
             let is_all = near.len() == self.rows.rows();
             let similar = near.iter().map(|near| Neighbor {
                 row: near.point,
@@ -265,9 +266,9 @@ impl Dense {
             similar.sort_unstable();
             similar.truncate(k);
             // Rows that were not found are no more similar than the last that was.
-            let is_sure =
-                similar.len() == k && similar.last().is_some_and(|near| near.similarity > least);
-            (is_all || is_sure || least <= 0.0).then_some(similar)
+            let is_sure = similar.len() == k
+                && similar.last().is_some_and(|near| near.similarity > min_similarity);
+            (is_all || is_sure || min_similarity <= 0.0).then_some(similar)
         };
         Ok((found.lists.iter().enumerate().map(answer).collect(), by_cpu))
     }
@@ -414,7 +415,7 @@ fn chosen(index: DenseIndex, points: &Rows, distance: &dyn Distance<[f32]>) -> R
     const QUERIES: usize = 64;
     /// A tree is faster if it evaluates less than one in this many distances, as measured on
     /// vectors of 4 to 64 dimensions.
-    const SHARE: u64 = 4;
+    const MIN_SAVING: u64 = 4;
     let count = points.len();
     match index {
         DenseIndex::Kind(kind) => return Ok(kind),
@@ -436,7 +437,7 @@ fn chosen(index: DenseIndex, points: &Rows, distance: &dyn Distance<[f32]>) -> R
         evaluations += search(&tree, sample.point(query), nearest)?.1.evaluations;
     }
     let all = (queries.len() * sample.len()) as u64;
-    Ok(if evaluations * SHARE < all { Kind::KdTree } else { Kind::BruteForce })
+    Ok(if evaluations * MIN_SAVING < all { Kind::KdTree } else { Kind::BruteForce })
 }
 
 /// The k allowed rows of highest similarity above 0; of equal ones, the lower rows.

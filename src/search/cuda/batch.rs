@@ -7,10 +7,11 @@ use super::bresler::GridMemory;
 use super::engine::{Cuda, LANES, Residence};
 use super::failure::DeviceFailure;
 use super::kernels::{ACCUMULATE_STATIC_BYTES, FUSED_SMALL_STATIC_BYTES, address};
-use super::lane::{Lane, Sent};
+use super::lane::{Lane, UploadedQueries};
 use super::launch::{
     self, ACCUMULATE_THREADS, BlockShape, DenseQueries, FUSED_MEDIUM_THREADS, FUSED_SMALL_THREADS,
-    Found, FusedBatch, FusedBuffers, Launcher, Outputs, QuerySubset, SELECT_SORTED, Scores,
+    FusedBatch, FusedBuffers, Launcher, Outputs, QuerySubset, SELECT_SORTED, Scores,
+    SelectedNeighbors,
 };
 use super::memory::{FUSED_K, candidate_capacity, number};
 use super::options::CudaEngine;
@@ -78,27 +79,27 @@ impl Cuda {
     }
 
     /// Enqueues the search of the sent queries on the lane's stream and the copies of what is
-    /// found, to `places` or to the lane's own memory. Does not wait.
+    /// found, to `output` or to the lane's own memory. Does not wait.
     pub(super) fn enqueue_with_copies(
         &self,
         part: &Part,
         lane: &mut Lane,
-        sent: &Sent,
+        uploaded: &UploadedQueries,
         k: usize,
-        places: Option<&mut [u64]>,
+        output: Option<&mut [u64]>,
     ) -> Result<(), GpuError> {
-        let count = sent.count;
+        let count = uploaded.count;
         if !self.is_one_launch(part, count, k) {
-            self.enqueue(part, lane, sent, k)?;
-            return lane.fetch(count, k, self.is_fused(part, k), places);
+            self.enqueue(part, lane, uploaded, k)?;
+            return lane.fetch(count, k, self.is_fused(part, k), output);
         }
-        let places = match places {
-            Some(places) => places,
+        let output = match output {
+            Some(output) => output,
             None => lane.host_found.get(count * k)?,
         };
         let counts = lane.host_counts.get(count)?;
         let status = lane.host_status.get(count)?;
-        let outputs = Outputs::on_host(places, counts, status);
+        let outputs = Outputs::on_host(output, counts, status);
         self.enqueue_fused(part, lane, count, k, Some(outputs))
     }
 
@@ -108,10 +109,10 @@ impl Cuda {
         &self,
         part: &Part,
         lane: &mut Lane,
-        sent: &Sent,
+        uploaded: &UploadedQueries,
         k: usize,
     ) -> Result<(), GpuError> {
-        let count = sent.count;
+        let count = uploaded.count;
         lane.gpu.reserve(&mut lane.found, count * k)?;
         lane.gpu.reserve(&mut lane.counts, count)?;
         if self.is_fused(part, k) {
@@ -128,7 +129,7 @@ impl Cuda {
                 count: number(batch.min(count - first)),
                 listed: false,
                 slot: first,
-                longest: sent.longest,
+                longest: uploaded.longest,
                 k,
             };
             self.enqueue_dense(part, lane, self.options.engine, batch)?;
@@ -152,7 +153,6 @@ impl Cuda {
         k: usize,
         outputs: Option<Outputs>,
     ) -> Result<(), GpuError> {
-        let failed = self.untracked.doing("launching a kernel").failed();
         let info = self.untracked.info();
         let queries = lane.queries();
         let allow = lane.allow();
@@ -175,12 +175,12 @@ impl Cuda {
             };
             // Three times the mean, if the maximum is not lower.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
-            let tasks = (lane.entries as f64 * tile.cuts.mean * 3.0) as usize + 65_536;
-            let tasks = tasks.min(lane.entries * tile.cuts.most);
+            let tasks = (lane.entries as f64 * tile.tasks.mean * 3.0) as usize + 65_536;
+            let tasks = tasks.min(lane.entries * tile.tasks.max);
             let Lane { gpu, found, counts, status, .. } = lane;
-            let launcher = Launcher { kernels: &self.kernels, stream: gpu.stream() };
+            let launcher = Launcher { kernels: &self.kernels, gpu };
             let keys = count * k;
-            let result = match (self.one_block(tile, count, k), outputs) {
+            match (self.one_block(tile, count, k), outputs) {
                 (Some(threads), Some(outputs)) => launcher.fused_small(batch, threads, outputs),
                 (Some(threads), None) => {
                     let outputs = Outputs {
@@ -204,8 +204,7 @@ impl Cuda {
                     };
                     launcher.fused(batch, &mut buffers)
                 }
-            };
-            result.map_err(&failed)?;
+            }?;
         }
         Ok(())
     }
@@ -218,11 +217,10 @@ impl Cuda {
         engine: CudaEngine,
         batch: DenseBatch,
     ) -> Result<(), GpuError> {
-        let failed = self.untracked.doing("launching a kernel").failed();
         let query_rows = lane.queries();
         let allow = lane.allow();
         let Lane { gpu, scores, dense, found, counts, list, .. } = lane;
-        let launcher = Launcher { kernels: &self.kernels, stream: gpu.stream() };
+        let launcher = Launcher { kernels: &self.kernels, gpu };
         let count = batch.count as usize;
         let mut scores = Scores {
             values: gpu.reserve(scores, count * part.rows.count as usize)?,
@@ -245,30 +243,36 @@ impl Cuda {
                 let is_fresh = dense.capacity() < some * terms;
                 let mut dense = DenseQueries { values: gpu.reserve(dense, some * terms)?, terms };
                 if is_fresh {
-                    gpu.stream().memset_zeros(dense.values).map_err(&failed)?;
+                    launcher.clear(dense.values)?;
                 }
                 for first in (0..count).step_by(some) {
                     let some = some.min(count - first);
                     let first_query = batch.first + number(first);
-                    launcher
-                        .base_scatter(query_rows, first_query, number(some), &mut dense, false)
-                        .map_err(&failed)?;
+                    launcher.base_scatter(
+                        query_rows,
+                        first_query,
+                        number(some),
+                        &mut dense,
+                        false,
+                    )?;
                     for query in 0..some {
                         let own = scores.of(first + query);
-                        launcher.base(&part.rows, &dense, query, own, threads).map_err(&failed)?;
+                        launcher.base(&part.rows, &dense, query, own, threads)?;
                     }
-                    launcher
-                        .base_scatter(query_rows, first_query, number(some), &mut dense, true)
-                        .map_err(&failed)?;
+                    launcher.base_scatter(
+                        query_rows,
+                        first_query,
+                        number(some),
+                        &mut dense,
+                        true,
+                    )?;
                 }
             }
             CudaEngine::Shared { threads } => {
                 for slot in 0..count {
                     let query = batch.first + number(slot);
                     let shape = BlockShape { threads, terms };
-                    launcher
-                        .shared(&part.rows, query_rows, query, scores.of(slot), shape)
-                        .map_err(&failed)?;
+                    launcher.shared(&part.rows, query_rows, query, scores.of(slot), shape)?;
                 }
             }
             CudaEngine::Grid { threads, memory: GridMemory::Texture, .. }
@@ -276,27 +280,25 @@ impl Cuda {
             {
                 for texture in &part.textures {
                     let shape = BlockShape { threads, terms };
-                    launcher
-                        .grid_texture(&part.rows, texture, queries, &mut scores, shape)
-                        .map_err(&failed)?;
+                    launcher.grid_texture(&part.rows, texture, queries, &mut scores, shape)?;
                 }
             }
             CudaEngine::Grid { threads, .. } => {
                 let shape = BlockShape { threads, terms };
-                launcher.grid_ldg(&part.rows, queries, &mut scores, shape).map_err(&failed)?;
+                launcher.grid_ldg(&part.rows, queries, &mut scores, shape)?;
             }
             CudaEngine::Fused => {
                 let shape = BlockShape { threads: GENERAL_THREADS, terms };
-                launcher.grid_ldg(&part.rows, queries, &mut scores, shape).map_err(&failed)?;
+                launcher.grid_ldg(&part.rows, queries, &mut scores, shape)?;
             }
         }
         let slots = batch.slot + count;
-        let mut found = Found {
+        let mut found = SelectedNeighbors {
             keys: gpu.reserve(found, slots * batch.k)?,
             at: batch.slot,
             counts: gpu.reserve(counts, slots)?,
         };
-        launcher.select(&mut scores, queries, allow, number(batch.k), &mut found).map_err(&failed)
+        launcher.select(&mut scores, queries, allow, number(batch.k), &mut found)
     }
 
     /// Terms of a query that are in shared memory at a time: no more than the longest query has, so
@@ -313,14 +315,14 @@ impl Cuda {
         &self,
         part: &Part,
         lane: &mut Lane,
-        sent: &Sent,
+        uploaded: &UploadedQueries,
         k: usize,
         found: &mut Slots<'_>,
     ) -> Result<(), GpuError> {
         lane.wait()?;
         let fused = self.is_fused(part, k);
-        let count = sent.count;
-        let open = if fused { sent.open(lane.host_status.get(count)?) } else { Vec::new() };
+        let count = uploaded.count;
+        let open = if fused { uploaded.open(lane.host_status.get(count)?) } else { Vec::new() };
         let sorted = fused || k <= SELECT_SORTED as usize;
         let counts = lane.host_counts.get(count)?;
         if found.pinned(k).is_some() && sorted {
@@ -334,7 +336,7 @@ impl Cuda {
         let batch = self.dense_batch(part);
         for some in open.chunks(batch) {
             lane.send_list(some)?;
-            let batch = DenseBatch::listed(some.len(), sent.longest, k);
+            let batch = DenseBatch::listed(some.len(), uploaded.longest, k);
             self.enqueue_dense(part, lane, CudaEngine::Fused, batch)?;
             lane.fetch(some.len(), k, false, None)?;
             lane.wait()?;
@@ -377,7 +379,7 @@ impl Cuda {
         let count = queries.rows.rows();
         let k = queries.k.min(part.rows.count as usize).max(1);
         let mut lane = self.lanes.take(|| Lane::new(&self.untracked))?;
-        let sent = lane.send(&queries, 0..count, &self.threads)?;
+        let uploaded = lane.send(&queries, 0..count, &self.threads)?;
         let start = self.untracked.timer()?;
         let end = self.untracked.timer()?;
         let failed = self.untracked.doing("measuring").failed();
@@ -385,16 +387,16 @@ impl Cuda {
         for _ in 0..runs {
             lane.wait()?;
             start.record(lane.gpu.stream()).map_err(&failed)?;
-            self.enqueue(part, &mut lane, &sent, k)?;
+            self.enqueue(part, &mut lane, &uploaded, k)?;
             end.record(lane.gpu.stream()).map_err(&failed)?;
             lane.wait()?;
             let mut taken = start.elapsed_ms(&end).map_err(&failed)?;
             if self.is_fused(part, k) {
                 // Copying the list of open queries takes place in between, and is not measured.
                 let status = lane.gpu.stream().clone_dtoh(&lane.status.reserved().slice(..count));
-                let open = sent.open(&status.map_err(&failed)?);
+                let open = uploaded.open(&status.map_err(&failed)?);
                 start.record(lane.gpu.stream()).map_err(&failed)?;
-                self.enqueue_open(part, &mut lane, &open, sent.longest, k)?;
+                self.enqueue_open(part, &mut lane, &open, uploaded.longest, k)?;
                 end.record(lane.gpu.stream()).map_err(&failed)?;
                 lane.wait()?;
                 if !open.is_empty() {
@@ -425,7 +427,7 @@ impl Cuda {
     }
 }
 
-impl Sent {
+impl UploadedQueries {
     /// The queries that the fused kernels have not answered.
     fn open(&self, status: &[u32]) -> Vec<u32> {
         let refused = (0..self.count).filter(|&query| status[query] != 0);

@@ -9,7 +9,7 @@ use gpu_runtime::{Device, GpuError, Pool};
 use super::bresler::GridMemory;
 use super::failure::DeviceFailure;
 use super::kernels::{ACCUMULATE_STATIC_BYTES, Kernels};
-use super::lane::{Lane, Sent};
+use super::lane::{Lane, UploadedQueries};
 use super::launch::ACCUMULATE_THREADS;
 use super::memory::{candidate_capacity, fraction_of};
 use super::options::{CudaEngine, CudaOptions};
@@ -52,7 +52,7 @@ pub struct Cuda {
     pub(super) lanes: Pool<Lane>,
     pub(super) threads: Threads,
     /// The engine that takes over after a GPU failure.
-    rescue: OnceLock<Inverted>,
+    cpu_engine: OnceLock<Inverted>,
 }
 
 impl std::fmt::Debug for Cuda {
@@ -134,11 +134,11 @@ impl Cuda {
             loaded: RwLock::new(Arc::new(Loaded { rows: Residence::Streamed(Vec::new()), budget })),
             lanes: Pool::default(),
             threads,
-            rescue: OnceLock::new(),
+            cpu_engine: OnceLock::new(),
         };
         match engine.load(budget) {
             Ok(loaded) => engine.loaded = RwLock::new(Arc::new(loaded)),
-            Err(error) => engine.mend(&error)?,
+            Err(error) => engine.recover(&error)?,
         }
         Ok(engine)
     }
@@ -174,24 +174,24 @@ impl Cuda {
         let info = self.untracked.info();
         let blocks = (info.threads / ACCUMULATE_THREADS as usize).max(1);
         let shared = info.shared_per_multiprocessor / blocks - info.shared_reserved;
-        let most = (shared.min(info.shared_per_block) - ACCUMULATE_STATIC_BYTES) / 16 * 8;
-        let most = most.min(tile::MOST_ROWS);
-        self.options.tile_rows.map_or(most, |rows| rows.clamp(1, most))
+        let limit = (shared.min(info.shared_per_block) - ACCUMULATE_STATIC_BYTES) / 16 * 8;
+        let limit = limit.min(tile::MAX_TILE_ROWS);
+        self.options.tile_rows.map_or(limit, |rows| rows.clamp(1, limit))
     }
 
     /// Loads the rows whole if they take at most six tenths of the budget, otherwise plans parts.
     fn load(&self, budget: usize) -> Result<Loaded, GpuError> {
         let needs = self.needs();
         let all = 0..self.training.rows();
-        let most = fraction_of(budget, 0.6);
-        if part::bytes(&self.training(), &all, needs) <= most {
+        let limit = fraction_of(budget, 0.6);
+        if part::bytes(&self.training(), &all, needs) <= limit {
             let part = self.load_part(all)?;
             return Ok(Loaded { rows: Residence::Resident(Box::new(part)), budget });
         }
         let mut parts = vec![all];
         while let Some(at) = parts
             .iter()
-            .position(|rows| rows.len() > 1 && part::bytes(&self.training(), rows, needs) > most)
+            .position(|rows| rows.len() > 1 && part::bytes(&self.training(), rows, needs) > limit)
         {
             let rows = parts[at].clone();
             let middle = rows.start + rows.len() / 2;
@@ -212,9 +212,9 @@ impl Cuda {
     }
 
     /// After a failure: continues with less memory if that can help, otherwise on the CPU.
-    fn mend(&self, error: &GpuError) -> Result<(), DeviceFailure> {
+    fn recover(&self, error: &GpuError) -> Result<(), DeviceFailure> {
         let mut error = error.clone();
-        if self.rescue.get().is_some() {
+        if self.cpu_engine.get().is_some() {
             return Ok(());
         }
         for _ in 0..TRIES {
@@ -226,7 +226,7 @@ impl Cuda {
                 Err(next) => error = next,
             }
         }
-        self.rescue_from(&error)
+        self.switch_to_cpu(&error)
     }
 
     /// Continues with half the memory, or with the free memory if that is less.
@@ -252,15 +252,15 @@ impl Cuda {
     }
 
     /// Switches to the CPU.
-    fn rescue_from(&self, error: &GpuError) -> Result<(), DeviceFailure> {
+    fn switch_to_cpu(&self, error: &GpuError) -> Result<(), DeviceFailure> {
         if !self.options.fall_back {
             return Err(error.clone().into());
         }
-        if self.rescue.get().is_none() {
+        if self.cpu_engine.get().is_none() {
             tracing::warn!("{error}; continuing on the CPU");
             let engine = Inverted::new(Arc::clone(&self.training), self.threads.clone())?;
             // Another thread may have been first; its engine is equivalent.
-            let _ = self.rescue.set(engine);
+            let _ = self.cpu_engine.set(engine);
             // Free the GPU's memory for others. Concurrent searches then find it gone and check
             // again.
             self.lanes.clear();
@@ -310,7 +310,7 @@ impl Cuda {
         part: &Part,
         budget: usize,
         queries: &Queries<'_>,
-        places: Slots<'_>,
+        slots: Slots<'_>,
     ) -> Result<(), DeviceFailure> {
         let k = queries.k.min(part.rows.count as usize);
         if k == 0 {
@@ -318,7 +318,7 @@ impl Cuda {
             return Ok(queries.check_finite(&self.threads)?);
         }
         let mut chunks = self.chunks(part, budget, queries, k).into_iter();
-        let mut rest = Some(places);
+        let mut rest = Some(slots);
         self.drive(part, queries, k, || {
             let chunk = chunks.next()?;
             let (now, later) = rest.take()?.split_at(chunk.len());
@@ -337,9 +337,9 @@ impl Cuda {
         mut next: impl FnMut() -> Option<(Range<usize>, Slots<'a>)>,
     ) -> Result<(), DeviceFailure> {
         // A lane that is dropped waits.
-        let mut in_flight: VecDeque<(Lane, Sent, Slots<'a>)> = VecDeque::new();
-        let finish = |(mut lane, sent, mut found): (Lane, Sent, Slots<'a>)| {
-            self.finish(part, &mut lane, &sent, k, &mut found)?;
+        let mut in_flight: VecDeque<(Lane, UploadedQueries, Slots<'a>)> = VecDeque::new();
+        let finish = |(mut lane, uploaded, mut found): (Lane, UploadedQueries, Slots<'a>)| {
+            self.finish(part, &mut lane, &uploaded, k, &mut found)?;
             Ok::<Lane, GpuError>(lane)
         };
         while let Some((chunk, mut found)) = next() {
@@ -349,9 +349,9 @@ impl Cuda {
                 Some(batch) => finish(batch)?,
                 None => self.lanes.take(|| Lane::new(&self.untracked))?,
             };
-            let sent = lane.send(queries, chunk, &self.threads)?;
-            self.enqueue_with_copies(part, &mut lane, &sent, k, found.pinned(k))?;
-            in_flight.push_back((lane, sent, found));
+            let uploaded = lane.send(queries, chunk, &self.threads)?;
+            self.enqueue_with_copies(part, &mut lane, &uploaded, k, found.pinned(k))?;
+            in_flight.push_back((lane, uploaded, found));
         }
         while let Some(batch) = in_flight.pop_front() {
             self.lanes.put(finish(batch)?);
@@ -372,7 +372,7 @@ impl Cuda {
         // Three tenths of the budget for the results, and one tenth for the queries and scores.
         let bytes = k * 8 + candidate_capacity(k) as usize * 4 + 32;
         // An entry is a column, a weight, and up to three times the mean number of its tasks.
-        let tasks = part.tiles.iter().map(|tile| tile.cuts.mean).fold(0.0, f64::max);
+        let tasks = part.tiles.iter().map(|tile| tile.tasks.mean).fold(0.0, f64::max);
         let affordable = (budget / 10 * 3 / LANES / bytes).max(1);
         let max_queries = max_queries.clamp(1, affordable);
         let entries = fraction_of(budget / 20 / LANES, 1.0 / (8.0 * (1.0 + 3.0 * tasks)));
@@ -407,18 +407,18 @@ impl Search for Cuda {
         let queries = request.queries(self.count, self.training.cols(), &mut sparse);
         let queries = whole_or_none(queries, found)?;
         for attempt in 0..=TRIES {
-            if let Some(engine) = self.rescue.get() {
+            if let Some(engine) = self.cpu_engine.get() {
                 return on_cpu(engine, request, found);
             }
-            let mended = match self.find(&queries, found) {
+            let recovered = match self.find(&queries, found) {
                 Ok(report) => return Ok(report),
-                Err(DeviceFailure::Gpu(error)) if attempt < TRIES => self.mend(&error),
-                Err(DeviceFailure::Gpu(error)) => self.rescue_from(&error),
+                Err(DeviceFailure::Gpu(error)) if attempt < TRIES => self.recover(&error),
+                Err(DeviceFailure::Gpu(error)) => self.switch_to_cpu(&error),
                 Err(failed) => Err(failed),
             };
-            whole_or_none(mended.map_err(SearchError::from), found)?;
+            whole_or_none(recovered.map_err(SearchError::from), found)?;
         }
-        match self.rescue.get() {
+        match self.cpu_engine.get() {
             Some(engine) => on_cpu(engine, request, found),
             None => unreachable!("the last failure switched to the CPU or was returned"),
         }

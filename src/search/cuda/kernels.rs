@@ -42,21 +42,21 @@ macro_rules! kernels {
 
 kernels! {
     "base" { base: |_| 0, base_scatter: |_| 0, }
-    "shared" { shared: |most| most, }
-    "grid" { grid_texture: |most| most, grid_ldg: |most| most, }
+    "shared" { shared: |limit| limit, }
+    "grid" { grid_texture: |limit| limit, grid_ldg: |limit| limit, }
     "select" { select: |_| 0, }
     "fused" {
         prepare: |_| 0,
-        accumulate: |most| most - ACCUMULATE_STATIC_BYTES,
-        accumulate_filtered: |most| most - ACCUMULATE_STATIC_BYTES,
+        accumulate: |limit| limit - ACCUMULATE_STATIC_BYTES,
+        accumulate_filtered: |limit| limit - ACCUMULATE_STATIC_BYTES,
         rescore: |_| 0,
         rescore_many: |_| 0,
     }
     "fused_small" {
-        fused_small: |most| most - FUSED_SMALL_STATIC_BYTES,
-        fused_small_filtered: |most| most - FUSED_SMALL_STATIC_BYTES,
-        fused_medium: |most| most - FUSED_SMALL_STATIC_BYTES,
-        fused_medium_filtered: |most| most - FUSED_SMALL_STATIC_BYTES,
+        fused_small: |limit| limit - FUSED_SMALL_STATIC_BYTES,
+        fused_small_filtered: |limit| limit - FUSED_SMALL_STATIC_BYTES,
+        fused_medium: |limit| limit - FUSED_SMALL_STATIC_BYTES,
+        fused_medium_filtered: |limit| limit - FUSED_SMALL_STATIC_BYTES,
     }
 }
 

@@ -1,9 +1,11 @@
 //! Launches the kernels. No other module of this crate does.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use gpu_runtime::{CudaSlice, CudaStream, CudaViewMut, DriverError, Grid, Kernel, KernelArguments};
+use gpu_runtime::{
+    CudaSlice, CudaStream, CudaViewMut, DeviceRepr, GpuError, Grid, Kernel, KernelArguments, Lane,
+    ValidAsZeroBits,
+};
 
 use super::kernels::{
     Accumulate, AllowRows, Base, BaseScatter, FusedSmall, GridLdg, GridTexture, Kernels, Prepare,
@@ -97,7 +99,7 @@ impl Scores<'_> {
 
 /// The output of `select` and `fused`: `k` neighbors per query and their number.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct SelectedNeighbors<'a> {
     pub(super) keys: &'a mut CudaSlice<u64>,
     /// The first query's slot in `keys` and `counts`.
     pub(super) at: usize,
@@ -192,13 +194,13 @@ impl Outputs {
     }
 }
 
-type Launched = Result<(), DriverError>;
+type Launched = Result<(), GpuError>;
 
-/// Launches kernels on a stream.
+/// Launches kernels on the stream of a lane.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launcher<'a> {
     pub(super) kernels: &'a Kernels,
-    pub(super) stream: &'a Arc<CudaStream>,
+    pub(super) gpu: &'a Lane,
 }
 
 impl Launcher<'_> {
@@ -207,9 +209,17 @@ impl Launcher<'_> {
         #[expect(unsafe_code, reason = "the one launch of this crate")]
         // SAFETY: only the functions below call this. The memory that each gives to its kernel is
         // as large as the kernel's comment in `kernels/` demands.
-        unsafe {
-            kernel.launch(self.stream, grid, arguments)
-        }
+        let launched = unsafe { kernel.launch(self.gpu.stream(), grid, arguments) };
+        launched.map_err(self.gpu.device().doing("launching a kernel").failed())
+    }
+
+    /// Fills a buffer with zeros.
+    pub(super) fn clear<T: DeviceRepr + ValidAsZeroBits>(
+        self,
+        buffer: &mut CudaSlice<T>,
+    ) -> Launched {
+        let cleared = self.gpu.stream().memset_zeros(buffer);
+        cleared.map_err(self.gpu.device().doing("launching a kernel").failed())
     }
 
     /// `base_scatter`: writes `count` queries from `first` on into dense vectors, or clears them.
@@ -304,7 +314,7 @@ impl Launcher<'_> {
                 vals: rows.vals.as_view(),
                 queries: queries.rows,
                 first: queries.first,
-                list: queries.list(self.stream),
+                list: queries.list(self.gpu.stream()),
                 terms: shape.terms,
                 scores: scores.values.as_view_mut(),
             };
@@ -337,7 +347,7 @@ impl Launcher<'_> {
                 origin: texture.origin,
                 queries: queries.rows,
                 first: queries.first,
-                list: queries.list(self.stream),
+                list: queries.list(self.gpu.stream()),
                 terms: shape.terms,
                 scores: scores.values.as_view_mut(),
             };
@@ -355,7 +365,7 @@ impl Launcher<'_> {
         queries: QuerySubset<'_>,
         allow: AllowRows,
         k: u32,
-        found: &mut Found<'_>,
+        found: &mut SelectedNeighbors<'_>,
     ) -> Launched {
         let first_slot = found.at;
         let last_slot = first_slot + queries.count as usize;
@@ -367,7 +377,7 @@ impl Launcher<'_> {
             first_row: scores.first_row,
             scores: scores.values.as_view_mut(),
             first: queries.first,
-            list: queries.list(self.stream),
+            list: queries.list(self.gpu.stream()),
             allow,
             k,
             sorted,
@@ -384,7 +394,7 @@ impl Launcher<'_> {
         if batch.count == 0 || batch.tile.rows == 0 {
             return Ok(());
         }
-        self.stream.memset_zeros(buffers.next_task)?;
+        self.clear(buffers.next_task)?;
         self.prepare(batch, buffers)?;
         self.accumulate(batch, buffers)?;
         self.rescore(batch, buffers)

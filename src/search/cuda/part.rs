@@ -7,7 +7,7 @@ use gpu_runtime::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Texture};
 use rayon::prelude::*;
 
 use super::kernels::{TileRows, address};
-use super::tile::{Cuts, TileIndex};
+use super::tile::{TaskCounts, TileIndex};
 use crate::rows::matrix::{CsrView, row};
 use crate::threads::Threads;
 
@@ -74,7 +74,7 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Tile {
     pub(super) rows: TileRows,
-    pub(super) cuts: Cuts,
+    pub(super) tasks: TaskCounts,
     /// The buffers that `rows` points to.
     _lists: Lists,
 }
@@ -83,7 +83,7 @@ pub(super) struct Tile {
 pub(super) fn bytes(training: &CsrView<'_>, rows: &Range<usize>, needs: Needs) -> usize {
     let nonzeros = nonzeros(training, rows);
     let csr = rows.len() * 16 + (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 8;
-    let tiles = needs.tile_rows.map_or(0, |most| rows.len().div_ceil(most.max(1)));
+    let tiles = needs.tile_rows.map_or(0, |max_rows| rows.len().div_ceil(max_rows.max(1)));
     // The two halves of a list are padded to four postings each.
     let padded = nonzeros + 6 * nonzeros.min(tiles * training.cols());
     let narrow =
@@ -118,7 +118,7 @@ impl Part {
         let entries = |cut: &Range<usize>| {
             nonzeros(training, &(range.start + cut.start..range.start + cut.end))
         };
-        let cuts = needs.tile_rows.map(|most| cuts(range.len(), most, &entries));
+        let cuts = needs.tile_rows.map(|max_rows| cuts(range.len(), max_rows, &entries));
         let cuts = cuts.unwrap_or_default();
         let of_tile = bytes(training, &range, needs) / cuts.len().max(1);
         let at_once = threads.count().min(HOST_BYTES / of_tile.max(1)).max(1);
@@ -162,7 +162,7 @@ impl Part {
                     first_row: first_row + narrow(cut.start),
                     shift: columns_per_bit.trailing_zeros(),
                 };
-                tiles.push(Tile { rows: tile, cuts: index.cuts, _lists: lists });
+                tiles.push(Tile { rows: tile, tasks: index.tasks, _lists: lists });
             }
             stream.synchronize().map_err(device.doing("copying lists to it").failed())?;
         }
@@ -171,11 +171,15 @@ impl Part {
     }
 }
 
-/// Cuts `count` rows into tiles of about equal size, at most `most` rows, multiples of eight. Tiles
-/// with too many entries for 32-bit offsets are halved.
-fn cuts(count: usize, most: usize, entries: &dyn Fn(&Range<usize>) -> usize) -> Vec<Range<usize>> {
-    let tiles = count.div_ceil(most.max(1)).max(1);
-    let size = count.div_ceil(tiles).next_multiple_of(8).min(most.max(1)).max(1);
+/// Cuts `count` rows into tiles of about equal size, at most `max_rows` rows, multiples of eight.
+/// Tiles with too many entries for 32-bit offsets are halved.
+fn cuts(
+    count: usize,
+    max_rows: usize,
+    entries: &dyn Fn(&Range<usize>) -> usize,
+) -> Vec<Range<usize>> {
+    let tiles = count.div_ceil(max_rows.max(1)).max(1);
+    let size = count.div_ceil(tiles).next_multiple_of(8).min(max_rows.max(1)).max(1);
     let mut open: Vec<Range<usize>> =
         (0..count).step_by(size).map(|start| start..(start + size).min(count)).rev().collect();
     let mut cuts = Vec::new();
@@ -289,9 +293,11 @@ mod tests {
 
     #[test]
     fn tiles_are_of_like_size_and_hold_every_row_once() {
-        for (count, most) in [(0, 8), (1, 8), (17, 8), (23_149, 24_000), (23_149, 8_000), (9, 3)] {
-            let cuts = cuts(count, most, &|_| 0);
-            assert!(cuts.iter().all(|cut| !cut.is_empty() && cut.len() <= most));
+        for (count, max_rows) in
+            [(0, 8), (1, 8), (17, 8), (23_149, 24_000), (23_149, 8_000), (9, 3)]
+        {
+            let cuts = cuts(count, max_rows, &|_| 0);
+            assert!(cuts.iter().all(|cut| !cut.is_empty() && cut.len() <= max_rows));
             let rows: Vec<usize> = cuts.into_iter().flatten().collect();
             assert_eq!(rows, (0..count).collect::<Vec<_>>());
         }

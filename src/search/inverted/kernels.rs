@@ -190,16 +190,16 @@ pub(super) struct Bounds<'a, N> {
 }
 
 impl<N: Number> Bounds<'_, N> {
-    /// Sets a bit of `marks` for each row whose bound is at least `least`, and returns their
+    /// Sets a bit of `marks` for each row whose bound is at least `threshold`, and returns their
     /// number.
-    pub(super) fn mark_at_least(self, least: N, marks: &mut Vec<u64>) -> usize {
-        InstructionSet::best().run(MarkBounds { bounds: self, least, marks })
+    pub(super) fn mark_at_least(self, threshold: N, marks: &mut Vec<u64>) -> usize {
+        InstructionSet::best().run(MarkBounds { bounds: self, threshold, marks })
     }
 }
 
 struct MarkBounds<'a, N> {
     bounds: Bounds<'a, N>,
-    least: N,
+    threshold: N,
     marks: &'a mut Vec<u64>,
 }
 
@@ -209,12 +209,12 @@ impl<N: Number> Loop for MarkBounds<'_, N> {
 
     #[inline(always)]
     fn run<V: VectorOps<Number = N>>(self, ops: V) -> usize {
-        let Self { bounds: Bounds { sums, lengths, factor }, least, marks } = self;
+        let Self { bounds: Bounds { sums, lengths, factor }, threshold, marks } = self;
         let (sums, last_sums) = sums.as_chunks::<LANES>();
         let (lengths, last_lengths) = lengths.as_chunks::<LANES>();
         marks.clear();
         for (sums, lengths) in sums.iter().zip(lengths) {
-            marks.push(ops.bounds_at_least(sums, lengths, factor, least));
+            marks.push(ops.bounds_at_least(sums, lengths, factor, threshold));
         }
         if !last_sums.is_empty() {
             let mut bounds = [N::default(); LANES];
@@ -222,7 +222,7 @@ impl<N: Number> Loop for MarkBounds<'_, N> {
                 *to = bound(sum, length, factor);
             }
             // Padding lanes have the bound 0, so they are not marked.
-            marks.push(ops.at_least(&bounds, least.max(N::ONE)));
+            marks.push(ops.at_least(&bounds, threshold.max(N::ONE)));
         }
         marks.iter().map(|mask| mask.count_ones() as usize).sum()
     }
@@ -254,14 +254,14 @@ impl<N: Number> Loop for GroupMaxima<'_, N> {
     }
 }
 
-/// Calls `found` with the position of each sum that is at least `least`, in order.
-pub(super) fn at_least<N: Number>(sums: &[N], least: N, found: impl FnMut(usize)) {
-    InstructionSet::best().run(AtLeast { sums, least, found });
+/// Calls `found` with the position of each sum that is at least `threshold`, in order.
+pub(super) fn at_least<N: Number>(sums: &[N], threshold: N, found: impl FnMut(usize)) {
+    InstructionSet::best().run(AtLeast { sums, threshold, found });
 }
 
 struct AtLeast<'a, N, F> {
     sums: &'a [N],
-    least: N,
+    threshold: N,
     found: F,
 }
 
@@ -271,31 +271,31 @@ impl<N: Number, F: FnMut(usize)> Loop for AtLeast<'_, N, F> {
 
     #[inline(always)]
     fn run<V: VectorOps<Number = N>>(self, ops: V) {
-        let Self { sums, least, mut found } = self;
+        let Self { sums, threshold, mut found } = self;
         let (whole, rest) = sums.as_chunks::<LANES>();
         for (number, sums) in whole.iter().enumerate() {
-            let mut mask = ops.at_least(sums, least);
+            let mut mask = ops.at_least(sums, threshold);
             while mask != 0 {
                 found(number * LANES + mask.trailing_zeros() as usize);
                 mask &= mask - 1;
             }
         }
         for (at, &sum) in rest.iter().enumerate() {
-            if sum >= least {
+            if sum >= threshold {
                 found(whole.len() * LANES + at);
             }
         }
     }
 }
 
-/// Returns how many values are at least `least`.
-pub(super) fn count_at_least<N: Number>(values: &[N], least: N) -> usize {
-    InstructionSet::best().run(CountAtLeast { values, least })
+/// Returns how many values are at least `threshold`.
+pub(super) fn count_at_least<N: Number>(values: &[N], threshold: N) -> usize {
+    InstructionSet::best().run(CountAtLeast { values, threshold })
 }
 
 struct CountAtLeast<'a, N> {
     values: &'a [N],
-    least: N,
+    threshold: N,
 }
 
 impl<N: Number> Loop for CountAtLeast<'_, N> {
@@ -309,7 +309,7 @@ impl<N: Number> Loop for CountAtLeast<'_, N> {
             // A counter as wide as the values vectorizes best. A chunk is too short to overflow it.
             let mut count = 0u16;
             for &value in chunk {
-                count += u16::from(value >= self.least);
+                count += u16::from(value >= self.threshold);
             }
             all += usize::from(count);
         }

@@ -45,7 +45,7 @@ pub(in crate::search::inverted) trait Number:
     unsafe fn saturating_plus_avx512(numbers: __m512i, others: __m512i) -> __m512i;
     /// A mask with a bit set for each number that is at least the other.
     #[cfg(target_arch = "x86_64")]
-    unsafe fn at_least_avx512(numbers: __m512i, least: __m512i) -> u32;
+    unsafe fn at_least_avx512(numbers: __m512i, threshold: __m512i) -> u32;
 }
 
 macro_rules! instructions {

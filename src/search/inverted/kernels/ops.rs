@@ -36,37 +36,37 @@ pub(in crate::search::inverted) trait VectorOps: Copy {
         weights: &[Self::Number; LANES],
     ) -> Self::Lanes;
 
-    /// Returns a mask with a bit set for each number that is at least `least`.
+    /// Returns a mask with a bit set for each number that is at least `threshold`.
     #[inline(always)]
-    fn at_least(self, numbers: &[Self::Number; LANES], least: Self::Number) -> u64 {
+    fn at_least(self, numbers: &[Self::Number; LANES], threshold: Self::Number) -> u64 {
         let mut any = false;
         for &number in numbers {
-            any |= number >= least;
+            any |= number >= threshold;
         }
         if !any {
             return 0;
         }
         let mut mask = 0;
         for (at, &number) in numbers.iter().enumerate() {
-            mask |= u64::from(number >= least) << at;
+            mask |= u64::from(number >= threshold) << at;
         }
         mask
     }
 
-    /// Returns a mask with a bit set for each row whose [`bound`] is at least `least`.
+    /// Returns a mask with a bit set for each row whose [`bound`] is at least `threshold`.
     #[inline(always)]
     fn bounds_at_least(
         self,
         sums: &[Self::Number; LANES],
         lengths: &[Self::Number; LANES],
         factor: Self::Number,
-        least: Self::Number,
+        threshold: Self::Number,
     ) -> u64 {
         let mut bounds = [Self::Number::default(); LANES];
         for ((to, &sum), &length) in bounds.iter_mut().zip(sums).zip(lengths) {
             *to = bound(sum, length, factor);
         }
-        self.at_least(&bounds, least)
+        self.at_least(&bounds, threshold)
     }
 }
 

@@ -122,22 +122,28 @@ impl<N: Number> VectorOps for Avx512<N> {
     }
 
     #[inline(always)]
-    fn at_least(self, numbers: &[N; LANES], least: N) -> u64 {
+    fn at_least(self, numbers: &[N; LANES], threshold: N) -> u64 {
         // SAFETY: there is a value of this type, so the processor has AVX-512.
         unsafe {
             let [low, high]: Self::Lanes = bytemuck::cast(*numbers);
-            let least = _mm512_set1_epi16(bytemuck::cast(least));
-            let low = u64::from(N::at_least_avx512(low, least));
-            low | u64::from(N::at_least_avx512(high, least)) << 32
+            let threshold = _mm512_set1_epi16(bytemuck::cast(threshold));
+            let low = u64::from(N::at_least_avx512(low, threshold));
+            low | u64::from(N::at_least_avx512(high, threshold)) << 32
         }
     }
 
     #[inline(always)]
-    fn bounds_at_least(self, sums: &[N; LANES], lengths: &[N; LANES], factor: N, least: N) -> u64 {
+    fn bounds_at_least(
+        self,
+        sums: &[N; LANES],
+        lengths: &[N; LANES],
+        factor: N,
+        threshold: N,
+    ) -> u64 {
         // SAFETY: there is a value of this type, so the processor has AVX-512.
         unsafe {
             let factor = _mm512_set1_epi16(bytemuck::cast(factor));
-            let least = _mm512_set1_epi16(bytemuck::cast(least));
+            let threshold = _mm512_set1_epi16(bytemuck::cast(threshold));
             let one = _mm512_set1_epi16(1);
             let sums: Self::Lanes = bytemuck::cast(*sums);
             let lengths: Self::Lanes = bytemuck::cast(*lengths);
@@ -146,7 +152,7 @@ impl<N: Number> VectorOps for Avx512<N> {
                 let products = N::times_avx512(lengths[at], factor);
                 let bounds = N::saturating_plus_avx512(sums[at], products);
                 let bounds = N::saturating_plus_avx512(bounds, one);
-                mask = mask << 32 | u64::from(N::at_least_avx512(bounds, least));
+                mask = mask << 32 | u64::from(N::at_least_avx512(bounds, threshold));
             }
             mask
         }

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::error::SearchError;
+use super::neighbor::row_number;
 
 mod part;
 pub(super) use part::PartFilter;
@@ -77,8 +78,8 @@ impl RowSet {
         self.words[(row / u32::BITS) as usize] |= 1 << (row % u32::BITS);
     }
 
-    /// Sets the members to those of `other` among the `rows` rows from `first` on, which becomes
-    /// row 0.
+    /// Copies the members of `other` among its `rows` rows from `first` on, and counts rows from
+    /// `first`.
     pub(super) fn copy_range(&mut self, other: &Self, first: u32, rows: u32) {
         let shift = first % u32::BITS;
         let words = other.words.get((first / u32::BITS) as usize..).unwrap_or_default();
@@ -96,8 +97,7 @@ impl RowSet {
         }
     }
 
-    /// Sets the scores of rows that are not members to 0. `scores` are those of the rows from
-    /// `first_row` on.
+    /// Sets the scores of rows that are not members to 0. `scores` begins with row `first_row`.
     fn clear_others<T: Copy + Default>(&self, first_row: u32, scores: &mut [T]) {
         let mut row = first_row;
         let mut rest = scores;
@@ -269,14 +269,14 @@ impl<'a> Allow<'a> {
                 .is_none_or(|groups| groups.of_rows[row as usize] != groups.of_queries[query])
     }
 
-    /// Sets the scores of disallowed rows to 0. `scores` are those of the rows from `first_row` on.
+    /// Sets the scores of disallowed rows to 0. `scores` begins with row `first_row`.
     pub(super) fn clear_denied<T: Copy + Default>(
         &self,
         query: usize,
         first_row: u32,
         scores: &mut [T],
     ) {
-        let rows = u32::try_from(scores.len()).expect("row numbers are 32-bit");
+        let rows = row_number(scores.len());
         let local = |row: u32| row.clamp(first_row, first_row + rows) - first_row;
         if let Some(ranges) = self.ranges {
             let RowRange { start, end } = ranges[query];

@@ -30,8 +30,7 @@ pub struct Segment {
     pub kept: Option<Arc<[u32]>>,
 }
 
-/// An engine made of parts. The results are the same, to the bit, as those of one engine over all
-/// rows.
+/// An engine made of parts. The results equal those of a single engine over all rows, bit for bit.
 ///
 /// The parts differ only in their [`RowMap`]. They are shards of a large collection, segments of an
 /// updatable model, or the rows that each of several GPUs holds.

@@ -67,9 +67,9 @@ impl FromStr for DenseIndex {
     }
 }
 
-/// The engine for dense vectors, on the CPU or on GPUs. Its queries are [`QueryRows::Dense`], and
-/// the similarity is that of a [`Kernel`]. The CPU has one way to answer, so it reports every query
-/// as fast.
+/// The engine for dense vectors, on the CPU or on GPUs. Its queries are [`QueryRows::Dense`], and a
+/// [`Kernel`] turns distances into similarities. The CPU has one way to answer, so it reports every
+/// query as fast.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -234,7 +234,7 @@ impl Dense {
         points: &QueryPoints<'_>,
         k: usize,
     ) -> Result<(Lists, Vec<u32>), SearchError> {
-        /// Number of additional neighbors, to include those of the same similarity.
+        /// Number of additional neighbors, to include rows of equal similarity.
         const MARGIN: usize = 16;
         let asked = k.saturating_add(MARGIN).min(self.rows.rows());
         let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
@@ -493,8 +493,8 @@ impl Answer for Nearest<'_> {
 }
 
 /// Learns the scale of a metric from training rows: the median distance of a row from its nearest
-/// row that is not equal to it. At most 1,000 rows, evenly spaced, are asked. The scale is 1 for
-/// angles, and if there is no such row.
+/// row that is not equal to it, for at most 1,000 evenly spaced rows. The scale is 1 for angles, and
+/// if there is no such row.
 ///
 /// # Errors
 /// As [`Dense::new`].

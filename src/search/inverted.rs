@@ -459,7 +459,7 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
                     let factors = &factors[query / LANES * columns..][..columns];
                     block.set_head(factors, sums, stride);
                 }
-                // The postings of the next query are prefetched while those of this one are added.
+                // The postings of the next query are prefetched while this query's are added.
                 block.lists(states.get(query + 1).map_or(&[], QueryState::tail), next);
                 let sums = &mut sums[query % LANES * stride..][..block.rows];
                 let state = &mut states[query];

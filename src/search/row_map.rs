@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::allow::RowSet;
+use super::neighbor::row_number;
 
 /// Which rows of the whole the rows of a part are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +28,9 @@ impl RowMap {
         match self {
             Self::From(first) => first + row,
             Self::Rows(rows) => rows[row as usize],
-            Self::Kept { first, kept } => first + narrow(kept.partition_point(|&own| own < row)),
+            Self::Kept { first, kept } => {
+                first + row_number(kept.partition_point(|&own| own < row))
+            }
         }
     }
 }
@@ -60,7 +63,7 @@ impl PartRows {
     pub(super) fn position(&self, row: u32) -> Option<u32> {
         match &self.map {
             RowMap::From(first) => row.checked_sub(*first).filter(|&own| own < self.count),
-            RowMap::Rows(rows) => rows.binary_search(&row).ok().map(narrow),
+            RowMap::Rows(rows) => rows.binary_search(&row).ok().map(row_number),
             RowMap::Kept { first, kept } => kept.get(row.checked_sub(*first)? as usize).copied(),
         }
     }
@@ -70,7 +73,7 @@ impl PartRows {
     pub(super) fn lower_bound(&self, row: u32) -> u32 {
         match &self.map {
             RowMap::From(first) => row.saturating_sub(*first).min(self.count),
-            RowMap::Rows(rows) => narrow(rows.partition_point(|&own| own < row)),
+            RowMap::Rows(rows) => row_number(rows.partition_point(|&own| own < row)),
             RowMap::Kept { first, kept } => {
                 kept.get(row.saturating_sub(*first) as usize).copied().unwrap_or(self.count)
             }
@@ -113,8 +116,4 @@ impl PartRows {
         }
         memory
     }
-}
-
-fn narrow(position: usize) -> u32 {
-    u32::try_from(position).expect("row numbers are 32-bit")
 }

@@ -27,7 +27,7 @@ const GENERAL_THREADS: u32 = 128;
 /// Queries of a lane for which all similarities are computed.
 #[derive(Debug, Clone, Copy)]
 struct DenseBatch {
-    /// The first query, if they are not those of the lane's list.
+    /// The first query, unless the lane's list names the queries.
     first: u32,
     count: u32,
     /// Whether they are the queries of the lane's list.
@@ -78,8 +78,8 @@ impl Cuda {
         self.is_fused(part, k) && self.one_block(tile, count, k).is_some()
     }
 
-    /// Enqueues the search of the sent queries on the lane's stream and the copies of what is
-    /// found, to `output` or to the lane's own memory. Does not wait.
+    /// Enqueues the search of the uploaded queries on the lane's stream, and then the copies of the
+    /// neighbors to `output` or to the lane's own memory. Does not wait.
     pub(super) fn enqueue_with_copies(
         &self,
         part: &Part,
@@ -103,7 +103,7 @@ impl Cuda {
         self.enqueue_fused(part, lane, count, k, Some(outputs))
     }
 
-    /// Enqueues the search of the sent queries on the lane's stream; what is found stays on the
+    /// Enqueues the search of the uploaded queries on the lane's stream. The neighbors stay on the
     /// GPU.
     pub(super) fn enqueue(
         &self,
@@ -392,7 +392,7 @@ impl Cuda {
             lane.wait()?;
             let mut taken = start.elapsed_ms(&end).map_err(&failed)?;
             if self.is_fused(part, k) {
-                // Copying the list of open queries takes place in between, and is not measured.
+                // The copy of the list of open queries is not measured.
                 let status = lane.gpu.stream().clone_dtoh(&lane.status.reserved().slice(..count));
                 let open = uploaded.open(&status.map_err(&failed)?);
                 start.record(lane.gpu.stream()).map_err(&failed)?;

@@ -23,7 +23,7 @@ use crate::search::request::{Queries, Request};
 use crate::search::{Inverted, Report, RowMap, SearchError};
 use crate::threads::Threads;
 
-/// Queries sent to the GPU together, so that copies of some overlap with the search of others.
+/// Maximum number of queries per batch. Copies of a batch overlap with the search of others.
 const CHUNK: usize = 32_768;
 /// The number of batches in flight.
 pub(super) const LANES: usize = 4;
@@ -179,7 +179,7 @@ impl Cuda {
         self.options.tile_rows.map_or(limit, |rows| rows.clamp(1, limit))
     }
 
-    /// Loads the rows whole if they take at most six tenths of the budget, otherwise plans parts.
+    /// Loads all rows if they take at most six tenths of the budget, otherwise plans parts.
     fn load(&self, budget: usize) -> Result<Loaded, GpuError> {
         let needs = self.needs();
         let all = 0..self.training.rows();

@@ -9,10 +9,11 @@ use rayon::prelude::*;
 use super::kernels::{TileRows, address};
 use super::tile::{TaskCounts, TileIndex};
 use crate::rows::matrix::{CsrView, row};
+use crate::search::neighbor::row_number;
 use crate::threads::Threads;
 
-/// Size of the lists that are made at a time, in bytes. They stay in host memory only until they are
-/// on the GPU.
+/// Size of the posting lists that are built at a time, in bytes. They stay in host memory until
+/// they are on the GPU.
 const HOST_BYTES: usize = 1 << 30;
 /// Bits of a query's term table in `rescore` and `fused_small`.
 const TABLE_BITS: usize = 65_536;
@@ -111,8 +112,7 @@ impl Part {
         threads: &Threads,
     ) -> Result<Self, GpuError> {
         let stream = device.stream()?;
-        let narrow = |n: usize| u32::try_from(n).expect("row numbers are checked");
-        let first_row = narrow(range.start);
+        let first_row = row_number(range.start);
         // This cannot overflow, because columns are 32-bit numbers.
         let columns_per_bit = training.cols().div_ceil(TABLE_BITS).next_power_of_two();
         let entries = |cut: &Range<usize>| {
@@ -158,8 +158,8 @@ impl Part {
                     narrow_cols: rows.narrow_cols.as_ref().map_or(0, |c| address(&stream, c)),
                     vals: address(&stream, &rows.vals),
                     longest: index.longest,
-                    rows: narrow(cut.len()),
-                    first_row: first_row + narrow(cut.start),
+                    rows: row_number(cut.len()),
+                    first_row: first_row + row_number(cut.start),
                     shift: columns_per_bit.trailing_zeros(),
                 };
                 tiles.push(Tile { rows: tile, tasks: index.tasks, _lists: lists });
@@ -227,7 +227,7 @@ fn csr(
     };
     let rows = Rows {
         narrow_cols,
-        count: u32::try_from(range.len()).expect("row numbers are checked"),
+        count: row_number(range.len()),
         row_ptr: upload(device, stream, &row_ptr)?,
         row_end: upload(device, stream, &row_end)?,
         cols: upload(device, stream, &cols)?,
@@ -272,15 +272,14 @@ fn textures(
         if last_row == first_row {
             return Ok(Vec::new());
         }
-        let narrow = |n: usize| u32::try_from(n).expect("row numbers are checked");
         let length = usize::try_from(row_ptr[last_row] - origin).expect("in memory").max(1);
         let start = usize::try_from(origin).expect("in memory");
         made.push(TextureRows {
             cols: Texture::new(device, &rows.cols, start, length)?,
             vals: Texture::new(device, &rows.vals, start, length)?,
             origin,
-            first_row: narrow(first_row),
-            last_row: narrow(last_row),
+            first_row: row_number(first_row),
+            last_row: row_number(last_row),
         });
         first_row = last_row;
     }

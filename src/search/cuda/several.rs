@@ -13,12 +13,14 @@ use super::failure::DeviceFailure;
 use super::options::CudaOptions;
 use crate::rows::matrix::{Csr, CsrBuilder, row};
 use crate::search::engine::{Search, whole_or_none};
+use crate::search::neighbor::row_number;
 use crate::search::request::{Queries, Request};
 use crate::search::{Composite, NeighborLists, Part, Report, RowMap, SearchError};
 use crate::threads::Threads;
 
-/// GPUs that have all training rows each. The answers are those of one GPU. If a GPU fails, the
-/// others do its work. The last one continues as [`Cuda`] does: with less memory, or on the CPU.
+/// Several GPUs, each with all training rows. The results equal those of one GPU. If a GPU fails,
+/// the others take over its queries. The last one continues as [`Cuda`] does: with less memory, or
+/// on the CPU.
 #[derive(Debug)]
 pub struct SeveralGpus {
     engines: Vec<Cuda>,
@@ -75,7 +77,7 @@ impl SeveralGpus {
                 rows.push_row(terms.iter().copied().zip(weights.iter().copied()));
             }
             let rows = Arc::new(rows.build(training.cols()));
-            let first = u32::try_from(range.start).expect("row numbers are checked");
+            let first = row_number(range.start);
             parts.push(Part { engine: Arc::new(load(&rows, device)?), rows: RowMap::From(first) });
         }
         // A thread for each GPU, because it waits for the GPU.

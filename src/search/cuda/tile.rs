@@ -104,8 +104,8 @@ impl TileIndex {
     }
 }
 
-/// Deals all lists: those of term `t` from `entries[starts[t]..starts[t + 1]]` to their vectors of
-/// `postings`.
+/// Deals the entries of all terms to the vectors of `postings`. Term `t` has the entries
+/// `entries[starts[t]..starts[t + 1]]`.
 fn deal_all(entries: &[u32], starts: &[u32], lists: &[[u32; 4]], mut postings: &mut [u32]) {
     /// The terms that a thread deals at a time.
     const TERMS: usize = 256;

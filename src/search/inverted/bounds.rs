@@ -4,8 +4,8 @@
 //! adds the postings of the rare terms only. The contribution of the frequent terms is at most the
 //! length of the query in these terms times the length of the row in them (Cauchy–Schwarz). A
 //! column holds the length of every row in the frequent terms, in fixed point and rounded up, for
-//! each of a few [`LEVEL_FRACTIONS`] of rows that make a term frequent. If the bounds leave too many
-//! rows of a block, the terms between one share and the next are added too.
+//! each of a few [`LEVEL_FRACTIONS`] of rows that make a term frequent. If the bounds leave too
+//! many rows of a block, the terms of the next level are added too.
 //!
 //! With the notation of [`super`]: the sum of the added products is at least A s₁ − Σ r and at most
 //! A s₁ + Σ (r + 1), where s₁ is their contribution to the similarity s. Weights are not negative,
@@ -192,8 +192,8 @@ struct BlockVisit<'a, T> {
 }
 
 impl<T: FixedPoint> Searcher<'_, T> {
-    /// Finds the neighbors of queries. `None` for queries that bounds do not help, or that a batch
-    /// answers faster.
+    /// Finds the neighbors of queries. `None` for a query if bounds do not help, or if a batch
+    /// answers it faster.
     pub(super) fn by_bounds(
         &self,
         states: &[QueryState<'_, T>],
@@ -310,8 +310,8 @@ impl<T: FixedPoint> Searcher<'_, T> {
                 let factor = reached.length;
                 let bounds = Bounds { sums, lengths, factor };
                 let count = bounds.mark_at_least(T::nearest(min_sum), marks);
-                // If blocks are alike, this share of the wanted rows lies in the block, and has to
-                // be scored anyway.
+                // If blocks are alike, this part of the wanted rows lies in the block and must be
+                // scored anyway.
                 let more = count.saturating_sub(best.wanted / (number + 1));
                 if more * POSTINGS_PER_ROW <= reached.next / blocks + POSTINGS_PER_STAGE {
                     candidates.extend(marked(marks).map(|local| {

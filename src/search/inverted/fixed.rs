@@ -109,7 +109,7 @@ pub(super) struct ScaledQuery<T> {
     pub(super) factors: Vec<(u32, T)>,
     /// Number of terms that do not belong to the head.
     pub(super) tail: usize,
-    /// Rows whose sum is less by this much than that of `k` others are not among the nearest `k`.
+    /// A row is not among the nearest `k` if its sum is less than `k` other sums by this much.
     pub(super) band: f64,
     /// The scaled similarity 1.
     pub(super) scale: f64,

@@ -18,8 +18,8 @@ const MAX_HEAD_TERMS: usize = 1024;
 const DENSE_FRACTION: f64 = 0.2;
 /// Maximum number of these columns: a strip of them fits a first-level cache.
 const MAX_DENSE_TERMS: usize = 192;
-/// The shares of the rows from which on a term is frequent, one per level. Queries can be answered
-/// by the rare terms of a level, and a bound for its frequent ones.
+/// The fraction of rows that makes a term frequent, one per level. A query can be answered by the
+/// rare terms of a level and a bound for its frequent terms.
 pub(super) const LEVEL_FRACTIONS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.15, 0.3];
 /// The column of a term that does not belong to the head.
 const NONE: u16 = u16::MAX;
@@ -33,8 +33,8 @@ pub(super) struct Index<T> {
     pub(super) columns: usize,
     /// Number of columns, the first of the head, that are also stored for all rows.
     pub(super) dense: usize,
-    /// The number of rows from which on a term is frequent, one per level. There are no levels if
-    /// weights are negative.
+    /// The number of rows that makes a term frequent, one per level. There are no levels if weights
+    /// are negative.
     pub(super) levels: Vec<u32>,
     pub(super) blocks: Vec<Block<T>>,
 }
@@ -341,8 +341,8 @@ pub(super) struct PostingList<T> {
     factor: T,
 }
 
-/// Returns the distance from the sums of a query to those of the next, for blocks of up to `rows`
-/// rows. It is whole windows plus a cache line, so that the sums of one row for all queries do not
+/// Returns the distance between the sums of consecutive queries, for blocks of up to `rows` rows.
+/// It is whole windows plus a cache line, so that the sums of one row for all queries do not
 /// compete for the same cache set.
 pub(super) fn stride(rows: usize) -> usize {
     rows.next_multiple_of(WINDOW) + 32

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::allow::PartFilter;
-use super::engine::{Search, whole_or_none};
+use super::engine::{Search, checked_count, whole_or_none};
 use super::merge::{PartLists, merge};
 use super::row_map::{PartRows, RowMap};
 use super::scratch::Scratch;
@@ -249,13 +249,6 @@ impl Part {
 /// Whether a list holds rows below `count`, in increasing order.
 fn are_rows(list: &[u32], count: u32) -> bool {
     list.is_sorted_by(|a, b| a < b) && list.last().is_none_or(|&last| last < count)
-}
-
-/// Returns a number of rows, if there are not too many.
-fn checked_count(rows: usize) -> Result<u32, SearchError> {
-    let limit = u32::MAX - 1;
-    let count = u32::try_from(rows).ok().filter(|&count| count <= limit);
-    count.ok_or(SearchError::TooManyRows { rows, limit })
 }
 
 impl Search for Composite {

@@ -15,8 +15,8 @@ use metric_index::metric::{Euclidean, Manhattan, Metric as Distance};
 use metric_index::neighbor::Neighbor as Near;
 use metric_index::points::{Points, Subset};
 
-use super::engine::{Search, whole_or_none};
-use super::request::{QueryRows, Request, all_finite};
+use super::engine::{Search, checked_count, whole_or_none};
+use super::request::{QueryRows, Request, check_finite};
 use super::stop::{NEVER, Stop};
 use super::{Allow, Neighbor, NeighborLists, Report, RowSet, SearchError, VectorsView};
 use crate::rows::dense::{Kernel, Metric, Vectors, normalize};
@@ -168,13 +168,8 @@ impl Dense {
         index: DenseIndex,
         threads: Threads,
     ) -> Result<Self, SearchError> {
-        let count = rows.rows();
-        let limit = u32::MAX - 1;
-        let fits = u32::try_from(count).ok().filter(|&count| count <= limit);
-        fits.ok_or(SearchError::TooManyRows { rows: count, limit })?;
-        if !all_finite(rows.values(), &threads) {
-            return Err(SearchError::NotFinite { what: "training" });
-        }
+        checked_count(rows.rows())?;
+        check_finite("training", rows.values(), &threads)?;
         let points = Rows(Arc::clone(&rows));
         let build = || {
             let distance = distance(kernel.metric);
@@ -304,9 +299,7 @@ impl Dense {
         };
         request.allow.check(queries.rows(), self.rows())?;
         request.stop.check()?;
-        if !all_finite(queries.values(), &self.threads) {
-            return Err(SearchError::NotFinite { what: "query" });
-        }
+        check_finite("query", queries.values(), &self.threads)?;
         found.reset(queries.rows(), request.k.get().min(self.rows.rows()))?;
         let mut values = Vec::new();
         let mut first = 0;

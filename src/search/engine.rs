@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use super::error::SearchError;
 use super::lists::NeighborLists;
 use super::report::Report;
-use super::request::{Request, all_finite};
+use super::request::{Request, check_finite};
 use crate::rows::matrix::CsrView;
 use crate::threads::Threads;
 
@@ -51,14 +51,16 @@ pub(super) fn check_training(
     training: &CsrView<'_>,
     threads: &Threads,
 ) -> Result<u32, SearchError> {
-    let rows = training.rows();
+    let count = checked_count(training.rows())?;
+    check_finite("training", training.data(), threads)?;
+    Ok(count)
+}
+
+/// Returns a number of rows, if there are not too many.
+pub(super) fn checked_count(rows: usize) -> Result<u32, SearchError> {
     let limit = u32::MAX - 1;
     let count = u32::try_from(rows).ok().filter(|&count| count <= limit);
-    let count = count.ok_or(SearchError::TooManyRows { rows, limit })?;
-    if !all_finite(training.data(), threads) {
-        return Err(SearchError::NotFinite { what: "training" });
-    }
-    Ok(count)
+    count.ok_or(SearchError::TooManyRows { rows, limit })
 }
 
 /// Empties the lists after a failure, so that no partial results remain.

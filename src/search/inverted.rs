@@ -52,7 +52,7 @@ use rayon::prelude::*;
 
 use super::engine::{Search, check_training, whole_or_none};
 use super::lists::{NeighborLists, Slots};
-use super::request::{Queries, Request};
+use super::request::{Queries, Request, any_piece};
 use super::scratch::Scratch;
 use super::{Neighbor, Report, SearchError};
 use crate::rows::matrix::{Csr, CsrView, Row, row};
@@ -76,8 +76,6 @@ const MAX_BLOCK_ROWS: usize = 65_536;
 /// Maximum number of batches of [`LANES`] queries that a thread answers at a time. All but the
 /// first find the postings of a block in a cache.
 const MAX_BATCHES: usize = 4;
-/// Number of weights that a thread scans per task.
-const PIECE: usize = 1 << 16;
 /// Minimum number of queries of a batch.
 const MIN_BATCH: usize = 16;
 /// Minimum number of blocks for which bounds are tried for a batch, if there are at least as many
@@ -155,11 +153,8 @@ impl Inverted {
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
         queries.check_finite(&self.threads)?;
-        let weights = queries.rows.data();
-        let negative = || match weights.len() {
-            ..=PIECE => has_negative(weights),
-            _ => self.threads.run(|| weights.par_chunks(PIECE).any(has_negative)),
-        };
+        let is_negative = |piece: &[f32]| piece.iter().any(|&weight| weight < 0.0);
+        let negative = || any_piece(queries.rows.data(), &self.threads, is_negative);
         if let Some(index) = self.unsigned.as_ref().filter(|_| !negative()) {
             return self.find_in(index, &self.scratch, queries, found);
         }
@@ -200,10 +195,6 @@ impl Inverted {
         })?;
         Ok(found.report())
     }
-}
-
-fn has_negative(weights: &[f32]) -> bool {
-    weights.iter().any(|&weight| weight < 0.0)
 }
 
 /// Returns the number of queries that a thread answers at a time: several times [`LANES`], if the

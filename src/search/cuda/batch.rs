@@ -372,7 +372,8 @@ impl Cuda {
             return Err(error.clone().into());
         }
         let Residence::Resident(part) = &loaded.rows else {
-            let bytes = part::bytes(&self.training(), &(0..self.training.rows()), self.needs());
+            let bytes =
+                part::bytes(&self.training(), &(0..self.training.rows()), self.structures());
             self.untracked.reserve("all training rows at once", bytes)?;
             return Ok(Vec::new());
         };

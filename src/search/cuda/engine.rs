@@ -13,7 +13,7 @@ use super::lane::{Lane, UploadedQueries};
 use super::launch::ACCUMULATE_THREADS;
 use super::memory::{candidate_capacity, fraction_of};
 use super::options::{CudaEngine, CudaOptions};
-use super::part::{self, Needs, Part};
+use super::part::{self, Part, PartStructures};
 use super::tile;
 use crate::rows::matrix::{Csr, CsrView};
 use crate::search::engine::{Search, check_training, whole_or_none};
@@ -157,13 +157,13 @@ impl Cuda {
         self.training.view()
     }
 
-    pub(super) fn needs(&self) -> Needs {
+    pub(super) fn structures(&self) -> PartStructures {
         let info = self.untracked.info();
         let texture =
             matches!(self.options.engine, CudaEngine::Grid { memory: GridMemory::Texture, .. });
         let width = self.options.texture_width.unwrap_or(info.texture_width);
         let fused = self.options.engine == CudaEngine::Fused && self.nonnegative;
-        Needs {
+        PartStructures {
             texture_width: texture.then_some(width),
             tile_rows: fused.then(|| self.tile_rows()),
         }
@@ -181,18 +181,17 @@ impl Cuda {
 
     /// Loads all rows if they take at most six tenths of the budget, otherwise plans parts.
     fn load(&self, budget: usize) -> Result<Loaded, GpuError> {
-        let needs = self.needs();
+        let structures = self.structures();
         let all = 0..self.training.rows();
         let limit = fraction_of(budget, 0.6);
-        if part::bytes(&self.training(), &all, needs) <= limit {
+        if part::bytes(&self.training(), &all, structures) <= limit {
             let part = self.load_part(all)?;
             return Ok(Loaded { rows: Residence::Resident(Box::new(part)), budget });
         }
         let mut parts = vec![all];
-        while let Some(at) = parts
-            .iter()
-            .position(|rows| rows.len() > 1 && part::bytes(&self.training(), rows, needs) > limit)
-        {
+        while let Some(at) = parts.iter().position(|rows| {
+            rows.len() > 1 && part::bytes(&self.training(), rows, structures) > limit
+        }) {
             let rows = parts[at].clone();
             let middle = rows.start + rows.len() / 2;
             parts.splice(at..=at, [rows.start..middle, middle..rows.end]);
@@ -201,10 +200,10 @@ impl Cuda {
     }
 
     fn load_part(&self, rows: Range<usize>) -> Result<Part, GpuError> {
-        let needs = self.needs();
-        let bytes = part::bytes(&self.training(), &rows, needs);
+        let structures = self.structures();
+        let bytes = part::bytes(&self.training(), &rows, structures);
         self.untracked.reserve("the training rows", bytes)?;
-        Part::load(&self.untracked, &self.training(), rows, needs, &self.threads)
+        Part::load(&self.untracked, &self.training(), rows, structures, &self.threads)
     }
 
     pub(super) fn loaded(&self) -> Arc<Loaded> {

@@ -11,7 +11,7 @@ use super::kernels::{
     Accumulate, AllowRows, Base, BaseScatter, FusedSmall, GridLdg, GridTexture, Kernels, Prepare,
     QueryRows, Rescore, Select, Shared, TileRows, address,
 };
-use super::part::{Rows, TextureRows};
+use super::part::{CsrRows, TextureRows};
 
 /// Threads per warp.
 pub(super) const WARP: u32 = 32;
@@ -246,7 +246,7 @@ impl Launcher<'_> {
     /// `threads` is a multiple of the warp size.
     pub(super) fn base(
         self,
-        rows: &Rows,
+        rows: &CsrRows,
         dense: &DenseQueries<'_>,
         query: usize,
         scores: CudaViewMut<'_, f32>,
@@ -270,7 +270,7 @@ impl Launcher<'_> {
     /// `shared`: scores query `query` of a batch against all rows.
     pub(super) fn shared(
         self,
-        rows: &Rows,
+        rows: &CsrRows,
         queries: QueryRows,
         query: u32,
         scores: CudaViewMut<'_, f32>,
@@ -296,7 +296,7 @@ impl Launcher<'_> {
     /// `grid_ldg`: scores queries against all rows, which are read through the read-only cache.
     pub(super) fn grid_ldg(
         self,
-        rows: &Rows,
+        rows: &CsrRows,
         queries: QuerySubset<'_>,
         scores: &mut Scores<'_>,
         shape: BlockShape,
@@ -328,7 +328,7 @@ impl Launcher<'_> {
     /// `grid_texture`: scores queries against the rows of a texture.
     pub(super) fn grid_texture(
         self,
-        rows: &Rows,
+        rows: &CsrRows,
         texture: &TextureRows,
         queries: QuerySubset<'_>,
         scores: &mut Scores<'_>,

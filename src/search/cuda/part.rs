@@ -20,9 +20,9 @@ const TABLE_BITS: usize = 65_536;
 /// The column in the padding between rows: no column.
 const NO_COLUMN: u32 = u32::MAX;
 
-/// Which structures a part needs besides its CSR rows.
+/// The structures that a part has in addition to its CSR rows.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Needs {
+pub(super) struct PartStructures {
     /// Textures of at most this many texels.
     pub(super) texture_width: Option<usize>,
     /// Tiles of at most this many rows.
@@ -31,7 +31,7 @@ pub(super) struct Needs {
 
 /// Training rows in CSR form on the GPU.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(super) struct CsrRows {
     pub(super) count: u32,
     /// The first entry of each row, a multiple of four.
     pub(super) row_ptr: CudaSlice<u64>,
@@ -55,7 +55,7 @@ pub(super) struct TextureRows {
 
 /// The posting lists of a tile on the GPU.
 #[derive(Debug)]
-struct Lists {
+struct PostingLists {
     lists: CudaSlice<[u32; 4]>,
     postings: CudaSlice<u32>,
 }
@@ -67,7 +67,7 @@ pub(super) struct Part {
     pub(super) first_row: u32,
     // Textures must be dropped before the buffers that they refer to.
     pub(super) textures: Vec<TextureRows>,
-    pub(super) rows: Rows,
+    pub(super) rows: CsrRows,
     pub(super) tiles: Vec<Tile>,
 }
 
@@ -77,14 +77,18 @@ pub(super) struct Tile {
     pub(super) rows: TileRows,
     pub(super) tasks: TaskCounts,
     /// The buffers that `rows` points to.
-    _lists: Lists,
+    _lists: PostingLists,
 }
 
 /// The number of bytes that rows take on the GPU.
-pub(super) fn bytes(training: &CsrView<'_>, rows: &Range<usize>, needs: Needs) -> usize {
+pub(super) fn bytes(
+    training: &CsrView<'_>,
+    rows: &Range<usize>,
+    structures: PartStructures,
+) -> usize {
     let nonzeros = nonzeros(training, rows);
     let csr = rows.len() * 16 + (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 8;
-    let tiles = needs.tile_rows.map_or(0, |max_rows| rows.len().div_ceil(max_rows.max(1)));
+    let tiles = structures.tile_rows.map_or(0, |max_rows| rows.len().div_ceil(max_rows.max(1)));
     // The two halves of a list are padded to four postings each.
     let padded = nonzeros + 6 * nonzeros.min(tiles * training.cols());
     let narrow =
@@ -108,7 +112,7 @@ impl Part {
         device: &Device,
         training: &CsrView<'_>,
         range: Range<usize>,
-        needs: Needs,
+        structures: PartStructures,
         threads: &Threads,
     ) -> Result<Self, GpuError> {
         let stream = device.stream()?;
@@ -118,9 +122,9 @@ impl Part {
         let entries = |cut: &Range<usize>| {
             nonzeros(training, &(range.start + cut.start..range.start + cut.end))
         };
-        let cuts = needs.tile_rows.map(|max_rows| cuts(range.len(), max_rows, &entries));
+        let cuts = structures.tile_rows.map(|max_rows| cuts(range.len(), max_rows, &entries));
         let cuts = cuts.unwrap_or_default();
-        let of_tile = bytes(training, &range, needs) / cuts.len().max(1);
+        let of_tile = bytes(training, &range, structures) / cuts.len().max(1);
         let at_once = threads.count().min(HOST_BYTES / of_tile.max(1)).max(1);
         let index = |some: &[Range<usize>]| -> Vec<TileIndex> {
             let index = |cut: &Range<usize>| {
@@ -132,10 +136,10 @@ impl Part {
         let mut made = Vec::new();
         let copied = threads.scope(|scope| {
             scope.spawn(|_| made = cuts.chunks(at_once).next().map(index).unwrap_or_default());
-            csr(device, &stream, training, &range, needs.tile_rows.is_some())
+            csr(device, &stream, training, &range, structures.tile_rows.is_some())
         });
         let (rows, row_ptr) = copied?;
-        let textures = match needs.texture_width {
+        let textures = match structures.texture_width {
             Some(width) => textures(device, &rows, &row_ptr, width)?,
             None => Vec::new(),
         };
@@ -145,7 +149,7 @@ impl Part {
                 made = threads.run(|| index(some));
             }
             for (cut, index) in some.iter().zip(&made) {
-                let lists = Lists {
+                let lists = PostingLists {
                     lists: upload(device, &stream, &index.lists)?,
                     postings: upload(device, &stream, &index.postings)?,
                 };
@@ -203,7 +207,7 @@ fn csr(
     training: &CsrView<'_>,
     range: &Range<usize>,
     tiles: bool,
-) -> Result<(Rows, Vec<u64>), GpuError> {
+) -> Result<(CsrRows, Vec<u64>), GpuError> {
     let mut row_ptr = Vec::new();
     let mut row_end = Vec::new();
     let entries = nonzeros(training, range) + 3 * range.len();
@@ -225,7 +229,7 @@ fn csr(
     } else {
         None
     };
-    let rows = Rows {
+    let rows = CsrRows {
         narrow_cols,
         count: row_number(range.len()),
         row_ptr: upload(device, stream, &row_ptr)?,
@@ -257,7 +261,7 @@ pub(super) fn upload<T: DeviceRepr + Default + Copy>(
 /// read without textures.
 fn textures(
     device: &Device,
-    rows: &Rows,
+    rows: &CsrRows,
     row_ptr: &[u64],
     width: usize,
 ) -> Result<Vec<TextureRows>, GpuError> {

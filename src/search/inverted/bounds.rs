@@ -177,8 +177,8 @@ struct QueryProgress<T> {
     is_hopeless: bool,
 }
 
-/// The sums of a block from a threshold on.
-struct SumsFrom<'a, T> {
+/// The sums of a block, and the threshold that large sums reach.
+struct LargeSums<'a, T> {
     sums: &'a [T],
     threshold: T,
 }
@@ -291,7 +291,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
                 let threshold = sum_threshold(sums, best.wanted, maxima);
                 best.min_scaled = best.min_scaled.max(threshold.value() - reached.above);
                 if threshold >= T::ONE {
-                    self.score_first(visit, &SumsFrom { sums, threshold }, rescorer, seen, best);
+                    self.score_first(visit, &LargeSums { sums, threshold }, rescorer, seen, best);
                 }
             }
             let min_sum = (best.min_scaled - reached.below).floor();
@@ -346,7 +346,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
     fn score_first(
         &self,
         visit: &BlockVisit<'_, T>,
-        largest: &SumsFrom<'_, T>,
+        largest: &LargeSums<'_, T>,
         rescorer: &mut Rescorer,
         seen: &mut Vec<u32>,
         best: &mut BestRows,

@@ -485,9 +485,9 @@ impl Answer for Nearest<'_> {
     }
 }
 
-/// Learns the scale of a metric from training rows: the median distance of a row from its nearest
-/// row that is not equal to it, for at most 1,000 evenly spaced rows. The scale is 1 for angles, and
-/// if there is no such row.
+/// Learns the scale of a metric from at most 1,000 evenly spaced training rows: the median distance
+/// of a row from the nearest row that is not equal to it. The scale is 1 for angles, and if no rows
+/// differ.
 ///
 /// # Errors
 /// As [`Dense::new`].

@@ -9,8 +9,9 @@ use gpu_runtime::{
 pub(super) const ACCUMULATE_STATIC_BYTES: usize = 5_760;
 /// An upper bound on the static shared memory of `fused_small` and `fused_medium`, in bytes.
 pub(super) const FUSED_SMALL_STATIC_BYTES: usize = 7_424;
-/// Declares the struct of the loaded kernels. Each module lists its kernels, and the bytes of dynamic
-/// shared memory that a kernel may use on a GPU with a given number of bytes per block.
+
+/// Declares the struct of the loaded kernels. Each module lists its kernels, and how many bytes of
+/// dynamic shared memory each may use if the GPU has the given number of bytes per block.
 macro_rules! kernels {
     ($($module:literal { $($kernel:ident: $shared_bytes:expr,)* })*) => {
         /// The loaded kernels. The driver compiles their PTX and caches the result.

@@ -204,7 +204,7 @@ pub(super) struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
-    /// Launches a kernel. Every caller states what the kernel writes and why there is memory for it.
+    /// Launches a kernel. Every caller states what the kernel writes and why the memory suffices.
     fn launch<A: KernelArguments>(self, kernel: &Kernel, grid: Grid, arguments: A) -> Launched {
         #[expect(unsafe_code, reason = "the one launch of this crate")]
         // SAFETY: only the functions below call this. The memory that each gives to its kernel is

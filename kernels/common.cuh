@@ -26,7 +26,7 @@ __device__ __forceinline__ u64 neighbor_key(float similarity, u32 row) {
     return ((u64)__float_as_uint(similarity) << 32) | (u64)(~row);
 }
 
-// What the host reads: the row, then the similarity (Neighbor in src/search/mod.rs).
+// What the host reads: the row, then the similarity (Neighbor in src/search/neighbor.rs).
 __device__ __forceinline__ u64 neighbor_of(u64 key) { return key ^ 0xffffffffull; }
 
 // The query rows of a batch.

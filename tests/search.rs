@@ -247,7 +247,7 @@ fn sums_beyond_the_range_fall_back() {
     agree(&training, &queries, 1).unwrap();
     let (_, report) = answer(&inverted(&training, 10, 1), &Request::new(&*queries, one()));
     assert_eq!(report, Report { fast: 0, fell_back: 1 });
-    // More queries than are answered together: those of every batch count.
+    // More queries than a batch has: the queries of every batch count.
     let queries = matrix(&(0..50u8).map(|at| vec![(0, 10f32.powi((at % 38).into()))]).collect(), 1);
     agree(&training, &queries, 2).unwrap();
     for count in [1, 7] {
@@ -674,7 +674,7 @@ fn queries_longer_than_rows() {
     }
 }
 
-/// Rows of so many terms that the errors of 16 bits add up.
+/// Rows with enough terms for the errors of 16 bits to add up.
 #[test]
 fn rows_of_many_terms() {
     const TERMS: u32 = 100_000;

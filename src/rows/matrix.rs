@@ -7,7 +7,7 @@ pub use array_file::array::Array;
 use crate::threads;
 
 mod spread;
-pub(crate) use spread::{Common, Spread, prefetch, prefetch_row};
+pub(crate) use spread::{Common, Row, Spread, prefetch, prefetch_row};
 
 /// Rows of term weights: 32-bit columns, 64-bit row pointers (more than 2³¹ non-zeros are allowed).
 pub type Csr = sprs::CsMatBase<f32, u32, Array<u64>, Array<u32>, Array<f32>, u64>;
@@ -150,7 +150,7 @@ impl CsrBuilder {
 ///
 /// # Panics
 /// If there is no such row.
-pub(crate) fn row<'a>(matrix: &CsrView<'a>, row: usize) -> (&'a [u32], &'a [f32]) {
+pub(crate) fn row<'a>(matrix: &CsrView<'a>, row: usize) -> Row<'a> {
     let bounds = matrix.indptr().outer_inds_sz(row);
     // The slices must live as long as the matrix, not the view, so they are taken from its parts.
     let (_, indices, data) = (*matrix).into_raw_storage();

@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-use super::SearchError;
+use super::error::SearchError;
+use super::neighbor::row_number;
 
 mod part;
 pub(super) use part::PartFilter;
@@ -77,8 +78,8 @@ impl RowSet {
         self.words[(row / u32::BITS) as usize] |= 1 << (row % u32::BITS);
     }
 
-    /// Sets the members to those of `other` among the `rows` rows from `first` on, which becomes
-    /// row 0.
+    /// Copies the members of `other` among its `rows` rows from `first` on, and counts rows from
+    /// `first`.
     pub(super) fn copy_range(&mut self, other: &Self, first: u32, rows: u32) {
         let shift = first % u32::BITS;
         let words = other.words.get((first / u32::BITS) as usize..).unwrap_or_default();
@@ -96,8 +97,7 @@ impl RowSet {
         }
     }
 
-    /// Sets the scores of rows that are not members to 0. `scores` are those of the rows from
-    /// `first_row` on.
+    /// Sets the scores of rows that are not members to 0. `scores` begins with row `first_row`.
     fn clear_others<T: Copy + Default>(&self, first_row: u32, scores: &mut [T]) {
         let mut row = first_row;
         let mut rest = scores;
@@ -204,16 +204,17 @@ impl<'a> RowLists<'a> {
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allow<'a> {
-    only: Option<&'a RowSet>,
-    ranges: Option<&'a [RowRange]>,
-    lists: Option<RowLists<'a>>,
-    groups: Option<Groups<'a>>,
+    pub(super) only: Option<&'a RowSet>,
+    pub(super) ranges: Option<&'a [RowRange]>,
+    pub(super) lists: Option<RowLists<'a>>,
+    pub(super) groups: Option<Groups<'a>>,
 }
 
+/// A group for each training row and each query.
 #[derive(Debug, Clone, Copy)]
-struct Groups<'a> {
-    of_rows: &'a [u32],
-    of_queries: &'a [u32],
+pub(super) struct Groups<'a> {
+    pub(super) of_rows: &'a [u32],
+    pub(super) of_queries: &'a [u32],
 }
 
 impl<'a> Allow<'a> {
@@ -268,14 +269,14 @@ impl<'a> Allow<'a> {
                 .is_none_or(|groups| groups.of_rows[row as usize] != groups.of_queries[query])
     }
 
-    /// Sets the scores of disallowed rows to 0. `scores` are those of the rows from `first_row` on.
+    /// Sets the scores of disallowed rows to 0. `scores` begins with row `first_row`.
     pub(super) fn clear_denied<T: Copy + Default>(
         &self,
         query: usize,
         first_row: u32,
         scores: &mut [T],
     ) {
-        let rows = u32::try_from(scores.len()).expect("row numbers are 32-bit");
+        let rows = row_number(scores.len());
         let local = |row: u32| row.clamp(first_row, first_row + rows) - first_row;
         if let Some(ranges) = self.ranges {
             let RowRange { start, end } = ranges[query];
@@ -317,15 +318,6 @@ impl<'a> Allow<'a> {
         }
     }
 
-    pub(super) fn parts(&self) -> Parts<'a> {
-        Parts {
-            only: self.only,
-            ranges: self.ranges,
-            lists: self.lists,
-            groups: self.groups.map(|groups| (groups.of_rows, groups.of_queries)),
-        }
-    }
-
     pub(super) fn check(&self, queries: usize, rows: u32) -> Result<(), SearchError> {
         let sizes = [
             ("rows of the set", self.only.map(|only| only.rows() as usize), rows as usize),
@@ -341,16 +333,6 @@ impl<'a> Allow<'a> {
         }
         Ok(())
     }
-}
-
-/// The parts of a filter, for engines that apply it in their own way.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Parts<'a> {
-    pub(super) only: Option<&'a RowSet>,
-    pub(super) ranges: Option<&'a [RowRange]>,
-    pub(super) lists: Option<RowLists<'a>>,
-    /// Groups of the rows and of the queries.
-    pub(super) groups: Option<(&'a [u32], &'a [u32])>,
 }
 
 #[cfg(test)]

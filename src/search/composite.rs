@@ -5,38 +5,12 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::allow::PartFilter;
+use super::engine::{Search, checked_count, whole_or_none};
 use super::merge::{PartLists, merge};
+use super::row_map::{PartRows, RowMap};
 use super::scratch::Scratch;
-use super::{NeighborLists, Report, Request, RowSet, Search, SearchError, whole_or_none};
+use super::{NeighborLists, Report, Request, SearchError};
 use crate::threads::Threads;
-
-/// Which rows of the whole the rows of a part are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RowMap {
-    /// Consecutive rows: row `i` of the part is row `first + i` of the whole.
-    From(u32),
-    /// Row `i` of the part is row `rows[i]` of the whole. The numbers increase.
-    Rows(Arc<[u32]>),
-    /// Consecutive rows with gaps: row `kept[i]` of the part is row `first + i` of the whole. The
-    /// numbers increase, and the other rows of the part were removed.
-    Kept {
-        /// The number of the first kept row in the whole.
-        first: u32,
-        /// The rows of the part that still exist.
-        kept: Arc<[u32]>,
-    },
-}
-
-impl RowMap {
-    /// Returns the row of the whole for a row of the part that was not removed.
-    pub(super) fn whole(&self, row: u32) -> u32 {
-        match self {
-            Self::From(first) => first + row,
-            Self::Rows(rows) => rows[row as usize],
-            Self::Kept { first, kept } => first + narrow(kept.partition_point(|&own| own < row)),
-        }
-    }
-}
 
 /// An engine over some of the training rows of a [`Composite`].
 #[derive(Debug, Clone)]
@@ -56,91 +30,7 @@ pub struct Segment {
     pub kept: Option<Arc<[u32]>>,
 }
 
-/// The row numbers of a part.
-#[derive(Debug)]
-pub(super) struct PartRows {
-    map: RowMap,
-    /// The number of rows that the part's engine has, removed rows included.
-    count: u32,
-    /// The rows that still exist, if some were removed.
-    kept: Option<RowSet>,
-}
-
-impl PartRows {
-    fn new(map: RowMap, count: u32) -> Self {
-        let kept = match &map {
-            RowMap::Kept { kept, .. } => Some(RowSet::of(count, kept)),
-            RowMap::From(_) | RowMap::Rows(_) => None,
-        };
-        Self { map, count, kept }
-    }
-
-    /// The rows that still exist, if some were removed.
-    pub(super) fn kept(&self) -> Option<&RowSet> {
-        self.kept.as_ref()
-    }
-
-    /// Returns the position of a row of the whole in the part, if the part has it.
-    pub(super) fn position(&self, row: u32) -> Option<u32> {
-        match &self.map {
-            RowMap::From(first) => row.checked_sub(*first).filter(|&own| own < self.count),
-            RowMap::Rows(rows) => rows.binary_search(&row).ok().map(narrow),
-            RowMap::Kept { first, kept } => kept.get(row.checked_sub(*first)? as usize).copied(),
-        }
-    }
-
-    /// Returns the position of the first row of the part that is `row` of the whole or comes after
-    /// it.
-    pub(super) fn lower_bound(&self, row: u32) -> u32 {
-        match &self.map {
-            RowMap::From(first) => row.saturating_sub(*first).min(self.count),
-            RowMap::Rows(rows) => narrow(rows.partition_point(|&own| own < row)),
-            RowMap::Kept { first, kept } => {
-                kept.get(row.saturating_sub(*first) as usize).copied().unwrap_or(self.count)
-            }
-        }
-    }
-
-    /// Sets `own` to the rows of the part that are in a set of rows of the whole.
-    pub(super) fn select(&self, whole: &RowSet, own: &mut RowSet) {
-        match &self.map {
-            RowMap::From(first) => own.copy_range(whole, *first, self.count),
-            RowMap::Rows(rows) => {
-                own.reset(self.count);
-                let members = (0..).zip(&**rows).filter(|&(_, &row)| whole.contains(row));
-                members.for_each(|(position, _)| own.insert(position));
-            }
-            RowMap::Kept { first, kept } => {
-                own.reset(self.count);
-                let members = (*first..).zip(&**kept).filter(|&(row, _)| whole.contains(row));
-                members.for_each(|(_, &position)| own.insert(position));
-            }
-        }
-    }
-
-    /// Returns the values of the part's rows, given a value for each row of the whole. Removed rows
-    /// get 0.
-    pub(super) fn values_of<'a>(&self, whole: &'a [u32], memory: &'a mut Vec<u32>) -> &'a [u32] {
-        match &self.map {
-            RowMap::From(first) => return &whole[*first as usize..][..self.count as usize],
-            RowMap::Rows(rows) => {
-                memory.clear();
-                memory.extend(rows.iter().map(|&row| whole[row as usize]));
-            }
-            RowMap::Kept { first, kept } => {
-                memory.clear();
-                memory.resize(self.count as usize, 0);
-                for (&position, &value) in kept.iter().zip(&whole[*first as usize..]) {
-                    memory[position as usize] = value;
-                }
-            }
-        }
-        memory
-    }
-}
-
-/// An engine made of parts. The results are the same, to the bit, as those of one engine over all
-/// rows.
+/// An engine made of parts. The results equal those of a single engine over all rows, bit for bit.
 ///
 /// The parts differ only in their [`RowMap`]. They are shards of a large collection, segments of an
 /// updatable model, or the rows that each of several GPUs holds.
@@ -359,17 +249,6 @@ impl Part {
 /// Whether a list holds rows below `count`, in increasing order.
 fn are_rows(list: &[u32], count: u32) -> bool {
     list.is_sorted_by(|a, b| a < b) && list.last().is_none_or(|&last| last < count)
-}
-
-/// Returns a number of rows, if there are not too many.
-fn checked_count(rows: usize) -> Result<u32, SearchError> {
-    let limit = u32::MAX - 1;
-    let count = u32::try_from(rows).ok().filter(|&count| count <= limit);
-    count.ok_or(SearchError::TooManyRows { rows, limit })
-}
-
-fn narrow(position: usize) -> u32 {
-    u32::try_from(position).expect("row numbers are 32-bit")
 }
 
 impl Search for Composite {

@@ -15,12 +15,10 @@ use metric_index::metric::{Euclidean, Manhattan, Metric as Distance};
 use metric_index::neighbor::Neighbor as Near;
 use metric_index::points::{Points, Subset};
 
-use super::request::all_finite;
-use super::stop::NEVER;
-use super::{
-    Allow, Neighbor, NeighborLists, QueryRows, Report, Request, RowSet, Search, SearchError,
-    VectorsView, whole_or_none,
-};
+use super::engine::{Search, checked_count, whole_or_none};
+use super::request::{QueryRows, Request, check_finite};
+use super::stop::{NEVER, Stop};
+use super::{Allow, Neighbor, NeighborLists, Report, RowSet, SearchError, VectorsView};
 use crate::rows::dense::{Kernel, Metric, Vectors, normalize};
 use crate::threads::Threads;
 
@@ -69,9 +67,9 @@ impl FromStr for DenseIndex {
     }
 }
 
-/// The engine for dense vectors, on the CPU or on GPUs. Its queries are [`QueryRows::Dense`], and
-/// the similarity is that of a [`Kernel`]. The CPU has one way to answer, so it reports every query
-/// as fast.
+/// The engine for dense vectors, on the CPU or on GPUs. Its queries are [`QueryRows::Dense`], and a
+/// [`Kernel`] turns distances into similarities. The CPU has one way to answer, so it reports every
+/// query as fast.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -170,13 +168,8 @@ impl Dense {
         index: DenseIndex,
         threads: Threads,
     ) -> Result<Self, SearchError> {
-        let count = rows.rows();
-        let limit = u32::MAX - 1;
-        let fits = u32::try_from(count).ok().filter(|&count| count <= limit);
-        fits.ok_or(SearchError::TooManyRows { rows: count, limit })?;
-        if !all_finite(rows.values(), &threads) {
-            return Err(SearchError::NotFinite { what: "training" });
-        }
+        checked_count(rows.rows())?;
+        check_finite("training", rows.values(), &threads)?;
         let points = Rows(Arc::clone(&rows));
         let build = || {
             let distance = distance(kernel.metric);
@@ -236,7 +229,7 @@ impl Dense {
         points: &QueryPoints<'_>,
         k: usize,
     ) -> Result<(Lists, Vec<u32>), SearchError> {
-        /// Number of additional neighbors, to include those of the same similarity.
+        /// Number of additional neighbors, to include rows of equal similarity.
         const MARGIN: usize = 16;
         let asked = k.saturating_add(MARGIN).min(self.rows.rows());
         let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
@@ -254,7 +247,8 @@ impl Dense {
             if self.skips_zeros && is_zero(points.point(number)) {
                 return Some(Vec::new());
             }
-            let least = near.last().map_or(0.0, |near| self.kernel.similarity(near.distance));
+            let min_similarity =
+                near.last().map_or(0.0, |near| self.kernel.similarity(near.distance));
             let is_all = near.len() == self.rows.rows();
             let similar = near.iter().map(|near| Neighbor {
                 row: near.point,
@@ -267,9 +261,9 @@ impl Dense {
             similar.sort_unstable();
             similar.truncate(k);
             // Rows that were not found are no more similar than the last that was.
-            let is_sure =
-                similar.len() == k && similar.last().is_some_and(|near| near.similarity > least);
-            (is_all || is_sure || least <= 0.0).then_some(similar)
+            let is_sure = similar.len() == k
+                && similar.last().is_some_and(|near| near.similarity > min_similarity);
+            (is_all || is_sure || min_similarity <= 0.0).then_some(similar)
         };
         Ok((found.lists.iter().enumerate().map(answer).collect(), by_cpu))
     }
@@ -305,9 +299,7 @@ impl Dense {
         };
         request.allow.check(queries.rows(), self.rows())?;
         request.stop.check()?;
-        if !all_finite(queries.values(), &self.threads) {
-            return Err(SearchError::NotFinite { what: "query" });
-        }
+        check_finite("query", queries.values(), &self.threads)?;
         found.reset(queries.rows(), request.k.get().min(self.rows.rows()))?;
         let mut values = Vec::new();
         let mut first = 0;
@@ -372,7 +364,7 @@ impl Dense {
 
     /// Number of queries that are searched at a time: many for speed, few if a stop may end the
     /// search.
-    fn piece(&self, stop: &super::Stop) -> usize {
+    fn piece(&self, stop: &Stop) -> usize {
         /// Values that are compared in about a tenth of a second on one thread.
         const STEP: usize = 1 << 31;
         if std::ptr::eq(stop, &raw const NEVER) {
@@ -416,7 +408,7 @@ fn chosen(index: DenseIndex, points: &Rows, distance: &dyn Distance<[f32]>) -> R
     const QUERIES: usize = 64;
     /// A tree is faster if it evaluates less than one in this many distances, as measured on
     /// vectors of 4 to 64 dimensions.
-    const SHARE: u64 = 4;
+    const MIN_SAVING: u64 = 4;
     let count = points.len();
     match index {
         DenseIndex::Kind(kind) => return Ok(kind),
@@ -438,7 +430,7 @@ fn chosen(index: DenseIndex, points: &Rows, distance: &dyn Distance<[f32]>) -> R
         evaluations += search(&tree, sample.point(query), nearest)?.1.evaluations;
     }
     let all = (queries.len() * sample.len()) as u64;
-    Ok(if evaluations * SHARE < all { Kind::KdTree } else { Kind::BruteForce })
+    Ok(if evaluations * MIN_SAVING < all { Kind::KdTree } else { Kind::BruteForce })
 }
 
 /// The k allowed rows of highest similarity above 0; of equal ones, the lower rows.
@@ -493,9 +485,9 @@ impl Answer for Nearest<'_> {
     }
 }
 
-/// Learns the scale of a metric from training rows: the median distance of a row from its nearest
-/// row that is not equal to it. At most 1,000 rows, evenly spaced, are asked. The scale is 1 for
-/// angles, and if there is no such row.
+/// Learns the scale of a metric from at most 1,000 evenly spaced training rows: the median distance
+/// of a row from the nearest row that is not equal to it. The scale is 1 for angles, and if no rows
+/// differ.
 ///
 /// # Errors
 /// As [`Dense::new`].

@@ -86,7 +86,7 @@ impl DeviceChoice {
     /// `cuda:all` skips because it does not work.
     ///
     /// # Errors
-    /// If a GPU that was asked for cannot be used.
+    /// If a requested GPU cannot be used.
     pub fn gpus(self) -> Result<Vec<Device>, GpuError> {
         let usable = |device: Device| device.info().check().map(|()| vec![device]);
         match self {
@@ -133,8 +133,8 @@ impl DeviceChoice {
         };
         let gpus = device.gpus()?;
         for gpu in &gpus {
-            // Load the kernels now, because callers do other work in the meantime. If this fails,
-            // the first engine fails too and returns the error.
+            // Load the kernels now, while callers do other work. If this fails, the first engine
+            // fails too and returns the error.
             let _ = load_kernels(gpu);
         }
         Ok(match engine {

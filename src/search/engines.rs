@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gpu_runtime::Device;
 
-use super::cuda::Failed;
+use super::cuda::DeviceFailure;
 use super::{
     CudaEngine, CudaOptions, Dense, DenseIndex, Exhaustive, GridMemory, Inverted, NEVER,
     NeighborLists, Report, Request, Search, SearchError, SeveralGpus, Stop,
@@ -178,7 +178,7 @@ impl Engines {
     }
 
     /// Creates an engine over the dense vectors of a model. Even with GPUs, the CPU answers
-    /// requests with filters, such as those of leave-one-out tuning.
+    /// requests with filters, as in leave-one-out tuning.
     ///
     /// # Errors
     /// If the vectors cannot be indexed, or a GPU fails and falling back to the CPU is disabled.
@@ -240,7 +240,7 @@ impl Engines {
                 match SeveralGpus::make(&training, &self.devices, options, &threads) {
                     Ok(engine) => engine,
                     // For instance, its kernels could not be loaded.
-                    Err(Failed::Gpu(error)) if fall_back => {
+                    Err(DeviceFailure::Gpu(error)) if fall_back => {
                         tracing::warn!("{error}; continuing on the CPU");
                         Arc::new(Inverted::new(training, threads)?)
                     }
@@ -303,7 +303,7 @@ mod tests {
         assert!(engine.search(&request, &mut found).is_ok());
         stop.stop();
         assert!(matches!(engine.search(&request, &mut found), Err(SearchError::Stopped)));
-        // A request's own stop is the one that counts.
+        // A request's own stop takes precedence.
         assert!(engine.search(&request.until(&Stop::new()), &mut found).is_ok());
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{
-    Allow, Neighbor, NeighborLists, Queries, Report, Request, Search, SearchError, check_training,
-    rounded, whole_or_none,
-};
-use crate::rows::matrix::{Csr, CsrView, row};
+use super::engine::{Search, check_training, whole_or_none};
+use super::neighbor::{Neighbor, rounded};
+use super::request::{Queries, Request};
+use super::{Allow, NeighborLists, Report, SearchError};
+use crate::rows::matrix::{Csr, CsrView, Row, row};
 use crate::threads::Threads;
 
 /// The engine without an index: its time per query is proportional to all non-zeros. It has no fast
@@ -72,8 +72,6 @@ impl Search for Exhaustive {
         whole_or_none(outcome, found)
     }
 }
-
-type Row<'a> = (&'a [u32], &'a [f32]);
 
 /// The filter of one query.
 #[derive(Debug, Clone, Copy)]

@@ -50,25 +50,24 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
-use super::lists::Slots;
+use super::engine::{Search, check_training, whole_or_none};
+use super::lists::{NeighborLists, Slots};
+use super::request::{Queries, Request, any_piece};
 use super::scratch::Scratch;
-use super::{
-    Neighbor, NeighborLists, Queries, Report, Request, Search, SearchError, check_training,
-    whole_or_none,
-};
-use crate::rows::matrix::{Csr, CsrView, row};
+use super::{Neighbor, Report, SearchError};
+use crate::rows::matrix::{Csr, CsrView, Row, row};
 use crate::threads::Threads;
 
 mod bounds;
-mod exact;
 mod fixed;
 mod index;
 mod kernels;
+mod rescorer;
 
-use exact::{AHEAD, Exact, prefetch};
-use fixed::{Fixed, Range, Scaled};
-use index::{Block, Index, List, stride};
+use fixed::{FixedPoint, ScaledQuery, WeightStats};
+use index::{Block, Index, PostingList, stride};
 use kernels::{LANES, at_least, count_at_least, group_maxima};
+use rescorer::{AHEAD, Rescorer, prefetch};
 
 /// Number of rows per block: the 32 KiB of sums of a query fit a first-level cache.
 const BLOCK_ROWS: usize = 16_384;
@@ -77,8 +76,6 @@ const MAX_BLOCK_ROWS: usize = 65_536;
 /// Maximum number of batches of [`LANES`] queries that a thread answers at a time. All but the
 /// first find the postings of a block in a cache.
 const MAX_BATCHES: usize = 4;
-/// Number of weights that a thread scans per task.
-const PIECE: usize = 1 << 16;
 /// Minimum number of queries of a batch.
 const MIN_BATCH: usize = 16;
 /// Minimum number of blocks for which bounds are tried for a batch, if there are at least as many
@@ -100,8 +97,8 @@ pub struct Inverted {
     unsigned: Option<Index<u16>>,
     /// Made for negative weights, of the training rows or of a query.
     signed: OnceLock<Index<i16>>,
-    scratch: Scratch<Work<u16>>,
-    signed_scratch: Scratch<Work<i16>>,
+    scratch: Scratch<Buffers<u16>>,
+    signed_scratch: Scratch<Buffers<i16>>,
     threads: Threads,
 }
 
@@ -132,11 +129,11 @@ impl Inverted {
         let view = training.view();
         let count = check_training(&view, &threads)?;
         let cuts = cuts(&view, rows.clamp(1, MAX_BLOCK_ROWS));
-        let range = threads.run(|| range(&view));
-        let (unsigned, signed) = if range.negative {
-            (None, OnceLock::from(threads.run(|| Index::new(&view, range, &cuts))))
+        let stats = threads.run(|| weight_stats(&view));
+        let (unsigned, signed) = if stats.negative {
+            (None, OnceLock::from(threads.run(|| Index::new(&view, stats, &cuts))))
         } else {
-            (Some(threads.run(|| Index::new(&view, range, &cuts))), OnceLock::new())
+            (Some(threads.run(|| Index::new(&view, stats, &cuts))), OnceLock::new())
         };
         Ok(Self {
             rows: count,
@@ -156,18 +153,15 @@ impl Inverted {
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
         queries.check_finite(&self.threads)?;
-        let weights = queries.rows.data();
-        let negative = || match weights.len() {
-            ..=PIECE => has_negative(weights),
-            _ => self.threads.run(|| weights.par_chunks(PIECE).any(has_negative)),
-        };
+        let is_negative = |piece: &[f32]| piece.iter().any(|&weight| weight < 0.0);
+        let negative = || any_piece(queries.rows.data(), &self.threads, is_negative);
         if let Some(index) = self.unsigned.as_ref().filter(|_| !negative()) {
             return self.find_in(index, &self.scratch, queries, found);
         }
         let view = self.training.view();
         if self.signed.get().is_none() {
             // Not in `get_or_init`: a thread that waits for others could enter it a second time.
-            let index = self.threads.run(|| Index::new(&view, range(&view), &self.cuts));
+            let index = self.threads.run(|| Index::new(&view, weight_stats(&view), &self.cuts));
             // Another search may have been faster.
             let _ = self.signed.set(index);
         }
@@ -175,10 +169,10 @@ impl Inverted {
         self.find_in(index, &self.signed_scratch, queries, found)
     }
 
-    fn find_in<T: Fixed>(
+    fn find_in<T: FixedPoint>(
         &self,
         index: &Index<T>,
-        scratch: &Scratch<Work<T>>,
+        scratch: &Scratch<Buffers<T>>,
         queries: &Queries<'_>,
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
@@ -186,7 +180,7 @@ impl Inverted {
         found.reset(count, queries.k.min(self.training.rows()))?;
         // All threads get work, if there is enough.
         let batch = batch_size(count, self.threads.count());
-        let engine = Engine { index, training: self.training.view(), queries };
+        let engine = Searcher { index, training: self.training.view(), queries };
         if count <= batch {
             // Switching threads and back takes as long as a query.
             engine.batch(0, found.slots(), &mut scratch.take())?;
@@ -194,39 +188,36 @@ impl Inverted {
         }
         self.threads.run(|| {
             let batches = found.slots().par_chunks(batch).enumerate();
-            let work = || scratch.take();
-            batches.try_for_each_init(work, |work, (number, slots)| {
-                engine.batch(number * batch, slots, work)
+            let buffers = || scratch.take();
+            batches.try_for_each_init(buffers, |buffers, (number, slots)| {
+                engine.batch(number * batch, slots, buffers)
             })
         })?;
         Ok(found.report())
     }
 }
 
-fn has_negative(weights: &[f32]) -> bool {
-    weights.iter().any(|&weight| weight < 0.0)
-}
-
 /// Returns the number of queries that a thread answers at a time: several times [`LANES`], if the
 /// threads then still end at about the same time.
 fn batch_size(queries: usize, threads: usize) -> usize {
-    let share = queries.div_ceil(threads);
-    if share <= LANES {
-        return share.max(1);
+    let per_thread = queries.div_ceil(threads);
+    if per_thread <= LANES {
+        return per_thread.max(1);
     }
     let rounds = |lanes: &usize| queries.div_ceil(lanes * LANES).div_ceil(threads) * lanes;
     (1..=MAX_BATCHES).rev().min_by_key(rounds).unwrap_or(1) * LANES
 }
 
-/// Returns the range of all rows. Call it on the thread pool that should do the work.
-fn range(training: &CsrView<'_>) -> Range {
-    // Pieces so large that their ranges take little memory compared with them.
+/// Returns the properties of all rows. Call it on the thread pool that should do the work.
+fn weight_stats(training: &CsrView<'_>) -> WeightStats {
+    // The properties of a piece take a vector of all terms, so pieces are large.
     let rows = training.rows();
     let pieces =
         (training.nnz() / (4 * training.cols() + 1)).clamp(1, rayon::current_num_threads());
     let size = rows.div_ceil(pieces).max(1);
     let pieces = (0..rows.div_ceil(size).max(1)).into_par_iter();
-    let of_piece = |piece: usize| Range::of(training, piece * size..((piece + 1) * size).min(rows));
+    let of_piece =
+        |piece: usize| WeightStats::of(training, piece * size..((piece + 1) * size).min(rows));
     pieces.map(of_piece).reduce_with(|a, b| a.join(&b)).expect("a piece at least")
 }
 
@@ -273,11 +264,9 @@ fn cuts(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     cuts
 }
 
-type Row<'a> = (&'a [u32], &'a [f32]);
-
-/// The buffers of a thread.
+/// The buffers of a thread that searches.
 #[derive(Debug, Default)]
-struct Work<T> {
+struct Buffers<T> {
     /// The sums of a batch in a block.
     sums: Vec<T>,
     /// The factors of the head terms.
@@ -287,9 +276,9 @@ struct Work<T> {
     /// The factors of a query's terms that have a column, by column.
     dense: Vec<(usize, T)>,
     /// The postings of a query in a block.
-    lists: Vec<List<T>>,
+    lists: Vec<PostingList<T>>,
     /// The postings of the next query.
-    next: Vec<List<T>>,
+    next: Vec<PostingList<T>>,
     maxima: Vec<T>,
     scores: Vec<T>,
     /// The rows of a block that may be in the result, with bounds.
@@ -298,16 +287,16 @@ struct Work<T> {
     seen: Vec<u32>,
     /// A bit for each row of a block.
     marks: Vec<u64>,
-    exact: Exact,
+    rescorer: Rescorer,
 }
 
-/// The state of a query while it passes through the blocks.
-struct State<'a, T> {
+/// A query, and what was found for it in the blocks so far.
+struct QueryState<'a, T> {
     /// Its number in the request.
     number: usize,
     query: Row<'a>,
     /// `None`: 16 bits are not enough for it.
-    scaled: Option<Scaled<T>>,
+    scaled: Option<ScaledQuery<T>>,
     /// The number of rows to find.
     wanted: usize,
     /// The sums and the rows that may be in the result.
@@ -316,10 +305,10 @@ struct State<'a, T> {
     threshold: T,
 }
 
-impl<'a, T: Fixed> State<'a, T> {
+impl<'a, T: FixedPoint> QueryState<'a, T> {
     fn new(index: &Index<T>, queries: &Queries<'a>, number: usize) -> Self {
         let query = row(&queries.rows, number);
-        let scaled = Scaled::new(&index.range, query, |term| index.column(term).is_some());
+        let scaled = ScaledQuery::new(&index.stats, query, |term| index.column(term).is_some());
         let wanted = queries.k;
         Self { number, query, scaled, wanted, candidates: Vec::new(), threshold: T::default() }
     }
@@ -341,15 +330,11 @@ impl<'a, T: Fixed> State<'a, T> {
     fn collect(&mut self, block: &Block<T>, sums: &[T], maxima: &mut Vec<T>, scores: &mut Vec<T>) {
         let Some(scaled) = &self.scaled else { return };
         if self.threshold == T::default() {
-            let groups = self.wanted.saturating_mul(4).clamp(MIN_GROUPS, MAX_GROUPS);
-            maxima.resize(groups, T::default());
-            group_maxima(sums, maxima);
-            self.threshold = nth_largest(maxima, self.wanted);
+            self.threshold = sum_threshold(sums, self.wanted, maxima);
         }
         let before = self.candidates.len();
         at_least(sums, scaled.cut(self.threshold).max(T::ONE), |local| {
-            let row = u32::try_from(local).expect("a block has at most 65,536 rows");
-            self.candidates.push((sums[local], block.first_row + row));
+            self.candidates.push((sums[local], block.row_number(local)));
         });
         if self.candidates.len() > before && self.candidates.len() >= self.wanted {
             scores.clear();
@@ -361,8 +346,15 @@ impl<'a, T: Fixed> State<'a, T> {
     }
 }
 
+/// Returns a number that is at most the `wanted`-th largest sum, by the maxima of groups of sums.
+fn sum_threshold<T: FixedPoint>(sums: &[T], wanted: usize, maxima: &mut Vec<T>) -> T {
+    maxima.resize(wanted.saturating_mul(4).clamp(MIN_GROUPS, MAX_GROUPS), T::default());
+    group_maxima(sums, maxima);
+    nth_largest(maxima, wanted)
+}
+
 /// Returns the `n`-th largest value, counted from 1; 0 if fewer are above 0.
-fn nth_largest<T: Fixed>(values: &[T], n: usize) -> T {
+fn nth_largest<T: FixedPoint>(values: &[T], n: usize) -> T {
     let mut low = 0;
     let mut high = T::nearest(T::MAX).bits();
     while low < high {
@@ -376,31 +368,31 @@ fn nth_largest<T: Fixed>(values: &[T], n: usize) -> T {
     T::of_bits(low)
 }
 
-/// A search.
+/// Answers the queries of a request with an index.
 #[derive(Debug)]
-struct Engine<'a, T> {
+struct Searcher<'a, T> {
     index: &'a Index<T>,
     training: CsrView<'a>,
     queries: &'a Queries<'a>,
 }
 
-impl<'a, T: Fixed> Engine<'a, T> {
+impl<'a, T: FixedPoint> Searcher<'a, T> {
     /// Answers the queries from `first` on, one per slot.
     fn batch(
         &self,
         first: usize,
         mut slots: Slots<'_>,
-        work: &mut Work<T>,
+        buffers: &mut Buffers<T>,
     ) -> Result<(), SearchError> {
         let last = first + slots.len();
-        let state = |query| State::new(self.index, self.queries, query);
-        let mut states: Vec<State<'_, T>> = (first..last).map(state).collect();
+        let state = |query| QueryState::new(self.index, self.queries, query);
+        let mut states: Vec<QueryState<'_, T>> = (first..last).map(state).collect();
         let rows = self.index.blocks.iter().map(|block| block.rows).max().unwrap_or(0);
         let stride = stride(rows);
         let blocks = self.index.blocks.len();
         let is_batch = states.len() >= MIN_BATCH;
         if !is_batch || blocks >= MIN_BOUNDED_BLOCKS.max(self.queries.k) {
-            let mut found = self.by_bounds(&states, is_batch, stride, work)?.into_iter();
+            let mut found = self.by_bounds(&states, is_batch, stride, buffers)?.into_iter();
             states.retain(|state| match found.next().flatten() {
                 Some(neighbors) => {
                     slots.set(state.number - first, &neighbors);
@@ -411,19 +403,19 @@ impl<'a, T: Fixed> Engine<'a, T> {
         }
         let is_batch = states.len() >= MIN_BATCH;
         if is_batch {
-            self.by_head(&mut states, stride, work)?;
+            self.by_head(&mut states, stride, buffers)?;
         }
         for state in &mut states {
             self.queries.stop.check()?;
             let is_done = is_batch && state.is_complete(false);
             if !is_done {
-                self.by_postings(state, stride, work)?;
+                self.by_postings(state, stride, buffers)?;
             }
             let neighbors = if is_done || state.is_complete(true) {
-                self.rescore(state, work)
+                self.rescore(state, buffers)
             } else {
                 slots.mark_fell_back(state.number - first);
-                self.all_rows(state, work)
+                self.all_rows(state, buffers)
             };
             slots.set(state.number - first, &neighbors);
         }
@@ -433,11 +425,11 @@ impl<'a, T: Fixed> Engine<'a, T> {
     /// Collects candidates of a batch.
     fn by_head(
         &self,
-        states: &mut [State<'a, T>],
+        states: &mut [QueryState<'a, T>],
         stride: usize,
-        work: &mut Work<T>,
+        buffers: &mut Buffers<T>,
     ) -> Result<(), SearchError> {
-        let Work { sums, factors, lists, next, maxima, scores, .. } = work;
+        let Buffers { sums, factors, lists, next, maxima, scores, .. } = buffers;
         let columns = self.index.columns;
         factors.clear();
         factors.resize(columns * states.len().div_ceil(LANES), [T::default(); LANES]);
@@ -452,14 +444,14 @@ impl<'a, T: Fixed> Engine<'a, T> {
         sums.resize(LANES * stride, T::default());
         for block in &self.index.blocks {
             self.queries.stop.check()?;
-            block.lists(states.first().map_or(&[], State::tail), lists);
+            block.lists(states.first().map_or(&[], QueryState::tail), lists);
             for query in 0..states.len() {
                 if query % LANES == 0 {
                     let factors = &factors[query / LANES * columns..][..columns];
                     block.set_head(factors, sums, stride);
                 }
-                // The postings of the next query are prefetched while those of this one are added.
-                block.lists(states.get(query + 1).map_or(&[], State::tail), next);
+                // The postings of the next query are prefetched while this query's are added.
+                block.lists(states.get(query + 1).map_or(&[], QueryState::tail), next);
                 let sums = &mut sums[query % LANES * stride..][..block.rows];
                 let state = &mut states[query];
                 block.add(lists, sums);
@@ -474,11 +466,11 @@ impl<'a, T: Fixed> Engine<'a, T> {
     /// Collects candidates of a query.
     fn by_postings(
         &self,
-        state: &mut State<'a, T>,
+        state: &mut QueryState<'a, T>,
         stride: usize,
-        work: &mut Work<T>,
+        buffers: &mut Buffers<T>,
     ) -> Result<(), SearchError> {
-        let Work { sums, rare, dense, lists, maxima, scores, .. } = work;
+        let Buffers { sums, rare, dense, lists, maxima, scores, .. } = buffers;
         sums.resize(sums.len().max(stride), T::default());
         state.threshold = T::default();
         state.candidates.clear();
@@ -498,7 +490,7 @@ impl<'a, T: Fixed> Engine<'a, T> {
     }
 
     /// Returns the nearest of the candidates by the formula.
-    fn rescore(&self, state: &State<'a, T>, work: &mut Work<T>) -> Vec<Neighbor> {
+    fn rescore(&self, state: &QueryState<'a, T>, buffers: &mut Buffers<T>) -> Vec<Neighbor> {
         let candidates = &state.candidates;
         candidates.iter().take(AHEAD).for_each(|&(_, row)| prefetch(&self.training, row));
         let rows = candidates.iter().enumerate().map(|(at, &(_, row))| {
@@ -507,27 +499,27 @@ impl<'a, T: Fixed> Engine<'a, T> {
             }
             row
         });
-        self.nearest(state, rows, work)
+        self.nearest(state, rows, buffers)
     }
 
     /// Returns the nearest of all rows.
-    fn all_rows(&self, state: &State<'a, T>, work: &mut Work<T>) -> Vec<Neighbor> {
+    fn all_rows(&self, state: &QueryState<'a, T>, buffers: &mut Buffers<T>) -> Vec<Neighbor> {
         let allow = &self.queries.allow;
         let rows = (0..).zip(0..self.training.rows()).map(|(row, _)| row);
-        self.nearest(state, rows.filter(|&row| allow.allows(state.number, row)), work)
+        self.nearest(state, rows.filter(|&row| allow.allows(state.number, row)), buffers)
     }
 
     fn nearest(
         &self,
-        state: &State<'a, T>,
+        state: &QueryState<'a, T>,
         rows: impl Iterator<Item = u32>,
-        work: &mut Work<T>,
+        buffers: &mut Buffers<T>,
     ) -> Vec<Neighbor> {
-        let exact = &mut work.exact;
-        exact.set(state.query, self.training.cols());
-        let scored = rows.map(|number| exact.score(&self.training, number));
+        let rescorer = &mut buffers.rescorer;
+        rescorer.set(state.query, self.training.cols());
+        let scored = rows.map(|number| rescorer.score(&self.training, number));
         let mut neighbors: Vec<_> = scored.filter(|near| near.similarity > 0.0).collect();
-        exact.clear(state.query);
+        rescorer.clear(state.query);
         neighbors.sort_unstable();
         neighbors.truncate(state.wanted);
         neighbors
@@ -578,7 +570,7 @@ mod tests {
         }
         let training = Arc::new(builder.build(TERMS as usize));
         let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-        for (block_rows, is_batch, least) in [(2_000, false, 150), (500, true, 100)] {
+        for (block_rows, is_batch, min_helped) in [(2_000, false, 150), (500, true, 100)] {
             let engine =
                 Inverted::with_block_rows(Arc::clone(&training), threads.clone(), block_rows)
                     .unwrap();
@@ -586,17 +578,18 @@ mod tests {
             let request = Request::new(&*training, NonZeroUsize::new(10).unwrap());
             let mut none = None;
             let queries = request.queries(engine.rows, training.cols(), &mut none).unwrap();
-            let engine = Engine { index, training: training.view(), queries: &queries };
-            let mut work = Work::default();
+            let engine = Searcher { index, training: training.view(), queries: &queries };
+            let mut buffers = Buffers::default();
             let states: Vec<_> =
-                (0..200).map(|number| State::new(index, &queries, number)).collect();
-            let found = engine.by_bounds(&states, is_batch, stride(block_rows), &mut work).unwrap();
+                (0..200).map(|number| QueryState::new(index, &queries, number)).collect();
+            let found =
+                engine.by_bounds(&states, is_batch, stride(block_rows), &mut buffers).unwrap();
             for (state, bounded) in states.iter().zip(&found) {
-                let all = engine.all_rows(state, &mut work);
+                let all = engine.all_rows(state, &mut buffers);
                 assert!(bounded.as_ref().is_none_or(|bounded| *bounded == all), "{}", state.number);
             }
             let helped = found.iter().flatten().count();
-            assert!(helped >= least, "{helped} of 200 in blocks of {block_rows}");
+            assert!(helped >= min_helped, "{helped} of 200 in blocks of {block_rows}");
         }
     }
 }

@@ -1,10 +1,12 @@
-//! The neighbors of many queries in one buffer: no allocation per query, and none when it is
-//! reused.
+//! The neighbors of many queries in one buffer. Nothing is allocated per query, and searches reuse
+//! the buffer.
 
 use gpu_runtime::{Device, Pinned};
 use rayon::prelude::*;
 
-use super::{Neighbor, Report, SearchError};
+use super::error::SearchError;
+use super::neighbor::{Neighbor, row_number};
+use super::report::Report;
 
 /// The neighbors of many queries, best first. Each search reuses the memory of the previous one.
 ///
@@ -126,7 +128,7 @@ impl NeighborLists {
                     self.clear();
                     return Err(SearchError::OutOfMemory { queries, k });
                 }
-                // Leftovers of an earlier search lie beyond the counts.
+                // Neighbors of an earlier search lie beyond the counts, so nobody reads them.
                 neighbors.resize(wanted, Neighbor { row: 0, similarity: 0.0 });
             }
         }
@@ -176,6 +178,19 @@ impl NeighborLists {
         };
         let neighbors = &mut neighbors[..counts.len() * *stride];
         Slots { stride: *stride, counts, fell_back, neighbors, is_pinned }
+    }
+}
+
+impl Report {
+    /// Reports on queries that several engines answered together, one list each. An engine that
+    /// took no part has no lists.
+    pub(crate) fn of_lists(engines: &[&NeighborLists]) -> Self {
+        let queries = engines.iter().map(|lists| lists.len()).max().unwrap_or(0);
+        let fell_back = |&query: &usize| {
+            engines.iter().any(|lists| !lists.is_empty() && lists.fell_back(query))
+        };
+        let fell_back = (0..queries).filter(fell_back).count() as u64;
+        Self { fast: queries as u64 - fell_back, fell_back }
     }
 }
 
@@ -248,7 +263,7 @@ impl<'a> Slots<'a> {
 
     /// Sets the neighbors of a query, which are sorted.
     pub(super) fn set(&mut self, query: usize, found: &[Neighbor]) {
-        self.counts[query] = u32::try_from(found.len()).expect("row numbers are 32-bit");
+        self.counts[query] = row_number(found.len());
         let start = query * self.stride;
         self.neighbors[start..start + found.len()].copy_from_slice(found);
     }
@@ -282,15 +297,15 @@ impl<'a> Slots<'a> {
         lists.for_each(<[Neighbor]>::sort_unstable);
     }
 
-    /// Sets the neighbors of all queries: those of query `q` are the first `counts[q]` of
-    /// `found[q * k..]`. Call it on the thread pool that should do the work.
+    /// Sets the neighbors of all queries. Query `q` has the first `counts[q]` of `found[q * k..]`.
+    /// Call it on the thread pool that should do the work.
     pub(super) fn fill(&mut self, found: &[Neighbor], k: usize, counts: &[u32], sorted: bool) {
         const PIECE: usize = 256;
         let found = found.par_chunks(k).zip(counts).map(|(found, &count)| &found[..count as usize]);
         let stride = self.stride.max(1);
         let slots = self.counts.par_iter_mut().zip(self.neighbors.par_chunks_mut(stride));
         found.zip(slots).with_min_len(PIECE).for_each(|(found, (count, slots))| {
-            *count = u32::try_from(found.len()).expect("row numbers are 32-bit");
+            *count = row_number(found.len());
             slots[..found.len()].copy_from_slice(found);
             if !sorted {
                 slots[..found.len()].sort_unstable();

@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use super::Neighbor;
-use super::composite::RowMap;
 use super::lists::{NeighborLists, Slots};
+use super::neighbor::Neighbor;
+use super::row_map::RowMap;
 use crate::threads::Threads;
 
 /// The lists of one part, and the numbers of its rows in the whole.

@@ -4,8 +4,9 @@ use std::num::NonZeroUsize;
 
 use rayon::prelude::*;
 
-use super::stop::NEVER;
-use super::{Allow, SearchError, Stop};
+use super::allow::Allow;
+use super::error::SearchError;
+use super::stop::{NEVER, Stop};
 use crate::rows::dense::{Vectors, VectorsView};
 use crate::rows::matrix::{Csr, CsrBuilder, CsrView, row};
 use crate::threads::Threads;
@@ -151,22 +152,36 @@ pub(super) struct Queries<'a> {
 
 impl Queries<'_> {
     pub(super) fn check_finite(&self, threads: &Threads) -> Result<(), SearchError> {
-        if all_finite(self.rows.data(), threads) {
-            Ok(())
-        } else {
-            Err(SearchError::NotFinite { what: "query" })
-        }
+        check_finite("query", self.rows.data(), threads)
     }
 }
 
-/// Whether all weights are finite.
-pub(super) fn all_finite(weights: &[f32], threads: &Threads) -> bool {
-    const PIECE: usize = 1 << 16;
+/// Checks that all weights of `training` or `query` rows are finite.
+pub(super) fn check_finite(
+    what: &'static str,
+    weights: &[f32],
+    threads: &Threads,
+) -> Result<(), SearchError> {
     // Without an early exit inside a piece, many weights are checked at a time.
-    let finite = |piece: &[f32]| piece.iter().fold(true, |all, weight| all & weight.is_finite());
+    let is_wrong = |piece: &[f32]| !piece.iter().fold(true, |all, weight| all & weight.is_finite());
+    if any_piece(weights, threads, is_wrong) {
+        Err(SearchError::NotFinite { what })
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether `test` holds for any piece of the weights. Many pieces are tested on all threads.
+pub(super) fn any_piece(
+    weights: &[f32],
+    threads: &Threads,
+    test: impl Fn(&[f32]) -> bool + Send + Sync,
+) -> bool {
+    /// Number of weights that a thread tests at a time.
+    const PIECE: usize = 1 << 16;
     match weights.len() {
         // Switching threads and back takes longer.
-        ..=PIECE => finite(weights),
-        _ => threads.run(|| weights.par_chunks(PIECE).all(finite)),
+        ..=PIECE => test(weights),
+        _ => threads.run(|| weights.par_chunks(PIECE).any(test)),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::SearchError;
+use super::error::SearchError;
 
 /// Ends searches early: on request from another thread, or at a deadline.
 ///

@@ -29,23 +29,21 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-mod closed;
+mod destination;
 mod error;
 mod inputs;
-mod destination;
+mod standard;
 mod syncing;
 mod temporary;
 
-pub use closed::note_closed_streams;
 pub use error::{OutputError, OutputProblem};
+pub use standard::note_closed_streams;
 pub use temporary::{remove_temporary_files, try_to_remove_temporary_files};
 
 use destination::Destination;
 use inputs::{Identity, Inputs};
+use standard::STANDARD;
 use temporary::Temporary;
-
-/// The name that denotes standard output.
-const STANDARD: &str = "-";
 
 /// The inputs of a command and the outputs opened so far.
 ///

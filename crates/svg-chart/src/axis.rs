@@ -1,6 +1,6 @@
 //! Axes and their ticks.
 
-use super::text_width;
+use crate::text::text_width;
 
 /// [`Axis::from_zero`] leaves out values that exceed the 90th percentile by more than this factor.
 const OUTLIER: f64 = 3.0;

@@ -1,6 +1,8 @@
 //! Grouped bar charts.
 
-use super::{Axis, Bar, CHARACTER, Chart, LINE, Mark};
+use crate::axis::Axis;
+use crate::chart::{Bar, Chart, Mark};
+use crate::text::{CHARACTER, LINE};
 
 /// The width of a bar.
 const BAR: f64 = 16.0;

@@ -2,7 +2,8 @@
 
 use std::io::Read;
 
-use super::{Rows, fill, rest};
+use crate::rows::Rows;
+use crate::stream::{fill, rest};
 
 pub(super) fn fvecs(file: impl Read) -> Result<Rows, String> {
     vecs(file, 4, |bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))

@@ -18,6 +18,10 @@ use flate2::bufread::MultiGzDecoder;
 
 mod binary;
 mod npy;
+mod rows;
+mod stream;
+
+pub use rows::Rows;
 
 /// The format of a file of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,42 +57,6 @@ impl Format {
             ("-ubyte", Self::Idx),
         ];
         endings.iter().find(|(ending, _)| name.ends_with(ending)).map(|&(_, format)| format)
-    }
-}
-
-/// Vectors that have the same dimension.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rows {
-    /// The values of all vectors, one vector after another.
-    pub values: Vec<f32>,
-    /// The number of values per vector, at least 1.
-    pub dimension: usize,
-}
-
-impl Rows {
-    /// The number of vectors.
-    pub fn len(&self) -> usize {
-        self.values.len() / self.dimension
-    }
-
-    /// Whether there are no vectors.
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
-
-    /// Vector `number`, from 0.
-    ///
-    /// # Panics
-    /// If there is no such vector.
-    pub fn row(&self, number: usize) -> &[f32] {
-        &self.values[number * self.dimension..][..self.dimension]
-    }
-
-    fn new(values: Vec<f32>, dimension: usize) -> Result<Self, String> {
-        if dimension == 0 {
-            return Err("there is no vector in it".to_owned());
-        }
-        Ok(Self { values, dimension })
     }
 }
 
@@ -151,66 +119,4 @@ pub fn read(file: impl Read, format: Format) -> Result<Rows, String> {
         Format::Bvecs => binary::bvecs(file),
         Format::Idx => binary::idx(file),
     }
-}
-
-/// Number of bytes that are read at a time.
-const CHUNK: usize = 1 << 22;
-
-/// Reads the rest of a file, which must have `length` bytes: numbers of `size` bytes each.
-///
-/// Calls `take` with chunks of whole numbers.
-fn rest(
-    mut file: impl Read,
-    length: u64,
-    size: usize,
-    mut take: impl FnMut(&[u8]),
-) -> Result<(), String> {
-    let mut chunk = Vec::new();
-    let mut done = 0u64;
-    while done < length {
-        let left = usize::try_from(length - done).unwrap_or(usize::MAX);
-        let expected = left.min(CHUNK / size * size);
-        chunk.resize(expected, 0);
-        let read = fill(&mut file, &mut chunk)?;
-        done += read as u64;
-        if read < expected {
-            return Err(format!("it ends after {done} bytes of numbers, expected {length}"));
-        }
-        take(&chunk);
-    }
-    if fill(&mut file, &mut [0])? > 0 {
-        return Err(format!("it goes on after the {length} bytes of numbers that its shape says"));
-    }
-    Ok(())
-}
-
-/// Reads the rest of a file into `values`: `length` bytes of 32-bit floats in native byte order.
-fn floats(mut file: impl Read, length: u64, values: &mut Vec<f32>) -> Result<(), String> {
-    let mut done = 0u64;
-    while done < length {
-        let expected = usize::try_from(length - done).unwrap_or(usize::MAX).min(CHUNK);
-        let start = values.len();
-        values.resize(start + expected / 4, 0.0);
-        let read = fill(&mut file, bytemuck::cast_slice_mut(&mut values[start..]))?;
-        done += read as u64;
-        if read < expected {
-            return Err(format!("it ends after {done} bytes of numbers, expected {length}"));
-        }
-    }
-    rest(file, 0, 1, |_| ())
-        .map_err(|_| format!("it goes on after the {length} bytes of numbers that its shape says"))
-}
-
-/// Reads until `bytes` is full or the file ends. Returns the number of bytes read.
-fn fill(file: &mut impl Read, bytes: &mut [u8]) -> Result<usize, String> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read(&mut bytes[filled..]) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-    Ok(filled)
 }

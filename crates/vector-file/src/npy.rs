@@ -4,7 +4,8 @@ use std::io::Read;
 
 use half::f16;
 
-use super::{Rows, floats, rest};
+use crate::rows::Rows;
+use crate::stream::{floats, rest};
 
 /// Maximum length of a header. Only arrays with many named fields have longer ones.
 const MAX_HEADER: u32 = 1 << 16;

@@ -1,7 +1,7 @@
 //! A sparse row stored for random access by column, to be compared with other rows.
 
 /// The columns of a row, increasing, and their values.
-type Row<'a> = (&'a [u32], &'a [f32]);
+pub(crate) type Row<'a> = (&'a [u32], &'a [f32]);
 
 /// Number of columns that are looked up at a time.
 const LANES: usize = 16;

@@ -1,7 +1,7 @@
 //! A request's filter in the row numbers of one part of the training rows.
 
 use super::{Allow, Groups, RowLists, RowRange, RowSet};
-use crate::search::composite::PartRows;
+use crate::search::row_map::PartRows;
 
 /// Memory for the filter of a part, reused from one search to the next.
 #[derive(Debug, Default)]

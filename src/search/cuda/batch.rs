@@ -3,17 +3,21 @@
 
 use gpu_runtime::GpuError;
 
-use super::lane::{Lane, Sent};
+use super::bresler::GridMemory;
+use super::engine::{Cuda, LANES, Residence};
+use super::failure::DeviceFailure;
+use super::kernels::{ACCUMULATE_STATIC_BYTES, FUSED_SMALL_STATIC_BYTES, address};
+use super::lane::{Lane, UploadedQueries};
 use super::launch::{
-    self, ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Between, BlockShape, DenseQueries,
-    FUSED_MEDIUM_THREADS, FUSED_SMALL_STATIC_BYTES, FUSED_SMALL_THREADS, Found, FusedBatch,
-    Launcher, Outputs, QuerySubset, SELECT_SORTED, Scores,
+    self, ACCUMULATE_THREADS, BlockShape, DenseQueries, FUSED_MEDIUM_THREADS, FUSED_SMALL_THREADS,
+    FusedBatch, FusedBuffers, Launcher, Outputs, QuerySubset, SELECT_SORTED, Scores,
+    SelectedNeighbors,
 };
+use super::memory::{FUSED_K, candidate_capacity, number};
+use super::options::CudaEngine;
 use super::part::{self, Part};
-use super::{
-    Cuda, CudaEngine, FUSED_K, FUSED_ROOM, Failed, GridMemory, LANES, Neighbor, Request, Residence,
-    SearchError, Slots,
-};
+use crate::search::lists::Slots;
+use crate::search::{Neighbor, Request, SearchError};
 
 /// Batches of at most this many queries per resident block are searched by the single fused kernel.
 const MEDIUM_ROUNDS: usize = 4;
@@ -23,7 +27,7 @@ const GENERAL_THREADS: u32 = 128;
 /// Queries of a lane for which all similarities are computed.
 #[derive(Debug, Clone, Copy)]
 struct DenseBatch {
-    /// The first query, if they are not those of the lane's list.
+    /// The first query, unless the lane's list names the queries.
     first: u32,
     count: u32,
     /// Whether they are the queries of the lane's list.
@@ -52,7 +56,7 @@ impl Cuda {
     /// kernels and fits.
     fn one_block(&self, tile: &part::Tile, count: usize, k: usize) -> Option<u32> {
         let info = self.untracked.info();
-        let bytes = launch::fused_small_bytes(tile.rows.rows(), room(k))
+        let bytes = launch::fused_small_bytes(tile.rows.rows, candidate_capacity(k))
             + FUSED_SMALL_STATIC_BYTES
             + info.shared_reserved;
         if bytes > info.shared_per_block || count > self.options.small_batch.unwrap_or(usize::MAX) {
@@ -74,41 +78,41 @@ impl Cuda {
         self.is_fused(part, k) && self.one_block(tile, count, k).is_some()
     }
 
-    /// Enqueues the search of the sent queries on the lane's stream and the copies of what is
-    /// found, to `places` or to the lane's own memory. Does not wait.
+    /// Enqueues the search of the uploaded queries on the lane's stream, and then the copies of the
+    /// neighbors to `output` or to the lane's own memory. Does not wait.
     pub(super) fn enqueue_with_copies(
         &self,
         part: &Part,
         lane: &mut Lane,
-        sent: &Sent,
+        uploaded: &UploadedQueries,
         k: usize,
-        places: Option<&mut [u64]>,
+        output: Option<&mut [u64]>,
     ) -> Result<(), GpuError> {
-        let count = sent.count;
+        let count = uploaded.count;
         if !self.is_one_launch(part, count, k) {
-            self.enqueue(part, lane, sent, k)?;
-            return lane.fetch(count, k, self.is_fused(part, k), places);
+            self.enqueue(part, lane, uploaded, k)?;
+            return lane.fetch(count, k, self.is_fused(part, k), output);
         }
-        let places = match places {
-            Some(places) => places,
+        let output = match output {
+            Some(output) => output,
             None => lane.host_found.get(count * k)?,
         };
         let counts = lane.host_counts.get(count)?;
         let status = lane.host_status.get(count)?;
-        let outputs = Outputs::on_host(places, counts, status);
+        let outputs = Outputs::on_host(output, counts, status);
         self.enqueue_fused(part, lane, count, k, Some(outputs))
     }
 
-    /// Enqueues the search of the sent queries on the lane's stream; what is found stays on the
+    /// Enqueues the search of the uploaded queries on the lane's stream. The neighbors stay on the
     /// GPU.
     pub(super) fn enqueue(
         &self,
         part: &Part,
         lane: &mut Lane,
-        sent: &Sent,
+        uploaded: &UploadedQueries,
         k: usize,
     ) -> Result<(), GpuError> {
-        let count = sent.count;
+        let count = uploaded.count;
         lane.gpu.reserve(&mut lane.found, count * k)?;
         lane.gpu.reserve(&mut lane.counts, count)?;
         if self.is_fused(part, k) {
@@ -125,7 +129,7 @@ impl Cuda {
                 count: number(batch.min(count - first)),
                 listed: false,
                 slot: first,
-                longest: sent.longest,
+                longest: uploaded.longest,
                 k,
             };
             self.enqueue_dense(part, lane, self.options.engine, batch)?;
@@ -149,63 +153,58 @@ impl Cuda {
         k: usize,
         outputs: Option<Outputs>,
     ) -> Result<(), GpuError> {
-        let failed = self.untracked.doing("launching a kernel").failed();
         let info = self.untracked.info();
-        let mut batch = FusedBatch {
-            queries: lane.queries(),
-            allow: lane.allow(),
-            count: number(count),
-            k: number(k),
-            room: room(k),
-            fresh: true,
-            last: false,
-            blocks: 0,
-        };
+        let queries = lane.queries();
+        let allow = lane.allow();
         for (number_of_tile, tile) in part.tiles.iter().enumerate() {
-            batch.last = number_of_tile + 1 == part.tiles.len();
-            let one_block = self.one_block(tile, count, k);
-            let shared = launch::accumulate_bytes(tile.rows.rows())
+            let shared = launch::accumulate_bytes(tile.rows.rows)
                 + ACCUMULATE_STATIC_BYTES
                 + info.shared_reserved;
             let by_threads = info.threads / ACCUMULATE_THREADS as usize;
             let blocks = (info.shared_per_multiprocessor / shared).min(by_threads).max(1);
-            batch.blocks = number(blocks * info.multiprocessors);
+            let batch = FusedBatch {
+                tile: tile.rows,
+                queries,
+                allow,
+                count: number(count),
+                k: number(k),
+                capacity: candidate_capacity(k),
+                fresh: number_of_tile == 0,
+                last: number_of_tile + 1 == part.tiles.len(),
+                blocks: number(blocks * info.multiprocessors),
+            };
             // Three times the mean, if the maximum is not lower.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
-            let tasks = (lane.entries as f64 * tile.cuts.mean * 3.0) as usize + 65_536;
-            let tasks = tasks.min(lane.entries * tile.cuts.most);
-            let entries = count * (room(k) as usize - k);
+            let tasks = (lane.entries as f64 * tile.tasks.mean * 3.0) as usize + 65_536;
+            let tasks = tasks.min(lane.entries * tile.tasks.max);
             let Lane { gpu, found, counts, status, .. } = lane;
-            let launcher = Launcher { kernels: &self.kernels, stream: gpu.stream() };
-            let result = if let Some(threads) = one_block {
-                let outputs = match outputs {
-                    Some(outputs) => outputs,
-                    None => Outputs::on_device(
-                        gpu.stream(),
-                        gpu.reserve(found, count * k)?,
-                        gpu.reserve(counts, count)?,
-                        gpu.reserve(status, count)?,
-                    ),
-                };
-                launcher.fused_small(&tile.rows, batch, threads, outputs)
-            } else {
-                let mut found = Found {
-                    keys: gpu.reserve(found, count * k)?,
-                    at: 0,
-                    counts: gpu.reserve(counts, count)?,
-                };
-                let mut between = Between {
-                    records: gpu.reserve(&mut lane.records, count)?,
-                    tasks: gpu.reserve(&mut lane.tasks, tasks)?,
-                    next_task: gpu.reserve(&mut lane.next_task, 1)?,
-                    candidates: gpu.reserve(&mut lane.candidates, entries)?,
-                    candidate_counts: gpu.reserve(&mut lane.candidate_counts, count)?,
-                };
-                let status = gpu.reserve(status, count)?;
-                launcher.fused(&tile.rows, batch, &mut between, &mut found, status)
-            };
-            result.map_err(&failed)?;
-            batch.fresh = false;
+            let launcher = Launcher { kernels: &self.kernels, gpu };
+            let keys = count * k;
+            match (self.one_block(tile, count, k), outputs) {
+                (Some(threads), Some(outputs)) => launcher.fused_small(batch, threads, outputs),
+                (Some(threads), None) => {
+                    let outputs = Outputs {
+                        keys: address(gpu.stream(), gpu.reserve(found, keys)?),
+                        counts: address(gpu.stream(), gpu.reserve(counts, count)?),
+                        status: address(gpu.stream(), gpu.reserve(status, count)?),
+                    };
+                    launcher.fused_small(batch, threads, outputs)
+                }
+                (None, _) => {
+                    let candidates = count * (batch.capacity as usize - k);
+                    let mut buffers = FusedBuffers {
+                        records: gpu.reserve(&mut lane.records, count)?,
+                        tasks: gpu.reserve(&mut lane.tasks, tasks)?,
+                        next_task: gpu.reserve(&mut lane.next_task, 1)?,
+                        candidates: gpu.reserve(&mut lane.candidates, candidates)?,
+                        candidate_counts: gpu.reserve(&mut lane.candidate_counts, count)?,
+                        keys: gpu.reserve(found, keys)?,
+                        counts: gpu.reserve(counts, count)?,
+                        status: gpu.reserve(status, count)?,
+                    };
+                    launcher.fused(batch, &mut buffers)
+                }
+            }?;
         }
         Ok(())
     }
@@ -218,11 +217,10 @@ impl Cuda {
         engine: CudaEngine,
         batch: DenseBatch,
     ) -> Result<(), GpuError> {
-        let failed = self.untracked.doing("launching a kernel").failed();
         let query_rows = lane.queries();
         let allow = lane.allow();
         let Lane { gpu, scores, dense, found, counts, list, .. } = lane;
-        let launcher = Launcher { kernels: &self.kernels, stream: gpu.stream() };
+        let launcher = Launcher { kernels: &self.kernels, gpu };
         let count = batch.count as usize;
         let mut scores = Scores {
             values: gpu.reserve(scores, count * part.rows.count as usize)?,
@@ -245,30 +243,36 @@ impl Cuda {
                 let is_fresh = dense.capacity() < some * terms;
                 let mut dense = DenseQueries { values: gpu.reserve(dense, some * terms)?, terms };
                 if is_fresh {
-                    gpu.stream().memset_zeros(dense.values).map_err(&failed)?;
+                    launcher.clear(dense.values)?;
                 }
                 for first in (0..count).step_by(some) {
                     let some = some.min(count - first);
                     let first_query = batch.first + number(first);
-                    launcher
-                        .base_scatter(query_rows, first_query, number(some), &mut dense, false)
-                        .map_err(&failed)?;
+                    launcher.base_scatter(
+                        query_rows,
+                        first_query,
+                        number(some),
+                        &mut dense,
+                        false,
+                    )?;
                     for query in 0..some {
                         let own = scores.of(first + query);
-                        launcher.base(&part.rows, &dense, query, own, threads).map_err(&failed)?;
+                        launcher.base(&part.rows, &dense, query, own, threads)?;
                     }
-                    launcher
-                        .base_scatter(query_rows, first_query, number(some), &mut dense, true)
-                        .map_err(&failed)?;
+                    launcher.base_scatter(
+                        query_rows,
+                        first_query,
+                        number(some),
+                        &mut dense,
+                        true,
+                    )?;
                 }
             }
             CudaEngine::Shared { threads } => {
                 for slot in 0..count {
                     let query = batch.first + number(slot);
                     let shape = BlockShape { threads, terms };
-                    launcher
-                        .shared(&part.rows, query_rows, query, scores.of(slot), shape)
-                        .map_err(&failed)?;
+                    launcher.shared(&part.rows, query_rows, query, scores.of(slot), shape)?;
                 }
             }
             CudaEngine::Grid { threads, memory: GridMemory::Texture, .. }
@@ -276,27 +280,25 @@ impl Cuda {
             {
                 for texture in &part.textures {
                     let shape = BlockShape { threads, terms };
-                    launcher
-                        .grid_texture(&part.rows, texture, queries, &mut scores, shape)
-                        .map_err(&failed)?;
+                    launcher.grid_texture(&part.rows, texture, queries, &mut scores, shape)?;
                 }
             }
             CudaEngine::Grid { threads, .. } => {
                 let shape = BlockShape { threads, terms };
-                launcher.grid_ldg(&part.rows, queries, &mut scores, shape).map_err(&failed)?;
+                launcher.grid_ldg(&part.rows, queries, &mut scores, shape)?;
             }
             CudaEngine::Fused => {
                 let shape = BlockShape { threads: GENERAL_THREADS, terms };
-                launcher.grid_ldg(&part.rows, queries, &mut scores, shape).map_err(&failed)?;
+                launcher.grid_ldg(&part.rows, queries, &mut scores, shape)?;
             }
         }
         let slots = batch.slot + count;
-        let mut found = Found {
+        let mut found = SelectedNeighbors {
             keys: gpu.reserve(found, slots * batch.k)?,
             at: batch.slot,
             counts: gpu.reserve(counts, slots)?,
         };
-        launcher.select(&mut scores, queries, allow, number(batch.k), &mut found).map_err(&failed)
+        launcher.select(&mut scores, queries, allow, number(batch.k), &mut found)
     }
 
     /// Terms of a query that are in shared memory at a time: no more than the longest query has, so
@@ -313,14 +315,14 @@ impl Cuda {
         &self,
         part: &Part,
         lane: &mut Lane,
-        sent: &Sent,
+        uploaded: &UploadedQueries,
         k: usize,
         found: &mut Slots<'_>,
     ) -> Result<(), GpuError> {
         lane.wait()?;
         let fused = self.is_fused(part, k);
-        let count = sent.count;
-        let open = if fused { sent.open(lane.host_status.get(count)?) } else { Vec::new() };
+        let count = uploaded.count;
+        let open = if fused { uploaded.open(lane.host_status.get(count)?) } else { Vec::new() };
         let sorted = fused || k <= SELECT_SORTED as usize;
         let counts = lane.host_counts.get(count)?;
         if found.pinned(k).is_some() && sorted {
@@ -334,7 +336,7 @@ impl Cuda {
         let batch = self.dense_batch(part);
         for some in open.chunks(batch) {
             lane.send_list(some)?;
-            let batch = DenseBatch::listed(some.len(), sent.longest, k);
+            let batch = DenseBatch::listed(some.len(), uploaded.longest, k);
             self.enqueue_dense(part, lane, CudaEngine::Fused, batch)?;
             lane.fetch(some.len(), k, false, None)?;
             lane.wait()?;
@@ -362,7 +364,7 @@ impl Cuda {
         Ok(self.timed(request, runs)?)
     }
 
-    fn timed(&self, request: &Request<'_>, runs: usize) -> Result<Vec<f64>, Failed> {
+    fn timed(&self, request: &Request<'_>, runs: usize) -> Result<Vec<f64>, DeviceFailure> {
         let mut sparse = None;
         let queries = request.queries(self.count, self.training.cols(), &mut sparse)?;
         let loaded = self.loaded();
@@ -370,14 +372,15 @@ impl Cuda {
             return Err(error.clone().into());
         }
         let Residence::Resident(part) = &loaded.rows else {
-            let bytes = part::bytes(&self.training(), &(0..self.training.rows()), self.needs());
+            let bytes =
+                part::bytes(&self.training(), &(0..self.training.rows()), self.structures());
             self.untracked.reserve("all training rows at once", bytes)?;
             return Ok(Vec::new());
         };
         let count = queries.rows.rows();
         let k = queries.k.min(part.rows.count as usize).max(1);
         let mut lane = self.lanes.take(|| Lane::new(&self.untracked))?;
-        let sent = lane.send(&queries, 0..count, &self.threads)?;
+        let uploaded = lane.send(&queries, 0..count, &self.threads)?;
         let start = self.untracked.timer()?;
         let end = self.untracked.timer()?;
         let failed = self.untracked.doing("measuring").failed();
@@ -385,16 +388,16 @@ impl Cuda {
         for _ in 0..runs {
             lane.wait()?;
             start.record(lane.gpu.stream()).map_err(&failed)?;
-            self.enqueue(part, &mut lane, &sent, k)?;
+            self.enqueue(part, &mut lane, &uploaded, k)?;
             end.record(lane.gpu.stream()).map_err(&failed)?;
             lane.wait()?;
             let mut taken = start.elapsed_ms(&end).map_err(&failed)?;
             if self.is_fused(part, k) {
-                // Copying the list of open queries takes place in between, and is not measured.
+                // The copy of the list of open queries is not measured.
                 let status = lane.gpu.stream().clone_dtoh(&lane.status.reserved().slice(..count));
-                let open = sent.open(&status.map_err(&failed)?);
+                let open = uploaded.open(&status.map_err(&failed)?);
                 start.record(lane.gpu.stream()).map_err(&failed)?;
-                self.enqueue_open(part, &mut lane, &open, sent.longest, k)?;
+                self.enqueue_open(part, &mut lane, &open, uploaded.longest, k)?;
                 end.record(lane.gpu.stream()).map_err(&failed)?;
                 lane.wait()?;
                 if !open.is_empty() {
@@ -425,7 +428,7 @@ impl Cuda {
     }
 }
 
-impl Sent {
+impl UploadedQueries {
     /// The queries that the fused kernels have not answered.
     fn open(&self, status: &[u32]) -> Vec<u32> {
         let refused = (0..self.count).filter(|&query| status[query] != 0);
@@ -434,18 +437,4 @@ impl Sent {
         open.dedup();
         open
     }
-}
-
-/// The number of candidates that a fused block can hold.
-pub(super) fn room(k: usize) -> u32 {
-    number(3 * k.min(FUSED_K)).next_power_of_two().max(FUSED_ROOM)
-}
-
-fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("batches are cut below 2^32")
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a size")]
-pub(super) fn share(bytes: usize, share: f64) -> usize {
-    (bytes as f64 * share) as usize
 }

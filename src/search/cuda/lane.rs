@@ -5,16 +5,17 @@ use std::ops::Range;
 use gpu_runtime::{Device, DeviceBuffer, GpuError, Pinned};
 use rayon::prelude::*;
 
-use super::Failed;
-use super::launch::{AllowRows, QueryRows};
+use super::failure::DeviceFailure;
+use super::kernels::{AllowRows, QueryRows, address};
 use crate::rows::matrix::row;
-use crate::search::allow::Parts;
-use crate::search::{Allow, Queries, SearchError};
+use crate::search::allow::Groups;
+use crate::search::request::Queries;
+use crate::search::{Allow, SearchError};
 use crate::threads::Threads;
 
-/// Queries that have been sent to the GPU.
+/// A batch of queries that was copied to the GPU.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct UploadedQueries {
     pub(super) count: usize,
     /// Terms of the longest query.
     pub(super) longest: usize,
@@ -52,7 +53,7 @@ pub(super) struct Lane {
     pub(super) gpu: gpu_runtime::Lane,
     /// The queries and their filter, which are copied as a whole.
     host: Pinned<u32>,
-    sent: DeviceBuffer<u32>,
+    uploaded: DeviceBuffer<u32>,
     layout: Layout,
     pub(super) found: DeviceBuffer<u64>,
     pub(super) counts: DeviceBuffer<u32>,
@@ -77,7 +78,7 @@ impl Lane {
         Ok(Self {
             gpu: gpu_runtime::Lane::new(device)?,
             host: Pinned::new(device),
-            sent: DeviceBuffer::default(),
+            uploaded: DeviceBuffer::default(),
             layout: Layout::default(),
             found: DeviceBuffer::default(),
             counts: DeviceBuffer::default(),
@@ -111,7 +112,7 @@ impl Lane {
         queries: &Queries<'_>,
         range: Range<usize>,
         threads: &Threads,
-    ) -> Result<Sent, Failed> {
+    ) -> Result<UploadedQueries, DeviceFailure> {
         let count = range.len();
         let indptr = queries.rows.indptr();
         // A slice of a matrix keeps the row pointers of the whole.
@@ -173,21 +174,24 @@ impl Lane {
             if flags.negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
         self.entries = nonzeros;
         let failed = self.gpu.device().doing("copying queries to it").failed();
-        let to = self.gpu.reserve(&mut self.sent, words)?;
+        let to = self.gpu.reserve(&mut self.uploaded, words)?;
         self.gpu.stream().memcpy_htod(&*self.host.get(words)?, to).map_err(&failed)?;
-        Ok(Sent { count, longest: longest as usize, negative })
+        Ok(UploadedQueries { count, longest: longest as usize, negative })
     }
 
     /// The queries sent last.
     pub(super) fn queries(&self) -> QueryRows {
         let Layout { vals, cols, narrow, .. } = self.layout;
-        QueryRows::new(self.gpu.stream(), self.sent.reserved(), vals, cols, narrow)
+        let start = address(self.gpu.stream(), self.uploaded.reserved());
+        let at = |word: usize| start + 4 * word as u64;
+        QueryRows { ptr: start, cols: at(cols), vals: at(vals), narrow: u32::from(narrow) }
     }
 
     /// The rows that may be neighbors of the queries sent last.
     pub(super) fn allow(&self) -> AllowRows {
         let FilterParts { only, ranges, bounds, lists, of_rows, of_queries } = self.layout.filter;
-        let at = |word| AllowRows::pointer(self.gpu.stream(), self.sent.reserved(), word);
+        let start = address(self.gpu.stream(), self.uploaded.reserved());
+        let at = |word: Option<usize>| word.map_or(0, |word| start + 4 * word as u64);
         AllowRows {
             only: at(only),
             ranges: at(ranges),
@@ -206,25 +210,25 @@ impl Lane {
         self.gpu.stream().memcpy_htod(queries, to).map_err(failed)
     }
 
-    /// Enqueues the copy of the results for `count` queries to `places` or to `host_found`. Does
+    /// Enqueues the copy of the results for `count` queries to `output` or to `host_found`. Does
     /// not wait.
     pub(super) fn fetch(
         &mut self,
         count: usize,
         k: usize,
         status: bool,
-        places: Option<&mut [u64]>,
+        output: Option<&mut [u64]>,
     ) -> Result<(), GpuError> {
         let failed = self.gpu.device().doing("copying neighbors from it").failed();
         if count == 0 {
             return Ok(());
         }
         let keys = self.found.reserved().slice(..count * k);
-        let places = match places {
-            Some(places) => places,
+        let output = match output {
+            Some(output) => output,
             None => self.host_found.get(count * k)?,
         };
-        self.gpu.stream().memcpy_dtoh(&keys, places).map_err(&failed)?;
+        self.gpu.stream().memcpy_dtoh(&keys, output).map_err(&failed)?;
         let counts = self.counts.reserved().slice(..count);
         self.gpu.stream().memcpy_dtoh(&counts, self.host_counts.get(count)?).map_err(&failed)?;
         if status {
@@ -291,7 +295,7 @@ impl Entries<'_> {
 /// Packs a filter into one buffer. The offsets count from a buffer in which it begins at word
 /// `start`, a multiple of two.
 fn packed(allow: &Allow<'_>, start: usize) -> (Vec<u32>, FilterParts) {
-    let Parts { only, ranges, lists, groups } = allow.parts();
+    let Allow { only, ranges, lists, groups } = *allow;
     let mut packed: Vec<u32> = Vec::new();
     let mut put = |words: &[u32]| {
         // The GPU reads pairs and 64-bit numbers, which start at multiples of eight bytes.
@@ -314,7 +318,7 @@ fn packed(allow: &Allow<'_>, start: usize) -> (Vec<u32>, FilterParts) {
         parts.bounds = Some(put(bytemuck::cast_slice(&bounds)));
         parts.lists = Some(put(&rows));
     }
-    if let Some((of_rows, of_queries)) = groups {
+    if let Some(Groups { of_rows, of_queries }) = groups {
         parts.of_rows = Some(put(of_rows));
         parts.of_queries = Some(put(of_queries));
     }

@@ -6,24 +6,58 @@ use std::sync::Arc;
 use gpu_runtime::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Texture};
 use rayon::prelude::*;
 
-use super::launch::{Lists, Rows, TextureRows, TileRows, TileShape};
-use super::tile::{Cuts, TileIndex};
+use super::kernels::{TileRows, address};
+use super::tile::{TaskCounts, TileIndex};
 use crate::rows::matrix::{CsrView, row};
+use crate::search::neighbor::row_number;
 use crate::threads::Threads;
 
-/// The lists of a few tiles are made at a time, of about so many bytes: they stay in host memory
-/// only until they are on the GPU.
+/// Size of the posting lists that are built at a time, in bytes. They stay in host memory until
+/// they are on the GPU.
 const HOST_BYTES: usize = 1 << 30;
+/// Bits of a query's term table in `rescore` and `fused_small`.
+const TABLE_BITS: usize = 65_536;
 /// The column in the padding between rows: no column.
 const NO_COLUMN: u32 = u32::MAX;
 
-/// Which structures a part needs besides its CSR rows.
+/// The structures that a part has in addition to its CSR rows.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Needs {
+pub(super) struct PartStructures {
     /// Textures of at most this many texels.
     pub(super) texture_width: Option<usize>,
     /// Tiles of at most this many rows.
     pub(super) tile_rows: Option<usize>,
+}
+
+/// Training rows in CSR form on the GPU.
+#[derive(Debug)]
+pub(super) struct CsrRows {
+    pub(super) count: u32,
+    /// The first entry of each row, a multiple of four.
+    pub(super) row_ptr: CudaSlice<u64>,
+    pub(super) row_end: CudaSlice<u64>,
+    pub(super) cols: CudaSlice<u32>,
+    /// The same columns in 16 bits, for the fused engine, if the vocabulary is small enough.
+    pub(super) narrow_cols: Option<CudaSlice<u16>>,
+    pub(super) vals: CudaSlice<f32>,
+}
+
+/// Textures of a part's columns and values, over the same rows.
+#[derive(Debug)]
+pub(super) struct TextureRows {
+    pub(super) cols: Texture,
+    pub(super) vals: Texture,
+    /// The entry of the first texel.
+    pub(super) origin: u64,
+    pub(super) first_row: u32,
+    pub(super) last_row: u32,
+}
+
+/// The posting lists of a tile on the GPU.
+#[derive(Debug)]
+struct PostingLists {
+    lists: CudaSlice<[u32; 4]>,
+    postings: CudaSlice<u32>,
 }
 
 /// Consecutive training rows stored on the GPU.
@@ -33,7 +67,7 @@ pub(super) struct Part {
     pub(super) first_row: u32,
     // Textures must be dropped before the buffers that they refer to.
     pub(super) textures: Vec<TextureRows>,
-    pub(super) rows: Rows,
+    pub(super) rows: CsrRows,
     pub(super) tiles: Vec<Tile>,
 }
 
@@ -41,16 +75,20 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Tile {
     pub(super) rows: TileRows,
-    pub(super) cuts: Cuts,
+    pub(super) tasks: TaskCounts,
     /// The buffers that `rows` points to.
-    _lists: Lists,
+    _lists: PostingLists,
 }
 
 /// The number of bytes that rows take on the GPU.
-pub(super) fn bytes(training: &CsrView<'_>, rows: &Range<usize>, needs: Needs) -> usize {
+pub(super) fn bytes(
+    training: &CsrView<'_>,
+    rows: &Range<usize>,
+    structures: PartStructures,
+) -> usize {
     let nonzeros = nonzeros(training, rows);
     let csr = rows.len() * 16 + (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 8;
-    let tiles = needs.tile_rows.map_or(0, |most| rows.len().div_ceil(most.max(1)));
+    let tiles = structures.tile_rows.map_or(0, |max_rows| rows.len().div_ceil(max_rows.max(1)));
     // The two halves of a list are padded to four postings each.
     let padded = nonzeros + 6 * nonzeros.min(tiles * training.cols());
     let narrow =
@@ -72,20 +110,21 @@ impl Part {
     /// Loads rows onto the GPU.
     pub(super) fn load(
         device: &Device,
-        stream: &Arc<CudaStream>,
         training: &CsrView<'_>,
         range: Range<usize>,
-        needs: Needs,
+        structures: PartStructures,
         threads: &Threads,
     ) -> Result<Self, GpuError> {
-        let narrow = |n: usize| u32::try_from(n).expect("row numbers are checked");
-        let first_row = narrow(range.start);
+        let stream = device.stream()?;
+        let first_row = row_number(range.start);
+        // This cannot overflow, because columns are 32-bit numbers.
+        let columns_per_bit = training.cols().div_ceil(TABLE_BITS).next_power_of_two();
         let entries = |cut: &Range<usize>| {
             nonzeros(training, &(range.start + cut.start..range.start + cut.end))
         };
-        let cuts = needs.tile_rows.map(|most| cuts(range.len(), most, &entries));
+        let cuts = structures.tile_rows.map(|max_rows| cuts(range.len(), max_rows, &entries));
         let cuts = cuts.unwrap_or_default();
-        let of_tile = bytes(training, &range, needs) / cuts.len().max(1);
+        let of_tile = bytes(training, &range, structures) / cuts.len().max(1);
         let at_once = threads.count().min(HOST_BYTES / of_tile.max(1)).max(1);
         let index = |some: &[Range<usize>]| -> Vec<TileIndex> {
             let index = |cut: &Range<usize>| {
@@ -97,10 +136,10 @@ impl Part {
         let mut made = Vec::new();
         let copied = threads.scope(|scope| {
             scope.spawn(|_| made = cuts.chunks(at_once).next().map(index).unwrap_or_default());
-            csr(device, stream, training, &range, needs.tile_rows.is_some())
+            csr(device, &stream, training, &range, structures.tile_rows.is_some())
         });
         let (rows, row_ptr) = copied?;
-        let textures = match needs.texture_width {
+        let textures = match structures.texture_width {
             Some(width) => textures(device, &rows, &row_ptr, width)?,
             None => Vec::new(),
         };
@@ -110,19 +149,24 @@ impl Part {
                 made = threads.run(|| index(some));
             }
             for (cut, index) in some.iter().zip(&made) {
-                let lists = Lists {
-                    lists: upload(device, stream, &index.lists)?,
-                    postings: upload(device, stream, &index.postings)?,
+                let lists = PostingLists {
+                    lists: upload(device, &stream, &index.lists)?,
+                    postings: upload(device, &stream, &index.postings)?,
                 };
-                let shape = TileShape {
-                    part_row: first_row,
-                    first: narrow(cut.start),
-                    rows: narrow(cut.len()),
+                let tile = TileRows {
+                    lists: address(&stream, &lists.lists),
+                    postings: address(&stream, &lists.postings),
+                    row_ptr: address(&stream, &rows.row_ptr) + 8 * cut.start as u64,
+                    row_end: address(&stream, &rows.row_end) + 8 * cut.start as u64,
+                    cols: address(&stream, &rows.cols),
+                    narrow_cols: rows.narrow_cols.as_ref().map_or(0, |c| address(&stream, c)),
+                    vals: address(&stream, &rows.vals),
                     longest: index.longest,
-                    columns: training.cols(),
+                    rows: row_number(cut.len()),
+                    first_row: first_row + row_number(cut.start),
+                    shift: columns_per_bit.trailing_zeros(),
                 };
-                let tile = TileRows::new(stream, &lists, &rows, shape);
-                tiles.push(Tile { rows: tile, cuts: index.cuts, _lists: lists });
+                tiles.push(Tile { rows: tile, tasks: index.tasks, _lists: lists });
             }
             stream.synchronize().map_err(device.doing("copying lists to it").failed())?;
         }
@@ -131,11 +175,15 @@ impl Part {
     }
 }
 
-/// Cuts `count` rows into tiles of about equal size, at most `most` rows, multiples of eight. Tiles
-/// with too many entries for 32-bit offsets are halved.
-fn cuts(count: usize, most: usize, entries: &dyn Fn(&Range<usize>) -> usize) -> Vec<Range<usize>> {
-    let tiles = count.div_ceil(most.max(1)).max(1);
-    let size = count.div_ceil(tiles).next_multiple_of(8).min(most.max(1)).max(1);
+/// Cuts `count` rows into tiles of about equal size, at most `max_rows` rows, multiples of eight.
+/// Tiles with too many entries for 32-bit offsets are halved.
+fn cuts(
+    count: usize,
+    max_rows: usize,
+    entries: &dyn Fn(&Range<usize>) -> usize,
+) -> Vec<Range<usize>> {
+    let tiles = count.div_ceil(max_rows.max(1)).max(1);
+    let size = count.div_ceil(tiles).next_multiple_of(8).min(max_rows.max(1)).max(1);
     let mut open: Vec<Range<usize>> =
         (0..count).step_by(size).map(|start| start..(start + size).min(count)).rev().collect();
     let mut cuts = Vec::new();
@@ -159,7 +207,7 @@ fn csr(
     training: &CsrView<'_>,
     range: &Range<usize>,
     tiles: bool,
-) -> Result<(Rows, Vec<u64>), GpuError> {
+) -> Result<(CsrRows, Vec<u64>), GpuError> {
     let mut row_ptr = Vec::new();
     let mut row_end = Vec::new();
     let entries = nonzeros(training, range) + 3 * range.len();
@@ -181,9 +229,9 @@ fn csr(
     } else {
         None
     };
-    let rows = Rows {
+    let rows = CsrRows {
         narrow_cols,
-        count: u32::try_from(range.len()).expect("row numbers are checked"),
+        count: row_number(range.len()),
         row_ptr: upload(device, stream, &row_ptr)?,
         row_end: upload(device, stream, &row_end)?,
         cols: upload(device, stream, &cols)?,
@@ -213,7 +261,7 @@ pub(super) fn upload<T: DeviceRepr + Default + Copy>(
 /// read without textures.
 fn textures(
     device: &Device,
-    rows: &Rows,
+    rows: &CsrRows,
     row_ptr: &[u64],
     width: usize,
 ) -> Result<Vec<TextureRows>, GpuError> {
@@ -228,15 +276,14 @@ fn textures(
         if last_row == first_row {
             return Ok(Vec::new());
         }
-        let narrow = |n: usize| u32::try_from(n).expect("row numbers are checked");
         let length = usize::try_from(row_ptr[last_row] - origin).expect("in memory").max(1);
         let start = usize::try_from(origin).expect("in memory");
         made.push(TextureRows {
             cols: Texture::new(device, &rows.cols, start, length)?,
             vals: Texture::new(device, &rows.vals, start, length)?,
             origin,
-            first_row: narrow(first_row),
-            last_row: narrow(last_row),
+            first_row: row_number(first_row),
+            last_row: row_number(last_row),
         });
         first_row = last_row;
     }
@@ -249,9 +296,11 @@ mod tests {
 
     #[test]
     fn tiles_are_of_like_size_and_hold_every_row_once() {
-        for (count, most) in [(0, 8), (1, 8), (17, 8), (23_149, 24_000), (23_149, 8_000), (9, 3)] {
-            let cuts = cuts(count, most, &|_| 0);
-            assert!(cuts.iter().all(|cut| !cut.is_empty() && cut.len() <= most));
+        for (count, max_rows) in
+            [(0, 8), (1, 8), (17, 8), (23_149, 24_000), (23_149, 8_000), (9, 3)]
+        {
+            let cuts = cuts(count, max_rows, &|_| 0);
+            assert!(cuts.iter().all(|cut| !cut.is_empty() && cut.len() <= max_rows));
             let rows: Vec<usize> = cuts.into_iter().flatten().collect();
             assert_eq!(rows, (0..count).collect::<Vec<_>>());
         }

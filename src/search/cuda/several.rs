@@ -8,16 +8,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gpu_runtime::{Device, GpuError, on_each};
 
-use super::{Cuda, CudaOptions, Failed, LANES, Loaded, Residence, TRIES};
+use super::engine::{Cuda, LANES, Loaded, Residence, TRIES};
+use super::failure::DeviceFailure;
+use super::options::CudaOptions;
 use crate::rows::matrix::{Csr, CsrBuilder, row};
-use crate::search::request::Queries;
-use crate::search::{
-    Composite, NeighborLists, Part, Report, Request, RowMap, Search, SearchError, whole_or_none,
-};
+use crate::search::engine::{Search, whole_or_none};
+use crate::search::neighbor::row_number;
+use crate::search::request::{Queries, Request};
+use crate::search::{Composite, NeighborLists, Part, Report, RowMap, SearchError};
 use crate::threads::Threads;
 
-/// GPUs that have all training rows each. The answers are those of one GPU. If a GPU fails, the
-/// others do its work. The last one continues as [`Cuda`] does: with less memory, or on the CPU.
+/// Several GPUs, each with all training rows. The results equal those of one GPU. If a GPU fails,
+/// the others take over its queries. The last one continues as [`Cuda`] does: with less memory, or
+/// on the CPU.
 #[derive(Debug)]
 pub struct SeveralGpus {
     engines: Vec<Cuda>,
@@ -44,7 +47,7 @@ impl SeveralGpus {
         devices: &[Device],
         options: CudaOptions,
         threads: &Threads,
-    ) -> Result<Arc<dyn Search>, Failed> {
+    ) -> Result<Arc<dyn Search>, DeviceFailure> {
         let load = |rows: &Arc<Csr>, device: &Device| {
             Cuda::make(Arc::clone(rows), device.clone(), options, threads.clone())
         };
@@ -74,7 +77,7 @@ impl SeveralGpus {
                 rows.push_row(terms.iter().copied().zip(weights.iter().copied()));
             }
             let rows = Arc::new(rows.build(training.cols()));
-            let first = u32::try_from(range.start).expect("row numbers are checked");
+            let first = row_number(range.start);
             parts.push(Part { engine: Arc::new(load(&rows, device)?), rows: RowMap::From(first) });
         }
         // A thread for each GPU, because it waits for the GPU.
@@ -89,7 +92,7 @@ impl SeveralGpus {
         working: &[usize],
         queries: &Queries<'_>,
         found: &mut NeighborLists,
-    ) -> Result<Report, (usize, Failed)> {
+    ) -> Result<Report, (usize, DeviceFailure)> {
         let first = working[0];
         let lead = &self.engines[first];
         let count = queries.rows.rows();
@@ -132,7 +135,7 @@ impl SeveralGpus {
         work.reverse();
         let work = Mutex::new(work);
         let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let driven = on_each(&loaded, |(number, loaded)| -> Result<(), (usize, Failed)> {
+        let driven = on_each(&loaded, |(number, loaded)| -> Result<(), (usize, DeviceFailure)> {
             let engine = &self.engines[*number];
             let Residence::Resident(part) = &loaded.rows else { unreachable!("checked above") };
             engine.drive(part, queries, k, next).map_err(|error| (*number, error))
@@ -194,16 +197,16 @@ impl Search for SeveralGpus {
             match self.find(&working, &queries, found) {
                 Ok(report) => return Ok(report),
                 // With less memory it may go on.
-                Err((number, Failed::Gpu(error)))
+                Err((number, DeviceFailure::Gpu(error)))
                     if error.is_out_of_memory()
                         && tries < TRIES
                         && self.engines[number].shrink(&error).is_ok() =>
                 {
                     tries += 1;
                 }
-                Err((number, Failed::Gpu(error))) => {
+                Err((number, DeviceFailure::Gpu(error))) => {
                     if !lead.options.fall_back {
-                        return whole_or_none(Err(Failed::Gpu(error).into()), found);
+                        return whole_or_none(Err(DeviceFailure::Gpu(error).into()), found);
                     }
                     tracing::warn!("{error}; continuing on the other GPUs");
                     self.failed[number].store(true, Ordering::Relaxed);

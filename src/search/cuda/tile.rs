@@ -15,7 +15,7 @@ const LANES: usize = 32;
 const PER_LANE: usize = 4;
 /// The maximum rows of a tile: postings could address 65,536, but the kernels count the tasks of
 /// 1,024 terms in 16 bits.
-pub(super) const MOST_ROWS: usize = 32_000;
+pub(super) const MAX_TILE_ROWS: usize = 32_000;
 
 /// The posting lists of the rows of a tile.
 ///
@@ -31,16 +31,16 @@ pub(super) struct TileIndex {
     /// An upper bound of the Euclidean length of a row.
     pub(super) longest: f32,
     /// The number of tasks that the list of an entry of a row creates.
-    pub(super) cuts: Cuts,
+    pub(super) tasks: TaskCounts,
 }
 
-/// Into how many tasks lists are cut.
+/// The number of tasks of a posting list.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Cuts {
+pub(super) struct TaskCounts {
     /// The mean over the entries of the rows.
     pub(super) mean: f64,
     /// The maximum.
-    pub(super) most: usize,
+    pub(super) max: usize,
 }
 
 /// The number of tasks of a list of `vectors` vectors (`large_tasks` and `small_tasks` of
@@ -50,7 +50,7 @@ fn tasks(vectors: u32) -> u32 {
 }
 
 impl TileIndex {
-    /// The lists of `rows`, at most `MOST_ROWS`, whose weights are nonnegative. Call it on the
+    /// The lists of `rows`, at most `MAX_TILE_ROWS`, whose weights are nonnegative. Call it on the
     /// thread pool that should do the work.
     pub(super) fn new(training: &CsrView<'_>, rows: Range<usize>) -> Self {
         let terms = training.cols();
@@ -86,26 +86,26 @@ impl TileIndex {
         let mut lists = Vec::with_capacity(terms);
         let mut end = 0;
         let mut weighted = 0f64;
-        let mut most = 0;
+        let mut max = 0;
         for ((list, greatest), &odd) in starts.windows(2).zip(&list_max).zip(&odd) {
             let length = list[1] - list[0];
             let vectors = (length - odd).div_ceil(4) + odd.div_ceil(4);
             lists.push([end, vectors, greatest.to_bits(), 0]);
             end += vectors;
             weighted += f64::from(tasks(vectors)) * f64::from(length);
-            most = most.max(tasks(vectors) as usize);
+            max = max.max(tasks(vectors) as usize);
         }
         let mut postings = vec![0u32; end as usize * PER_LANE];
         deal_all(&entries, &starts, &lists, &mut postings);
         #[expect(clippy::cast_possible_truncation, reason = "rounded up right after")]
         let longest = (longest * (1.0 + 1e-6)) as f32;
-        let cuts = Cuts { mean: weighted / (entries.len() as f64).max(1.0), most };
-        Self { lists, postings, longest: longest.next_up(), cuts }
+        let tasks = TaskCounts { mean: weighted / (entries.len() as f64).max(1.0), max };
+        Self { lists, postings, longest: longest.next_up(), tasks }
     }
 }
 
-/// Deals all lists: those of term `t` from `entries[starts[t]..starts[t + 1]]` to their vectors of
-/// `postings`.
+/// Deals the entries of all terms to the vectors of `postings`. Term `t` has the entries
+/// `entries[starts[t]..starts[t + 1]]`.
 fn deal_all(entries: &[u32], starts: &[u32], lists: &[[u32; 4]], mut postings: &mut [u32]) {
     /// The terms that a thread deals at a time.
     const TERMS: usize = 256;
@@ -114,15 +114,15 @@ fn deal_all(entries: &[u32], starts: &[u32], lists: &[[u32; 4]], mut postings: &
         (0..lists.len()).step_by(TERMS).map(|first| &starts[first..]).zip(lists.chunks(TERMS))
     {
         let vectors: u32 = lists.iter().map(|list| list[1]).sum();
-        let (places, rest) = postings.split_at_mut(vectors as usize * PER_LANE);
-        pieces.push((starts, lists, places));
+        let (slots, rest) = postings.split_at_mut(vectors as usize * PER_LANE);
+        pieces.push((starts, lists, slots));
         postings = rest;
     }
-    pieces.into_par_iter().for_each_init(Dealer::default, |dealer, (starts, lists, mut places)| {
+    pieces.into_par_iter().for_each_init(Dealer::default, |dealer, (starts, lists, mut slots)| {
         for (bounds, list) in starts.windows(2).zip(lists) {
-            let (own, rest) = places.split_at_mut(list[1] as usize * PER_LANE);
+            let (own, rest) = slots.split_at_mut(list[1] as usize * PER_LANE);
             dealer.deal(&entries[bounds[0] as usize..bounds[1] as usize], own);
-            places = rest;
+            slots = rest;
         }
     });
 }
@@ -156,8 +156,8 @@ struct Dealer {
 }
 
 impl Dealer {
-    /// Deals `list` into `places`.
-    fn deal(&mut self, list: &[u32], places: &mut [u32]) {
+    /// Deals `list` into `slots`.
+    fn deal(&mut self, list: &[u32], slots: &mut [u32]) {
         let mut counts = [0usize; 2];
         for &posting in list {
             let half = posting as usize % 2;
@@ -166,12 +166,12 @@ impl Dealer {
         }
         let mut vectors = counts.map(|count| count.div_ceil(PER_LANE));
         self.halves.clear();
-        for at in 0..places.len() / PER_LANE {
+        for at in 0..slots.len() / PER_LANE {
             let half = if vectors[at % 2] > 0 { at % 2 } else { 1 - at % 2 };
             vectors[half] -= 1;
             self.halves.push(half);
         }
-        places.fill(FREE);
+        slots.fill(FREE);
         let warps = self.halves.len().div_ceil(LANES);
         let mut left = warps * PER_LANE;
         let mut order: [usize; LANES] = std::array::from_fn(|bank| bank);
@@ -195,7 +195,7 @@ impl Dealer {
                         };
                         next[half] = lane + 1;
                         let posting = self.banks[bank][half].pop().expect("not empty");
-                        places[lane * PER_LANE + part] = posting;
+                        slots[lane * PER_LANE + part] = posting;
                     }
                 }
                 left -= 1;
@@ -209,14 +209,14 @@ impl Dealer {
                 self.banks.iter_mut().flat_map(|bank| bank[half].drain(..)).collect();
             left.into_iter()
         });
-        let (vectors, _) = places.as_chunks_mut::<PER_LANE>();
+        let (vectors, _) = slots.as_chunks_mut::<PER_LANE>();
         for (vector, &half) in vectors.iter_mut().zip(&self.halves) {
             let mut beside = u32::from(half == 1);
-            for place in vector {
-                if *place == FREE {
-                    *place = rest[half].next().unwrap_or(beside & 0x1_ffff);
+            for slot in vector {
+                if *slot == FREE {
+                    *slot = rest[half].next().unwrap_or(beside & 0x1_ffff);
                 }
-                beside = *place;
+                beside = *slot;
             }
         }
     }
@@ -314,9 +314,9 @@ mod tests {
             let greatest = |term: u32| f64::from(f32::from_bits(tile.lists[term as usize][2]));
             let products: f64 = query.iter().map(|&(t, w)| f64::from(w) * greatest(t)).sum();
             let squares: f64 = query.iter().map(|&(_, w)| f64::from(w) * f64::from(w)).sum();
-            let most = (squares.sqrt() * f64::from(tile.longest)).min(products);
+            let max_sum = (squares.sqrt() * f64::from(tile.longest)).min(products);
             let count = query.len() as f64;
-            let scale = (65_530.0 - 1.25 * count) / ((most + products / 8_190.0) * 1.000_002);
+            let scale = (65_530.0 - 1.25 * count) / ((max_sum + products / 8_190.0) * 1.000_002);
             let error = scale * products / 8_190.0 + 1.1875 * count;
             let mut sums = vec![0u32; rows];
             for &(term, weight) in &query {

@@ -4,8 +4,8 @@
 //! adds the postings of the rare terms only. The contribution of the frequent terms is at most the
 //! length of the query in these terms times the length of the row in them (Cauchy–Schwarz). A
 //! column holds the length of every row in the frequent terms, in fixed point and rounded up, for
-//! each of a few [`LEVEL_SHARES`] of rows that make a term frequent. If the bounds leave too many
-//! rows of a block, the terms between one share and the next are added too.
+//! each of a few [`LEVEL_FRACTIONS`] of rows that make a term frequent. If the bounds leave too
+//! many rows of a block, the terms of the next level are added too.
 //!
 //! With the notation of [`super`]: the sum of the added products is at least A s₁ − Σ r and at most
 //! A s₁ + Σ (r + 1), where s₁ is their contribution to the similarity s. Weights are not negative,
@@ -18,11 +18,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::exact::{AHEAD, Exact, prefetch};
-use super::fixed::Fixed;
-use super::index::{Block, Index, LEVEL_SHARES};
-use super::kernels::{Bounds, at_least, bound, group_maxima};
-use super::{Engine, MAX_GROUPS, MIN_GROUPS, State, Work, nth_largest};
+use super::fixed::FixedPoint;
+use super::index::{Block, Index, LEVEL_FRACTIONS};
+use super::kernels::{Bounds, at_least, bound};
+use super::rescorer::{AHEAD, Rescorer, prefetch};
+use super::{Buffers, QueryState, Searcher, sum_threshold};
 use crate::search::{Neighbor, SearchError};
 
 /// Cost of scoring a row, in postings.
@@ -54,7 +54,7 @@ struct Plan<T> {
     /// Number of terms that have postings only, and no column of all rows' weights.
     rare: usize,
     /// In the last stage, all terms have been added.
-    stages: [Stage<T>; LEVEL_SHARES.len() + 1],
+    stages: [Stage<T>; LEVEL_FRACTIONS.len() + 1],
     /// The scaled similarity 1.
     scale: f64,
 }
@@ -74,26 +74,27 @@ struct Stage<T> {
     next: usize,
 }
 
-impl<T: Fixed> Plan<T> {
+impl<T: FixedPoint> Plan<T> {
     /// Plans a query. `None` if no term is rare, or if the query does not fit 16 bits.
-    fn new(index: &Index<T>, state: &State<'_, T>, exact: &Exact) -> Option<Self> {
-        let scaled = state.scaled.as_ref()?;
+    fn new(index: &Index<T>, query: &QueryState<'_, T>, rescorer: &Rescorer) -> Option<Self> {
+        let scaled = query.scaled.as_ref()?;
         if index.levels.is_empty() {
             return None;
         }
-        let range = &index.range;
-        let frequency = |term: u32| range.frequencies[term as usize];
-        let stage_of = |term: u32| index.levels.partition_point(|&least| least <= frequency(term));
+        let stats = &index.stats;
+        let frequency = |term: u32| stats.frequencies[term as usize];
+        let stage_of =
+            |term: u32| index.levels.partition_point(|&min_rows| min_rows <= frequency(term));
         let mut factors = scaled.factors.clone();
         factors.sort_unstable_by_key(|&(term, _)| (frequency(term), Reverse(term)));
         let rare = factors.partition_point(|&(term, _)| index.dense_column(term).is_none());
         let mut stages =
-            [Stage { below: 0.1, above: 0.1, ..Stage::default() }; LEVEL_SHARES.len() + 1];
-        let mut squares = [0.0; LEVEL_SHARES.len() + 1];
+            [Stage { below: 0.1, above: 0.1, ..Stage::default() }; LEVEL_FRACTIONS.len() + 1];
+        let mut squares = [0.0; LEVEL_FRACTIONS.len() + 1];
         for &(term, factor) in &factors {
             let first = stage_of(term);
-            let weight = f64::from(exact.weight(term));
-            let rounding = scaled.rounding(range.largest[term as usize], factor, weight);
+            let weight = f64::from(rescorer.weight(term));
+            let rounding = scaled.rounding(stats.largest[term as usize], factor, weight);
             for stage in &mut stages[first..] {
                 stage.terms += 1;
                 stage.below += rounding;
@@ -108,7 +109,7 @@ impl<T: Fixed> Plan<T> {
             }
         }
         for (stage, squares) in stages.iter_mut().zip(squares) {
-            let length = scaled.scale * squares.sqrt() * range.length;
+            let length = scaled.scale * squares.sqrt() * stats.length;
             let exact = (length * (65_536.0 / (T::MAX - 1.0)) * (1.0 + 1e-9)).ceil();
             if exact > T::MAX {
                 return None;
@@ -129,7 +130,7 @@ impl<T: Fixed> Plan<T> {
 
 /// The best rows of a query so far.
 #[derive(Debug)]
-struct Best {
+struct BestRows {
     rows: BinaryHeap<Neighbor>,
     wanted: usize,
     /// The scaled similarity 1.
@@ -138,7 +139,7 @@ struct Best {
     min_scaled: f64,
 }
 
-impl Best {
+impl BestRows {
     fn new(wanted: usize, scale: f64) -> Self {
         let rows = BinaryHeap::with_capacity(wanted + 1);
         Self { rows, wanted, scale, min_scaled: 0.0 }
@@ -167,7 +168,7 @@ struct QueryProgress<T> {
     /// Its position among the states.
     position: usize,
     plan: Plan<T>,
-    best: Best,
+    best: BestRows,
     /// The stage to begin with: most blocks need about the same stage as the block before.
     stage: usize,
     /// Number of blocks that needed an expensive stage.
@@ -176,48 +177,48 @@ struct QueryProgress<T> {
     is_hopeless: bool,
 }
 
-/// The sums of a block from a threshold on.
-struct SumsFrom<'a, T> {
+/// The sums of a block, and the threshold that large sums reach.
+struct LargeSums<'a, T> {
     sums: &'a [T],
     threshold: T,
 }
 
 /// A query in a block.
-struct Visit<'a, T> {
-    state: &'a State<'a, T>,
+struct BlockVisit<'a, T> {
+    state: &'a QueryState<'a, T>,
     block: &'a Block<T>,
     /// The number of the block.
     number: usize,
 }
 
-impl<T: Fixed> Engine<'_, T> {
-    /// Finds the neighbors of queries. `None` for queries that bounds do not help, or that a batch
-    /// answers faster.
+impl<T: FixedPoint> Searcher<'_, T> {
+    /// Finds the neighbors of queries. `None` for a query if bounds do not help, or if a batch
+    /// answers it faster.
     pub(super) fn by_bounds(
         &self,
-        states: &[State<'_, T>],
+        states: &[QueryState<'_, T>],
         is_batch: bool,
         stride: usize,
-        work: &mut Work<T>,
+        buffers: &mut Buffers<T>,
     ) -> Result<Vec<Option<Vec<Neighbor>>>, SearchError> {
         let columns = self.training.cols();
         let blocks = &self.index.blocks;
         let mut queries = Vec::with_capacity(states.len());
         for (position, state) in states.iter().enumerate() {
-            work.exact.set(state.query, columns);
-            if let Some(plan) = Plan::new(self.index, state, &work.exact) {
+            buffers.rescorer.set(state.query, columns);
+            if let Some(plan) = Plan::new(self.index, state, &buffers.rescorer) {
                 queries.push(QueryProgress {
                     position,
-                    best: Best::new(state.wanted.min(self.training.rows()), plan.scale),
+                    best: BestRows::new(state.wanted.min(self.training.rows()), plan.scale),
                     plan,
                     stage: 0,
                     late_blocks: 0,
                     is_hopeless: false,
                 });
             }
-            work.exact.clear(state.query);
+            buffers.rescorer.clear(state.query);
         }
-        work.sums.resize(work.sums.len().max(stride), T::default());
+        buffers.sums.resize(buffers.sums.len().max(stride), T::default());
         // The position and the stage of the query whose postings are being prefetched.
         let mut prefetched = None;
         for (number, block) in blocks.iter().enumerate() {
@@ -225,21 +226,25 @@ impl<T: Fixed> Engine<'_, T> {
                 self.queries.stop.check()?;
                 let QueryProgress { position, plan, stage, .. } = &queries[this];
                 if prefetched != Some((*position, *stage)) {
-                    block.lists(plan.terms(None, *stage).rare, &mut work.next);
+                    block.lists(plan.terms(None, *stage).rare, &mut buffers.next);
                 }
-                std::mem::swap(&mut work.lists, &mut work.next);
+                std::mem::swap(&mut buffers.lists, &mut buffers.next);
                 let next = match queries.get(this + 1) {
                     Some(query) => Some((block, query)),
                     None => blocks.get(number + 1).zip(queries.first()),
                 };
                 prefetched = next.map(|(block, QueryProgress { position, plan, stage, .. })| {
-                    block.lists(plan.terms(None, *stage).rare, &mut work.next);
+                    block.lists(plan.terms(None, *stage).rare, &mut buffers.next);
                     (*position, *stage)
                 });
                 let state = &states[*position];
-                work.exact.set(state.query, columns);
-                self.add_in_stages(&Visit { state, block, number }, &mut queries[this], work);
-                work.exact.clear(state.query);
+                buffers.rescorer.set(state.query, columns);
+                self.add_in_stages(
+                    &BlockVisit { state, block, number },
+                    &mut queries[this],
+                    buffers,
+                );
+                buffers.rescorer.clear(state.query);
             }
             queries.retain(|query| {
                 let is_late = is_batch && query.late_blocks > blocks.len() / LATE_BLOCKS;
@@ -253,16 +258,16 @@ impl<T: Fixed> Engine<'_, T> {
         Ok(found)
     }
 
-    /// Collects the best rows of a block. `work.lists` holds the postings of the first stage.
+    /// Collects the best rows of a block. `buffers.lists` holds the postings of the first stage.
     fn add_in_stages(
         &self,
-        visit: &Visit<'_, T>,
+        visit: &BlockVisit<'_, T>,
         query: &mut QueryProgress<T>,
-        work: &mut Work<T>,
+        buffers: &mut Buffers<T>,
     ) {
-        let &Visit { state, block, number } = visit;
+        let &BlockVisit { state, block, number } = visit;
         let QueryProgress { plan, best, stage, late_blocks, is_hopeless, .. } = query;
-        let Work { sums, dense, lists, maxima, exact, candidates, seen, marks, .. } = work;
+        let Buffers { sums, dense, lists, maxima, rescorer, candidates, seen, marks, .. } = buffers;
         let blocks = self.index.blocks.len();
         let sums = &mut sums[..block.rows];
         seen.clear();
@@ -283,38 +288,35 @@ impl<T: Fixed> Engine<'_, T> {
             self.queries.allow.clear_denied(state.number, block.first_row, sums);
             let reached = &plan.stages[*stage];
             if !best.is_full() {
-                let groups = best.wanted.saturating_mul(4).clamp(MIN_GROUPS, MAX_GROUPS);
-                maxima.resize(groups, T::default());
-                group_maxima(sums, maxima);
-                let threshold = nth_largest(maxima, best.wanted);
+                let threshold = sum_threshold(sums, best.wanted, maxima);
                 best.min_scaled = best.min_scaled.max(threshold.value() - reached.above);
                 if threshold >= T::ONE {
-                    self.score_first(visit, &SumsFrom { sums, threshold }, exact, seen, best);
+                    self.score_first(visit, &LargeSums { sums, threshold }, rescorer, seen, best);
                 }
             }
-            let least = (best.min_scaled - reached.below).floor();
+            let min_sum = (best.min_scaled - reached.below).floor();
             let Some(lengths) = block.lengths(*stage) else {
-                if least < 1.0 {
+                if min_sum < 1.0 {
                     // Any row may be in the result.
                     *is_hopeless = true;
                     return;
                 }
-                at_least(sums, T::nearest(least), |local| {
-                    candidates.push((sums[local], row_number(block, local)));
+                at_least(sums, T::nearest(min_sum), |local| {
+                    candidates.push((sums[local], block.row_number(local)));
                 });
                 break;
             };
-            if least >= 1.0 {
+            if min_sum >= 1.0 {
                 let factor = reached.length;
                 let bounds = Bounds { sums, lengths, factor };
-                let count = bounds.mark_at_least(T::nearest(least), marks);
-                // If blocks are alike, this share of the wanted rows lies in the block, and has to
-                // be scored anyway.
+                let count = bounds.mark_at_least(T::nearest(min_sum), marks);
+                // If blocks are alike, this part of the wanted rows lies in the block and must be
+                // scored anyway.
                 let more = count.saturating_sub(best.wanted / (number + 1));
                 if more * POSTINGS_PER_ROW <= reached.next / blocks + POSTINGS_PER_STAGE {
                     candidates.extend(marked(marks).map(|local| {
                         let bound = bound(sums[local], lengths[local], factor);
-                        (bound, row_number(block, local))
+                        (bound, block.row_number(local))
                     }));
                     break;
                 }
@@ -332,7 +334,7 @@ impl<T: Fixed> Engine<'_, T> {
                 prefetch(&self.training, later);
             }
             if self.queries.allow.allows(state.number, row) && seen.binary_search(&row).is_err() {
-                best.push(exact.score(&self.training, row));
+                best.push(rescorer.score(&self.training, row));
             }
         }
         *late_blocks += usize::from(*stage > CHEAP_STAGES);
@@ -343,22 +345,22 @@ impl<T: Fixed> Engine<'_, T> {
     /// Scores the rows of a block with the largest sums, about as many as are wanted.
     fn score_first(
         &self,
-        visit: &Visit<'_, T>,
-        largest: &SumsFrom<'_, T>,
-        exact: &mut Exact,
+        visit: &BlockVisit<'_, T>,
+        largest: &LargeSums<'_, T>,
+        rescorer: &mut Rescorer,
         seen: &mut Vec<u32>,
-        best: &mut Best,
+        best: &mut BestRows,
     ) {
         if !seen.is_empty() {
             return;
         }
         at_least(largest.sums, largest.threshold, |local| {
             if seen.len() < 2 * best.wanted {
-                seen.push(row_number(visit.block, local));
+                seen.push(visit.block.row_number(local));
             }
         });
         for &row in &*seen {
-            best.push(exact.score(&self.training, row));
+            best.push(rescorer.score(&self.training, row));
         }
     }
 }
@@ -368,8 +370,4 @@ fn marked(marks: &[u64]) -> impl Iterator<Item = usize> {
     marks.iter().enumerate().filter(|&(_, &mask)| mask != 0).flat_map(|(number, &mask)| {
         (0..64).filter(move |bit| mask >> bit & 1 == 1).map(move |bit| 64 * number + bit)
     })
-}
-
-fn row_number<T>(block: &Block<T>, local: usize) -> u32 {
-    block.first_row + u32::try_from(local).expect("a block has at most 65,536 rows")
 }

@@ -1,13 +1,12 @@
 //! Sums in fixed point, with 16 bits per row, and how far they can be from the similarity. The
 //! proof is in [`super`].
 
-use super::Row;
 use super::kernels::Number;
-use crate::rows::matrix::{CsrView, row};
+use crate::rows::matrix::{CsrView, Row, row};
 
 /// The numbers that sums and weights are stored in: `u16` if no weight is negative, otherwise
 /// `i16`.
-pub(super) trait Fixed: Number {
+pub(super) trait FixedPoint: Number {
     /// The largest number.
     const MAX: f64;
     /// The largest product of a weight and a factor.
@@ -21,7 +20,7 @@ pub(super) trait Fixed: Number {
 
 macro_rules! fixed {
     ($number:ident, $largest_sum:expr, $signed:expr) => {
-        impl Fixed for $number {
+        impl FixedPoint for $number {
             const MAX: f64 = $number::MAX as f64;
             const LARGEST_SUM: f64 = $largest_sum;
             const SIGNED: bool = $signed;
@@ -32,7 +31,7 @@ macro_rules! fixed {
                 // Truncating a number above 0 rounds it down, without a call of a rounding
                 // function.
                 let min = f64::from($number::MIN);
-                let above = value.clamp(min, <Self as Fixed>::MAX) - min + 0.5;
+                let above = value.clamp(min, <Self as FixedPoint>::MAX) - min + 0.5;
                 (above as i32 + i32::from($number::MIN)) as $number
             }
 
@@ -49,7 +48,7 @@ fixed!(i16, 16_382.0, true);
 
 /// The properties of the training weights that sums depend on.
 #[derive(Debug)]
-pub(super) struct Range {
+pub(super) struct WeightStats {
     /// The largest Euclidean length of a row.
     pub(super) length: f64,
     /// The largest absolute weight of each term.
@@ -61,10 +60,10 @@ pub(super) struct Range {
     longest_row: usize,
 }
 
-impl Range {
+impl WeightStats {
     pub(super) fn of(training: &CsrView<'_>, rows: std::ops::Range<usize>) -> Self {
         let columns = training.cols();
-        let mut range = Self {
+        let mut stats = Self {
             length: 0.0,
             largest: vec![0.0; columns],
             frequencies: vec![0; columns],
@@ -77,17 +76,17 @@ impl Range {
             for (&term, &weight) in terms.iter().zip(weights) {
                 squares += f64::from(weight) * f64::from(weight);
                 let term = term as usize;
-                range.frequencies[term] += 1;
-                range.largest[term] = range.largest[term].max(weight.abs());
-                range.negative |= weight < 0.0;
+                stats.frequencies[term] += 1;
+                stats.largest[term] = stats.largest[term].max(weight.abs());
+                stats.negative |= weight < 0.0;
             }
-            range.length = range.length.max(squares.sqrt());
-            range.longest_row = range.longest_row.max(terms.len());
+            stats.length = stats.length.max(squares.sqrt());
+            stats.longest_row = stats.longest_row.max(terms.len());
         }
-        range
+        stats
     }
 
-    /// Returns the range of the rows of both.
+    /// Returns the properties of the rows of both.
     pub(super) fn join(mut self, other: &Self) -> Self {
         self.length = self.length.max(other.length);
         self.negative |= other.negative;
@@ -104,29 +103,29 @@ impl Range {
 
 /// A query in fixed point.
 #[derive(Debug)]
-pub(super) struct Scaled<T> {
+pub(super) struct ScaledQuery<T> {
     /// The terms that training rows have, and the factors of their weights. The terms of the head
     /// come last.
     pub(super) factors: Vec<(u32, T)>,
     /// Number of terms that do not belong to the head.
     pub(super) tail: usize,
-    /// Rows whose sum is less by this much than that of `k` others are not among the nearest `k`.
+    /// A row is not among the nearest `k` if its sum is less than `k` other sums by this much.
     pub(super) band: f64,
     /// The scaled similarity 1.
     pub(super) scale: f64,
 }
 
-impl<T: Fixed> Scaled<T> {
+impl<T: FixedPoint> ScaledQuery<T> {
     /// Scales a query. `None` if 16 bits are not enough: similarities may be too large, too small,
     /// or sums of too many products.
     pub(super) fn new(
-        range: &Range,
+        stats: &WeightStats,
         query: Row<'_>,
         is_head: impl Fn(u32) -> bool,
     ) -> Option<Self> {
         let common = || {
             let all = query.0.iter().zip(query.1);
-            all.map(|(&term, &weight)| (term, f64::from(weight), range.largest[term as usize]))
+            all.map(|(&term, &weight)| (term, f64::from(weight), stats.largest[term as usize]))
                 .filter(|&(_, weight, largest)| weight != 0.0 && largest > 0.0)
         };
         let mut squares = 0.0;
@@ -140,8 +139,8 @@ impl<T: Fixed> Scaled<T> {
         if count == 0 {
             return Some(Self { factors: Vec::new(), tail: 0, band: 0.0, scale: 0.0 });
         }
-        let largest_sum = (squares.sqrt() * range.length).min(max_sum) * (1.0 + 1e-9);
-        let products = count.min(range.longest_row) as f64;
+        let largest_sum = (squares.sqrt() * stats.length).min(max_sum) * (1.0 + 1e-9);
+        let products = count.min(stats.longest_row) as f64;
         let scaled_sum = T::LARGEST_SUM - 2.0 * products;
         if !(1e-30..1e37).contains(&largest_sum) || scaled_sum < T::LARGEST_SUM / 2.0 {
             return None;
@@ -188,11 +187,11 @@ impl<T: Fixed> Scaled<T> {
 }
 
 /// Returns the factor of a term's training weights before it is rounded.
-fn exact_factor<T: Fixed>(scale: f64, weight: f64, largest: f32) -> f64 {
+fn exact_factor<T: FixedPoint>(scale: f64, weight: f64, largest: f32) -> f64 {
     weight * f64::from(largest) * (scale * 65_536.0 / T::MAX)
 }
 
 /// Returns how far a product may be off because its factor and the training weight are rounded.
-fn rounding<T: Fixed>(exact: f64, factor: T) -> f64 {
+fn rounding<T: FixedPoint>(exact: f64, factor: T) -> f64 {
     (exact - factor.value()).abs() + (factor.value().abs() + 1.0) / 65_536.0
 }

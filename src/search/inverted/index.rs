@@ -1,45 +1,45 @@
 //! Training rows in fixed point: by term, and the frequent terms of each row.
 
-use std::ops::Range as Span;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::fixed::{Fixed, Range};
+use super::fixed::{FixedPoint, WeightStats};
 use super::kernels::{DenseProducts, Head, HeadProducts, LANES, WINDOW};
 use crate::rows::matrix::{CsrView, prefetch, row};
 
 /// Share of the rows that must contain a term of the head. Multiplying its weights by the factors
 /// of all queries of a batch, zeros included, is then cheaper than adding its postings for the
 /// queries that contain it.
-const HEAD_SHARE: f64 = 0.02;
+const HEAD_FRACTION: f64 = 0.02;
 /// Maximum number of terms of the head: the factors of a batch fit a second-level cache.
 const MAX_HEAD_TERMS: usize = 1024;
 /// Share of the rows that must contain a term that also has a column of all rows' weights.
-const DENSE_SHARE: f64 = 0.2;
+const DENSE_FRACTION: f64 = 0.2;
 /// Maximum number of these columns: a strip of them fits a first-level cache.
 const MAX_DENSE_TERMS: usize = 192;
-/// The shares of the rows from which on a term is frequent, one per level. Queries can be answered
-/// by the rare terms of a level, and a bound for its frequent ones.
-pub(super) const LEVEL_SHARES: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.15, 0.3];
+/// The fraction of rows that makes a term frequent, one per level. A query can be answered by the
+/// rare terms of a level and a bound for its frequent terms.
+pub(super) const LEVEL_FRACTIONS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.15, 0.3];
 /// The column of a term that does not belong to the head.
 const NONE: u16 = u16::MAX;
 
 /// Training rows in blocks.
 #[derive(Debug)]
 pub(super) struct Index<T> {
-    pub(super) range: Range,
+    pub(super) stats: WeightStats,
     /// The column of each term in the head, or `NONE`.
     column: Vec<u16>,
     pub(super) columns: usize,
     /// Number of columns, the first of the head, that are also stored for all rows.
     pub(super) dense: usize,
-    /// The number of rows from which on a term is frequent, one per level. There are no levels if
-    /// weights are negative.
+    /// The number of rows that makes a term frequent, one per level. There are no levels if weights
+    /// are negative.
     pub(super) levels: Vec<u32>,
     pub(super) blocks: Vec<Block<T>>,
 }
 
-/// Some rows.
+/// Consecutive training rows.
 #[derive(Debug)]
 pub(super) struct Block<T> {
     pub(super) first_row: u32,
@@ -55,11 +55,11 @@ pub(super) struct Block<T> {
     lengths: Vec<Vec<T>>,
 }
 
-impl<T: Fixed> Index<T> {
+impl<T: FixedPoint> Index<T> {
     /// Indexes training rows. Call it on the thread pool that should do the work.
-    pub(super) fn new(training: &CsrView<'_>, range: Range, cuts: &[usize]) -> Self {
-        let min_rows = (training.rows() as f64 * HEAD_SHARE).max(1.0);
-        let frequencies = &range.frequencies;
+    pub(super) fn new(training: &CsrView<'_>, stats: WeightStats, cuts: &[usize]) -> Self {
+        let min_rows = (training.rows() as f64 * HEAD_FRACTION).max(1.0);
+        let frequencies = &stats.frequencies;
         let mut head: Vec<usize> = (0..frequencies.len())
             .filter(|&term| f64::from(frequencies[term]) >= min_rows)
             .collect();
@@ -70,20 +70,20 @@ impl<T: Fixed> Index<T> {
             column[term] = number;
         }
         let columns = head.len();
-        let min_rows = training.rows() as f64 * DENSE_SHARE;
+        let min_rows = training.rows() as f64 * DENSE_FRACTION;
         let dense = head.partition_point(|&term| f64::from(frequencies[term]) >= min_rows);
         let dense = dense.min(MAX_DENSE_TERMS);
         let levels = levels::<T>(training.rows());
         let terms = (0..frequencies.len()).map(|term| TermLayout {
-            scale: T::MAX / f64::from(range.largest[term]),
+            scale: T::MAX / f64::from(stats.largest[term]),
             column: column[term],
-            stage: levels.iter().map(|&least| u8::from(least <= frequencies[term])).sum(),
+            stage: levels.iter().map(|&min_rows| u8::from(min_rows <= frequencies[term])).sum(),
         });
         let layout =
-            Layout { terms: terms.collect(), dense, levels: levels.len(), longest: range.length };
+            Layout { terms: terms.collect(), dense, levels: levels.len(), longest: stats.length };
         let block = |cut: &[usize]| Block::new(training, &layout, cut[0]..cut[1]);
         let blocks: Vec<Block<T>> = cuts.par_windows(2).map(block).collect();
-        Self { range, column, columns, dense, levels, blocks }
+        Self { stats, column, columns, dense, levels, blocks }
     }
 
     /// The number of rows.
@@ -122,11 +122,11 @@ impl<T: Fixed> Index<T> {
 
 /// See [`Index::levels`].
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "row numbers")]
-fn levels<T: Fixed>(rows: usize) -> Vec<u32> {
+fn levels<T: FixedPoint>(rows: usize) -> Vec<u32> {
     if T::SIGNED {
         return Vec::new();
     }
-    LEVEL_SHARES.iter().map(|&share| (share * rows as f64).ceil() as u32).collect()
+    LEVEL_FRACTIONS.iter().map(|&fraction| (fraction * rows as f64).ceil() as u32).collect()
 }
 
 /// How the blocks store rows.
@@ -154,7 +154,7 @@ struct TermLayout {
 
 impl TermLayout {
     /// Returns a training weight in fixed point: 0 only if it is 0. It is off by less than 1.
-    fn weight<T: Fixed>(&self, weight: f32) -> T {
+    fn weight<T: FixedPoint>(&self, weight: f32) -> T {
         if weight == 0.0 {
             return T::default();
         }
@@ -195,8 +195,8 @@ fn narrow(n: usize) -> u32 {
     u32::try_from(n).expect("blocks are cut below 2^32 postings")
 }
 
-impl<T: Fixed> Block<T> {
-    fn new(training: &CsrView<'_>, layout: &Layout, rows: Span<usize>) -> Self {
+impl<T: FixedPoint> Block<T> {
+    fn new(training: &CsrView<'_>, layout: &Layout, rows: Range<usize>) -> Self {
         let Layout { terms: layouts, dense, levels, longest } = layout;
         let dense = *dense;
         let mut offsets = vec![0u32; training.cols() + 1];
@@ -225,7 +225,7 @@ impl<T: Fixed> Block<T> {
             }
             // A sum for each number of levels. There are four of each, used in turn, because one
             // would wait for each addition.
-            let mut squares = [[0.0; LEVEL_SHARES.len() + 1]; 4];
+            let mut squares = [[0.0; LEVEL_FRACTIONS.len() + 1]; 4];
             for (at, (&term, &weight)) in terms.iter().zip(weights).enumerate() {
                 let of_term = &layouts[term as usize];
                 let fixed: T = of_term.weight(weight);
@@ -252,7 +252,7 @@ impl<T: Fixed> Block<T> {
             let mut square = 0.0;
             for (level, lengths) in lengths.iter_mut().enumerate().rev() {
                 square += squares.iter().map(|squares| squares[level + 1]).sum::<f64>();
-                lengths.push(share_of_length(square, *longest));
+                lengths.push(relative_length(square, *longest));
             }
         }
         Self {
@@ -264,6 +264,11 @@ impl<T: Fixed> Block<T> {
             strips,
             lengths,
         }
+    }
+
+    /// Returns the number of the row at a position of the block.
+    pub(super) fn row_number(&self, local: usize) -> u32 {
+        self.first_row + u32::try_from(local).expect("a block has at most 65,536 rows")
     }
 
     /// Returns the rows' lengths in the terms from a level on, as shares of the longest row's
@@ -287,7 +292,7 @@ impl<T: Fixed> Block<T> {
     }
 
     /// Finds the postings of some terms, and prefetches them.
-    pub(super) fn lists(&self, factors: &[(u32, T)], lists: &mut Vec<List<T>>) {
+    pub(super) fn lists(&self, factors: &[(u32, T)], lists: &mut Vec<PostingList<T>>) {
         lists.clear();
         lists.extend(factors.iter().map(|&(term, factor)| {
             let term = term as usize;
@@ -297,15 +302,15 @@ impl<T: Fixed> Block<T> {
             for line in (start..end.min(start + 512)).step_by(16) {
                 prefetch(&self.postings, line as usize);
             }
-            List { start, end, factor }
+            PostingList { start, end, factor }
         }));
     }
 
     /// Adds the products of some lists, and 1 for each. A row with one of their terms then has a
     /// sum above 0, if no weight is negative.
-    pub(super) fn add(&self, lists: &[List<T>], sums: &mut [T]) {
+    pub(super) fn add(&self, lists: &[PostingList<T>], sums: &mut [T]) {
         assert!(sums.len() >= self.rows, "a sum for each row");
-        for &List { start, end, factor } in lists {
+        for &PostingList { start, end, factor } in lists {
             #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
             for &posting in &self.postings[start as usize..end as usize] {
                 let product = T::of_bits(posting as u16).times(factor).plus(T::ONE);
@@ -322,7 +327,7 @@ impl<T: Fixed> Block<T> {
 }
 
 /// Returns a length, given its square, as a share of the longest row's: see [`Block::lengths`].
-fn share_of_length<T: Fixed>(square: f64, longest: f64) -> T {
+fn relative_length<T: FixedPoint>(square: f64, longest: f64) -> T {
     let share = if longest > 0.0 { square.sqrt() / longest } else { 0.0 };
     // A little more than exact, because `f64` rounds.
     T::nearest((share * (T::MAX - 1.0) * (1.0 + 1e-9)).ceil())
@@ -330,14 +335,14 @@ fn share_of_length<T: Fixed>(square: f64, longest: f64) -> T {
 
 /// The postings of a term in a block, and the factor of its weights.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct List<T> {
+pub(super) struct PostingList<T> {
     start: u32,
     end: u32,
     factor: T,
 }
 
-/// Returns the distance from the sums of a query to those of the next, for blocks of up to `rows`
-/// rows. It is whole windows plus a cache line, so that the sums of one row for all queries do not
+/// Returns the distance between the sums of consecutive queries, for blocks of up to `rows` rows.
+/// It is whole windows plus a cache line, so that the sums of one row for all queries do not
 /// compete for the same cache set.
 pub(super) fn stride(rows: usize) -> usize {
     rows.next_multiple_of(WINDOW) + 32

@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::OutputProblem;
-use super::closed::was_closed;
+use super::error::OutputProblem;
 use super::inputs::{FileId, Identity};
+use super::standard::{STANDARD, was_closed};
 
 /// Maximum number of symbolic links to follow, as in Linux.
 const MAX_LINKS: usize = 40;
@@ -26,7 +26,7 @@ pub(super) enum Destination {
 
 impl Destination {
     pub(super) fn of(path: &Path) -> Result<Self, OutputProblem> {
-        if path.as_os_str() == super::STANDARD {
+        if path.as_os_str() == STANDARD {
             return Ok(Self::Descriptor(1));
         }
         let io = |source| OutputProblem::Io { doing: "open", source };

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::standard::STANDARD;
 use crate::hint::hint_to_write;
 
 /// Why an output cannot be written.
@@ -17,7 +18,7 @@ pub struct OutputError {
 }
 
 fn name(path: &Path) -> String {
-    if path.as_os_str() == super::STANDARD {
+    if path.as_os_str() == STANDARD {
         "standard output".to_owned()
     } else {
         path.display().to_string()

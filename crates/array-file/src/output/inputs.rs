@@ -7,6 +7,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::standard::STANDARD;
+
 /// A file, regardless of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
@@ -51,7 +53,7 @@ impl Inputs {
 }
 
 fn is_or_contains(input: &Path, file: FileId) -> bool {
-    let metadata = if input.as_os_str() == super::STANDARD {
+    let metadata = if input.as_os_str() == STANDARD {
         let stdin = std::io::stdin().as_fd().try_clone_to_owned();
         stdin.and_then(|stdin| File::from(stdin).metadata())
     } else {

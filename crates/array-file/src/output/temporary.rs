@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
-use super::OutputProblem;
+use super::error::OutputProblem;
 use super::syncing::Syncing;
 
 /// The existing temporary files, which are removed if the process ends early.

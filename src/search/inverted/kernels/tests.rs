@@ -61,12 +61,12 @@ fn sums_of_products_on_every_processor() {
                 }
             }
         };
-        for unit in VectorUnit::all() {
+        for set in InstructionSet::all() {
             let mut sums = vec![7; LANES * stride];
             let mut signed_sums = vec![7; LANES * stride];
-            unit.run(HeadProducts { head, factors: &factors, sums: &mut sums, stride });
+            set.run(HeadProducts { head, factors: &factors, sums: &mut sums, stride });
             let sums_of_signed = &mut signed_sums;
-            unit.run(HeadProducts { head, factors: &signed, sums: sums_of_signed, stride });
+            set.run(HeadProducts { head, factors: &signed, sums: sums_of_signed, stride });
             check(&sums, &signed_sums);
         }
     }
@@ -106,15 +106,15 @@ fn dense_columns_on_every_processor() {
                 );
             }
         };
-        for unit in VectorUnit::all() {
+        for set in InstructionSet::all() {
             let mut sums = vec![7; rows];
             let mut signed_sums = vec![7; rows];
             let factors = &factors;
             let sums_of = &mut sums;
-            unit.run(DenseProducts { strips: &strips, columns: COLUMNS, factors, sums: sums_of });
+            set.run(DenseProducts { strips: &strips, columns: COLUMNS, factors, sums: sums_of });
             let factors = &signed_factors;
             let sums_of = &mut signed_sums;
-            unit.run(DenseProducts { strips: &signed, columns: COLUMNS, factors, sums: sums_of });
+            set.run(DenseProducts { strips: &signed, columns: COLUMNS, factors, sums: sums_of });
             check(&sums, &signed_sums);
         }
     }
@@ -123,29 +123,29 @@ fn dense_columns_on_every_processor() {
 #[test]
 fn maxima_and_counts() {
     let values: Vec<u16> = (0..100_000u32).map(|i| (i * 40_503 % 65_536) as u16).collect();
-    for unit in VectorUnit::all() {
+    for set in InstructionSet::all() {
         let mut maxima = [0; 48];
-        unit.run(GroupMaxima { sums: &values, maxima: &mut maxima });
+        set.run(GroupMaxima { sums: &values, maxima: &mut maxima });
         for (group, &max) in maxima.iter().enumerate() {
             assert_eq!(Some(max), values.iter().skip(group).step_by(48).copied().max());
         }
         let mut maxima = [1i16; 2];
-        unit.run(GroupMaxima { sums: &[-5, 3, -1], maxima: &mut maxima });
+        set.run(GroupMaxima { sums: &[-5, 3, -1], maxima: &mut maxima });
         assert_eq!(maxima, [0, 3]);
-        for least in [0, 1, 30_000, 65_535] {
-            let expected = values.iter().filter(|&&value| value >= least).count();
-            assert_eq!(unit.run(CountAtLeast { values: &values, least }), expected);
+        for threshold in [0, 1, 30_000, 65_535] {
+            let expected = values.iter().filter(|&&value| value >= threshold).count();
+            assert_eq!(set.run(CountAtLeast { values: &values, threshold }), expected);
         }
-        assert_eq!(unit.run(CountAtLeast { values: &[-5i16, 3, -1, -1], least: -1 }), 3);
-        for (sums, least) in [(&values[..], 65_000), (&values[..130], 40_000), (&[], 0)] {
+        assert_eq!(set.run(CountAtLeast { values: &[-5i16, 3, -1, -1], threshold: -1 }), 3);
+        for (sums, threshold) in [(&values[..], 65_000), (&values[..130], 40_000), (&[], 0)] {
             let mut found = Vec::new();
-            unit.run(AtLeast { sums, least, found: |at| found.push(at) });
-            let expected: Vec<_> = (0..sums.len()).filter(|&at| sums[at] >= least).collect();
+            set.run(AtLeast { sums, threshold, found: |at| found.push(at) });
+            let expected: Vec<_> = (0..sums.len()).filter(|&at| sums[at] >= threshold).collect();
             assert_eq!(found, expected);
         }
         let many = [-3i16, 4, 5].repeat(40);
         let mut found = 0;
-        unit.run(AtLeast { sums: &many, least: 4, found: |_| found += 1 });
+        set.run(AtLeast { sums: &many, threshold: 4, found: |_| found += 1 });
         assert_eq!(found, 80);
     }
 }
@@ -156,7 +156,7 @@ fn bounds_on_every_processor() {
     let lengths: Vec<u16> = sums.iter().map(|sum| sum.rotate_left(5)).collect();
     let signed: Vec<i16> = sums.iter().map(|sum| (sum >> 1) as i16).collect();
     let signed_lengths: Vec<i16> = lengths.iter().map(|length| (length >> 1) as i16).collect();
-    for (rows, factor, least) in [
+    for (rows, factor, threshold) in [
         (0, 9, 1),
         (1, 60_000, 1),
         (63, 0, 30_000),
@@ -167,7 +167,7 @@ fn bounds_on_every_processor() {
         let lengths = &lengths[..rows];
         let is_marked = |row: usize| {
             let product = u64::from(lengths[row]) * u64::from(factor) / 65_536;
-            (u64::from(sums[row]) + product + 1).min(65_535) >= u64::from(least)
+            (u64::from(sums[row]) + product + 1).min(65_535) >= u64::from(threshold)
         };
         let check = |marks: &[u64], rows: usize| {
             for row in 0..rows {
@@ -176,25 +176,25 @@ fn bounds_on_every_processor() {
             }
         };
         for row in 0..rows {
-            assert_eq!(bound(sums[row], lengths[row], factor) >= least, is_marked(row));
+            assert_eq!(bound(sums[row], lengths[row], factor) >= threshold, is_marked(row));
         }
         let marked = (0..rows).filter(|&row| is_marked(row)).count();
         let signed = &signed[..rows];
         let signed_lengths = &signed_lengths[..rows];
         let signed_factor = (factor >> 1) as i16;
-        let signed_least = (least >> 1) as i16;
+        let signed_threshold = (threshold >> 1) as i16;
         let signed_bounds =
             (0..rows).map(|row| bound(signed[row], signed_lengths[row], signed_factor));
-        let signed_marked = signed_bounds.filter(|&bound| bound >= signed_least).count();
-        for unit in VectorUnit::all() {
+        let signed_marked = signed_bounds.filter(|&bound| bound >= signed_threshold).count();
+        for set in InstructionSet::all() {
             let mut marks = vec![7];
             let bounds = Bounds { sums, lengths, factor };
-            assert_eq!(unit.run(MarkBounds { bounds, least, marks: &mut marks }), marked);
+            assert_eq!(set.run(MarkBounds { bounds, threshold, marks: &mut marks }), marked);
             assert_eq!(marks.len(), rows.div_ceil(LANES));
             check(&marks, rows);
             let bounds = Bounds { sums: signed, lengths: signed_lengths, factor: signed_factor };
-            let least = signed_least;
-            let count = unit.run(MarkBounds { bounds, least, marks: &mut marks });
+            let threshold = signed_threshold;
+            let count = set.run(MarkBounds { bounds, threshold, marks: &mut marks });
             assert_eq!(count, signed_marked);
         }
     }

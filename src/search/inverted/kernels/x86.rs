@@ -1,18 +1,17 @@
-//! The vector units of x86-64: AVX2 and AVX-512.
+//! The operations with the instructions of x86-64: AVX2 and AVX-512.
 //!
 //! The operations are inlined into [`run_avx2`] and [`run_avx512`], which have the instructions.
 
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm_unpackhi_epi16, _mm_unpackhi_epi32, _mm_unpackhi_epi64,
     _mm_unpacklo_epi16, _mm_unpacklo_epi32, _mm_unpacklo_epi64, _mm256_add_epi16,
-    _mm256_cmpeq_epi16, _mm256_mulhi_epi16, _mm256_mulhi_epu16, _mm256_set1_epi16,
-    _mm512_add_epi16, _mm512_adds_epi16, _mm512_adds_epu16, _mm512_cmpge_epi16_mask,
-    _mm512_cmpge_epu16_mask, _mm512_mask_add_epi16, _mm512_mulhi_epi16, _mm512_mulhi_epu16,
+    _mm256_cmpeq_epi16, _mm256_set1_epi16, _mm512_add_epi16, _mm512_mask_add_epi16,
     _mm512_set1_epi16, _mm512_test_epi16_mask,
 };
 use std::marker::PhantomData;
 
-use super::{LANES, Loop, Number, TILE, Unit};
+use super::number::Number;
+use super::ops::{LANES, Loop, TILE, VectorOps};
 
 /// Runs a loop with AVX2.
 #[target_feature(enable = "avx2")]
@@ -26,70 +25,6 @@ pub(super) fn run_avx512<L: Loop>(work: L) -> L::Output {
     work.run(Avx512(PhantomData))
 }
 
-/// The instructions that differ between signed and unsigned numbers.
-///
-/// # Safety
-/// The processor must have AVX2, and for the others AVX-512 with `avx512bw`.
-#[expect(unsafe_code, reason = "instructions that not every processor has")]
-pub(in super::super) trait Instructions {
-    unsafe fn times_avx2(numbers: __m256i, factors: __m256i) -> __m256i;
-    unsafe fn times_avx512(numbers: __m512i, factors: __m512i) -> __m512i;
-    unsafe fn saturating_plus_avx512(numbers: __m512i, others: __m512i) -> __m512i;
-    unsafe fn at_least_avx512(numbers: __m512i, least: __m512i) -> u32;
-}
-
-macro_rules! instructions {
-    (
-        $number:ident,
-        $times_avx2:ident,
-        $times_avx512:ident,
-        $plus_avx512:ident,
-        $at_least:ident
-    ) => {
-        #[expect(unsafe_code, reason = "instructions that not every processor has")]
-        impl Instructions for $number {
-            #[inline(always)]
-            unsafe fn times_avx2(numbers: __m256i, factors: __m256i) -> __m256i {
-                // SAFETY: the caller's promise.
-                unsafe { $times_avx2(numbers, factors) }
-            }
-
-            #[inline(always)]
-            unsafe fn times_avx512(numbers: __m512i, factors: __m512i) -> __m512i {
-                // SAFETY: the caller's promise.
-                unsafe { $times_avx512(numbers, factors) }
-            }
-
-            #[inline(always)]
-            unsafe fn saturating_plus_avx512(numbers: __m512i, others: __m512i) -> __m512i {
-                // SAFETY: the caller's promise.
-                unsafe { $plus_avx512(numbers, others) }
-            }
-
-            #[inline(always)]
-            unsafe fn at_least_avx512(numbers: __m512i, least: __m512i) -> u32 {
-                // SAFETY: the caller's promise.
-                unsafe { $at_least(numbers, least) }
-            }
-        }
-    };
-}
-
-instructions!(
-    u16,
-    _mm256_mulhi_epu16,
-    _mm512_mulhi_epu16,
-    _mm512_adds_epu16,
-    _mm512_cmpge_epu16_mask
-);
-instructions!(
-    i16,
-    _mm256_mulhi_epi16,
-    _mm512_mulhi_epi16,
-    _mm512_adds_epi16,
-    _mm512_cmpge_epi16_mask
-);
-
 /// AVX2: 16 numbers in a register.
 ///
 /// Only [`run_avx2`] makes a value.
@@ -98,13 +33,13 @@ struct Avx2<N>(PhantomData<N>);
 
 #[expect(unsafe_code, reason = "instructions that not every processor has")]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "they are unsafe for the same reason")]
-impl<N: Number> Unit for Avx2<N> {
+impl<N: Number> VectorOps for Avx2<N> {
     type Number = N;
     type Lanes = [__m256i; LANES / 16];
 
     #[inline(always)]
     fn add_products(self, mut lanes: Self::Lanes, weight: N, factors: &[N; LANES]) -> Self::Lanes {
-        // SAFETY: there is a value of the unit, so the processor has AVX2.
+        // SAFETY: there is a value of this type, so the processor has AVX2.
         unsafe {
             let weight = _mm256_set1_epi16(bytemuck::cast(weight));
             let factors: Self::Lanes = bytemuck::cast(*factors);
@@ -122,7 +57,7 @@ impl<N: Number> Unit for Avx2<N> {
         factor: N,
         weights: &[N; LANES],
     ) -> Self::Lanes {
-        // SAFETY: there is a value of the unit, so the processor has AVX2.
+        // SAFETY: there is a value of this type, so the processor has AVX2.
         unsafe {
             let zero = _mm256_set1_epi16(0);
             let one = _mm256_set1_epi16(1);
@@ -148,13 +83,13 @@ struct Avx512<N>(PhantomData<N>);
 
 #[expect(unsafe_code, reason = "instructions that not every processor has")]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "they are unsafe for the same reason")]
-impl<N: Number> Unit for Avx512<N> {
+impl<N: Number> VectorOps for Avx512<N> {
     type Number = N;
     type Lanes = [__m512i; LANES / 32];
 
     #[inline(always)]
     fn add_products(self, mut lanes: Self::Lanes, weight: N, factors: &[N; LANES]) -> Self::Lanes {
-        // SAFETY: there is a value of the unit, so the processor has AVX-512.
+        // SAFETY: there is a value of this type, so the processor has AVX-512.
         unsafe {
             let weight = _mm512_set1_epi16(bytemuck::cast(weight));
             let factors: Self::Lanes = bytemuck::cast(*factors);
@@ -172,7 +107,7 @@ impl<N: Number> Unit for Avx512<N> {
         factor: N,
         weights: &[N; LANES],
     ) -> Self::Lanes {
-        // SAFETY: there is a value of the unit, so the processor has AVX-512.
+        // SAFETY: there is a value of this type, so the processor has AVX-512.
         unsafe {
             let one = _mm512_set1_epi16(1);
             let factor = _mm512_set1_epi16(bytemuck::cast(factor));
@@ -187,22 +122,28 @@ impl<N: Number> Unit for Avx512<N> {
     }
 
     #[inline(always)]
-    fn at_least(self, numbers: &[N; LANES], least: N) -> u64 {
-        // SAFETY: there is a value of the unit, so the processor has AVX-512.
+    fn at_least(self, numbers: &[N; LANES], threshold: N) -> u64 {
+        // SAFETY: there is a value of this type, so the processor has AVX-512.
         unsafe {
             let [low, high]: Self::Lanes = bytemuck::cast(*numbers);
-            let least = _mm512_set1_epi16(bytemuck::cast(least));
-            let low = u64::from(N::at_least_avx512(low, least));
-            low | u64::from(N::at_least_avx512(high, least)) << 32
+            let threshold = _mm512_set1_epi16(bytemuck::cast(threshold));
+            let low = u64::from(N::at_least_avx512(low, threshold));
+            low | u64::from(N::at_least_avx512(high, threshold)) << 32
         }
     }
 
     #[inline(always)]
-    fn bounds_at_least(self, sums: &[N; LANES], lengths: &[N; LANES], factor: N, least: N) -> u64 {
-        // SAFETY: there is a value of the unit, so the processor has AVX-512.
+    fn bounds_at_least(
+        self,
+        sums: &[N; LANES],
+        lengths: &[N; LANES],
+        factor: N,
+        threshold: N,
+    ) -> u64 {
+        // SAFETY: there is a value of this type, so the processor has AVX-512.
         unsafe {
             let factor = _mm512_set1_epi16(bytemuck::cast(factor));
-            let least = _mm512_set1_epi16(bytemuck::cast(least));
+            let threshold = _mm512_set1_epi16(bytemuck::cast(threshold));
             let one = _mm512_set1_epi16(1);
             let sums: Self::Lanes = bytemuck::cast(*sums);
             let lengths: Self::Lanes = bytemuck::cast(*lengths);
@@ -211,7 +152,7 @@ impl<N: Number> Unit for Avx512<N> {
                 let products = N::times_avx512(lengths[at], factor);
                 let bounds = N::saturating_plus_avx512(sums[at], products);
                 let bounds = N::saturating_plus_avx512(bounds, one);
-                mask = mask << 32 | u64::from(N::at_least_avx512(bounds, least));
+                mask = mask << 32 | u64::from(N::at_least_avx512(bounds, threshold));
             }
             mask
         }

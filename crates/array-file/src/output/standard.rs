@@ -1,6 +1,10 @@
-//! Which standard streams were closed when the program started.
+//! Standard streams: the name of standard output, and the streams that were closed when the program
+//! started.
 
 use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The name that denotes standard output, or standard input among the inputs.
+pub(super) const STANDARD: &str = "-";
 
 /// A bit for each of the descriptors 0 to 2 that was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);

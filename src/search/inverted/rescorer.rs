@@ -1,21 +1,20 @@
-//! Similarities of a query and some rows, by the formula.
+//! Rescores candidates: similarities of a query and some rows, by the formula.
 
-use crate::rows::matrix::{Common, CsrView, Spread, prefetch_row, row};
-use crate::search::inverted::Row;
-use crate::search::{Neighbor, rounded};
+use crate::rows::matrix::{Common, CsrView, Row, Spread, prefetch_row, row};
+use crate::search::neighbor::{Neighbor, rounded};
 
 /// Number of rows that are prefetched while another is read.
 pub(super) const AHEAD: usize = 4;
 
-/// Buffers for a query and rows.
+/// A query, spread out for the similarities of rows.
 #[derive(Debug, Default)]
-pub(super) struct Exact {
+pub(super) struct Rescorer {
     query: Spread,
     /// The terms and weights of a row that the query has too.
     common: Common,
 }
 
-impl Exact {
+impl Rescorer {
     /// Sets the query; [`clear`](Self::clear) it before the next.
     pub(super) fn set(&mut self, query: Row<'_>, columns: usize) {
         self.query.set(query, columns);

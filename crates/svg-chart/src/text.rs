@@ -1,0 +1,28 @@
+//! Text: its size in a chart, and its characters in markup.
+
+/// The height of a line of text, in units of the view box.
+pub(crate) const LINE: f64 = 14.0;
+/// The mean width of a character, in units of the view box.
+pub(crate) const CHARACTER: f64 = 6.2;
+
+/// Returns the width of a text, in units of the view box.
+pub(crate) fn text_width(text: &str) -> f64 {
+    text.chars().count() as f64 * CHARACTER
+}
+
+/// Escapes text for markup.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // XML does not allow other control characters.
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,37 @@
+//! Vectors in memory.
+
+/// Vectors that have the same dimension.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rows {
+    /// The values of all vectors, one vector after another.
+    pub values: Vec<f32>,
+    /// The number of values per vector, at least 1.
+    pub dimension: usize,
+}
+
+impl Rows {
+    /// The number of vectors.
+    pub fn len(&self) -> usize {
+        self.values.len() / self.dimension
+    }
+
+    /// Whether there are no vectors.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Vector `number`, from 0.
+    ///
+    /// # Panics
+    /// If there is no such vector.
+    pub fn row(&self, number: usize) -> &[f32] {
+        &self.values[number * self.dimension..][..self.dimension]
+    }
+
+    pub(crate) fn new(values: Vec<f32>, dimension: usize) -> Result<Self, String> {
+        if dimension == 0 {
+            return Err("there is no vector in it".to_owned());
+        }
+        Ok(Self { values, dimension })
+    }
+}

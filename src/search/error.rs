@@ -1,0 +1,81 @@
+//! Errors of searches.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use crate::rows::dense::ShapeError;
+
+/// Why a search failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// The queries have a different vocabulary.
+    #[error("the queries have {found} columns, the training rows {expected}")]
+    Columns {
+        /// Columns of the queries.
+        found: usize,
+        /// Columns of the training rows.
+        expected: usize,
+    },
+    /// The values cannot be divided into whole rows.
+    #[error("{values} values cannot be divided into rows of {dimension}")]
+    Shape {
+        /// The number of values.
+        values: usize,
+        /// The number of values per row.
+        dimension: usize,
+    },
+    /// The filter is for different queries or training rows.
+    #[error("the filter has {found} {what}, expected {expected}")]
+    Filter {
+        /// Which part of the filter.
+        what: &'static str,
+        /// Its size.
+        found: usize,
+        /// The expected size.
+        expected: usize,
+    },
+    /// A weight is infinite or NaN.
+    #[error("a {what} row holds a weight that is not finite")]
+    NotFinite {
+        /// `training` or `query`.
+        what: &'static str,
+    },
+    /// There are more rows than row numbers.
+    #[error("{rows} training rows exceed the limit of {limit}")]
+    TooManyRows {
+        /// The number of rows.
+        rows: usize,
+        /// The largest number of rows.
+        limit: u32,
+    },
+    /// The parts do not hold each row once, in increasing order.
+    #[error("the parts do not hold {rows} rows, numbered from 0, once each in increasing order")]
+    Parts {
+        /// The total number of rows of the parts.
+        rows: usize,
+    },
+    /// The search was ended by its [`Stop`](super::Stop).
+    #[error("the search was stopped before it finished")]
+    Stopped,
+    /// The lists of neighbors do not fit in memory.
+    #[error("not enough memory for {k} neighbors of {queries} queries: search fewer at a time")]
+    OutOfMemory {
+        /// The number of queries of the request.
+        queries: usize,
+        /// The number of neighbors per query.
+        k: usize,
+    },
+    /// An index of dense vectors could not be built or searched.
+    #[error("dense vectors: {0}")]
+    Index(String),
+    /// The engine failed, and no other could take over.
+    #[error("{0}")]
+    Engine(#[source] Arc<dyn Error + Send + Sync>),
+}
+
+impl From<ShapeError> for SearchError {
+    fn from(ShapeError { values, dimension }: ShapeError) -> Self {
+        Self::Shape { values, dimension }
+    }
+}

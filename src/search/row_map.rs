@@ -1,0 +1,119 @@
+//! How the rows of a part of a collection are numbered in the whole.
+
+use std::sync::Arc;
+
+use super::allow::RowSet;
+use super::neighbor::row_number;
+
+/// Which rows of the whole the rows of a part are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RowMap {
+    /// Consecutive rows: row `i` of the part is row `first + i` of the whole.
+    From(u32),
+    /// Row `i` of the part is row `rows[i]` of the whole. The numbers increase.
+    Rows(Arc<[u32]>),
+    /// Consecutive rows with gaps: row `kept[i]` of the part is row `first + i` of the whole. The
+    /// numbers increase, and the other rows of the part were removed.
+    Kept {
+        /// The number of the first kept row in the whole.
+        first: u32,
+        /// The rows of the part that still exist.
+        kept: Arc<[u32]>,
+    },
+}
+
+impl RowMap {
+    /// Returns the row of the whole for a row of the part that was not removed.
+    pub(super) fn whole(&self, row: u32) -> u32 {
+        match self {
+            Self::From(first) => first + row,
+            Self::Rows(rows) => rows[row as usize],
+            Self::Kept { first, kept } => {
+                first + row_number(kept.partition_point(|&own| own < row))
+            }
+        }
+    }
+}
+
+/// The row numbers of a part.
+#[derive(Debug)]
+pub(super) struct PartRows {
+    pub(super) map: RowMap,
+    /// The number of rows that the part's engine has, removed rows included.
+    count: u32,
+    /// The rows that still exist, if some were removed.
+    kept: Option<RowSet>,
+}
+
+impl PartRows {
+    pub(super) fn new(map: RowMap, count: u32) -> Self {
+        let kept = match &map {
+            RowMap::Kept { kept, .. } => Some(RowSet::of(count, kept)),
+            RowMap::From(_) | RowMap::Rows(_) => None,
+        };
+        Self { map, count, kept }
+    }
+
+    /// The rows that still exist, if some were removed.
+    pub(super) fn kept(&self) -> Option<&RowSet> {
+        self.kept.as_ref()
+    }
+
+    /// Returns the position of a row of the whole in the part, if the part has it.
+    pub(super) fn position(&self, row: u32) -> Option<u32> {
+        match &self.map {
+            RowMap::From(first) => row.checked_sub(*first).filter(|&own| own < self.count),
+            RowMap::Rows(rows) => rows.binary_search(&row).ok().map(row_number),
+            RowMap::Kept { first, kept } => kept.get(row.checked_sub(*first)? as usize).copied(),
+        }
+    }
+
+    /// Returns the position of the first row of the part that is `row` of the whole or comes after
+    /// it.
+    pub(super) fn lower_bound(&self, row: u32) -> u32 {
+        match &self.map {
+            RowMap::From(first) => row.saturating_sub(*first).min(self.count),
+            RowMap::Rows(rows) => row_number(rows.partition_point(|&own| own < row)),
+            RowMap::Kept { first, kept } => {
+                kept.get(row.saturating_sub(*first) as usize).copied().unwrap_or(self.count)
+            }
+        }
+    }
+
+    /// Sets `own` to the rows of the part that are in a set of rows of the whole.
+    pub(super) fn select(&self, whole: &RowSet, own: &mut RowSet) {
+        match &self.map {
+            RowMap::From(first) => own.copy_range(whole, *first, self.count),
+            RowMap::Rows(rows) => {
+                own.reset(self.count);
+                let members = (0..).zip(&**rows).filter(|&(_, &row)| whole.contains(row));
+                members.for_each(|(position, _)| own.insert(position));
+            }
+            RowMap::Kept { first, kept } => {
+                own.reset(self.count);
+                let members = (*first..).zip(&**kept).filter(|&(row, _)| whole.contains(row));
+                members.for_each(|(_, &position)| own.insert(position));
+            }
+        }
+    }
+
+    /// Returns the values of the part's rows, given a value for each row of the whole. Removed rows
+    /// get 0.
+    pub(super) fn values_of<'a>(&self, whole: &'a [u32], memory: &'a mut Vec<u32>) -> &'a [u32] {
+        match &self.map {
+            RowMap::From(first) => return &whole[*first as usize..][..self.count as usize],
+            RowMap::Rows(rows) => {
+                memory.clear();
+                memory.extend(rows.iter().map(|&row| whole[row as usize]));
+            }
+            RowMap::Kept { first, kept } => {
+                memory.clear();
+                memory.resize(self.count as usize, 0);
+                for (&position, &value) in kept.iter().zip(&whole[*first as usize..]) {
+                    memory[position as usize] = value;
+                }
+            }
+        }
+        memory
+    }
+}

@@ -18,7 +18,7 @@ use std::time::Instant;
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
-use crate::classifier::{ClassifyOptions, Prediction};
+use crate::classifier::{ClassifyOptions, RawPrediction};
 use crate::decide::calibrate::NoveltyLimit;
 use crate::decide::decision::Decision;
 use crate::model::{Model, TuningSummary};
@@ -354,7 +354,13 @@ impl Evaluator {
 
     /// Adds the prediction for a document with these labels. `tied_at_k` says whether a row that is
     /// not a neighbor has the similarity of the last neighbor.
-    pub fn add(&mut self, id: &str, labels: &[String], prediction: &Prediction, tied_at_k: bool) {
+    pub fn add(
+        &mut self,
+        id: &str,
+        labels: &[String],
+        prediction: &RawPrediction,
+        tied_at_k: bool,
+    ) {
         self.add_all([PredictedDocument { id, labels, prediction, tied_at_k }].into_iter());
     }
 

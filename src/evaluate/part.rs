@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::confidence::Confidences;
 use super::{DocumentCounts, DocumentResult, ErrorNeighbor, HashMap, WorstError};
-use crate::classifier::{ClassifyOptions, Prediction, Reason};
+use crate::classifier::{ClassifyOptions, RawPrediction, Reason};
 use crate::decide::decision::Decision;
 use crate::decide::outcomes::{LabelSet, Outcomes};
 use crate::model::Model;
@@ -73,7 +73,7 @@ impl Counter {
     }
 
     fn name(&self, label: u32) -> String {
-        self.model.labels().get(label as usize).unwrap_or_default().to_owned()
+        self.model.label_name(label).to_owned()
     }
 }
 
@@ -82,7 +82,7 @@ impl Counter {
 pub(super) struct PredictedDocument<'a> {
     pub(super) id: &'a str,
     pub(super) labels: &'a [String],
-    pub(super) prediction: &'a Prediction,
+    pub(super) prediction: &'a RawPrediction,
     /// Whether a row that is not a neighbor has the similarity of the last neighbor.
     pub(super) tied_at_k: bool,
 }

@@ -55,6 +55,6 @@ pub use options::{
 };
 pub use report::TuningReport;
 pub use reweight::{ReweighError, reweigh};
-pub use run::{Documents, OnEvent};
+pub use run::OnEvent;
 pub use trainer::{Trained, Trainer, TrainerBuilder};
 pub use votes::{Candidate, Trial, VoteLearning};

@@ -12,8 +12,7 @@ use crate::decide::decision::label_shares;
 use crate::model::Model;
 use crate::search::Engines;
 use crate::stages::Stage;
-use crate::text::corpus::Problem;
-use crate::text::counts::Input;
+use crate::text::corpus::{CorpusError, Document, Problem};
 use crate::threads::Threads;
 
 /// A trained model and the results of tuning.
@@ -38,7 +37,7 @@ pub struct Trained {
 ///     Document::text("b", "tune the guitar").labels(["music"]),
 /// ];
 /// let trainer = Trainer::builder().build();
-/// let trained = trainer.train(&mut documents.into_iter().map(Ok))?;
+/// let trained = trainer.train(&documents)?;
 /// assert_eq!(trained.model.labels().len(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -102,13 +101,21 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Trains a model on a stream of documents, such as a [`Corpus`](crate::text::corpus::Corpus).
-    /// The first document determines whether the corpus has text or features.
+    /// Trains a model on documents: a slice, a `Vec`, or any iterator of [`Document`], or a stream
+    /// that can fail, such as a [`Corpus`](crate::text::corpus::Corpus). The first document
+    /// determines whether the corpus has text or features.
     ///
     /// # Errors
     /// The first error of the corpus; a corpus without documents or terms; options that conflict
     /// with each other or with the corpus.
-    pub fn train(&self, documents: Documents<'_>) -> Result<Trained, TrainError> {
+    pub fn train<D: Into<Result<Document, CorpusError>>>(
+        &self,
+        documents: impl IntoIterator<Item = D, IntoIter: Send>,
+    ) -> Result<Trained, TrainError> {
+        self.train_stream(&mut documents.into_iter().map(Into::into))
+    }
+
+    fn train_stream(&self, documents: Documents<'_>) -> Result<Trained, TrainError> {
         let options = &self.options;
         let tuning = options.tuning.filter(|tuning| tuning.scope != TuneScope::Quick);
         if options.part_of.is_some()
@@ -180,7 +187,7 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
         }
         Ok(document)
     });
-    let input = Input::new(&settings.input, &settings.fields);
+    let input = settings.input.counting(&settings.fields);
     let mut counts = run.count(&mut documents, &input, &|count| run.report(Event::Read(count)))?;
     if let Some(whole) = &options.part_of {
         if counts.is_of_features() {

@@ -21,7 +21,7 @@ use crate::search::SearchError;
 use crate::stages::Stage;
 use crate::text::analyze::AnalyzerSpec;
 use crate::text::corpus::{Document, Problem};
-use crate::text::counts::{Counts, Fields, Input};
+use crate::text::counts::{Counts, Fields};
 use crate::text::tfidf::Weighting;
 
 /// Counted documents whose features are chosen.
@@ -73,7 +73,7 @@ fn train_on(
     let unknown_label = RefCell::new(None);
     let mut recount = |analyzer: &Option<AnalyzerSpec>, fields: &Fields| {
         let input = analyzer.clone().map_or_else(|| as_given.clone(), InputSpec::Text);
-        let input = Input::new(&input, fields);
+        let input = input.counting(fields);
         let mut counts = run.count(&mut documents.iter().cloned().map(Ok), &input, &|_| ())?;
         if let Err(error) = run.apply_class_weights(&mut counts) {
             unknown_label.replace(Some(error));

@@ -4,27 +4,25 @@
 
 use std::num::NonZeroUsize;
 
-use classify::classifier::{ClassifyOptions, Prediction, train};
-use classify::decide::decision::Decision;
+use classify::classifier::{ClassifyOptions, RawPrediction};
 use classify::decide::objective::{Figures, Objective};
 use classify::decide::vote::LabelScore;
 use classify::evaluate::{Confusion, Evaluation, Evaluator};
-use classify::model::{InputSpec, TrainSettings, TuningSummary};
+use classify::learn::Trainer;
+use classify::model::TuningSummary;
 use classify::text::corpus::{Corpus, ReadOptions};
-use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 use classify_report::evaluation::{html, markdown, terminal};
 
 /// An evaluation of one document: its label `a` has a score of .55, the label `b` of .4.
 fn evaluated() -> Evaluation {
     let lines = "{\"text\": \"x\", \"label\": \"a\"}\n{\"text\": \"x\", \"label\": \"b\"}\n";
-    let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
-    let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
+    let corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-    let model = train(&mut corpus, settings, TermLimits::default(), &threads).unwrap();
+    let model = Trainer::builder().build().train(corpus).unwrap().model;
     let options = ClassifyOptions::of(&model);
     let mut evaluator = Evaluator::new(model.into(), options);
-    let prediction = Prediction {
+    let prediction = RawPrediction {
         labels: vec![0],
         scores: vec![LabelScore { label: 0, score: 0.55 }, LabelScore { label: 1, score: 0.4 }],
         probabilities: Vec::new(),

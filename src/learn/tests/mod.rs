@@ -9,7 +9,7 @@ use crate::decide::objective::Figures;
 use crate::model::InputSpec;
 use crate::random::Random;
 use crate::text::corpus::{Content, Document, Place};
-use crate::text::counts::{CountOptions, Counts, Fields, Input};
+use crate::text::counts::{CountOptions, Counts, Fields};
 use crate::threads::Threads;
 
 mod held_out;
@@ -59,7 +59,7 @@ pub(super) fn document(number: usize, content: Content, labels: Vec<String>) -> 
 }
 
 pub(super) fn counted(documents: &[Document], threads: &Threads) -> Counts {
-    let input = Input::new(&InputSpec::default(), &Fields::Whole);
+    let input = InputSpec::default().counting(&Fields::Whole);
     let mut documents = documents.iter().cloned().map(Ok);
     Counts::read(&mut documents, &CountOptions::new(&input), threads, &|_| ()).unwrap()
 }

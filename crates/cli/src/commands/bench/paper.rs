@@ -11,15 +11,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use classify::classifier::{Classifier, train};
-use classify::decide::decision::Decision;
-use classify::model::{FeatureSpec, InputSpec, TrainSettings};
+use classify::classifier::Classifier;
+use classify::learn::{TrainOptions, Trainer};
+use classify::model::FeatureSpec;
 use classify::rows::generate::{DOCUMENTS, Rows, TRAINING, rcv1_like_rows};
 use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{EngineKind, Engines, NeighborLists, Request, SearchError};
 use classify::text::corpus::preset::Preset;
 use classify::text::corpus::{CorpusError, Document, ReadOptions};
-use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 use gpu_runtime::Device;
 use serde::Serialize;
@@ -198,19 +197,20 @@ impl Paper {
             return Ok((rcv1_like_rows(TRAINING, test, seed), corpus));
         };
         verbosity.print(&format!("reading {}", folder.display()));
-        let mut sides = Preset::Lyrl2004.open(folder, &ReadOptions::default())?;
-        let input = InputSpec::Features(FeatureSpec { counts: false, first_column: 0 });
-        let decision = Decision::Multi { threshold: Decision::THRESHOLD, allow_none: false };
-        let mut settings = TrainSettings::new(input, decision);
-        settings.weighting = settings.weighting.of_weights();
-        let model = train(&mut sides.train, settings, TermLimits::default(), threads)?;
-        let model = Arc::new(model);
+        let sides = Preset::Lyrl2004.open(folder, &ReadOptions::default())?;
+        let features = FeatureSpec { counts: false, first_column: 0 };
+        let options = TrainOptions { features, tuning: None, ..TrainOptions::default() };
+        let trainer = Trainer::builder().options(options).engines(Engines::cpu(threads)).build();
+        let model = Arc::new(trainer.train(sides.train)?.model);
         let classifier = Classifier::new(Arc::clone(&model), threads)?;
+        let mut test_documents = sides.test;
         let mut test = CsrBuilder::default();
         let mut left = self.most;
         loop {
-            let batch: Vec<Document> =
-                sides.test.by_ref().take(left.min(16_384)).collect::<Result<_, CorpusError>>()?;
+            let batch: Vec<Document> = test_documents
+                .by_ref()
+                .take(left.min(16_384))
+                .collect::<Result<_, CorpusError>>()?;
             if batch.is_empty() {
                 break;
             }

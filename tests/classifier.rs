@@ -85,8 +85,7 @@ fn pieces_are_counted_in_the_order_of_the_corpus() {
             let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
             let model = Model::of_counts(counts, settings, &threads);
             let ids: Vec<String> = model.ids().iter().map(str::to_owned).collect();
-            let (indptr, terms, weights) = model.rows().view().into_raw_storage();
-            (ids, (indptr.to_vec(), terms.to_vec(), weights.to_vec()))
+            (ids, Arc::clone(model.rows()))
         })
     };
     let (ids, rows) = read(&[], None, 1).unwrap();

@@ -747,9 +747,9 @@ impl Model {
                 if stop.is_stopped() {
                     return Err(PyRuntimeError::new_err("stopped"));
                 }
-                for row in vectors.rows.outer_iterator() {
-                    columns.push(row.indices().iter().copied());
-                    values.extend_from_slice(row.data());
+                for (terms, weights) in vectors.rows.iter() {
+                    columns.push(terms.iter().copied());
+                    values.extend_from_slice(weights);
                 }
                 Ok(())
             },

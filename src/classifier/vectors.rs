@@ -183,10 +183,9 @@ impl VectorsWriter {
     pub fn push(&mut self, documents: &[Document], vectors: &DocumentVectors) {
         assert_eq!((documents.len(), self.columns), (vectors.rows.rows(), vectors.rows.cols()));
         let start = self.indices.len() as u64;
-        let (indptr, indices, data) = vectors.rows.view().into_raw_storage();
-        self.indptr.extend(indptr[1..].iter().map(|end| start + end - indptr[0]));
-        self.indices.extend_from_slice(indices);
-        self.data.extend_from_slice(data);
+        self.indptr.extend(vectors.rows.indptr()[1..].iter().map(|end| start + end));
+        self.indices.extend_from_slice(vectors.rows.indices());
+        self.data.extend_from_slice(vectors.rows.data());
         self.known.extend(vectors.terms.iter().map(|terms| terms.known as u64));
         self.unknown.extend(vectors.terms.iter().map(|terms| terms.unknown as u64));
         if let (Some(dense), Some(vectors)) = (&mut self.dense, &vectors.dense) {

@@ -95,8 +95,7 @@ fn learn(
     let terms = rows.cols();
     // A term that only one document has does not make it similar to others.
     let mut documents = vec![0u32; terms];
-    let (_, indices, _) = rows.into_raw_storage();
-    for &term in indices {
+    for &term in rows.indices() {
         documents[term as usize] += 1;
     }
     let common: Vec<bool> = documents.into_iter().map(|documents| documents > 1).collect();

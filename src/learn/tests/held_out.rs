@@ -104,10 +104,9 @@ fn really(
     for held_out in 0..all.rows() {
         let mut others = CsrBuilder::default();
         let mut query = CsrBuilder::default();
-        for (row, vector) in all.outer_iterator().enumerate() {
-            let entries = vector.iter().map(|(term, &weight)| (term as u32, weight));
+        for (row, (terms, weights)) in all.iter().enumerate() {
             let side = if row == held_out { &mut query } else { &mut others };
-            side.push_row(entries);
+            side.push_slices(terms, weights);
         }
         let query = query.build(all.cols());
         let engine = Exhaustive::new(Arc::new(others.build(all.cols())), threads.clone()).unwrap();

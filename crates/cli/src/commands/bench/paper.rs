@@ -66,7 +66,7 @@ pub(crate) struct Paper {
     /// Write the measurements as JSON (schema classify.bench-paper/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a chart of the speed-ups as SVG, like the paper's Figures 5 to 7
+    /// Write a chart of the speed-ups as SVG, like the paper's Metrics 5 to 7
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -389,8 +389,7 @@ fn first(rows: &Csr, count: usize) -> Csr {
 }
 
 fn push(builder: &mut CsrBuilder, rows: &Csr, count: usize) {
-    for row in rows.outer_iterator().take(count) {
-        let number = |column: usize| u32::try_from(column).expect("columns are 32-bit");
-        builder.push_row(row.iter().map(|(column, &value)| (number(column), value)));
+    for (columns, values) in rows.iter().take(count) {
+        builder.push_slices(columns, values);
     }
 }

@@ -83,7 +83,7 @@ impl<'a> Answer<'a> {
         extras: Extras<'_>,
     ) -> Self {
         let near = |neighbors: &[Neighbor]| {
-            let near = |neighbor: &Neighbor| {
+            let near = |&neighbor: &Neighbor| {
                 let named = NamedNeighbor::new(model, neighbor);
                 let vote_weights = extras.learned.map(|votes| {
                     let of_labels = votes.of(neighbor.row);

@@ -88,7 +88,7 @@ pub struct NamedNeighbor<'a> {
 }
 
 impl<'a> NamedNeighbor<'a> {
-    pub(super) fn new(model: &'a Model, neighbor: &Neighbor) -> Self {
+    pub(super) fn new(model: &'a Model, neighbor: Neighbor) -> Self {
         Self {
             id: model.ids().get(neighbor.row as usize).expect("a training document"),
             similarity: neighbor.similarity,
@@ -140,7 +140,7 @@ impl RawPrediction {
             labels: self.label_names(model),
             scores: self.scored_labels(model).collect(),
             confidence: self.confidence,
-            neighbors: self.neighbors.iter().map(|one| NamedNeighbor::new(model, one)).collect(),
+            neighbors: self.neighbors.iter().map(|&one| NamedNeighbor::new(model, one)).collect(),
             reason: self.reason,
         }
     }

@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::{DocumentCounts, Prf, ratio};
+use super::result::DocumentCounts;
 use crate::classifier::RawPrediction;
-use crate::decide::outcomes::LabelSet;
+use crate::decide::outcomes::{LabelSet, Prf, ratio};
 
 /// The number of reliability bins, of equal width from 0 to 1.
 const BINS: usize = 10;

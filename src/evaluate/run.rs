@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
+use super::evaluation::Evaluation;
+use super::evaluator::Evaluator;
 use super::part::{Counter, PredictedDocument, Tally};
-use super::{Evaluation, Evaluator};
 use crate::classifier::stream::{HandOver, Pipeline, PipelineError, Source, Vectorized};
 use crate::classifier::vectors::Labeled;
 use crate::classifier::{

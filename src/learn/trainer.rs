@@ -2,29 +2,18 @@
 
 use std::time::Instant;
 
-use super::dense::{Terms, dense_part};
+use super::dense::{ProjectionInput, dense_part};
 use super::given_vectors::GivenVectors;
 use super::retune::retune;
 use super::run::{Documents, OnEvent, Run};
 use super::tuned;
-use super::{Event, TrainError, TrainOptions, TuneScope, TuningReport};
+use super::{Event, TrainError, TrainOptions, Trained, TuneScope};
 use crate::decide::decision::label_shares;
 use crate::model::Model;
 use crate::search::Engines;
 use crate::stages::Stage;
 use crate::text::corpus::{CorpusError, Document, Problem};
 use crate::threads::Threads;
-
-/// A trained model and the results of tuning.
-#[derive(Debug)]
-pub struct Trained {
-    /// The model.
-    pub model: Model,
-    /// The results of tuning, if anything was chosen.
-    pub tuning: Option<TuningReport>,
-    /// How long each stage took.
-    pub stages: Vec<Stage>,
-}
 
 /// Trains models.
 ///
@@ -132,7 +121,7 @@ impl<'a> Trainer<'a> {
         let engines = self.engines()?;
         let run = self.run(&engines);
         match &tuning {
-            None if options.target_error.is_some() || options.foreign.is_some() => {
+            None if options.target_error.is_some() || options.novelty.is_some() => {
                 Err(TrainError::AbstainNeedsTuning)
             }
             None if options.vote.is_some_and(|vote| vote.learned) => {
@@ -218,7 +207,8 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
     if let Some(dense) = &options.dense {
         let start = Instant::now();
         let input = &model.settings().input;
-        let terms = Terms { rows: model.rows().view(), vocabulary: model.vocabulary(), input };
+        let terms =
+            ProjectionInput { rows: model.rows().view(), vocabulary: model.vocabulary(), input };
         let part = dense_part(run, dense, given, terms)?;
         let share = options.dense_share.unwrap_or(0.5);
         model = model.with_dense(part, if dense.with_terms { share } else { 1.0 });

@@ -5,7 +5,7 @@
 use std::num::NonZeroUsize;
 
 use classify::classifier::{ClassifyOptions, RawPrediction};
-use classify::decide::objective::{Figures, Objective};
+use classify::decide::objective::{Metrics, Objective};
 use classify::decide::vote::LabelScore;
 use classify::evaluate::{Confusion, Evaluation, Evaluator};
 use classify::learn::Trainer;
@@ -86,11 +86,11 @@ fn precision_and_recall_are_drawn_up_to_the_highest_score() {
 
 #[test]
 fn a_single_k_makes_no_curve() {
-    let charts = |by_k: &[(usize, Figures)]| {
+    let charts = |by_k: &[(usize, Metrics)]| {
         let mut result = confused(2);
         result.tuning = Some(TuningSummary {
             objective: Objective::MicroF1,
-            figures: Figures::default(),
+            metrics: Metrics::default(),
             intervals: None,
             with_near_duplicates: None,
             nested: false,
@@ -100,7 +100,7 @@ fn a_single_k_makes_no_curve() {
         });
         html(&result).unwrap().matches("<svg").count()
     };
-    let figures = Figures { micro_f1: 0.5, macro_f1: 0.5, accuracy: 0.5, by_ranks: None };
-    assert_eq!(charts(&[(3, figures)]), 5);
-    assert_eq!(charts(&[(3, figures), (4, figures)]), 6);
+    let metrics = Metrics { micro_f1: 0.5, macro_f1: 0.5, accuracy: 0.5, by_ranks: None };
+    assert_eq!(charts(&[(3, metrics)]), 5);
+    assert_eq!(charts(&[(3, metrics), (4, metrics)]), 6);
 }

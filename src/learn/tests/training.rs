@@ -19,7 +19,7 @@ use crate::threads::Threads;
 
 /// Expected metrics are reported both for new documents with near-duplicates and without them.
 #[test]
-fn expected_figures_count_near_duplicates() {
+fn expected_metrics_count_near_duplicates() {
     let mut random = Random::new(12);
     let mut documents = Vec::new();
     for pair in 0..200 {
@@ -47,11 +47,11 @@ fn expected_figures_count_near_duplicates() {
         let found = trainer.train(&documents).unwrap();
         let report = found.tuning.unwrap();
         assert_eq!(report.documents_with_near_duplicates, 400);
-        assert!(report.figures.accuracy < 0.65, "{:?}", report.figures);
+        assert!(report.metrics.accuracy < 0.65, "{:?}", report.metrics);
         let with = report.summary().with_near_duplicates.unwrap();
-        assert!(with.figures.accuracy > 0.99, "{with:?}");
+        assert!(with.metrics.accuracy > 0.99, "{with:?}");
         let [low, high] = with.intervals.unwrap().accuracy;
-        assert!((low..=high).contains(&with.figures.accuracy));
+        assert!((low..=high).contains(&with.metrics.accuracy));
     }
 }
 
@@ -219,7 +219,7 @@ fn the_order_of_documents_does_not_matter() {
         let a = before.model.settings();
         let b = after.model.settings();
         assert_eq!((a.weighting, a.selection, &a.input), (b.weighting, b.selection, &b.input));
-        let accuracy = |trained: &Trained| trained.tuning.as_ref().unwrap().figures.accuracy;
+        let accuracy = |trained: &Trained| trained.tuning.as_ref().unwrap().metrics.accuracy;
         let more = (accuracy(before) - accuracy(after)).abs();
         assert!(more < 0.02, "{} and {}", accuracy(before), accuracy(after));
     }
@@ -253,7 +253,7 @@ fn quick_choices() {
     let quick = TuneOptions { near_duplicates: NearDuplicateLimit::Off, ..TuneOptions::quick() };
     let chosen = trained(&pairs, TrainOptions { tuning: Some(quick), ..TrainOptions::default() });
     let report = chosen.tuning.unwrap();
-    assert!(report.figures.accuracy > 0.9 && report.scope == TuneScope::Quick, "{report:?}");
+    assert!(report.metrics.accuracy > 0.9 && report.scope == TuneScope::Quick, "{report:?}");
     assert_eq!((report.scope, report.documents), (TuneScope::Quick, 600));
     let fixed = |options: TrainOptions| trained(&pairs, options).tuning.is_none();
     let k = NonZeroUsize::new(3);
@@ -312,5 +312,5 @@ fn terms_do_not_know_the_labels_that_they_are_judged_by() {
     let report = found.tuning.unwrap();
     assert!(report.nested);
     // The best of many settings owes a little to chance, too.
-    assert!(report.figures.accuracy < 0.6, "{:?}", report.figures);
+    assert!(report.metrics.accuracy < 0.6, "{:?}", report.metrics);
 }

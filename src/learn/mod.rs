@@ -19,8 +19,9 @@
 //! | `probabilities` | what a score says about the probability of a label |
 //! | `abstention` | the confidence below which no label is given |
 //!
-//! The entry of a learner is its function `learn`. Every learner learns from held-out documents (`held_out`): a document is never scored by what it
-//! was learned from. `features` chooses how text becomes terms, `dense` makes dense vectors.
+//! The entry of a learner is its function `learn`. Every learner learns from held-out documents
+//! (`held_out`): a document is never scored by what it was learned from. `features` chooses how text
+//! becomes terms, `dense` makes dense vectors.
 
 mod abstention;
 mod dense;

@@ -24,7 +24,7 @@ pub struct Csr {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CsrView<'a> {
     columns: usize,
-    /// The row pointers of the whole matrix: the first one is not 0 if the rows before are left out.
+    /// The row pointers of the whole matrix. The first one is above 0 after rows with entries.
     indptr: &'a [u64],
     indices: &'a [u32],
     data: &'a [f32],
@@ -341,7 +341,8 @@ mod tests {
             ] {
                 match (found, wrong) {
                     (Ok(found), None) => {
-                        prop_assert!(found.iter().map(|row| row.0).eq(rows.iter().map(Vec::as_slice)));
+                        let columns = found.iter().map(|row| row.0);
+                        prop_assert!(columns.eq(rows.iter().map(Vec::as_slice)));
                     }
                     (Err(error), Some(row)) => {
                         prop_assert!(error.contains(&format!("row {row} ")), "{error}");

@@ -14,7 +14,7 @@ use classify::model::{InputSpec, Model as Trained};
 use classify::rows::dense::{DenseSpec, Metric};
 use classify::search::{DeviceChoice, Engines, Stop};
 use classify::text::corpus::{CorpusError, Document, Place, Problem};
-use classify::text::counts::{CorpusStatistics, CountOptions, Counts, Input as CountingInput};
+use classify::text::counts::{CorpusStatistics, CountOptions, Counts};
 use classify::text::tfidf::Side;
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

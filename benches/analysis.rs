@@ -14,7 +14,7 @@ use classify::decide::decision::Decision;
 use classify::model::{InputSpec, Model, TrainSettings};
 use classify::text::analyze::AnalyzerSpec;
 use classify::text::corpus::{Content, Corpus, CorpusError, Document, ReadOptions};
-use classify::text::counts::{CountOptions, Counts, Fields, Input};
+use classify::text::counts::{CountOptions, Counts, Fields};
 use classify::text::hierarchy::Hierarchy;
 use classify::threads::Threads;
 use rustix::time::{ClockId, clock_gettime};
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let cpu = cpu_seconds();
         let counts = Counts::read(
             &mut copy.into_iter(),
-            &CountOptions::new(&Input::new(&input, &Fields::Whole)),
+            &CountOptions::new(&input.counting(&Fields::Whole)),
             &threads,
             &|_| (),
         )?;

@@ -13,7 +13,6 @@
 //! the time of `Search::search` with reused lists.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
-#![expect(clippy::cast_possible_truncation, reason = "columns are 32-bit")]
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -94,8 +93,8 @@ fn engine(device: &Device, training: &Arc<Csr>, engine: CudaEngine) -> Outcome<C
 
 fn first(rows: &Csr, count: usize) -> Csr {
     let mut builder = CsrBuilder::default();
-    for row in rows.outer_iterator().take(count) {
-        builder.push_row(row.iter().map(|(column, &value)| (column as u32, value)));
+    for (columns, values) in rows.iter().take(count) {
+        builder.push_slices(columns, values);
     }
     builder.build(rows.cols())
 }
@@ -226,8 +225,8 @@ fn many(rows: u64, queries: u64) -> (Arc<Csr>, Csr) {
         .collect();
     let mut training = CsrBuilder::default();
     for part in &made {
-        for row in part.training.outer_iterator() {
-            training.push_row(row.iter().map(|(column, &value)| (column as u32, value)));
+        for (columns, values) in part.training.iter() {
+            training.push_slices(columns, values);
         }
     }
     (Arc::new(training.build(made[0].training.cols())), made[0].test.clone())
@@ -238,7 +237,7 @@ fn dump(folder: &Path, training: &Csr, test: &Csr) -> Outcome<()> {
     std::fs::create_dir_all(folder)?;
     for (name, rows) in [("training", training), ("test", test)] {
         let file = |array: &str| folder.join(format!("{name}.{array}"));
-        std::fs::write(file("ptr"), bytemuck::cast_slice(rows.indptr().raw_storage()))?;
+        std::fs::write(file("ptr"), bytemuck::cast_slice(rows.indptr()))?;
         std::fs::write(file("cols"), bytemuck::cast_slice(rows.indices()))?;
         std::fs::write(file("vals"), bytemuck::cast_slice(rows.data()))?;
     }

@@ -121,8 +121,8 @@ fn part(model: &Model, rows: std::ops::Range<usize>) -> Arc<Csr> {
 fn rows_of(queries: &Csr, rows: std::ops::Range<usize>) -> Arc<Csr> {
     let mut builder = CsrBuilder::default();
     for row in rows {
-        let row = queries.outer_view(row).expect("a row");
-        builder.push_row(row.indices().iter().copied().zip(row.data().iter().copied()));
+        let (terms, weights) = queries.row(row);
+        builder.push_slices(terms, weights);
     }
     Arc::new(builder.build(queries.cols()))
 }

@@ -13,13 +13,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use classify::classifier::{Classifier, FoundNeighbors, train};
-use classify::decide::decision::Decision;
-use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
-use classify::search::{Exhaustive, Inverted, Neighbor, Search};
+use classify::classifier::{Classifier, FoundNeighbors};
+use classify::learn::{TrainOptions, Trainer};
+use classify::model::{FeatureSpec, Model};
+use classify::search::{Engines, Exhaustive, Inverted, Neighbor, Search};
 use classify::text::corpus::preset::{Documents, Preset};
 use classify::text::corpus::{Document, ReadOptions};
-use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
@@ -39,11 +38,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let max_exhaustive: usize = rest.get(1).map_or(Ok(10_000), |max| max.parse())?;
     let threads = Threads::new(threads)?;
     let open = || Preset::Lyrl2004.open(Path::new(folder), &ReadOptions::default());
-    let input = InputSpec::Features(FeatureSpec { counts: false, first_column: 0 });
-    let decision = Decision::Multi { threshold: Decision::THRESHOLD, allow_none: false };
-    let mut settings = TrainSettings::new(input, decision);
-    settings.weighting = settings.weighting.of_weights();
-    let model = Arc::new(train(&mut open()?.train, settings, TermLimits::default(), &threads)?);
+    let features = FeatureSpec { counts: false, first_column: 0 };
+    let options = TrainOptions { features, tuning: None, ..TrainOptions::default() };
+    let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
+    let model = Arc::new(trainer.train(open()?.train)?.model);
     println!("{} training documents, {} threads", model.rows().rows(), threads.count());
     let rows = model.rows().rows() as f64;
     let frequencies = model.vocabulary().document_frequencies();
@@ -121,7 +119,7 @@ fn measured(
             let vectors = classifier.vectorize(&batch)?;
             let start = Instant::now();
             let _ = classifier.neighbors(&vectors, &options, &mut neighbors)?;
-            let answers = classifier.predict(&vectors, &neighbors, &options);
+            let answers = classifier.predict_from_neighbors(&vectors, &neighbors, &options);
             seconds += start.elapsed().as_secs_f64();
             done += answers.len();
         }

@@ -15,9 +15,9 @@ use classify::threads::Threads;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let threads = Threads::available()?;
-    let mut corpus = Corpus::open(&["corpora/sample/train.jsonl".into()], ReadOptions::default())?;
+    let corpus = Corpus::open(&["corpora/sample/train.jsonl".into()], ReadOptions::default())?;
     let trainer = Trainer::builder().engines(Engines::cpu(&threads)).build();
-    let model = trainer.train(&mut corpus)?.model;
+    let model = trainer.train(corpus)?.model;
     let classifier = Classifier::new(model.into(), &threads)?;
     let model = classifier.model();
 

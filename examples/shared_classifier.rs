@@ -22,19 +22,14 @@ struct Desk {
 impl Desk {
     fn open() -> Result<Self, Box<dyn Error>> {
         let threads = Threads::available()?;
-        let mut corpus =
-            Corpus::open(&["corpora/sample/train.jsonl".into()], ReadOptions::default())?;
+        let corpus = Corpus::open(&["corpora/sample/train.jsonl".into()], ReadOptions::default())?;
         let trainer = Trainer::builder().engines(Engines::cpu(&threads)).build();
-        let model = trainer.train(&mut corpus)?.model;
+        let model = trainer.train(corpus)?.model;
         Ok(Self { classifier: Arc::new(Classifier::new(model.into(), &threads)?) })
     }
 
     fn label(&self, text: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
-        let prediction = &self.classifier.classify_texts(&[text])?[0];
-        let names = self.classifier.model().labels();
-        let names: Vec<&str> =
-            prediction.labels.iter().filter_map(|&label| names.get(label as usize)).collect();
-        Ok(names.join(", "))
+        Ok(self.classifier.predict(text)?.labels.join(", "))
     }
 }
 

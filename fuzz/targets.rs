@@ -215,7 +215,7 @@ pub(crate) fn model(data: &[u8]) {
     let threads = Threads::new(NonZeroUsize::MIN).expect("one thread");
     let model = Arc::new(model);
     let classifier = Classifier::new(Arc::clone(&model), &threads).expect("a checked model");
-    let _ = classifier.classify_texts(&["bake the bread", "Saturn's rings", ""]);
+    let _ = classifier.predict_all(&["bake the bread", "Saturn's rings", ""]);
     if let Some(dense) = model.dense() {
         let vector = vec![0.5; dense.vectors().dimension()];
         let place = Place { source: "fuzz".into(), line: None };
@@ -228,7 +228,7 @@ pub(crate) fn model(data: &[u8]) {
             group: None,
             place,
         };
-        let _ = classifier.classify(&[document], &classifier.options());
+        let _ = classifier.predict_documents(&[document], &classifier.options());
     }
     for row in (0..).take(model.ids().len()) {
         let _ = (model.document_labels(row), model.document_terms(row), model.ids().get(0));

@@ -20,10 +20,10 @@
 //!     Document::text("a", "bake the bread").labels(["cooking"]),
 //!     Document::text("b", "the guitar strings").labels(["music"]),
 //! ];
-//! let trained = Trainer::builder().build().train(&mut documents.into_iter().map(Ok))?;
-//! let classifier = Classifier::new(trained.model.into(), &Threads::available()?)?;
-//! let prediction = &classifier.classify_texts(&["fresh bread"])?[0];
-//! assert_eq!(classifier.model().labels().get(prediction.labels[0] as usize), Some("cooking"));
+//! let model = Trainer::builder().build().train(documents)?.model;
+//! let classifier = Classifier::new(model.into(), &Threads::available()?)?;
+//! let prediction = classifier.predict("fresh bread")?;
+//! assert_eq!(prediction.labels, ["cooking"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -6,21 +6,21 @@ use std::io;
 use std::sync::{Arc, mpsc};
 
 use classify::classifier::stream::{Answers, Source, StreamError, classify_stream};
-use classify::classifier::{Classifier, ClassifyError, Prediction};
+use classify::classifier::{Classifier, ClassifyError, RawPrediction};
 use classify::decide::decision::Decision;
 use classify::learn::Trainer;
 use classify::model::{InputSpec, Model, TrainSettings};
 use classify::search::Engines;
 use classify::stages::SoFar;
 use classify::text::corpus::{Content, Corpus, CorpusError, Document, Place, Problem, ReadOptions};
-use classify::text::counts::{CountOptions, Counts, Fields, Input};
+use classify::text::counts::{CountOptions, Counts, Fields};
 use classify::threads::Threads;
 
 fn trained(name: &str, corpus: &str) -> Classifier {
     let threads = Threads::available().unwrap();
-    let mut corpus = Corpus::from_bytes(name, corpus.into(), ReadOptions::default()).unwrap();
+    let corpus = Corpus::from_bytes(name, corpus.into(), ReadOptions::default()).unwrap();
     let trainer = Trainer::builder().engines(Engines::cpu(&threads)).corpus_name(name).build();
-    let model = trainer.train(&mut corpus).unwrap().model;
+    let model = trainer.train(corpus).unwrap().model;
     Classifier::new(model.into(), &threads).unwrap()
 }
 
@@ -42,7 +42,7 @@ fn features_out_of_order_or_not_finite_are_refused() {
     let classifier = trained("rows.svm", "1 1:0.6 3:0.8\n2 2:1\n");
     let problem = |features: Vec<(u32, f32)>| {
         let documents = [document(Content::Features(features))];
-        match classifier.classify(&documents, &classifier.options()) {
+        match classifier.predict_documents(&documents, &classifier.options()) {
             Err(ClassifyError::Document(error)) => error.problem,
             other => panic!("{other:?}"),
         }
@@ -78,15 +78,14 @@ fn pieces_are_counted_in_the_order_of_the_corpus() {
             _ if wrong.contains(&number) => Ok(at(number, features())),
             _ => Ok(at(number, text(number))),
         });
-        let input = Input::new(&InputSpec::default(), &Fields::Whole);
+        let input = InputSpec::default().counting(&Fields::Whole);
         let threads = Threads::new(threads.try_into().unwrap()).unwrap();
         let counts = Counts::read(&mut documents, &CountOptions::new(&input), &threads, &|_| ());
         counts.map(|counts| {
             let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
             let model = Model::of_counts(counts, settings, &threads);
             let ids: Vec<String> = model.ids().iter().map(str::to_owned).collect();
-            let (indptr, terms, weights) = model.rows().view().into_raw_storage();
-            (ids, (indptr.to_vec(), terms.to_vec(), weights.to_vec()))
+            (ids, Arc::clone(model.rows()))
         })
     };
     let (ids, rows) = read(&[], None, 1).unwrap();
@@ -139,7 +138,7 @@ fn a_reader_that_panics_is_no_end_of_input() {
     };
     let options = classifier.options();
     let mut answers = Collected::default();
-    let id = |id: &str, _: &Prediction| id.to_owned();
+    let id = |id: &str, _: &RawPrediction| id.to_owned();
     classify_stream(&classifier, &options, documents(4), id, &mut answers).unwrap();
     assert_eq!(answers.0.len(), 5);
     let mut answers = Collected::default();
@@ -160,7 +159,7 @@ fn answers_come_in_order() {
         let content = Content::Text(text.to_owned());
         Ok(Document { id: number.to_string(), ..document(content) })
     });
-    let line = |id: &str, prediction: &Prediction| format!("{id} {:?}", prediction.labels);
+    let line = |id: &str, prediction: &RawPrediction| format!("{id} {:?}", prediction.labels);
     let mut answers = Collected::default();
     let documents = Source::Documents(Box::new(documents));
     classify_stream(&classifier, &classifier.options(), documents, line, &mut answers).unwrap();
@@ -181,7 +180,7 @@ fn an_answer_whose_making_panics_is_an_error() {
             let content = Content::Text("bread".to_owned());
             Ok(Document { id: number.to_string(), ..document(content) })
         });
-        let make = |id: &str, _: &Prediction| {
+        let make = |id: &str, _: &RawPrediction| {
             assert_ne!(id, last.to_string(), "making an answer fails");
             id.to_owned()
         };
@@ -240,7 +239,7 @@ fn a_document_that_comes_alone_is_answered_at_once() {
     });
     let documents = Source::Documents(Box::new(documents));
     let mut answers = FlushedAnswers { flushed, count: 0 };
-    let make = |_: &str, _: &Prediction| ();
+    let make = |_: &str, _: &RawPrediction| ();
     classify_stream(&classifier, &classifier.options(), documents, make, &mut answers).unwrap();
     assert_eq!(answers.count, 20);
 }
@@ -262,7 +261,7 @@ fn errors_end_a_stream_where_they_are() {
             Ok(Document { id: number.to_string(), place, ..document(content) })
         })))
     };
-    let id = |id: &str, _: &Prediction| id.to_owned();
+    let id = |id: &str, _: &RawPrediction| id.to_owned();
     for wrong in [0, 1, 7_777, 19_999] {
         let mut answers = Collected::default();
         let ended = classify_stream(&classifier, &options, documents(wrong), id, &mut answers);
@@ -299,12 +298,12 @@ fn a_classifier_is_shared_between_threads() {
         "two lines",
         "{\"text\": \"bake bread\", \"label\": \"a\"}\n{\"text\": \"guitar\", \"label\": \"b\"}\n",
     ));
-    let expected = classifier.classify_texts(&["bread", "guitar"]).unwrap();
+    let expected = classifier.predict_all(&["bread", "guitar"]).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..20 {
-                    assert_eq!(classifier.classify_texts(&["bread", "guitar"]).unwrap(), expected);
+                    assert_eq!(classifier.predict_all(&["bread", "guitar"]).unwrap(), expected);
                 }
             });
         }

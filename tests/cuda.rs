@@ -132,7 +132,7 @@ fn agree_with(problem: Problem<'_>, ks: &[usize], options: &[CudaOptions], path:
 fn a_slice_of_queries() {
     let training = random(1, 50, 12, 30, small_integer);
     let queries = random(2, 40, 12, 30, small_integer);
-    let slice = queries.slice_outer(11..40);
+    let slice = queries.view().slice(11..40);
     let request = Request::new(slice, NonZeroUsize::new(7).unwrap());
     let mut lists = NeighborLists::default();
     let expected = answer(&exhaustive(&training), &request, &mut lists).0;
@@ -267,9 +267,10 @@ fn long_queries_and_wide_vocabularies() {
     }
     // Terms that share a bit of a query's term table: 64 columns each.
     let apart = |rows: &Csr| {
-        let far = |column: usize| u32::try_from(column).unwrap() + 2_000_000;
-        let rows = rows.outer_iterator();
-        let rows: Rows = rows.map(|row| row.iter().map(|(c, &w)| (far(c), w)).collect()).collect();
+        let far = |columns: &[u32], weights: &[f32]| {
+            columns.iter().map(|column| column + 2_000_000).zip(weights.iter().copied()).collect()
+        };
+        let rows: Rows = rows.iter().map(|(columns, weights)| far(columns, weights)).collect();
         matrix(&rows, 4_000_000)
     };
     let training = apart(&random(7, 120, 400, 15, small_integer));
@@ -315,10 +316,8 @@ fn a_corpus_of_the_size_of_rcv1() {
     let drawn = std::iter::repeat_with(|| random.below(rows.test.rows()));
     let mut queries = CsrBuilder::default();
     for query in drawn.take(5_000) {
-        let row = rows.test.outer_view(query).unwrap();
-        let row: Vec<(u32, f32)> =
-            row.iter().map(|(column, &weight)| (u32::try_from(column).unwrap(), weight)).collect();
-        queries.push_row(row);
+        let (terms, weights) = rows.test.row(query);
+        queries.push_slices(terms, weights);
     }
     let queries = queries.build(rows.test.cols());
     let oracle = exhaustive(&rows.training);

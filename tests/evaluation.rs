@@ -5,32 +5,37 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use classify::classifier::{ClassifyOptions, Prediction, Reason, train};
+use classify::classifier::{ClassifyOptions, RawPrediction, Reason};
 use classify::decide::decision::Decision;
 use classify::decide::vote::LabelScore;
 use classify::evaluate::{Evaluation, Evaluator};
-use classify::model::{InputSpec, Model, TrainSettings};
+use classify::learn::{TrainOptions, Trainer};
+use classify::model::Model;
 use classify::search::Neighbor;
 use classify::text::corpus::{Corpus, ReadOptions};
-use classify::text::counts::TermLimits;
 use classify::text::hierarchy::Hierarchy;
 use classify::threads::Threads;
 use testkit::finish;
 
+/// A model of documents as lines of JSON.
+fn trained(lines: &str, hierarchy: Hierarchy) -> Model {
+    let corpus = Corpus::from_bytes("in", lines.to_owned().into(), ReadOptions::default()).unwrap();
+    let options = TrainOptions { hierarchy, tuning: None, ..TrainOptions::default() };
+    Trainer::builder().options(options).build().train(corpus).unwrap().model
+}
+
 /// A model with labels a = 0, b = 1, c = 2; c occurs only in training.
-fn model(decision: Decision) -> Model {
+fn model() -> Model {
     let lines = r#"{"text": "x", "label": "a"}
 {"text": "x", "label": "b"}
 {"text": "y", "label": "c"}
 "#;
-    let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
-    let settings = TrainSettings::new(InputSpec::default(), decision);
-    train(&mut corpus, settings, TermLimits::default(), &Threads::available().unwrap()).unwrap()
+    trained(lines, Hierarchy::default())
 }
 
-fn prediction(labels: &[u32], ranking: &[u32], reason: Option<Reason>) -> Prediction {
+fn prediction(labels: &[u32], ranking: &[u32], reason: Option<Reason>) -> RawPrediction {
     let scores = ranking.iter().map(|&label| LabelScore { label, score: 0.5 }).collect();
-    Prediction {
+    RawPrediction {
         labels: labels.to_vec(),
         scores,
         probabilities: Vec::new(),
@@ -43,11 +48,11 @@ fn prediction(labels: &[u32], ranking: &[u32], reason: Option<Reason>) -> Predic
 }
 
 /// A prediction with these labels and scores.
-fn scored(labels: &[u32], scores: &[(u32, f64)], neighbors: usize) -> Prediction {
+fn scored(labels: &[u32], scores: &[(u32, f64)], neighbors: usize) -> RawPrediction {
     let scores = scores.iter().map(|&(label, score)| LabelScore { label, score }).collect();
     let neighbors = (0..).take(neighbors).map(|_| Neighbor { row: 0, similarity: 0.5 }).collect();
     let labels = labels.to_vec();
-    Prediction {
+    RawPrediction {
         by_vectors: Vec::new(),
         labels,
         scores,
@@ -59,8 +64,8 @@ fn scored(labels: &[u32], scores: &[(u32, f64)], neighbors: usize) -> Prediction
     }
 }
 
-fn evaluated(decision: Decision, rows: &[(&[&str], Prediction, bool)]) -> Evaluation {
-    let model = model(decision.clone());
+fn evaluated(decision: Decision, rows: &[(&[&str], RawPrediction, bool)]) -> Evaluation {
+    let model = model();
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
     let options = ClassifyOptions { decision, ..ClassifyOptions::of(&model) };
     let mut evaluator = Evaluator::new(Arc::new(model), options);
@@ -77,7 +82,7 @@ fn close(found: f64, expected: f64) {
 
 #[test]
 fn single_label() {
-    let rows: [(&[&str], Prediction, bool); 5] = [
+    let rows: [(&[&str], RawPrediction, bool); 5] = [
         (&["a"], prediction(&[0], &[0, 1], None), false),
         (&["a"], prediction(&[1], &[1, 0], None), true),
         (&["b"], prediction(&[1], &[1], None), false),
@@ -124,7 +129,7 @@ fn single_label() {
 #[test]
 fn multi_label() {
     let decision = Decision::Multi { threshold: 0.4, allow_none: true };
-    let rows: [(&[&str], Prediction, bool); 3] = [
+    let rows: [(&[&str], RawPrediction, bool); 3] = [
         (&["a", "b"], prediction(&[0], &[0, 2, 1], None), false),
         (&["b"], prediction(&[1, 2], &[1, 2], None), false),
         (&[], prediction(&[], &[0], None), false),
@@ -151,7 +156,7 @@ fn multi_label() {
 #[test]
 fn repeated_labels_count_once() {
     let decision = Decision::Multi { threshold: 0.4, allow_none: true };
-    let rows: [(&[&str], Prediction, bool); 1] =
+    let rows: [(&[&str], RawPrediction, bool); 1] =
         [(&["a", "b", "a"], prediction(&[0, 2, 0], &[0, 2, 1], None), false)];
     let result = evaluated(decision, &rows);
     close(result.micro.precision, 0.5);
@@ -169,17 +174,12 @@ fn documents_of_many_labels() {
 
 fn evaluate_many_labels() {
     let labels = 40_000;
-    let mut lines = String::new();
     let names = |from: usize, to: usize| -> Vec<String> {
         (from..to).map(|label| format!("label{label}")).collect()
     };
     let line = serde_json::json!({ "text": "x", "label": names(0, labels) });
-    lines.push_str(&line.to_string());
-    let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
-    let decision = Decision::Multi { threshold: 0.4, allow_none: false };
-    let settings = TrainSettings::new(InputSpec::default(), decision);
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-    let model = train(&mut corpus, settings, TermLimits::default(), &threads).unwrap();
+    let model = trained(&line.to_string(), Hierarchy::default());
     let all: Vec<u32> = (0..).take(labels).collect();
     let prediction = prediction(&all, &all, None);
     let options = ClassifyOptions::of(&model);
@@ -196,7 +196,7 @@ fn evaluate_many_labels() {
 /// For a document with several labels, any of them is right; equal counts are in order of names.
 #[test]
 fn confusion_of_several_labels() {
-    let rows: [(&[&str], Prediction, bool); 4] = [
+    let rows: [(&[&str], RawPrediction, bool); 4] = [
         (&["a", "b"], prediction(&[1], &[1], None), false),
         (&["b", "a"], prediction(&[2], &[2], None), false),
         (&["c"], prediction(&[1], &[1], None), false),
@@ -214,16 +214,13 @@ fn confusion_of_several_labels() {
 fn pairs_are_counted_up_to_a_limit() {
     let line = |label| serde_json::json!({ "text": "x", "label": format!("l{label}") }).to_string();
     let lines: Vec<String> = (100..201).map(line).collect();
-    let lines = lines.join("\n");
-    let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
-    let decision = Decision::Multi { threshold: 0.4, allow_none: false };
-    let settings = TrainSettings::new(InputSpec::default(), decision);
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-    let model = Arc::new(train(&mut corpus, settings, TermLimits::default(), &threads).unwrap());
+    let model = Arc::new(trained(&lines.join("\n"), Hierarchy::default()));
     let missed: Vec<String> = (0..100).map(|label| format!("m{label}")).collect();
     let confused = |wrong: u32| {
         let wrong: Vec<u32> = (0..wrong).collect();
-        let options = ClassifyOptions::of(&model);
+        let decision = Decision::Multi { threshold: 0.4, allow_none: false };
+        let options = ClassifyOptions { decision, ..ClassifyOptions::of(&model) };
         let mut evaluator = Evaluator::new(Arc::clone(&model), options);
         evaluator.add("", &missed, &prediction(&wrong, &wrong, None), false);
         evaluator.finish(0, &threads, Vec::new()).most_confused
@@ -237,14 +234,14 @@ fn pairs_are_counted_up_to_a_limit() {
 fn worst_errors() {
     let decision = Decision::Multi { threshold: 0.4, allow_none: true };
     let error = |score| scored(&[0, 1], &[(0, 0.9), (1, score)], 6);
-    let mut rows: Vec<(&[&str], Prediction, bool)> = Vec::new();
+    let mut rows: Vec<(&[&str], RawPrediction, bool)> = Vec::new();
     // A right label with a higher score is not the wrong one.
     for _ in 0..51 {
         rows.push((&["a"], error(0.5), false));
     }
     rows.push((&["a"], error(0.6), false));
     rows.push((&["a", "b"], error(0.8), false));
-    let model = model(decision.clone());
+    let model = model();
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
     let mut options = ClassifyOptions::of(&model);
     options.decision = decision;
@@ -267,17 +264,14 @@ fn levels_of_a_hierarchy() {
     let lines = r#"{"text": "x", "label": ["a", "top"]}
 {"text": "y", "label": ["b", "top"]}
 "#;
-    let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
-    let decision = Decision::Multi { threshold: 0.4, allow_none: true };
-    let mut settings = TrainSettings::new(InputSpec::default(), decision);
-    settings.hierarchy = Hierarchy::parse("tree", "a\ttop\nb\ttop\n").unwrap();
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-    let model = train(&mut corpus, settings, TermLimits::default(), &threads).unwrap();
+    let model = trained(lines, Hierarchy::parse("tree", "a\ttop\nb\ttop\n").unwrap());
     let number = |name: &str| (0..).zip(model.labels().iter()).find(|l| l.1 == name).unwrap().0;
     let a = number("a");
     let b = number("b");
     let top = number("top");
-    let options = ClassifyOptions::of(&model);
+    let decision = Decision::Multi { threshold: 0.4, allow_none: true };
+    let options = ClassifyOptions { decision, ..ClassifyOptions::of(&model) };
     let mut evaluator = Evaluator::new(Arc::new(model), options);
     let mut add = |label: &str, predicted: &[u32]| {
         evaluator.add("", &[label.to_owned()], &prediction(predicted, predicted, None), false);

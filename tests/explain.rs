@@ -42,7 +42,7 @@ fn read(lines: &str) -> Corpus {
 fn trained(options: TrainOptions, lines: &str) -> Classifier {
     let threads = Threads::available().unwrap();
     let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
-    let model = trainer.train(&mut read(lines)).unwrap().model;
+    let model = trainer.train(read(lines)).unwrap().model;
     Classifier::new(model.into(), &threads).unwrap()
 }
 

@@ -1,12 +1,8 @@
 //! `--weighting sklearn` against scikit-learn's own results (`golden/make.py`).
 
-use classify::classifier::train;
-use classify::decide::decision::Decision;
-use classify::model::{InputSpec, TrainSettings};
+use classify::learn::{TrainOptions, Trainer};
 use classify::text::analyze::{AnalyzerSpec, Case, Normalization, Words};
 use classify::text::corpus::{Corpus, ReadOptions};
-use classify::text::counts::TermLimits;
-use classify::threads::Threads;
 use serde_json::Value;
 
 #[test]
@@ -16,22 +12,23 @@ fn weights_are_those_of_scikit_learn() {
         .iter()
         .map(|row| serde_json::json!({ "text": row["text"], "labels": [] }).to_string())
         .collect();
-    let mut corpus =
+    let corpus =
         Corpus::from_bytes("golden", lines.join("\n").into(), ReadOptions::default()).unwrap();
     // The settings of `classify train --weighting sklearn`.
-    let spec = AnalyzerSpec {
+    let analyzer = AnalyzerSpec {
         words: Words::WordCharacters,
         case: Case::Lower,
         normalization: Normalization::None,
         min_length: 2,
         ..AnalyzerSpec::default()
     };
-    let settings = TrainSettings {
+    let options = TrainOptions {
+        analyzer,
         weighting: "sklearn".parse().unwrap(),
-        ..TrainSettings::new(InputSpec::Text(spec), Decision::Single)
+        tuning: None,
+        ..TrainOptions::default()
     };
-    let threads = Threads::available().unwrap();
-    let model = train(&mut corpus, settings, TermLimits::default(), &threads).unwrap();
+    let model = Trainer::builder().options(options).build().train(corpus).unwrap().model;
     assert_eq!(model.rows().rows(), golden.len());
     for (row, expected) in (0..).zip(&golden) {
         let (terms, weights) = model.document_terms(row);

@@ -81,7 +81,7 @@ fn count(path: &Path, threads: &Threads) -> usize {
 fn train(path: &Path, threads: &Threads) -> Classifier {
     let options = TrainOptions { tuning: None, ..TrainOptions::default() };
     let builder = Trainer::builder().options(options).engines(Engines::cpu(threads));
-    let trained = builder.build().train(&mut open(path, threads)).unwrap();
+    let trained = builder.build().train(open(path, threads)).unwrap();
     Classifier::new(trained.model.into(), threads).unwrap()
 }
 
@@ -122,8 +122,8 @@ fn training() {
 fn tuning() {
     by_workers("tuning", |path, threads| {
         let builder = Trainer::builder().engines(Engines::cpu(threads));
-        let mut documents = open(path, threads).take(1_000);
-        let trained = builder.build().train(&mut documents).unwrap();
+        let documents = open(path, threads).take(1_000);
+        let trained = builder.build().train(documents).unwrap();
         trained.model.rows().rows() * DOCUMENTS / 1_000
     });
 }

@@ -8,7 +8,7 @@ use classify::learn::{TrainError, TrainOptions, Trainer, TuneOptions};
 use classify::model::{InputSpec, Model};
 use classify::search::Engines;
 use classify::text::corpus::{Corpus, Document, ReadOptions};
-use classify::text::counts::{CorpusStatistics, CountOptions, Counts, Input, TermFrequency};
+use classify::text::counts::{CorpusStatistics, CountOptions, Counts, TermFrequency};
 use classify::threads::Threads;
 
 const SAMPLE: &str = "corpora/sample/train.jsonl";
@@ -20,19 +20,14 @@ fn sample() -> Vec<Document> {
 
 fn trained(options: &TrainOptions, documents: &[Document]) -> Result<Model, TrainError> {
     let engines = Engines::cpu(&Threads::available().unwrap());
-    let mut documents = documents.iter().cloned().map(Ok);
-    let trained = Trainer::builder()
-        .options(options.clone())
-        .engines(engines)
-        .build()
-        .train(&mut documents)?;
-    Ok(trained.model)
+    let trainer = Trainer::builder().options(options.clone()).engines(engines).build();
+    Ok(trainer.train(documents)?.model)
 }
 
 /// What the parts say about their terms, added.
 fn statistics(options: &TrainOptions, parts: &[&[Document]]) -> CorpusStatistics {
     let threads = Threads::available().unwrap();
-    let input = Input::new(&InputSpec::Text(options.analyzer.clone()), &options.fields);
+    let input = InputSpec::Text(options.analyzer.clone()).counting(&options.fields);
     let mut all: Vec<TermFrequency> = Vec::new();
     for part in parts {
         let mut documents = part.iter().cloned().map(Ok);

@@ -4,16 +4,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use classify::classifier::train;
-use classify::decide::decision::Decision;
-use classify::model::{InputSpec, TrainSettings};
-use classify::text::analyze::AnalyzerSpec;
+use classify::learn::{TrainOptions, Trainer};
+use classify::search::Engines;
 use classify::text::corpus::preset::Preset;
 use classify::text::corpus::{
     Content, Corpus, CorpusError, Document, Format, IdUse, LabelUse, OnBadUtf8, Qrels, ReadOptions,
     Split, encoding_for_label,
 };
-use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 
 fn read(bytes: &[u8], options: &ReadOptions) -> Result<Vec<Document>, CorpusError> {
@@ -439,10 +436,10 @@ fn a_long_document_among_short_ones() {
     let text = documents.join("\n");
     let rows = |threads: usize| {
         let threads = Threads::new(threads.try_into().unwrap()).unwrap();
-        let mut corpus = Corpus::from_bytes("lines", text.clone().into_bytes(), default()).unwrap();
-        let input = InputSpec::Text(AnalyzerSpec::default());
-        let settings = TrainSettings::new(input, Decision::Single);
-        let model = train(&mut corpus, settings, TermLimits::default(), &threads).unwrap();
+        let corpus = Corpus::from_bytes("lines", text.clone().into_bytes(), default()).unwrap();
+        let options = TrainOptions { tuning: None, ..TrainOptions::default() };
+        let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
+        let model = trainer.train(corpus).unwrap().model;
         (model.rows().indices().to_vec(), model.rows().data().to_vec())
     };
     let one = rows(1);

@@ -55,11 +55,10 @@ fn oracle(training: &Arc<Csr>) -> Exhaustive {
 /// Three parts; rows are assigned to them by `deal`.
 fn composite(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Composite {
     let mut shards: Vec<(Vec<u32>, CsrBuilder)> = vec![Default::default(); 3];
-    for (number, row) in (0..).zip(training.outer_iterator()) {
+    for (number, (terms, weights)) in (0..).zip(training.iter()) {
         let shard = &mut shards[deal(number)];
         shard.0.push(number);
-        let column = |column: usize| u32::try_from(column).unwrap();
-        shard.1.push_row(row.iter().map(|(at, &weight)| (column(at), weight)));
+        shard.1.push_slices(terms, weights);
     }
     let engine = |(numbers, rows): (Vec<u32>, CsrBuilder)| {
         let rows = Arc::new(rows.build(training.cols()));
@@ -81,13 +80,10 @@ fn updated(training: &Arc<Csr>) -> Composite {
         let mut kept = Vec::new();
         let mut next = 0;
         for number in start..end {
-            let (terms, weights) = {
-                let row = training.outer_view(number as usize).unwrap();
-                (row.indices().to_vec(), row.data().to_vec())
-            };
+            let (terms, weights) = training.row(number as usize);
             // Copies of rows that are kept, before and after: they would be ties.
             for copy in 0..=number % 3 {
-                builder.push_slices(&terms, &weights);
+                builder.push_slices(terms, weights);
                 if copy == number % 2 % (1 + number % 3) {
                     kept.push(next);
                 }
@@ -341,8 +337,10 @@ fn dense_queries_are_answered_like_sparse_ones() {
     let training = matrix(&close_rows(8, 500), 64);
     let sparse = matrix(&close_rows(9, 20), 64);
     let mut values = vec![0f32; 20 * 64];
-    for (number, row) in sparse.outer_iterator().enumerate() {
-        row.iter().for_each(|(column, &weight)| values[number * 64 + column] = weight);
+    for (number, (columns, weights)) in sparse.iter().enumerate() {
+        for (&column, &weight) in columns.iter().zip(weights) {
+            values[number * 64 + column as usize] = weight;
+        }
     }
     let dense = VectorsView::new(64, &values).unwrap();
     let k = NonZeroUsize::new(9).unwrap();

@@ -48,10 +48,8 @@ fn what_was_written_comes_back_in_any_pieces() {
         let mut number = 0;
         for range in [0..cut, cut..3] {
             let (labeled, some) = stored.batch(range);
-            for (row, (document, terms)) in
-                some.rows.outer_iterator().zip(labeled.iter().zip(&some.terms))
-            {
-                assert_eq!(row, vectors.rows.outer_view(number).unwrap());
+            for (row, (document, terms)) in some.rows.iter().zip(labeled.iter().zip(&some.terms)) {
+                assert_eq!(row, vectors.rows.row(number));
                 assert_eq!(*terms, vectors.terms[number]);
                 assert_eq!(
                     (&document.id, &document.labels),

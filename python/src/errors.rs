@@ -89,7 +89,7 @@ fn train_message(error: &TrainError) -> String {
         TrainError::AbstainNeedsTuning => {
             "target_error and foreign are learned by tuning: they need tune=True"
         }
-        TrainError::NoForeignDocuments => {
+        TrainError::NoNovelDocuments => {
             "foreign: fewer than 20 documents become foreign by leaving labels out: it needs more \
              documents, and several labels that do not go together"
         }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use classify::classifier::explain::explain;
 use classify::classifier::{
-    Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Searchers,
+    Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, RawPrediction, Searchers,
 };
 use classify::learn::{Event, TrainOptions, Trainer};
 use classify::model::{InputSpec, Model as Trained};
 use classify::rows::dense::{DenseSpec, Metric};
 use classify::search::{DeviceChoice, Engines, Stop};
 use classify::text::corpus::{CorpusError, Document, Place, Problem};
-use classify::text::counts::{CorpusStatistics, CountOptions, Counts, Input as CountingInput};
+use classify::text::counts::{CorpusStatistics, CountOptions, Counts};
 use classify::text::tfidf::Side;
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -145,7 +145,7 @@ pub(crate) fn count_terms<'py>(
     };
     let options = Parameters(parameters).options(false)?;
     let threads = threads(n_jobs)?;
-    let counting = CountingInput::new(&InputSpec::Text(options.analyzer), &options.fields);
+    let counting = InputSpec::Text(options.analyzer).counting(&options.fields);
     let stop = Arc::new(Stop::new());
     let counts = run(py, &stop, |_| {
         let source: Arc<str> = "X".into();
@@ -382,7 +382,7 @@ struct Answers {
 }
 
 impl Answers {
-    fn push(&mut self, prediction: Prediction, with_neighbors: bool) {
+    fn push(&mut self, prediction: RawPrediction, with_neighbors: bool) {
         self.labels.push(prediction.labels);
         self.scores.push(prediction.scores.iter().map(|found| (found.label, found.score)));
         self.probabilities.extend(prediction.probabilities);
@@ -635,7 +635,7 @@ impl Model {
                 let mut found = FoundNeighbors::default();
                 let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
                 let _ = searched.map_err(|error| of_classify(&error.into()))?;
-                for prediction in classifier.predict(vectors, &found, &options) {
+                for prediction in classifier.predict_from_neighbors(vectors, &found, &options) {
                     answers.push(prediction, neighbors);
                 }
                 Ok(())
@@ -747,9 +747,9 @@ impl Model {
                 if stop.is_stopped() {
                     return Err(PyRuntimeError::new_err("stopped"));
                 }
-                for row in vectors.rows.outer_iterator() {
-                    columns.push(row.indices().iter().copied());
-                    values.extend_from_slice(row.data());
+                for (terms, weights) in vectors.rows.iter() {
+                    columns.push(terms.iter().copied());
+                    values.extend_from_slice(weights);
                 }
                 Ok(())
             },

@@ -340,7 +340,7 @@ impl<'py> Parameters<'_, 'py> {
                 allow_none: self.truth("allow_none")?.unwrap_or(false),
             },
             target_error: target("target_error")?,
-            foreign: target("foreign")?,
+            novelty: target("foreign")?,
             tuning: self.tuning()?,
             keep_text: self.truth("keep_text")?.unwrap_or(default.keep_text),
             part_of: None,

@@ -1,11 +1,9 @@
 //! Predictions with names instead of numbers, for JSON.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use crate::classifier::explain::NamedExplanation;
-use crate::classifier::{Prediction, Reason};
+use crate::classifier::{NamedNeighbor, RawPrediction, Reason, ScoredLabel};
 use crate::decide::vote::LearnedVotes;
 use crate::model::Model;
 use crate::search::Neighbor;
@@ -23,24 +21,21 @@ pub struct Extras<'a> {
     pub learned: Option<&'a LearnedVotes>,
 }
 
-/// A prediction with names.
+/// A prediction as one JSON record.
 ///
 /// ```
+/// use classify::classifier::Classifier;
 /// use classify::classifier::answer::{Answer, Extras};
-/// use classify::classifier::{Classifier, train};
-/// use classify::text::corpus::{Corpus, ReadOptions};
-/// use classify::decide::decision::Decision;
-/// use classify::model::TrainSettings;
+/// use classify::learn::Trainer;
+/// use classify::text::corpus::Document;
 /// use classify::threads::Threads;
 ///
-/// let corpus = "{\"text\": \"bake the bread\", \"label\": \"cooking\"}";
-/// let mut documents = Corpus::from_bytes("a line", corpus.into(), ReadOptions::default())?;
-/// let settings = TrainSettings::new(Default::default(), Decision::Single);
-/// let threads = Threads::available()?;
-/// let model = train(&mut documents, settings, Default::default(), &threads)?;
-/// let classifier = Classifier::new(model.into(), &threads)?;
-/// let prediction = &classifier.classify_texts(&["fresh bread"])?[0];
-/// let answer = Answer::new(classifier.model(), "a", prediction, Extras::default());
+/// let bread = Document::text("a", "bake the bread").labels(["cooking"]);
+/// let model = Trainer::builder().build().train([bread])?.model;
+/// let classifier = Classifier::new(model.into(), &Threads::available()?)?;
+/// let query = Document::text("b", "fresh bread");
+/// let raw = &classifier.predict_documents(&[query], &classifier.options())?[0];
+/// let answer = Answer::new(classifier.model(), "b", raw, Extras::default());
 /// assert_eq!(answer.labels, ["cooking"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -64,46 +59,16 @@ pub struct Answer<'a> {
     pub reason: Option<&'static str>,
     /// The best labels, given or not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub scores: Option<Vec<Scored<'a>>>,
+    pub scores: Option<Vec<ScoredLabel<'a>>>,
     /// The training documents that voted, best first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub neighbors: Option<Vec<Near<'a>>>,
+    pub neighbors: Option<Vec<NamedNeighbor<'a>>>,
     /// The neighbors by dense vectors, if the neighbors above are those by terms.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub by_vectors: Option<Vec<Near<'a>>>,
+    pub by_vectors: Option<Vec<NamedNeighbor<'a>>>,
     /// Why the document gets its labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<NamedExplanation<'a>>,
-}
-
-/// A label with its score.
-#[derive(Debug, Serialize)]
-pub struct Scored<'a> {
-    /// The label.
-    pub label: &'a str,
-    /// Its share of the vote.
-    pub score: f64,
-    /// The probability that it is right; only if the model is calibrated.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub probability: Option<f64>,
-}
-
-/// A training document that voted.
-#[derive(Debug, Serialize)]
-pub struct Near<'a> {
-    /// Its identifier.
-    pub id: &'a str,
-    /// The similarity.
-    pub similarity: f32,
-    /// Its labels.
-    pub labels: Vec<&'a str>,
-    /// The learned weights of its vote by label, without zeros; only if they are requested.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "worth")]
-    pub vote_weights: Option<BTreeMap<&'a str, f32>>,
-    /// Its text, if the model keeps texts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<&'a str>,
 }
 
 impl<'a> Answer<'a> {
@@ -114,29 +79,18 @@ impl<'a> Answer<'a> {
     pub fn new(
         model: &'a Model,
         id: &'a str,
-        prediction: &'a Prediction,
+        prediction: &RawPrediction,
         extras: Extras<'_>,
     ) -> Self {
-        let label = |label: u32| model.labels().get(label as usize).expect("a label of the model");
-        let scores = extras.scores.map(|shown| {
-            let shown = prediction.scores.iter().take(shown).enumerate();
-            let scored = shown.map(|(at, found)| Scored {
-                label: label(found.label),
-                score: found.score,
-                probability: prediction.probabilities.get(at).copied(),
-            });
-            scored.collect()
-        });
         let near = |neighbors: &[Neighbor]| {
-            let near = |neighbor: &Neighbor| Near {
-                id: model.ids().get(neighbor.row as usize).expect("a training document"),
-                similarity: neighbor.similarity,
-                labels: model.document_labels(neighbor.row).iter().map(|&l| label(l)).collect(),
-                vote_weights: extras.learned.map(|votes| {
-                    let weights = votes.of(neighbor.row).map(|of| (label(of.label), of.weight));
+            let near = |&neighbor: &Neighbor| {
+                let named = NamedNeighbor::new(model, neighbor);
+                let vote_weights = extras.learned.map(|votes| {
+                    let of_labels = votes.of(neighbor.row);
+                    let weights = of_labels.map(|of| (model.label_name(of.label), of.weight));
                     weights.filter(|(_, weight)| *weight != 0.0).collect()
-                }),
-                text: model.text(neighbor.row).filter(|_| extras.texts),
+                });
+                NamedNeighbor { vote_weights, text: named.text.filter(|_| extras.texts), ..named }
             };
             neighbors.iter().map(near).collect()
         };
@@ -144,12 +98,12 @@ impl<'a> Answer<'a> {
         let by_vectors = extras.neighbors && !prediction.by_vectors.is_empty();
         Self {
             id,
-            labels: prediction.labels.iter().map(|&l| label(l)).collect(),
+            labels: prediction.label_names(model),
             score: prediction.scores.first().map(|score| score.score),
             probability: prediction.probabilities.first().copied(),
             confidence: prediction.confidence,
             reason: prediction.reason.map(Reason::name),
-            scores,
+            scores: extras.scores.map(|most| prediction.scored_labels(model).take(most).collect()),
             neighbors,
             by_vectors: by_vectors.then(|| near(&prediction.by_vectors)),
             explanation: None,

@@ -2,24 +2,20 @@
 //! how these terms support or oppose each label.
 //!
 //! ```
-//! use classify::classifier::{Classifier, train};
-//! use classify::text::corpus::{Corpus, LabelUse, ReadOptions};
-//! use classify::decide::decision::Decision;
+//! use classify::classifier::Classifier;
 //! use classify::classifier::explain::explain;
-//! use classify::model::{InputSpec, TrainSettings};
+//! use classify::learn::Trainer;
+//! use classify::text::corpus::Document;
 //! use classify::threads::Threads;
 //!
-//! let corpus = "{\"text\": \"bake the bread\", \"label\": \"cooking\"}
-//! {\"text\": \"the guitar strings\", \"label\": \"music\"}";
-//! let mut documents = Corpus::from_bytes("two lines", corpus.into(), ReadOptions::default())?;
-//! let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
-//! let threads = Threads::available()?;
-//! let model = train(&mut documents, settings, Default::default(), &threads)?;
-//! let classifier = Classifier::new(model.into(), &threads)?;
+//! let documents = [
+//!     Document::text("a", "bake the bread").labels(["cooking"]),
+//!     Document::text("b", "the guitar strings").labels(["music"]),
+//! ];
+//! let model = Trainer::builder().build().train(documents)?.model;
+//! let classifier = Classifier::new(model.into(), &Threads::available()?)?;
 //!
-//! let options = ReadOptions { labels: LabelUse::Optional, ..ReadOptions::default() };
-//! let mut fresh = Corpus::from_bytes("one line", "{\"text\": \"fresh bread\"}".into(), options)?;
-//! let document = fresh.next().expect("a line")?;
+//! let document = Document::text("c", "fresh bread");
 //! let explanation = &explain(&classifier, &[document], &classifier.options())?[0];
 //! let neighbor = &explanation.neighbors[0];
 //! assert_eq!(classifier.model().vocabulary().term(neighbor.terms[0].term), Some("bread"));
@@ -30,7 +26,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
+use crate::classifier::{
+    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, RawPrediction,
+};
 use crate::decide::calibrate::ConfidenceLimit;
 use crate::decide::decision::Decision;
 use crate::decide::vote::{LabelScore, TrainingLabels, VoteWeight, Voters};
@@ -49,7 +47,7 @@ pub use named::{NamedExplanation, NamedLabel, NamedNeighbor, NamedPart, NamedPro
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
     /// The prediction.
-    pub prediction: Prediction,
+    pub prediction: RawPrediction,
     /// The document's terms that are not in the vocabulary, each once, in order.
     pub unknown: Vec<String>,
     /// The neighbors that voted: those found by terms, best first, then those found by dense
@@ -159,7 +157,7 @@ pub fn explain_until(
     let vectors = classifier.vectorize(documents)?;
     let mut found = FoundNeighbors::default();
     let _ = classifier.neighbors_until(&vectors, options, stop, &mut found)?;
-    let predictions = classifier.predict(&vectors, &found, options);
+    let predictions = classifier.predict_from_neighbors(&vectors, &found, options);
     let model = classifier.model();
     let rows = vectors.rows.view();
     let mut explanations = Vec::with_capacity(documents.len());
@@ -276,7 +274,7 @@ fn by_part(mut parts: Vec<TermPart>) -> Vec<TermPart> {
 
 fn labels(
     model: &Model,
-    prediction: &Prediction,
+    prediction: &RawPrediction,
     neighbors: &[ExplainedNeighbor],
     decision: &Decision,
 ) -> Vec<ExplainedLabel> {

@@ -1,6 +1,9 @@
 //! Predictions, and the options that turn neighbors into predictions.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+
+use serde::Serialize;
 
 use crate::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
 use crate::decide::decision::Decision;
@@ -37,9 +40,74 @@ impl Reason {
     }
 }
 
-/// The prediction for a document.
+/// The labels of a document, by name. It borrows the names from the model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction<'a> {
+    /// The labels, best first.
+    pub labels: Vec<&'a str>,
+    /// Every label with a vote, by decreasing score.
+    pub scores: Vec<ScoredLabel<'a>>,
+    /// The expected share of right labels among those given, or withheld by abstaining. 0 without
+    /// labels; `None` if the model is not calibrated.
+    pub confidence: Option<f64>,
+    /// The training documents that voted, best first: those found by terms if the model searches
+    /// terms, otherwise those found by dense vectors.
+    pub neighbors: Vec<NamedNeighbor<'a>>,
+    /// Why there are no votes or no labels.
+    pub reason: Option<Reason>,
+}
+
+/// A label with its score.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ScoredLabel<'a> {
+    /// The label.
+    pub label: &'a str,
+    /// Its share of the vote.
+    pub score: f64,
+    /// The probability that it is right; only if the model is calibrated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
+}
+
+/// A training document that voted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NamedNeighbor<'a> {
+    /// Its identifier.
+    pub id: &'a str,
+    /// The similarity.
+    pub similarity: f32,
+    /// Its labels.
+    pub labels: Vec<&'a str>,
+    /// The learned weights of its vote by label, without zeros; only if they are requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "worth")]
+    pub vote_weights: Option<BTreeMap<&'a str, f32>>,
+    /// Its text, if the model keeps texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<&'a str>,
+}
+
+impl<'a> NamedNeighbor<'a> {
+    pub(super) fn new(model: &'a Model, neighbor: Neighbor) -> Self {
+        Self {
+            id: model.ids().get(neighbor.row as usize).expect("a training document"),
+            similarity: neighbor.similarity,
+            labels: names(model, model.document_labels(neighbor.row)),
+            vote_weights: None,
+            text: model.text(neighbor.row),
+        }
+    }
+}
+
+/// The names of labels.
+fn names<'a>(model: &'a Model, labels: &[u32]) -> Vec<&'a str> {
+    labels.iter().map(|&label| model.label_name(label)).collect()
+}
+
+/// A prediction with label ids and row numbers in place of names, for programs that process many
+/// predictions. [`Model::labels`] has the names of labels, [`Model::ids`] those of rows.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Prediction {
+pub struct RawPrediction {
     /// The labels, best first.
     pub labels: Vec<u32>,
     /// Every label with a vote, by decreasing score.
@@ -62,6 +130,37 @@ pub struct Prediction {
     pub unknown_terms: usize,
 }
 
+impl RawPrediction {
+    /// Returns the prediction with names.
+    ///
+    /// # Panics
+    /// If the prediction is of another model.
+    pub fn named<'a>(&self, model: &'a Model) -> Prediction<'a> {
+        Prediction {
+            labels: self.label_names(model),
+            scores: self.scored_labels(model).collect(),
+            confidence: self.confidence,
+            neighbors: self.neighbors.iter().map(|&one| NamedNeighbor::new(model, one)).collect(),
+            reason: self.reason,
+        }
+    }
+
+    pub(super) fn label_names<'a>(&self, model: &'a Model) -> Vec<&'a str> {
+        names(model, &self.labels)
+    }
+
+    pub(super) fn scored_labels<'a>(
+        &self,
+        model: &'a Model,
+    ) -> impl Iterator<Item = ScoredLabel<'a>> {
+        self.scores.iter().enumerate().map(|(at, found)| ScoredLabel {
+            label: model.label_name(found.label),
+            score: found.score,
+            probability: self.probabilities.get(at).copied(),
+        })
+    }
+}
+
 /// Which labels get probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Probabilities {
@@ -72,7 +171,8 @@ pub enum Probabilities {
     Given,
 }
 
-/// How neighbors become labels: arguments of [`Classifier::classify`](super::Classifier::classify).
+/// How neighbors become labels: arguments of
+/// [`Classifier::predict_documents`](super::Classifier::predict_documents).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassifyOptions {
     /// The number of neighbors that vote.

@@ -3,7 +3,8 @@
 use rayon::prelude::*;
 
 use super::{
-    Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Probabilities, Reason,
+    Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Probabilities, RawPrediction,
+    Reason,
 };
 use crate::decide::calibrate::{Calibration, NoveltyEvidence, Votes, confidence};
 use crate::decide::decision::{Decision, decide, decide_batch};
@@ -34,7 +35,7 @@ pub(crate) struct Predictor<'a> {
 /// A prediction, in reusable memory.
 #[derive(Debug, Default)]
 pub(crate) struct Predicted {
-    pub(crate) prediction: Prediction,
+    pub(crate) prediction: RawPrediction,
     /// Number of voters with each label; empty if not counted.
     supporters: Vec<u32>,
 }
@@ -85,7 +86,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// Predicts the labels of all documents on the threads of the caller's pool.
-    pub(crate) fn predict_all(&self) -> Vec<Prediction> {
+    pub(crate) fn predict_all(&self) -> Vec<RawPrediction> {
         let documents = (0..self.neighbors.len()).into_par_iter().with_min_len(MIN_DOCUMENTS);
         let predict = |document| {
             let mut predicted = Predicted::default();
@@ -120,7 +121,7 @@ impl<'a> Predictor<'a> {
 
     /// Decides whether a document gets the labels chosen by its votes, and computes the confidence
     /// in them.
-    fn answer(&self, document: usize, outcome: &Outcome, prediction: &mut Prediction) {
+    fn answer(&self, document: usize, outcome: &Outcome, prediction: &mut RawPrediction) {
         let Outcome { scores, supporters } = outcome;
         let labels = &mut prediction.labels;
         let training = self.classifier.model.training_labels();
@@ -266,11 +267,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::classifier::train;
     use crate::decide::calibrate::VALUES;
-    use crate::model::{InputSpec, TrainSettings};
+    use crate::decide::decision::DecisionOptions;
+    use crate::decide::vote::Vote;
+    use crate::learn::{TrainOptions, Trainer};
     use crate::text::corpus::{Corpus, LabelUse, ReadOptions};
-    use crate::text::counts::TermLimits;
     use crate::text::hierarchy::Hierarchy;
     use crate::threads::Threads;
 
@@ -284,16 +285,19 @@ mod tests {
             r#"{"text": "oven soup", "label": ["soup", "food"]}"#,
         ];
         let bytes = lines.join("\n").into_bytes();
-        let mut corpus = Corpus::from_bytes("in", bytes, ReadOptions::default()).expect("it opens");
-        let decision = Decision::Multi { threshold: 0.4, allow_none: false };
+        let corpus = Corpus::from_bytes("in", bytes, ReadOptions::default()).expect("it opens");
         let hierarchy =
             Hierarchy::parse("parents", "bread\tfood\nsoup\tfood\n").expect("two pairs");
-        let mut settings =
-            TrainSettings { hierarchy, ..TrainSettings::new(InputSpec::default(), decision) };
-        // The ancestor gets a lower score, because more documents have it.
-        settings.vote.compensation = 0.5;
-        let model = train(&mut corpus, settings, TermLimits::default(), &threads);
-        let model = model.expect("it is a corpus");
+        let options = TrainOptions {
+            hierarchy,
+            // The ancestor gets a lower score, because more documents have it.
+            vote: Some(Vote { compensation: 0.5, ..Vote::default() }),
+            decision: DecisionOptions { several: Some(true), ..DecisionOptions::default() },
+            tuning: None,
+            ..TrainOptions::default()
+        };
+        let trainer = Trainer::builder().options(options).build();
+        let mut model = trainer.train(corpus).expect("it is a corpus").model;
         let labels = model.labels().len();
         let calibration = Calibration {
             weights: vec![0.5; 2 * VALUES].into(),
@@ -301,7 +305,6 @@ mod tests {
             similarities: vec![0.0, 1.0].into(),
             documents: 100,
         };
-        let mut model = model;
         model.arrays.calibration = Some(calibration);
         let model = Arc::new(model);
         let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
@@ -322,7 +325,7 @@ mod tests {
         let documents: Result<Vec<_>, _> = corpus.expect("it opens").collect();
         let documents = documents.expect("they are documents");
         let [all, given] = [all, given]
-            .map(|options| classifier.classify(&documents, &options).expect("they match"));
+            .map(|options| classifier.predict_documents(&documents, &options).expect("they match"));
         let food = (0..).zip(model.labels().iter()).find(|&(_, name)| name == "food");
         let food = food.map(|(label, _)| label);
         let mut fewer = 0;
@@ -336,7 +339,7 @@ mod tests {
             fewer += usize::from(count < all.scores.len());
             ancestors_last +=
                 usize::from(last.is_some_and(|last| Some(all.scores[last].label) == food));
-            assert_eq!(Prediction { probabilities: all.probabilities.clone(), ..given }, all);
+            assert_eq!(RawPrediction { probabilities: all.probabilities.clone(), ..given }, all);
         }
         assert!(fewer > 0 && ancestors_last > 0, "{fewer}, {ancestors_last}");
     }

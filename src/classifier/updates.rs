@@ -31,7 +31,7 @@ impl Classifier {
     /// If the model has a novelty score, the best neighbor of each document is searched.
     ///
     /// # Errors
-    /// As [`classify`](Self::classify).
+    /// As [`predict_documents`](Self::predict_documents).
     pub fn additions(&self, documents: &[Document]) -> Result<Additions, ClassifyError> {
         let vectors = self.vectorize_as(documents, Side::Document)?;
         let model = self.model();

@@ -6,23 +6,19 @@
 //! fingerprint is rejected, because the numbers would mean something else.
 //!
 //! ```
-//! use classify::classifier::{Classifier, FoundNeighbors, train};
-//! use classify::text::corpus::{Corpus, Document, ReadOptions};
-//! use classify::decide::decision::Decision;
-//! use classify::model::{InputSpec, TrainSettings};
+//! use classify::classifier::{Classifier, FoundNeighbors};
+//! use classify::learn::Trainer;
+//! use classify::text::corpus::Document;
 //! use classify::threads::Threads;
 //! use classify::classifier::vectors::{StoredVectors, VectorsWriter};
 //!
-//! let lines = "{\"text\": \"bake the bread\", \"label\": \"cooking\"}
-//! {\"text\": \"the guitar strings\", \"label\": \"music\"}";
-//! let corpus = || Corpus::from_bytes("two lines", lines.into(), ReadOptions::default());
-//! let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
-//! let threads = Threads::available()?;
-//! let model = train(&mut corpus()?, settings, Default::default(), &threads)?;
-//! let model = std::sync::Arc::new(model);
-//! let classifier = Classifier::new(model.clone(), &threads)?;
+//! let documents = [
+//!     Document::text("a", "bake the bread").labels(["cooking"]),
+//!     Document::text("b", "the guitar strings").labels(["music"]),
+//! ];
+//! let model = std::sync::Arc::new(Trainer::builder().build().train(&documents)?.model);
+//! let classifier = Classifier::new(model.clone(), &Threads::available()?)?;
 //!
-//! let documents: Vec<Document> = corpus()?.collect::<Result<_, _>>()?;
 //! let mut writer = VectorsWriter::new(&model);
 //! writer.push(&documents, &classifier.vectorize(&documents)?);
 //! let folder = tempfile::tempdir()?;
@@ -33,8 +29,8 @@
 //! let options = classifier.options();
 //! let mut neighbors = FoundNeighbors::default();
 //! let _ = classifier.neighbors(&vectors, &options, &mut neighbors)?;
-//! let prediction = &classifier.predict(&vectors, &neighbors, &options)[0];
-//! assert_eq!(model.labels().get(prediction.labels[0] as usize), Some(&*labeled[0].labels[0]));
+//! let raw = &classifier.predict_from_neighbors(&vectors, &neighbors, &options)[0];
+//! assert_eq!(raw.named(&model).labels, labeled[0].labels);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -187,10 +183,9 @@ impl VectorsWriter {
     pub fn push(&mut self, documents: &[Document], vectors: &DocumentVectors) {
         assert_eq!((documents.len(), self.columns), (vectors.rows.rows(), vectors.rows.cols()));
         let start = self.indices.len() as u64;
-        let (indptr, indices, data) = vectors.rows.view().into_raw_storage();
-        self.indptr.extend(indptr[1..].iter().map(|end| start + end - indptr[0]));
-        self.indices.extend_from_slice(indices);
-        self.data.extend_from_slice(data);
+        self.indptr.extend(vectors.rows.indptr()[1..].iter().map(|end| start + end));
+        self.indices.extend_from_slice(vectors.rows.indices());
+        self.data.extend_from_slice(vectors.rows.data());
         self.known.extend(vectors.terms.iter().map(|terms| terms.known as u64));
         self.unknown.extend(vectors.terms.iter().map(|terms| terms.unknown as u64));
         if let (Some(dense), Some(vectors)) = (&mut self.dense, &vectors.dense) {

@@ -27,20 +27,20 @@ pub enum Objective {
 
 impl Objective {
     /// The objective's value for some metrics.
-    pub fn of(self, figures: Figures) -> f64 {
+    pub fn of(self, metrics: Metrics) -> f64 {
         match self {
-            Self::MicroF1 => figures.micro_f1,
-            Self::MacroF1 => figures.macro_f1,
-            Self::Accuracy => figures.accuracy,
-            Self::MicroMacro => f64::midpoint(figures.micro_f1, figures.macro_f1),
-            Self::PrecisionAt5 | Self::Top3Accuracy => figures.by_ranks.unwrap_or(0.0),
+            Self::MicroF1 => metrics.micro_f1,
+            Self::MacroF1 => metrics.macro_f1,
+            Self::Accuracy => metrics.accuracy,
+            Self::MicroMacro => f64::midpoint(metrics.micro_f1, metrics.macro_f1),
+            Self::PrecisionAt5 | Self::Top3Accuracy => metrics.by_ranks.unwrap_or(0.0),
         }
     }
 
     /// The value to maximize among decisions on the same ranking of labels: micro F1 if the
     /// objective does not depend on decisions.
-    pub(crate) fn of_decision(self, figures: Figures) -> f64 {
-        if self.best_labels().is_some() { figures.micro_f1 } else { self.of(figures) }
+    pub(crate) fn of_decision(self, metrics: Metrics) -> f64 {
+        if self.best_labels().is_some() { metrics.micro_f1 } else { self.of(metrics) }
     }
 
     /// Number of best labels that the objective depends on, if it depends on these alone.
@@ -76,7 +76,7 @@ impl Objective {
 
 /// The quality of decisions, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Figures {
+pub struct Metrics {
     /// F1 over all decisions.
     pub micro_f1: f64,
     /// The mean F1 of all labels of the training corpus.
@@ -93,7 +93,8 @@ pub struct Figures {
 #[serde(deny_unknown_fields)]
 pub struct Expected {
     /// The metrics.
-    pub figures: Figures,
+    #[serde(rename = "figures")]
+    pub metrics: Metrics,
     /// Their 95 % intervals, by resampling the held-out documents.
     pub intervals: Option<Intervals>,
 }

@@ -179,12 +179,20 @@ impl Outcomes {
     /// The headline metrics of the documents with these numbers. Macro F1 is the mean over the
     /// first `labels` labels, whether documents have them or not; labels with higher numbers count
     /// for the micro F1 only.
-    pub fn figures(&self, documents: impl Iterator<Item = usize>, labels: usize) -> Headline {
+    pub fn metrics(
+        &self,
+        documents: impl Iterator<Item = usize>,
+        labels: usize,
+    ) -> HeadlineMetrics {
         self.weighted(documents.map(|document| (document, 1)), labels)
     }
 
     /// The headline metrics of documents that count several times each.
-    fn weighted(&self, documents: impl Iterator<Item = (usize, u64)>, labels: usize) -> Headline {
+    fn weighted(
+        &self,
+        documents: impl Iterator<Item = (usize, u64)>,
+        labels: usize,
+    ) -> HeadlineMetrics {
         let mut tallies = vec![[0u64; 3]; labels];
         let mut sum = [0u64; 3];
         let mut exact = 0;
@@ -202,7 +210,7 @@ impl Outcomes {
             count += times;
         }
         let f1 = |[tp, fp, missed]: [u64; 3]| Prf::of(tp, fp, missed).f1;
-        Headline {
+        HeadlineMetrics {
             micro_f1: f1(sum),
             macro_f1: tallies.into_iter().map(f1).sum::<f64>() / labels.max(1) as f64,
             accuracy: ratio(exact, count),
@@ -217,25 +225,25 @@ impl Outcomes {
             return None;
         }
         let patterns = Patterns::of(self);
-        let estimate = self.figures(0..self.len(), labels);
-        let figures = (0..replicates)
+        let estimate = self.metrics(0..self.len(), labels);
+        let metrics = (0..replicates)
             .into_par_iter()
             .map_init(Drawn::default, |drawn, replicate| {
                 let times = patterns.count(draws(self.len(), seed, replicate), drawn);
                 patterns.distinct.weighted(times, labels)
             })
-            .collect::<Vec<Headline>>();
-        let interval = |of: fn(&Headline) -> f64, correction: Correction| {
-            let drawn = Replicates::new(of(&estimate), figures.iter().map(of), correction);
+            .collect::<Vec<HeadlineMetrics>>();
+        let interval = |of: fn(&HeadlineMetrics) -> f64, correction: Correction| {
+            let drawn = Replicates::new(of(&estimate), metrics.iter().map(of), correction);
             drawn.interval().map(|end| end.clamp(0.0, 1.0))
         };
         Some(Intervals {
             level: LEVEL,
             replicates,
             seed,
-            micro_f1: interval(|figures| figures.micro_f1, Correction::None),
-            macro_f1: interval(|figures| figures.macro_f1, Correction::Bias),
-            accuracy: interval(|figures| figures.accuracy, Correction::None),
+            micro_f1: interval(|metrics| metrics.micro_f1, Correction::None),
+            macro_f1: interval(|metrics| metrics.macro_f1, Correction::Bias),
+            accuracy: interval(|metrics| metrics.accuracy, Correction::None),
         })
     }
 }
@@ -356,7 +364,7 @@ fn narrow(number: usize) -> u32 {
 
 /// The headline metrics.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Headline {
+pub struct HeadlineMetrics {
     /// F1 over all decisions.
     pub micro_f1: f64,
     /// The mean of the labels' F1.
@@ -510,9 +518,9 @@ mod tests {
         let first: Vec<_> = outcomes.of(0).collect();
         assert_eq!(first, [(5, Kind::Right), (9, Kind::Wrong), (3, Kind::Missed)]);
         assert!(!outcomes.is_exact(0) && outcomes.is_exact(1));
-        let figures = outcomes.figures(0..2, 6);
-        assert!((figures.micro_f1 - 0.5).abs() < 1e-12 && (figures.accuracy - 0.5).abs() < 1e-12);
-        assert!((figures.macro_f1 - 1.0 / 6.0).abs() < 1e-12);
+        let metrics = outcomes.metrics(0..2, 6);
+        assert!((metrics.micro_f1 - 0.5).abs() < 1e-12 && (metrics.accuracy - 0.5).abs() < 1e-12);
+        assert!((metrics.macro_f1 - 1.0 / 6.0).abs() < 1e-12);
     }
 
     /// Replicates from the counts of patterns have the metrics of the drawn documents.
@@ -530,7 +538,7 @@ mod tests {
         for replicate in 0..20 {
             let drawn = || draws(outcomes.len(), 3, replicate);
             let counted = patterns.distinct.weighted(patterns.count(drawn(), &mut memory), 3);
-            assert_eq!(counted, outcomes.figures(drawn(), 3));
+            assert_eq!(counted, outcomes.metrics(drawn(), 3));
         }
         // Some documents occur far more often than others.
         for count in [255, 256, 257, 1_000] {
@@ -553,8 +561,8 @@ mod tests {
         let mut outcomes = Outcomes::default();
         outcomes.push(&[0, 1], &[0]);
         outcomes.push(&[1], &[1]);
-        let figures = outcomes.figures(0..2, 2);
-        assert!((figures.accuracy - 0.5).abs() < 1e-12);
+        let metrics = outcomes.metrics(0..2, 2);
+        assert!((metrics.accuracy - 0.5).abs() < 1e-12);
         assert!(!outcomes.is_exact(0) && outcomes.is_exact(1));
     }
 

@@ -21,9 +21,9 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
 
-use super::{DocumentResult, Prf};
+use super::result::DocumentResult;
 use crate::decide::outcomes::{
-    Correction, Headline, Kind, LabelSet, Outcomes, Replicates, draws, replicates,
+    Correction, HeadlineMetrics, Kind, LabelSet, Outcomes, Prf, Replicates, draws, replicates,
 };
 use crate::limits::{self, LimitedReader};
 use crate::printable::printable;
@@ -277,15 +277,15 @@ struct Draws {
 }
 
 fn compared(a: &Outcomes, b: &Outcomes, labels: Labels, by: Draws) -> Comparison {
-    let figures = |outcomes: &Outcomes, replicate| {
-        outcomes.figures(draws(a.len(), by.seed, replicate), labels.trained)
+    let metrics = |outcomes: &Outcomes, replicate| {
+        outcomes.metrics(draws(a.len(), by.seed, replicate), labels.trained)
     };
-    let drawn: Vec<(Headline, Headline)> = (0..draws_of(a.len(), by.min_count))
+    let drawn: Vec<(HeadlineMetrics, HeadlineMetrics)> = (0..draws_of(a.len(), by.min_count))
         .into_par_iter()
-        .map(|replicate| (figures(a, replicate), figures(b, replicate)))
+        .map(|replicate| (metrics(a, replicate), metrics(b, replicate)))
         .collect();
-    let [first, second] = [a, b].map(|run| run.figures(0..run.len(), labels.trained));
-    let difference = |of: fn(&Headline) -> f64, correction: Correction| {
+    let [first, second] = [a, b].map(|run| run.metrics(0..run.len(), labels.trained));
+    let difference = |of: fn(&HeadlineMetrics) -> f64, correction: Correction| {
         let baseline = of(&first);
         let other = of(&second);
         let difference = other - baseline;
@@ -300,9 +300,9 @@ fn compared(a: &Outcomes, b: &Outcomes, labels: Labels, by: Draws) -> Comparison
     };
     Comparison {
         documents: a.len(),
-        micro_f1: difference(|figures| figures.micro_f1, Correction::None),
-        macro_f1: difference(|figures| figures.macro_f1, Correction::Bias),
-        accuracy: difference(|figures| figures.accuracy, Correction::None),
+        micro_f1: difference(|metrics| metrics.micro_f1, Correction::None),
+        macro_f1: difference(|metrics| metrics.macro_f1, Correction::Bias),
+        accuracy: difference(|metrics| metrics.accuracy, Correction::None),
         tests: tests(a, b, labels),
     }
 }

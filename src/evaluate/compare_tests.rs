@@ -83,7 +83,7 @@ fn bootstrap_agrees_with_numpy() {
         })
         .collect();
     for (run, outcomes) in runs.iter().enumerate() {
-        let estimate = outcomes.figures(0..outcomes.len(), labels).macro_f1;
+        let estimate = outcomes.metrics(0..outcomes.len(), labels).macro_f1;
         close(estimate, &golden["macro_f1"][run]);
         let [low, high] = outcomes.intervals(labels, seed).unwrap().macro_f1;
         close(low, &golden["intervals"][run][0]);
@@ -123,7 +123,7 @@ fn intervals_contain_their_estimate() {
         let (documents, labels) = rare_labels(rare_are_right);
         for run in 0..2 {
             let outcomes = outcomes_of(&documents, run);
-            let estimate = outcomes.figures(0..outcomes.len(), labels).macro_f1;
+            let estimate = outcomes.metrics(0..outcomes.len(), labels).macro_f1;
             let [low, high] = outcomes.intervals(labels, 1).unwrap().macro_f1;
             // Well inside, not at an end.
             let width = high - low;
@@ -195,7 +195,7 @@ proptest! {
         let draw: Vec<usize> = draws(documents.len(), seed, 0).collect();
         for run in 0..2 {
             let outcomes = outcomes_of(&documents, run);
-            let figures = outcomes.figures(draw.iter().copied(), LABELS as usize);
+            let metrics = outcomes.metrics(draw.iter().copied(), LABELS as usize);
             let f1 = |label: u32| {
                 let count = |expected: bool, predicted: bool| {
                     draw.iter().filter(|&&at| {
@@ -207,7 +207,7 @@ proptest! {
                 Prf::of(count(true, true), count(false, true), count(true, false)).f1
             };
             let mean = (0..LABELS).map(f1).sum::<f64>() / f64::from(LABELS);
-            prop_assert!((figures.macro_f1 - mean).abs() < 1e-12);
+            prop_assert!((metrics.macro_f1 - mean).abs() < 1e-12);
         }
     }
 
@@ -250,12 +250,12 @@ proptest! {
             prop_assert!((forth.p_value - back.p_value).abs() < 1e-12);
         }
         for (run, outcomes) in runs.iter().enumerate() {
-            let figures = outcomes.figures(0..outcomes.len(), labels.trained);
+            let metrics = outcomes.metrics(0..outcomes.len(), labels.trained);
             let found = outcomes.intervals(labels.trained, seed).unwrap();
             for ([low, high], figure) in [
-                (found.micro_f1, figures.micro_f1),
-                (found.macro_f1, figures.macro_f1),
-                (found.accuracy, figures.accuracy),
+                (found.micro_f1, metrics.micro_f1),
+                (found.macro_f1, metrics.macro_f1),
+                (found.accuracy, metrics.accuracy),
             ] {
                 let is_ordered = low <= figure && figure <= high;
                 prop_assert!(0.0 <= low && is_ordered && high <= 1.0, "run {}", run);
@@ -286,9 +286,9 @@ fn labels_of_all_files_count() {
     ];
     let compared = compare(&files[0], &files[1..], 0, 0.05, &threads).unwrap();
     // a is right, of the labels a, b, c and d.
-    let figures =
+    let metrics =
         compared.iter().map(|comparison| (comparison.macro_f1.baseline, comparison.macro_f1.other));
-    assert_eq!(figures.collect::<Vec<_>>(), [(0.25, 0.0), (0.25, 0.25)]);
+    assert_eq!(metrics.collect::<Vec<_>>(), [(0.25, 0.0), (0.25, 0.25)]);
 }
 
 fn loaded(documents: &[(&str, &[&str], &[&str])]) -> SavedEvaluation {

@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::{DocumentCounts, Prf, ratio};
-use crate::classifier::Prediction;
-use crate::decide::outcomes::LabelSet;
+use super::result::DocumentCounts;
+use crate::classifier::RawPrediction;
+use crate::decide::outcomes::{LabelSet, Prf, ratio};
 
 /// The number of reliability bins, of equal width from 0 to 1.
 const BINS: usize = 10;
@@ -141,7 +141,7 @@ impl Confidences {
     /// document.
     pub(super) fn add(
         &mut self,
-        prediction: &Prediction,
+        prediction: &RawPrediction,
         expected: &LabelSet,
         predicted: &LabelSet,
     ) {
@@ -302,7 +302,7 @@ mod tests {
                 scores.map(|&(label, score)| LabelScore { label, score }).collect();
             // Probabilities are a quarter higher than scores.
             let probabilities = scores.iter().filter(|_| calibrated).map(|s| s.score + 0.25);
-            let prediction = Prediction {
+            let prediction = RawPrediction {
                 by_vectors: Vec::new(),
                 labels: predicted.to_vec(),
                 probabilities: probabilities.collect(),

@@ -1,16 +1,21 @@
 //! Tallies of predictions. Parts of a batch are tallied in parallel and added in their order.
 
 use std::borrow::Cow;
+use std::collections::HashMap as Map;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use foldhash::fast::RandomState;
+
 use super::confidence::Confidences;
-use super::{DocumentCounts, DocumentResult, ErrorNeighbor, HashMap, WorstError};
-use crate::classifier::{ClassifyOptions, Prediction, Reason};
+use super::result::{DocumentCounts, DocumentResult, ErrorNeighbor, WorstError};
+use crate::classifier::{ClassifyOptions, RawPrediction, Reason};
 use crate::decide::decision::Decision;
 use crate::decide::outcomes::{LabelSet, Outcomes};
 use crate::model::Model;
 use crate::search::Neighbor;
+
+pub(super) type HashMap<K, V> = Map<K, V, RandomState>;
 
 /// Number of worst errors that are kept.
 const MAX_ERRORS: usize = 50;
@@ -73,7 +78,7 @@ impl Counter {
     }
 
     fn name(&self, label: u32) -> String {
-        self.model.labels().get(label as usize).unwrap_or_default().to_owned()
+        self.model.label_name(label).to_owned()
     }
 }
 
@@ -82,7 +87,7 @@ impl Counter {
 pub(super) struct PredictedDocument<'a> {
     pub(super) id: &'a str,
     pub(super) labels: &'a [String],
-    pub(super) prediction: &'a Prediction,
+    pub(super) prediction: &'a RawPrediction,
     /// Whether a row that is not a neighbor has the similarity of the last neighbor.
     pub(super) tied_at_k: bool,
 }
@@ -129,7 +134,7 @@ impl Tally {
             Some(Reason::NoNeighbor) => documents.no_neighbor += 1,
             Some(Reason::NoLabel) => documents.no_label += 1,
             Some(Reason::Unsure) => documents.abstained += 1,
-            Some(Reason::OutOfDistribution) => documents.foreign += 1,
+            Some(Reason::OutOfDistribution) => documents.out_of_distribution += 1,
             None => {}
         }
         let unseen = expected.iter().any(|label| label as usize >= counter.numbers.len());
@@ -160,7 +165,7 @@ impl Tally {
             (&mut all.no_neighbor, more.no_neighbor),
             (&mut all.no_label, more.no_label),
             (&mut all.abstained, more.abstained),
-            (&mut all.foreign, more.foreign),
+            (&mut all.out_of_distribution, more.out_of_distribution),
             (&mut all.unlabeled, more.unlabeled),
             (&mut all.tied_at_k, more.tied_at_k),
             (&mut self.with_unseen, other.with_unseen),

@@ -9,13 +9,14 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
+use super::evaluation::Evaluation;
+use super::evaluator::Evaluator;
 use super::part::{Counter, PredictedDocument, Tally};
-use super::{Evaluation, Evaluator};
 use crate::classifier::stream::{HandOver, Pipeline, PipelineError, Source, Vectorized};
 use crate::classifier::vectors::Labeled;
 use crate::classifier::{
-    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Prediction, Predictor,
-    Probabilities,
+    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Predictor,
+    Probabilities, RawPrediction,
 };
 use crate::decide::vote::Voters;
 use crate::search::Neighbor;
@@ -89,7 +90,7 @@ enum BatchPart {
     Tallied(Box<Tally>),
     /// The predictions, and whether each is tied at k. Unknown labels get their numbers in the
     /// order of the documents, so these are tallied later.
-    Predicted(Vec<(Prediction, bool)>),
+    Predicted(Vec<(RawPrediction, bool)>),
 }
 
 impl PredictedBatch {
@@ -143,7 +144,7 @@ impl PredictedBatch {
 
 fn predicted_document<'a>(
     document: &'a Labeled,
-    prediction: &'a Prediction,
+    prediction: &'a RawPrediction,
     tied_at_k: bool,
 ) -> PredictedDocument<'a> {
     let Labeled { id, labels } = document;
@@ -257,16 +258,22 @@ fn tied_at(k: NonZeroUsize, voters: Voters<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classifier::train;
-    use crate::decide::decision::Decision;
+    use crate::decide::decision::DecisionOptions;
     use crate::decide::vote::LabelScore;
-    use crate::model::{InputSpec, TrainSettings};
+    use crate::learn::{TrainOptions, Trainer};
+    use crate::model::Model;
     use crate::text::corpus::{Corpus, ReadOptions};
-    use crate::text::counts::TermLimits;
     use crate::threads::Threads;
 
+    fn trained(lines: &[u8], decision: DecisionOptions) -> Arc<Model> {
+        let corpus = Corpus::from_bytes("in", lines.to_vec(), ReadOptions::default());
+        let options = TrainOptions { decision, tuning: None, ..TrainOptions::default() };
+        let trainer = Trainer::builder().options(options).build();
+        Arc::new(trainer.train(corpus.expect("it opens")).expect("it is a corpus").model)
+    }
+
     /// A document with one of the labels a, b and c, a new label, or none, and its prediction.
-    fn made(number: u32) -> (Labeled, Prediction) {
+    fn made(number: u32) -> (Labeled, RawPrediction) {
         let label = match number % 7 {
             0 if number > 1_500 => format!("new{}", number / 1_000),
             rest => ["a", "b", "c"][rest as usize % 3].to_owned(),
@@ -274,7 +281,7 @@ mod tests {
         let labels = (!number.is_multiple_of(11)).then_some(label).into_iter().collect();
         let first = number % 3;
         let score = |label, score| LabelScore { label, score };
-        let prediction = Prediction {
+        let prediction = RawPrediction {
             labels: vec![first],
             scores: vec![
                 score(first, f64::from(number % 40) / 40.0),
@@ -296,13 +303,8 @@ mod tests {
         let threads = Threads::available().expect("threads start");
         let lines = b"{\"text\": \"bread\", \"label\": \"a\"}\n\
                       {\"text\": \"bread guitar\", \"label\": \"b\"}";
-        let read = || Corpus::from_bytes("in", lines.to_vec(), ReadOptions::default());
-        let shares = vec![0.5, 0.5];
-        let decision = Decision::Proportional { factor: 1.0, shares };
-        let settings = TrainSettings::new(InputSpec::default(), decision);
-        let limits = TermLimits::default();
-        let model = train(&mut read().expect("it opens"), settings, limits, &threads);
-        let model = Arc::new(model.expect("it is a corpus"));
+        let rule = Some("pcut".parse().expect("a rule"));
+        let model = trained(lines, DecisionOptions { rule, ..DecisionOptions::default() });
         let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
         // All documents of label b come last. It may get half of all documents, which is more than
         // the last batch.
@@ -315,10 +317,13 @@ mod tests {
         let documents: Result<Vec<_>, _> = (0..20_000).map(document).collect();
         let documents = documents.expect("they are documents");
         let options = ClassifyOptions::of(&model);
-        let predictions = classifier.classify(&documents, &options).expect("they match");
-        let names = |one: &Prediction| {
-            let name = |&label: &u32| model.labels().get(label as usize).unwrap_or_default();
-            one.labels.iter().map(name).map(str::to_owned).collect::<Vec<_>>()
+        let predictions = classifier.predict_documents(&documents, &options).expect("they match");
+        let names = |one: &RawPrediction| {
+            one.labels
+                .iter()
+                .map(|&label| model.label_name(label))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         };
         let expected: Vec<_> = predictions.iter().map(names).collect();
         let test = Source::Documents(Box::new(documents.into_iter().map(Ok)));
@@ -334,13 +339,9 @@ mod tests {
         let threads = Threads::available().expect("threads start");
         let lines =
             ["a", "b", "c"].map(|label| format!("{{\"text\": \"x\", \"label\": \"{label}\"}}"));
-        for decision in [Decision::Single, Decision::Multi { threshold: 0.4, allow_none: true }] {
-            let bytes = lines.join("\n").into_bytes();
-            let corpus = Corpus::from_bytes("in", bytes, ReadOptions::default());
-            let settings = TrainSettings::new(InputSpec::default(), decision);
-            let model =
-                train(&mut corpus.expect("it opens"), settings, TermLimits::default(), &threads);
-            let model = Arc::new(model.expect("it is a corpus"));
+        for allow_none in [false, true] {
+            let decision = DecisionOptions { allow_none, ..DecisionOptions::default() };
+            let model = trained(lines.join("\n").as_bytes(), decision);
             let options = ClassifyOptions::of(&model);
             let evaluator = || Evaluator::new(Arc::clone(&model), options.clone()).with_documents();
             let finish = |evaluator: Evaluator| {

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Confusion, Evaluator, LabelCounts, LabelResult, LevelResult, Prf};
+use super::part::HashMap;
+use super::result::{Confusion, LabelCounts, LabelResult, LevelResult};
+use crate::decide::outcomes::Prf;
+use crate::text::hierarchy::Hierarchy;
 
 /// True positives, false positives and false negatives of a label.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,7 +44,18 @@ pub(super) struct Summary {
     pub(super) levels: Vec<LevelResult>,
 }
 
-impl Evaluator {
+/// The decisions on each label.
+pub(super) struct LabelTable<'a> {
+    /// The labels of training, then new ones.
+    pub(super) names: &'a [String],
+    /// The number of training documents with each label of training.
+    pub(super) train: &'a [u64],
+    pub(super) tallies: &'a [LabelTally],
+    pub(super) documents_with_unseen: u64,
+    pub(super) hierarchy: &'a Hierarchy,
+}
+
+impl LabelTable<'_> {
     pub(super) fn summary(&self) -> Summary {
         let trained = self.train.len();
         let mut per_label: Vec<LabelResult> = Vec::with_capacity(self.names.len());
@@ -51,7 +65,7 @@ impl Evaluator {
         let mut weighted = Prf::default();
         let mut present_labels = 0u64;
         let mut support_sum = 0u64;
-        for (label, (name, &tally)) in self.names.iter().zip(&self.tallies).enumerate() {
+        for (label, (name, &tally)) in self.names.iter().zip(self.tallies).enumerate() {
             let prf = tally.prf();
             let support = tally.support();
             sum = sum.plus(tally);
@@ -85,7 +99,7 @@ impl Evaluator {
                 train: trained as u64,
                 test: present_labels,
                 unseen,
-                documents_with_unseen: self.all.with_unseen,
+                documents_with_unseen: self.documents_with_unseen,
             },
             levels: self.levels(&per_label),
             per_label,
@@ -94,39 +108,32 @@ impl Evaluator {
 
     /// The metrics of each level of the hierarchy.
     fn levels(&self, per_label: &[LabelResult]) -> Vec<LevelResult> {
-        let hierarchy = &self.counter.model.settings().hierarchy;
-        if hierarchy.is_empty() {
+        if self.hierarchy.is_empty() {
             return Vec::new();
         }
         let mut levels: BTreeMap<usize, Vec<&LabelResult>> = BTreeMap::new();
         for label in per_label {
-            levels.entry(hierarchy.level(&label.label)).or_default().push(label);
+            levels.entry(self.hierarchy.level(&label.label)).or_default().push(label);
         }
         levels.into_iter().map(|(level, labels)| level_result(level, &labels)).collect()
     }
+}
 
-    /// The confused pairs by decreasing count, then by name.
-    pub(super) fn confusions(&self) -> Vec<Confusion> {
-        let name = |label: Option<u32>| {
-            label.map(|label| self.names[label as usize].clone()).unwrap_or_default()
-        };
-        let mut pairs: Vec<Confusion> = self
-            .all
-            .confused
-            .iter()
-            .map(|(&(label, predicted), &count)| Confusion {
-                label: name(label),
-                predicted: name(predicted),
-                count,
-            })
-            .collect();
-        pairs.sort_by(|a, b| {
-            b.count
-                .cmp(&a.count)
-                .then_with(|| (&a.label, &a.predicted).cmp(&(&b.label, &b.predicted)))
-        });
-        pairs
-    }
+/// The confused pairs by decreasing count, then by name.
+pub(super) fn confusions(
+    names: &[String],
+    confused: &HashMap<(Option<u32>, Option<u32>), u64>,
+) -> Vec<Confusion> {
+    let name =
+        |label: Option<u32>| label.map(|label| names[label as usize].clone()).unwrap_or_default();
+    let confusion = |(&(label, predicted), &count): (&(Option<u32>, Option<u32>), &u64)| {
+        Confusion { label: name(label), predicted: name(predicted), count }
+    };
+    let mut pairs: Vec<Confusion> = confused.iter().map(confusion).collect();
+    pairs.sort_by(|a, b| {
+        b.count.cmp(&a.count).then_with(|| (&a.label, &a.predicted).cmp(&(&b.label, &b.predicted)))
+    });
+    pairs
 }
 
 fn level_result(level: usize, labels: &[&LabelResult]) -> LevelResult {

@@ -15,7 +15,7 @@ use crate::text::word_vectors::WordVectors;
 
 /// The terms that a projection is learned from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms<'a> {
+pub(super) struct ProjectionInput<'a> {
     /// The weighted training rows.
     pub(super) rows: CsrView<'a>,
     pub(super) vocabulary: &'a Vocabulary,
@@ -27,7 +27,7 @@ pub(super) fn dense_part(
     run: &Run<'_>,
     options: &DenseOptions,
     given: GivenVectors,
-    terms: Terms<'_>,
+    terms: ProjectionInput<'_>,
 ) -> Result<DensePart, TrainError> {
     let threads = run.threads();
     let no_term = || run.corpus_error(Problem::NoTerm);

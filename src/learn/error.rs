@@ -41,7 +41,7 @@ pub enum TrainError {
         "fewer than 20 documents are novel when their labels are held out: a limit for novel \
          documents needs more documents, and several labels that do not occur together"
     )]
-    NoForeignDocuments,
+    NoNovelDocuments,
     /// A part of a corpus cannot determine what the whole does.
     #[error(
         "a part of a corpus is weighted by the document frequencies of the whole: tuning, term \

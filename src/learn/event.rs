@@ -23,7 +23,7 @@ pub enum Event<'a> {
     },
     /// A feature was tried.
     Step {
-        /// The feature and its figures.
+        /// The feature and its metrics.
         step: &'a Step,
         /// The objective to maximize.
         objective: Objective,
@@ -40,7 +40,7 @@ pub enum Event<'a> {
     /// The limit for abstaining was learned.
     Abstention(&'a ConfidenceLimit),
     /// The limit of the novelty score was learned.
-    Foreign(&'a NoveltyLimit),
+    Novelty(&'a NoveltyLimit),
     /// Tuning is done.
     Tuned(&'a TuningReport),
 }

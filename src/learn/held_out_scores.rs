@@ -7,7 +7,7 @@ use super::held_out::{FOLDS, LeaveOneOut};
 use super::prototypes::HeldOutPrototypes;
 use super::votes::{RuleSearch, Trial, VoteLearning, VoteTable, held_out_scores};
 use crate::decide::decision::{Decision, decide};
-use crate::decide::objective::{Expected, Figures, Objective};
+use crate::decide::objective::{Expected, Metrics, Objective};
 use crate::decide::outcomes::Outcomes;
 use crate::decide::vote::{LabelScore, TrainingLabels, Voters};
 use crate::threads::Threads;
@@ -71,9 +71,9 @@ impl<'a> HeldOutScores<'a> {
         Self { table, trial, scores, factors }
     }
 
-    /// The decision of the trial, and its figures. Each fold is decided with what is learned from
+    /// The decision of the trial, and its metrics. Each fold is decided with what is learned from
     /// the others.
-    pub(super) fn decision(&self) -> (Decision, Figures) {
+    pub(super) fn decision(&self) -> (Decision, Metrics) {
         RuleSearch::new(&self.table).learn(&self.trial, &self.scores)
     }
 
@@ -82,7 +82,7 @@ impl<'a> HeldOutScores<'a> {
         RuleSearch::new(&self.table).learn_by_fold(&self.trial, &self.scores)
     }
 
-    /// What to expect of new documents: the figures of decisions that each fold's documents get by
+    /// What to expect of new documents: the metrics of decisions that each fold's documents get by
     /// what is learned from the other folds. Of a document that was held out twice, the second time
     /// counts: new documents have near-duplicates where those of the corpus have them. Not for a
     /// decision that needs the batch.
@@ -107,15 +107,15 @@ impl<'a> HeldOutScores<'a> {
             let right = best.filter(|best| gold.binary_search(&best.label).is_ok()).count();
             by_ranks += objective.of_ranking(right);
         }
-        let of_all = outcomes.figures(0..outcomes.len(), among.sizes.len());
-        let figures = Figures {
+        let of_all = outcomes.metrics(0..outcomes.len(), among.sizes.len());
+        let metrics = Metrics {
             micro_f1: of_all.micro_f1,
             macro_f1: of_all.macro_f1,
             accuracy: of_all.accuracy,
             by_ranks: first.map(|_| by_ranks / outcomes.len().max(1) as f64),
         };
         let intervals = threads.run(|| outcomes.intervals(among.sizes.len(), 0));
-        Expected { figures, intervals }
+        Expected { metrics, intervals }
     }
 
     /// The documents. If there are very many labels, these are evenly spaced held-out documents,

@@ -16,11 +16,14 @@
 //! | `thresholds` | the score from which a label is given |
 //! | `term_weights` | factors of the weights of terms |
 //! | `novelty` | when a document has none of the known labels |
-//! | `probabilities` | what a score says about the probability of a label, and when to abstain |
+//! | `probabilities` | what a score says about the probability of a label |
+//! | `abstention` | the confidence below which no label is given |
 //!
-//! Every learner learns from held-out documents (`held_out`): a document is never scored by what it
-//! was learned from. `features` chooses how text becomes terms, `dense` makes dense vectors.
+//! The entry of a learner is its function `learn`. Every learner learns from held-out documents
+//! (`held_out`): a document is never scored by what it was learned from. `features` chooses how text
+//! becomes terms, `dense` makes dense vectors.
 
+mod abstention;
 mod dense;
 mod error;
 mod event;
@@ -53,8 +56,8 @@ pub use options::{
     DenseOptions, DenseSource, FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
     TuneScope,
 };
-pub use report::TuningReport;
+pub use report::{Trained, TuningReport};
 pub use reweight::{ReweighError, reweigh};
-pub use run::{Documents, OnEvent};
-pub use trainer::{Trained, Trainer, TrainerBuilder};
+pub use run::OnEvent;
+pub use trainer::{Trainer, TrainerBuilder};
 pub use votes::{Candidate, Trial, VoteLearning};

@@ -48,7 +48,7 @@ pub struct TrainOptions {
     /// The target share of wrong labels, reached by abstaining; needs tuning.
     pub target_error: Option<f64>,
     /// Maximum share of documents with known labels that are refused as out-of-distribution.
-    pub foreign: Option<f64>,
+    pub novelty: Option<f64>,
     /// What to choose by leave-one-out; `None`: nothing. By default [`TuneOptions::quick`].
     pub tuning: Option<TuneOptions>,
     /// Whether the model keeps the texts of the documents.
@@ -75,7 +75,7 @@ impl Default for TrainOptions {
             vote: None,
             decision: DecisionOptions::default(),
             target_error: None,
-            foreign: None,
+            novelty: None,
             tuning: Some(TuneOptions::quick()),
             keep_text: false,
             part_of: None,

@@ -5,17 +5,16 @@ use std::num::NonZeroUsize;
 
 use super::held_out::{Excluded, Exclusion, LeaveOneOut, held_out_rows};
 use super::held_out_scores::{ChosenVote, HeldOutScores};
-use super::novelty::{DocumentEvidence, NoveltySearch, learn_novelty};
+use super::novelty::{DocumentEvidence, NoveltySearch};
 use super::options::{TuneOptions, TuneScope};
-use super::probabilities::{learn_abstention, learn_probabilities};
 use super::prototypes::{HeldOutPrototypes, PrototypeTrials};
 use super::run::Run;
 use super::training_rows::TrainingRows;
 use super::votes::{
-    Candidate, Grid, Rules, Trial, Tuned, VoteLearning, evaluate_grid, learn_vote_weights,
-    search_grid, try_vote_weights,
+    Candidate, Grid, Rules, Trial, Tuned, VoteLearning, evaluate_grid, search_grid,
+    try_vote_weights,
 };
-use super::{Event, Step, TrainError, TuningReport};
+use super::{Event, Step, TrainError, TuningReport, abstention, novelty, probabilities, votes};
 use crate::decide::calibrate::{NoveltyLimit, NoveltyScore};
 use crate::decide::decision::Rule;
 use crate::decide::objective::Expected;
@@ -75,7 +74,7 @@ impl Pipeline<'_> {
         let max_k = cap_k(self.tuning.k_max, self.rows.labels.weights.len());
         // The novelty learner needs one neighbor more: a neighbor's own neighbor is looked up
         // without the held-out document.
-        let extra = usize::from(options.foreign.is_some());
+        let extra = usize::from(options.novelty.is_some());
         let longest = options.k.unwrap_or(max_k).saturating_add(extra);
         let share = self.rows.share.unwrap_or(0.5);
         let mut found = self.hold_out(&rows, longest, self.excluded.exclusion(), share)?;
@@ -106,34 +105,34 @@ impl Pipeline<'_> {
         let labels = self.rows.labels;
         let threads = self.threads();
         let held_out = HeldOutScores::new(&found, labels, voting.chosen(), threads);
-        let (decision, figures) = held_out.decision();
+        let (decision, metrics) = held_out.decision();
         let again = again.map(|again| found.clone().and_again(&again));
         let again =
             again.as_ref().map(|all| HeldOutScores::new(all, labels, voting.chosen(), threads));
         let scores = again.as_ref().unwrap_or(&held_out);
-        let calibration =
-            learn_probabilities(scores, labels, self.unknown_share).learned_from(rows.len() as u64);
+        let calibration = probabilities::learn(scores, labels, self.unknown_share)
+            .learned_from(rows.len() as u64);
         let decisions = held_out.decisions_by_fold();
         let expected = |scores: &HeldOutScores<'_>| {
             scores.expected(&decisions, &labels, self.tuning.objective, threads)
         };
-        let of_batch = by_batch.then_some(Expected { figures, intervals: None });
-        let Expected { figures, intervals } = of_batch.unwrap_or_else(|| expected(&held_out));
-        let limit = options
-            .target_error
-            .map(|target| learn_abstention(scores, &decisions, labels, target, self.unknown_share));
+        let of_batch = by_batch.then_some(Expected { metrics, intervals: None });
+        let Expected { metrics, intervals } = of_batch.unwrap_or_else(|| expected(&held_out));
+        let limit = options.target_error.map(|target| {
+            abstention::learn(scores, &decisions, labels, target, self.unknown_share)
+        });
         if let Some(limit) = &limit {
             self.run.report(Event::Abstention(limit));
         }
         let prototypes = voting.prototypes.as_ref().filter(|_| uses_prototypes);
         let novelty = self.learn_novelty(&found, k, prototypes)?;
         if let Some((limit, _)) = &novelty {
-            self.run.report(Event::Foreign(limit));
+            self.run.report(Event::Novelty(limit));
         }
         let best = voting.tuned.best;
         let votes = voting
             .learning
-            .and_then(|learning| learn_vote_weights(&found, labels, &best, learning, threads));
+            .and_then(|learning| votes::learn(&found, labels, &best, learning, threads));
         let report = TuningReport {
             schema: TuningReport::SCHEMA,
             scope: self.tuning.scope,
@@ -146,7 +145,7 @@ impl Pipeline<'_> {
             dense_share: self.rows.vectors.map(|_| found.dense_share),
             best,
             learning: voting.learning,
-            figures,
+            metrics,
             intervals,
             with_near_duplicates: again.as_ref().map(expected),
             nested: self.rows.nested,
@@ -217,7 +216,7 @@ impl Pipeline<'_> {
                 threads: self.threads(),
             };
             let trials = trials.run(&tuned, learning);
-            let value = |trial: &Trial| grid.objective.of(trial.figures);
+            let value = |trial: &Trial| grid.objective.of(trial.metrics);
             let min_value = value(&tuned.best) + MIN_GAIN;
             if let Some(&(best, how)) =
                 trials.first().filter(|(trial, _)| value(trial) >= min_value)
@@ -251,9 +250,9 @@ impl Pipeline<'_> {
         tuned
             .trials
             .retain(|trial| !matches!(trial.decision, Candidate::Global { allow_none: true, .. }));
-        let value = |trial: &Trial| grid.objective.of(trial.figures);
+        let value = |trial: &Trial| grid.objective.of(trial.metrics);
         let order = |a: &&Trial, b: &&Trial| {
-            let second = |trial: &Trial| trial.figures.micro_f1;
+            let second = |trial: &Trial| trial.metrics.micro_f1;
             let by_value = value(a).total_cmp(&value(b)).then(second(a).total_cmp(&second(b)));
             by_value.then(b.k.cmp(&a.k))
         };
@@ -287,8 +286,8 @@ impl Pipeline<'_> {
         }
         let trials = try_vote_weights(found, self.rows.labels, grid, tuned, self.threads());
         let &(best, learning) = trials.first()?;
-        let min_value = grid.objective.of(tuned.best.figures) + MIN_GAIN;
-        let is_better = grid.objective.of(best.figures) >= min_value;
+        let min_value = grid.objective.of(tuned.best.metrics) + MIN_GAIN;
+        let is_better = grid.objective.of(best.metrics) >= min_value;
         tuned.trials.extend(trials.iter().map(|&(trial, _)| trial));
         if is_better || vote.is_some_and(|vote| vote.learned) {
             tuned.best = best;
@@ -305,7 +304,7 @@ impl Pipeline<'_> {
         k: NonZeroUsize,
         prototypes: Option<&HeldOutPrototypes>,
     ) -> Result<Option<(NoveltyLimit, NoveltyScore)>, TrainError> {
-        let Some(target) = self.run.options.foreign else { return Ok(None) };
+        let Some(target) = self.run.options.novelty else { return Ok(None) };
         // New documents have no neighbors of their own time.
         let exclusion = self.excluded.exclusion();
         let search = NoveltySearch {
@@ -323,8 +322,8 @@ impl Pipeline<'_> {
         let margins = |row| prototypes.and_then(|found| found.highest(row));
         let evidence = DocumentEvidence { unknown_share: self.unknown_share, margins: &margins, k };
         let known = as_new.as_ref().unwrap_or(found);
-        let learned = learn_novelty(known, &novel, &self.rows.labels, target, &evidence);
-        learned.map(Some).ok_or(TrainError::NoForeignDocuments)
+        let learned = novelty::learn(known, &novel, &self.rows.labels, target, &evidence);
+        learned.map(Some).ok_or(TrainError::NoNovelDocuments)
     }
 
     /// A grid restricted to the k and the vote of the options, if they are set.
@@ -345,7 +344,7 @@ impl Pipeline<'_> {
         if options.vote.is_some_and(|vote| vote.prototypes > 0.0) {
             return Err(TrainError::PrototypesAreTuned);
         }
-        let abstains = options.target_error.is_some() || options.foreign.is_some();
+        let abstains = options.target_error.is_some() || options.novelty.is_some();
         if rule == Some(Rule::Pcut) && abstains {
             return Err(TrainError::AbstainByBatch);
         }
@@ -369,7 +368,7 @@ impl Pipeline<'_> {
         for share in SHARES {
             found = found.with_dense_share(share);
             let trial = search_grid(&found, self.rows.labels, &grid, self.threads()).best;
-            let value = objective.of(trial.figures);
+            let value = objective.of(trial.metrics);
             let kept = value > best_value;
             let documents = found.len();
             let step = Step { change: format!("dense share {share}"), trial, documents, kept };

@@ -1,14 +1,26 @@
-//! The results of tuning.
+//! The results of training and tuning.
 
 use serde::Serialize;
 
 use crate::decide::outcomes::Intervals;
-use crate::model::TuningSummary;
+use crate::model::{Model, TuningSummary};
+use crate::stages::Stage;
 
 use super::features::Step;
 use super::options::TuneScope;
 use super::votes::{Trial, VoteLearning};
-use crate::decide::objective::{Expected, Figures, Objective};
+use crate::decide::objective::{Expected, Metrics, Objective};
+
+/// A trained model and the results of tuning.
+#[derive(Debug)]
+pub struct Trained {
+    /// The model.
+    pub model: Model,
+    /// The results of tuning, if anything was chosen.
+    pub tuning: Option<TuningReport>,
+    /// How long each stage took.
+    pub stages: Vec<Stage>,
+}
 
 /// The results of tuning; serialized as JSON schema `classify.tuning/1`.
 #[derive(Debug, Clone, Serialize)]
@@ -37,8 +49,9 @@ pub struct TuningReport {
     /// How its votes were learned, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning: Option<VoteLearning>,
-    /// What to expect of new documents without near-duplicates: its figures without a window.
-    pub figures: Figures,
+    /// What to expect of new documents without near-duplicates: its metrics without a window.
+    #[serde(rename = "figures")]
+    pub metrics: Metrics,
     /// Their 95 % intervals, by resampling the held-out documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
@@ -60,7 +73,7 @@ impl TuningReport {
     pub fn summary(&self) -> TuningSummary {
         TuningSummary {
             objective: self.objective,
-            figures: self.figures,
+            metrics: self.metrics,
             intervals: self.intervals,
             with_near_duplicates: self.with_near_duplicates,
             nested: self.nested,
@@ -70,18 +83,18 @@ impl TuningReport {
         }
     }
 
-    /// The figures for each k with the chosen vote and kind of decision.
-    fn by_k(&self) -> Vec<(usize, Figures)> {
+    /// The metrics for each k with the chosen vote and kind of decision.
+    fn by_k(&self) -> Vec<(usize, Metrics)> {
         let alike = self.trials.iter().filter(|trial| {
             trial.vote == self.best.vote && trial.decision.is_like(self.best.decision)
         });
-        let mut by_k: Vec<(usize, Figures)> = Vec::new();
+        let mut by_k: Vec<(usize, Metrics)> = Vec::new();
         for trial in alike {
-            let value = |figures| self.objective.of(figures);
+            let value = |metrics| self.objective.of(metrics);
             match by_k.iter_mut().find(|(k, _)| *k == trial.k) {
-                Some((_, best)) if value(trial.figures) > value(*best) => *best = trial.figures,
+                Some((_, best)) if value(trial.metrics) > value(*best) => *best = trial.metrics,
                 Some(_) => {}
-                None => by_k.push((trial.k, trial.figures)),
+                None => by_k.push((trial.k, trial.metrics)),
             }
         }
         by_k

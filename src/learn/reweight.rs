@@ -3,11 +3,10 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::classifier::train_counts;
 use crate::decide::vote::Prototypes;
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::text::corpus::{Content, CorpusError, Document, Place};
-use crate::text::counts::{DfLimit, TermLimits};
+use crate::text::counts::{CountOptions, Counts, DfLimit, TermLimits};
 use crate::threads::Threads;
 
 /// Why a model cannot be weighed anew.
@@ -31,7 +30,7 @@ pub enum ReweighError {
 /// The documents of a model that keeps their texts.
 pub(super) fn kept_documents(model: &Model) -> impl Iterator<Item = Document> {
     let source: Arc<str> = "the model's texts".into();
-    let label = |&label: &u32| model.labels().get(label as usize).unwrap_or_default().to_owned();
+    let label = |&label: &u32| model.label_name(label).to_owned();
     let count = u32::try_from(model.ids().len()).unwrap_or(u32::MAX);
     (0..count).map(move |row| Document {
         id: model.ids().get(row as usize).unwrap_or_default().to_owned(),
@@ -67,13 +66,20 @@ pub fn reweigh(model: &Model, threads: &Threads) -> Result<Model, ReweighError> 
     let rarest = model.vocabulary().document_frequencies().iter().min().copied();
     let rarest = rarest.and_then(NonZeroU32::new).map_or(1, NonZeroU32::get);
     let limits = TermLimits { min_df: DfLimit::Count(rarest), ..TermLimits::default() };
-    let again = TrainSettings {
+    let anew = TrainSettings {
         fields: settings.fields.clone(),
         weighting: settings.weighting,
         selection: settings.selection,
         ..TrainSettings::new(settings.input.clone(), crate::decide::decision::Decision::Single)
     };
-    let anew = train_counts(&mut documents, again, limits, model, threads)?;
+    let input = anew.input.counting(&anew.fields);
+    let options = CountOptions { input: &input, limits, keep_text: true };
+    let mut counts = Counts::read(&mut documents, &options, threads, &|_| ())?;
+    if let Some(selection) = anew.selection {
+        counts = selection.apply(counts, threads);
+    }
+    let factors = model.term_factors_of(&counts.vocabulary);
+    let anew = Model::with_term_factors(counts, anew, factors, threads);
     let learning = model.prototypes().map(Prototypes::learning);
     Ok(model.with_terms_of(anew).with_prototypes(learning, threads))
 }
@@ -83,7 +89,7 @@ mod tests {
     use super::*;
     use crate::decide::decision::Decision;
     use crate::model::{Change, Collection};
-    use crate::text::counts::{CountOptions, Counts, Fields, Input};
+    use crate::text::counts::Fields;
 
     fn documents() -> Vec<Document> {
         let texts = [("oven bread", "food"), ("bread butter", "food"), ("guitar song", "music")];
@@ -102,7 +108,7 @@ mod tests {
     /// A model whose factors are 1.5, 2.5, … in order of its terms.
     fn made() -> Model {
         let threads = Threads::available().unwrap();
-        let input = Input::new(&InputSpec::default(), &Fields::Whole);
+        let input = InputSpec::default().counting(&Fields::Whole);
         let mut documents = documents().into_iter().map(Ok);
         let how = CountOptions { keep_text: true, ..CountOptions::new(&input) };
         let counts = Counts::read(&mut documents, &how, &threads, &|_| ()).unwrap();

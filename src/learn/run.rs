@@ -11,7 +11,7 @@ use crate::text::counts::{CountOptions, Counts, Input};
 use crate::threads::Threads;
 
 /// A stream of documents.
-pub type Documents<'a> = &'a mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send);
+pub(super) type Documents<'a> = &'a mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send);
 
 /// Called with each event of a training run.
 pub type OnEvent<'a> = &'a (dyn Fn(Event<'_>) + Sync);

@@ -2,30 +2,18 @@
 
 use std::time::Instant;
 
-use super::dense::{Terms, dense_part};
+use super::dense::{ProjectionInput, dense_part};
 use super::given_vectors::GivenVectors;
 use super::retune::retune;
 use super::run::{Documents, OnEvent, Run};
 use super::tuned;
-use super::{Event, TrainError, TrainOptions, TuneScope, TuningReport};
+use super::{Event, TrainError, TrainOptions, Trained, TuneScope};
 use crate::decide::decision::label_shares;
 use crate::model::Model;
 use crate::search::Engines;
 use crate::stages::Stage;
-use crate::text::corpus::Problem;
-use crate::text::counts::Input;
+use crate::text::corpus::{CorpusError, Document, Problem};
 use crate::threads::Threads;
-
-/// A trained model and the results of tuning.
-#[derive(Debug)]
-pub struct Trained {
-    /// The model.
-    pub model: Model,
-    /// The results of tuning, if anything was chosen.
-    pub tuning: Option<TuningReport>,
-    /// How long each stage took.
-    pub stages: Vec<Stage>,
-}
 
 /// Trains models.
 ///
@@ -38,7 +26,7 @@ pub struct Trained {
 ///     Document::text("b", "tune the guitar").labels(["music"]),
 /// ];
 /// let trainer = Trainer::builder().build();
-/// let trained = trainer.train(&mut documents.into_iter().map(Ok))?;
+/// let trained = trainer.train(&documents)?;
 /// assert_eq!(trained.model.labels().len(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -102,13 +90,21 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Trains a model on a stream of documents, such as a [`Corpus`](crate::text::corpus::Corpus).
-    /// The first document determines whether the corpus has text or features.
+    /// Trains a model on documents: a slice, a `Vec`, or any iterator of [`Document`], or a stream
+    /// that can fail, such as a [`Corpus`](crate::text::corpus::Corpus). The first document
+    /// determines whether the corpus has text or features.
     ///
     /// # Errors
     /// The first error of the corpus; a corpus without documents or terms; options that conflict
     /// with each other or with the corpus.
-    pub fn train(&self, documents: Documents<'_>) -> Result<Trained, TrainError> {
+    pub fn train<D: Into<Result<Document, CorpusError>>>(
+        &self,
+        documents: impl IntoIterator<Item = D, IntoIter: Send>,
+    ) -> Result<Trained, TrainError> {
+        self.train_stream(&mut documents.into_iter().map(Into::into))
+    }
+
+    fn train_stream(&self, documents: Documents<'_>) -> Result<Trained, TrainError> {
         let options = &self.options;
         let tuning = options.tuning.filter(|tuning| tuning.scope != TuneScope::Quick);
         if options.part_of.is_some()
@@ -125,7 +121,7 @@ impl<'a> Trainer<'a> {
         let engines = self.engines()?;
         let run = self.run(&engines);
         match &tuning {
-            None if options.target_error.is_some() || options.foreign.is_some() => {
+            None if options.target_error.is_some() || options.novelty.is_some() => {
                 Err(TrainError::AbstainNeedsTuning)
             }
             None if options.vote.is_some_and(|vote| vote.learned) => {
@@ -180,7 +176,7 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
         }
         Ok(document)
     });
-    let input = Input::new(&settings.input, &settings.fields);
+    let input = settings.input.counting(&settings.fields);
     let mut counts = run.count(&mut documents, &input, &|count| run.report(Event::Read(count)))?;
     if let Some(whole) = &options.part_of {
         if counts.is_of_features() {
@@ -211,7 +207,8 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
     if let Some(dense) = &options.dense {
         let start = Instant::now();
         let input = &model.settings().input;
-        let terms = Terms { rows: model.rows().view(), vocabulary: model.vocabulary(), input };
+        let terms =
+            ProjectionInput { rows: model.rows().view(), vocabulary: model.vocabulary(), input };
         let part = dense_part(run, dense, given, terms)?;
         let share = options.dense_share.unwrap_or(0.5);
         model = model.with_dense(part, if dense.with_terms { share } else { 1.0 });

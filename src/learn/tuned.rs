@@ -3,25 +3,24 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
-use super::dense::{Terms, dense_part};
+use super::dense::{ProjectionInput, dense_part};
 use super::features::{ChosenFeatures, FeatureSearch, Free, TrialSetup};
 use super::given_vectors::GivenVectors;
 use super::held_out::{Excluded, Exclusion, Inspected, View, drawn};
 use super::options::{DenseSource, TuneOptions, TuneScope};
 use super::pipeline::{Pipeline, cap_k};
 use super::run::{Documents, Run};
-use super::term_weights::learn_term_factors;
 use super::training_rows::{
     ByFold, Counted, Features, IndexedRows, Prepared, TrainingRows, WeightedRows, labels_of,
 };
 use super::votes::Grid;
-use super::{Event, Step, TrainError, Trained, TuningReport};
+use super::{Event, Step, TrainError, Trained, TuningReport, term_weights};
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::search::SearchError;
 use crate::stages::Stage;
 use crate::text::analyze::AnalyzerSpec;
 use crate::text::corpus::{Document, Problem};
-use crate::text::counts::{Counts, Fields, Input};
+use crate::text::counts::{Counts, Fields};
 use crate::text::tfidf::Weighting;
 
 /// Counted documents whose features are chosen.
@@ -73,7 +72,7 @@ fn train_on(
     let unknown_label = RefCell::new(None);
     let mut recount = |analyzer: &Option<AnalyzerSpec>, fields: &Fields| {
         let input = analyzer.clone().map_or_else(|| as_given.clone(), InputSpec::Text);
-        let input = Input::new(&input, fields);
+        let input = input.counting(fields);
         let mut counts = run.count(&mut documents.iter().cloned().map(Ok), &input, &|_| ())?;
         if let Err(error) = run.apply_class_weights(&mut counts) {
             unknown_label.replace(Some(error));
@@ -216,7 +215,8 @@ fn learn_and_build(
         let counts = select(counted);
         let weighted = WeightedRows::new(&counts, &features.fields, features.weighting, threads);
         let rows = weighted.documents().view();
-        let terms = Terms { rows, vocabulary: &counts.vocabulary, input: &settings.input };
+        let terms =
+            ProjectionInput { rows, vocabulary: &counts.vocabulary, input: &settings.input };
         let part = dense_part(run, dense, given, terms)?;
         let sizes = counts.label_sizes();
         let labels = labels_of(&counts, &sizes);
@@ -291,7 +291,7 @@ fn term_factors(
     let sizes = counts.label_sizes();
     let labels = labels_of(counts, &sizes);
     let rows = weighted.documents();
-    let factors = learn_term_factors(rows, &labels, exclusion, &[steps], run.engines)?;
+    let factors = term_weights::learn(rows, &labels, exclusion, &[steps], run.engines)?;
     Ok(factors.into_iter().flatten().collect())
 }
 
@@ -312,7 +312,7 @@ fn exclusions(
         weighting if weighting == weighting.of_weights() => Weighting::default().of_weights(),
         _ => Weighting::default(),
     };
-    // Terms weighted by labels make documents with the same label nearly equal.
+    // ProjectionInput weighted by labels make documents with the same label nearly equal.
     let weighting = weighting.with_chi2_power(0.0).unwrap_or(weighting);
     let plain = IndexedRows::new(counts, &start.fields, weighting, run.engines)?;
     let sizes = counts.label_sizes();

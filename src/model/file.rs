@@ -179,15 +179,15 @@ impl Arrays {
         let frequencies = self.vocabulary.document_frequencies();
         let (labels, label_offsets) = self.label_names.parts();
         let (ids, id_offsets) = self.ids.parts();
-        let (indptr, indices, data) = self.rows.whole().view().into_raw_storage();
+        let rows = self.rows.whole();
         let mut list = vec![
             (array_names::TERMS, Dtype::U8, terms),
             (array_names::TERM_OFFSETS, Dtype::U64, bytes(term_offsets)),
             (array_names::DOCUMENT_FREQUENCIES, Dtype::U32, bytemuck::cast_slice(frequencies)),
             (array_names::IDF, Dtype::F64, bytemuck::cast_slice(&self.idf)),
-            (array_names::ROW_BOUNDS, Dtype::U64, bytes(indptr)),
-            (array_names::ROW_TERMS, Dtype::U32, bytemuck::cast_slice(indices)),
-            (array_names::ROW_WEIGHTS, Dtype::F32, bytemuck::cast_slice(data)),
+            (array_names::ROW_BOUNDS, Dtype::U64, bytes(rows.indptr())),
+            (array_names::ROW_TERMS, Dtype::U32, bytemuck::cast_slice(rows.indices())),
+            (array_names::ROW_WEIGHTS, Dtype::F32, bytemuck::cast_slice(rows.data())),
             (array_names::LABELS, Dtype::U8, labels),
             (array_names::LABEL_OFFSETS, Dtype::U64, bytes(label_offsets)),
             (array_names::IDS, Dtype::U8, ids),

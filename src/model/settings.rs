@@ -10,8 +10,8 @@ use crate::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
 use crate::decide::decision::Decision;
 use crate::decide::vote::Vote;
 use crate::rows::dense::DenseSpec;
-use crate::text::analyze::AnalyzerSpec;
-use crate::text::counts::Fields;
+use crate::text::analyze::{Analyzer, AnalyzerSpec};
+use crate::text::counts::{Fields, Input};
 use crate::text::hierarchy::Hierarchy;
 use crate::text::select::Selection;
 use crate::text::tfidf::Weighting;
@@ -30,6 +30,19 @@ pub enum InputSpec {
     Features(FeatureSpec),
     /// Dense vectors only, which every document provides.
     Vectors(VectorSpec),
+}
+
+impl InputSpec {
+    /// Returns how documents are counted for a model with this input.
+    pub fn counting(&self, fields: &Fields) -> Input {
+        match self {
+            Self::Text(spec) => {
+                Input::Text { analyzer: Analyzer::new(spec.clone()), fields: fields.clone() }
+            }
+            Self::Features(spec) => Input::Features { counts: spec.counts },
+            Self::Vectors(_) => Input::Nothing,
+        }
+    }
 }
 
 /// How dense vectors are read if a corpus stores them as features.

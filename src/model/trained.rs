@@ -160,6 +160,14 @@ impl Model {
         &self.arrays.label_names
     }
 
+    /// The name of a label.
+    ///
+    /// # Panics
+    /// If the model has no such label.
+    pub fn label_name(&self, label: u32) -> &str {
+        self.labels().get(label as usize).expect("a label of this model")
+    }
+
     /// The labels of training document `row`, in increasing order.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decide::objective::{Expected, Figures, Objective};
+use crate::decide::objective::{Expected, Metrics, Objective};
 use crate::decide::outcomes::Intervals;
 
 /// A summary of tuning.
@@ -12,7 +12,8 @@ pub struct TuningSummary {
     /// The objective that was maximized.
     pub objective: Objective,
     /// The leave-one-out metrics of the chosen settings.
-    pub figures: Figures,
+    #[serde(rename = "figures")]
+    pub metrics: Metrics,
     /// Their 95 % intervals, unless the decision depends on the whole batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
@@ -29,5 +30,5 @@ pub struct TuningSummary {
     /// The cosine above which documents were not neighbors of each other.
     pub near_duplicates_above: Option<f32>,
     /// The best metrics for each k with the chosen vote and kind of decision.
-    pub by_k: Vec<(usize, Figures)>,
+    pub by_k: Vec<(usize, Metrics)>,
 }

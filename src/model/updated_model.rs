@@ -16,21 +16,17 @@ use super::{Change, ChangeCounts, Collection, Model, ModelError, ModelProblem};
 /// A model file whose documents are being changed. No other process can change them meanwhile.
 ///
 /// ```
-/// use classify::text::corpus::{Corpus, ReadOptions};
-/// use classify::model::{Change, Model, TrainSettings, Updates, UpdatedModel};
-/// use classify::decide::decision::Decision;
-/// use classify::threads::Threads;
+/// use classify::learn::Trainer;
+/// use classify::model::{Change, Model, UpdatedModel};
+/// use classify::text::corpus::Document;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("a.model");
-/// let corpus = "{\"id\": \"1\", \"text\": \"bake the bread\", \"label\": \"cooking\"}
-/// {\"id\": \"2\", \"text\": \"the guitar strings\", \"label\": \"music\"}";
-/// let mut documents = Corpus::from_bytes("two lines", corpus.into(), ReadOptions::default())?;
-/// let settings = TrainSettings::new(Default::default(), Decision::Single);
-/// let threads = Threads::available()?;
-/// let limits = Default::default();
-/// let model = classify::classifier::train(&mut documents, settings, limits, &threads)?;
-/// model.save(&path)?;
+/// let documents = [
+///     Document::text("1", "bake the bread").labels(["cooking"]),
+///     Document::text("2", "the guitar strings").labels(["music"]),
+/// ];
+/// Trainer::builder().build().train(documents)?.model.save(&path)?;
 ///
 /// let mut updated = UpdatedModel::open(&path)?;
 /// updated.commit(vec![Change::Relabel { id: "2".into(), labels: vec!["sound".into()] }])?;

@@ -1,6 +1,6 @@
-//! Sparse matrices: [`sprs`] CSR over memory that is owned or mapped from a model file.
+//! Sparse matrices in the CSR format.
 
-use sprs::CompressedStorage;
+use std::ops::Range;
 
 pub use array_file::array::Array;
 
@@ -9,11 +9,151 @@ use crate::threads;
 mod spread;
 pub(crate) use spread::{Common, Row, Spread, prefetch, prefetch_row};
 
-/// Rows of term weights: 32-bit columns, 64-bit row pointers (more than 2³¹ non-zeros are allowed).
-pub type Csr = sprs::CsMatBase<f32, u32, Array<u64>, Array<u32>, Array<f32>, u64>;
+/// Sparse rows in the CSR format: 32-bit columns, 64-bit row pointers (more than 2³¹ non-zeros are
+/// allowed). The columns of each row are strictly increasing. The arrays are owned or mapped from a
+/// file.
+#[derive(Debug, Clone)]
+pub struct Csr {
+    columns: usize,
+    indptr: Array<u64>,
+    indices: Array<u32>,
+    data: Array<f32>,
+}
 
-/// A borrowed [`Csr`].
-pub type CsrView<'a> = sprs::CsMatViewI<'a, f32, u32, u64>;
+/// A borrowed [`Csr`], or consecutive rows of one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CsrView<'a> {
+    columns: usize,
+    /// The row pointers of the whole matrix. The first one is above 0 after rows with entries.
+    indptr: &'a [u64],
+    indices: &'a [u32],
+    data: &'a [f32],
+}
+
+impl PartialEq for Csr {
+    fn eq(&self, other: &Self) -> bool {
+        self.view() == other.view()
+    }
+}
+
+impl Csr {
+    /// All rows, borrowed.
+    pub fn view(&self) -> CsrView<'_> {
+        let Self { columns, indptr, indices, data } = self;
+        CsrView { columns: *columns, indptr, indices, data }
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// The number of columns.
+    pub fn cols(&self) -> usize {
+        self.columns
+    }
+
+    /// The number of entries of all rows.
+    pub fn nnz(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// The row pointers: the end of each row among the entries, after a 0.
+    pub fn indptr(&self) -> &[u64] {
+        &self.indptr
+    }
+
+    /// The columns of all entries.
+    pub fn indices(&self) -> &[u32] {
+        &self.indices
+    }
+
+    /// The values of all entries.
+    pub fn data(&self) -> &[f32] {
+        &self.data
+    }
+
+    /// The columns and values of row `row`.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, row: usize) -> (&[u32], &[f32]) {
+        self.view().row(row)
+    }
+
+    /// The columns and values of each row, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u32], &[f32])> {
+        self.view().iter()
+    }
+}
+
+impl<'a> CsrView<'a> {
+    /// The number of rows.
+    pub fn rows(self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// The number of columns.
+    pub fn cols(self) -> usize {
+        self.columns
+    }
+
+    /// The number of entries of all rows.
+    pub fn nnz(self) -> usize {
+        self.indices.len()
+    }
+
+    /// The row pointers. Consecutive rows of a matrix keep the row pointers of the whole, so that
+    /// the first one need not be 0.
+    pub fn indptr(self) -> &'a [u64] {
+        self.indptr
+    }
+
+    /// The columns of all entries.
+    pub fn indices(self) -> &'a [u32] {
+        self.indices
+    }
+
+    /// The values of all entries.
+    pub fn data(self) -> &'a [f32] {
+        self.data
+    }
+
+    /// The columns and values of row `row`.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(self, row: usize) -> (&'a [u32], &'a [f32]) {
+        let entries = self.entries(row..row + 1);
+        (&self.indices[entries.clone()], &self.data[entries])
+    }
+
+    /// The columns and values of each row, in order.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = (&'a [u32], &'a [f32])> {
+        (0..self.rows()).map(move |row| self.row(row))
+    }
+
+    /// Consecutive rows.
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    #[must_use]
+    pub fn slice(self, rows: Range<usize>) -> Self {
+        let entries = self.entries(rows.clone());
+        Self {
+            columns: self.columns,
+            indptr: &self.indptr[rows.start..=rows.end],
+            indices: &self.indices[entries.clone()],
+            data: &self.data[entries],
+        }
+    }
+
+    /// The range of the entries of consecutive rows.
+    pub(crate) fn entries(self, rows: Range<usize>) -> Range<usize> {
+        let base = self.indptr[0];
+        bounds_of(self.indptr[rows.start] - base, self.indptr[rows.end] - base)
+    }
+}
 
 /// A checked CSR matrix with `columns` columns: pointers increase from 0, columns are strictly
 /// increasing in each row and below `columns`. The rows are checked on the caller's threads, if it
@@ -27,14 +167,20 @@ pub fn csr(
     indices: impl Into<Array<u32>>,
     data: impl Into<Array<f32>>,
 ) -> Result<Csr, String> {
-    let indptr: Array<u64> = indptr.into();
-    let indices: Array<u32> = indices.into();
-    let data: Array<f32> = data.into();
-    let shape = (indptr.len().saturating_sub(1), columns);
-    let spans = indptr.first() == Some(&0)
-        && indptr.last() == Some(&(indices.len() as u64))
-        && indices.len() == data.len()
-        && indptr.is_sorted();
+    let matrix = Csr { columns, indptr: indptr.into(), indices: indices.into(), data: data.into() };
+    let CsrView { indptr, indices, data, .. } = matrix.view();
+    let entries = indices.len();
+    if entries != data.len() {
+        return Err(format!("{entries} columns, but {} values", data.len()));
+    }
+    if indptr.first() != Some(&0) || !indptr.is_sorted() {
+        return Err("the row pointers do not increase from 0".into());
+    }
+    if let Some(&last) = indptr.last()
+        && last != entries as u64
+    {
+        return Err(format!("the row pointers end at {last}, but there are {entries} entries"));
+    }
     let in_order = |bounds: &[u64]| {
         let row = &indices[bounds_of(bounds[0], bounds[1])];
         row.is_sorted_by(|one, other| one < other)
@@ -43,56 +189,39 @@ pub fn csr(
     // A piece of the row bounds, with the last bound of the piece before it.
     let piece =
         |at: usize| &indptr[(at * PIECE).saturating_sub(1)..indptr.len().min((at + 1) * PIECE)];
-    let pieces = indptr.len().div_ceil(PIECE);
-    if !spans || !threads::all(pieces, |at| piece(at).windows(2).all(in_order)) {
-        // `sprs` describes the problem.
-        let matrix = Csr::try_new(shape, indptr, indices, data);
-        return matrix.map_err(|(.., error)| error.to_string());
+    if !threads::all(indptr.len().div_ceil(PIECE), |at| piece(at).windows(2).all(in_order)) {
+        let row = indptr.windows(2).position(|bounds| !in_order(bounds)).unwrap_or_default();
+        return Err(format!("the columns of row {row} do not strictly increase below {columns}"));
     }
-    #[expect(unsafe_code, reason = "`sprs` checks on one thread only")]
-    // SAFETY: pointers increase from 0 to the number of entries. The columns of each row increase
-    // and are below the number of columns.
-    Ok(unsafe { Csr::new_unchecked(CompressedStorage::CSR, shape, indptr, indices, data) })
+    Ok(matrix)
 }
 
 /// Number of rows that a thread checks per task.
 const PIECE: usize = 1 << 12;
 
 #[expect(clippy::cast_possible_truncation, reason = "bounds of an array")]
-fn bounds_of(start: u64, end: u64) -> std::ops::Range<usize> {
+fn bounds_of(start: u64, end: u64) -> Range<usize> {
     start as usize..end as usize
 }
 
 /// Concatenates the rows of matrices, which have `columns` columns each.
 ///
 /// # Panics
-/// If one has another number of columns, or does not begin with the first of its entries.
+/// If one has another number of columns.
 pub(crate) fn stacked(matrices: &[Csr], columns: usize) -> Csr {
     let rows = matrices.iter().map(Csr::rows).sum::<usize>();
     let nonzeros = matrices.iter().map(Csr::nnz).sum::<usize>();
     let mut all = CsrBuilder::with_capacity(rows, nonzeros);
     for matrix in matrices {
         assert_eq!(matrix.cols(), columns, "as many columns as the others");
-        let (indptr, indices, data) = matrix.view().into_raw_storage();
         let start = all.indices.len() as u64;
-        all.indices.extend_from_slice(indices);
-        all.data.extend_from_slice(data);
-        assert_eq!(indptr[0], 0, "all entries are of these rows");
-        all.indptr.extend(indptr[1..].iter().map(|end| start + end));
+        all.indices.extend_from_slice(matrix.indices());
+        all.data.extend_from_slice(matrix.data());
+        all.indptr.extend(matrix.indptr()[1..].iter().map(|end| start + end));
     }
+    // All rows were checked with their matrices.
     let CsrBuilder { indptr, indices, data } = all;
-    #[expect(unsafe_code, reason = "all rows were checked with their matrices")]
-    // SAFETY: pointers increase from 0 to the number of all entries, because those of each matrix
-    // do. The columns of each row increase and are below the same number of columns in its matrix.
-    unsafe {
-        Csr::new_unchecked(
-            CompressedStorage::CSR,
-            (rows, columns),
-            indptr.into(),
-            indices.into(),
-            data.into(),
-        )
-    }
+    Csr { columns, indptr: indptr.into(), indices: indices.into(), data: data.into() }
 }
 
 /// Builds a CSR matrix row by row.
@@ -151,10 +280,7 @@ impl CsrBuilder {
 /// # Panics
 /// If there is no such row.
 pub(crate) fn row<'a>(matrix: &CsrView<'a>, row: usize) -> Row<'a> {
-    let bounds = matrix.indptr().outer_inds_sz(row);
-    // The slices must live as long as the matrix, not the view, so they are taken from its parts.
-    let (_, indices, data) = (*matrix).into_raw_storage();
-    (&indices[bounds.clone()], &data[bounds])
+    matrix.row(row)
 }
 
 #[cfg(test)]
@@ -204,18 +330,24 @@ mod tests {
         fn what_is_in_order_is_a_matrix(rows in rows(), columns in 4usize..7) {
             let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
             let (indptr, indices, data) = parts(&rows);
-            // The check of `sprs`.
-            let expected = sprs::CsMatI::<f32, u32, u64>::try_new(
-                (rows.len(), columns), indptr.clone(), indices.clone(), data.clone(),
-            );
-            let expected = expected.map_err(|(.., error)| error.to_string());
+            let is_legal = |row: &Vec<u32>| {
+                row.is_sorted_by(|one, other| one < other)
+                    && row.iter().all(|&column| (column as usize) < columns)
+            };
+            let wrong = rows.iter().position(|row| !is_legal(row));
             for found in [
                 csr(columns, indptr.clone(), indices.clone(), data.clone()),
                 threads.run(|| csr(columns, indptr, indices, data)),
             ] {
-                prop_assert_eq!(found.as_ref().err(), expected.as_ref().err());
-                if let (Ok(found), Ok(expected)) = (&found, &expected) {
-                    prop_assert_eq!(found.view(), expected.view());
+                match (found, wrong) {
+                    (Ok(found), None) => {
+                        let columns = found.iter().map(|row| row.0);
+                        prop_assert!(columns.eq(rows.iter().map(Vec::as_slice)));
+                    }
+                    (Err(error), Some(row)) => {
+                        prop_assert!(error.contains(&format!("row {row} ")), "{error}");
+                    }
+                    (found, wrong) => prop_assert!(false, "{found:?}, {wrong:?}"),
                 }
             }
         }
@@ -231,7 +363,7 @@ mod tests {
             };
             let matrices: Vec<Csr> = pieces.iter().map(|rows| of(rows)).collect();
             let found = stacked(&matrices, 6);
-            let indptr = found.indptr().raw_storage().to_vec();
+            let indptr = found.indptr().to_vec();
             let checked = csr(6, indptr, found.indices().to_vec(), found.data().to_vec());
             prop_assert!(checked.is_ok());
             let all = pieces.concat();

@@ -388,7 +388,7 @@ pub(crate) fn train_message(error: &TrainError) -> String {
         TrainError::AbstainNeedsTuning => {
             "--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`"
         }
-        TrainError::NoForeignDocuments => {
+        TrainError::NoNovelDocuments => {
             "--abstain foreign=…: fewer than 20 documents become foreign by leaving labels out: it \
              needs more documents, and several labels that do not go together"
         }

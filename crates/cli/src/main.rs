@@ -216,7 +216,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Generate(command) => command.run(seed, verbosity),
         Command::Info(command) => command.run(),
         Command::Tokens(command) => command.run(),
-        Command::Completions(command) => command.run(),
-        Command::Man(command) => command.run(),
+        Command::Completions(command) => command.run(Arguments::command()),
+        Command::Man(command) => command.run(Arguments::command()),
     }
 }

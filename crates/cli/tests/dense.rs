@@ -231,7 +231,7 @@ fn the_whole_way_of_given_vectors() {
     for model in ["t", "tuned"] {
         let model = Model::open(&room.at(model)).unwrap();
         let settings = model.settings();
-        assert!(settings.tuning.as_ref().unwrap().figures.accuracy > 0.9);
+        assert!(settings.tuning.as_ref().unwrap().metrics.accuracy > 0.9);
         assert_eq!(settings.dense_share.to_bits(), 1f64.to_bits());
         assert!(model.calibration().is_some() && model.vocabulary().is_empty());
     }

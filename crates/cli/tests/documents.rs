@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use classify::classifier::{Classifier, Prediction, UpdatableEngines};
+use classify::classifier::{Classifier, RawPrediction, UpdatableEngines};
 use classify::decide::decision::DecisionOptions;
 use classify::learn::{TrainOptions, Trainer, TuneOptions, TuneScope, reweigh};
 use classify::model::{
@@ -35,15 +35,14 @@ fn threads() -> Threads {
 }
 
 fn trained(options: &TrainOptions, documents: &[Document]) -> Model {
-    let mut documents = documents.iter().cloned().map(Ok);
     let trainer =
         Trainer::builder().options(options.clone()).engines(Engines::cpu(&threads())).build();
-    trainer.train(&mut documents).unwrap().model
+    trainer.train(documents).unwrap().model
 }
 
 /// Everything about a prediction, with names, and numbers bit for bit.
-fn described(model: &Model, prediction: &Prediction) -> String {
-    let name = |label: u32| model.labels().get(label as usize).unwrap();
+fn described(model: &Model, prediction: &RawPrediction) -> String {
+    let name = |label: u32| model.label_name(label);
     let scores = prediction.scores.iter().map(|s| (name(s.label), s.score.to_bits()));
     let near = prediction.neighbors.iter().map(|neighbor| {
         let id = model.ids().get(neighbor.row as usize).unwrap();
@@ -58,7 +57,7 @@ fn described(model: &Model, prediction: &Prediction) -> String {
 
 fn answers(classifier: &Classifier, queries: &[Document]) -> Vec<String> {
     let options = classifier.options();
-    let predictions = classifier.classify(queries, &options).unwrap();
+    let predictions = classifier.predict_documents(queries, &options).unwrap();
     predictions.iter().map(|prediction| described(classifier.model(), prediction)).collect()
 }
 
@@ -340,9 +339,9 @@ fn prototypes_of_a_model_that_grows() {
     let scores_of = |classifier: &Classifier| {
         let mut options = classifier.options();
         options.k = NonZeroUsize::MIN;
-        let predictions = classifier.classify(&queries, &options).unwrap();
-        let name = |label: u32| classifier.model().labels().get(label as usize).unwrap().to_owned();
-        let scores = |p: &Prediction| {
+        let predictions = classifier.predict_documents(&queries, &options).unwrap();
+        let name = |label: u32| classifier.model().label_name(label).to_owned();
+        let scores = |p: &RawPrediction| {
             p.scores.iter().map(|s| (name(s.label), s.score.to_bits())).collect::<Vec<_>>()
         };
         predictions.iter().map(scores).collect::<Vec<_>>()
@@ -358,11 +357,8 @@ fn prototypes_of_a_model_that_grows() {
     // The terms of the new label are not in the vocabulary yet.
     let anew = reweigh(&grown, &threads()).unwrap();
     let anew = Classifier::new(Arc::new(anew), &threads()).unwrap();
-    let found = &anew
-        .classify_texts(&["an airship above its hangar, a zeppelin with a gondola"])
-        .unwrap()[0];
-    let label = anew.model().labels().get(found.scores[0].label as usize);
-    assert_eq!(label, Some("airships"));
+    let found = anew.predict("an airship above its hangar, a zeppelin with a gondola").unwrap();
+    assert_eq!(found.scores[0].label, "airships");
 }
 
 #[test]
@@ -379,8 +375,8 @@ fn a_model_without_documents_answers_nothing() {
     let all = documents.iter().flat_map(|document| remove(&document.id)).collect();
     updated.commit(all).unwrap();
     let classifier = Classifier::new(updated.model(), &threads()).unwrap();
-    let predictions = classifier.classify_texts(&["milk and sugar"]).unwrap();
-    assert!(predictions[0].labels.is_empty() && updated.collection().is_empty());
+    let prediction = classifier.predict("milk and sugar").unwrap();
+    assert!(prediction.labels.is_empty() && updated.collection().is_empty());
     updated.compact().unwrap();
     assert_eq!(Model::open(&path).unwrap().ids().len(), 0);
 }
@@ -410,7 +406,7 @@ fn golden_journal() {
     };
     let labels = |id: &str| -> Vec<&str> {
         let labels = model.document_labels(row(id)).iter();
-        labels.map(|&label| model.labels().get(label as usize).unwrap()).collect()
+        labels.map(|&label| model.label_name(label)).collect()
     };
     assert_eq!(labels("new 1"), ["odd"]);
     assert_eq!(labels("new 2"), ["cooking", "odd"]);

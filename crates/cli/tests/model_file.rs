@@ -5,8 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use classify::classifier::{Classifier, Prediction, Reason};
+use classify::classifier::{Classifier, RawPrediction, Reason};
 use classify::model::{Model, ModelProblem};
+use classify::text::corpus::Document;
 use classify::threads::Threads;
 use testkit::{Folder, Program};
 
@@ -68,14 +69,15 @@ fn opened(name: &str) -> Arc<Model> {
     Arc::new(Model::open(&golden(name)).unwrap())
 }
 
-fn predictions(model: &Arc<Model>, texts: &[&str]) -> Vec<Prediction> {
+fn predictions(model: &Arc<Model>, texts: &[&str]) -> Vec<RawPrediction> {
     let classifier = Classifier::new(Arc::clone(model), &Threads::available().unwrap()).unwrap();
-    classifier.classify_texts(texts).unwrap()
+    let documents: Vec<Document> = texts.iter().map(|text| Document::text("", *text)).collect();
+    classifier.predict_documents(&documents, &classifier.options()).unwrap()
 }
 
 /// The name of the label with the highest score.
-fn best(model: &Model, prediction: &Prediction) -> String {
-    model.labels().get(prediction.scores[0].label as usize).unwrap().to_owned()
+fn best<'a>(model: &'a Model, prediction: &RawPrediction) -> &'a str {
+    model.label_name(prediction.scores[0].label)
 }
 
 /// Each golden model is written again, by its commands and by saving it, with the same bytes: on
@@ -146,7 +148,7 @@ fn the_golden_model_with_dense_vectors_answers() {
     let predictions = predictions(&model, &["bake the bread", "qwerty"]);
     assert_eq!(predictions[0].neighbors.len(), 3);
     assert_eq!(predictions[0].by_vectors.len(), 3);
-    assert_eq!(model.labels().get(predictions[0].labels[0] as usize), Some("cooking"));
+    assert_eq!(model.label_name(predictions[0].labels[0]), "cooking");
     assert_eq!(predictions[1].reason, Some(Reason::NoKnownTerm));
 }
 

@@ -48,7 +48,7 @@ fn label_counts(model: &Model, clusters: &Clusters) -> Vec<BTreeMap<u32, usize>>
 fn frequent(model: &Model, counts: BTreeMap<u32, usize>) -> String {
     let mut labels: Vec<(u32, usize)> = counts.into_iter().collect();
     labels.sort_by_key(|&(label, count)| (Reverse(count), label));
-    let name = |label: u32| model.labels().get(label as usize).unwrap_or_default();
+    let name = |label: u32| model.label_name(label);
     let shown: Vec<String> = labels
         .iter()
         .take(LABELS)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use classify::decide::objective::{Expected, Figures};
+use classify::decide::objective::{Expected, Metrics};
 use classify::evaluate::{Evaluation, Intervals, LabelResult, Prf};
 use classify::model::TuningSummary;
 use classify::printable::printable;
@@ -77,7 +77,7 @@ pub fn markdown(evaluation: &Evaluation) -> String {
     let mut section = |title: &str, table: Table| {
         let _ = write!(text, "## {title}\n\n{}\n\n", table::markdown(table));
     };
-    section("Headline", head);
+    section("HeadlineMetrics", head);
     section("Averages", averages(evaluation));
     section("Labels", labels(evaluation, usize::MAX));
     if let Some(levels) = levels(evaluation) {
@@ -169,21 +169,21 @@ fn expected(evaluation: &Evaluation) -> Vec<Line> {
         let [low, high] = interval;
         format!("{metric} {value:.4} [{low:.4}, {high:.4}]")
     };
-    let metrics = |figures: Figures, intervals: Intervals| {
+    let described = |metrics: Metrics, intervals: Intervals| {
         let first = match evaluation.accuracy {
-            Some(_) => with_interval("accuracy", figures.accuracy, intervals.accuracy),
-            None => with_interval("micro F1", figures.micro_f1, intervals.micro_f1),
+            Some(_) => with_interval("accuracy", metrics.accuracy, intervals.accuracy),
+            None => with_interval("micro F1", metrics.micro_f1, intervals.micro_f1),
         };
-        let second = with_interval("macro F1", figures.macro_f1, intervals.macro_f1);
+        let second = with_interval("macro F1", metrics.macro_f1, intervals.macro_f1);
         format!("{first}, {second}")
     };
     let mut lines = Vec::new();
     if let Some(intervals) = tuning.intervals {
-        let metrics = metrics(tuning.figures, intervals);
+        let metrics = described(tuning.metrics, intervals);
         lines.push(("expected", format!("{metrics} by left-out training documents")));
     }
-    if let Some(Expected { figures, intervals: Some(intervals) }) = tuning.with_near_duplicates {
-        let metrics = metrics(figures, intervals);
+    if let Some(Expected { metrics, intervals: Some(intervals) }) = tuning.with_near_duplicates {
+        let metrics = described(metrics, intervals);
         lines.push(("", format!("{metrics} if new documents have near-duplicates as often")));
     }
     lines
@@ -222,14 +222,14 @@ fn documents(evaluation: &Evaluation) -> Vec<Line> {
         + documents.no_neighbor
         + documents.no_label
         + documents.abstained
-        + documents.foreign;
+        + documents.out_of_distribution;
     let reasons = format!(
         "no known term {}, no neighbor {}, no labeled neighbor {}, unsure {}, foreign {}",
         documents.no_known_term,
         documents.no_neighbor,
         documents.no_label,
         documents.abstained,
-        documents.foreign
+        documents.out_of_distribution
     );
     let unseen = format!("{} in {} documents", labels.unseen.len(), labels.documents_with_unseen);
     let mut lines = vec![

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write as _};
 
 use classify::decide::calibrate::ConfidenceLimit;
-use classify::decide::objective::Figures;
+use classify::decide::objective::Metrics;
 use classify::decide::outcomes::Intervals;
 use classify::model::{InputSpec, Model, TuningSummary, Updates};
 use classify::printable::printable;
@@ -205,7 +205,7 @@ fn analysis(spec: &AnalyzerSpec) -> String {
 
 /// The objective and the metrics of tuning.
 fn tuned(tuning: &TuningSummary) -> String {
-    let TuningSummary { objective, figures, intervals, nested, documents, .. } = tuning;
+    let TuningSummary { objective, metrics, intervals, nested, documents, .. } = tuning;
     let ends = |of: fn(&Intervals) -> [f64; 2]| {
         let ends = intervals.as_ref().map(of);
         ends.map_or(String::new(), |[low, high]| format!(" [{low:.4}, {high:.4}]"))
@@ -216,22 +216,22 @@ fn tuned(tuning: &TuningSummary) -> String {
         "; terms knew the labels of left-out documents, so the figures are too good"
     };
     let with = tuning.with_near_duplicates.map_or(String::new(), |with| {
-        let Figures { micro_f1, macro_f1, accuracy, .. } = with.figures;
+        let Metrics { micro_f1, macro_f1, accuracy, .. } = with.metrics;
         format!(
             "; if new documents have near-duplicates as often: micro F1 {micro_f1:.4}, macro F1 \
              {macro_f1:.4}, accuracy {accuracy:.4}"
         )
     });
-    let by_ranks = figures.by_ranks.map_or(String::new(), |value| format!(" {value:.4}"));
+    let by_ranks = metrics.by_ranks.map_or(String::new(), |value| format!(" {value:.4}"));
     format!(
         "for {}{by_ranks}; leave-one-out on {documents} documents: micro F1 {:.4}{}, macro F1 \
          {:.4}{}, accuracy {:.4}{}{with}{caution}",
         objective.name(),
-        figures.micro_f1,
+        metrics.micro_f1,
         ends(|intervals| intervals.micro_f1),
-        figures.macro_f1,
+        metrics.macro_f1,
         ends(|intervals| intervals.macro_f1),
-        figures.accuracy,
+        metrics.accuracy,
         ends(|intervals| intervals.accuracy),
     )
 }

@@ -27,7 +27,7 @@ pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
         }
         Event::Step { step: tried, objective } => step(tried, *objective),
         Event::Abstention(limit) => format!("tuning: {}", confidence_limit(limit)),
-        Event::Foreign(limit) => format!("tuning: {}", novelty_limit(limit)),
+        Event::Novelty(limit) => format!("tuning: {}", novelty_limit(limit)),
         Event::Tuned(report) => tuning(report, settings),
         _ => return None,
     };
@@ -35,10 +35,10 @@ pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
 }
 
 fn step(step: &Step, objective: Objective) -> String {
-    let Trial { k, vote, decision, figures } = step.trial;
+    let Trial { k, vote, decision, metrics } = step.trial;
     format!(
         "tuning: {:.4} {} {} ({} documents, k = {k}, {vote}, {decision})",
-        objective.of(figures),
+        objective.of(metrics),
         if step.kept { "+" } else { " " },
         step.change,
         step.documents,
@@ -84,8 +84,8 @@ pub fn tuning(report: &TuningReport, settings: usize) -> String {
     let TuningReport { objective, documents, .. } = report;
     let name = objective.name();
     if report.scope == TuneScope::Quick {
-        let Trial { k, vote, decision, figures } = report.best;
-        let value = objective.of(figures);
+        let Trial { k, vote, decision, metrics } = report.best;
+        let value = objective.of(metrics);
         return format!(
             "k = {k}, {vote}, {decision}: chosen by leaving out {documents} documents ({name} \
              {value:.3}); --tune tries more"
@@ -96,12 +96,12 @@ pub fn tuning(report: &TuningReport, settings: usize) -> String {
         report.trials.len(),
     );
     let mut best: Vec<&Trial> = report.trials.iter().collect();
-    best.sort_by(|a, b| objective.of(b.figures).total_cmp(&objective.of(a.figures)));
-    for Trial { k, vote, decision, figures } in best.into_iter().take(settings) {
+    best.sort_by(|a, b| objective.of(b.metrics).total_cmp(&objective.of(a.metrics)));
+    for Trial { k, vote, decision, metrics } in best.into_iter().take(settings) {
         let _ = write!(
             text,
             "\n  micro F1 {:.4}  macro F1 {:.4}  accuracy {:.4}  k = {k}, {vote}, {decision}",
-            figures.micro_f1, figures.macro_f1, figures.accuracy,
+            metrics.micro_f1, metrics.macro_f1, metrics.accuracy,
         );
     }
     text

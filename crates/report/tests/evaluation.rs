@@ -4,27 +4,25 @@
 
 use std::num::NonZeroUsize;
 
-use classify::classifier::{ClassifyOptions, Prediction, train};
-use classify::decide::decision::Decision;
-use classify::decide::objective::{Figures, Objective};
+use classify::classifier::{ClassifyOptions, RawPrediction};
+use classify::decide::objective::{Metrics, Objective};
 use classify::decide::vote::LabelScore;
 use classify::evaluate::{Confusion, Evaluation, Evaluator};
-use classify::model::{InputSpec, TrainSettings, TuningSummary};
+use classify::learn::Trainer;
+use classify::model::TuningSummary;
 use classify::text::corpus::{Corpus, ReadOptions};
-use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 use classify_report::evaluation::{html, markdown, terminal};
 
 /// An evaluation of one document: its label `a` has a score of .55, the label `b` of .4.
 fn evaluated() -> Evaluation {
     let lines = "{\"text\": \"x\", \"label\": \"a\"}\n{\"text\": \"x\", \"label\": \"b\"}\n";
-    let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
-    let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
+    let corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-    let model = train(&mut corpus, settings, TermLimits::default(), &threads).unwrap();
+    let model = Trainer::builder().build().train(corpus).unwrap().model;
     let options = ClassifyOptions::of(&model);
     let mut evaluator = Evaluator::new(model.into(), options);
-    let prediction = Prediction {
+    let prediction = RawPrediction {
         labels: vec![0],
         scores: vec![LabelScore { label: 0, score: 0.55 }, LabelScore { label: 1, score: 0.4 }],
         probabilities: Vec::new(),
@@ -88,11 +86,11 @@ fn precision_and_recall_are_drawn_up_to_the_highest_score() {
 
 #[test]
 fn a_single_k_makes_no_curve() {
-    let charts = |by_k: &[(usize, Figures)]| {
+    let charts = |by_k: &[(usize, Metrics)]| {
         let mut result = confused(2);
         result.tuning = Some(TuningSummary {
             objective: Objective::MicroF1,
-            figures: Figures::default(),
+            metrics: Metrics::default(),
             intervals: None,
             with_near_duplicates: None,
             nested: false,
@@ -102,7 +100,7 @@ fn a_single_k_makes_no_curve() {
         });
         html(&result).unwrap().matches("<svg").count()
     };
-    let figures = Figures { micro_f1: 0.5, macro_f1: 0.5, accuracy: 0.5, by_ranks: None };
-    assert_eq!(charts(&[(3, figures)]), 5);
-    assert_eq!(charts(&[(3, figures), (4, figures)]), 6);
+    let metrics = Metrics { micro_f1: 0.5, macro_f1: 0.5, accuracy: 0.5, by_ranks: None };
+    assert_eq!(charts(&[(3, metrics)]), 5);
+    assert_eq!(charts(&[(3, metrics), (4, metrics)]), 6);
 }

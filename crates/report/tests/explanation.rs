@@ -2,12 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use classify::classifier::Classifier;
 use classify::classifier::explain::{Explanation, explain};
-use classify::classifier::{Classifier, train};
-use classify::decide::decision::Decision;
-use classify::model::{InputSpec, TrainSettings};
+use classify::learn::Trainer;
 use classify::text::corpus::{Corpus, LabelUse, ReadOptions};
-use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 use classify_report::explanation::{page_section, terminal};
 
@@ -21,10 +19,8 @@ fn read(lines: String) -> Corpus {
 }
 
 fn explained(text: &str) -> (Classifier, Explanation) {
-    let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
-    let threads = Threads::available().unwrap();
-    let model = train(&mut read(LINES.into()), settings, TermLimits::default(), &threads).unwrap();
-    let classifier = Classifier::new(model.into(), &threads).unwrap();
+    let model = Trainer::builder().build().train(read(LINES.into())).unwrap().model;
+    let classifier = Classifier::new(model.into(), &Threads::available().unwrap()).unwrap();
     let line = serde_json::json!({ "text": text }).to_string();
     let document = read(line).next().unwrap().unwrap();
     let explanation = explain(&classifier, &[document], &classifier.options()).unwrap().remove(0);

@@ -51,7 +51,7 @@ impl LiveModel {
     /// Names of the labels of a document of the model.
     pub(crate) fn label_names(&self, row: u32) -> Vec<&str> {
         let model = self.model();
-        let name = |&label: &u32| model.labels().get(label as usize).unwrap_or_default();
+        let name = |&label: &u32| model.label_name(label);
         model.document_labels(row).iter().map(name).collect()
     }
 }

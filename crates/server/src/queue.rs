@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use classify::classifier::explain::{Explanation, explain_until};
-use classify::classifier::{ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
+use classify::classifier::{ClassifyError, ClassifyOptions, FoundNeighbors, RawPrediction};
 use classify::search::Stop;
 use classify::text::corpus::Document;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -64,7 +64,7 @@ pub(crate) struct Answered {
 /// The results of some documents, in their order.
 #[derive(Debug)]
 pub(crate) enum Results {
-    Predictions(Vec<Prediction>),
+    Predictions(Vec<RawPrediction>),
     Explanations(Vec<Explanation>),
 }
 
@@ -286,10 +286,10 @@ fn predict(
     options: &ClassifyOptions,
     stop: &Stop,
     found: &mut FoundNeighbors,
-) -> Result<Vec<Prediction>, ClassifyError> {
+) -> Result<Vec<RawPrediction>, ClassifyError> {
     let vectors = live.classifier.vectorize(documents)?;
     let _ = live.classifier.neighbors_until(&vectors, options, stop, found)?;
-    Ok(live.classifier.predict(&vectors, found, options))
+    Ok(live.classifier.predict_from_neighbors(&vectors, found, options))
 }
 
 #[cfg(test)]

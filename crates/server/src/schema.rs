@@ -105,7 +105,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use axum::http::StatusCode;
-    use classify::classifier::answer::{Answer, Near, Scored};
+    use classify::classifier::answer::Answer;
+    use classify::classifier::{NamedNeighbor, ScoredLabel};
     use serde_json::{Value, json};
 
     use crate::test_server::TestServer;
@@ -129,14 +130,14 @@ mod tests {
         let server = TestServer::open();
         let described = server.get("/openapi.json").await.json();
         let schemas = &described["components"]["schemas"];
-        let near = || Near {
+        let near = || NamedNeighbor {
             id: "",
             similarity: 0.0,
             labels: Vec::new(),
             vote_weights: Some([("", 0.0)].into()),
             text: Some(""),
         };
-        let scored = Scored { label: "", score: 0.0, probability: Some(0.0) };
+        let scored = ScoredLabel { label: "", score: 0.0, probability: Some(0.0) };
         assert_eq!(
             names(&serde_json::to_value(near()).unwrap()),
             names(&schemas["Neighbor"]["properties"])

@@ -7,12 +7,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
-use classify::classifier::train;
-use classify::decide::decision::Decision;
-use classify::model::{InputSpec, Model, TrainSettings};
+use classify::learn::Trainer;
+use classify::model::Model;
 use classify::search::Engines;
 use classify::text::corpus::{Corpus, ReadOptions};
-use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
@@ -35,8 +33,7 @@ const FRUIT: &str = r#"{"id": "a", "text": "apple pear plum", "label": "fruit"}
 /// A model of documents as lines of JSON.
 fn model(lines: &str) -> Model {
     let corpus = Corpus::from_bytes("lines", lines.into(), ReadOptions::default());
-    let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
-    train(&mut corpus.unwrap(), settings, TermLimits::default(), &threads()).unwrap()
+    Trainer::builder().build().train(corpus.unwrap()).unwrap().model
 }
 
 /// Threads of test servers.

@@ -149,7 +149,7 @@ impl Explanation {
         NamedExplanation {
             schema: "classify.explanation/1",
             id,
-            labels: self.prediction.labels.iter().map(|&label| name(model, label)).collect(),
+            labels: self.prediction.labels.iter().map(|&label| model.label_name(label)).collect(),
             confidence: self.prediction.confidence,
             reason: self.prediction.reason.map(Reason::name),
             decided: self.decided(model),
@@ -191,7 +191,7 @@ impl Explanation {
     /// The decision in words.
     fn decided(&self, model: &Model) -> String {
         let labels: Vec<&str> =
-            self.prediction.labels.iter().map(|&label| name(model, label)).collect();
+            self.prediction.labels.iter().map(|&label| model.label_name(label)).collect();
         let labels = if labels.is_empty() { "no label".to_owned() } else { labels.join(", ") };
         let because = match self.prediction.reason {
             Some(reason) => self.no_label_because(reason),
@@ -209,7 +209,7 @@ impl Explanation {
                 "{}, {:.3} more than {}",
                 first.score_in_words(),
                 first.score - second.score,
-                name(model, second.label)
+                model.label_name(second.label)
             ),
             [first, ..] if self.decision == Decision::Single => first.score_in_words(),
             _ => self.decision.to_string(),
@@ -241,7 +241,7 @@ impl Explanation {
 impl ExplainedLabel {
     fn named<'a>(&self, model: &'a Model, terms: usize) -> NamedLabel<'a> {
         NamedLabel {
-            label: name(model, self.label),
+            label: model.label_name(self.label),
             score: self.score,
             probability: self.probability,
             threshold: self.threshold,
@@ -281,16 +281,12 @@ impl ExplainedNeighbor {
             similarity: self.similarity,
             vote: self.vote,
             by: if self.by_vector { "vector" } else { "terms" },
-            labels: labels.iter().map(|&label| name(model, label)).collect(),
+            labels: labels.iter().map(|&label| model.label_name(label)).collect(),
             terms: parts(model, self.terms.iter()),
             text: model.text(self.row),
             marked: None,
         }
     }
-}
-
-fn name(model: &Model, label: u32) -> &str {
-    model.labels().get(label as usize).expect("a label of this model")
 }
 
 fn parts<'a>(model: &Model, terms: impl Iterator<Item = &'a TermPart>) -> Vec<NamedPart> {

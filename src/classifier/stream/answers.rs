@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::pipeline::{HandOver, Pipeline, PipelineError, Vectorized};
 use super::source::Source;
 use crate::classifier::{
-    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Prediction, Predictor,
+    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Predictor, RawPrediction,
 };
 use crate::search::SearchError;
 use crate::stages::{SoFar, Stage};
@@ -92,7 +92,7 @@ pub fn classify_stream<A: Answers>(
     classifier: &Classifier,
     options: &ClassifyOptions,
     source: Source,
-    make: impl Fn(&str, &Prediction) -> A::Made + Send + Sync,
+    make: impl Fn(&str, &RawPrediction) -> A::Made + Send + Sync,
     answers: &mut A,
 ) -> Result<Vec<Stage>, StreamError<A::Error>> {
     let pipeline =

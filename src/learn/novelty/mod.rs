@@ -188,7 +188,7 @@ impl NoveltyLearner<'_> {
 /// documents of each fold of labels. The score is learned from some folds of the known documents,
 /// and the other folds set the limit. Novel documents of each fold are evaluated with a score
 /// learned from the other folds.
-pub(super) fn learn_novelty(
+pub(super) fn learn(
     found: &LeaveOneOut,
     novel: &[NovelDocuments],
     labels: &TrainingLabels<'_>,

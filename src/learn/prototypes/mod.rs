@@ -31,7 +31,7 @@ pub(super) struct FoldRows {
 
 /// What kind of corpus prototypes are learned from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct DocumentKind {
+pub(super) struct CorpusKind {
     /// Whether documents can have several labels.
     pub(super) multi_label: bool,
     /// Whether documents are in chronological order.
@@ -121,7 +121,7 @@ impl OneFold<'_> {
 /// Learns prototypes without each fold.
 pub(super) struct PrototypeLearner<'a> {
     pub(super) labels: &'a TrainingLabels<'a>,
-    pub(super) kind: DocumentKind,
+    pub(super) kind: CorpusKind,
     pub(super) threads: &'a Threads,
 }
 
@@ -431,7 +431,7 @@ impl PrototypeTrials<'_> {
         learning: Option<VoteLearning>,
     ) -> Vec<(Trial, Option<VoteLearning>)> {
         let Self { found, labels, grid, threads, .. } = *self;
-        let value = |trial: &Trial| grid.objective.of(trial.figures);
+        let value = |trial: &Trial| grid.objective.of(trial.metrics);
         let best_of = |fits: &dyn Fn(&Trial) -> bool| {
             let plain = tuned.trials.iter().filter(|trial| !trial.vote.learned && fits(trial));
             plain.max_by(|a, b| value(a).total_cmp(&value(b)).then(b.k.cmp(&a.k))).copied()
@@ -536,7 +536,7 @@ mod tests {
         let first = search(&all, Some(&near));
         let rows_of =
             |_| Ok::<_, ()>(FoldRows { documents: Arc::clone(&rows), queries: Arc::clone(&rows) });
-        let kind = DocumentKind { multi_label: false, is_chronological: false };
+        let kind = CorpusKind { multi_label: false, is_chronological: false };
         let learner = PrototypeLearner { labels: &among, kind, threads: &threads };
         let right = |prototypes: &HeldOutPrototypes, again: bool| {
             let is_right = |&&row: &&u32| {
@@ -557,7 +557,7 @@ mod tests {
         }
         let mut prototypes = learner.learn(&first, rows_of).unwrap().unwrap();
         let again = search(&all, None);
-        let kind = DocumentKind { is_chronological: true, ..kind };
+        let kind = CorpusKind { is_chronological: true, ..kind };
         let learner = PrototypeLearner { kind, ..learner };
         learner.learn_again(&mut prototypes, &first, &again, rows_of).unwrap();
         assert!(prototypes.index_again.is_empty(), "nearby documents must not be learned from");

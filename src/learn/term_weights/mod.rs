@@ -60,7 +60,7 @@ const CHUNK: usize = 1 << 10;
 ///
 /// # Errors
 /// If the rows cannot be indexed.
-pub(super) fn learn_term_factors(
+pub(super) fn learn(
     rows: &Arc<Csr>,
     among: &TrainingLabels<'_>,
     exclusion: Exclusion<'_>,
@@ -83,10 +83,10 @@ pub(super) fn learn_term_factors(
         (0..found.len()).filter_map(|at| lesson(&found, at, among)).collect();
     // Documents of a label have many neighbors in common, which are still in the cache.
     lessons.sort_by_key(|lesson| (among.labels(lesson.row).first().copied(), hash(&lesson.row)));
-    Ok(learn(&rows.view(), &lessons, checkpoints, engines.threads()))
+    Ok(descend(&rows.view(), &lessons, checkpoints, engines.threads()))
 }
 
-fn learn(
+fn descend(
     rows: &CsrView<'_>,
     lessons: &[Lesson],
     checkpoints: &[u32],
@@ -95,8 +95,7 @@ fn learn(
     let terms = rows.cols();
     // A term that only one document has does not make it similar to others.
     let mut documents = vec![0u32; terms];
-    let (_, indices, _) = rows.into_raw_storage();
-    for &term in indices {
+    for &term in rows.indices() {
         documents[term as usize] += 1;
     }
     let common: Vec<bool> = documents.into_iter().map(|documents| documents > 1).collect();
@@ -343,7 +342,7 @@ mod tests {
         let (rows, lessons) = made();
         let learned = |count: usize| {
             let threads = Threads::new(NonZeroUsize::new(count).unwrap()).unwrap();
-            learn(&rows.view(), &lessons, &[2, 5], &threads)
+            descend(&rows.view(), &lessons, &[2, 5], &threads)
         };
         let found = learned(1);
         assert_eq!(found, learned(3));

@@ -4,21 +4,20 @@ use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::{close, corpus, counted, document, figures, plain};
+use super::{close, corpus, counted, document, metrics, plain};
 use crate::decide::decision::{Decision, decide};
-use crate::decide::objective::{Figures, Objective};
+use crate::decide::objective::{Metrics, Objective};
 use crate::decide::vote::{TrainingLabels, VoteWeight, vote};
 use crate::learn::held_out::{
     Exclusion, LeaveOneOut, View, chronological_window, drawn, folds, hashes, near_duplicates,
     nearest_of_sample,
 };
 use crate::learn::held_out_scores::{ChosenVote, HeldOutScores};
-use crate::learn::probabilities::{learn_abstention, learn_probabilities};
 use crate::learn::training_rows::{WeightedRows, labels_of};
 use crate::learn::votes::{
-    Candidate, Grid, Trial, VoteLearning, evaluate_grid, learn_vote_weights, search_grid,
-    try_vote_weights,
+    Candidate, Grid, Trial, VoteLearning, evaluate_grid, search_grid, try_vote_weights,
 };
+use crate::learn::{abstention, probabilities, votes};
 use crate::random::Random;
 use crate::rows::matrix::CsrBuilder;
 use crate::search::{Engines, Exhaustive, NeighborLists, Request, Search};
@@ -27,7 +26,7 @@ use crate::text::counts::Fields;
 use crate::threads::Threads;
 
 /// Removes every document from the rows, searches it with the exhaustive engine, then votes and
-/// decides as for a new document, with the thresholds of the folds that it is not in. The figures
+/// decides as for a new document, with the thresholds of the folds that it is not in. The metrics
 /// must equal those of the grid search.
 fn held_out_for_real(multi_label: bool) {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
@@ -52,7 +51,7 @@ fn held_out_for_real(multi_label: bool) {
     ] {
         let grid = Grid { ks: vec![1, 2, 7, 40], ..Grid::full(k_max, multi_label, objective) };
         let tuned = evaluate_grid(&found, among, &grid, &threads);
-        let value = |trial: &Trial| objective.of(trial.figures);
+        let value = |trial: &Trial| objective.of(trial.metrics);
         assert!(tuned.trials.iter().all(|trial| value(trial) <= value(&tuned.best)));
         let held_out = HeldOutScores::new(&found, among, plain(tuned.best), &threads);
         let decisions = held_out.decisions_by_fold();
@@ -60,18 +59,18 @@ fn held_out_for_real(multi_label: bool) {
         let decision_of = |row: usize| decisions[usize::from(folds[row])].clone();
         let given = really(&weighted, &among, &tuned.best, &decision_of, &threads);
         let due: Vec<Vec<u32>> = rows.iter().map(|&row| among.labels(row).to_vec()).collect();
-        let real = figures(&due, &given, sizes.len());
-        assert!(close(real, tuned.best.figures), "{:?}: really {real:?}", tuned.best);
-        let (_, figures) = held_out.decision();
+        let real = metrics(&due, &given, sizes.len());
+        assert!(close(real, tuned.best.metrics), "{:?}: really {real:?}", tuned.best);
+        let (_, metrics) = held_out.decision();
         let by_batch = matches!(tuned.best.decision, Candidate::Proportional { .. });
         let by_ranks = if by_batch {
-            tuned.best.figures.by_ranks
+            tuned.best.metrics.by_ranks
         } else {
             let expected = held_out.expected(&decisions, &among, objective, &threads);
-            assert!(close(expected.figures, figures), "{expected:?}");
-            expected.figures.by_ranks
+            assert!(close(expected.metrics, metrics), "{expected:?}");
+            expected.metrics.by_ranks
         };
-        assert_eq!(Figures { by_ranks, ..figures }, tuned.best.figures);
+        assert_eq!(Metrics { by_ranks, ..metrics }, tuned.best.metrics);
         let best = |index: usize, count: usize| {
             let (row, voters) = found.get(index);
             let scores = vote(voters.first(tuned.best.k), tuned.best.vote, &among);
@@ -104,10 +103,9 @@ fn really(
     for held_out in 0..all.rows() {
         let mut others = CsrBuilder::default();
         let mut query = CsrBuilder::default();
-        for (row, vector) in all.outer_iterator().enumerate() {
-            let entries = vector.iter().map(|(term, &weight)| (term as u32, weight));
+        for (row, (terms, weights)) in all.iter().enumerate() {
             let side = if row == held_out { &mut query } else { &mut others };
-            side.push_row(entries);
+            side.push_slices(terms, weights);
         }
         let query = query.build(all.cols());
         let engine = Exhaustive::new(Arc::new(others.build(all.cols())), threads.clone()).unwrap();
@@ -129,7 +127,7 @@ fn figures_are_those_of_leaving_out_for_real() {
     held_out_for_real(true);
 }
 
-/// Every decision of the grid search gives the figures that `decide` gives on the same votes.
+/// Every decision of the grid search gives the metrics that `decide` gives on the same votes.
 #[test]
 fn every_candidate_decides_as_predictions_do() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
@@ -161,7 +159,7 @@ fn every_candidate_decides_as_predictions_do() {
         let given: Vec<Vec<u32>> = (0..found.len())
             .map(|index| decide(&vote(found.get(index).1, trial.vote, &among), &decision))
             .collect();
-        assert!(close(figures(&due, &given, sizes.len()), trial.figures), "{trial:?}");
+        assert!(close(metrics(&due, &given, sizes.len()), trial.metrics), "{trial:?}");
         kinds.insert(std::mem::discriminant(&trial.decision));
     }
     assert_eq!(kinds.len(), 3);
@@ -288,11 +286,11 @@ fn a_document_of_many_labels() {
         Grid { weights: vec![VoteWeight::Uniform], ..Grid::full(k, true, Objective::MicroF1) };
     let tuned = evaluate_grid(&found, among, &grid, &threads);
     let held_out = HeldOutScores::new(&found, among, plain(tuned.best), &threads);
-    learn_probabilities(&held_out, among, &|_| 0.0);
-    learn_abstention(&held_out, &held_out.decisions_by_fold(), among, 0.05, &|_| 0.0);
+    probabilities::learn(&held_out, among, &|_| 0.0);
+    abstention::learn(&held_out, &held_out.decisions_by_fold(), among, 0.05, &|_| 0.0);
     // Vote weights are not learned for this many labels.
     assert!(try_vote_weights(&found, among, &grid, &tuned, &threads).is_empty());
-    assert!(tuned.trials.len() > 3 * 12 && tuned.best.figures.micro_f1 > 0.0);
+    assert!(tuned.trials.len() > 3 * 12 && tuned.best.metrics.micro_f1 > 0.0);
 }
 
 /// The fast search tries all of a small grid; of a large one, a part whose best is nearly the best.
@@ -322,7 +320,7 @@ fn few_trials_find_nearly_the_best() {
             assert_eq!((fast.best, fast.trials), (all.best, all.trials));
             let all = evaluate_grid(&found, among, &full, &threads);
             let fast = search_grid(&found, among, &full, &threads);
-            let lost = objective.of(all.best.figures) - objective.of(fast.best.figures);
+            let lost = objective.of(all.best.metrics) - objective.of(fast.best.metrics);
             assert!((0.0..0.01).contains(&lost), "{objective:?}: {lost}");
             assert!(fast.trials.len() * 4 < all.trials.len(), "{}", fast.trials.len());
             assert!(fast.trials.iter().all(|trial| all.trials.contains(trial)));
@@ -389,14 +387,14 @@ fn votes_that_mislead_become_worth_less() {
         let tuned = evaluate_grid(&found, among, &grid, &threads);
         let trials = try_vote_weights(&found, among, &grid, &tuned, &threads);
         let (best, how) = trials[0];
-        assert!(best.figures.micro_f1 > tuned.best.figures.micro_f1 - 0.01, "{best:?}");
+        assert!(best.metrics.micro_f1 > tuned.best.metrics.micro_f1 - 0.01, "{best:?}");
         let one = Threads::new(NonZeroUsize::MIN).unwrap();
         assert_eq!(try_vote_weights(&found, among, &grid, &tuned, &one), trials);
         // More neighbors are tried only as long as these gain.
         let mut by_k: Vec<(usize, f64)> = trials
             .iter()
             .filter(|(_, how)| !how.others && how.penalty >= 1.0)
-            .map(|(trial, _)| (trial.k, trial.figures.micro_f1))
+            .map(|(trial, _)| (trial.k, trial.metrics.micro_f1))
             .collect();
         by_k.sort_by_key(|&(k, _)| k);
         let gaining = &by_k[..by_k.len() - 1];
@@ -408,9 +406,9 @@ fn votes_that_mislead_become_worth_less() {
             ChosenVote { learning: Some(how), ..plain(best) },
             &threads,
         );
-        assert!(close(held_out.decision().1, best.figures), "{:?} {best:?}", held_out.decision().1);
+        assert!(close(held_out.decision().1, best.metrics), "{:?} {best:?}", held_out.decision().1);
         let own = VoteLearning { others: false, ..how };
-        let votes = learn_vote_weights(&found, among, &best, own, &threads).unwrap();
+        let votes = votes::learn(&found, among, &best, own, &threads).unwrap();
         let mean = |of_wrong: bool| {
             let rows = rows.iter().filter(|&&row| wrong(row as usize) == of_wrong);
             let weights: Vec<f32> =

@@ -5,11 +5,11 @@
 
 use super::held_out_scores::ChosenVote;
 use super::votes::Trial;
-use crate::decide::objective::Figures;
+use crate::decide::objective::Metrics;
 use crate::model::InputSpec;
 use crate::random::Random;
 use crate::text::corpus::{Content, Document, Place};
-use crate::text::counts::{CountOptions, Counts, Fields, Input};
+use crate::text::counts::{CountOptions, Counts, Fields};
 use crate::threads::Threads;
 
 mod held_out;
@@ -59,13 +59,13 @@ pub(super) fn document(number: usize, content: Content, labels: Vec<String>) -> 
 }
 
 pub(super) fn counted(documents: &[Document], threads: &Threads) -> Counts {
-    let input = Input::new(&InputSpec::default(), &Fields::Whole);
+    let input = InputSpec::default().counting(&Fields::Whole);
     let mut documents = documents.iter().cloned().map(Ok);
     Counts::read(&mut documents, &CountOptions::new(&input), threads, &|_| ()).unwrap()
 }
 
 /// Micro and macro F1 and accuracy, computed the slow, obvious way.
-pub(super) fn figures(due: &[Vec<u32>], given: &[Vec<u32>], labels: usize) -> Figures {
+pub(super) fn metrics(due: &[Vec<u32>], given: &[Vec<u32>], labels: usize) -> Metrics {
     let count = |label: u32, a: &[Vec<u32>], b: &[Vec<u32>], both: bool| {
         let pairs = a.iter().zip(b);
         pairs.filter(|(a, b)| a.contains(&label) && b.contains(&label) == both).count() as f64
@@ -85,7 +85,7 @@ pub(super) fn figures(due: &[Vec<u32>], given: &[Vec<u32>], labels: usize) -> Fi
         given.sort_unstable();
         **due == given
     });
-    Figures {
+    Metrics {
         micro_f1: 2.0 * right / (2.0 * right + wrong),
         macro_f1: macro_sum / labels as f64,
         accuracy: exact.count() as f64 / due.len() as f64,
@@ -93,7 +93,7 @@ pub(super) fn figures(due: &[Vec<u32>], given: &[Vec<u32>], labels: usize) -> Fi
     }
 }
 
-pub(super) fn close(a: Figures, b: Figures) -> bool {
+pub(super) fn close(a: Metrics, b: Metrics) -> bool {
     (a.micro_f1 - b.micro_f1).abs() < 1e-12
         && (a.macro_f1 - b.macro_f1).abs() < 1e-12
         && (a.accuracy - b.accuracy).abs() < 1e-12

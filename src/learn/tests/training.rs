@@ -19,7 +19,7 @@ use crate::threads::Threads;
 
 /// Expected metrics are reported both for new documents with near-duplicates and without them.
 #[test]
-fn expected_figures_count_near_duplicates() {
+fn expected_metrics_count_near_duplicates() {
     let mut random = Random::new(12);
     let mut documents = Vec::new();
     for pair in 0..200 {
@@ -44,15 +44,14 @@ fn expected_figures_count_near_duplicates() {
         let options =
             TrainOptions { k, weighting, tuning: Some(tuning), ..TrainOptions::default() };
         let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
-        let mut documents = documents.iter().cloned().map(Ok);
-        let found = trainer.train(&mut documents).unwrap();
+        let found = trainer.train(&documents).unwrap();
         let report = found.tuning.unwrap();
         assert_eq!(report.documents_with_near_duplicates, 400);
-        assert!(report.figures.accuracy < 0.65, "{:?}", report.figures);
+        assert!(report.metrics.accuracy < 0.65, "{:?}", report.metrics);
         let with = report.summary().with_near_duplicates.unwrap();
-        assert!(with.figures.accuracy > 0.99, "{with:?}");
+        assert!(with.metrics.accuracy > 0.99, "{with:?}");
         let [low, high] = with.intervals.unwrap().accuracy;
-        assert!((low..=high).contains(&with.figures.accuracy));
+        assert!((low..=high).contains(&with.metrics.accuracy));
     }
 }
 
@@ -68,8 +67,7 @@ fn threads_do_not_matter() {
                 TrainOptions { tuning, target_error: Some(0.2), ..TrainOptions::default() };
             let trainer =
                 Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
-            let mut documents = documents.iter().cloned().map(Ok);
-            let made = trainer.train(&mut documents).unwrap();
+            let made = trainer.train(&documents).unwrap();
             let report = made.tuning.unwrap();
             assert!(report.trials.iter().any(|trial| trial.vote.prototypes > 0.0));
             assert!(report.features.iter().any(|step| step.change.starts_with("learned weights")));
@@ -115,7 +113,7 @@ fn groups_widen_the_bound_of_the_error() {
         };
         let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads));
         let trainer = trainer.on_event(&on_event).build();
-        trainer.train(&mut documents.into_iter().map(Ok)).unwrap();
+        trainer.train(documents).unwrap();
         found.into_inner().unwrap().unwrap()
     };
     let alone = bound(false);
@@ -140,8 +138,7 @@ fn features_by_halves() {
             ..TrainOptions::default()
         };
         let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
-        let mut documents = documents.iter().cloned().map(Ok);
-        trainer.train(&mut documents).unwrap().tuning.unwrap()
+        trainer.train(&documents).unwrap().tuning.unwrap()
     };
     let report = tuned(1);
     let whole = |step: &&Step| step.documents == 2_100;
@@ -191,7 +188,7 @@ fn fewer_steps_only_as_long_as_they_are_better() {
     let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
-    let result = trainer.train(&mut texts.map(Ok)).unwrap();
+    let result = trainer.train(texts).unwrap();
     let steps = result.tuning.unwrap().features;
     let learned = steps.iter().filter(|step| step.change.starts_with("learned weights of terms"));
     let kept: Vec<(&str, bool)> = learned.map(|step| (&*step.change, step.kept)).collect();
@@ -210,8 +207,7 @@ fn the_order_of_documents_does_not_matter() {
             .options(options)
             .engines(Engines::cpu(&Threads::available().unwrap()))
             .build();
-        let mut documents = documents.iter().cloned().map(Ok);
-        trainer.train(&mut documents).unwrap()
+        trainer.train(documents).unwrap()
     };
     let k_max = NonZeroUsize::new(15).unwrap();
     let all = TuneOptions { sample: 600, k_max, ..TuneOptions::default() };
@@ -223,7 +219,7 @@ fn the_order_of_documents_does_not_matter() {
         let a = before.model.settings();
         let b = after.model.settings();
         assert_eq!((a.weighting, a.selection, &a.input), (b.weighting, b.selection, &b.input));
-        let accuracy = |trained: &Trained| trained.tuning.as_ref().unwrap().figures.accuracy;
+        let accuracy = |trained: &Trained| trained.tuning.as_ref().unwrap().metrics.accuracy;
         let more = (accuracy(before) - accuracy(after)).abs();
         assert!(more < 0.02, "{} and {}", accuracy(before), accuracy(after));
     }
@@ -241,9 +237,8 @@ fn the_order_of_documents_does_not_matter() {
 fn quick_choices() {
     let threads = Threads::available().unwrap();
     let trained = |documents: &[Document], options: TrainOptions| {
-        let mut documents = documents.iter().cloned().map(Ok);
         let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
-        trainer.train(&mut documents).unwrap()
+        trainer.train(documents).unwrap()
     };
     // Pairs of documents of a topic, of 300 topics: 30 neighbors know nothing.
     let mut random = Random::new(8);
@@ -258,7 +253,7 @@ fn quick_choices() {
     let quick = TuneOptions { near_duplicates: NearDuplicateLimit::Off, ..TuneOptions::quick() };
     let chosen = trained(&pairs, TrainOptions { tuning: Some(quick), ..TrainOptions::default() });
     let report = chosen.tuning.unwrap();
-    assert!(report.figures.accuracy > 0.9 && report.scope == TuneScope::Quick, "{report:?}");
+    assert!(report.metrics.accuracy > 0.9 && report.scope == TuneScope::Quick, "{report:?}");
     assert_eq!((report.scope, report.documents), (TuneScope::Quick, 600));
     let fixed = |options: TrainOptions| trained(&pairs, options).tuning.is_none();
     let k = NonZeroUsize::new(3);
@@ -289,8 +284,7 @@ fn concurrent_trials() {
         let tuning = TuneOptions { k_max, ..TuneOptions::default() };
         let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
         let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
-        let mut documents = documents.iter().cloned().map(Ok);
-        let result = trainer.train(&mut documents).unwrap();
+        let result = trainer.train(&documents).unwrap();
         assert!(result.model.settings().counts.terms > 500);
         result.tuning.unwrap().features
     };
@@ -314,10 +308,9 @@ fn terms_do_not_know_the_labels_that_they_are_judged_by() {
     let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };
     let options = TrainOptions { weighting, tuning: Some(tuning), ..TrainOptions::default() };
     let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
-    let mut documents = documents.into_iter().map(Ok);
-    let found = trainer.train(&mut documents).unwrap();
+    let found = trainer.train(&documents).unwrap();
     let report = found.tuning.unwrap();
     assert!(report.nested);
     // The best of many settings owes a little to chance, too.
-    assert!(report.figures.accuracy < 0.6, "{:?}", report.figures);
+    assert!(report.metrics.accuracy < 0.6, "{:?}", report.metrics);
 }

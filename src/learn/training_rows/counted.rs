@@ -28,7 +28,7 @@ use crate::threads::Threads;
 use crate::learn::held_out::{Exclusion, FOLDS, LeaveOneOut, View, clusters, folds};
 use crate::learn::novelty::{NovelDocuments, NoveltySearch, WithoutLabels};
 use crate::learn::prototypes::FoldRows;
-use crate::learn::term_weights::learn_term_factors;
+use crate::learn::term_weights;
 
 /// Training documents as weighted rows and as queries.
 #[derive(Debug)]
@@ -394,7 +394,8 @@ impl Counted {
         let sizes = self.counts.label_sizes();
         let labels = labels_of(&self.counts, &sizes);
         let rows = weighted.documents();
-        let factors = Arc::new(learn_term_factors(rows, &labels, exclusion, &TERM_STEPS, engines)?);
+        let factors =
+            Arc::new(term_weights::learn(rows, &labels, exclusion, &TERM_STEPS, engines)?);
         let learned = FoldFactors { features: others, fold, factors: Arc::clone(&factors) };
         cache().push(learned);
         Ok(factors)
@@ -572,7 +573,7 @@ impl Counted {
             let weighted = weighting.weighted(terms.kept.as_deref(), None);
             let steps = [features.term_steps];
             let rows = weighted.documents();
-            let factors = learn_term_factors(rows, &labels, exclusion, &steps, engines)?;
+            let factors = term_weights::learn(rows, &labels, exclusion, &steps, engines)?;
             multiply(&mut terms.weights, &factors[0]);
         }
         let rows = &without.novel;

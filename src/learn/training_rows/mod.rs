@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::held_out::{Excluded, Exclusion, FOLDS, LeaveOneOut, View};
 use super::novelty::{NovelDocuments, NoveltySearch, WithoutLabels};
-use super::prototypes::{DocumentKind, FoldRows, HeldOutPrototypes, PrototypeLearner};
+use super::prototypes::{CorpusKind, FoldRows, HeldOutPrototypes, PrototypeLearner};
 use super::run::Run;
 use crate::decide::vote::TrainingLabels;
 use crate::rows::dense::{DensePart, Vectors};
@@ -123,7 +123,7 @@ impl<'a> TrainingRows<'a> {
         threads: &'b Threads,
     ) -> PrototypeLearner<'b> {
         let is_chronological = exclusion.is_chronological;
-        let kind = DocumentKind { multi_label, is_chronological };
+        let kind = CorpusKind { multi_label, is_chronological };
         PrototypeLearner { labels: &self.labels, kind, threads }
     }
 

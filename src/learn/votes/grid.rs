@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use serde::{Deserialize, Serialize};
 
 use crate::decide::decision::{Rule, ThresholdRule};
-use crate::decide::objective::{Figures, Objective};
+use crate::decide::objective::{Metrics, Objective};
 use crate::decide::vote::{Vote, VoteWeight};
 
 /// A decision, without the thresholds that it learns.
@@ -98,7 +98,7 @@ impl std::fmt::Display for Candidate {
     }
 }
 
-/// A row of the results: settings and their leave-one-out figures.
+/// A row of the results: settings and their leave-one-out metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trial {
     /// The number of neighbors that vote.
@@ -107,9 +107,9 @@ pub struct Trial {
     pub vote: Vote,
     /// How labels are chosen.
     pub decision: Candidate,
-    /// The leave-one-out figures.
+    /// The leave-one-out metrics.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub metrics: Metrics,
 }
 
 /// The settings to try.

@@ -1,18 +1,18 @@
 //! Ranks the labels of documents by score, and counts correct and incorrect predictions.
 
 use super::table::{VoteTable, narrow};
-use crate::decide::objective::Figures;
+use crate::decide::objective::Metrics;
 use crate::learn::thresholds::{FoldCounts, Tally, count_outside};
 
 /// Counts correct and incorrect predictions, for each label and each document.
-pub(super) struct Count<'s> {
+pub(super) struct PredictionCounts<'s> {
     table: &'s VoteTable<'s>,
     tallies: Vec<Tally>,
     /// The numbers of correct and incorrect labels predicted for each document.
     documents: Vec<(u32, u32)>,
 }
 
-impl<'s> Count<'s> {
+impl<'s> PredictionCounts<'s> {
     pub(super) fn new(table: &'s VoteTable<'s>) -> Self {
         let mut count = Self { table, tallies: Vec::new(), documents: Vec::new() };
         count.reset();
@@ -54,7 +54,7 @@ impl<'s> Count<'s> {
         }
     }
 
-    pub(super) fn figures(&self) -> Figures {
+    pub(super) fn metrics(&self) -> Metrics {
         let gold = &self.table.gold_labels;
         let exact = self
             .documents
@@ -63,7 +63,7 @@ impl<'s> Count<'s> {
             .filter(|&(&(right, wrong), &gold)| wrong == 0 && right == gold);
         let sum = self.tallies.iter().fold(Tally::default(), |sum, &tally| sum.plus(tally));
         let labels = self.tallies.len().max(1) as f64;
-        Figures {
+        Metrics {
             micro_f1: sum.f1(),
             macro_f1: self.tallies.iter().map(|tally| tally.f1()).sum::<f64>() / labels,
             accuracy: exact.count() as f64 / self.documents.len().max(1) as f64,

@@ -1,11 +1,11 @@
 //! The search for the best decision: every rule on the same scores.
 
 use super::grid::{Candidate, Grid, Rules, Trial};
-use super::ranking::{Count, Ranking};
+use super::ranking::{PredictionCounts, Ranking};
 use super::table::{VoteTable, narrow};
 use super::totals::Totals;
 use crate::decide::decision::{Decision, Rule, ThresholdRule, before_largest_gap, decide};
-use crate::decide::objective::{Figures, Objective};
+use crate::decide::objective::{Metrics, Objective};
 use crate::decide::vote::{LabelScore, Vote, VoteWeight};
 use crate::learn::held_out::FOLDS;
 use crate::learn::thresholds::{
@@ -68,7 +68,7 @@ pub(in crate::learn) struct RuleSearch<'t> {
     value_rankings: Vec<RankedScores>,
     /// The cuts of best F1 without each fold, and of all.
     cuts: [Option<Cuts>; FOLDS + 1],
-    count: Count<'t>,
+    count: PredictionCounts<'t>,
 }
 
 impl<'t> RuleSearch<'t> {
@@ -79,17 +79,17 @@ impl<'t> RuleSearch<'t> {
             score_rankings: Vec::new(),
             value_rankings: Vec::new(),
             cuts: Default::default(),
-            count: Count::new(table),
+            count: PredictionCounts::new(table),
         }
     }
 
-    /// Reports the figures if every document gets the label with the highest score, for each
+    /// Reports the metrics if every document gets the label with the highest score, for each
     /// compensation.
     pub(super) fn single_label(
         &mut self,
         scores: &[f64],
         compensations: &[Compensation],
-        found: &mut impl FnMut(f64, Figures),
+        found: &mut impl FnMut(f64, Metrics),
     ) {
         let table = self.table;
         for Compensation { exponent, factors } in compensations {
@@ -97,17 +97,17 @@ impl<'t> RuleSearch<'t> {
             for document in 0..table.sample.len() {
                 self.count.give_all(table.top(document, scores, factors));
             }
-            found(*exponent, self.count.figures());
+            found(*exponent, self.count.metrics());
         }
     }
 
-    /// Reports every multi-label decision with its figures.
+    /// Reports every multi-label decision with its metrics.
     pub(super) fn multi_label(
         &mut self,
         scores: &[f64],
         rules: Rules,
         objective: Objective,
-        found: &mut impl FnMut(Candidate, Figures),
+        found: &mut impl FnMut(Candidate, Metrics),
     ) {
         self.fill(scores, rules);
         if rules.allow(Rule::Threshold) {
@@ -136,7 +136,7 @@ impl<'t> RuleSearch<'t> {
         &mut self,
         scores: &[f64],
         objective: Objective,
-        found: &mut impl FnMut(Candidate, Figures),
+        found: &mut impl FnMut(Candidate, Metrics),
     ) {
         let Self { table, ranking, score_rankings, count, .. } = self;
         let totals = Totals::new(table, ranking, score_rankings, scores);
@@ -146,9 +146,9 @@ impl<'t> RuleSearch<'t> {
                 let (micro_f1, macro_sum) = totals.at(step, allow_none);
                 // The accuracy is unknown here, so micro F1 is used instead.
                 let mean = macro_sum / labels;
-                let figures =
-                    Figures { micro_f1, macro_f1: mean, accuracy: micro_f1, by_ranks: None };
-                objective.of_decision(figures)
+                let metrics =
+                    Metrics { micro_f1, macro_f1: mean, accuracy: micro_f1, by_ranks: None };
+                objective.of_decision(metrics)
             };
             // Ties go to the lowest threshold.
             let values = (1..STEPS).rev().map(|step| (step, value(step)));
@@ -162,7 +162,7 @@ impl<'t> RuleSearch<'t> {
             if !allow_none {
                 count.give_top_to_rest(ranking, scores);
             }
-            found(Candidate::Global { threshold, allow_none }, count.figures());
+            found(Candidate::Global { threshold, allow_none }, count.metrics());
         }
     }
 
@@ -173,7 +173,7 @@ impl<'t> RuleSearch<'t> {
         scores: &[f64],
         rule: ThresholdRule,
         parameters: &[f64],
-        found: &mut impl FnMut(Candidate, Figures),
+        found: &mut impl FnMut(Candidate, Metrics),
     ) {
         let learned: Vec<Vec<Vec<Option<f64>>>> =
             (0..FOLDS).map(|fold| self.thresholds(rule, parameters, Some(fold))).collect();
@@ -192,14 +192,14 @@ impl<'t> RuleSearch<'t> {
                 count.give_all(given.map(|entry| entry.slot as usize));
             }
             let candidate = |allow_none| Candidate::PerLabel { rule, parameter, allow_none };
-            found(candidate(true), count.figures());
+            found(candidate(true), count.metrics());
             count.give_top_to_rest(ranking, scores);
-            found(candidate(false), count.figures());
+            found(candidate(false), count.metrics());
         }
     }
 
     /// RCut: the first labels of each document.
-    fn rcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Figures)) {
+    fn rcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
         let Self { table, ranking, count, .. } = self;
         count.reset();
         for labels in 1..=MAX_RCUT {
@@ -208,12 +208,12 @@ impl<'t> RuleSearch<'t> {
                 let next = slots.get(labels - 1).map(|&slot| slot as usize);
                 count.give_all(next.filter(|&slot| scores[slot] > 0.0));
             }
-            found(Candidate::First { labels }, count.figures());
+            found(Candidate::First { labels }, count.metrics());
         }
     }
 
     /// MCut: the labels before the largest gap.
-    fn mcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Figures)) {
+    fn mcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
         let Self { table, ranking, count, .. } = self;
         let ranked = |document| ranking.of(document).take_while(|&slot| scores[slot] > 0.0);
         count.reset();
@@ -222,11 +222,11 @@ impl<'t> RuleSearch<'t> {
             let before = before_largest_gap(decreasing);
             count.give_all(ranked(document).take(before));
         }
-        found(Candidate::LargestGap, count.figures());
+        found(Candidate::LargestGap, count.metrics());
     }
 
     /// PCut, with the held-out documents as the batch.
-    fn pcut(&mut self, factor: f64) -> Figures {
+    fn pcut(&mut self, factor: f64) -> Metrics {
         self.count.reset();
         for (ranked, gold) in self.score_rankings.iter_mut().zip(&self.table.gold_documents) {
             #[expect(
@@ -237,12 +237,12 @@ impl<'t> RuleSearch<'t> {
             let count = (f64::from(count_outside(gold, None)) * factor).round() as usize;
             self.count.give_all(ranked.first(count).iter().map(|entry| entry.slot as usize));
         }
-        self.count.figures()
+        self.count.metrics()
     }
 
-    /// Learns the decision of a trial from scores, and returns it with its figures. Each fold is
+    /// Learns the decision of a trial from scores, and returns it with its metrics. Each fold is
     /// decided with what is learned from the other folds.
-    pub(in crate::learn) fn learn(&mut self, trial: &Trial, scores: &[f64]) -> (Decision, Figures) {
+    pub(in crate::learn) fn learn(&mut self, trial: &Trial, scores: &[f64]) -> (Decision, Metrics) {
         let table = self.table;
         let decisions = self.learn_by_fold(trial, scores);
         let factors = table.factors(trial.vote);
@@ -259,15 +259,15 @@ impl<'t> RuleSearch<'t> {
                 .map(|(slot, _)| slot)
                 .filter(move |&slot| given.binary_search(&table.labels[slot]).is_ok())
         });
-        let mut count = Count::new(table);
+        let mut count = PredictionCounts::new(table);
         count.give_all(given);
         let decision = self.decision(trial.decision, None);
-        let figures = match trial.decision {
+        let metrics = match trial.decision {
             // This rule decides on all documents together.
             Candidate::Proportional { factor } => self.pcut(factor),
-            _ => count.figures(),
+            _ => count.metrics(),
         };
-        (decision, figures)
+        (decision, metrics)
     }
 
     /// Learns the decision of a trial without each fold.
@@ -289,22 +289,22 @@ impl<'t> RuleSearch<'t> {
         grid: &Grid,
     ) -> Trial {
         let table = self.table;
-        let objective = |figures: Figures| grid.objective.of_decision(figures);
+        let objective = |metrics: Metrics| grid.objective.of_decision(metrics);
         let mut best: Option<Trial> = None;
-        let mut found = |decision, figures| {
-            let is_better = |best: Trial| objective(figures) > objective(best.figures);
+        let mut found = |decision, metrics| {
+            let is_better = |best: Trial| objective(metrics) > objective(best.metrics);
             if best.is_none_or(is_better) {
-                best = Some(Trial { k, vote, decision, figures });
+                best = Some(Trial { k, vote, decision, metrics });
             }
         };
         if grid.multi_label {
             self.multi_label(scores, grid.rules, grid.objective, &mut found);
         } else {
             let none = Compensation::all(table, &[0.0]);
-            self.single_label(scores, &none, &mut |_, figures| found(Candidate::Single, figures));
+            self.single_label(scores, &none, &mut |_, metrics| found(Candidate::Single, metrics));
         }
         let mut best = best.expect("every grid has a rule");
-        best.figures.by_ranks = ranked_value(table, grid.objective, best.vote, scores);
+        best.metrics.by_ranks = ranked_value(table, grid.objective, best.vote, scores);
         best
     }
 

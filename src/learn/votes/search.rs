@@ -83,23 +83,23 @@ impl<'a> GridEvaluation<'a> {
         let objective = self.grid.objective;
         self.table.vote(weight, ks, |k, scores| {
             let first = trials.len();
-            let mut push = |compensation, decision, figures| {
+            let mut push = |compensation, decision, metrics| {
                 let vote = Vote { compensation, ..weight.into() };
-                trials.push(Trial { k, vote, decision, figures });
+                trials.push(Trial { k, vote, decision, metrics });
             };
             if self.grid.multi_label {
-                let found = &mut |candidate, figures| push(0.0, candidate, figures);
+                let found = &mut |candidate, metrics| push(0.0, candidate, metrics);
                 search.multi_label(scores, rules, objective, found);
             } else {
-                let found = &mut |compensation, figures| {
-                    push(compensation, Candidate::Single, figures);
+                let found = &mut |compensation, metrics| {
+                    push(compensation, Candidate::Single, metrics);
                 };
                 search.single_label(scores, &self.compensations, found);
             }
             if objective.best_labels().is_some() {
                 for trial in &mut trials[first..] {
                     let value = ranked_value(&self.table, objective, trial.vote, scores);
-                    trial.figures.by_ranks = value;
+                    trial.metrics.by_ranks = value;
                 }
             }
         });
@@ -120,7 +120,7 @@ impl<'a> GridEvaluation<'a> {
     fn best(&self, trials: &[Trial]) -> Trial {
         let objective = |trial: &Trial| {
             let objective = self.grid.objective;
-            (objective.of(trial.figures), objective.of_decision(trial.figures))
+            (objective.of(trial.metrics), objective.of_decision(trial.metrics))
         };
         let better = |best: Trial, next: &Trial| {
             let old = objective(&best);
@@ -189,7 +189,7 @@ pub(crate) fn search_grid(
 /// The best trial of each of the best pairs of vote and rule.
 fn finalists(trials: &[Trial], grid: &Grid) -> Vec<Trial> {
     let mut order: Vec<&Trial> = trials.iter().collect();
-    let value = |trial: &Trial| grid.objective.of(trial.figures);
+    let value = |trial: &Trial| grid.objective.of(trial.metrics);
     order.sort_by(|a, b| value(b).total_cmp(&value(a)).then(a.k.cmp(&b.k)));
     let mut finalists: Vec<Trial> = Vec::new();
     for trial in order {

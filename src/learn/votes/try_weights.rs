@@ -70,7 +70,7 @@ pub(in crate::learn) fn try_vote_weights(
     threads: &Threads,
 ) -> Vec<(Trial, VoteLearning)> {
     let table = VoteTable::new(found, training, threads);
-    let value = |(trial, _): &(Trial, VoteLearning)| grid.objective.of(trial.figures);
+    let value = |(trial, _): &(Trial, VoteLearning)| grid.objective.of(trial.metrics);
     let longest = found.longest();
     if longest == 0 || !(1..=MAX_LABELS).contains(&training.sizes.len()) {
         return Vec::new();
@@ -124,7 +124,7 @@ pub(in crate::learn) fn try_vote_weights(
 }
 
 /// Learns the vote weights of all training documents as in a trial.
-pub(in crate::learn) fn learn_vote_weights(
+pub(in crate::learn) fn learn(
     found: &LeaveOneOut,
     training: TrainingLabels<'_>,
     trial: &Trial,

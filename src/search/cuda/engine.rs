@@ -377,7 +377,6 @@ impl Cuda {
         let entries = fraction_of(budget / 20 / LANES, 1.0 / (8.0 * (1.0 + 3.0 * tasks)));
         let entries = entries.clamp(1, CHUNK_ENTRIES);
         let indptr = queries.rows.indptr();
-        let indptr = indptr.raw_storage();
         let mut chunks = Vec::new();
         let mut start = 0;
         while start < queries.rows.rows() {

@@ -116,13 +116,12 @@ impl Lane {
         let count = range.len();
         let indptr = queries.rows.indptr();
         // A slice of a matrix keeps the row pointers of the whole.
-        let base = indptr.raw_storage()[0];
-        let indptr = &indptr.raw_storage()[range.start..=range.end];
+        let base = indptr[0];
+        let indptr = &indptr[range.start..=range.end];
         let start = usize::try_from(indptr[0] - base).expect("in memory");
         let nonzeros = usize::try_from(indptr[count] - indptr[0]).expect("in memory");
-        let (_, indices, data) = queries.rows.into_raw_storage();
-        let indices = &indices[start..start + nonzeros];
-        let data = &data[start..start + nonzeros];
+        let indices = &queries.rows.indices()[start..start + nonzeros];
+        let data = &queries.rows.data()[start..start + nonzeros];
 
         let narrow = queries.rows.cols() <= usize::from(u16::MAX) + 1;
         let cols_words = if narrow { nonzeros.div_ceil(2) } else { nonzeros };

@@ -102,8 +102,7 @@ fn is_narrow(training: &CsrView<'_>) -> bool {
 }
 
 pub(super) fn nonzeros(training: &CsrView<'_>, rows: &Range<usize>) -> usize {
-    let range = |index: usize| training.indptr().outer_inds_sz(index);
-    if rows.is_empty() { 0 } else { range(rows.end - 1).end - range(rows.start).start }
+    training.entries(rows.clone()).len()
 }
 
 impl Part {

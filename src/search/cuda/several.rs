@@ -69,7 +69,7 @@ impl SeveralGpus {
         let mut parts = Vec::new();
         for (range, device) in ranges(training, devices.len()).into_iter().zip(devices) {
             let ends = training.indptr();
-            let ends = &ends.raw_storage()[range.start..=range.end];
+            let ends = &ends[range.start..=range.end];
             let entries = usize::try_from(ends[range.len()] - ends[0]).expect("in memory");
             let mut rows = CsrBuilder::with_capacity(range.len(), entries);
             for number in range.clone() {
@@ -151,8 +151,7 @@ const MIN_BATCH: usize = 256;
 
 /// Divides the rows into ranges with about the same number of entries.
 fn ranges(training: &Csr, parts: usize) -> Vec<Range<usize>> {
-    let indptr = training.indptr();
-    let ends = indptr.raw_storage();
+    let ends = training.indptr();
     let entries = training.nnz() as u64;
     let mut start = 0;
     (1..=parts as u64)

@@ -1,6 +1,6 @@
 //! A document, and what must hold for its content.
 
-use super::error::Problem;
+use super::error::{CorpusError, Problem};
 use super::place::Place;
 use crate::rows::dense::GREATEST;
 
@@ -57,6 +57,20 @@ impl Document {
             }
         }
         self
+    }
+}
+
+/// A document is a record that was read without an error.
+impl From<Document> for Result<Document, CorpusError> {
+    fn from(document: Document) -> Self {
+        Ok(document)
+    }
+}
+
+/// Copies the document.
+impl From<&Document> for Result<Document, CorpusError> {
+    fn from(document: &Document) -> Self {
+        Ok(document.clone())
     }
 }
 

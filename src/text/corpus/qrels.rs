@@ -183,7 +183,7 @@ impl Judgments {
         while let Some(line) = lines.next()? {
             let mut items = line.split_ascii_whitespace();
             let Some(name) = items.next() else { continue };
-            let (Some(id), Some(judgment), None) = (items.next(), items.next(), items.next())
+            let [Some(id), Some(judgment), None] = [items.next(), items.next(), items.next()]
             else {
                 let found = format!("`{}`", line.chars().take(40).collect::<String>());
                 let expected = "`label id 1`";

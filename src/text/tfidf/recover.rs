@@ -22,7 +22,7 @@ pub(crate) fn counts_of(
         let (ids, weights) = row(&rows.view(), index);
         data.extend(counts_of_row(weighting, ids, weights, terms)?);
     }
-    let indptr = rows.indptr().raw_storage().to_vec();
+    let indptr = rows.indptr().to_vec();
     let counts = RawRows { indptr, indices: rows.indices().to_vec(), data };
     let mut again = counts.clone();
     again.weigh(weighting, Side::Document, terms, threads);

@@ -16,7 +16,7 @@ pub(super) enum Tf {
 
 /// The document-frequency part of a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Df {
+pub(super) enum IdfVariant {
     None,
     Idf,
     Probabilistic,
@@ -28,7 +28,7 @@ pub(super) enum Df {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scheme {
     pub(super) tf: Tf,
-    pub(super) df: Df,
+    pub(super) df: IdfVariant,
     pub(super) unit_length: bool,
 }
 
@@ -47,11 +47,11 @@ impl FromStr for Scheme {
             _ => return Err(()),
         };
         let df = match df {
-            b'n' => Df::None,
-            b't' => Df::Idf,
-            b'p' => Df::Probabilistic,
-            b's' => Df::Smooth,
-            b'k' => Df::Okapi,
+            b'n' => IdfVariant::None,
+            b't' => IdfVariant::Idf,
+            b'p' => IdfVariant::Probabilistic,
+            b's' => IdfVariant::Smooth,
+            b'k' => IdfVariant::Okapi,
             _ => return Err(()),
         };
         let unit_length = match norm {
@@ -74,11 +74,11 @@ impl fmt::Display for Scheme {
             Tf::Okapi => 'k',
         };
         let df = match self.df {
-            Df::None => 'n',
-            Df::Idf => 't',
-            Df::Probabilistic => 'p',
-            Df::Smooth => 's',
-            Df::Okapi => 'k',
+            IdfVariant::None => 'n',
+            IdfVariant::Idf => 't',
+            IdfVariant::Probabilistic => 'p',
+            IdfVariant::Smooth => 's',
+            IdfVariant::Okapi => 'k',
         };
         let norm = if self.unit_length { 'c' } else { 'n' };
         write!(f, "{tf}{df}{norm}")
@@ -97,11 +97,11 @@ impl Scheme {
             Tf::Okapi => "c (k1 + 1) / (c + k1 (1 - b + b len / mean len))",
         };
         let df = match self.df {
-            Df::None => "",
-            Df::Idf => " · ln(N / df)^p",
-            Df::Probabilistic => " · max(0, ln((N - df) / df))^p",
-            Df::Smooth => " · (ln((1 + N) / (1 + df)) + 1)^p",
-            Df::Okapi => " · ln(1 + (N - df + 0.5) / (df + 0.5))^p",
+            IdfVariant::None => "",
+            IdfVariant::Idf => " · ln(N / df)^p",
+            IdfVariant::Probabilistic => " · max(0, ln((N - df) / df))^p",
+            IdfVariant::Smooth => " · (ln((1 + N) / (1 + df)) + 1)^p",
+            IdfVariant::Okapi => " · ln(1 + (N - df + 0.5) / (df + 0.5))^p",
         };
         let norm = if self.unit_length { ", divided by the row's Euclidean length" } else { "" };
         format!("{tf}{df}{norm}")

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::scheme::{Df, Scheme, Tf};
+use super::scheme::{IdfVariant, Scheme, Tf};
 use crate::rows::powers::power;
 
 /// The code of BM25: Okapi's term frequency and idf in documents, plain counts in queries.
@@ -35,7 +35,7 @@ pub struct Weighting {
 
 impl Default for Weighting {
     fn default() -> Self {
-        let ltc = Scheme { tf: Tf::Logarithm, df: Df::Idf, unit_length: true };
+        let ltc = Scheme { tf: Tf::Logarithm, df: IdfVariant::Idf, unit_length: true };
         Self { document: ltc, query: ltc, idf_power: 1.0, chi2_power: 0.0, k1: 1.2, b: 0.75 }
     }
 }
@@ -58,7 +58,7 @@ impl FromStr for Weighting {
         };
         let document: Scheme = document.parse().map_err(unknown)?;
         let query: Scheme = query.parse().map_err(unknown)?;
-        if query.df != Df::None && query.df != document.df {
+        if query.df != IdfVariant::None && query.df != document.df {
             return Err(format!(
                 "`{code}`: the idf letter of queries must be n or the same as for documents; \
                  use for example ltc.lnc"
@@ -107,7 +107,7 @@ impl Weighting {
     /// normalization and the power of χ².
     #[must_use]
     pub fn of_weights(self) -> Self {
-        let keep = |scheme: Scheme| Scheme { tf: Tf::Natural, df: Df::None, ..scheme };
+        let keep = |scheme: Scheme| Scheme { tf: Tf::Natural, df: IdfVariant::None, ..scheme };
         Self { document: keep(self.document), query: keep(self.query), ..self }
     }
 
@@ -142,7 +142,7 @@ impl Weighting {
             let query = self.query.formula();
             format!("document weight = {document}; query weight = {query}")
         };
-        if self.document.df != Df::None {
+        if self.document.df != IdfVariant::None {
             let _ = write!(text, "; p = {}", self.idf_power);
         }
         if self.chi2_power > 0.0 {
@@ -159,11 +159,11 @@ impl Weighting {
         let n = documents as f64;
         let df = f64::from(df);
         let idf = match self.document.df {
-            Df::None => return 1.0,
-            Df::Idf => libm::log(n / df),
-            Df::Probabilistic => libm::log((n - df) / df).max(0.0),
-            Df::Smooth => libm::log((1.0 + n) / (1.0 + df)) + 1.0,
-            Df::Okapi => libm::log(1.0 + (n - df + 0.5) / (df + 0.5)),
+            IdfVariant::None => return 1.0,
+            IdfVariant::Idf => libm::log(n / df),
+            IdfVariant::Probabilistic => libm::log((n - df) / df).max(0.0),
+            IdfVariant::Smooth => libm::log((1.0 + n) / (1.0 + df)) + 1.0,
+            IdfVariant::Okapi => libm::log(1.0 + (n - df + 0.5) / (df + 0.5)),
         };
         if self.idf_power.to_bits() == 1f64.to_bits() { idf } else { power(idf, self.idf_power) }
     }
@@ -176,9 +176,9 @@ impl Weighting {
     /// Whether a scheme multiplies each weight by the factor of its term.
     pub(super) fn has_idf(&self, scheme: Scheme) -> bool {
         // Without any idf, the factor of a term is its χ² factor times its learned factor.
-        let without_idf = self.document.df == Df::None && self.query.df == Df::None;
-        let by_chi2 = self.document.df == Df::None && self.chi2_power > 0.0;
-        scheme.df != Df::None || without_idf || by_chi2
+        let without_idf = self.document.df == IdfVariant::None && self.query.df == IdfVariant::None;
+        let by_chi2 = self.document.df == IdfVariant::None && self.chi2_power > 0.0;
+        scheme.df != IdfVariant::None || without_idf || by_chi2
     }
 
     /// Replaces the counts of a row with weights in place, moves the nonzero weights to the front,

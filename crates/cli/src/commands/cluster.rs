@@ -5,11 +5,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use classify::classifier::train;
-use classify::decide::decision::Decision;
 use classify::evaluate::cluster::{Agreement, ClusterOptions, Clusters, cluster};
-use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
-use classify::text::corpus::{Content, CorpusError, Document, LabelUse, Place, Problem};
+use classify::learn::{TrainOptions, Trainer};
+use classify::model::{FeatureSpec, Model};
+use classify::search::Engines;
+use classify::text::corpus::{CorpusError, LabelUse, Place, Problem};
 use classify::text::counts::{DfLimit, TermLimits};
 use classify::text::tfidf::Weighting;
 use classify::threads::Threads;
@@ -120,26 +120,23 @@ impl Cluster {
         fields.read_apart(&mut read);
         let first_column = read.first_column.unwrap_or(1);
         let progress = Progress::new(verbosity, "reading", &self.corpora);
-        let mut corpus = open(&self.corpora, read, verbosity, &progress)?;
-        let place = || Place { source: name(&self.corpora).as_str().into(), line: None };
-        let nothing = |problem| CorpusError { place: place(), problem };
-        let first: Document =
-            corpus.next().transpose()?.ok_or_else(|| nothing(Problem::NoDocument))?;
-        let (input, weighting) = match &first.content {
-            Content::Features(_) => {
-                let spec = FeatureSpec { counts: false, first_column };
-                (InputSpec::Features(spec), self.weighting.of_weights())
-            }
-            _ => (InputSpec::Text(self.analysis.spec(false)), self.weighting),
+        let corpus = open(&self.corpora, read, verbosity, &progress)?;
+        let options = TrainOptions {
+            analyzer: self.analysis.spec(false),
+            fields,
+            features: FeatureSpec { counts: false, first_column },
+            weighting: self.weighting,
+            limits: TermLimits { min_df: self.min_df, max_df: self.max_df, max_terms: None },
+            tuning: None,
+            ..TrainOptions::default()
         };
-        let settings =
-            TrainSettings { fields, weighting, ..TrainSettings::new(input, Decision::Single) };
-        let limits = TermLimits { min_df: self.min_df, max_df: self.max_df, max_terms: None };
-        let mut documents = std::iter::once(Ok(first)).chain(corpus);
-        let model = train(&mut documents, settings, limits, threads)?;
+        let name = name(&self.corpora);
+        let trainer = Trainer::builder().options(options).engines(Engines::cpu(threads));
+        let model = trainer.corpus_name(name.as_str()).build().train(corpus)?.model;
         drop(progress);
         if model.rows().nnz() == 0 {
-            return Err(nothing(Problem::NoTerm).into());
+            let place = Place { source: name.as_str().into(), line: None };
+            return Err(CorpusError { place, problem: Problem::NoTerm }.into());
         }
         Ok(model)
     }

@@ -1,9 +1,8 @@
 //! `classify completions`
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 
-use crate::Arguments;
 use crate::failure::Failure;
 use crate::output::files::print;
 
@@ -14,9 +13,10 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    /// Prints the script of `program`.
+    pub(crate) fn run(self, mut program: Command) -> Result<(), Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "classify", &mut script);
+        clap_complete::generate(self.shell, &mut program, "classify", &mut script);
         print(&script)
     }
 }

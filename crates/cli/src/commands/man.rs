@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use array_file::output::{Output, OutputError};
-use clap::{Command, CommandFactory};
+use clap::Command;
 
-use crate::Arguments;
 use crate::failure::Failure;
 use crate::output::files::write;
 
@@ -23,10 +22,11 @@ struct Page {
 }
 
 impl Man {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    /// Writes the pages of `program`.
+    pub(crate) fn run(self, program: Command) -> Result<(), Failure> {
         let failed = Failure::output(&self.folder);
         std::fs::create_dir_all(&self.folder).map_err(&failed)?;
-        let mut command = Arguments::command().disable_help_subcommand(true);
+        let mut command = program.disable_help_subcommand(true);
         command.build();
         let mut pages = Vec::new();
         render(&command, &mut pages).map_err(&failed)?;

@@ -7,11 +7,13 @@ use std::sync::mpsc::sync_channel;
 
 use array_file::output::Output;
 use clap::ValueEnum;
-use classify::classifier::answer::{Answer, Extras, Near};
+use classify::classifier::answer::{Answer, Extras};
 use classify::classifier::explain::{Explanation, explain};
 use classify::classifier::stream::{Answers, Source, StreamError, classify_stream};
 use classify::classifier::vectors::StoredVectors;
-use classify::classifier::{Classifier, ClassifyOptions, Prediction, Probabilities, Searchers};
+use classify::classifier::{
+    Classifier, ClassifyOptions, NamedNeighbor, Probabilities, RawPrediction, Searchers,
+};
 use classify::decide::vote::LearnedVotes;
 use classify::model::Model;
 use classify::stages::SoFar;
@@ -126,7 +128,7 @@ impl Predict {
             writer.explained(&formatter, &classifier, &options, documents)?;
             return Ok(writer.out.commit()?);
         }
-        let line = |id: &str, prediction: &Prediction| formatter.line(id, prediction);
+        let line = |id: &str, prediction: &RawPrediction| formatter.line(id, prediction);
         let header = formatter.header().and_then(|header| writer.out.write_all(&header));
         let given = header
             .map_err(StreamError::Answer)
@@ -279,7 +281,7 @@ impl Formatter<'_> {
         self.record(&names.into_iter().map(str::to_owned).collect::<Vec<_>>())
     }
 
-    fn line(&self, id: &str, prediction: &Prediction) -> std::io::Result<Vec<u8>> {
+    fn line(&self, id: &str, prediction: &RawPrediction) -> std::io::Result<Vec<u8>> {
         let answer = self.answer(id, prediction);
         match self.command.to {
             Form::Jsonl => json(&answer),
@@ -304,9 +306,10 @@ impl Formatter<'_> {
                     let scores = scores.iter().map(|s| format!("{}={}", s.label, s.score));
                     fields.push(scores.collect::<Vec<_>>().join(";"));
                 }
-                let joined = |neighbors: &[Near<'_>]| {
-                    let near =
-                        |n: &Near<'_>| format!("{}={}[{}]", n.id, n.similarity, n.labels.join(","));
+                let joined = |neighbors: &[NamedNeighbor<'_>]| {
+                    let near = |n: &NamedNeighbor<'_>| {
+                        format!("{}={}[{}]", n.id, n.similarity, n.labels.join(","))
+                    };
                     neighbors.iter().map(near).collect::<Vec<_>>().join(";")
                 };
                 if let Some(neighbors) = &answer.neighbors {
@@ -320,7 +323,7 @@ impl Formatter<'_> {
         }
     }
 
-    fn answer<'a>(&'a self, id: &'a str, prediction: &'a Prediction) -> Answer<'a> {
+    fn answer<'a>(&'a self, id: &'a str, prediction: &RawPrediction) -> Answer<'a> {
         let extras = Extras {
             scores: self.command.shows_scores().then(|| self.command.top.unwrap_or(usize::MAX)),
             neighbors: self.has(Extra::Neighbors),

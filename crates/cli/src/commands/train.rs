@@ -51,14 +51,14 @@ impl Train {
         let options = self.training.options(&read, self.keep_text)?;
         options.fields.read_apart(&mut read);
         read.text_optional = options.has_no_terms();
-        let mut corpus = open(&self.corpora, read, verbosity, &reading)?;
+        let corpus = open(&self.corpora, read, verbosity, &reading)?;
         let engines = self.training.engines(self.searching, threads, verbosity)?;
         self.training.keep_memory();
         let training_progress = TrainingProgress::new(verbosity, reading);
         let on_event = |event: Event<'_>| training_progress.on_event(event);
         let builder = Trainer::builder().options(options).engines(engines);
         let builder = builder.corpus_name(name(&self.corpora)).on_event(&on_event);
-        let trained = builder.build().train(&mut corpus)?;
+        let trained = builder.build().train(corpus)?;
         drop(training_progress);
         let saving = Instant::now();
         threads.run(|| match &held {

@@ -77,7 +77,7 @@ impl Tune {
             dense_share: self.dense_share,
             decision: DecisionOptions { several, rule: self.rule, ..DecisionOptions::default() },
             target_error: targets.error,
-            foreign: targets.foreign,
+            novelty: targets.foreign,
             tuning: Some(self.tuning.options()),
             ..TrainOptions::default()
         };

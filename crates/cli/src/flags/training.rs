@@ -416,7 +416,7 @@ impl Training {
             vote: self.deciding.vote(),
             decision: self.deciding.options(),
             target_error: targets.error,
-            foreign: targets.foreign,
+            novelty: targets.foreign,
             tuning: self.tuning.options(free),
             keep_text,
             part_of: None,

@@ -1,7 +1,7 @@
 //! An evaluation as one HTML page: no network, no script, light and dark.
 
 use askama::Template;
-use classify::decide::objective::Figures;
+use classify::decide::objective::Metrics;
 use classify::evaluate::{Confusion, Evaluation, LabelResult, Prf, WorstError};
 use classify::printable::printable_lines;
 use svg_chart::{Axis, Bar, Chart, Colors, Dot, Mark, Scale};
@@ -255,8 +255,8 @@ fn coverage(evaluation: &Evaluation) -> Figure {
 fn by_k(evaluation: &Evaluation) -> Option<Figure> {
     let by_k = &evaluation.tuning.as_ref()?.by_k;
     let most = by_k.iter().map(|&(k, _)| k).max().filter(|_| by_k.len() > 1)?;
-    let line = |class, name: &str, of: fn(&Figures) -> f64| {
-        let points = by_k.iter().map(|(k, figures)| (*k as f64, of(figures))).collect();
+    let line = |class, name: &str, of: fn(&Metrics) -> f64| {
+        let points = by_k.iter().map(|(k, metrics)| (*k as f64, of(metrics))).collect();
         Mark::Line { class, points, name: name.into() }
     };
     let x = Axis::new("k", 1.0, most as f64, Scale::Logarithmic);
@@ -269,9 +269,9 @@ fn by_k(evaluation: &Evaluation) -> Option<Figure> {
             x,
             Axis::unit("leave-one-out"),
             vec![
-                line(0, "micro F1", |figures| figures.micro_f1),
-                line(1, "macro F1", |figures| figures.macro_f1),
-                line(2, "exact", |figures| figures.accuracy),
+                line(0, "micro F1", |metrics| metrics.micro_f1),
+                line(1, "macro F1", |metrics| metrics.macro_f1),
+                line(2, "exact", |metrics| metrics.accuracy),
             ],
         ),
     })

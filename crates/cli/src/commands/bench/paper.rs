@@ -11,15 +11,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use classify::classifier::{Classifier, train};
-use classify::decide::decision::Decision;
-use classify::model::{FeatureSpec, InputSpec, TrainSettings};
+use classify::classifier::Classifier;
+use classify::learn::{TrainOptions, Trainer};
+use classify::model::FeatureSpec;
 use classify::rows::generate::{DOCUMENTS, Rows, TRAINING, rcv1_like_rows};
 use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{EngineKind, Engines, NeighborLists, Request, SearchError};
 use classify::text::corpus::preset::Preset;
 use classify::text::corpus::{CorpusError, Document, ReadOptions};
-use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 use gpu_runtime::Device;
 use serde::Serialize;
@@ -67,7 +66,7 @@ pub(crate) struct Paper {
     /// Write the measurements as JSON (schema classify.bench-paper/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a chart of the speed-ups as SVG, like the paper's Figures 5 to 7
+    /// Write a chart of the speed-ups as SVG, like the paper's Metrics 5 to 7
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -198,19 +197,20 @@ impl Paper {
             return Ok((rcv1_like_rows(TRAINING, test, seed), corpus));
         };
         verbosity.print(&format!("reading {}", folder.display()));
-        let mut sides = Preset::Lyrl2004.open(folder, &ReadOptions::default())?;
-        let input = InputSpec::Features(FeatureSpec { counts: false, first_column: 0 });
-        let decision = Decision::Multi { threshold: Decision::THRESHOLD, allow_none: false };
-        let mut settings = TrainSettings::new(input, decision);
-        settings.weighting = settings.weighting.of_weights();
-        let model = train(&mut sides.train, settings, TermLimits::default(), threads)?;
-        let model = Arc::new(model);
+        let sides = Preset::Lyrl2004.open(folder, &ReadOptions::default())?;
+        let features = FeatureSpec { counts: false, first_column: 0 };
+        let options = TrainOptions { features, tuning: None, ..TrainOptions::default() };
+        let trainer = Trainer::builder().options(options).engines(Engines::cpu(threads)).build();
+        let model = Arc::new(trainer.train(sides.train)?.model);
         let classifier = Classifier::new(Arc::clone(&model), threads)?;
+        let mut test_documents = sides.test;
         let mut test = CsrBuilder::default();
         let mut left = self.most;
         loop {
-            let batch: Vec<Document> =
-                sides.test.by_ref().take(left.min(16_384)).collect::<Result<_, CorpusError>>()?;
+            let batch: Vec<Document> = test_documents
+                .by_ref()
+                .take(left.min(16_384))
+                .collect::<Result<_, CorpusError>>()?;
             if batch.is_empty() {
                 break;
             }
@@ -389,8 +389,7 @@ fn first(rows: &Csr, count: usize) -> Csr {
 }
 
 fn push(builder: &mut CsrBuilder, rows: &Csr, count: usize) {
-    for row in rows.outer_iterator().take(count) {
-        let number = |column: usize| u32::try_from(column).expect("columns are 32-bit");
-        builder.push_row(row.iter().map(|(column, &value)| (number(column), value)));
+    for (columns, values) in rows.iter().take(count) {
+        builder.push_slices(columns, values);
     }
 }

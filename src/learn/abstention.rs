@@ -1,0 +1,70 @@
+//! Learns when a model must abstain.
+//!
+//! * Learns from: the scores of held-out documents under the chosen vote.
+//! * Estimates by: five folds; the answers of a fold are evaluated with what is learned from the
+//!   others.
+//! * Yields: a [`ConfidenceLimit`].
+
+use std::collections::BTreeMap;
+
+use super::held_out::FOLDS;
+use super::held_out_scores::{HeldOutDocument, HeldOutScores};
+use super::probabilities::learn_without;
+use crate::decide::calibrate::{Answer, ConfidenceLimit, Votes, confidence};
+use crate::decide::decision::{Decision, decide};
+use crate::decide::vote::TrainingLabels;
+
+/// Learns when a model must abstain to reach a target error, from held-out documents.
+///
+/// The documents of each fold are decided, and their confidence computed, by what is learned from
+/// the other folds: `decisions` are those learned without each fold. `unknown` returns the share of
+/// unknown terms of a document. If documents were held out twice, without and with their
+/// near-duplicates, the target is reached both ways: new documents may or may not have
+/// near-duplicates.
+pub(super) fn learn(
+    held_out: &HeldOutScores<'_>,
+    decisions: &[Decision; FOLDS],
+    among: TrainingLabels<'_>,
+    target_error: f64,
+    unknown: &dyn Fn(u32) -> f64,
+) -> ConfidenceLimit {
+    let documents: Vec<HeldOutDocument<'_>> = held_out.documents().collect();
+    // By document, held out for the first and the second time.
+    let mut answers: BTreeMap<u32, [Option<Answer>; 2]> = BTreeMap::new();
+    for (fold, decision) in decisions.iter().enumerate() {
+        let calibration = learn_without(&documents, among, unknown, Some(fold));
+        for HeldOutDocument { row, again, cluster, voters, scores, .. } in
+            documents.iter().filter(|document| document.fold == fold)
+        {
+            let unknown = unknown(*row);
+            let counted = Votes { scores, supporters: &[], voters: *voters, unknown };
+            let mut known = Vec::new();
+            calibration.probabilities(counted, scores.len(), &among, &mut known);
+            let given = decide(scores, decision);
+            let gold = among.labels(*row);
+            let right = given.iter().filter(|label| gold.binary_search(label).is_ok()).count();
+            let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+            let answer = Answer {
+                confidence: confidence(&given, scores, &known),
+                given: count(given.len()),
+                right: count(right),
+                cluster: *cluster,
+            };
+            answers.entry(*row).or_default()[usize::from(*again)] = Some(answer);
+        }
+    }
+    let first: Vec<Answer> = answers.values().filter_map(|[first, _]| *first).collect();
+    let last: Vec<Answer> =
+        answers.values().filter_map(|[first, again]| again.or(*first)).collect();
+    if answers.values().all(|[_, again]| again.is_none()) {
+        return ConfidenceLimit::learn(target_error, &first);
+    }
+    // Neither of the two limits may fail.
+    let limits = [first, last].map(|answers| ConfidenceLimit::one_of_two(target_error, &answers));
+    let [first, last] = limits;
+    match (first.confidence, last.confidence) {
+        (Some(one), Some(other)) if one < other => last,
+        (Some(_), None) => last,
+        _ => first,
+    }
+}

@@ -1,0 +1,583 @@
+//! The greedy search: one dimension of the features after another.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::setup::{ChosenFeatures, FeatureError, Free, Recount, Step, TrialSetup};
+use crate::decide::objective::Metrics;
+use crate::learn::held_out::{FOLDS, LeaveOneOut};
+use crate::learn::training_rows::{Counted, Features, TERM_STEPS};
+use crate::learn::votes::Trial;
+use crate::search::SearchError;
+use crate::text::analyze::{AnalyzerSpec, NgramRange, Stemmer, stop_words};
+use crate::text::corpus::CorpusError;
+use crate::text::counts::{Counts, Fields};
+use crate::text::select::{Criterion, Selection};
+use crate::text::tfidf::Weighting;
+
+/// The search for the best features.
+pub(in crate::learn) struct FeatureSearch<'a> {
+    /// What they have in common.
+    pub setup: TrialSetup<'a>,
+    /// Counts the training documents again.
+    pub recount: &'a mut Recount<'a>,
+    /// Called after every trial.
+    pub progress: &'a mut dyn FnMut(&Step),
+}
+
+impl std::fmt::Debug for FeatureSearch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FeatureSearch").field("setup", &self.setup).finish_non_exhaustive()
+    }
+}
+
+/// A change is kept if it improves the objective by at least this much; a smaller gain may be
+/// noise.
+const MIN_GAIN: f64 = 0.001;
+/// Minimum gain of a weighting that rules out learned term weights and prototypes, over one that
+/// allows them: these usually gain as much.
+const MIN_GAIN_WITHOUT_LEARNERS: f64 = 0.01;
+/// A change is tried on the whole sample if it is at most this much worse than the best on the
+/// first fold.
+const MAX_LOSS_ON_FIRST_FOLD: f64 = 0.01;
+/// The numbers of selected terms that are tried first.
+const TERM_COUNTS: [usize; 3] = [2_000, 8_000, 32_000];
+/// The numbers of selected terms that are tried next to the best of [`TERM_COUNTS`].
+const MORE_TERM_COUNTS: [usize; 4] = [500, 1_000, 4_000, 16_000];
+/// BM25 is pursued separately if it is ahead of the cosine weightings by this much. (Where it was
+/// close to them, it lost on all corpora of docs/quality.md, and it is tried again with the
+/// features that they found.)
+const MIN_LEAD: f64 = MIN_GAIN_WITHOUT_LEARNERS / 2.0;
+/// Trials go up to this k at least.
+const MIN_LARGEST_K: NonZeroUsize = NonZeroUsize::new(60).unwrap();
+/// Maximum number of changes of one dimension that are tried on the whole sample.
+const MAX_CONTESTANTS: usize = 16;
+/// Minimum number of documents of the first fold for it to decide.
+const MIN_FIRST_FOLD: usize = 400;
+/// Character n-grams are tried if documents have at most this many terms in total. They are slow on
+/// longer texts, and seldom help there.
+const MAX_ENTRIES_FOR_CHARACTERS: usize = 300_000;
+
+/// How documents become terms.
+#[derive(Debug, PartialEq)]
+struct Terms {
+    analyzer: Option<AnalyzerSpec>,
+    fields: Fields,
+}
+
+impl Terms {
+    fn of(features: &Features) -> Self {
+        // The boost is applied later, so fields are counted separately once.
+        let fields = match features.fields {
+            Fields::FirstLine { .. } => Fields::FirstLine { boost: 1.0 },
+            ref fields => fields.clone(),
+        };
+        Self { analyzer: features.analyzer.clone(), fields }
+    }
+}
+
+/// A change that takes part in the search.
+struct Contestant {
+    change: String,
+    features: Features,
+    /// Its counts, as an index.
+    counted: usize,
+    /// The neighbors of the documents held out so far.
+    found: LeaveOneOut,
+}
+
+/// The metrics of some features.
+#[derive(Debug, Clone, Copy)]
+struct SampleMetrics {
+    first_fold: Metrics,
+    whole_sample: Metrics,
+}
+
+/// The best features that the greedy search has found so far.
+#[derive(Clone)]
+struct Best {
+    features: Features,
+    /// `None` if nothing was tried.
+    metrics: Option<SampleMetrics>,
+    /// The best k on the whole sample; 0 if nothing was tried.
+    k: usize,
+}
+
+/// The weightings of cosine similarity to try, and the other.
+const COSINE: [&str; 4] = ["ltc", "lsc", "btc", "ntc"];
+const BM25: &str = "bm25";
+/// Weightings that differ from `ltc` by the term frequency alone, which is 1 for given features
+/// that are all 1.
+const ALIKE_IF_BINARY: [&str; 2] = ["btc", "ntc"];
+
+/// The state of the greedy search.
+struct GreedySearch<'t, 'a> {
+    trials: &'t mut FeatureSearch<'a>,
+    best: Best,
+    /// The counts for each combination of analyzer and fields that was requested.
+    counted: Vec<(Terms, Counted)>,
+    steps: Vec<Step>,
+    tried: Vec<Features>,
+    /// The objective of what was tried on the first fold, or on the whole sample if that fold has
+    /// too few documents.
+    on_first: Vec<(Features, f64)>,
+    /// The stemmer for the corpus's language.
+    stemmer: Option<Stemmer>,
+}
+
+impl FeatureSearch<'_> {
+    /// Finds the best features from `start`, with which `counts` were counted.
+    ///
+    /// # Errors
+    /// If the documents cannot be counted or searched.
+    ///
+    /// # Panics
+    /// Never: there is always a start.
+    pub(in crate::learn) fn run(
+        &mut self,
+        start: Features,
+        counts: Counts,
+        free: Free,
+    ) -> Result<ChosenFeatures, FeatureError> {
+        let fields = start.fields.clone();
+        let counted = Counted::new(counts, self.setup.exclusion);
+        let mut search = GreedySearch {
+            trials: self,
+            stemmer: language(counted.counts()),
+            counted: vec![(Terms::of(&start), counted)],
+            best: Best { features: start, metrics: None, k: 0 },
+            steps: Vec::new(),
+            tried: Vec::new(),
+            on_first: Vec::new(),
+        };
+        search.search(Free { title: free.title && fields == Fields::Whole, ..free })?;
+        let features = search.best.features.clone();
+        let steps = std::mem::take(&mut search.steps);
+        let index = search.count(&features)?;
+        let (_, counted) = search.counted.swap_remove(index);
+        Ok(ChosenFeatures { features, counted, steps })
+    }
+}
+
+impl GreedySearch<'_, '_> {
+    /// Tries one dimension after another.
+    fn search(&mut self, free: Free) -> Result<(), FeatureError> {
+        self.try_out(vec![("as given".to_owned(), self.best.features.clone())])?;
+        if free.chi2_power {
+            self.chi2_powers()?;
+        }
+        let mut starts = Vec::new();
+        if free.weighting {
+            let start = self.best.clone();
+            for codes in [&COSINE[..], &[BM25]] {
+                self.best = start.clone();
+                self.weightings(codes)?;
+                starts.push(self.best.clone());
+            }
+            starts.dedup_by(|a, b| a.features == b.features);
+        } else {
+            starts.push(self.best.clone());
+        }
+        let values: Vec<f64> = starts.iter().map(|start| self.value(start)).collect();
+        let max = values.iter().copied().fold(0.0, f64::max);
+        let mut best: Option<Best> = None;
+        for (number, start) in starts.into_iter().enumerate() {
+            let min_value =
+                if number == 0 { max - MAX_LOSS_ON_FIRST_FOLD } else { values[0] + MIN_LEAD };
+            if values[number] >= min_value {
+                self.best = start;
+                self.terms(free)?;
+                let is_better = |best: &Best| self.value(&self.best) > self.value(best);
+                if best.as_ref().is_none_or(is_better) {
+                    best = Some(self.best.clone());
+                }
+            }
+        }
+        self.best = best.expect("the first start is near the best, or another is ahead of it");
+        if free.chi2_power {
+            self.chi2_powers()?;
+        }
+        if free.weighting {
+            self.weightings(&COSINE)?;
+            self.weightings(&[BM25])?;
+        }
+        self.terms(free)?;
+        let weighting = self.best.features.weighting;
+        if free.term_weights && weighting.is_cosine() && weighting.is_symmetric() {
+            self.term_factors()?;
+        }
+        Ok(())
+    }
+
+    /// The objective of some features on the whole sample.
+    fn value(&self, best: &Best) -> f64 {
+        let objective = self.trials.setup.grid.objective;
+        best.metrics.map_or(0.0, |metrics| objective.of(metrics.whole_sample))
+    }
+
+    /// Tries title boosts, analyzers and selections.
+    fn terms(&mut self, free: Free) -> Result<(), FeatureError> {
+        if free.title {
+            self.titles()?;
+        }
+        if free.analyzer {
+            self.analyzers()?;
+        }
+        if free.selection {
+            self.selections(free)?;
+        }
+        Ok(())
+    }
+
+    /// The index of the counts for these features; counts if necessary.
+    fn count(&mut self, features: &Features) -> Result<usize, CorpusError> {
+        let terms = Terms::of(features);
+        if let Some(at) = self.counted.iter().position(|(counted, _)| *counted == terms) {
+            return Ok(at);
+        }
+        let counts = (self.trials.recount)(&terms.analyzer, &terms.fields)?;
+        // The documents and their labels are always the same.
+        let folds = Arc::clone(self.counted[0].1.folds());
+        self.counted.push((terms, Counted::with_folds(counts, folds)));
+        Ok(self.counted.len() - 1)
+    }
+
+    /// Tries changes of one dimension: all on the first fold, and those that are among the best
+    /// there on the whole sample. Keeps the best of them if it is better than the best so far.
+    fn try_out(&mut self, changes: Vec<(String, Features)>) -> Result<(), FeatureError> {
+        let mut open = Vec::new();
+        for (change, features) in changes {
+            if !self.tried.contains(&features) {
+                self.tried.push(features.clone());
+                let counted = self.count(&features)?;
+                open.push(Contestant { change, features, counted, found: LeaveOneOut::default() });
+            }
+        }
+        let value = |metrics: Metrics| self.trials.setup.grid.objective.of(metrics);
+        let few =
+            self.counted[0].1.in_folds(self.trials.setup.sample, &(0..1)).len() < MIN_FIRST_FOLD;
+        let first = if few { 0..FOLDS } else { 0..1 };
+        let on_first = self.hold_out(&mut open, first.clone())?;
+        let mut values: Vec<f64> = on_first.iter().map(|trial| value(trial.metrics)).collect();
+        let tried = open.iter().map(|open| open.features.clone());
+        self.on_first.extend(tried.zip(values.iter().copied()));
+        values.extend(self.best.metrics.map(|metrics| value(metrics.first_fold)));
+        values.sort_by(|a, b| b.total_cmp(a));
+        let min_value = values.first().map_or(0.0, |best| best - MAX_LOSS_ON_FIRST_FOLD);
+        let min_value =
+            values.get(MAX_CONTESTANTS - 1).map_or(min_value, |&last| min_value.max(last));
+        let mut left = Vec::new();
+        let mut first_metrics = Vec::new();
+        for (contestant, trial) in open.into_iter().zip(on_first) {
+            if few || self.best.metrics.is_none() || value(trial.metrics) >= min_value {
+                first_metrics.push(trial.metrics);
+                left.push(contestant);
+            } else {
+                self.step(contestant.change, trial, contestant.found.len(), false);
+            }
+        }
+        let trials = self.hold_out(&mut left, first.end..FOLDS)?;
+        for ((contestant, trial), first) in left.into_iter().zip(trials).zip(first_metrics) {
+            let value = |metrics: Metrics| self.trials.setup.grid.objective.of(metrics);
+            let allows_learners = |features: &Features| {
+                features.weighting.is_cosine() && features.weighting.is_symmetric()
+            };
+            let loses =
+                allows_learners(&self.best.features) && !allows_learners(&contestant.features);
+            // Another number of steps is the same kind of features.
+            let learns = |features: &Features| features.term_steps > 0;
+            let gain = match (loses, learns(&self.best.features)) {
+                (true, _) => MIN_GAIN_WITHOUT_LEARNERS,
+                (false, true) if learns(&contestant.features) => f64::EPSILON,
+                (false, _) => MIN_GAIN,
+            };
+            let best = self.best.metrics.map(|metrics| value(metrics.whole_sample) + gain);
+            let kept = best.is_none_or(|min_value| value(trial.metrics) >= min_value);
+            if kept {
+                let whole_sample = trial.metrics;
+                let metrics = Some(SampleMetrics { first_fold: first, whole_sample });
+                self.best = Best { features: contestant.features, metrics, k: trial.k };
+            }
+            self.step(contestant.change, trial, contestant.found.len(), kept);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, change: String, trial: Trial, documents: usize, kept: bool) {
+        let step = Step { change, trial, documents, kept };
+        (self.trials.progress)(&step);
+        self.steps.push(step);
+    }
+
+    /// Holds out more documents for every contestant, and returns the best vote of each. Several
+    /// contestants are tried concurrently if there are threads for them.
+    fn hold_out(
+        &self,
+        contestants: &mut [Contestant],
+        folds: Range<usize>,
+    ) -> Result<Vec<Trial>, SearchError> {
+        let setup = self.trials.setup;
+        let counted = &self.counted;
+        let k = largest_k(self.best.k, setup.k_max, setup.grid.multi_label);
+        let threads = setup.engines.threads();
+        let of =
+            |contestant: &Contestant| counted[contestant.counted].1.max_concurrent(setup.engines);
+        let max_concurrent = contestants.iter().map(of).min().unwrap_or(1);
+        let together = max_concurrent.min(contestants.len()).max(1);
+        let concurrent_folds = max_concurrent / together;
+        let try_one = |contestant: &mut Contestant| {
+            let counted = &counted[contestant.counted].1;
+            if !folds.is_empty() {
+                let features = &contestant.features;
+                let more =
+                    setup.neighbors(counted, features, folds.clone(), k, concurrent_folds)?;
+                contestant.found.append(&more);
+            }
+            Ok(setup.trial(counted.counts(), &contestant.found))
+        };
+        if together == 1 || threads.count() == 1 {
+            return contestants.iter_mut().map(try_one).collect();
+        }
+        // Values that several contestants need are computed before. If a contestant waited for them
+        // while its threads try another one, which waits for the same, it would wait forever.
+        for contestant in &*contestants {
+            let counted = &counted[contestant.counted].1;
+            let exclusion = setup.exclusion;
+            counted.prepare(&contestant.features, folds.clone(), exclusion, setup.engines)?;
+        }
+        let mut tried = Vec::new();
+        for contestants in contestants.chunks_mut(together) {
+            let results = || contestants.par_iter_mut().map(try_one).collect();
+            let results: Result<Vec<Trial>, SearchError> = threads.run(results);
+            tried.extend(results?);
+        }
+        Ok(tried)
+    }
+
+    fn weightings(&mut self, codes: &[&str]) -> Result<(), FeatureError> {
+        let given = self.best.features.analyzer.is_none();
+        let binary = given && self.counted[0].1.counts().is_binary();
+        let start = self.best.features.clone();
+        let with = |code: &str, power: f64| {
+            let weighting: Weighting = code.parse().expect("each is a weighting");
+            let weighting = weighting.with_idf_power(power)?;
+            let weighting = weighting.with_chi2_power(start.weighting.chi2_power())?;
+            let features = Features { weighting, ..start.clone() };
+            Some((format!("weighting {weighting}, idf power {power}"), features))
+        };
+        let codes = codes.iter().filter(|code| !(binary && ALIKE_IF_BINARY.contains(code)));
+        let changes = codes.clone().flat_map(|code| [0.5, 1.0].map(|power| with(code, power)));
+        self.try_out(changes.flatten().collect())?;
+        // A higher power is not tried where a half is as good.
+        let on_first = |code, power| {
+            let (_, features) = with(code, power)?;
+            self.value_on_first(&features)
+        };
+        let more = codes.filter(|code| on_first(code, 1.0) > on_first(code, 0.5));
+        let changes = more.filter_map(|code| with(code, 1.5)).collect();
+        self.try_out(changes)
+    }
+
+    /// The objective of some features on the first fold, if they were tried.
+    fn value_on_first(&self, features: &Features) -> Option<f64> {
+        let tried = self.on_first.iter().find(|(other, _)| other == features);
+        tried.map(|&(_, value)| value)
+    }
+
+    /// Tries the exponents next to the best so far, and goes on as long as they get better.
+    fn chi2_powers(&mut self) -> Result<(), FeatureError> {
+        loop {
+            let start = self.best.features.clone();
+            let change = |step: f64| {
+                let power = start.weighting.chi2_power() + step;
+                let weighting = start.weighting.with_chi2_power(power)?;
+                let features = Features { weighting, ..start.clone() };
+                (0.0..=0.5).contains(&power).then(|| (format!("chi2 power {power}"), features))
+            };
+            self.try_out([-0.125, 0.125].into_iter().filter_map(change).collect())?;
+            if self.best.features == start {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tries learned weights of terms with as many steps as possible, then with fewer as long as
+    /// these are better.
+    fn term_factors(&mut self) -> Result<(), FeatureError> {
+        let start = self.best.features.clone();
+        for term_steps in TERM_STEPS.into_iter().rev() {
+            let before = self.best.features.term_steps;
+            let features = Features { term_steps, ..start.clone() };
+            let change = format!("learned weights of terms, {term_steps} steps");
+            self.try_out(vec![(change, features)])?;
+            if before > 0 && self.best.features.term_steps == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn titles(&mut self) -> Result<(), FeatureError> {
+        let change = |boost| {
+            let fields = Fields::FirstLine { boost };
+            let features = Features { fields, ..self.best.features.clone() };
+            (format!("first line × {boost}"), features)
+        };
+        self.try_out([1.0, 2.0, 3.0, 5.0].map(change).into())
+    }
+
+    fn analyzers(&mut self) -> Result<(), FeatureError> {
+        let mut others = vec![self.other_stems(), self.other_pairs(), self.other_stop_words()];
+        if self.counted[0].1.counts().entries() <= MAX_ENTRIES_FOR_CHARACTERS {
+            others.push(self.other_characters());
+        }
+        self.try_out(others.into_iter().map(|other| (named("all", &other), other)).collect())
+    }
+
+    fn selections(&mut self, free: Free) -> Result<(), FeatureError> {
+        // Stems and word pairs often help only together with term selection.
+        let mut bases = vec![self.best.features.clone()];
+        if free.analyzer {
+            bases.extend([self.other_stems(), self.other_pairs()]);
+        }
+        // First a few numbers of terms, then those next to the best of each base.
+        for counts in [&TERM_COUNTS[..], &MORE_TERM_COUNTS] {
+            let mut changes = Vec::new();
+            for base in &bases {
+                let at = self.count(base)?;
+                let terms = self.counted[at].1.counts().vocabulary.len();
+                let selected = |count: usize| {
+                    let terms = NonZeroUsize::new(count).filter(|_| count < terms)?;
+                    Some(Selection { criterion: Criterion::Chi2, terms })
+                };
+                let with = |selection| Features { selection: Some(selection), ..base.clone() };
+                let on_first = |&count: &usize| {
+                    let value = self.value_on_first(&with(selected(count)?))?;
+                    Some((value, count))
+                };
+                let best = TERM_COUNTS.iter().filter_map(on_first);
+                let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, count)| count);
+                // A vocabulary may be too small for the first.
+                let is_open = |count: usize| best.is_none_or(|best| is_next_to(count, best));
+                let counts = counts.iter().copied();
+                let counts = counts.filter(|&count| TERM_COUNTS.contains(&count) || is_open(count));
+                for selection in counts.filter_map(selected) {
+                    let features = with(selection);
+                    changes.push((named(&selection.to_string(), &features), features));
+                }
+            }
+            self.try_out(changes)?;
+        }
+        Ok(())
+    }
+
+    /// The best features with stemming switched on or off.
+    fn other_stems(&self) -> Features {
+        let mut other = self.best.features.clone();
+        if let Some(analyzer) = &mut other.analyzer {
+            analyzer.stemmer = if analyzer.stemmer.is_some() { None } else { self.stemmer };
+        }
+        other
+    }
+
+    /// The best features with the stop words of the corpus's language dropped or kept.
+    fn other_stop_words(&self) -> Features {
+        let mut other = self.best.features.clone();
+        if let Some(analyzer) = &mut other.analyzer {
+            let list = self.stemmer.and_then(|stemmer| stop_words(stemmer.code()));
+            let words = list.unwrap_or_default().iter().map(|&word| word.to_owned());
+            let none = Vec::new();
+            analyzer.stop_words =
+                if analyzer.stop_words.is_empty() { words.collect() } else { none };
+        }
+        other
+    }
+
+    /// The best features with n-grams of two to four characters of words switched on or off.
+    fn other_characters(&self) -> Features {
+        let mut other = self.best.features.clone();
+        if let Some(analyzer) = &mut other.analyzer {
+            let range = NgramRange::new(2, 4);
+            analyzer.char_ngrams = if analyzer.char_ngrams.is_some() { None } else { range };
+        }
+        other
+    }
+
+    /// The best features with word pairs switched on or off.
+    fn other_pairs(&self) -> Features {
+        let mut other = self.best.features.clone();
+        if let Some(analyzer) = &mut other.analyzer {
+            let words = NgramRange::new(1, 1);
+            let pairs = NgramRange::new(1, 2);
+            analyzer.word_ngrams = if analyzer.word_ngrams == words { pairs } else { words };
+        }
+        other
+    }
+}
+
+/// The largest k to try after a trial for which `best` was the best k (0: no trial yet). In
+/// single-label mode, twice `best` is enough. In multi-label mode, the best k of one trial says
+/// little about the others.
+fn largest_k(best: usize, k_max: NonZeroUsize, multi_label: bool) -> NonZeroUsize {
+    match NonZeroUsize::new(2 * best) {
+        Some(twice) if !multi_label => twice.max(MIN_LARGEST_K).min(k_max),
+        _ => k_max,
+    }
+}
+
+/// Whether a number of selected terms is tried because another one is the best.
+fn is_next_to(count: usize, best: usize) -> bool {
+    let is_least = best == TERM_COUNTS[0];
+    count == 2 * best || count == best / 2 || (is_least && count < best)
+}
+
+/// A description of the terms of features, after their number.
+fn named(count: &str, features: &Features) -> String {
+    let Some(analyzer) = &features.analyzer else { return format!("{count} columns") };
+    let words = if analyzer.stemmer.is_some() { "stems" } else { "words" };
+    let pairs = analyzer.word_ngrams == NgramRange::new(1, 2);
+    let mut name = format!("{count} {words}");
+    for (is_in, what) in [
+        (pairs, " and pairs"),
+        (analyzer.char_ngrams.is_some(), " and character n-grams"),
+        (!analyzer.stop_words.is_empty(), " without stop words"),
+    ] {
+        name.push_str(if is_in { what } else { "" });
+    }
+    name
+}
+
+/// The language whose stop words occur in the most documents, if there is a stemmer for it.
+fn language(counts: &Counts) -> Option<Stemmer> {
+    let documents = counts.documents() as f64;
+    let frequencies = counts.vocabulary.document_frequencies();
+    let share = |stemmer: Stemmer| -> f64 {
+        let words = stop_words(stemmer.code()).unwrap_or_default();
+        let ids = words.iter().filter_map(|word| counts.vocabulary.id(word));
+        ids.map(|id| f64::from(frequencies[id as usize])).sum::<f64>() / documents
+    };
+    let best = Stemmer::all().map(|stemmer| (stemmer, share(stemmer)));
+    let best = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (best.1 >= 1.0).then_some(best.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn largest_k_follows_the_best() {
+        let largest = |best, k_max, several| {
+            largest_k(best, NonZeroUsize::new(k_max).unwrap(), several).get()
+        };
+        assert_eq!(
+            [0, 1, 30, 31, 100, 200].map(|best| largest(best, 200, false)),
+            [200, 60, 60, 62, 200, 200]
+        );
+        assert_eq!([0, 1, 100].map(|best| largest(best, 200, true)), [200, 200, 200]);
+        assert_eq!([0, 1, 10].map(|best| largest(best, 10, false)), [10, 10, 10]);
+    }
+}

@@ -39,11 +39,11 @@ fn probability(text: &str) -> Result<f64, String> {
 struct Report<'a> {
     schema: &'static str,
     baseline: &'a str,
-    comparisons: Vec<Named<'a>>,
+    comparisons: Vec<NamedComparison<'a>>,
 }
 
 #[derive(Serialize)]
-struct Named<'a> {
+struct NamedComparison<'a> {
     name: &'a str,
     #[serde(flatten)]
     comparison: &'a Comparison,
@@ -75,7 +75,8 @@ impl Compare {
         }
         if let Some(json) = json {
             let pairs = names[1..].iter().zip(&comparisons);
-            let comparisons = pairs.map(|(name, comparison)| Named { name, comparison }).collect();
+            let comparisons =
+                pairs.map(|(name, comparison)| NamedComparison { name, comparison }).collect();
             let report =
                 Report { schema: "classify.comparison/1", baseline: &names[0], comparisons };
             write_json(json, &report)?;

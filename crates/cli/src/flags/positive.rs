@@ -1,4 +1,4 @@
-//! Parsing of positive counts.
+//! Parser for positive counts.
 
 use std::num::NonZeroUsize;
 

@@ -33,7 +33,7 @@ impl Verbosity {
     }
 }
 
-/// The progress of a stage: documents, documents/s, and the share of the bytes to be read.
+/// Progress of a stage: documents, documents/s, and the share of the bytes already read.
 pub(crate) struct Progress {
     shown: Arc<progress::Progress>,
     start: Instant,
@@ -53,7 +53,8 @@ impl Progress {
         self.shown.finish();
     }
 
-    /// A callback that reports each file's format: once for consecutive files of the same format.
+    /// A callback that reports the format of each file. Consecutive files of one format are
+    /// reported once, unless `--verbose` is set.
     pub(crate) fn formats(&self, verbosity: Verbosity) -> OnOpen {
         let mut last = None;
         let shown = Arc::clone(&self.shown);
@@ -77,7 +78,7 @@ impl Progress {
         self.show(documents, "");
     }
 
-    /// Like [`tick`](Self::tick), with the busiest of the stages that run in parallel.
+    /// Reports progress with the busiest of the stages that run in parallel.
     pub(crate) fn tick_stages(&self, so_far: &SoFar<'_>) {
         let SoFar { documents, busiest, busy } = so_far;
         self.show(*documents, &format!("; busiest: {busiest} ({:.0} %)", busy * 100.0));
@@ -97,7 +98,7 @@ fn size(path: &Path) -> u64 {
         return metadata.len();
     }
     let Ok(entries) = std::fs::read_dir(path) else { return 0 };
-    // Links are not followed: a link to a folder could lead back here.
+    // Links are not followed, because a link to a parent folder would never end.
     let is_link = |path: &Path| path.is_symlink();
     entries.flatten().map(|entry| entry.path()).filter(|p| !is_link(p)).map(|p| size(&p)).sum()
 }

@@ -209,7 +209,7 @@ fn the_whole_way_of_given_vectors() {
         info.contains("given: 5 dimensions, euclidean, 100 % of the votes, similarity"),
         "{info}"
     );
-    assert!(info.contains("dense vectors as given"), "{info}");
+    assert!(info.contains("dense vectors from the corpus"), "{info}");
     let said = room.ok("classify evaluate m test.jsonl");
     assert!(said.contains("accuracy"), "{said}");
     let predicted = room.ok("classify predict m test.jsonl -q --with neighbors,scores");

@@ -1,4 +1,4 @@
-//! Evaluations as text and pages.
+//! Tests of evaluations as text and pages.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,7 +15,7 @@ use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 use classify_report::evaluation::{html, markdown, terminal};
 
-/// An evaluation of one document: its label `a` has a score of .55, the label `b` of .4.
+/// Evaluates one document: its label `a` has a score of .55, and the label `b` of .4.
 fn evaluated() -> Evaluation {
     let lines = "{\"text\": \"x\", \"label\": \"a\"}\n{\"text\": \"x\", \"label\": \"b\"}\n";
     let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
@@ -38,8 +38,8 @@ fn evaluated() -> Evaluation {
     evaluator.finish(0, &threads, Vec::new())
 }
 
-/// An evaluation with a confusion matrix: of four documents of each of the `labels` labels, one got
-/// the next label.
+/// Creates an evaluation with a confusion matrix. For each of the `labels` labels, one of four
+/// documents got the next label.
 fn confused(labels: u64) -> Evaluation {
     let mut result = evaluated();
     let pair = |label: u64, predicted: u64, count| Confusion {
@@ -73,7 +73,7 @@ fn a_confusion_matrix_is_shown_if_it_is_small() {
 #[test]
 fn only_bins_with_labels_are_shown() {
     let text = terminal(&confused(2), true);
-    let table = text.split_once("reliability of the labels given").unwrap().1;
+    let table = text.split_once("reliability of the predicted labels").unwrap().1;
     let bins = table.lines().skip(1).take_while(|line| !line.is_empty()).skip(1);
     assert_eq!(bins.count(), 1, "{table}");
     assert!(!text.contains("not shown"));

@@ -1,4 +1,4 @@
-//! Explanations as text and pages.
+//! Tests of explanations as text and pages.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

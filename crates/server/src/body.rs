@@ -14,7 +14,7 @@ use crate::options::ServerOptions;
 /// Format of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
-    /// A document or several as JSON.
+    /// One or several documents as JSON.
     Json,
     /// A document as JSON on each line.
     Lines,
@@ -23,7 +23,7 @@ pub(crate) enum BodyFormat {
 }
 
 impl BodyFormat {
-    /// The format that the headers name.
+    /// The format that the content type names.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Failure> {
         if headers.contains_key(header::CONTENT_ENCODING) {
             return Err(Failure::Compressed);
@@ -41,13 +41,13 @@ impl BodyFormat {
     }
 }
 
-/// The next part of a body, or `None` at its end.
+/// Returns the next part of a body, or `None` at its end.
 pub(crate) async fn next_part(body: &mut Body, until: Instant) -> Result<Option<Bytes>, Failure> {
     loop {
         let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
         match timeout_at(until, frame).await.map_err(|_| Failure::SlowBody)? {
             None => return Ok(None),
-            Some(Err(_)) => return Err(Failure::CutShort),
+            Some(Err(_)) => return Err(Failure::IncompleteBody),
             Some(Ok(frame)) => {
                 // Trailers are ignored.
                 if let Ok(part) = frame.into_data() {

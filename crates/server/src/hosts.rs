@@ -1,7 +1,7 @@
-//! The names that requests may address the server by.
+//! The host names by which requests may address the server.
 //!
-//! A web page can give this machine a name of its own, and then send requests to it. Such requests
-//! carry that name, and are refused.
+//! With DNS rebinding, a web page can point its own host name to this machine and send requests to
+//! it. Such requests carry that name and are refused.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use axum::http::header;
 
 use crate::options::ServerOptions;
 
-/// The names that requests may address the server by. If there is none, all are allowed.
+/// The host names by which requests may address the server. If empty, all names are allowed.
 #[derive(Debug)]
 pub(crate) struct AllowedHosts(Vec<String>);
 
@@ -28,7 +28,7 @@ impl AllowedHosts {
         Self(names)
     }
 
-    /// Checks that a request is addressed to this server. The error is the host in the request.
+    /// Checks that a request is addressed to this server. The error is the host of the request.
     pub(crate) fn check(&self, request: &Request) -> Result<(), String> {
         if self.0.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The model that answers requests now.
+//! The model that answers requests.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use classify::rows::dense::DenseFeatures;
 use classify::text::corpus::{Format, LabelUse, ReadOptions};
 use classify::text::counts::Fields;
 
-/// The model that answers requests now. It never changes: a change makes another one.
+/// The model that answers requests. It is immutable; each change creates a new live model.
 #[derive(Debug)]
 pub(crate) struct LiveModel {
     pub(crate) classifier: Classifier,
     /// Options of the model.
     pub(crate) options: ClassifyOptions,
-    /// Version of the model, which every change of a document changes.
+    /// Version of the model; every change to its documents gives a new version.
     pub(crate) version: String,
     /// Options for reading the documents of requests.
     pub(crate) read: ReadOptions,
-    /// Whether a document is one text.
+    /// Whether a document consists of one text.
     pub(crate) takes_one_text: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Shapes of bodies that no type of the server has, for the description of the server.
+//! Schemas of bodies that no type of the server describes, for the `OpenAPI` description.
 //!
-//! Documents are read by the library, which knows their fields from the model. Predictions are
-//! types of the library, which knows nothing of HTTP. Tests compare these shapes with what the
-//! server reads and writes.
+//! The library reads documents, and the model determines their fields. Predictions are types of the
+//! library, which has no HTTP code. Tests compare these schemas with the bodies that the server
+//! reads and writes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::documents::OneText;
 
-/// One document, or several as `{"documents": […]}`. As `application/x-ndjson`, a document per
+/// One document, or several as `{"documents": […]}`. As `application/x-ndjson`, one document per
 /// line, answered line by line. As `text/plain`, the text itself.
 #[derive(ToSchema)]
 #[serde(untagged)]
@@ -44,7 +44,7 @@ pub(crate) struct LabeledDocuments {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
 pub(crate) struct NamedDocument {
-    /// Identifier. A document of the model with the same one is replaced.
+    /// Identifier. It replaces the document of the model with the same identifier.
     #[schema(example = "letter-17")]
     id: String,
     #[schema(example = "The band played three new songs.")]
@@ -56,26 +56,26 @@ pub(crate) struct NamedDocument {
     weight: Option<f32>,
 }
 
-/// A prediction. Several are `{"answers": […]}`, in the order of the documents.
+/// A prediction. Several predictions are `{"answers": […]}`, in the order of the documents.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
 pub(crate) struct Prediction {
     id: String,
     /// The labels, best first.
     labels: Vec<String>,
-    /// Share of the votes that the best label has.
+    /// Share of the votes for the best label.
     score: Option<f64>,
-    /// Probability that the best label is right, if the model is calibrated.
+    /// Probability that the best label is correct, if the model is calibrated.
     probability: Option<f64>,
-    /// Expected share of the given labels that are right, if the model is calibrated.
+    /// Expected share of correct labels among the predicted labels, if the model is calibrated.
     confidence: Option<f64>,
-    /// `no-known-term`, `no-neighbor`, `no-label`, `unsure` or `foreign`.
+    /// `no-known-term`, `no-neighbor`, `no-label`, `unsure` or `foreign` (out of distribution).
     reason: Option<String>,
-    /// The best labels, given or not.
+    /// The best labels, predicted or not.
     scores: Option<Vec<ScoredLabel>>,
     /// The training documents that voted, best first.
     neighbors: Option<Vec<Neighbor>>,
-    /// The neighbors by dense vectors, if the model searches terms, too.
+    /// The neighbors found by dense vectors, if the model also searches terms.
     by_vectors: Option<Vec<Neighbor>>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Neighbor {
     id: String,
     similarity: f32,
     labels: Vec<String>,
-    /// Weights of the document's vote for labels, if they were learned.
+    /// Learned weights of the document's vote for labels.
     worth: Option<BTreeMap<String, f32>>,
     text: Option<String>,
 }
@@ -114,7 +114,7 @@ mod tests {
         object.as_object().unwrap().keys().cloned().collect()
     }
 
-    /// An object with the examples of a schema.
+    /// Builds an object from the examples of a schema.
     fn example(schemas: &Value, name: &str) -> Value {
         let properties = schemas[name]["properties"].as_object().unwrap();
         let value = |schema: &Value| match schema["items"]["$ref"].as_str() {
@@ -155,7 +155,7 @@ mod tests {
             scores: Some(vec![scored]),
             neighbors: Some(vec![near()]),
             by_vectors: Some(vec![near()]),
-            // The server has a request of its own for it.
+            // The server has a separate request for explanations.
             explanation: None,
         };
         assert_eq!(
@@ -181,7 +181,7 @@ mod tests {
         }
         let model = server.get("/v1/model").await.json();
         assert_eq!(names(&model), names(&schemas["ModelReport"]["properties"]));
-        // Every request has an answer that is described.
+        // The description covers every response of every request.
         for (path, methods) in described["paths"].as_object().unwrap() {
             for (method, operation) in methods.as_object().unwrap() {
                 assert!(operation["responses"]["200"].is_object(), "{method} {path}");

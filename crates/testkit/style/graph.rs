@@ -1,9 +1,10 @@
 //! The import graph of the files of each crate, and its cycles.
 //!
 //! File A uses file B if A names an item that B defines. An item that is named through a re-export
-//! counts for the file that defines it, and `pub use` alone is no use. So a parent module may
-//! re-export the items of its children, and they may use its items; a cycle is reported if its own
-//! code needs theirs, too. Code that is compiled only for tests is ignored.
+//! counts for the file that defines it. A `pub use` alone does not count as a use. A parent module
+//! may therefore re-export the items of its children, and they may use its items. A cycle is
+//! reported only if the code of the parent needs the items of its children, too.
+//! Code that is compiled only for tests is ignored.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +25,7 @@ pub(crate) fn check(sources: &[Source], places: &mut Vec<Place>) {
     }
 }
 
-/// The modules of a crate; the first one is its root.
+/// Modules of a crate; the first module is the root.
 struct Tree<'a> {
     modules: Vec<Module<'a>>,
 }
@@ -32,14 +33,14 @@ struct Tree<'a> {
 struct Module<'a> {
     parent: Option<usize>,
     source: &'a Source,
-    /// The items of the file, or of the module in braces.
+    /// Items of the file, or of an inline module.
     items: &'a [Item],
     names: HashMap<String, Meanings>,
-    /// Paths of imports that end with `*`.
+    /// Paths of glob imports.
     globs: Vec<Vec<String>>,
 }
 
-/// What a name means in a module. Modules and functions may have the same name.
+/// Meanings of a name in a module. A module and a function may have the same name.
 #[derive(Default)]
 struct Meanings {
     module: Option<usize>,
@@ -51,7 +52,7 @@ enum Named {
     Imported(Vec<String>),
 }
 
-/// What a path leads to.
+/// Module or item that a path resolves to.
 #[derive(Clone, Copy)]
 enum Target {
     Module(usize),
@@ -59,7 +60,7 @@ enum Target {
     Item(usize),
 }
 
-/// The uses of one file by another one: line and item of each.
+/// Uses of one file by another: the line and the item of each use.
 type Uses<'a> = BTreeMap<(&'a str, &'a str), Vec<(usize, String)>>;
 
 impl<'a> Tree<'a> {
@@ -135,9 +136,9 @@ impl<'a> Tree<'a> {
         own
     }
 
-    /// Follows a path from a module, through re-exports, to what it names.
+    /// Resolves a path from a module, through re-exports.
     fn resolve(&self, from: usize, path: &[String], depth: usize) -> Option<Target> {
-        // Imports may go round in circles.
+        // Imports may be circular.
         if depth > 20 {
             return None;
         }
@@ -161,7 +162,7 @@ impl<'a> Tree<'a> {
             let child = meanings.module.map(Target::Module);
             let item = || match meanings.item.as_ref()? {
                 Named::Here => Some(Target::Item(module)),
-                // `use name::…` with a crate of the same name as the import leads nowhere.
+                // An import `use name::…` whose crate has the same name does not resolve.
                 Named::Imported(path) if path[0] == name && path.len() == 1 => None,
                 Named::Imported(path) => self.resolve(module, path, look.depth + 1),
             };
@@ -186,7 +187,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Reports each use between files that use each other, directly or not.
+/// Reports each use between files that depend on each other, directly or indirectly.
 fn report_cycles(uses: &Uses<'_>, places: &mut Vec<Place>) {
     let mut reached: HashMap<&str, Vec<&str>> = HashMap::new();
     for (start, _) in uses.keys() {
@@ -215,7 +216,7 @@ fn report_cycles(uses: &Uses<'_>, places: &mut Vec<Place>) {
     }
 }
 
-/// The items of a module, and where the files of its children are.
+/// Items of a module, and the folder of its children's files.
 #[derive(Clone, Copy)]
 struct Contents<'a, 'b> {
     source: &'a Source,
@@ -225,13 +226,13 @@ struct Contents<'a, 'b> {
 
 #[derive(Clone, Copy)]
 struct Look {
-    /// Whether nothing follows the name.
+    /// Whether the name is the last part of its path.
     is_last: bool,
-    /// Number of imports that were followed.
+    /// Number of imports followed so far.
     depth: usize,
 }
 
-/// The files that a file uses, directly or not.
+/// Returns the files that a file uses, directly or indirectly.
 fn reachable<'a>(start: &'a str, uses: &Uses<'a>) -> Vec<&'a str> {
     let mut found = Vec::new();
     let mut open = vec![start];
@@ -260,7 +261,7 @@ impl Walk<'_, '_, '_> {
             _ => None,
         };
         let Some(module) = defines(path.len()) else { return };
-        // Names after the item are variants or functions of a type.
+        // Names after the item are variants or associated functions of a type.
         let is_item = |length: &usize| defines(*length) == Some(module);
         let length = (1..=path.len()).find(is_item).unwrap_or(path.len());
         let [from, to] =
@@ -271,7 +272,7 @@ impl Walk<'_, '_, '_> {
         }
     }
 
-    /// Notes the paths in the tokens of a macro call.
+    /// Records the paths in the tokens of a macro call.
     fn note_tokens(&mut self, tokens: &TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut start = Span::call_site();
@@ -318,7 +319,7 @@ impl<'ast> Visit<'ast> for Walk<'_, '_, '_> {
         }
     }
 
-    /// Modules are walked one by one.
+    /// Modules are visited separately.
     fn visit_item_mod(&mut self, _: &'ast ItemMod) {}
 
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
@@ -345,10 +346,10 @@ impl<'ast> Visit<'ast> for Walk<'_, '_, '_> {
     }
 }
 
-/// A name that is imported.
+/// A name of an import.
 struct Leaf {
     path: Vec<String>,
-    /// What it is called here, unless that is `_` or a glob.
+    /// The local name, unless it is `_` or a glob.
     name: Option<String>,
     is_glob: bool,
     at: Span,
@@ -365,7 +366,7 @@ fn leaves(import: &ItemUse) -> Vec<Leaf> {
 fn collect_leaves(tree: &UseTree, before: &[String], leaves: &mut Vec<Leaf>) {
     let with = |name: &proc_macro2::Ident| {
         let mut path = before.to_vec();
-        // `a::{self}` is `a`.
+        // `a::{self}` imports `a`.
         if path.is_empty() || name != "self" {
             path.push(name.to_string());
         }
@@ -428,7 +429,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Returns whether the attributes say `cfg(test)`, perhaps with other conditions.
+/// Returns whether the attributes contain `cfg(test)`, possibly with other conditions.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {
@@ -440,7 +441,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The file that `#[path = "…"]` names.
+/// Returns the file named by `#[path = "…"]`.
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     attributes.iter().find_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {

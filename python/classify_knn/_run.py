@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 logger = logging.getLogger("classify_knn")
 
-#: Called with a stage ("fit: read", "fit: left out") and the number of documents done.
+#: Called with a stage ("fit: read", "fit: held out") and the number of documents done.
 Progress = Callable[[str, int], object]
 
 

@@ -1,4 +1,4 @@
-"""Several labels a text: what the threshold trades, and the thresholds that tuning chooses."""
+"""Multi-label: the trade-off of one threshold, and the thresholds that tuning chooses."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,7 +21,7 @@ figures = {
     for name, score in (("precision", precision_score), ("recall", recall_score), ("F1", f1_score))
 }
 
-# Tuning sees the training texts only, each left out in turn.
+# Tuning uses leave-one-out on the training texts only.
 tuned = KNNTextClassifier(tune="votes").fit(texts, labels)
 reached = f1_score(truth, binarizer.transform(tuned.predict(new)), average="micro")
 print(f"micro F1 {reached:.3f} with the tuned votes and thresholds; expected {tuned.tuning_['figures']['micro_f1']:.3f}")

@@ -1,4 +1,4 @@
-//! Models: trained, opened, saved, asked.
+//! The Python class `Model`: training, files, predictions and explanations.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use classify::classifier::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Searchers,
 };
 use classify::learn::{Event, TrainOptions, Trainer};
-use classify::model::{InputSpec, Model as Trained};
+use classify::model::{InputSpec, Model as LibraryModel};
 use classify::rows::dense::{DenseSpec, Metric};
 use classify::search::{DeviceChoice, Engines, Stop};
 use classify::text::corpus::{CorpusError, Document, Place, Problem};
@@ -24,32 +24,33 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::documents::{Input, View};
 use crate::errors::{of_classify, of_corpus, of_device, of_model, of_search, of_train};
 use crate::options::{Parameters, device};
-use crate::running::{OfProcess, run, run_for, threads};
+use crate::running::{ProcessLocal, run, run_for, threads};
 
-/// Documents that are explained together.
-const TOGETHER: usize = 64;
-/// How often progress is reported.
-const EVERY: Duration = Duration::from_millis(100);
+/// Number of documents explained per batch.
+const EXPLAIN_BATCH: usize = 64;
+/// Interval between reports of progress.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A trained model and what searches it.
+/// A trained model with its search engines.
 #[pyclass(frozen, module = "classify_knn._native")]
 pub(crate) struct Model {
-    trained: Arc<Trained>,
+    trained: Arc<LibraryModel>,
     jobs: Option<usize>,
     device: DeviceChoice,
-    /// With its index.
-    searching: OfProcess<Searching>,
-    /// Without an index, for weighting.
-    weighing: OfProcess<Classifier>,
+    /// Classifier with its indexes.
+    searching: ProcessLocal<SearchState>,
+    /// Classifier without an index, for weighting only.
+    weighing: ProcessLocal<Classifier>,
 }
 
-struct Searching {
+struct SearchState {
     classifier: Classifier,
     batch: usize,
     describe: String,
 }
 
-/// Labels of training documents as indexes of `names`; multi-label if there is an `indptr`.
+/// Labels of training documents as indices into `names`. They are multi-label if there is an
+/// `indptr`.
 struct Labels<'a> {
     names: Vec<String>,
     indptr: Option<&'a [i64]>,
@@ -73,7 +74,7 @@ impl Labels<'_> {
         if counted && self.indices.iter().all(legal) {
             Ok(())
         } else {
-            Err(format!("the labels are not those of {rows} documents"))
+            Err(format!("the labels do not match the {rows} documents"))
         }
     }
 
@@ -87,7 +88,7 @@ impl Labels<'_> {
     }
 }
 
-/// Tells Python what happens, from the thread that trains.
+/// Reports the events of training to Python, from the training thread.
 struct Reports {
     call: Option<Py<PyAny>>,
     last: Mutex<Option<Instant>>,
@@ -99,7 +100,7 @@ impl Reports {
     fn on_event(&self, event: Event<'_>) {
         let (what, done, text) = match event {
             Event::Read(done) => ("fit: read", Some(done), None),
-            Event::HeldOut(done) => ("fit: left out", Some(done), None),
+            Event::HeldOut(done) => ("fit: held out", Some(done), None),
             event => ("fit", None, classify_report::training::event(&event, 10)),
         };
         let Some(call) = &self.call else { return };
@@ -117,7 +118,7 @@ impl Reports {
 
     fn is_due(&self) -> bool {
         let Ok(mut last) = self.last.lock() else { return false };
-        let due = last.is_none_or(|last| last.elapsed() >= EVERY);
+        let due = last.is_none_or(|last| last.elapsed() >= REPORT_INTERVAL);
         if due {
             *last = Some(Instant::now());
         }
@@ -127,8 +128,8 @@ impl Reports {
 
 /// Counts the terms of texts.
 ///
-/// Returns the terms in byte order, the number of texts with each term, and the number of its
-/// occurrences.
+/// Returns the terms in byte order, the number of texts with each term, and the number of
+/// occurrences of each term.
 #[pyfunction]
 #[pyo3(signature = (input, parameters, *, n_jobs=None))]
 #[expect(clippy::type_complexity, reason = "three columns")]
@@ -141,7 +142,7 @@ pub(crate) fn count_terms<'py>(
     let input = Input::of(input)?;
     let view = input.view()?;
     let View::Texts(_) = view else {
-        return Err(PyValueError::new_err("terms are counted in texts"));
+        return Err(PyValueError::new_err("count_terms needs texts"));
     };
     let options = Parameters(parameters).options(false)?;
     let threads = threads(n_jobs)?;
@@ -160,39 +161,60 @@ pub(crate) fn count_terms<'py>(
     Ok((terms, documents.into_pyarray(py), occurrences.into_pyarray(py)))
 }
 
-/// The term statistics of a whole corpus.
-///
-/// They are the terms in byte order, the number of documents with each term, the number of
-/// documents, and their mean length.
-type Whole = (Vec<String>, Vec<u32>, u64, f64);
+/// Term statistics of a whole corpus: the terms in byte order, the number of documents with each
+/// term, the number of documents, and their mean length.
+type WholeCorpus = (Vec<String>, Vec<u32>, u64, f64);
+
+/// Label names, `indptr` (only for multi-label documents) and label indices, as Python passes them.
+#[derive(FromPyObject)]
+pub(crate) struct LabelArrays<'py>(
+    Vec<String>,
+    Option<PyReadonlyArray1<'py, i64>>,
+    PyReadonlyArray1<'py, i64>,
+);
+
+/// Optional keyword arguments of [`train`].
+#[derive(Default, FromPyObject)]
+#[pyo3(from_item_all)]
+struct TrainKeywords<'py> {
+    #[pyo3(default)]
+    weights: Option<PyReadonlyArray1<'py, f32>>,
+    #[pyo3(default)]
+    ids: Option<Vec<String>>,
+    #[pyo3(default)]
+    groups: Option<Vec<String>>,
+    #[pyo3(default)]
+    n_jobs: Option<usize>,
+    /// Name of the device; `auto` if it is missing.
+    #[pyo3(default)]
+    device: Option<String>,
+    /// Function that is called with `(what, done, text)`.
+    #[pyo3(default)]
+    report: Option<Py<PyAny>>,
+    #[pyo3(default)]
+    part_of: Option<WholeCorpus>,
+}
 
 /// Trains a model.
 ///
-/// `labels` is `(names, indptr or None, indices)`. Training calls `report(what, done, text)`.
-/// Returns the model, and the results of tuning as JSON.
+/// The keyword arguments are the fields of [`TrainKeywords`]. Returns the model, and the results of
+/// tuning as JSON.
 #[pyfunction]
-#[pyo3(signature = (
-    input, labels, parameters, *, weights=None, ids=None, groups=None, n_jobs=None, device="auto",
-    report=None, part_of=None
-))]
-#[expect(clippy::too_many_arguments, reason = "called by one function, with names")]
+#[pyo3(signature = (input, labels, parameters, **keywords))]
 pub(crate) fn train(
     py: Python<'_>,
     input: &Bound<'_, PyAny>,
-    labels: (Vec<String>, Option<PyReadonlyArray1<'_, i64>>, PyReadonlyArray1<'_, i64>),
+    labels: LabelArrays<'_>,
     parameters: &Bound<'_, PyDict>,
-    weights: Option<PyReadonlyArray1<'_, f32>>,
-    ids: Option<Vec<String>>,
-    groups: Option<Vec<String>>,
-    n_jobs: Option<usize>,
-    device: &str,
-    report: Option<Py<PyAny>>,
-    part_of: Option<Whole>,
+    keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<(Model, Option<String>)> {
-    let device = self::device(device)?;
+    let keywords = keywords.map(|keywords| keywords.extract::<TrainKeywords<'_>>()).transpose()?;
+    let TrainKeywords { weights, ids, groups, n_jobs, device, report, part_of } =
+        keywords.unwrap_or_default();
+    let device = self::device(device.as_deref().unwrap_or("auto"))?;
     let input = Input::of(input)?;
     let view = input.view()?;
-    let (names, indptr, indices) = &labels;
+    let LabelArrays(names, indptr, indices) = &labels;
     let labels = Labels {
         names: names.clone(),
         indptr: indptr.as_ref().map(|indptr| indptr.as_slice()).transpose()?,
@@ -200,13 +222,13 @@ pub(crate) fn train(
     };
     labels.check(view.rows()).map_err(PyValueError::new_err)?;
     let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
-    let counted = |count: Option<usize>| count.is_none_or(|count| count == view.rows());
-    if !counted(weights.map(<[_]>::len))
-        || !counted(ids.as_ref().map(Vec::len))
-        || !counted(groups.as_ref().map(Vec::len))
+    let matches_rows = |count: Option<usize>| count.is_none_or(|count| count == view.rows());
+    if !matches_rows(weights.map(<[_]>::len))
+        || !matches_rows(ids.as_ref().map(Vec::len))
+        || !matches_rows(groups.as_ref().map(Vec::len))
     {
         return Err(PyValueError::new_err(
-            "weights, ids and groups must be as many as the documents",
+            "weights, ids and groups must have one entry per document",
         ));
     }
     let mut options = Parameters(parameters).options(matches!(view, View::Dense { .. }))?;
@@ -239,7 +261,7 @@ pub(crate) fn train(
             }
             Ok(document)
         });
-        // Only tuning searches.
+        // Only tuning needs other engines.
         let engines = if options.tuning.is_some() {
             device.open(None, &threads).map_err(|error| of_device(&error))?
         } else {
@@ -260,7 +282,7 @@ fn train_with(
     engines: Engines,
     documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
     reports: &Reports,
-) -> PyResult<(Trained, Option<String>)> {
+) -> PyResult<(LibraryModel, Option<String>)> {
     let on_event = |event: Event<'_>| reports.on_event(event);
     let builder = Trainer::builder().options(options).engines(engines);
     let builder = builder.corpus_name("X").on_event(&on_event);
@@ -271,24 +293,24 @@ fn train_with(
 }
 
 impl Model {
-    fn new(model: Trained, jobs: Option<usize>, device: DeviceChoice) -> Self {
+    fn new(model: LibraryModel, jobs: Option<usize>, device: DeviceChoice) -> Self {
         Self {
             trained: Arc::new(model),
             jobs,
             device,
-            searching: OfProcess::default(),
-            weighing: OfProcess::default(),
+            searching: ProcessLocal::default(),
+            weighing: ProcessLocal::default(),
         }
     }
 
-    fn searching(&self, py: Python<'_>) -> PyResult<Arc<Searching>> {
+    fn searching(&self, py: Python<'_>) -> PyResult<Arc<SearchState>> {
         self.searching.get(py, || {
             let threads = threads(self.jobs)?;
             let engines = self.device.open(None, &threads).map_err(|error| of_device(&error))?;
             let share = self.trained.settings().dense_share;
             let searchers = Searchers::of(&self.trained, share, &engines);
             let searchers = searchers.map_err(|error| of_search(&error))?;
-            Ok(Searching {
+            Ok(SearchState {
                 classifier: Classifier::with_searchers(
                     Arc::clone(&self.trained),
                     searchers,
@@ -308,7 +330,7 @@ impl Model {
         })
     }
 
-    /// Calls `each` with the vectors of every batch; Ctrl-C ends the work.
+    /// Calls `each` with the vectors of every batch. Ctrl-C stops it.
     fn batches<T: Default + Send>(
         py: Python<'_>,
         view: View<'_>,
@@ -335,7 +357,7 @@ impl Model {
     }
 }
 
-/// How documents become vectors.
+/// Converts documents to vectors.
 #[derive(Clone, Copy)]
 struct Vectorizer<'a> {
     classifier: &'a Classifier,
@@ -438,7 +460,7 @@ impl Lists {
     }
 }
 
-/// The documents of a list as an array of `k` columns.
+/// Converts neighbor lists to an array of `k` columns.
 pub(crate) fn as_matrix<T: numpy::Element>(
     py: Python<'_>,
     values: Vec<T>,
@@ -458,7 +480,7 @@ impl Model {
     #[pyo3(signature = (path, *, n_jobs=None, device="auto"))]
     fn open(py: Python<'_>, path: PathBuf, n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
         let device = self::device(device)?;
-        let model = py.detach(|| Trained::open(&path)).map_err(|error| of_model(&error))?;
+        let model = py.detach(|| LibraryModel::open(&path)).map_err(|error| of_model(&error))?;
         Ok(Self::new(model, n_jobs, device))
     }
 
@@ -472,22 +494,22 @@ impl Model {
         device: &str,
     ) -> PyResult<Self> {
         let device = self::device(device)?;
-        let model = py.detach(|| Trained::from_bytes(bytes)).map_err(|error| of_model(&error))?;
+        let model = py.detach(|| LibraryModel::from_bytes(bytes)).map_err(|error| of_model(&error))?;
         Ok(Self::new(model, n_jobs, device))
     }
 
-    /// Writes the model file: completely or not at all.
+    /// Writes the model file completely or not at all.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.trained.save(&path)).map_err(|error| of_model(&error))
     }
 
-    /// The bytes of the model file.
+    /// Returns the bytes of the model file.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.trained.to_bytes()).map_err(|error| of_model(&error))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// The model with other threads and another device.
+    /// Returns the same model with another number of threads and another device.
     #[pyo3(signature = (*, n_jobs=None, device="auto"))]
     fn on(&self, n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
         let (searching, weighing) = Default::default();
@@ -495,7 +517,7 @@ impl Model {
         Ok(Self { trained: Arc::clone(&self.trained), jobs: n_jobs, device, searching, weighing })
     }
 
-    /// The model's settings, as JSON.
+    /// Returns the model's settings as JSON.
     #[getter]
     fn settings(&self) -> PyResult<String> {
         let json = serde_json::to_string(self.trained.settings());
@@ -708,11 +730,11 @@ impl Model {
         run(py, &Arc::default(), |stop| {
             let source: Arc<str> = "X".into();
             let mut explained = Vec::with_capacity(view.rows());
-            for start in (0..view.rows()).step_by(TOGETHER) {
+            for start in (0..view.rows()).step_by(EXPLAIN_BATCH) {
                 if stop.is_stopped() {
                     break;
                 }
-                let end = view.rows().min(start + TOGETHER);
+                let end = view.rows().min(start + EXPLAIN_BATCH);
                 let documents: Vec<Document> =
                     (start..end).map(|row| view.document(row, &source)).collect();
                 let some = explain(classifier, &documents, &options);

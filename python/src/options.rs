@@ -1,4 +1,4 @@
-//! The parameters of Python's estimators → the library's training options.
+//! Converts the parameters of the Python estimators to the library's training options.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use pyo3::types::{PyAny, PyBool, PyDict};
 
 use crate::errors::{of_corpus, of_parameter};
 
-/// The parameters, by name.
+/// Parameters of an estimator, by name.
 pub(crate) struct Parameters<'a, 'py>(pub(crate) &'a Bound<'py, PyDict>);
 
 impl<'py> Parameters<'_, 'py> {
@@ -30,7 +30,7 @@ impl<'py> Parameters<'_, 'py> {
         Ok(self.0.get_item(name)?.filter(|value| !value.is_none()))
     }
 
-    /// The error that this parameter's value is not `expected`.
+    /// Creates the error that a parameter's value is not as `expected`.
     fn wrong(&self, name: &str, expected: &str) -> PyErr {
         let value = self.given(name).ok().flatten();
         let shown = value.and_then(|value| value.repr().ok());
@@ -38,14 +38,14 @@ impl<'py> Parameters<'_, 'py> {
         of_parameter(name, &shown, expected)
     }
 
-    /// A value of a type that Python has; `expected` says which.
+    /// Returns a value of a Python type, which `expected` describes.
     fn value<T>(&self, name: &str, expected: &str) -> PyResult<Option<T>>
     where
         T: for<'a> FromPyObject<'a, 'py>,
     {
         let Some(value) = self.given(name)? else { return Ok(None) };
-        // True is no number.
-        if value.is_instance_of::<PyBool>() && expected != TRUTH {
+        // In Python, True is an int, but it is not a valid number here.
+        if value.is_instance_of::<PyBool>() && expected != EXPECTED_BOOLEAN {
             return Err(self.wrong(name, expected));
         }
         value.extract().map(Some).map_err(|_| self.wrong(name, expected))
@@ -55,11 +55,11 @@ impl<'py> Parameters<'_, 'py> {
         self.value(name, "expected a string")
     }
 
-    fn truth(&self, name: &str) -> PyResult<Option<bool>> {
-        self.value(name, TRUTH)
+    fn boolean(&self, name: &str) -> PyResult<Option<bool>> {
+        self.value(name, EXPECTED_BOOLEAN)
     }
 
-    /// A value that the library reads from text.
+    /// Returns a value that the library parses from text.
     fn parsed<T: FromStr>(&self, name: &str) -> PyResult<Option<T>>
     where
         T::Err: ToString,
@@ -70,7 +70,7 @@ impl<'py> Parameters<'_, 'py> {
         self.text(name)?.map(parse).transpose()
     }
 
-    /// One of the names of an enum's variants.
+    /// Returns the variant of an enum by its name.
     fn named<T: serde::de::DeserializeOwned>(&self, name: &str) -> PyResult<Option<T>> {
         let read = |text: String| {
             serde_json::from_value(text.into()).map_err(|error| {
@@ -93,7 +93,7 @@ impl<'py> Parameters<'_, 'py> {
         Ok(number)
     }
 
-    /// A number of documents (`int`), or a share of them (`float`), as scikit-learn has it.
+    /// Returns a number of documents (`int`) or a share of them (`float`), as in scikit-learn.
     fn df_limit(&self, name: &str) -> PyResult<Option<DfLimit>> {
         let expected =
             "expected a number of documents (int) or a share of them from 0.0 to 1.0 (float)";
@@ -120,7 +120,7 @@ impl<'py> Parameters<'_, 'py> {
         let name = "stop_words";
         let Some(value) = self.given(name)? else { return Ok(Vec::new()) };
         if let Ok(language) = value.extract::<String>() {
-            // scikit-learn writes it out.
+            // scikit-learn spells out the language.
             let code = if language == "english" { "en" } else { &language };
             let words = stop_words(code).ok_or_else(|| {
                 let expected = "no list for this language; expected an ISO 639-1 code \
@@ -142,7 +142,7 @@ impl<'py> Parameters<'_, 'py> {
             words: self.named("words")?.unwrap_or(default.words),
             case: self.named("case")?.unwrap_or(default.case),
             normalization: self.named("normalization")?.unwrap_or(default.normalization),
-            fold_accents: self.truth("strip_accents")?.unwrap_or(false),
+            fold_accents: self.boolean("strip_accents")?.unwrap_or(false),
             min_length: self
                 .value("min_length", "expected an integer")?
                 .unwrap_or(default.min_length),
@@ -189,7 +189,7 @@ impl<'py> Parameters<'_, 'py> {
         Ok(Some(ClassWeights::Given(given)))
     }
 
-    /// What documents are compared by, and whether given features are counts.
+    /// Returns the dense features, and whether the features of the corpus are counts.
     fn features(&self, is_dense: bool) -> PyResult<(bool, Option<DenseOptions>)> {
         let name = "features";
         let metric = match self.text("metric")?.as_deref() {
@@ -281,7 +281,7 @@ impl<'py> Parameters<'_, 'py> {
             objective,
             k_max: self.positive("k_max")?.unwrap_or(default.k_max),
             near_duplicates,
-            time_order: self.truth("time_order")?,
+            time_order: self.boolean("time_order")?,
         }))
     }
 
@@ -290,7 +290,7 @@ impl<'py> Parameters<'_, 'py> {
         if let Ok(pairs) = value.extract::<Vec<(String, String)>>() {
             let bad = |name: &String| name.contains(['\t', '\n', '\r']);
             if pairs.iter().any(|(child, parent)| bad(child) || bad(parent)) {
-                return Err(self.wrong("hierarchy", "a label has a tab or a line end in it"));
+                return Err(self.wrong("hierarchy", "a label contains a tab or a line break"));
             }
             let lines: Vec<String> =
                 pairs.iter().map(|(child, parent)| format!("{child}\t{parent}")).collect();
@@ -303,7 +303,8 @@ impl<'py> Parameters<'_, 'py> {
         Hierarchy::read(&path).map_err(|error| of_corpus(&error))
     }
 
-    /// The training options, for dense arrays (`is_dense`), or for texts and sparse matrices.
+    /// Returns the training options for dense arrays (`is_dense`), or for texts and sparse
+    /// matrices.
     pub(crate) fn options(&self, is_dense: bool) -> PyResult<TrainOptions> {
         let default = TrainOptions::default();
         let limits = TermLimits::default();
@@ -334,23 +335,23 @@ impl<'py> Parameters<'_, 'py> {
             k: self.positive("n_neighbors")?,
             vote: self.parsed("weights")?,
             decision: DecisionOptions {
-                several: self.truth("several")?,
+                several: self.boolean("several")?,
                 rule: self.parsed("rule")?,
                 threshold: self.number("threshold", 0.0, 1.0)?,
-                allow_none: self.truth("allow_none")?.unwrap_or(false),
+                allow_none: self.boolean("allow_none")?.unwrap_or(false),
             },
             target_error: target("target_error")?,
             foreign: target("foreign")?,
             tuning: self.tuning()?,
-            keep_text: self.truth("keep_text")?.unwrap_or(default.keep_text),
+            keep_text: self.boolean("keep_text")?.unwrap_or(default.keep_text),
             part_of: None,
         })
     }
 }
 
-const TRUTH: &str = "expected True or False";
+const EXPECTED_BOOLEAN: &str = "expected True or False";
 
-/// A device by name.
+/// Returns a device by its name.
 pub(crate) fn device(name: &str) -> PyResult<classify::search::DeviceChoice> {
     name.parse().map_err(|what: String| PyValueError::new_err(format!("device={name:?}: {what}")))
 }

@@ -1,4 +1,4 @@
-//! Exact neighbors among the rows of a CSR matrix.
+//! The Python class `SparseRows`: exact neighbors among the rows of a CSR matrix.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::documents::{CsrArrays, CsrSlices};
 use crate::errors::{of_device, of_search};
 use crate::model::as_matrix;
 use crate::options::device;
-use crate::running::{OfProcess, run_for, threads};
+use crate::running::{ProcessLocal, run_for, threads};
 
 /// The rows of a CSR matrix with an index over them.
 #[pyclass(frozen, module = "classify_knn._native")]
@@ -26,16 +26,16 @@ pub(crate) struct SparseRows {
     unit: bool,
     jobs: Option<usize>,
     device: DeviceChoice,
-    searching: OfProcess<Searching>,
+    searching: ProcessLocal<SearchState>,
 }
 
-struct Searching {
+struct SearchState {
     engine: Arc<dyn Search>,
     batch: usize,
     threads: Threads,
 }
 
-/// A copy of some rows of the matrix; `unit`: scaled to length 1.
+/// Copies rows of the matrix, and scales them to length 1 if `unit` is set.
 fn matrix(slices: CsrSlices<'_>, rows: Range<usize>, unit: bool) -> Result<Csr, String> {
     let bounds = &slices.indptr[rows.start..=rows.end];
     let start = bounds[0];
@@ -53,7 +53,7 @@ fn matrix(slices: CsrSlices<'_>, rows: Range<usize>, unit: bool) -> Result<Csr, 
     csr(slices.columns, indptr, slices.indices[entries].to_vec(), data)
 }
 
-/// Scales to length 1, as the command weights rows; zeros stay zeros.
+/// Scales a row to length 1, as the program does. Zero rows stay zero.
 fn scale(values: &mut [f32]) {
     let square: f64 = values.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     if square > 0.0 {
@@ -66,23 +66,23 @@ fn scale(values: &mut [f32]) {
     }
 }
 
-/// Rows of neighbors and their similarities, each queries × k.
+/// Arrays of neighbors and of their similarities, each of shape queries × k.
 type Matrices<'py> = (Bound<'py, numpy::PyArray2<i64>>, Bound<'py, numpy::PyArray2<f32>>);
-/// indptr, indices and data.
+/// Arrays `indptr`, indices and data.
 type Arrays<'py> =
     (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>);
 
 impl SparseRows {
-    fn searching(&self, py: Python<'_>) -> PyResult<Arc<Searching>> {
+    fn searching(&self, py: Python<'_>) -> PyResult<Arc<SearchState>> {
         self.searching.get(py, || {
             let threads = threads(self.jobs)?;
             let engines = self.device.open(None, &threads).map_err(|error| of_device(&error))?;
             let engine = engines.engine(&self.rows).map_err(|error| of_search(&error))?;
-            Ok(Searching { engine, batch: engines.batch(), threads })
+            Ok(SearchState { engine, batch: engines.batch(), threads })
         })
     }
 
-    /// Searches in batches, and gives each list to `each`, in order.
+    /// Searches in batches, and passes each list to `each` in order.
     fn search<T: Send>(
         &self,
         py: Python<'_>,
@@ -97,7 +97,7 @@ impl SparseRows {
         let searching = self.searching(py)?;
         if slices.columns != self.rows.cols() {
             return Err(PyValueError::new_err(format!(
-                "the queries have {} columns, the fitted rows {}",
+                "the queries have {} columns, but the fitted rows have {}",
                 slices.columns,
                 self.rows.cols()
             )));
@@ -135,7 +135,7 @@ impl SparseRows {
         let slices = arrays.view()?;
         let rows = py.detach(|| matrix(slices, 0..slices.rows(), unit));
         let rows = Arc::new(rows.map_err(PyValueError::new_err)?);
-        let made = Self { rows, unit, jobs: n_jobs, device, searching: OfProcess::default() };
+        let made = Self { rows, unit, jobs: n_jobs, device, searching: ProcessLocal::default() };
         // Reject infinite weights now, not at the first search.
         let _ = made.searching(py)?;
         Ok(made)

@@ -431,7 +431,7 @@ def test_a_hierarchy_of_numbers(train, test):
     fitted = KNNTextClassifier(hierarchy=[("1", "9"), ("2", "9")]).fit(train[0], labels)
     assert fitted.classes_.tolist() == [1, 2, 3, "9"]
     assert all("9" in one for one in fitted.predict(test[0]) if 1 in one or 2 in one)
-    with pytest.raises(ValueError, match="hierarchy is for several labels"):
+    with pytest.raises(ValueError, match="hierarchy needs multi-label"):
         KNNTextClassifier(hierarchy=[("cooking", "all")]).fit(*train)
 
 

@@ -95,9 +95,7 @@ fn train_message(error: &TrainError) -> String {
              needs \
              more documents, and labels that do not always occur together"
         }
-        TrainError::LearnedNeedsTuning => {
-            "weights='learned' is learned by tuning: set tune=True"
-        }
+        TrainError::LearnedNeedsTuning => "weights='learned' is learned by tuning: set tune=True",
         TrainError::PrototypesAreTuned => {
             "tune=True chooses the share of prototypes: omit /prototypes in weights"
         }
@@ -115,14 +113,18 @@ fn train_message(error: &TrainError) -> String {
 fn decision_message(error: DecisionError) -> String {
     let message = match error {
         DecisionError::OneLabel { option } => {
-            return format!("{option} needs multi-label documents, but each document has one label");
+            return format!(
+                "{option} needs multi-label documents, but each document has one label"
+            );
         }
         DecisionError::RuleAnd { option } => return format!("rule conflicts with {option}"),
         DecisionError::ThresholdIsTuned => {
             "tune=True chooses the threshold: omit tune, or omit threshold and allow_none"
         }
-        DecisionError::NumberIsTuned => "tuning chooses the number of the rule: write, for \
-                                         example, rule='rcut'",
+        DecisionError::NumberIsTuned => {
+            "tuning chooses the number of the rule: write, for \
+                                         example, rule='rcut'"
+        }
         DecisionError::HowMany => {
             "rule='rcut' needs the number of labels, such as 'rcut:2'; or set tune=True"
         }

@@ -86,8 +86,10 @@ impl Metric<Py<PyAny>> for Callable {
             return f32::NAN;
         }
         Python::attach(|py| {
-            let distance =
-                self.function.call1(py, (a, b)).and_then(|found| found.extract::<f64>(py));
+            let distance = self
+                .function
+                .call1(py, (a, b))
+                .and_then(|description| description.extract::<f64>(py));
             match distance {
                 #[expect(clippy::cast_possible_truncation, reason = "distances are f32")]
                 Ok(distance) => distance as f32,
@@ -131,7 +133,7 @@ pub(crate) struct MetricIndex {
     call: Arc<Call>,
 }
 
-fn refused(error: &Error) -> PyErr {
+fn index_error(error: &Error) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
@@ -166,17 +168,17 @@ fn kind_of<S: Points, M: Metric<S::Point>>(name: &str, points: &S, metric: &M) -
         return Ok(Kind::BruteForce);
     }
     let advice = advise(points, metric, Question::Nearest(10), MIN_INDEXED, 0);
-    let advice = advice.map_err(|error| refused(&error))?;
+    let advice = advice.map_err(|error| index_error(&error))?;
     Ok(advice.candidates.first().map_or(Kind::BruteForce, |fastest| fastest.index))
 }
 
-fn built<S: Points, M: Metric<S::Point>>(
+fn build<S: Points, M: Metric<S::Point>>(
     name: &str,
     points: S,
     metric: M,
 ) -> PyResult<(AnyIndex<S, M>, String)> {
     let kind = kind_of(name, &points, &metric)?;
-    let index = kind.build(points, metric).map_err(|error| refused(&error))?;
+    let index = kind.build(points, metric).map_err(|error| index_error(&error))?;
     Ok((index, kind.to_string()))
 }
 
@@ -207,7 +209,7 @@ fn vector_metric(name: &str) -> PyResult<VectorMetric> {
 fn vectors(array: &Bound<'_, PyAny>) -> PyResult<Vectors<f32>> {
     let array: PyReadonlyArray2<'_, f32> = array.extract()?;
     let dimension = array.shape()[1];
-    Vectors::new(array.as_slice()?.to_vec(), dimension).map_err(|error| refused(&error))
+    Vectors::new(array.as_slice()?.to_vec(), dimension).map_err(|error| index_error(&error))
 }
 
 fn strings(list: &Bound<'_, PyAny>) -> PyResult<Strings> {
@@ -224,7 +226,7 @@ fn strings(list: &Bound<'_, PyAny>) -> PyResult<Strings> {
 
 fn sets(list: &Bound<'_, PyAny>) -> PyResult<Sets> {
     let lists: Vec<Vec<u32>> = list.extract()?;
-    Sets::new(lists).map_err(|error| refused(&error))
+    Sets::new(lists).map_err(|error| index_error(&error))
 }
 
 fn objects(list: &Bound<'_, PyAny>) -> PyResult<Objects> {
@@ -254,7 +256,7 @@ impl Chunk for Strings {
 impl Chunk for Sets {
     fn chunk(&self, start: u32, end: u32) -> Self {
         let sets = (start..end).map(|number| self.point(number));
-        Self::new(sets).unwrap_or_else(|_| unreachable!("as many as before"))
+        Self::new(sets).unwrap_or_else(|_| unreachable!("the number of sets is unchanged"))
     }
 }
 
@@ -427,7 +429,8 @@ impl MetricIndex {
         keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let keywords = keywords.map(|keywords| keywords.extract::<IndexKeywords>()).transpose()?;
-        let IndexKeywords { metric, function, index, n_jobs, device } = keywords.unwrap_or_default();
+        let IndexKeywords { metric, function, index, n_jobs, device } =
+            keywords.unwrap_or_default();
         let metric = metric.as_deref();
         let index = index.as_deref().unwrap_or("auto");
         let call = Arc::new(Call::default());
@@ -435,33 +438,37 @@ impl MetricIndex {
             (_, Some(function)) => {
                 let points = objects(points)?;
                 let metric = Callable { function, call: Arc::clone(&call) };
-                let made = run(py, &Arc::default(), |stop| {
-                    call.run(stop, || built(index, points, metric))
+                let result = run(py, &Arc::default(), |stop| {
+                    call.run(stop, || build(index, points, metric))
                 })??;
-                let (index, kind) = made?;
+                let (index, kind) = result?;
                 (IndexKind::Objects(Box::new(index)), kind)
             }
             ("vectors", None) => {
                 let points = vectors(points)?;
                 let metric = vector_metric(metric.unwrap_or("euclidean"))?;
-                let (index, kind) = run(py, &Arc::default(), |_| built(index, points, metric))??;
+                let (index, kind) = run(py, &Arc::default(), |_| build(index, points, metric))??;
                 (IndexKind::Vectors(Arc::new(index)), kind)
             }
             ("strings", None) => {
                 check_metric(metric, "edit", "strings")?;
                 let points = strings(points)?;
-                let (index, kind) = run(py, &Arc::default(), |_| built(index, points, Edit))??;
+                let (index, kind) = run(py, &Arc::default(), |_| build(index, points, Edit))??;
                 (IndexKind::Strings(Arc::new(index)), kind)
             }
             ("sets", None) => {
                 check_metric(metric, "jaccard", "sets")?;
                 let points = sets(points)?;
-                let (index, kind) = run(py, &Arc::default(), |_| built(index, points, Jaccard))??;
+                let (index, kind) = run(py, &Arc::default(), |_| build(index, points, Jaccard))??;
                 (IndexKind::Sets(Arc::new(index)), kind)
             }
-            (kind, None) => return Err(PyValueError::new_err(format!("kind={kind:?}: expected \
+            (kind, None) => {
+                return Err(PyValueError::new_err(format!(
+                    "kind={kind:?}: expected \
                                                                       vectors, strings, sets or \
-                                                                      objects"))),
+                                                                      objects"
+                )));
+            }
         };
         Self { built, kind, jobs: n_jobs, gpus: None, call }.on(device.as_deref().unwrap_or("auto"))
     }
@@ -470,10 +477,10 @@ impl MetricIndex {
     #[staticmethod]
     #[pyo3(signature = (path, *, n_jobs=None, device="auto"))]
     fn open(py: Python<'_>, path: PathBuf, n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
-        let found = describe(&path).map_err(|error| of_store(&error))?;
-        let metric = found.metric.clone().unwrap_or_default();
+        let description = describe(&path).map_err(|error| of_store(&error))?;
+        let metric = description.metric.clone().unwrap_or_default();
         let built = py.detach(|| {
-            let opened = match found.points.as_str() {
+            let result = match description.points.as_str() {
                 "strings" => open(&path, Edit).map(|index| IndexKind::Strings(Arc::new(index))),
                 "vectors of F32" => {
                     let metric =
@@ -488,9 +495,10 @@ impl MetricIndex {
                     )));
                 }
             };
-            opened.map_err(|error| of_store(&error))
+            result.map_err(|error| of_store(&error))
         })?;
-        Self { built, kind: found.kind, jobs: n_jobs, gpus: None, call: Arc::default() }.on(device)
+        Self { built, kind: description.kind, jobs: n_jobs, gpus: None, call: Arc::default() }
+            .on(device)
     }
 
     /// Writes the index file completely or not at all.

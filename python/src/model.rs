@@ -107,8 +107,8 @@ impl Reports {
         if text.is_none() && !self.is_due() {
             return;
         }
-        let told = Python::attach(|py| call.call1(py, (what, done, text)).map(|_| ()));
-        if let Err(error) = told {
+        let result = Python::attach(|py| call.call1(py, (what, done, text)).map(|_| ()));
+        if let Err(error) = result {
             self.stop.stop();
             if let Ok(mut first) = self.error.lock() {
                 first.get_or_insert(error);
@@ -494,7 +494,8 @@ impl Model {
         device: &str,
     ) -> PyResult<Self> {
         let device = self::device(device)?;
-        let model = py.detach(|| LibraryModel::from_bytes(bytes)).map_err(|error| of_model(&error))?;
+        let model =
+            py.detach(|| LibraryModel::from_bytes(bytes)).map_err(|error| of_model(&error))?;
         Ok(Self::new(model, n_jobs, device))
     }
 

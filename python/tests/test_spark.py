@@ -1,4 +1,4 @@
-"""Spark: the answers of one machine, to the bit, whatever the partitions."""
+"""Tests that Spark gives bit-identical results to one machine, for any partitions."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from classify_knn import KNNTextClassifier, spark  # noqa: E402
 
 @pytest.fixture(scope="module")
 def session():
-    # The workers are to be of this environment.
+    # The workers must use this Python environment.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("classify-knn").config("spark.ui.enabled", False)
     builder = builder.config("spark.sql.shuffle.partitions", 3).config("spark.sql.execution.arrow.maxRecordsPerBatch", 37)
@@ -83,7 +83,7 @@ def test_shards(session, train, test, partitions, parameters, tmp_path):
             for own, nearness in zip(indices, similarities, strict=True)
         ]
         assert found == expected
-        # Dealt to groups of shards: the same, in any order.
+        # With groups of shards, the results are the same, in any order.
         for groups in (2, 3, 100):
             dealt = spark.kneighbors(frame(session, test, 3), tmp_path / "shards", k, groups=groups).collect()
             assert sorted(dealt, key=lambda row: int(row["id"][1:])) == rows
@@ -138,7 +138,7 @@ def test_wrong_arguments(session, train, tmp_path):
         spark.kneighbors(documents, tmp_path / "shards", 1, groups=0)
 
 
-def test_parts_of_documents_that_changed_are_not_put_together():
+def test_changed_documents_are_not_merged():
     documents = pa.RecordBatch.from_pydict({"text": ["bread"]})
     near = [[{"row": row, "id": str(row), "similarity": 0.5, "labels": []}] for row in (7, 3)]
     lists = [spark._to_bytes(pa.RecordBatch.from_arrays([pa.array([one], spark._NEIGHBORS)], ["neighbors"])) for one in near]

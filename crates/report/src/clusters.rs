@@ -24,11 +24,11 @@ pub fn terminal(model: &Model, clusters: &Clusters, terms: usize) -> String {
         let line = format!("{cluster:>7}  {size:>9}  {}{labels}", terms.join(" "));
         let _ = writeln!(text, "{}", printable(line));
     }
-    let without = clusters.of_row.iter().filter(|cluster| cluster.is_none()).count();
-    if without > 0 {
+    let unclustered = clusters.of_row.iter().filter(|cluster| cluster.is_none()).count();
+    if unclustered > 0 {
         let _ = writeln!(
             text,
-            "   none  {without:>9}  documents that share no term with any \
+            "   none  {unclustered:>9}  documents that share no term with any \
                                 center"
         );
     }

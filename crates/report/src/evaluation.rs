@@ -115,7 +115,7 @@ fn method(evaluation: &Evaluation) -> Vec<Line> {
         ("documents", format!("{} training, {} test", documents.train, documents.test)),
         ("labels", format!("{} in training, {} in test", labels.train, labels.test)),
     ];
-    // A model of dense vectors only has no terms.
+    // A model with only dense vectors has no terms.
     if method.terms > 0 || method.vectors.is_none() {
         lines.push(("terms", method.terms.to_string()));
         let formula = format!("{}: {}", weighting(&method.weighting), method.formula);

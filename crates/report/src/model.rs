@@ -215,8 +215,8 @@ fn tuned(tuning: &TuningSummary) -> String {
     } else {
         "; the term weights were learned from held-out documents too, so the metrics are optimistic"
     };
-    let with = tuning.with_near_duplicates.map_or(String::new(), |with| {
-        let Figures { micro_f1, macro_f1, accuracy, .. } = with.figures;
+    let near_duplicates = tuning.with_near_duplicates.map_or(String::new(), |near_duplicates| {
+        let Figures { micro_f1, macro_f1, accuracy, .. } = near_duplicates.figures;
         format!(
             "; if new documents have near-duplicates as often: micro F1 {micro_f1:.4}, macro F1 \
              {macro_f1:.4}, accuracy {accuracy:.4}"
@@ -225,7 +225,7 @@ fn tuned(tuning: &TuningSummary) -> String {
     let by_ranks = figures.by_ranks.map_or(String::new(), |value| format!(" {value:.4}"));
     format!(
         "for {}{by_ranks}; leave-one-out on {documents} documents: micro F1 {:.4}{}, macro F1 \
-         {:.4}{}, accuracy {:.4}{}{with}{caution}",
+         {:.4}{}, accuracy {:.4}{}{near_duplicates}{caution}",
         objective.name(),
         figures.micro_f1,
         ends(|intervals| intervals.micro_f1),

@@ -16,7 +16,7 @@ use classify::threads::Threads;
 use classify_report::evaluation::{html, markdown, terminal};
 
 /// Evaluates one document: its label `a` has a score of .55, and the label `b` of .4.
-fn evaluated() -> Evaluation {
+fn evaluation_of_one_document() -> Evaluation {
     let lines = "{\"text\": \"x\", \"label\": \"a\"}\n{\"text\": \"x\", \"label\": \"b\"}\n";
     let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
     let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
@@ -40,8 +40,8 @@ fn evaluated() -> Evaluation {
 
 /// Creates an evaluation with a confusion matrix. For each of the `labels` labels, one of four
 /// documents got the next label.
-fn confused(labels: u64) -> Evaluation {
-    let mut result = evaluated();
+fn confused_evaluation(labels: u64) -> Evaluation {
+    let mut result = evaluation_of_one_document();
     let pair = |label: u64, predicted: u64, count| Confusion {
         label: format!("l{label:02}"),
         predicted: format!("l{predicted:02}"),
@@ -55,16 +55,16 @@ fn confused(labels: u64) -> Evaluation {
 
 #[test]
 fn labels_are_rows_of_a_markdown_table() {
-    assert!(markdown(&evaluated()).contains("| a "));
+    assert!(markdown(&evaluation_of_one_document()).contains("| a "));
 }
 
 #[test]
 fn a_confusion_matrix_is_shown_if_it_is_small() {
-    assert!(terminal(&confused(12), false).contains("confusion matrix"));
-    assert!(!terminal(&confused(13), false).contains("confusion matrix"));
-    let page = html(&confused(25)).unwrap();
+    assert!(terminal(&confused_evaluation(12), false).contains("confusion matrix"));
+    assert!(!terminal(&confused_evaluation(13), false).contains("confusion matrix"));
+    let page = html(&confused_evaluation(25)).unwrap();
     assert!(page.contains("class=\"matrix\""));
-    assert!(!html(&confused(26)).unwrap().contains("class=\"matrix\""));
+    assert!(!html(&confused_evaluation(26)).unwrap().contains("class=\"matrix\""));
     // Three quarters of each row are right, the rest are wrong.
     assert_eq!(page.matches("<td class=\"right\" style=\"--s:75\">3</td>").count(), 25);
     assert_eq!(page.matches("<td class=\"wrong\" style=\"--s:25\">1</td>").count(), 25);
@@ -72,7 +72,7 @@ fn a_confusion_matrix_is_shown_if_it_is_small() {
 
 #[test]
 fn only_bins_with_labels_are_shown() {
-    let text = terminal(&confused(2), true);
+    let text = terminal(&confused_evaluation(2), true);
     let table = text.split_once("reliability of the predicted labels").unwrap().1;
     let bins = table.lines().skip(1).take_while(|line| !line.is_empty()).skip(1);
     assert_eq!(bins.count(), 1, "{table}");
@@ -81,7 +81,7 @@ fn only_bins_with_labels_are_shown() {
 
 #[test]
 fn precision_and_recall_are_drawn_up_to_the_highest_score() {
-    let page = html(&confused(2)).unwrap();
+    let page = html(&confused_evaluation(2)).unwrap();
     let line = page.split("polyline").nth(1).unwrap().split('/').next().unwrap();
     assert_eq!(line.matches(',').count(), 56, "{line}");
 }
@@ -89,7 +89,7 @@ fn precision_and_recall_are_drawn_up_to_the_highest_score() {
 #[test]
 fn a_single_k_makes_no_curve() {
     let charts = |by_k: &[(usize, Figures)]| {
-        let mut result = confused(2);
+        let mut result = confused_evaluation(2);
         result.tuning = Some(TuningSummary {
             objective: Objective::MicroF1,
             figures: Figures::default(),

@@ -41,9 +41,9 @@ pub(crate) async fn check_write(
 }
 
 fn check_token(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Failure> {
-    let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    let word = given.and_then(|given| {
-        let (scheme, word) = given.split_at_checked("bearer ".len())?;
+    let header = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let word = header.and_then(|header| {
+        let (scheme, word) = header.split_at_checked("bearer ".len())?;
         scheme.eq_ignore_ascii_case(b"bearer ").then_some(word)
     });
     match word {

@@ -112,14 +112,14 @@ impl Question {
     pub(crate) fn check_size(&self, documents: usize, live: &LiveModel) -> Result<(), Failure> {
         let explains = self.kind == AnswerKind::Explanation;
         let k = self.k.unwrap_or(live.options.k).get();
-        let listed = if self.neighbors { documents.saturating_mul(k) } else { 0 };
+        let neighbor_count = if self.neighbors { documents.saturating_mul(k) } else { 0 };
         let what = if explains && documents > MAX_EXPLANATIONS {
             format!("{documents} explanations in one request, at most {MAX_EXPLANATIONS}")
         } else if explains && self.marks && documents > 1 {
             format!("marks for {documents} documents in one request, at most 1")
-        } else if listed > MAX_LISTED_NEIGHBORS {
+        } else if neighbor_count > MAX_LISTED_NEIGHBORS {
             format!("{k} neighbors of {documents} documents, at most {MAX_LISTED_NEIGHBORS} in all")
-        } else if self.texts && listed > MAX_TEXTS {
+        } else if self.texts && neighbor_count > MAX_TEXTS {
             format!("texts of {k} neighbors of {documents} documents, at most {MAX_TEXTS} in all")
         } else {
             return Ok(());
@@ -151,7 +151,7 @@ impl Question {
         let AnsweredRequest { live, documents, results } = answered;
         let model = live.model();
         let document = &documents[at];
-        let written = match results {
+        let result = match results {
             Results::Explanations(explanations) if self.marks => {
                 let text = text_of(&document.content);
                 let marked = explanations[at].marked(model, &document.id, &text, EXPLAINED_TERMS);
@@ -176,6 +176,6 @@ impl Question {
             }
         };
         // Serializing names and numbers to memory cannot fail.
-        written.unwrap_or_default();
+        result.unwrap_or_default();
     }
 }

@@ -23,14 +23,15 @@ pub(crate) enum BodyFormat {
 }
 
 impl BodyFormat {
-    /// The format that the content type names.
+    /// Returns the format for the content type of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Failure> {
         if headers.contains_key(header::CONTENT_ENCODING) {
             return Err(Failure::Compressed);
         }
-        let given = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        let given = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        match given.to_ascii_lowercase().as_str() {
+        let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let content_type =
+            content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match content_type.to_ascii_lowercase().as_str() {
             "application/json" => Ok(Self::Json),
             "application/x-ndjson" | "application/jsonl" | "application/x-jsonlines" => {
                 Ok(Self::Lines)

@@ -54,13 +54,13 @@ pub(crate) async fn run(
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     on_ready(address);
     loop {
-        let accepted = async {
+        let incoming = async {
             // Connections beyond the limit wait in the backlog of the system.
             let permit = Arc::clone(&permits).acquire_owned().await;
             (listener.accept().await, permit)
         };
         tokio::select! {
-            (accepted, permit) = accepted => match (accepted, permit) {
+            (incoming, permit) = incoming => match (incoming, permit) {
                 (Ok((stream, _)), Ok(permit)) => connections.serve(stream, permit),
             // Too many files are open, or the client already closed the connection.
                 _ => sleep(ACCEPT_PAUSE).await,

@@ -127,8 +127,8 @@ pub(crate) fn parse_lines(
         return Ok(Vec::new());
     }
     let DocumentRules { labels, ids, .. } = rules.clone();
-    let read = ReadOptions { labels, ids, ..live.read.clone() };
-    let documents = Corpus::from_bytes(name, text.into_bytes(), read)
+    let read_options = ReadOptions { labels, ids, ..live.read_options.clone() };
+    let documents = Corpus::from_bytes(name, text.into_bytes(), read_options)
         .and_then(Iterator::collect::<Result<Vec<Document>, CorpusError>>)
         .map_err(Failure::Document)?;
     check_count(documents.len(), rules.max_documents)?;

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wrong_token_is_not_a_missing_one() {
+    async fn wrong_and_missing_tokens_differ() {
         let server = TestServer::with(|options| options.protect_reads = true);
         let asked = |authorization: Option<&str>| {
             let mut request = Request::builder().uri("/v1/model").header("host", "localhost");
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn documents_say_what_is_wrong_with_them() {
+    async fn document_errors_are_explained() {
         let server = TestServer::open();
         for (path, body, expected) in [
             ("/v1/predict", "{}", "no field `text`: the document is empty"),
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_servers_say_when_to_come_back() {
+    fn busy_servers_send_retry_after() {
         use axum::response::IntoResponse;
 
         use super::{Failure, Resource};

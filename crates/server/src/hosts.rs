@@ -19,11 +19,11 @@ impl AllowedHosts {
         let mut names = options.allowed_hosts.clone();
         let ip = options.listen.ip();
         if ip.is_loopback() {
-            let own = match ip {
+            let own_names = match ip {
                 IpAddr::V4(ip) => ip.to_string(),
                 IpAddr::V6(ip) => format!("[{ip}]"),
             };
-            names.extend([own, "localhost".into(), "127.0.0.1".into(), "[::1]".into()]);
+            names.extend([own_names, "localhost".into(), "127.0.0.1".into(), "[::1]".into()]);
         }
         Self(names)
     }
@@ -52,7 +52,7 @@ impl AllowedHosts {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
             _ => host,
         };
-        self.0.iter().any(|own| own.eq_ignore_ascii_case(name))
+        self.0.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
     }
 }
 

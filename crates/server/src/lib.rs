@@ -110,9 +110,9 @@ impl Server {
             .build()
             .map_err(ServerError::Start)?;
         let drain = state.options.drain;
-        let served = runtime.block_on(connections::run(state, on_ready));
+        let result = runtime.block_on(connections::run(state, on_ready));
         // Changes that are being written finish first.
         runtime.shutdown_timeout(drain);
-        served
+        result
     }
 }

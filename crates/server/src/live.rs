@@ -17,7 +17,7 @@ pub(crate) struct LiveModel {
     /// Version of the model; every change to its documents gives a new version.
     pub(crate) version: String,
     /// Options for reading the documents of requests.
-    pub(crate) read: ReadOptions,
+    pub(crate) read_options: ReadOptions,
     /// Whether a document consists of one text.
     pub(crate) takes_one_text: bool,
 }
@@ -25,12 +25,12 @@ pub(crate) struct LiveModel {
 impl LiveModel {
     pub(crate) fn new(classifier: Classifier) -> Self {
         let model = classifier.model();
-        let mut read = ReadOptions {
+        let mut read_options = ReadOptions {
             format: Some(Format::Jsonl),
             labels: LabelUse::Optional,
             ..ReadOptions::default()
         };
-        model.fit_read_options(&mut read);
+        model.fit_read_options(&mut read_options);
         let settings = model.settings();
         let needs_vector = settings
             .dense
@@ -41,7 +41,7 @@ impl LiveModel {
         let takes_one_text = is_text && has_one_field && !needs_vector;
         let options = classifier.options();
         let version = model.version();
-        Self { classifier, options, version, read, takes_one_text }
+        Self { classifier, options, version, read_options, takes_one_text }
     }
 
     pub(crate) fn model(&self) -> &Arc<Model> {

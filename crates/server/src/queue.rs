@@ -128,13 +128,13 @@ impl Queue {
                 .map_err(|_| Failure::Internal)?,
         };
         let deadline = Instant::now() + within;
-        let answered = async {
+        let outcome = async {
             match mode {
                 AnswerMode::Predict => self.answer_in_batch(documents, deadline, slots).await,
                 mode => self.answer_outside_batch(documents, mode, deadline, slots).await,
             }
         };
-        timeout(within + GRACE, answered).await.unwrap_or(Err(Failure::Deadline))
+        timeout(within + GRACE, outcome).await.unwrap_or(Err(Failure::Deadline))
     }
 
     async fn answer_in_batch(
@@ -159,14 +159,14 @@ impl Queue {
         let search = Arc::clone(&self.searches).acquire_owned().await;
         let search = search.map_err(|_| Failure::Internal)?;
         let state = Arc::clone(&self.state);
-        let answered = tokio::task::spawn_blocking(move || {
+        let outcome = tokio::task::spawn_blocking(move || {
             // The search holds both permits until it ends, even if its client is gone.
             let _slots = slots;
             let _search = search;
             state.metrics.batches.observe(documents.len() as f64);
             answer_alone(state.live(), documents, mode, deadline)
         });
-        answered.await.unwrap_or_else(|_| {
+        outcome.await.unwrap_or_else(|_| {
             report_panic(&self.state);
             Err(Failure::Internal)
         })
@@ -179,7 +179,7 @@ fn report_panic(state: &State) {
 }
 
 fn answer_batches(state: &State, waiting: &Receiver<WaitingRequest>) {
-    let mut found = FoundNeighbors::default();
+    let mut neighbors = FoundNeighbors::default();
     while let Ok(first) = waiting.recv() {
         let mut count = first.documents.len();
         let mut requests = vec![first];
@@ -199,16 +199,17 @@ fn answer_batches(state: &State, waiting: &Receiver<WaitingRequest>) {
         state.metrics.batches.observe(count as f64);
         // A panic loses the answers of this batch, because their senders are dropped. The next
         // batch continues.
-        let answered = catch_unwind(AssertUnwindSafe(|| answer_batch(state, requests, &mut found)));
-        if answered.is_err() {
-            found = FoundNeighbors::default();
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| answer_batch(state, requests, &mut neighbors)));
+        if outcome.is_err() {
+            neighbors = FoundNeighbors::default();
             report_panic(state);
         }
     }
 }
 
 /// Answers several requests with one search.
-fn answer_batch(state: &State, mut requests: Vec<WaitingRequest>, found: &mut FoundNeighbors) {
+fn answer_batch(state: &State, mut requests: Vec<WaitingRequest>, neighbors: &mut FoundNeighbors) {
     // The latest deadline of the requests applies to the batch.
     let Some(deadline) = requests.iter().map(|request| request.deadline).max() else { return };
     let live = state.live();
@@ -219,18 +220,18 @@ fn answer_batch(state: &State, mut requests: Vec<WaitingRequest>, found: &mut Fo
         documents.append(&mut request.documents);
     }
     let stop = Stop::at(deadline);
-    match predict(&live, &documents, &live.options, &stop, found) {
+    match predict(&live, &documents, &live.options, &stop, neighbors) {
         Ok(predictions) => {
             let mut documents = documents.into_iter();
             let mut predictions = predictions.into_iter();
             for (request, count) in requests.into_iter().zip(counts) {
                 let results = predictions.by_ref().take(count).collect();
-                let answered = AnsweredRequest {
+                let outcome = AnsweredRequest {
                     live: Arc::clone(&live),
                     documents: documents.by_ref().take(count).collect(),
                     results: Results::Predictions(results),
                 };
-                let _ = request.reply.send(Ok(answered));
+                let _ = request.reply.send(Ok(outcome));
             }
         }
         // One document is invalid. The other requests are answered separately.
@@ -238,7 +239,7 @@ fn answer_batch(state: &State, mut requests: Vec<WaitingRequest>, found: &mut Fo
             let mut documents = documents.into_iter();
             for (mut request, count) in requests.into_iter().zip(counts) {
                 request.documents = documents.by_ref().take(count).collect();
-                answer_batch(state, vec![request], found);
+                answer_batch(state, vec![request], neighbors);
             }
         }
         Err(ClassifyError::Search(error)) => {
@@ -274,8 +275,8 @@ fn answer_alone(
             options.novelty = None;
             options.k = k;
         }
-        let mut found = FoundNeighbors::default();
-        Results::Predictions(predict(&live, &documents, &options, &stop, &mut found)?)
+        let mut neighbors = FoundNeighbors::default();
+        Results::Predictions(predict(&live, &documents, &options, &stop, &mut neighbors)?)
     };
     Ok(AnsweredRequest { live, documents, results })
 }
@@ -285,11 +286,11 @@ fn predict(
     documents: &[Document],
     options: &ClassifyOptions,
     stop: &Stop,
-    found: &mut FoundNeighbors,
+    neighbors: &mut FoundNeighbors,
 ) -> Result<Vec<Prediction>, ClassifyError> {
     let vectors = live.classifier.vectorize(documents)?;
-    let _ = live.classifier.neighbors_until(&vectors, options, stop, found)?;
-    Ok(live.classifier.predict(&vectors, found, options))
+    let _ = live.classifier.neighbors_until(&vectors, options, stop, neighbors)?;
+    Ok(live.classifier.predict(&vectors, neighbors, options))
 }
 
 #[cfg(test)]
@@ -322,12 +323,12 @@ mod tests {
         fn search(
             &self,
             request: &Request<'_>,
-            found: &mut NeighborLists,
+            neighbors: &mut NeighborLists,
         ) -> Result<Report, SearchError> {
             if request.k.get() == HELD_K {
                 self.barrier.wait();
             }
-            self.engine.search(request, found)
+            self.engine.search(request, neighbors)
         }
     }
 

@@ -127,9 +127,9 @@ mod tests {
     #[tokio::test]
     async fn answers_have_the_fields_of_their_descriptions() {
         let server = TestServer::open();
-        let described = server.get("/openapi.json").await.json();
-        let schemas = &described["components"]["schemas"];
-        let near = || Near {
+        let descriptions = server.get("/openapi.json").await.json();
+        let schemas = &descriptions["components"]["schemas"];
+        let neighbor = || Near {
             id: "",
             similarity: 0.0,
             labels: Vec::new(),
@@ -138,7 +138,7 @@ mod tests {
         };
         let scored = Scored { label: "", score: 0.0, probability: Some(0.0) };
         assert_eq!(
-            names(&serde_json::to_value(near()).unwrap()),
+            names(&serde_json::to_value(neighbor()).unwrap()),
             names(&schemas["Neighbor"]["properties"])
         );
         assert_eq!(
@@ -153,8 +153,8 @@ mod tests {
             confidence: Some(0.0),
             reason: Some(""),
             scores: Some(vec![scored]),
-            neighbors: Some(vec![near()]),
-            by_vectors: Some(vec![near()]),
+            neighbors: Some(vec![neighbor()]),
+            by_vectors: Some(vec![neighbor()]),
             // The server has a separate request for explanations.
             explanation: None,
         };
@@ -167,8 +167,8 @@ mod tests {
     #[tokio::test]
     async fn examples_are_accepted() {
         let server = TestServer::open();
-        let described = server.get("/openapi.json").await.json();
-        let schemas = &described["components"]["schemas"];
+        let descriptions = server.get("/openapi.json").await.json();
+        let schemas = &descriptions["components"]["schemas"];
         for (method, path, schema) in [
             ("PUT", "/v1/documents/x", "LabeledDocument"),
             ("PATCH", "/v1/documents/x", "NewLabels"),
@@ -182,7 +182,7 @@ mod tests {
         let model = server.get("/v1/model").await.json();
         assert_eq!(names(&model), names(&schemas["ModelReport"]["properties"]));
         // The description covers every response of every request.
-        for (path, methods) in described["paths"].as_object().unwrap() {
+        for (path, methods) in descriptions["paths"].as_object().unwrap() {
             for (method, operation) in methods.as_object().unwrap() {
                 assert!(operation["responses"]["200"].is_object(), "{method} {path}");
             }

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_opened_again_after_a_panic() {
+    fn models_are_reloaded_after_a_panic() {
         let server = TestServer::open();
         let state = &server.shared.state;
         poison(state);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_made_again_after_a_panic() {
+    fn changes_work_after_a_panic() {
         let server = TestServer::open();
         let state = &server.shared.state;
         let remove = |id: &str| state.change(vec![Change::Remove { id: id.to_owned() }]);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_model_is_not_retried() {
+    fn invalid_models_are_not_retried() {
         let server = TestServer::open();
         let state = &server.shared.state;
         std::fs::write(server.path("new.model"), "no model").unwrap();

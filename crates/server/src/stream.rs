@@ -150,16 +150,16 @@ impl LineStream {
         }
         self.question.check_size(documents.len(), &live)?;
         log_texts(self.shared.state.options.log_texts, &documents);
-        let answered =
+        let answers =
             self.shared.queue.answer(documents, self.question.mode(), QueueFullPolicy::Wait);
-        let answered = answered.await.map_err(|failure| self.in_stream(failure))?;
+        let answers = answers.await.map_err(|failure| self.in_stream(failure))?;
         self.lines += count;
         let mut out = Vec::new();
-        for at in 0..answered.documents.len() {
-            self.question.write(&answered, at, &mut out);
+        for at in 0..answers.documents.len() {
+            self.question.write(&answers, at, &mut out);
             out.push(b'\n');
         }
-        let count = answered.documents.len() as u64;
+        let count = answers.documents.len() as u64;
         self.documents += count;
         self.shared.state.metrics.answered.inc_by(count);
         self.send(out).await
@@ -273,7 +273,7 @@ mod tests {
 
     /// A request that has sent only its head reserves no memory.
     #[tokio::test(flavor = "multi_thread")]
-    async fn requests_without_a_body_block_nobody() {
+    async fn requests_without_a_body_reserve_no_memory() {
         let server = Arc::new(TestServer::open());
         let mut open = Vec::new();
         let mut waiting = Vec::new();

@@ -33,9 +33,9 @@ impl Messages {
         assert!(!run.err.contains("panicked"), "{command}: {}", run.err);
         let error = run.err.lines().position(|line| line.starts_with("error"));
         let lines = run.err.lines().skip(error.unwrap_or(0)).filter(|line| !is_progress(line));
-        let said = lines.map(without_times).collect::<String>();
-        let said = format!("$ {command}\nexit code {code}\n{said}\n");
-        self.text += &said.replace(&self.folder, "{folder}");
+        let lines = lines.map(without_times).collect::<String>();
+        let lines = format!("$ {command}\nexit code {code}\n{lines}\n");
+        self.text += &lines.replace(&self.folder, "{folder}");
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Add {
 
 impl Add {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
-        let _ = Files::default().reads_corpora(&self.corpora, self.reading.format());
+        let _ = Files::default().with_corpora(&self.corpora, self.reading.format());
         let mut updated = UpdatedModel::open(&self.model)?;
         let model = updated.model();
         let share = model.settings().dense_share;

@@ -78,8 +78,8 @@ impl Cluster {
                            third letter is c, such as ltc";
             return Err(Failure::Usage(message.to_owned()));
         }
-        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
-        let mut files = files.reads(self.reading.files());
+        let files = Files::default().with_corpora(&self.corpora, self.reading.format());
+        let mut files = files.with_inputs(self.reading.files());
         let out = files.optional(self.output.as_ref())?;
         let mut report = files.report()?;
         let model = self.weighted(threads, verbosity)?;

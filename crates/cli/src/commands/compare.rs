@@ -32,7 +32,7 @@ pub(crate) struct Compare {
 
 fn probability(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| *number > 0.0 && *number < 1.0);
-    number.ok_or_else(|| "not a number between 0 and 1".to_owned())
+    number.ok_or_else(|| "expected a number between 0 and 1".to_owned())
 }
 
 #[derive(Serialize)]
@@ -52,7 +52,7 @@ struct NamedComparison<'a> {
 impl Compare {
     pub(crate) fn run(self, threads: &Threads, seed: u64) -> Result<(), Failure> {
         let paths: Vec<&PathBuf> = std::iter::once(&self.baseline).chain(&self.others).collect();
-        let mut files = Files::default().reads(paths.iter().copied());
+        let mut files = Files::default().with_inputs(paths.iter().copied());
         let json = files.optional(self.json.as_ref())?;
         let printed = files.report()?;
         let failed =

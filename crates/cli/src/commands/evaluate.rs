@@ -96,7 +96,9 @@ pub(crate) struct Evaluate {
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
     let share = number.filter(|percent| *percent > 0.0 && *percent < 100.0);
-    share.map(|percent| percent / 100.0).ok_or_else(|| "not a percentage such as 20%".to_owned())
+    share
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| "expected a percentage such as 20%".to_owned())
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -146,8 +148,8 @@ impl Evaluate {
         run.stages.0.push(start);
         let (model, test) = match prepared {
             Preparation::Preset(preset) => self.preset_and_test(*preset, &engines, &mut run)?,
-            Preparation::Model(model, opened) => {
-                run.stages.0.push(opened);
+            Preparation::Model(model, stage) => {
+                run.stages.0.push(stage);
                 let test = self.test_of_model(&model, threads, &mut run)?;
                 (*model, test)
             }
@@ -216,18 +218,19 @@ impl Evaluate {
 
     /// All input files.
     fn files(&self) -> Files {
-        let files = Files::default().reads(self.reading.files()).reads(self.training.files());
-        let files = files.reads(&self.train_vectors).reads(&self.train_vector_ids);
+        let files =
+            Files::default().with_inputs(self.reading.files()).with_inputs(self.training.files());
+        let files = files.with_inputs(&self.train_vectors).with_inputs(&self.train_vector_ids);
         match self.paths.as_slice() {
             paths if self.preset.is_some() => {
-                paths.iter().fold(files, |files, folder| files.reads_preset(folder))
+                paths.iter().fold(files, |files, folder| files.with_preset(folder))
             }
             [] => {
                 let format = self.reading.format();
-                files.reads_corpora(&self.train, format).reads_corpora(&self.test, format)
+                files.with_corpora(&self.train, format).with_corpora(&self.test, format)
             }
             [model, corpora @ ..] => {
-                files.reads([model]).reads_corpora(corpora, self.reading.format())
+                files.with_inputs([model]).with_corpora(corpora, self.reading.format())
             }
         }
     }
@@ -248,8 +251,8 @@ impl Evaluate {
         seed: u64,
     ) -> Result<Preparation, Failure> {
         if let Some(PresetArgument(preset)) = self.preset {
-            let opened = self.open_preset(preset, threads, Run::new(verbosity, seed))?;
-            return Ok(Preparation::Preset(Box::new(opened)));
+            let opened_preset = self.open_preset(preset, threads, Run::new(verbosity, seed))?;
+            return Ok(Preparation::Preset(Box::new(opened_preset)));
         }
         if !self.train.is_empty() {
             return Ok(Preparation::Nothing);
@@ -284,15 +287,16 @@ impl Evaluate {
             return Err(Failure::Usage("--preset NAME needs one folder".into()));
         };
         let options = self.read_options(threads)?;
-        let opened = run.stages.time("open the corpus", 0, || preset.open(folder, &options))?;
-        run.verbosity.print(&format!("{}: {}", preset.name(), opened.note));
-        let mut train = opened.train;
+        let opened_preset =
+            run.stages.time("open the corpus", 0, || preset.open(folder, &options))?;
+        run.verbosity.print(&format!("{}: {}", preset.name(), opened_preset.note));
+        let mut train = opened_preset.train;
         let mut model = None;
         if !self.training.tunes() {
             let engines = self.searching.on_cpu(threads);
             model = Some(run.train(&mut *train, &[], self.preset_options(threads)?, &engines)?);
         }
-        Ok(OpenedPreset { train, test: opened.test, model, stages: run.stages })
+        Ok(OpenedPreset { train, test: opened_preset.test, model, stages: run.stages })
     }
 
     /// The training options for a preset.

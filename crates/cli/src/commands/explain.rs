@@ -69,8 +69,8 @@ impl Explain {
         threads: &Threads,
         verbosity: crate::output::progress::Verbosity,
     ) -> Result<(), Failure> {
-        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
-        let mut files = files.reads([&self.model]).reads(self.reading.files());
+        let files = Files::default().with_corpora(&self.corpora, self.reading.format());
+        let mut files = files.with_inputs([&self.model]).with_inputs(self.reading.files());
         let mut out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;
         let model = Arc::new(self.opening.model_on(&self.model, threads)?);
         let engines = self.searching.engines(threads, verbosity)?;

@@ -89,8 +89,8 @@ impl Predict {
             let message = "--with explanation needs --to jsonl";
             return Err(Failure::Usage(message.into()));
         }
-        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
-        let mut files = files.reads([&self.model]).reads(self.reading.files());
+        let files = Files::default().with_corpora(&self.corpora, self.reading.format());
+        let mut files = files.with_inputs([&self.model]).with_inputs(self.reading.files());
         let out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;
         let open_model = || Ok(self.opening.model_on(&self.model, threads)?);
         let (engines, _, model) = self.searching.engines_while(threads, open_model)?;
@@ -130,10 +130,10 @@ impl Predict {
         }
         let line = |id: &str, prediction: &Prediction| formatter.line(id, prediction);
         let header = formatter.header().and_then(|header| writer.out.write_all(&header));
-        let given = header
+        let outcome = header
             .map_err(StreamError::Answer)
             .and_then(|()| classify_stream(&classifier, &options, source, line, &mut writer));
-        match given {
+        match outcome {
             Ok(stages) => {
                 verbosity.stages(&stages);
                 Ok(writer.out.commit()?)
@@ -308,15 +308,17 @@ impl Formatter<'_> {
                     let scores = scores.iter().map(|s| format!("{}={}", s.label, s.score));
                     fields.push(scores.collect::<Vec<_>>().join(";"));
                 }
-                let joined = |neighbors: &[Near<'_>]| {
-                    let near =
+                let format_neighbors = |neighbors: &[Near<'_>]| {
+                    let format_neighbor =
                         |n: &Near<'_>| format!("{}={}[{}]", n.id, n.similarity, n.labels.join(","));
-                    neighbors.iter().map(near).collect::<Vec<_>>().join(";")
+                    neighbors.iter().map(format_neighbor).collect::<Vec<_>>().join(";")
                 };
                 if let Some(neighbors) = &answer.neighbors {
-                    fields.push(joined(neighbors));
+                    fields.push(format_neighbors(neighbors));
                     if self.model.searches_both() {
-                        fields.push(joined(answer.by_vectors.as_deref().unwrap_or_default()));
+                        fields.push(format_neighbors(
+                            answer.by_vectors.as_deref().unwrap_or_default(),
+                        ));
                     }
                 }
                 self.record(&fields)

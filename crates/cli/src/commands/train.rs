@@ -41,8 +41,8 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         let start = Instant::now();
-        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
-        let mut files = files.reads(self.reading.files()).reads(self.training.files());
+        let files = Files::default().with_corpora(&self.corpora, self.reading.format());
+        let mut files = files.with_inputs(self.reading.files()).with_inputs(self.training.files());
         let output = files.file(&self.output, "a model")?;
         let table = files.optional(self.training.tune_table())?;
         let journal_lock = lock_documents(&self.output)?;
@@ -96,7 +96,7 @@ fn summary(model: &Model, output: &Path, start: Instant) -> String {
         (counts.unlabeled, "documents without a label"),
         (counts.empty, "documents without a weighted term, which are never neighbors"),
     ] {
-        // A model of dense vectors only needs no terms.
+        // A model with only dense vectors needs no terms.
         let matters = model.has_terms() || count == counts.unlabeled;
         if count > 0 && matters {
             let _ = write!(text, "\nnote: {what}: {count}");

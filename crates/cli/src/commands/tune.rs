@@ -54,7 +54,7 @@ impl Tune {
         let mut files = Files::default();
         let output = files.file(self.output.as_ref().unwrap_or(&self.model), "a model")?;
         // The output may replace the model, which is read first.
-        let mut files = files.reads([&self.model]);
+        let mut files = files.with_inputs([&self.model]);
         let table = files.optional(self.tuning.tune_table.as_ref())?;
         // Without the lock, concurrent changes would be lost.
         let journal_lock = lock_documents(output.path())?;

@@ -35,8 +35,8 @@ pub(crate) struct Vectorize {
 
 impl Vectorize {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
-        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
-        let mut files = files.reads([&self.model]).reads(self.reading.files());
+        let files = Files::default().with_corpora(&self.corpora, self.reading.format());
+        let mut files = files.with_inputs([&self.model]).with_inputs(self.reading.files());
         let output = files.file(&self.output, "a vectors file")?;
         let model = Arc::new(self.opening.model_on(&self.model, threads)?);
         let progress = Progress::new(verbosity, "vectorizing", &self.corpora);

@@ -55,7 +55,7 @@ pub(crate) struct DecisionFlags {
 
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "not a number from 0 to 1".to_owned())
+    share.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -169,7 +169,8 @@ impl DecisionFlags {
         let mut options = ClassifyOptions::of(model);
         if let Some(share) = self.dense_share {
             if !model.searches_both() {
-                let message = "--dense-share: this model does not search both terms and dense vectors; \
+                let message = "--dense-share: this model does not search both terms and dense \
+                               vectors; \
                      `classify info MODEL` shows its features";
                 return Err(Failure::Usage(message.into()));
             }

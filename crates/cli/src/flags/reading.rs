@@ -158,11 +158,11 @@ impl ReadingFlags {
         labels: LabelUse,
         threads: Option<&Threads>,
     ) -> Result<ReadOptions, Failure> {
-        let read = |path: &PathBuf| match threads {
+        let read_qrels = |path: &PathBuf| match threads {
             Some(threads) => Qrels::read_with(path, threads),
             None => Qrels::read(path),
         };
-        let qrels = self.qrels.as_ref().map(read).transpose()?.map(Arc::new);
+        let qrels = self.qrels.as_ref().map(read_qrels).transpose()?.map(Arc::new);
         let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
         if self.vectors.iter().chain(&self.vector_ids).any(|path| is_stdin(&path)) {
             return Err(Failure::Usage(
@@ -170,11 +170,11 @@ impl ReadingFlags {
                     .into(),
             ));
         }
-        let beside = |path: &PathBuf| VectorsBeside::read(path, self.vector_ids.as_deref());
-        let beside = self.vectors.as_ref().map(beside).transpose()?;
+        let read_vectors = |path: &PathBuf| VectorsBeside::read(path, self.vector_ids.as_deref());
+        let vectors = self.vectors.as_ref().map(read_vectors).transpose()?;
         Ok(ReadOptions {
             vector_field: self.vector_field.clone(),
-            vectors_beside: beside.map(Arc::new),
+            vectors_beside: vectors.map(Arc::new),
             text_optional: false,
             format: self.format.map(|format| format.0),
             text_columns: self.text_column.clone(),
@@ -213,17 +213,17 @@ pub(crate) fn apply_model_settings(
     share: f64,
     read_options: &mut ReadOptions,
 ) -> Result<(), Failure> {
-    let takes = matches!(
+    let uses_vectors = matches!(
         &model.settings().dense,
         Some(DenseSpec { features: DenseFeatures::Given { .. }, .. })
     );
-    let given = read_options.vector_field.is_some() || read_options.vectors_beside.is_some();
-    if given && !takes {
+    let has_vectors = read_options.vector_field.is_some() || read_options.vectors_beside.is_some();
+    if has_vectors && !uses_vectors {
         let message = "--vector-field and --vectors: this model does not use vectors of the corpus";
         return Err(Failure::Usage(message.into()));
     }
     model.fit_read_options(read_options);
-    if !given && share <= 0.0 {
+    if !has_vectors && share <= 0.0 {
         // The vector neighbors have no vote, so their vectors are not needed.
         read_options.vector_field = None;
     }

@@ -72,19 +72,19 @@ impl SearchFlags {
             let engines = self.build(threads);
             (engines, Stage::since("start the search device", 0, start))
         };
-        let (started, opened) = thread::scope(|scope| {
+        let (start_result, result) = thread::scope(|scope| {
             let starting =
                 thread::Builder::new().name("start".to_owned()).spawn_scoped(scope, start);
-            let opened = open();
-            let started = match starting.map(ScopedJoinHandle::join) {
-                Ok(started) => started.unwrap_or_else(|panic| resume_unwind(panic)),
+            let result = open();
+            let start_result = match starting.map(ScopedJoinHandle::join) {
+                Ok(start_result) => start_result.unwrap_or_else(|panic| resume_unwind(panic)),
                 // If no thread can be started, this thread builds the engines.
                 Err(_) => start(),
             };
-            (started, opened)
+            (start_result, result)
         });
-        let (engines, stage) = started;
-        Ok((engines?, stage, opened?))
+        let (engines, stage) = start_result;
+        Ok((engines?, stage, result?))
     }
 
     /// The CPU engines, which start immediately.

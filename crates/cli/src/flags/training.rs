@@ -73,7 +73,7 @@ pub(crate) struct Analysis {
 
 fn boost(text: &str) -> Result<f32, String> {
     let boost = text.parse().ok().filter(|boost| *boost > 0.0 && *boost <= Fields::LIMIT);
-    boost.ok_or_else(|| format!("not a number above 0, at most {}", Fields::LIMIT))
+    boost.ok_or_else(|| format!("expected a number above 0 and at most {}", Fields::LIMIT))
 }
 
 fn field(text: &str) -> Result<(String, f32), String> {
@@ -89,10 +89,7 @@ struct StopWords(Vec<String>);
 
 fn stop_word_list(language: &str) -> Result<StopWords, String> {
     let words = stop_words(language).ok_or_else(|| {
-        format!(
-            "there is no stop word list for it; available: {}",
-            stop_word_languages().join(", ")
-        )
+        format!("no stop words for this language; use one of {}", stop_word_languages().join(", "))
     })?;
     Ok(StopWords(words.iter().map(|&word| word.to_owned()).collect()))
 }
@@ -227,7 +224,7 @@ pub(crate) struct Weights {
     /// ancestors of labels are added to documents and predictions
     #[arg(long, value_name = "FILE")]
     hierarchy: Option<PathBuf>,
-    /// The total vote weight of each label: `balanced` (the same total weight for every label), or
+    /// The vote weights of each label's documents: `balanced` (the same total for every label), or
     /// a comma-separated list of LABEL:WEIGHT. A document with several labels gets the mean of
     /// their weights
     #[arg(long, value_name = "WEIGHTS")]
@@ -238,14 +235,19 @@ impl Weights {
     fn weighting(&self) -> Result<Weighting, Failure> {
         let weighting: Weighting = self.weighting.parse().map_err(Failure::Usage)?;
         let weighting = weighting.with_idf_power(self.idf_power).ok_or_else(|| {
-            Failure::Usage(format!("--idf-power {:?}: not a number from 0 to 10", self.idf_power))
+            Failure::Usage(format!(
+                "--idf-power {:?}: expected a number from 0 to 10",
+                self.idf_power
+            ))
         })?;
         let chi2_power = self.chi2_power.unwrap_or(0.0);
         let weighting = weighting.with_chi2_power(chi2_power).ok_or_else(|| {
-            Failure::Usage(format!("--chi2-power {chi2_power:?}: not a number from 0 to 10"))
+            Failure::Usage(format!("--chi2-power {chi2_power:?}: expected a number from 0 to 10"))
         })?;
         weighting.with_bm25(self.bm25_k1, self.bm25_b).ok_or_else(|| {
-            Failure::Usage("--bm25-k1 must be at least 0, --bm25-b from 0 to 1".to_owned())
+            Failure::Usage(
+                "--bm25-k1 must be at least 0, and --bm25-b must be from 0 to 1".to_owned(),
+            )
         })
     }
 
@@ -268,7 +270,8 @@ impl Weights {
 }
 
 fn fixed_by_model_failure() -> Failure {
-    let message = "a trained model fixes its analysis and weighting: use these flags with --train or \
+    let message = "a trained model fixes its analysis and weighting: use these flags with \
+                   --train or \
          --preset";
     Failure::Usage(message.into())
 }
@@ -350,7 +353,7 @@ impl TrainingFlags {
         Ok(Engines::cpu(threads))
     }
 
-    /// Rejects flags for terms, because a model of dense vectors only has no terms.
+    /// Rejects flags for terms, because a model with only dense vectors has no terms.
     fn refuse_terms(&self) -> Result<(), Failure> {
         let default = default_flags();
         let mut weights = self.weights.clone();
@@ -389,7 +392,7 @@ impl TrainingFlags {
         self.weights.hierarchy.as_ref().map_or_else(|| Ok(Hierarchy::default()), read)
     }
 
-    /// The training options of the flags, for a corpus that is read with the options `read`.
+    /// The training options of the flags, for a corpus that is read with `read_options`.
     pub(crate) fn options(
         &self,
         read_options: &ReadOptions,

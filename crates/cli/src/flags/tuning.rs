@@ -157,8 +157,8 @@ impl TrainingProgress {
                     .tick(documents);
             }
             event => {
-                let shown = if self.verbosity.verbose { usize::MAX } else { 10 };
-                if let Some(text) = classify_report::training::event(&event, shown) {
+                let max_settings = if self.verbosity.verbose { usize::MAX } else { 10 };
+                if let Some(text) = classify_report::training::event(&event, max_settings) {
                     self.print(&text);
                 }
             }

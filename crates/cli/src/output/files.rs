@@ -15,14 +15,14 @@ pub(crate) struct Files(Outputs);
 
 impl Files {
     /// Adds input files.
-    pub(crate) fn reads<'a>(mut self, paths: impl IntoIterator<Item = &'a PathBuf>) -> Self {
+    pub(crate) fn with_inputs<'a>(mut self, paths: impl IntoIterator<Item = &'a PathBuf>) -> Self {
         paths.into_iter().for_each(|path| self.0.reads(path));
         self
     }
 
     /// Adds corpora. Of a folder, adds only the files that are read as a corpus, so that outputs
     /// may be in the same folder.
-    pub(crate) fn reads_corpora(mut self, paths: &[PathBuf], format: Option<Format>) -> Self {
+    pub(crate) fn with_corpora(mut self, paths: &[PathBuf], format: Option<Format>) -> Self {
         for path in paths {
             if path.as_os_str() == "-" || !path.is_dir() {
                 self.0.reads(path);
@@ -38,7 +38,7 @@ impl Files {
     }
 
     /// Adds the files of a benchmark folder.
-    pub(crate) fn reads_preset(mut self, folder: &Path) -> Self {
+    pub(crate) fn with_preset(mut self, folder: &Path) -> Self {
         // An error here is reported when the files are read.
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();

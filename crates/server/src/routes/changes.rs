@@ -155,18 +155,18 @@ async fn make_change(
     let permit = Arc::clone(&shared.changes).try_acquire_owned();
     let permit = permit.map_err(|_| Failure::Busy(Resource::Changes))?;
     let state = Arc::clone(&shared.state);
-    let changed = tokio::task::spawn_blocking(move || {
+    let counts = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         change(&state)
     });
-    let changed = changed.await.map_err(|_| Failure::Internal)??;
+    let counts = counts.await.map_err(|_| Failure::Internal)??;
     let live = shared.state.live();
     let report = ChangeReport {
-        added: changed.added,
+        added: counts.added,
         documents: live.model().ids().len(),
-        relabeled: changed.relabeled,
-        removed: changed.removed,
-        replaced: changed.replaced,
+        relabeled: counts.relabeled,
+        removed: counts.removed,
+        replaced: counts.replaced,
         version: &live.version,
     };
     Ok(json_of(&live, to_json(&report)))

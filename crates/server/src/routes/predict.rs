@@ -97,21 +97,21 @@ async fn answer(
     drop(bytes);
     question.check_size(documents.len(), &live)?;
     log_texts(options.log_texts, &documents);
-    let answered = shared.queue.answer(documents, question.mode(), QueueFullPolicy::Refuse).await?;
+    let answers = shared.queue.answer(documents, question.mode(), QueueFullPolicy::Refuse).await?;
     if question.is_short() {
-        return Ok(respond(&question, &answered, is_one));
+        return Ok(respond(&question, &answers, is_one));
     }
     // Writing a long answer would block other requests.
-    let written = tokio::task::spawn_blocking(move || {
+    let body = tokio::task::spawn_blocking(move || {
         let _memory = memory;
-        respond(&question, &answered, is_one)
+        respond(&question, &answers, is_one)
     });
-    written.await.map_err(|_| Failure::Internal)
+    body.await.map_err(|_| Failure::Internal)
 }
 
-fn respond(question: &Question, answered: &AnsweredRequest, is_one: bool) -> Response {
-    let mut response = json_of(&answered.live, question.write_all(answered, is_one));
-    let count = answered.documents.len() as u64;
+fn respond(question: &Question, answers: &AnsweredRequest, is_one: bool) -> Response {
+    let mut response = json_of(&answers.live, question.write_all(answers, is_one));
+    let count = answers.documents.len() as u64;
     response.extensions_mut().insert(AnsweredDocuments(count));
     response
 }

@@ -107,7 +107,7 @@ impl Paper {
         verbosity: Verbosity,
     ) -> Result<(), Failure> {
         let mut files =
-            self.folder.iter().fold(Files::default(), |f, folder| f.reads_preset(folder));
+            self.folder.iter().fold(Files::default(), |f, folder| f.with_preset(folder));
         let json = files.optional(self.json.as_ref())?;
         let svg = files.optional(self.svg.as_ref())?;
         let printed = files.report()?;

@@ -358,9 +358,9 @@ def fit(
         "mean_length": mean_length,
         "shards": [{key: row[key] for key in ("file", "documents", "first")} for row in written],
     }
-    beside = folder / f"{MANIFEST}.tmp"
-    beside.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    os.replace(beside, folder / MANIFEST)
+    temporary = folder / f"{MANIFEST}.tmp"
+    temporary.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    os.replace(temporary, folder / MANIFEST)
     return manifest
 
 
@@ -582,7 +582,7 @@ def _search_groups(df: DataFrame, schema: T.StructType, text: str, search: _Sear
                 yield pa.RecordBatch.from_arrays(columns, ["key", "group", "documents", "neighbors"])
 
     packs = df.mapInArrow(pack, "key string, documents binary")
-    dealt = packs.withColumn("group", F.explode(F.array(*[F.lit(number).cast("long") for number in numbers])))
-    partial = dealt.repartition(len(numbers), "group")
+    grouped = packs.withColumn("group", F.explode(F.array(*[F.lit(number).cast("long") for number in numbers])))
+    partial = grouped.repartition(len(numbers), "group")
     partial = partial.mapInArrow(search_group, "key string, group long, documents binary, neighbors binary")
     return partial.groupBy("key").applyInArrow(lambda table: _join_neighbors(table, numbers, search.k), schema)

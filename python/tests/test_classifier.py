@@ -200,12 +200,12 @@ def test_weights(train, test):
 
 def test_tuning_abstaining_and_progress(train, test, caplog):
     caplog.set_level(logging.INFO, "classify_knn")
-    told = []
+    stages = []
     fitted = KNNTextClassifier(tune="votes", target_error=0.05).fit(
-        *train, progress=lambda stage, done: told.append((stage, done))
+        *train, progress=lambda stage, done: stages.append((stage, done))
     )
     assert fitted.tuning_["schema"] == "classify.tuning/1"
-    assert told and all(stage.startswith("fit") for stage, _ in told)
+    assert stages and all(stage.startswith("fit") for stage, _ in stages)
     assert "target" in caplog.text
     confidence, reasons = fitted.predict_confidence([*test[0], "zzz"])
     assert ((confidence >= 0) & (confidence <= 1)).all()

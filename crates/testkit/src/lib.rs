@@ -11,9 +11,9 @@
 //! | compare messages with a snapshot | [`Messages`] |
 //! | read the sample corpus and the golden models | [`root`], [`sample`], [`model`] |
 //!
-//! This crate does not depend on `classify`. The tests of `classify` use this crate, so Cargo would
-//! compile the library twice: once for its own tests, and once for this crate, with
-//! incompatible types. Fixtures made of the library's types (engines, filters, documents) are
+//! This crate does not depend on `classify`, because the tests of `classify` use this crate. Cargo
+//! would compile the library twice, for its own tests and for this crate, with incompatible types.
+//! Fixtures made of the library's types (engines, filters, documents) are
 //! modules in `tests/fixtures` instead.
 //!
 //! `tests/style.rs` checks the style rules; `examples/style.rs` lists the violations.

@@ -99,8 +99,8 @@ impl<'a> Tree<'a> {
                         Some(self.add(Some(own), contents, files))
                     } else {
                         let given = path_attribute(&module.attrs).map(|path| {
-                            let beside = source.path.rsplit_once('/').map_or("", |(at, _)| at);
-                            format!("{beside}/{path}")
+                            let parent = source.path.rsplit_once('/').map_or("", |(at, _)| at);
+                            format!("{parent}/{path}")
                         });
                         let paths = [format!("{inner}.rs"), format!("{inner}/mod.rs")];
                         let file = given.iter().chain(&paths).find_map(|path| files.get(&**path));

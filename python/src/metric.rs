@@ -395,8 +395,8 @@ fn save_index<I: StoredIndex<Points: StoredPoints>>(index: &I, path: &Path) -> P
     save(index, path).map_err(|error| of_store(&error))
 }
 
-/// Optional keyword arguments of [`MetricIndex::new`].
-#[derive(Default, FromPyObject)]
+/// Keyword arguments of [`MetricIndex::new`]. `metric`, `function` and `n_jobs` are optional.
+#[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct IndexKeywords {
     #[pyo3(default)]
@@ -404,14 +404,11 @@ struct IndexKeywords {
     /// Distance of objects.
     #[pyo3(default)]
     function: Option<Py<PyAny>>,
-    /// Kind of the index; `auto` if it is missing.
-    #[pyo3(default)]
-    index: Option<String>,
+    /// Kind of the index, such as `auto`.
+    index: String,
     #[pyo3(default)]
     n_jobs: Option<usize>,
-    /// Name of the device; `auto` if it is missing.
-    #[pyo3(default)]
-    device: Option<String>,
+    device: String,
 }
 
 #[pymethods]
@@ -428,11 +425,10 @@ impl MetricIndex {
         kind: &str,
         keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let keywords = keywords.map(|keywords| keywords.extract::<IndexKeywords>()).transpose()?;
-        let IndexKeywords { metric, function, index, n_jobs, device } =
-            keywords.unwrap_or_default();
+        let keywords = keywords.cloned().unwrap_or_else(|| PyDict::new(py));
+        let IndexKeywords { metric, function, index, n_jobs, device } = keywords.extract()?;
         let metric = metric.as_deref();
-        let index = index.as_deref().unwrap_or("auto");
+        let index = index.as_str();
         let call = Arc::new(Call::default());
         let (built, kind) = match (kind, function) {
             (_, Some(function)) => {
@@ -470,7 +466,7 @@ impl MetricIndex {
                 )));
             }
         };
-        Self { built, kind, jobs: n_jobs, gpus: None, call }.on(device.as_deref().unwrap_or("auto"))
+        Self { built, kind, jobs: n_jobs, gpus: None, call }.on(&device)
     }
 
     /// Opens an index file.

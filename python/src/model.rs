@@ -173,8 +173,8 @@ pub(crate) struct LabelArrays<'py>(
     PyReadonlyArray1<'py, i64>,
 );
 
-/// Optional keyword arguments of [`train`].
-#[derive(Default, FromPyObject)]
+/// Keyword arguments of [`train`]. All except `device` are optional.
+#[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct TrainKeywords<'py> {
     #[pyo3(default)]
@@ -185,9 +185,7 @@ struct TrainKeywords<'py> {
     groups: Option<Vec<String>>,
     #[pyo3(default)]
     n_jobs: Option<usize>,
-    /// Name of the device; `auto` if it is missing.
-    #[pyo3(default)]
-    device: Option<String>,
+    device: String,
     /// Function that is called with `(what, done, text)`.
     #[pyo3(default)]
     report: Option<Py<PyAny>>,
@@ -208,10 +206,10 @@ pub(crate) fn train(
     parameters: &Bound<'_, PyDict>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<(Model, Option<String>)> {
-    let keywords = keywords.map(|keywords| keywords.extract::<TrainKeywords<'_>>()).transpose()?;
+    let keywords = keywords.cloned().unwrap_or_else(|| PyDict::new(py));
     let TrainKeywords { weights, ids, groups, n_jobs, device, report, part_of } =
-        keywords.unwrap_or_default();
-    let device = self::device(device.as_deref().unwrap_or("auto"))?;
+        keywords.extract()?;
+    let device = self::device(&device)?;
     let input = Input::of(input)?;
     let view = input.view()?;
     let LabelArrays(names, indptr, indices) = &labels;

@@ -326,8 +326,8 @@ impl From<ReweighError> for Failure {
         match error {
             ReweighError::Corpus(error) => error.into(),
             ReweighError::NoText => {
-                let message = "the model stores no texts, so it cannot be reweighted; train it with \
-                     --keep-text";
+                let message = "the model stores no texts, so it cannot be reweighted; \
+                               train it with --keep-text";
                 Self::Usage(message.into())
             }
             error => Self::Usage(error.to_string()),

@@ -355,8 +355,8 @@ fn a_folder_that_may_not_be_written() {
 fn a_signal_leaves_nothing_behind() {
     let signals = [("INT", SIGINT), ("TERM", SIGTERM), ("HUP", SIGHUP), ("ABRT", SIGABRT)];
     for (signal, number) in signals {
-        // A child inherits signals that are ignored, for example by `nohup`. Signals with a handler get
-        // their default effect in the child.
+        // A child inherits signals that are ignored, for example by `nohup`. Signals with a handler
+        // get their default effect in the child.
         signal_hook::flag::register(number, Arc::default()).unwrap();
         let room = TestFolder::new();
         room.write("out", "old");

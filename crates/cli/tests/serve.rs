@@ -92,7 +92,7 @@ impl Server {
         // The server may close the connection before it has read everything.
         let _ = stream.write_all(bytes);
         if ends {
-            // The server does not answer a client that is gone, so the client leaves a little later.
+            // The server does not answer a client that is gone, so the client leaves later.
             std::thread::sleep(Duration::from_millis(5));
             let _ = stream.shutdown(std::net::Shutdown::Write);
         }

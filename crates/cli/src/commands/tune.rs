@@ -65,7 +65,7 @@ impl Tune {
             Some(abstain) => abstain.targets(),
             None => AbstentionTargets {
                 error: settings.abstention.map(|limit| limit.target_error),
-                foreign: settings.novelty.map(|limit| limit.target),
+                novelty: settings.novelty.map(|limit| limit.target),
             },
         };
         let several = self.mode.map(Mode::is_multi);
@@ -78,7 +78,7 @@ impl Tune {
             dense_share: self.dense_share,
             decision: DecisionOptions { several, rule: self.rule, ..DecisionOptions::default() },
             target_error: targets.error,
-            foreign: targets.foreign,
+            foreign: targets.novelty,
             tuning: Some(self.tuning.options()),
             ..TrainOptions::default()
         };

@@ -82,8 +82,8 @@ pub(crate) enum AbstainArgument {
 pub(crate) struct AbstentionTargets {
     /// The target share of wrong labels.
     pub(crate) error: Option<f64>,
-    /// The target share of known documents refused as out-of-distribution.
-    pub(crate) foreign: Option<f64>,
+    /// The target share of known documents refused as out of distribution.
+    pub(crate) novelty: Option<f64>,
 }
 
 impl AbstainArgument {
@@ -108,7 +108,7 @@ impl FromStr for AbstainArgument {
                 .to_owned()
         };
         let mut error = None;
-        let mut foreign = None;
+        let mut novelty = None;
         for part in text.split(',') {
             let (name, share) = part.split_once('=').ok_or_else(invalid)?;
             let number = match share.strip_suffix('%') {
@@ -118,14 +118,14 @@ impl FromStr for AbstainArgument {
             let target = number.filter(|share| (0.0..1.0).contains(share)).ok_or_else(invalid)?;
             let target_of_name = match name {
                 "target-error" => &mut error,
-                "foreign" => &mut foreign,
+                "foreign" => &mut novelty,
                 _ => return Err(invalid()),
             };
             if target_of_name.replace(target).is_some() {
                 return Err(format!("{name} is given twice"));
             }
         }
-        Ok(Self::Targets(AbstentionTargets { error, foreign }))
+        Ok(Self::Targets(AbstentionTargets { error, novelty }))
     }
 }
 

@@ -117,15 +117,11 @@ impl Features {
             self.kinds.map_or((default.is_none(), default), |given| (given.terms, given.dense));
         let shown = dense.map_or("terms".to_owned(), |dense| dense.to_string());
         if self.word_vectors.is_some() && dense != Some(DenseArgument::Words) {
-            return usage(format!(
-                "--word-vectors conflicts with --features {shown}: use --features words"
-            ));
+            return usage(format!("--word-vectors needs --features words instead of {shown}"));
         }
         if is_given && dense != Some(DenseArgument::Given) {
             return usage(format!(
-                "--vector-field and --vectors conflict with --features {shown}: use --features \
-                 dense \
-                 or tfidf+dense"
+                "--vector-field and --vectors need --features dense or tfidf+dense, not {shown}"
             ));
         }
         let Some(dense) = dense else {

@@ -428,7 +428,7 @@ impl TrainingFlags {
             vote: self.deciding.vote(),
             decision: self.deciding.options(),
             target_error: targets.error,
-            foreign: targets.foreign,
+            foreign: targets.novelty,
             tuning: self.tuning.options(free),
             keep_text,
             part_of: None,

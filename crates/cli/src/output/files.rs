@@ -64,7 +64,8 @@ impl Files {
     /// Opens an output that must be a file, such as a model.
     pub(crate) fn file(&mut self, path: &Path, what: &str) -> Result<Output, Failure> {
         if path.as_os_str() == "-" {
-            let message = format!("{what} must be a file: give its name with -o FILE");
+            let message =
+                format!("{what} cannot be written to standard output: name a file with -o FILE");
             return Err(Failure::Usage(message));
         }
         self.text(path)

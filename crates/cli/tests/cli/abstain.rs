@@ -25,7 +25,7 @@ fn out_of_distribution_documents_are_refused() {
     let test = text(&test);
     let train = ["train", text(&train), "-o", text(&model), "--tune=votes"];
     let tuned = ok(&[&train[..], &["--abstain", "foreign=5%"]].concat());
-    let lines = tuned.err.lines().filter(|line| line.contains("foreign"));
+    let lines = tuned.err.lines().filter(|line| line.contains("out-of-distribution"));
     let err = lines.collect::<Vec<_>>().join("\n");
     messages.add("train --abstain foreign=5%", &Run { err, ..tuned }, 0);
     assert!(ok(&["info", text(&model)]).out.contains("refuses"));

@@ -85,7 +85,7 @@ fn time_order() {
     let mut messages = Messages::new(folder.path());
     let model = folder.at("model");
     let train = ["train", TRAIN, "-o", text(&model), "--tune=votes"];
-    let window = "compared without the 15 documents before and after";
+    let window = "documents up to 15 positions before and after";
     for (given, is_chronological) in [("yes", true), ("no", false)] {
         let tuned = ok(&[&train[..], &["--time-order", given]].concat());
         assert_eq!(tuned.err.contains(window), is_chronological, "{}", tuned.err);

@@ -313,18 +313,18 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         texts = as_texts(X)
         if texts is not None:
             if not reset and self._model.input != "text":
-                raise ValueError(f"X holds texts, the classifier was fitted on {self._model.input}")
+                raise ValueError(f"X contains texts, but the classifier was fitted on {self._model.input}")
             if reset:
                 for name in ("n_features_in_", "feature_names_in_"):
                     if hasattr(self, name):
                         delattr(self, name)
             return "text", texts
         if isinstance(X, list) and not X:
-            raise ValueError("X holds no documents: Found array with 0 sample(s) while a minimum of 1 is required.")
+            raise ValueError("X contains no documents: Found array with 0 sample(s) while a minimum of 1 is required.")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset, accept_large_sparse=True)
         kind = "features" if sp.issparse(X) else "vectors"
         if not reset and self._model.input == "text":
-            raise ValueError("X holds numbers, the classifier was fitted on text")
+            raise ValueError("X contains numbers, but the classifier was fitted on text")
         if not reset and self._model.input != kind:
             X = sp.csr_matrix(X) if kind == "vectors" else np.ascontiguousarray(X.toarray())
             kind = self._model.input

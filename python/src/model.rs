@@ -38,15 +38,15 @@ pub(crate) struct Model {
     jobs: Option<usize>,
     device: DeviceChoice,
     /// Classifier with its indexes.
-    searching: ProcessLocal<SearchState>,
+    search_state: ProcessLocal<SearchState>,
     /// Classifier without an index, for weighting only.
-    weighing: ProcessLocal<Classifier>,
+    weighting_classifier: ProcessLocal<Classifier>,
 }
 
 struct SearchState {
     classifier: Classifier,
     batch: usize,
-    describe: String,
+    description: String,
 }
 
 /// Labels of training documents as indices into `names`. They are multi-label if there is an
@@ -59,7 +59,7 @@ struct Labels<'a> {
 
 impl Labels<'_> {
     fn check(&self, rows: usize) -> Result<(), String> {
-        let legal = |&label: &i64| usize::try_from(label).is_ok_and(|at| at < self.names.len());
+        let in_range = |&label: &i64| usize::try_from(label).is_ok_and(|at| at < self.names.len());
         let counted = match self.indptr {
             None => self.indices.len() == rows,
             Some(indptr) => {
@@ -71,7 +71,7 @@ impl Labels<'_> {
                         .is_some_and(|&end| usize::try_from(end) == Ok(self.indices.len()))
             }
         };
-        if counted && self.indices.iter().all(legal) {
+        if counted && self.indices.iter().all(in_range) {
             Ok(())
         } else {
             Err(format!("the labels do not match the {rows} documents"))
@@ -90,8 +90,8 @@ impl Labels<'_> {
 
 /// Reports the events of training to Python, from the training thread.
 struct Reports {
-    call: Option<Py<PyAny>>,
-    last: Mutex<Option<Instant>>,
+    callback: Option<Py<PyAny>>,
+    last_report: Mutex<Option<Instant>>,
     error: Mutex<Option<PyErr>>,
     stop: Arc<Stop>,
 }
@@ -103,7 +103,7 @@ impl Reports {
             Event::HeldOut(done) => ("fit: held out", Some(done), None),
             event => ("fit", None, classify_report::training::event(&event, 10)),
         };
-        let Some(call) = &self.call else { return };
+        let Some(call) = &self.callback else { return };
         if text.is_none() && !self.is_due() {
             return;
         }
@@ -117,7 +117,7 @@ impl Reports {
     }
 
     fn is_due(&self) -> bool {
-        let Ok(mut last) = self.last.lock() else { return false };
+        let Ok(mut last) = self.last_report.lock() else { return false };
         let due = last.is_none_or(|last| last.elapsed() >= REPORT_INTERVAL);
         if due {
             *last = Some(Instant::now());
@@ -237,8 +237,8 @@ pub(crate) fn train(
     let threads = threads(n_jobs)?;
     let stop = Arc::new(Stop::new());
     let reports = Reports {
-        call: report,
-        last: Mutex::new(None),
+        callback: report,
+        last_report: Mutex::new(None),
         error: Mutex::new(None),
         stop: Arc::clone(&stop),
     };
@@ -296,13 +296,13 @@ impl Model {
             trained: Arc::new(model),
             jobs,
             device,
-            searching: ProcessLocal::default(),
-            weighing: ProcessLocal::default(),
+            search_state: ProcessLocal::default(),
+            weighting_classifier: ProcessLocal::default(),
         }
     }
 
-    fn searching(&self, py: Python<'_>) -> PyResult<Arc<SearchState>> {
-        self.searching.get(py, || {
+    fn search_state(&self, py: Python<'_>) -> PyResult<Arc<SearchState>> {
+        self.search_state.get(py, || {
             let threads = threads(self.jobs)?;
             let engines = self.device.open(None, &threads).map_err(|error| of_device(&error))?;
             let share = self.trained.settings().dense_share;
@@ -315,13 +315,13 @@ impl Model {
                     &threads,
                 ),
                 batch: engines.batch(),
-                describe: engines.describe(),
+                description: engines.describe(),
             })
         })
     }
 
-    fn weighing(&self, py: Python<'_>) -> PyResult<Arc<Classifier>> {
-        self.weighing.get(py, || {
+    fn weighting_classifier(&self, py: Python<'_>) -> PyResult<Arc<Classifier>> {
+        self.weighting_classifier.get(py, || {
             let threads = threads(self.jobs)?;
             let searchers = Searchers::default();
             Ok(Classifier::with_searchers(Arc::clone(&self.trained), searchers, &threads))
@@ -511,9 +511,16 @@ impl Model {
     /// Returns the same model with another number of threads and another device.
     #[pyo3(signature = (*, n_jobs=None, device="auto"))]
     fn on(&self, n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
-        let (searching, weighing) = Default::default();
+        let search_state = ProcessLocal::default();
+        let weighting_classifier = ProcessLocal::default();
         let device = self::device(device)?;
-        Ok(Self { trained: Arc::clone(&self.trained), jobs: n_jobs, device, searching, weighing })
+        Ok(Self {
+            trained: Arc::clone(&self.trained),
+            jobs: n_jobs,
+            device,
+            search_state,
+            weighting_classifier,
+        })
     }
 
     /// Returns the model's settings as JSON.
@@ -631,7 +638,7 @@ impl Model {
 
     /// The engine and where it runs.
     fn engine(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.searching(py)?.describe.clone())
+        Ok(self.search_state(py)?.description.clone())
     }
 
     /// Classifies documents.
@@ -644,10 +651,10 @@ impl Model {
     ) -> PyResult<Bound<'py, PyDict>> {
         let input = Input::of(input)?;
         let view = input.view()?;
-        let searching = self.searching(py)?;
-        let classifier = &searching.classifier;
+        let search_state = self.search_state(py)?;
+        let classifier = &search_state.classifier;
         let options = classifier.options();
-        let batch = if options.decision.needs_batch() { usize::MAX } else { searching.batch };
+        let batch = if options.decision.needs_batch() { usize::MAX } else { search_state.batch };
         let answers: Answers = Self::batches(
             py,
             view,
@@ -680,13 +687,13 @@ impl Model {
         let k = k.min(NonZeroUsize::new(self.trained.ids().len()).unwrap_or(NonZeroUsize::MIN));
         let input = Input::of(input)?;
         let view = input.view()?;
-        let searching = self.searching(py)?;
-        let classifier = &searching.classifier;
+        let search_state = self.search_state(py)?;
+        let classifier = &search_state.classifier;
         let options = ClassifyOptions { k, ..classifier.options() };
         let lists: Option<Lists> = Self::batches(
             py,
             view,
-            Vectorizer { classifier, batch: searching.batch, side: Side::Query },
+            Vectorizer { classifier, batch: search_state.batch, side: Side::Query },
             |vectors, stop, lists: &mut Option<Lists>| {
                 let mut found = FoundNeighbors::default();
                 let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
@@ -718,8 +725,8 @@ impl Model {
     ) -> PyResult<Vec<String>> {
         let input = Input::of(input)?;
         let view = input.view()?;
-        let searching = self.searching(py)?;
-        let classifier = &searching.classifier;
+        let search_state = self.search_state(py)?;
+        let classifier = &search_state.classifier;
         let options = classifier.options();
         if options.decision.needs_batch() {
             let message =
@@ -759,7 +766,7 @@ impl Model {
         let side = if as_queries { Side::Query } else { Side::Document };
         let input = Input::of(input)?;
         let view = input.view()?;
-        let classifier = self.weighing(py)?;
+        let classifier = self.weighting_classifier(py)?;
         let rows: (Ragged<u32>, Vec<f32>) = Self::batches(
             py,
             view,

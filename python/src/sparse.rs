@@ -26,7 +26,7 @@ pub(crate) struct SparseRows {
     unit: bool,
     jobs: Option<usize>,
     device: DeviceChoice,
-    searching: ProcessLocal<SearchState>,
+    search_state: ProcessLocal<SearchState>,
 }
 
 struct SearchState {
@@ -73,8 +73,8 @@ type Arrays<'py> =
     (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>);
 
 impl SparseRows {
-    fn searching(&self, py: Python<'_>) -> PyResult<Arc<SearchState>> {
-        self.searching.get(py, || {
+    fn search_state(&self, py: Python<'_>) -> PyResult<Arc<SearchState>> {
+        self.search_state.get(py, || {
             let threads = threads(self.jobs)?;
             let engines = self.device.open(None, &threads).map_err(|error| of_device(&error))?;
             let engine = engines.engine(&self.rows).map_err(|error| of_search(&error))?;
@@ -94,7 +94,7 @@ impl SparseRows {
         let k = NonZeroUsize::new(k)
             .ok_or_else(|| PyValueError::new_err("n_neighbors must be at least 1"))?;
         let slices = queries.view()?;
-        let searching = self.searching(py)?;
+        let search_state = self.search_state(py)?;
         if slices.columns != self.rows.cols() {
             return Err(PyValueError::new_err(format!(
                 "the queries have {} columns, but the fitted rows have {}",
@@ -104,11 +104,11 @@ impl SparseRows {
         }
         let work = |stop: &Stop| {
             let mut found = NeighborLists::default();
-            for start in (0..slices.rows()).step_by(searching.batch) {
-                let end = slices.rows().min(start.saturating_add(searching.batch));
+            for start in (0..slices.rows()).step_by(search_state.batch) {
+                let end = slices.rows().min(start.saturating_add(search_state.batch));
                 let batch = matrix(slices, start..end, self.unit).map_err(PyValueError::new_err)?;
                 let request = Request::new(&batch, k).until(stop);
-                let searched = searching.engine.search(&request, &mut found);
+                let searched = search_state.engine.search(&request, &mut found);
                 let _ = searched.map_err(|error| of_search(&error))?;
                 found.iter().for_each(|neighbors| each(neighbors, &mut answers));
             }
@@ -135,9 +135,9 @@ impl SparseRows {
         let slices = arrays.view()?;
         let rows = py.detach(|| matrix(slices, 0..slices.rows(), unit));
         let rows = Arc::new(rows.map_err(PyValueError::new_err)?);
-        let made = Self { rows, unit, jobs: n_jobs, device, searching: ProcessLocal::default() };
+        let made = Self { rows, unit, jobs: n_jobs, device, search_state: ProcessLocal::default() };
         // Reject infinite weights now, not at the first search.
-        let _ = made.searching(py)?;
+        let _ = made.search_state(py)?;
         Ok(made)
     }
 
@@ -221,6 +221,6 @@ impl SparseRows {
 
     /// The number of threads.
     fn threads(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.searching(py)?.threads.count())
+        Ok(self.search_state(py)?.threads.count())
     }
 }

@@ -7,7 +7,7 @@ use crate::Run;
 
 /// Messages of several runs, for comparison with a snapshot.
 ///
-/// The wording of a message is thus stored only in the snapshot. Tests assert the exit codes.
+/// Only the snapshot contains the wording of messages. Tests assert the exit codes.
 #[derive(Debug)]
 pub struct Messages {
     folder: String,

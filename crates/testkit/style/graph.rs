@@ -35,19 +35,19 @@ struct Module<'a> {
     source: &'a Source,
     /// Items of the file, or of an inline module.
     items: &'a [Item],
-    names: HashMap<String, Meanings>,
+    names: HashMap<String, Bindings>,
     /// Paths of glob imports.
     globs: Vec<Vec<String>>,
 }
 
 /// Meanings of a name in a module. A module and a function may have the same name.
 #[derive(Default)]
-struct Meanings {
+struct Bindings {
     module: Option<usize>,
-    item: Option<Named>,
+    item: Option<ItemSource>,
 }
 
-enum Named {
+enum ItemSource {
     Here,
     Imported(Vec<String>),
 }
@@ -78,7 +78,7 @@ impl<'a> Tree<'a> {
         files: &HashMap<&str, &'a Source>,
     ) -> usize {
         let Contents { source, items, folder } = contents;
-        let own = self.modules.len();
+        let current = self.modules.len();
         self.modules.push(Module {
             parent,
             source,
@@ -96,29 +96,30 @@ impl<'a> Tree<'a> {
                     let inner = format!("{folder}/{name}");
                     let child = if let Some((_, items)) = &module.content {
                         let contents = Contents { source, items, folder: &inner };
-                        Some(self.add(Some(own), contents, files))
+                        Some(self.add(Some(current), contents, files))
                     } else {
-                        let given = path_attribute(&module.attrs).map(|path| {
+                        let explicit_path = path_attribute(&module.attrs).map(|path| {
                             let parent = source.path.rsplit_once('/').map_or("", |(at, _)| at);
                             format!("{parent}/{path}")
                         });
                         let paths = [format!("{inner}.rs"), format!("{inner}/mod.rs")];
-                        let file = given.iter().chain(&paths).find_map(|path| files.get(&**path));
+                        let file =
+                            explicit_path.iter().chain(&paths).find_map(|path| files.get(&**path));
                         file.map(|file| {
                             let items = &file.tree.items;
                             let contents = Contents { source: file, items, folder: &inner };
-                            self.add(Some(own), contents, files)
+                            self.add(Some(current), contents, files)
                         })
                     };
-                    self.modules[own].names.entry(name).or_default().module = child;
+                    self.modules[current].names.entry(name).or_default().module = child;
                 }
                 Item::Use(import) => {
-                    let module = &mut self.modules[own];
+                    let module = &mut self.modules[current];
                     for leaf in leaves(import) {
                         match leaf.name {
                             Some(name) => {
-                                let meanings = module.names.entry(name).or_default();
-                                meanings.item = Some(Named::Imported(leaf.path));
+                                let bindings = module.names.entry(name).or_default();
+                                bindings.item = Some(ItemSource::Imported(leaf.path));
                             }
                             None if leaf.is_glob => module.globs.push(leaf.path),
                             None => {}
@@ -127,13 +128,13 @@ impl<'a> Tree<'a> {
                 }
                 _ => {
                     if let Some(name) = name_of(item) {
-                        let names = &mut self.modules[own].names;
-                        names.entry(name).or_default().item = Some(Named::Here);
+                        let names = &mut self.modules[current].names;
+                        names.entry(name).or_default().item = Some(ItemSource::Here);
                     }
                 }
             }
         }
-        own
+        current
     }
 
     /// Resolves a path from a module, through re-exports.
@@ -150,30 +151,34 @@ impl<'a> Tree<'a> {
                 "self" => target,
                 "super" => Target::Module(self.modules[module].parent?),
                 name => {
-                    self.look_up(module, name, Look { is_last: at + 1 == path.len(), depth })?
+                    self.look_up(module, name, Lookup { is_last: at + 1 == path.len(), depth })?
                 }
             };
         }
         Some(target)
     }
 
-    fn look_up(&self, module: usize, name: &str, look: Look) -> Option<Target> {
-        if let Some(meanings) = self.modules[module].names.get(name) {
-            let child = meanings.module.map(Target::Module);
-            let item = || match meanings.item.as_ref()? {
-                Named::Here => Some(Target::Item(module)),
+    fn look_up(&self, module: usize, name: &str, lookup: Lookup) -> Option<Target> {
+        if let Some(bindings) = self.modules[module].names.get(name) {
+            let child = bindings.module.map(Target::Module);
+            let item = || match bindings.item.as_ref()? {
+                ItemSource::Here => Some(Target::Item(module)),
                 // An import `use name::…` whose crate has the same name does not resolve.
-                Named::Imported(path) if path[0] == name && path.len() == 1 => None,
-                Named::Imported(path) => self.resolve(module, path, look.depth + 1),
+                ItemSource::Imported(path) if path[0] == name && path.len() == 1 => None,
+                ItemSource::Imported(path) => self.resolve(module, path, lookup.depth + 1),
             };
-            return if look.is_last { item().or(child) } else { child.or_else(item) };
+            return if lookup.is_last { item().or(child) } else { child.or_else(item) };
         }
         self.modules[module].globs.iter().find_map(|glob| {
-            let Some(Target::Module(other)) = self.resolve(module, glob, look.depth + 1) else {
+            let Some(Target::Module(other)) = self.resolve(module, glob, lookup.depth + 1) else {
                 return None;
             };
-            let look = Look { depth: look.depth + 1, ..look };
-            if other == module || look.depth > 20 { None } else { self.look_up(other, name, look) }
+            let lookup = Lookup { depth: lookup.depth + 1, ..lookup };
+            if other == module || lookup.depth > 20 {
+                None
+            } else {
+                self.look_up(other, name, lookup)
+            }
         })
     }
 
@@ -225,7 +230,7 @@ struct Contents<'a, 'b> {
 }
 
 #[derive(Clone, Copy)]
-struct Look {
+struct Lookup {
     /// Whether the name is the last part of its path.
     is_last: bool,
     /// Number of imports followed so far.
@@ -255,7 +260,7 @@ struct Walk<'t, 'a, 'u> {
 }
 
 impl Walk<'_, '_, '_> {
-    fn note(&mut self, path: &[String], at: Span) {
+    fn record(&mut self, path: &[String], at: Span) {
         let defines = |length: usize| match self.tree.resolve(self.module, &path[..length], 0) {
             Some(Target::Item(module)) => Some(module),
             _ => None,
@@ -273,7 +278,7 @@ impl Walk<'_, '_, '_> {
     }
 
     /// Records the paths in the tokens of a macro call.
-    fn note_tokens(&mut self, tokens: &TokenStream) {
+    fn record_tokens(&mut self, tokens: &TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut start = Span::call_site();
         let mut colons = 0;
@@ -282,7 +287,7 @@ impl Walk<'_, '_, '_> {
             match token {
                 TokenTree::Ident(ident) => {
                     if colons != 2 {
-                        self.note(&std::mem::take(&mut path), start);
+                        self.record(&std::mem::take(&mut path), start);
                         start = ident.span();
                     }
                     if !after_dot {
@@ -295,7 +300,7 @@ impl Walk<'_, '_, '_> {
                     after_dot = false;
                 }
                 other => {
-                    self.note(&std::mem::take(&mut path), start);
+                    self.record(&std::mem::take(&mut path), start);
                     colons = 0;
                     after_dot = matches!(
                         &other,
@@ -303,12 +308,12 @@ impl Walk<'_, '_, '_> {
                             if mark.as_char() == '.' && mark.spacing() == Spacing::Alone
                     );
                     if let TokenTree::Group(group) = other {
-                        self.note_tokens(&group.stream());
+                        self.record_tokens(&group.stream());
                     }
                 }
             }
         }
-        self.note(&path, start);
+        self.record(&path, start);
     }
 }
 
@@ -327,7 +332,7 @@ impl<'ast> Visit<'ast> for Walk<'_, '_, '_> {
     fn visit_item_use(&mut self, import: &'ast ItemUse) {
         if matches!(import.vis, Visibility::Inherited) {
             for leaf in leaves(import).into_iter().filter(|leaf| !leaf.is_glob) {
-                self.note(&leaf.path, leaf.at);
+                self.record(&leaf.path, leaf.at);
             }
         }
     }
@@ -335,13 +340,13 @@ impl<'ast> Visit<'ast> for Walk<'_, '_, '_> {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         if path.leading_colon.is_none() {
             let names: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
-            self.note(&names, path.segments[0].ident.span());
+            self.record(&names, path.segments[0].ident.span());
         }
         visit::visit_path(self, path);
     }
 
     fn visit_macro(&mut self, call: &'ast Macro) {
-        self.note_tokens(&call.tokens);
+        self.record_tokens(&call.tokens);
         visit::visit_macro(self, call);
     }
 }

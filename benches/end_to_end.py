@@ -3,17 +3,18 @@
     cargo build --release
     python3 benches/end_to_end.py FOLDER REUTERS_FOLDER [--runs 7] [--only NAMES] [--classify PROGRAM] [--device auto]
 
-Missing corpora are written to FOLDER: 804,414 documents of `classify generate rcv1-like` (1 GB), and 1,008 MB of
-English JSONL (`english_texts.py`, from the stories in REUTERS_FOLDER). Models and predictions are removed at the end.
-All files are read once first, so that they come from the page cache.
+Missing corpora are written to FOLDER: 804,414 documents of `classify generate rcv1-like` (1 GB),
+and 1,008 MB of English JSONL (`english_texts.py`, from the stories in REUTERS_FOLDER). Models and
+predictions are removed at the end. All files are read once first, so that they come from the page
+cache.
 
-Commands run in turns; the longest run only every third time. For each command, the script prints the median,
-minimum and maximum of the seconds, the median of CPU seconds, and the median and maximum of peak memory. The medians
-of its stages follow. NAMES are command names as printed, separated by commas.
+Commands run in turns; the longest run only every third time. For each command, the script prints
+the median, minimum and maximum of the seconds, the median of CPU seconds, and the median and
+maximum of peak memory. The medians of its stages follow. NAMES are command names as printed,
+separated by commas.
 
-First, the script measures the machine: the speed of reading the page cache and of copying memory, in one process and
-in as many processes as there are cores.
-"""
+First, the script measures the machine: the speed of reading the page cache and of copying memory,
+in one process and in as many processes as there are cores. """
 
 import argparse
 import multiprocessing

@@ -3,9 +3,9 @@
     pip install ./python zstandard
     python benches/explanations.py CORPORA/debian/sections- CORPORA/mr/
 
-For 1,000 test documents and their first labels, the script removes the five terms with the most evidence from the
-text. For comparison, it removes five other random terms that the text shares with its neighbors.
-"""
+For 1,000 test documents and their first labels, the script removes the five terms with the most
+evidence from the text. For comparison, it removes five other random terms that the text shares with
+its neighbors. """
 
 import json
 import re

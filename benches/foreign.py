@@ -1,17 +1,19 @@
-"""Measure how many out-of-distribution documents `--abstain foreign=10%` refuses, compared with logistic regression.
+"""Measure how many out-of-distribution documents `--abstain foreign=10%` refuses, compared with
+logistic regression.
 
     cargo build --release && python benches/foreign.py [--only NAME,..] [--splits N] CORPORA
 
-CORPORA is the folder of corpora/README.md. The requirements are those of benches/linear.py. Each split removes a
-third of the labels, drawn by a seed, from the training documents. `evaluate --tune=votes --chi2-power 0.25 --abstain
-foreign=10%` then answers the test documents. They are "known" (with the other labels) or "foreign" (with a removed
-label, so out of distribution).
+CORPORA is the folder of corpora/README.md. The requirements are those of benches/linear.py. Each
+split removes a third of the labels, drawn by a seed, from the training documents.
+`evaluate --tune=votes --chi2-power 0.25 --abstain foreign=10%` then answers the test documents.
+They are "known" (with the other labels) or "foreign" (with a removed label, so out of
+distribution).
 
-Logistic regression on words and word pairs (C = 10) refuses documents whose highest probability is below the tenth
-percentile of the known test documents. classify does not see these documents during training. The script prints means
-over the splits: the share of known documents refused; the share of foreign documents refused, as expected by tuning
-and as measured; the same share for logistic regression; and its share if it refuses equally many known documents.
-"""
+Logistic regression on words and word pairs (C = 10) refuses documents whose highest probability is
+below the tenth percentile of the known test documents. classify does not see these documents during
+training. The script prints means over the splits: the share of known documents refused; the share
+of foreign documents refused, as expected by tuning and as measured; the same share for logistic
+regression; and its share if it refuses equally many known documents. """
 
 import argparse
 import json

@@ -1,16 +1,18 @@
-"""Test whether the expected metrics of tuned models, and their target errors, hold on new documents.
+"""Test whether the expected metrics of tuned models, and their target errors, hold on new
+documents.
 
     cargo build --release && python benches/honesty.py [--splits N] [--targets 3,5,10] [--only NAME,..] [--jobs N] CORPORA
 
-For each corpus of corpora/README.md, a split pools the training and test files and holds out 30 % by a seed (at most
-6,000 documents). It runs `evaluate --tune=votes --chi2-power 0.25` with an abstention target. The script prints for
-each corpus:
+For each corpus of corpora/README.md, a split pools the training and test files and holds out 30 %
+by a seed (at most 6,000 documents). It runs `evaluate --tune=votes --chi2-power 0.25` with an
+abstention target. The script prints for each corpus:
 
-* the mean of the expected metric minus the test metric (accuracy for single-label corpora, micro F1 for multi-label
-  corpora); the expected metric is estimated on held-out training documents, with near-duplicates like the test
-  documents have them;
+* the mean of the expected metric minus the test metric (accuracy for single-label corpora, micro F1
+  for multi-label corpora); the expected metric is estimated on held-out training documents, with
+  near-duplicates like the test documents have them;
 * how often the difference is within both confidence intervals;
-* for each target error, how often the error of the answered documents exceeds it, and the mean coverage;
+* for each target error, how often the error of the answered documents exceeds it, and the mean
+  coverage;
 * AUROC: how well the confidence and the score separate correct from wrong answers.
 
 Requires zstandard, and for Reuters-21578 also the requirements of benches/linear.py.
@@ -32,7 +34,8 @@ MOST = 6_000
 
 
 def auroc(pairs):
-    """Return the share of pairs of a correct and a wrong answer in which the correct answer has the higher value."""
+    """Return the share of pairs of a correct and a wrong answer in which the correct answer has the
+    higher value."""
     values = sorted(pairs)
     rank, ranks, at = 0, 0.0, 0
     right = sum(is_right for _, is_right in values)

@@ -1,16 +1,17 @@
-"""Compare `classify evaluate --tune` with linear classifiers of scikit-learn: LinearSVC and logistic regression.
+"""Compare `classify evaluate --tune` with linear classifiers of scikit-learn: LinearSVC and
+logistic regression.
 
     cargo build --release && python benches/linear.py [--only NAME,..] [--jobs N] [--svm-only] [--rivals-only] CORPORA
 
-CORPORA is the folder of corpora/README.md. Requires scikit-learn and zstandard. The features are words and word pairs
-with log tf-idf and unit length, or the features of the corpus unchanged. C is chosen from .1, .3, 1, 3 and 10 by 3-fold
-cross-validation on the training documents. Single-label corpora use accuracy. Multi-label corpora use one classifier per
-label, and each C maximizes F1 over all decisions.
+CORPORA is the folder of corpora/README.md. Requires scikit-learn and zstandard. The features are
+words and word pairs with log tf-idf and unit length, or the features of the corpus unchanged. C is
+chosen from .1, .3, 1, 3 and 10 by 3-fold cross-validation on the training documents. Single-label
+corpora use accuracy. Multi-label corpora use one classifier per label, and each C maximizes F1 over
+all decisions.
 
-Both programs run on one thread. Seconds are CPU seconds and include reading, tuning and testing. With --jobs, N rivals
-are fitted at a time, and their seconds are the sum of their fitting and scoring times. For multi-label corpora, they
-are N times the elapsed time.
-"""
+Both programs run on one thread. Seconds are CPU seconds and include reading, tuning and testing.
+With --jobs, N rivals are fitted at a time, and their seconds are the sum of their fitting and
+scoring times. For multi-label corpora, they are N times the elapsed time. """
 
 import argparse
 import csv
@@ -80,7 +81,8 @@ def reuters(folder):
 
 
 def one_topic(train, test, count=None):
-    """Return R52 or R8: stories of exactly one topic, and topics with training and test stories of that kind."""
+    """Return R52 or R8: stories of exactly one topic, and topics with training and test stories of
+    that kind."""
     train, test = ([(x, y) for x, y in part if len(y) == 1] for part in (train, test))
     sizes = {}
     for _, [topic] in train:
@@ -91,7 +93,8 @@ def one_topic(train, test, count=None):
 
 
 def fit(train, test, matrices=None, jobs=1, svm_only=False):
-    """Return the metrics and CPU seconds of both classifiers: {name: (accuracy, micro F1, macro F1, seconds)}."""
+    """Return the metrics and CPU seconds of both classifiers: {name: (accuracy, micro F1, macro F1,
+    seconds)}."""
     labels = MultiLabelBinarizer()
     start = time.process_time()
     if matrices is None:

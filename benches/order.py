@@ -2,11 +2,11 @@
 
     cargo build --release && python benches/order.py [--only NAME,..] [--jobs N] CORPORA
 
-CORPORA is the folder of corpora/README.md. The requirements are those of benches/linear.py. Each single-label corpus
-is tuned in the given order, shuffled by a seed, and sorted by label (documents of one label keep their order). The test
-documents are the same. The script prints test accuracies. The last column is the largest difference between two orders
-in standard errors, from the documents that only one of the two orders gets right (McNemar).
-"""
+CORPORA is the folder of corpora/README.md. The requirements are those of benches/linear.py. Each
+single-label corpus is tuned in the given order, shuffled by a seed, and sorted by label (documents
+of one label keep their order). The test documents are the same. The script prints test accuracies.
+The last column is the largest difference between two orders in standard errors, from the documents
+that only one of the two orders gets right (McNemar). """
 
 import argparse
 import concurrent.futures

@@ -124,7 +124,8 @@ def classifiers(arguments):
 
 
 def overhead(arguments):
-    """Measure calls with almost no work, and batches, and compare them with the time of the compiled part."""
+    """Measure calls with almost no work, and batches, and compare them with the time of the
+    compiled part."""
     rows = sp.random(100, 50, density=0.1, format="csr", random_state=0, dtype=np.float32)
     one = rows[:1]
     native = SparseNeighbors(device="cpu").fit(rows)

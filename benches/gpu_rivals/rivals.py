@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Measure other ways to find k nearest neighbors on a GPU, on the rows of `cargo bench --bench cuda -- dump DIR`.
+"""Measure other ways to find k nearest neighbors on a GPU, on the rows of
+`cargo bench --bench cuda -- dump DIR`.
 
     python3 benches/gpu_rivals/rivals.py DIR [K [QUERIES]]
 
-* CuPy: `queries @ training.T` (cuSPARSE SpGEMM), then the k best of each row of the sparse product. They are selected
-  by one sort (row, similarity and column packed into 64 bits), by a kernel written for it, and by dense rows and
-  `argpartition`.
-* A dense product: blocks of bf16 queries and training rows on the tensor cores, f32 sums, top-k. It is not exact,
-  because the weights are bf16; the script prints the share of the neighbors that it finds.
+* CuPy: `queries @ training.T` (cuSPARSE SpGEMM), then the k best of each row of the sparse product.
+  They are selected by one sort (row, similarity and column packed into 64 bits), by a kernel
+  written for it, and by dense rows and `argpartition`.
+* A dense product: blocks of bf16 queries and training rows on the tensor cores, f32 sums, top-k. It
+  is not exact, because the weights are bf16; the script prints the share of the neighbors that it
+  finds.
 
-Requires CuPy and PyTorch with CUDA. Times are CUDA events around everything on the GPU except copies: medians of three
-runs after a warm-up. The training matrix and all queries are on the GPU before the clock starts.
-"""
+Requires CuPy and PyTorch with CUDA. Times are CUDA events around everything on the GPU except
+copies: medians of three runs after a warm-up. The training matrix and all queries are on the GPU
+before the clock starts. """
 import json
 import sys
 import time

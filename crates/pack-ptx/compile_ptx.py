@@ -1,9 +1,8 @@
 """Compile CUDA C++ to PTX with the compiler from PyPI, without a GPU or a CUDA installation.
 
-The script `kernels/compile` of each crate with kernels calls `main`. The PTX contains the version of
-its compiler, and drivers refuse PTX from newer compilers. The oldest compiler of CUDA 12 is
-therefore used.
-"""
+The script `kernels/compile` of each crate with kernels calls `main`. The PTX contains the version
+of its compiler, and drivers refuse PTX from newer compilers. The oldest compiler of CUDA 12 is
+therefore used. """
 import ctypes
 import pathlib
 import subprocess
@@ -36,7 +35,8 @@ def compiler(folder):
 
 
 def compile_kernel(nvrtc, name, parts, target):
-    """Return the PTX of a kernel file. Headers precede its source, so no include folders are needed."""
+    """Return the PTX of a kernel file. Headers precede its source, so no include folders are
+    needed."""
     source = "".join(f'#line 1 "{part.name}"\n' + part.read_text() for part in parts)
     program = ctypes.c_void_p()
     status = nvrtc.nvrtcCreateProgram(
@@ -64,8 +64,8 @@ def compile_kernel(nvrtc, name, parts, target):
 
 
 def main(kernels, sources, tensor=()):
-    """Write `ptx/NAME.ptx` in the folder `kernels`. With `--check`, fail if the files do not match the
-    sources.
+    """Write `ptx/NAME.ptx` in the folder `kernels`. With `--check`, fail if the files do not match
+    the sources.
 
     `sources` maps each NAME to its files, headers first. The kernels named in `tensor` need
     TENSOR_TARGET.

@@ -47,45 +47,53 @@ _NATIVE_PARAMETERS = (
 class KNNTextClassifier(ClassifierMixin, BaseEstimator):
     """The exact k-nearest-neighbor classifier of ``classify``, single-label or multi-label.
 
-    Documents are texts, rows of a sparse matrix, or dense vectors; ``fit`` detects the type. Texts are analyzed and
-    weighted by TF-IDF. The nearest training documents by cosine similarity vote; the search is exact. The same documents
-    and parameters give the same model as the command ``classify train``, byte for byte.
+    Documents are texts, rows of a sparse matrix, or dense vectors; ``fit`` detects the type. Texts
+    are analyzed and weighted by TF-IDF. The nearest training documents by cosine similarity vote;
+    the search is exact. The same documents and parameters give the same model as the command
+    ``classify train``, byte for byte.
 
     Parameters
     ----------
     n_neighbors : int, default=None
         The number of neighbors that vote. None: chosen by `tune`; 30 without tuning.
     weights : str, default=None
-        The weight of a vote: ``'similarity'``, ``'similarity^P'``, ``'uniform'``, ``'rank'`` or ``'exp:BETA'``, each
-        optionally with ``'/size^G'``; with `tune` also ``'learned'``. None: chosen by `tune`; ``'similarity'`` without tuning.
+        The weight of a vote: ``'similarity'``, ``'similarity^P'``, ``'uniform'``, ``'rank'`` or
+        ``'exp:BETA'``, each optionally with ``'/size^G'``; with `tune` also ``'learned'``. None:
+        chosen by `tune`; ``'similarity'`` without tuning.
     tune : {'quick', 'votes', 'all'} or bool, default='quick'
-        Chooses the settings that you do not set, by leave-one-out on the training documents. ``'quick'`` compares a few
-        values of k, the vote and one threshold on 2,000 held-out documents, if there are at least 100 documents.
-        ``'votes'`` chooses k, votes and thresholds. ``'all'`` (True) also chooses stems, n-grams and weighting. Tuned
-        models have calibrated probabilities. False chooses nothing.
+        Chooses the settings that you do not set, by leave-one-out on the training documents.
+        ``'quick'`` compares a few values of k, the vote and one threshold on 2,000 held-out
+        documents, if there are at least 100 documents. ``'votes'`` chooses k, votes and thresholds.
+        ``'all'`` (True) also chooses stems, n-grams and weighting. Tuned models have calibrated
+        probabilities. False chooses nothing.
     features : str, default=None
-        The features by which documents are compared: ``'tfidf'`` (the default; values of a sparse matrix are weights),
-        ``'counts'`` (they are counts to be weighted), ``'lsa:N'`` (N dimensions of latent semantic analysis), or
-        ``'tfidf+lsa:N'``. Dense arrays are compared unchanged.
+        The features by which documents are compared: ``'tfidf'`` (the default; values of a sparse
+        matrix are weights), ``'counts'`` (they are counts to be weighted), ``'lsa:N'`` (N
+        dimensions of latent semantic analysis), or ``'tfidf+lsa:N'``. Dense arrays are compared
+        unchanged.
     metric : {'cosine', 'euclidean', 'manhattan'}, default='cosine'
         The distance between dense vectors.
     weighting, words, case, normalization, strip_accents, stop_words, stemmer, min_length, ngram_range, char_ngram_range, \
 char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         As for :class:`TfidfVectorizer`.
     chi2_power : float, default=None
-        The exponent of the factor chi2 / N in a term's weight, which favors terms that indicate labels. None: 0, or chosen by `tune`.
+        The exponent of the factor chi2 / N in a term's weight, which favors terms that indicate
+        labels. None: 0, or chosen by `tune`.
     class_weight : 'balanced' or dict, default=None
         The vote weights of each label's documents.
     threshold : float, default=None
-        Multi-label: the share of the votes that a label needs. None: chosen by `tune`; 0.4 without tuning.
+        Multi-label: the share of the votes that a label needs. None: chosen by `tune`; 0.4 without
+        tuning.
     rule : str, default=None
-        Multi-label: the rule that selects labels: ``'threshold'``, ``'rcut:N'`` (the best N), ``'mcut'`` (the labels before the
-        largest gap), ``'pcut'`` (each label by its share of the training documents); with `tune` also ``'scut'``,
-        ``'scut-fbr'``, ``'scut-smoothed'``, ``'rtcut'``, ``'micromacro'``.
+        Multi-label: the rule that selects labels: ``'threshold'``, ``'rcut:N'`` (the best N),
+        ``'mcut'`` (the labels before the largest gap), ``'pcut'`` (each label by its share of the
+        training documents); with `tune` also ``'scut'``, ``'scut-fbr'``, ``'scut-smoothed'``,
+        ``'rtcut'``, ``'micromacro'``.
     allow_none : bool, default=False
         Multi-label: whether a document may get no label.
     hierarchy : path or list of (child, parent), default=None
-        Multi-label: the label hierarchy. The ancestors of labels are added to documents and predictions.
+        Multi-label: the label hierarchy. The ancestors of labels are added to documents and
+        predictions.
     objective : {'micro-f1', 'macro-f1', 'accuracy', 'micro+macro', 'p@5', 'top-3-accuracy'}, default=None
         The metric that `tune` maximizes. None: ``'micro-f1'``.
     k_max : int, default=None
@@ -93,24 +101,26 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
     tune_sample : int, default=None
         The number of held-out documents for comparing features. None: 4,000.
     near_duplicates : float or False, default=None
-        The cosine above which documents are not neighbors of each other during tuning. None: estimated from the data.
+        The cosine above which documents are not neighbors of each other during tuning. None:
+        estimated from the data.
     time_order : bool, default=None
         Whether the training documents are in chronological order. None: estimated from the data.
     target_error : float, default=None
-        With `tune`: abstain if the confidence is low, so that at most this share of labels is wrong. Such documents get the
-        label None (single-label) or no labels (multi-label).
+        With `tune`: abstain if the confidence is low, so that at most this share of labels is
+        wrong. Such documents get the label None (single-label) or no labels (multi-label).
     foreign : float, default=None
-        With `tune`: refuse out-of-distribution (novel) documents, which have none of the labels. This share of the other
-        documents may be refused by mistake.
+        With `tune`: refuse out-of-distribution (novel) documents, which have none of the labels.
+        This share of the other documents may be refused by mistake.
     dense_share : float, default=None
-        With ``'tfidf+lsa:N'``: the share of the vector neighbors in the votes. None: 0.5, or chosen by `tune`.
+        With ``'tfidf+lsa:N'``: the share of the vector neighbors in the votes. None: 0.5, or chosen
+        by `tune`.
     keep_text : bool, default=False
         Whether the model stores the training texts, which `explain` then shows.
     n_jobs : int or None, default=None
         The number of threads; None and -1 mean all processors. Predictions do not depend on it.
     device : str, default='auto'
-        Where to search: ``'cpu'``, ``'cuda'``, ``'cuda:N'``, ``'cuda:all'``, or ``'auto'`` (a GPU if one works). Predictions do
-        not depend on it.
+        Where to search: ``'cpu'``, ``'cuda'``, ``'cuda:N'``, ``'cuda:all'``, or ``'auto'`` (a GPU
+        if one works). Predictions do not depend on it.
 
     Attributes
     ----------
@@ -121,7 +131,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
     feature_names_in_ : ndarray
         The names of the columns, if X is a data frame with column names.
     tuning_ : dict
-        The trials and the choice of `tune` (schema ``classify.tuning/1``); None if nothing was chosen.
+        The trials and the choice of `tune` (schema ``classify.tuning/1``); None if nothing was
+        chosen.
 
     Examples
     --------
@@ -369,8 +380,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         ndarray of shape (n_samples,), list of lists, or ndarray of shape (n_samples, n_labels)
-            One label per document, lists of labels (best first), or an indicator matrix, as in `y`. Refused documents
-            (`target_error`, `foreign`) get None, no labels, or zeros.
+            One label per document, lists of labels (best first), or an indicator matrix, as in `y`.
+            Refused documents (`target_error`, `foreign`) get None, no labels, or zeros.
         """
         answers = self._classify(X)
         indptr, labels = answers["labels"]
@@ -411,7 +422,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         ndarray of shape (n_samples, n_classes), or (n_samples,)
-            From 0 to 1. With two classes, one value per document: the share of the second class minus the share of the first.
+            From 0 to 1. With two classes, one value per document: the share of the second class
+            minus the share of the first.
         """
         values, _ = self._values(X, "scores")
         if self._kind == SINGLE and len(self.classes_) == 2:
@@ -429,8 +441,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Calibrated if the model was tuned, otherwise the labels' shares of the votes. For single-label models, scaled to
-            the sum 1; without votes, the labels' shares of the training documents.
+            Calibrated if the model was tuned, otherwise the labels' shares of the votes. For
+            single-label models, scaled to the sum 1; without votes, the labels' shares of the
+            training documents.
         """
         values, _ = self._values(X, "probabilities")
         if self._kind == SINGLE:
@@ -457,8 +470,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         confidence : ndarray of shape (n_samples,)
             The probability that the labels are correct, for tuned models; otherwise NaN.
         reasons : list of str
-            ``''``, or the reason why a document has no reliable label: ``no-known-term``, ``no-neighbor``, ``no-label``,
-            ``unsure`` or ``foreign`` (out of distribution).
+            ``''``, or the reason why a document has no reliable label: ``no-known-term``,
+            ``no-neighbor``, ``no-label``, ``unsure`` or ``foreign`` (out of distribution).
         """
         answers = self._classify(X)
         count = len(answers["reasons"])
@@ -478,18 +491,20 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         return_distance : bool, default=True
             Whether to return distances, too.
         by : {'terms', 'vectors'}, default='terms'
-            With ``features='tfidf+lsa:N'``: the list of neighbors to return. Other models have only one list.
+            With ``features='tfidf+lsa:N'``: the list of neighbors to return. Other models have only
+            one list.
 
         Returns
         -------
         distances : ndarray of shape (n_samples, n_neighbors)
-            In increasing order: 1 minus the similarity, or the negated similarity for weightings other than cosines (such
-            as BM25). For dense vectors with ``'euclidean'`` and ``'manhattan'``, the similarity is
-            1 / (1 + distance / scale), with a scale that the model learns; :class:`MetricIndex` returns the distances
-            themselves. Only if `return_distance`.
+            In increasing order: 1 minus the similarity, or the negated similarity for weightings
+            other than cosines (such as BM25). For dense vectors with ``'euclidean'`` and
+            ``'manhattan'``, the similarity is 1 / (1 + distance / scale), with a scale that the
+            model learns; :class:`MetricIndex` returns the distances themselves. Only if
+            `return_distance`.
         indices : ndarray of int64 of shape (n_samples, n_neighbors)
-            The training documents. Only documents with a similarity above 0 are neighbors; missing neighbors are -1
-            (distance ``inf``).
+            The training documents. Only documents with a similarity above 0 are neighbors; missing
+            neighbors are -1 (distance ``inf``).
         """
         native = self._input(X)
         k = self._model.k if n_neighbors is None else n_neighbors
@@ -520,11 +535,13 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         list of dict
-            For each document (schema ``classify.explanation/1``): ``labels``, ``confidence``, ``reason``, ``decided`` (the
-            decision in words), ``unknown`` (terms unknown to the model), ``scores`` and ``neighbors``. ``scores`` has for each
-            label ``score``, ``probability``, ``threshold``, ``given``, and the terms ``for`` and ``against`` it with their
-            contributions. ``neighbors`` has for each neighbor ``id``, ``row``, ``similarity``, ``vote``, ``labels``, ``text``
-            (with `keep_text`), and the shared ``terms`` with their contributions, which sum to the similarity. Labels are strings.
+            For each document (schema ``classify.explanation/1``): ``labels``, ``confidence``,
+            ``reason``, ``decided`` (the decision in words), ``unknown`` (terms unknown to the
+            model), ``scores`` and ``neighbors``. ``scores`` has for each label ``score``,
+            ``probability``, ``threshold``, ``given``, and the terms ``for`` and ``against`` it with
+            their contributions. ``neighbors`` has for each neighbor ``id``, ``row``,
+            ``similarity``, ``vote``, ``labels``, ``text`` (with `keep_text`), and the shared
+            ``terms`` with their contributions, which sum to the similarity. Labels are strings.
 
         Examples
         --------
@@ -596,9 +613,10 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         KNNTextClassifier
-            A fitted classifier. Its labels are strings, and multi-label predictions are lists. Its parameters are the
-            defaults, not the parameters of training, so use it only for prediction. A model of sparse rows accepts
-            matrices of any width and ignores unknown columns.
+            A fitted classifier. Its labels are strings, and multi-label predictions are lists. Its
+            parameters are the defaults, not the parameters of training, so use it only for
+            prediction. A model of sparse rows accepts matrices of any width and ignores unknown
+            columns.
 
         Raises
         ------

@@ -20,8 +20,8 @@ def is_missing(item: Any) -> bool:
 def as_list(column: Any) -> list | None:
     """Return a column of any library as a list, or None if it is not a column.
 
-    Columns of Arrow, pandas, polars and Hugging Face are converted by their own methods; other sequences are copied.
-    """
+    Columns of Arrow, pandas, polars and Hugging Face are converted by their own methods; other
+    sequences are copied. """
     if isinstance(column, list):
         return column
     if isinstance(column, (str, bytes, dict)) or sp.issparse(column):
@@ -82,7 +82,8 @@ def as_texts(X: Any) -> list[str] | None:
 
 
 def csr_arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Return (indptr, indices, data, columns) of a sparse matrix, with the types of the compiled part."""
+    """Return (indptr, indices, data, columns) of a sparse matrix, with the types of the compiled
+    part."""
     X = X.tocsr()
     if X.shape[1] > _MAX_COLUMNS:
         raise ValueError(f"{X.shape[1]} columns are more than {_MAX_COLUMNS}")
@@ -115,7 +116,8 @@ def as_csr(X: Any, name: str) -> sp.csr_matrix:
 
 
 def n_threads(n_jobs: int | None) -> int | None:
-    """Return the number of threads for n_jobs, as in joblib: None and -1 mean all processors, -2 all except one."""
+    """Return the number of threads for n_jobs, as in joblib: None and -1 mean all processors, -2
+    all except one."""
     if n_jobs is None or n_jobs == -1:
         return None
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
@@ -139,7 +141,8 @@ def pad(indices: np.ndarray, similarities: np.ndarray, k: int) -> tuple[np.ndarr
 
 
 def fill(indptr: np.ndarray, labels: np.ndarray, values: np.ndarray, columns: np.ndarray, width: int) -> np.ndarray:
-    """Convert ragged (label, value) pairs to a dense array with `width` columns; `columns` maps labels to columns."""
+    """Convert ragged (label, value) pairs to a dense array with `width` columns; `columns` maps
+    labels to columns."""
     rows = len(indptr) - 1
     dense = np.zeros((rows, width))
     dense[np.repeat(np.arange(rows), np.diff(indptr)), columns[labels]] = values

@@ -29,8 +29,8 @@ class Labels:
     classes : ndarray
         The labels, sorted.
     indptr, indices : ndarray of int64
-        The positions in `classes` of the labels of document i are ``indices[indptr[i]:indptr[i + 1]]``. `indptr` is None if
-        each document has one label.
+        The positions in `classes` of the labels of document i are
+        ``indices[indptr[i]:indptr[i + 1]]``. `indptr` is None if each document has one label.
     """
 
     kind: str

@@ -24,21 +24,23 @@ def _items(points: Any) -> list:
 
 
 class MetricIndex:
-    """An exact index over points of a metric space. It finds the nearest points, and all points within a distance.
+    """An exact index over points of a metric space. It finds the nearest points, and all points
+    within a distance.
 
     Parameters
     ----------
     points : array of shape (n, dimensions), list of str, or list of sets of int
         The points; with a function as `metric`, any objects. Vectors are stored as ``float32``.
     metric : str or callable, default=None
-        For vectors: ``'euclidean'`` (the default), ``'manhattan'``, ``'chebyshev'``, ``'minkowski:P'``, ``'angular'`` or
-        ``'hamming'``. For strings: ``'edit'``. For sets: ``'jaccard'``. A function of two points must be a metric. It runs on
-        one thread at a time, which is not the calling thread, and holds the GIL. Expect thousands of distances per second,
-        not millions.
+        For vectors: ``'euclidean'`` (the default), ``'manhattan'``, ``'chebyshev'``,
+        ``'minkowski:P'``, ``'angular'`` or ``'hamming'``. For strings: ``'edit'``. For sets:
+        ``'jaccard'``. A function of two points must be a metric. It runs on one thread at a time,
+        which is not the calling thread, and holds the GIL. Expect thousands of distances per
+        second, not millions.
     index : str, default='auto'
-        ``'brute-force'``, ``'lc'``, ``'sss-index'``, ``'sss-tree'``, ``'egnat'``, ``'m-tree'``, ``'vp-tree'`` or
-        ``'kd-tree'``, optionally with parameters, such as ``'lc:64'``. ``'auto'`` tries all of them on a sample and uses the
-        fastest. Results do not depend on it.
+        ``'brute-force'``, ``'lc'``, ``'sss-index'``, ``'sss-tree'``, ``'egnat'``, ``'m-tree'``,
+        ``'vp-tree'`` or ``'kd-tree'``, optionally with parameters, such as ``'lc:64'``. ``'auto'``
+        tries all of them on a sample and uses the fastest. Results do not depend on it.
     n_jobs : int or None, default=None
         The number of threads; None and -1 mean all processors.
     device : str, default='cpu'

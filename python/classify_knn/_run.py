@@ -12,7 +12,8 @@ Progress = Callable[[str, int], object]
 
 
 def report(progress: Progress | None):
-    """Return a callback for the compiled part, which logs texts and passes numbers to `progress`."""
+    """Return a callback for the compiled part, which logs texts and passes numbers to
+    `progress`."""
 
     def call(stage: str, done: int | None, text: str | None) -> None:
         if text is not None:

@@ -29,9 +29,10 @@ def _check_metric(metric: str) -> bool:
 class SparseNeighbors(BaseEstimator):
     """Exact search for the most similar rows of a sparse matrix, by cosine or dot product.
 
-    It has the interface of :class:`sklearn.neighbors.NearestNeighbors`. A similarity is the sum of the products of
-    ``float32`` weights, added as ``float64`` and rounded once to ``float32``. Neighbors are ordered by similarity, and ties
-    by row number. The results are bit-identical with any number of threads and on a GPU.
+    It has the interface of :class:`sklearn.neighbors.NearestNeighbors`. A similarity is the sum of
+    the products of ``float32`` weights, added as ``float64`` and rounded once to ``float32``.
+    Neighbors are ordered by similarity, and ties by row number. The results are bit-identical with
+    any number of threads and on a GPU.
 
     Parameters
     ----------
@@ -53,8 +54,8 @@ class SparseNeighbors(BaseEstimator):
 
     Notes
     -----
-    Only rows with a similarity above 0 are neighbors. A query with fewer than `n_neighbors` such rows gets index -1 and
-    distance ``inf`` in the remaining columns.
+    Only rows with a similarity above 0 are neighbors. A query with fewer than `n_neighbors` such
+    rows gets index -1 and distance ``inf`` in the remaining columns.
 
     Examples
     --------
@@ -135,7 +136,8 @@ class SparseNeighbors(BaseEstimator):
         Returns
         -------
         distances : ndarray of shape (n_queries, n_neighbors)
-            1 minus the cosine, or the negated dot product, in increasing order. Only if `return_distance`.
+            1 minus the cosine, or the negated dot product, in increasing order. Only if
+            `return_distance`.
         indices : ndarray of int64 of shape (n_queries, n_neighbors)
             The rows; missing neighbors are -1.
         """
@@ -206,7 +208,8 @@ def top_k(
     n_jobs: int | None = None,
     device: str = "auto",
 ) -> sp.csr_matrix:
-    """Return the k greatest entries above a threshold of each row of ``queries @ rows.T``. The search is exact.
+    """Return the k greatest entries above a threshold of each row of ``queries @ rows.T``. The
+    search is exact.
 
     Parameters
     ----------
@@ -221,7 +224,8 @@ def top_k(
     metric : {'dot', 'cosine'}, default='dot'
         The dot product, or the cosine.
     sort : bool, default=True
-        Whether to order the entries of a row by decreasing similarity (ties by row number) or by column.
+        Whether to order the entries of a row by decreasing similarity (ties by row number) or by
+        column.
     n_jobs : int or None, default=None
         The number of threads; None and -1 mean all processors.
     device : str, default='auto'

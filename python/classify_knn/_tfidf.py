@@ -37,19 +37,21 @@ ANALYSIS = (
 
 
 class TfidfVectorizer(TransformerMixin, BaseEstimator):
-    """Convert texts to TF-IDF rows on all processors. The rows are bit-identical to the rows of ``classify``.
+    """Convert texts to TF-IDF rows on all processors. The rows are bit-identical to the rows of
+    ``classify``.
 
-    :meth:`transform` weights texts as training documents. :meth:`transform_queries` weights them as queries, which differs
-    for weightings such as BM25.
+    :meth:`transform` weights texts as training documents. :meth:`transform_queries` weights them as
+    queries, which differs for weightings such as BM25.
 
     Parameters
     ----------
     weighting : str, default='ltc'
-        A SMART code (tf ``n l a b L k``, idf ``n t p s k``, norm ``n c``; ``document.query`` for different codes), ``'bm25'``, or
-        ``'sklearn'``: the formula and the words of scikit-learn's ``TfidfVectorizer``.
+        A SMART code (tf ``n l a b L k``, idf ``n t p s k``, norm ``n c``; ``document.query`` for
+        different codes), ``'bm25'``, or ``'sklearn'``: the formula and the words of scikit-learn's
+        ``TfidfVectorizer``.
     words : {'unicode', 'word-characters', 'whitespace'}, default=None
-        The definition of a word: a Unicode word (UAX #29), a run of letters, digits and ``_``, or text between white space.
-        None: ``unicode``, or the definition that `weighting` implies.
+        The definition of a word: a Unicode word (UAX #29), a run of letters, digits and ``_``, or
+        text between white space. None: ``unicode``, or the definition that `weighting` implies.
     case : {'fold', 'lower', 'keep'}, default=None
         How to treat upper case. None: ``fold``.
     normalization : {'nfkc', 'nfc', 'none'}, default=None
@@ -73,11 +75,13 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
     idf_power : float, default=None
         The exponent of the idf. None: 1.
     min_df, max_df : int or float, default=None
-        The minimum and maximum document frequency of terms: a number of documents (int), or a share of them (float).
+        The minimum and maximum document frequency of terms: a number of documents (int), or a share
+        of them (float).
     max_features : int, default=None
         The maximum number of terms; terms with the highest document frequency are kept.
     select : str, default=None
-        Keep the terms that are most informative about the labels: ``'chi2:N'`` or ``'information-gain:N'``. Requires `y`.
+        Keep the terms that are most informative about the labels: ``'chi2:N'`` or
+        ``'information-gain:N'``. Requires `y`.
     n_jobs : int or None, default=None
         The number of threads; None and -1 mean all processors.
 
@@ -191,8 +195,9 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
     def transform_queries(self, X: Any) -> sp.csr_matrix:
         """Convert texts to rows, weighted as queries.
 
-        The rows differ from the rows of :meth:`transform` for weightings such as BM25 and ``ltc.lnc``, which weight
-        documents and queries differently. The similarity is the dot product of a document row and a query row.
+        The rows differ from the rows of :meth:`transform` for weightings such as BM25 and
+        ``ltc.lnc``, which weight documents and queries differently. The similarity is the dot
+        product of a document row and a query row.
 
         Parameters
         ----------

@@ -1,12 +1,14 @@
 """Classification of PySpark data frames on the executors of a cluster.
 
-The search engine is that of :class:`~classify_knn.KNNTextClassifier`. Spark distributes documents and sums counts. Results are
-bit-identical for any partitions, and if Spark runs a task again or twice.
+The search engine is that of :class:`~classify_knn.KNNTextClassifier`. Spark distributes documents
+and sums counts. Results are bit-identical for any partitions, and if Spark runs a task again or
+twice.
 
 ======================  =====================================================================================
 :func:`predict`         predicts the labels of documents
 :func:`evaluate`        computes metrics on documents with known labels
-:func:`fit`             writes training rows as shards, one for each partition, to storage that all executors share
+:func:`fit`             writes training rows as shards, one for each partition, to storage that all
+executors share
 :func:`kneighbors`      finds the nearest training documents in all shards
 ======================  =====================================================================================
 """
@@ -110,9 +112,9 @@ def predict(
     Returns
     -------
     DataFrame
-        `df` with the columns ``labels`` (array of strings, best first), ``scores`` (array of doubles: shares of the votes),
-        ``confidence`` (double; null if the model is not calibrated) and ``reason`` (string; the reason why there is no
-        reliable label, or null).
+        `df` with the columns ``labels`` (array of strings, best first), ``scores`` (array of
+        doubles: shares of the votes), ``confidence`` (double; null if the model is not calibrated)
+        and ``reason`` (string; the reason why there is no reliable label, or null).
     """
     _check_column(df, text)
     shipped, digest = _ship_model(df, _model_of(model))
@@ -180,8 +182,9 @@ def evaluate(
     Returns
     -------
     dict
-        ``documents``, ``exact`` (the share of documents with exactly the right labels), ``micro_f1``, ``macro_f1`` (over all
-        known and predicted labels) and ``labels``: for each label its ``documents``, ``predicted`` and ``right``.
+        ``documents``, ``exact`` (the share of documents with exactly the right labels),
+        ``micro_f1``, ``macro_f1`` (over all known and predicted labels) and ``labels``: for each
+        label its ``documents``, ``predicted`` and ``right``.
     """
     _check_column(df, labels, lists=True)
     known = df.schema[labels].dataType
@@ -234,31 +237,35 @@ def fit(
     max_df: int | None = None,
     **parameters: Any,
 ) -> dict[str, Any]:
-    """Write training documents as shards: one model file for each partition, with the same term weights in all files.
+    """Write training documents as shards: one model file for each partition, with the same term
+    weights in all files.
 
-    Spark counts the document frequencies over all documents. Then each partition weights its own rows. Each row is
-    bit-identical to the row in a model of all documents.
+    Spark counts the document frequencies over all documents. Then each partition weights its own
+    rows. Each row is bit-identical to the row in a model of all documents.
 
     Parameters
     ----------
     df : DataFrame
-        Documents, in the order of the partitions and of the rows in them. If the order matters, sort the data frame.
+        Documents, in the order of the partitions and of the rows in them. If the order matters,
+        sort the data frame.
     path : path
         A new folder that the driver and all executors share. It must not contain other shards.
     text, labels : str
-        The columns of the texts and of the labels (a string, or an array of strings; null means no label).
+        The columns of the texts and of the labels (a string, or an array of strings; null means no
+        label).
     id : str, default=None
         The column of the identifiers. None: numbers from 1.
     min_df, max_df : int
         The minimum and the maximum number of documents with a term.
     **parameters
-        Parameters of :class:`~classify_knn.KNNTextClassifier`, except tuning, term selection and dense vectors.
+        Parameters of :class:`~classify_knn.KNNTextClassifier`, except tuning, term selection and
+        dense vectors.
 
     Returns
     -------
     dict
-        The manifest: ``documents``, ``terms``, ``mean_length``, and ``shards`` with ``file``, ``documents`` and ``first`` (the number of
-        the first document).
+        The manifest: ``documents``, ``terms``, ``mean_length``, and ``shards`` with ``file``,
+        ``documents`` and ``first`` (the number of the first document).
     """
     _check_column(df, text)
     _check_column(df, labels, lists=True)
@@ -376,9 +383,10 @@ def kneighbors(
 ) -> DataFrame:
     """Find the nearest training documents of each document in all shards.
 
-    Each task searches one shard after the other for its documents, and keeps the best neighbors: by falling similarity, then
-    by rising number. With several `groups`, a task searches one group of shards for all documents, and the results of the
-    groups are merged. Both give bit-identical results to one model of all documents.
+    Each task searches one shard after the other for its documents, and keeps the best neighbors: by
+    falling similarity, then by rising number. With several `groups`, a task searches one group of
+    shards for all documents, and the results of the groups are merged. Both give bit-identical
+    results to one model of all documents.
 
     Parameters
     ----------
@@ -395,15 +403,17 @@ def kneighbors(
     n_jobs : int, default=1
         The number of threads of a task; set ``spark.task.cpus`` to the same.
     groups : int, default=1
-        The number of groups of shards. With 1, every task reads all shards for its documents, and nothing is shuffled. With
-        more groups, each shard is read only once, and Spark shuffles documents and neighbors; use this for few documents and
-        many shards. Each task then holds all documents in memory, and the order of `df` is lost.
+        The number of groups of shards. With 1, every task reads all shards for its documents, and
+        nothing is shuffled. With more groups, each shard is read only once, and Spark shuffles
+        documents and neighbors; use this for few documents and many shards. Each task then holds
+        all documents in memory, and the order of `df` is lost.
 
     Returns
     -------
     DataFrame
-        `df` with the column ``neighbors``: an array of structs, best first, of ``row`` (the number of the training document in
-        all shards, from 0), ``id``, ``similarity`` and ``labels``. Only documents with a similarity above 0 are neighbors.
+        `df` with the column ``neighbors``: an array of structs, best first, of ``row`` (the number
+        of the training document in all shards, from 0), ``id``, ``similarity`` and ``labels``. Only
+        documents with a similarity above 0 are neighbors.
     """
     _check_column(df, text)
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
@@ -518,7 +528,8 @@ def _from_bytes(data: bytes) -> pa.RecordBatch:
 
 
 def _merge_neighbors(parts: list[pa.Array], k: int) -> pa.Array:
-    """Select the k best neighbors of each document, by descending similarity, then ascending row."""
+    """Select the k best neighbors of each document, by descending similarity, then ascending
+    row."""
     of = np.concatenate([np.repeat(np.arange(len(part)), np.diff(part.offsets.to_numpy())) for part in parts])
     flat = pa.concat_arrays([part.flatten() for part in parts])
     rows, similarities = flat.field("row").to_numpy(), flat.field("similarity").to_numpy()
@@ -530,7 +541,8 @@ def _merge_neighbors(parts: list[pa.Array], k: int) -> pa.Array:
 
 
 def _join_neighbors(table: pa.Table, numbers: list[int], k: int) -> pa.Table:
-    """Combine a batch of documents with their neighbors in all groups; the first group carries the documents."""
+    """Combine a batch of documents with their neighbors in all groups; the first group carries the
+    documents."""
     parts = {row["group"]: row for row in table.to_pylist()}
     if sorted(parts) != sorted(numbers):
         raise RuntimeError("the documents changed while they were searched: cache or write the data frame first")
@@ -540,11 +552,11 @@ def _join_neighbors(table: pa.Table, numbers: list[int], k: int) -> pa.Table:
 
 
 def _search_groups(df: DataFrame, schema: T.StructType, text: str, search: _Search, groups: int) -> DataFrame:
-    """Find neighbors in groups of shards. Each task searches one group for all documents; then the results are merged.
+    """Find neighbors in groups of shards. Each task searches one group for all documents; then the
+    results are merged.
 
-    Batches of documents travel as bytes. A batch is identified by its position and its bytes. If Spark recomputes a batch
-    and it changes, its parts are never merged.
-    """
+    Batches of documents travel as bytes. A batch is identified by its position and its bytes. If
+    Spark recomputes a batch and it changes, its parts are never merged. """
     session = df.sparkSession
     # A number for each partition that Spark's hash assigns to that partition.
     placed = F.pmod(F.hash("id"), F.lit(groups)).alias("partition")

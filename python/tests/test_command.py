@@ -1,7 +1,8 @@
-"""Tests that the program and the package give the same models, byte for byte, and the same predictions.
+"""Tests that the program and the package give the same models, byte for byte, and the same
+predictions.
 
-On four corpora, if CLASSIFY_CORPORA names their folder, otherwise on documents that are made up; CLASSIFY is the command.
-"""
+On four corpora, if CLASSIFY_CORPORA names their folder, otherwise on documents that are made up;
+CLASSIFY is the command. """
 
 import json
 import os

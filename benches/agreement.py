@@ -1,12 +1,12 @@
-"""The same predictions as a scikit-learn pipeline: TfidfVectorizer, brute-force cosine neighbors,
-votes weighted by similarity.
+"""Compare predictions with a scikit-learn pipeline: TfidfVectorizer, brute-force cosine neighbors,
+and votes weighted by similarity.
 
     python3 benches/agreement.py TRAIN TEST K [TRAIN TEST K ...]
 
-TRAIN and TEST are CSV (`text,category`) or JSONL (`text`, `labels`, one label each; may be zstd).
-Uses the `.venv` of benches/rivals.py. Every difference is explained: a tie of the two best labels,
-or of the similarities at rank k, within 1e-6; what is left is an error, and the exit code is 1.
-"""
+TRAIN and TEST are CSV (`text,category`) or JSONL (`text`, `labels`, one label each), optionally
+compressed with zstd. The script uses the `.venv` of benches/rivals.py. It explains differences by
+ties within 1e-6, of the two best labels or of the similarities at rank k. Other differences are
+errors (exit code 1). """
 
 import collections
 import csv

@@ -1,11 +1,13 @@
-"""Clusters of `classify cluster` beside scikit-learn's KMeans on the same rows.
+"""Compare `classify cluster` with scikit-learn's KMeans on the same rows.
 
-python benches/cluster_rivals.py FOLDER [CORPUS …]: FOLDER holds the corpora as docs/quality.md names them; corpora are `r8` and
-`sections` (default: both). Each has as many clusters as labels. KMeans gets the rows of the model that
-`classify train --min-df 2` writes for the same documents: unit rows, for which its distances order like cosines. Both start
-ten times, with ten seeds (classify: five of them on the larger corpus), and use all cores. Needs scikit-learn, numpy, scipy and zstandard;
-CLASSIFY names the command.
-"""
+    python benches/cluster_rivals.py FOLDER [CORPUS …]
+
+FOLDER contains the corpora of docs/quality.md. The corpora are `r8` and `sections` (default: both).
+Each gets as many clusters as labels. KMeans clusters the rows of the model that
+`classify train --min-df 2` writes for the same documents. These rows have length 1, so its
+distances order pairs like cosines. Both programs use ten starts, ten seeds (classify: five on the
+larger corpus) and all cores. Requires scikit-learn, numpy, scipy and zstandard. CLASSIFY names the
+program. """
 
 import json
 import os
@@ -28,7 +30,7 @@ CLASSIFY = os.environ.get("CLASSIFY", "target/release/classify")
 
 
 def arrays(path):
-    """The arrays of a model file (safetensors)."""
+    """Return the arrays of a model file (safetensors)."""
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     head = json.loads(data[8 : 8 + length])
@@ -55,8 +57,8 @@ def documents(folder, name):
 
 
 def measured(name, found, labels, seconds):
-    figures = [(normalized_mutual_info_score(labels, one), adjusted_rand_score(labels, one)) for one in found]
-    nmi, ari = zip(*figures, strict=True)
+    metrics = [(normalized_mutual_info_score(labels, one), adjusted_rand_score(labels, one)) for one in found]
+    nmi, ari = zip(*metrics, strict=True)
     deviation = statistics.stdev(nmi) if len(nmi) > 1 else 0
     print(
         f"  {name:<24} NMI {statistics.mean(nmi):.4f} (deviation {deviation:.4f})  ARI {statistics.mean(ari):.4f}  "

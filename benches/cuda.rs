@@ -12,7 +12,7 @@
 //! Times are medians, measured by CUDA events around everything except copies. "Host to host" is
 //! the time of `Search::search` with reused lists.
 
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 
 use std::num::NonZeroUsize;
 use std::path::Path;

@@ -1,12 +1,12 @@
-"""Compares predictions on dense vectors with scikit-learn's KNeighborsClassifier.
+"""Compare predictions on dense vectors with scikit-learn's KNeighborsClassifier.
 
     python3 benches/dense_agreement.py t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz
 
-trains on the first 6,000 images of the MNIST test set and predicts the others, with `target/release/classify`. scikit-learn
-searches by brute force in 64 bits, votes once uniformly and once with the weights of classify. A difference is explained if
-labels have equally many votes (scikit-learn takes the first label, classify the one with the nearest neighbor), or if
-the k-th and the next neighbor are equally far; the exit
-code is 1 if one is not. Needs numpy and scikit-learn.
+The script trains `target/release/classify` on the first 6,000 images of the MNIST test set and predicts the others.
+scikit-learn searches by brute force in 64 bits. It votes once uniformly, and once with the weights of classify. A
+difference is explained in two cases. Labels may have equal votes: scikit-learn then returns the first label, and
+classify returns the label of the nearest neighbor. Or the k-th and the next neighbor may be equally far. Other
+differences are errors (exit code 1). Requires numpy and scikit-learn.
 """
 
 import gzip

@@ -1,7 +1,7 @@
-"""Large files of dense vectors with labels, for `classify evaluate`:
+"""Generate large files of dense vectors with labels for `classify evaluate`.
 
     python3 benches/dense_large.py 1000000 100000 300 FOLDER
-    classify evaluate --train FOLDER/train.jsonl --train-vectors FOLDER/train.npy \
+    classify evaluate --train FOLDER/train.jsonl --train-vectors FOLDER/train.npy \\
         --test FOLDER/test.jsonl --vectors FOLDER/test.npy --features dense -k 10 --device cuda
 """
 import sys

@@ -1,12 +1,11 @@
-"""Exact k nearest neighbors of dense vectors on the CPU: classify against faiss and scikit-learn.
+"""Compare the speed of exact dense search on the CPU: classify, faiss and scikit-learn.
 
     python3 benches/dense_rivals.py K THREADS [TRAIN.npy QUERIES.npy ...]
 
-Euclidean distance, time per query, the median of five runs in turns. Without files, on made data: normal 100,000 x 300, uniform
-50,000 x 8 and 120,000 x 20 around 300 centers (seed 0), with 1,000 other vectors as queries. faiss is IndexFlatL2,
-scikit-learn the fastest of brute, kd_tree and ball_tree. Needs numpy,
-faiss-cpu, scikit-learn and threadpoolctl.
-"""
+It prints the time per query by Euclidean distance: the median of five interleaved runs. Without
+files, it generates data (seed 0) with 1,000 more vectors as queries: normal 100,000 x 300, uniform
+50,000 x 8, and 120,000 x 20 around 300 centers. faiss is IndexFlatL2; scikit-learn is the fastest
+of brute, kd_tree and ball_tree. Requires numpy, faiss-cpu, scikit-learn and threadpoolctl. """
 
 import json
 import os
@@ -37,7 +36,7 @@ def main(k, threads, *files):
     faiss.omp_set_num_threads(threads)
     pairs = zip(files[::2], files[1::2])
     given = ((train, np.load(train).astype(np.float32), np.load(queries).astype(np.float32)) for train, queries in pairs)
-    print(f"k = {k}, {threads} thread(s), microseconds a query of the wall, median of {RUNS}")
+    print(f"k = {k}, {threads} thread(s), wall-clock microseconds per query, median of {RUNS}")
     for name, train, queries in given if files else made():
         with tempfile.TemporaryDirectory() as folder:
             paths = [os.path.join(folder, part) for part in ("train.npy", "queries.npy")]
@@ -52,8 +51,8 @@ def main(k, threads, *files):
             for _ in range(RUNS):
                 run = subprocess.run([*command, *engines], check=True, capture_output=True, text=True)
                 for line in run.stdout.splitlines():
-                    figures = json.loads(line)
-                    times.setdefault("classify " + figures["engine"], []).append(figures["wall_us"])
+                    timing = json.loads(line)
+                    times.setdefault("classify " + timing["engine"], []).append(timing["wall_us"])
                 start = time.perf_counter()
                 flat.search(queries, k)
                 times.setdefault("faiss IndexFlatL2", []).append((time.perf_counter() - start) / len(queries) * 1e6)

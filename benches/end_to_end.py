@@ -1,16 +1,20 @@
-"""The way from disk to report: whole commands on made corpora, stage by stage.
+"""Measure whole commands on generated corpora, from disk to report, stage by stage.
 
     cargo build --release
     python3 benches/end_to_end.py FOLDER REUTERS_FOLDER [--runs 7] [--only NAMES] [--classify PROGRAM] [--device auto]
 
-FOLDER gets the corpora, where they are missing: 804,414 documents of `classify generate rcv1-like` (1 GB) and 1,008 MB of English
-JSONL (`english_texts.py`, from the stories in REUTERS_FOLDER), and the models and predictions, which are removed at the end. All files are
-read once before, so that they come from the page cache. Commands run in turns. For each one the median, the least and the most of the
-seconds, the median of CPU seconds, and the median and the most of peak memory are printed, then the medians of its stages. The longest commands run
-only every third time. NAMES (separated by commas) are the names that it prints.
+Missing corpora are written to FOLDER: 804,414 documents of `classify generate rcv1-like` (1 GB),
+and 1,008 MB of English JSONL (`english_texts.py`, from the stories in REUTERS_FOLDER). Models and
+predictions are removed at the end. All files are read once first, so that they come from the page
+cache.
 
-First it measures what the machine can do: reading the page cache and copying memory, in one process and in as many as there are cores.
-"""
+Commands run in turns; the longest run only every third time. For each command, the script prints
+the median, minimum and maximum of the seconds, the median of CPU seconds, and the median and
+maximum of peak memory. The medians of its stages follow. NAMES are command names as printed,
+separated by commas.
+
+First, the script measures the machine: the speed of reading the page cache and of copying memory,
+in one process and in as many processes as there are cores. """
 
 import argparse
 import multiprocessing
@@ -57,7 +61,7 @@ def copy(times):
 
 
 def machine(path):
-    """GB/s of reading the page cache, and of copying memory, in one process and in all."""
+    """Measure GB/s of reading the page cache and of copying memory, in one process and in all."""
     size = os.path.getsize(path)
     rates = []
     for processes in (1, os.cpu_count()):
@@ -90,7 +94,7 @@ def run(command, cores, made):
         seconds = time.perf_counter() - start
         said.seek(0)
         text = said.read().decode()
-    # So that it is not replaced while the next one is timed, nor still being written to the disk.
+    # Removed now, so that it is neither replaced nor written to disk while the next command is timed.
     made.unlink(missing_ok=True)
     if status != 0:
         sys.exit(f"{command} failed:\n{text}")
@@ -121,7 +125,7 @@ def main():
     options = parser.parse_args()
     program, folder, cores = options.classify.resolve(), options.folder, os.cpu_count()
     if not program.is_file():
-        sys.exit(f"{program} is missing: cargo build --release makes it, --classify names another one")
+        sys.exit(f"{program} is missing: build it with cargo build --release, or name another program with --classify")
     chosen = options.only.split(",") if options.only else NAMES
     if unknown := set(chosen) - set(NAMES):
         sys.exit(f"no command {', '.join(sorted(unknown))}; there are: {', '.join(NAMES)}")
@@ -152,7 +156,7 @@ def main():
     evaluate = [program, "evaluate", "--preset", "lyrl2004", rows, "-v"]
     predict = [program, "predict", model, "-v"]
     everything = ["--with", "neighbors,scores"]
-    # Name, command, cores (0: all), and in which of the turns it runs: in each one, or in every third.
+    # Name, command, number of cores (0: all), and whether it runs in every turn or in every third turn.
     commands = [
         ("evaluate", [*evaluate, *device], 0, 1),
         ("evaluate-cpu", [*evaluate, *cpu], 0, 3),

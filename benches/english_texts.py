@@ -1,8 +1,9 @@
-"""English texts as JSONL, of any size: `python3 benches/english_texts.py REUTERS_FOLDER FILE BYTES PROCESSES`.
+"""Generate English texts as JSONL, of any size.
 
-Each text is twelve sentences, drawn from the bodies of the Reuters-21578 stories; the labels are 40, in turn. Each process has its own
-seed, 0, 1, …
-"""
+    python3 benches/english_texts.py REUTERS_FOLDER FILE BYTES PROCESSES
+
+Each text has twelve sentences, drawn from the bodies of the Reuters-21578 stories. The texts get 40
+labels in turn. The processes use the seeds 0, 1, … """
 
 import json
 import multiprocessing

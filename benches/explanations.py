@@ -1,11 +1,11 @@
-"""Whether the terms that an explanation names matter: without the five that speak most for a label, its score falls.
+"""Test whether the terms in an explanation matter: does the score fall without the five strongest?
 
     pip install ./python zstandard
     python benches/explanations.py CORPORA/debian/sections- CORPORA/mr/
 
-For each of 1,000 test documents and its first label, the five terms with the most evidence are removed from the text, and,
-for comparison, five other terms that the text shares with its neighbors, drawn with a seed.
-"""
+For 1,000 test documents and their first labels, the script removes the five terms with the most
+evidence from the text. For comparison, it removes five other random terms that the text shares with
+its neighbors. """
 
 import json
 import re
@@ -26,7 +26,7 @@ def lines(path):
 
 
 def without(text, terms):
-    """The text without these words, in any case."""
+    """Return the text without these words, in any case."""
     return WORD.sub(lambda word: "" if word.group().casefold() in terms else word.group(), text)
 
 

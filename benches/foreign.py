@@ -1,15 +1,19 @@
-"""Documents of labels never seen: how many does `--abstain foreign=10%` refuse, beside logistic regression?
+"""Measure how many out-of-distribution documents `--abstain foreign=10%` refuses, compared with
+logistic regression.
 
     cargo build --release && python benches/foreign.py [--only NAME,..] [--splits N] CORPORA
 
-CORPORA is the folder of corpora/README.md. Needs what benches/linear.py needs. In each split a third of the labels, drawn
-by a seed, is taken out of the training documents. `evaluate --tune=votes --chi2-power 0.25 --abstain foreign=10%` then
-answers the test documents: those with the other labels ("known"), and those with a label taken out ("foreign"). Logistic
-regression on words and word pairs (C = 10) refuses documents whose highest probability is below its tenth percentile on known
-test documents, which our model does not see. Printed, as means over the splits: the share of known documents refused; the
-share of foreign documents refused, expected by tuning and found; the same of logistic regression; and of it the share if it
-refuses as many known documents as ours did.
-"""
+CORPORA is the folder of corpora/README.md. The requirements are those of benches/linear.py. Each
+split removes a third of the labels, drawn by a seed, from the training documents.
+`evaluate --tune=votes --chi2-power 0.25 --abstain foreign=10%` then answers the test documents.
+They are "known" (with the other labels) or "foreign" (with a removed label, so out of
+distribution).
+
+Logistic regression on words and word pairs (C = 10) refuses documents whose highest probability is
+below the tenth percentile of the known test documents. classify does not see these documents during
+training. The script prints means over the splits: the share of known documents refused; the share
+of foreign documents refused, as expected by tuning and as measured; the same share for logistic
+regression; and its share if it refuses equally many known documents. """
 
 import argparse
 import json
@@ -40,7 +44,7 @@ def ours(room, train, test):
 
 
 def rival(train, test, known):
-    """The highest probability of each test document."""
+    """Return the highest probability of each test document."""
     vectorizer = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), min_df=2, dtype=np.float32)
     rows = vectorizer.fit_transform([text for text, _ in train])
     model = LogisticRegression(C=10, max_iter=200).fit(rows, [label for _, [label] in train])
@@ -51,7 +55,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="banking77,sections,r52")
     parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--most", type=int, default=8_000, help="training documents of a split at most")
+    parser.add_argument("--most", type=int, default=8_000, help="maximum number of training documents of a split")
     parser.add_argument("corpora", type=pathlib.Path)
     options = parser.parse_args()
     heads = ["known refused", "expected", "foreign refused", "logistic at 10 %", "at as many"]

@@ -1,13 +1,21 @@
-"""Do the figures that a tuned model expects, and its target error, hold on documents never seen?
+"""Test whether the expected metrics of tuned models, and their target errors, hold on new
+documents.
 
     cargo build --release && python benches/honesty.py [--splits N] [--targets 3,5,10] [--only NAME,..] [--jobs N] CORPORA
 
-For each corpus of corpora/README.md and each split (its training and test files together, 30 % held out by a seed,
-at most 6,000 documents): `evaluate --tune=votes --chi2-power 0.25`, with an abstention target. Printed for each
-corpus: the mean of the expected figure (on left-out training documents, with near-duplicates as the test documents have
-them) less the test figure, accuracy of one label and micro F1 of several; how often the difference is within what both
-intervals allow; and for each target error how often the error of the answered documents exceeds it, with the mean
-coverage. AUROC: how well right and wrong answers are told apart by the confidence and by the score. Needs zstandard, and for Reuters-21578 what benches/linear.py needs.
+For each corpus of corpora/README.md, a split pools the training and test files and holds out 30 %
+by a seed (at most 6,000 documents). It runs `evaluate --tune=votes --chi2-power 0.25` with an
+abstention target. The script prints for each corpus:
+
+* the mean of the expected metric minus the test metric (accuracy for single-label corpora, micro F1
+  for multi-label corpora); the expected metric is estimated on held-out training documents, with
+  near-duplicates like the test documents have them;
+* how often the difference is within both confidence intervals;
+* for each target error, how often the error of the answered documents exceeds it, and the mean
+  coverage;
+* AUROC: how well the confidence and the score separate correct from wrong answers.
+
+Requires zstandard, and for Reuters-21578 also the requirements of benches/linear.py.
 """
 
 import argparse
@@ -26,7 +34,8 @@ MOST = 6_000
 
 
 def auroc(pairs):
-    """The share of pairs of a right and a wrong answer of which the right one has the higher value."""
+    """Return the share of pairs of a correct and a wrong answer in which the correct answer has the
+    higher value."""
     values = sorted(pairs)
     rank, ranks, at = 0, 0.0, 0
     right = sum(is_right for _, is_right in values)
@@ -52,7 +61,7 @@ def lines_of(path):
 
 
 def stories(folder, labels):
-    """The stories of a preset, as JSONL files of both sides."""
+    """Write the stories of a preset as JSONL files of both sides."""
     import linear
 
     sides = linear.reuters(folder / "reuters21578")
@@ -74,7 +83,7 @@ def corpora(folder):
 
 
 def source(room, seed, files):
-    """The documents that are split by a seed: at most MOST, shuffled; CSV files as they are."""
+    """Return the documents to split by a seed: at most MOST, shuffled; CSV files unchanged."""
     if isinstance(files, list) and files[0].suffix == ".csv":
         return files
     lines = files() if callable(files) else [line for file in files for line in lines_of(file)]
@@ -86,17 +95,17 @@ def source(room, seed, files):
 
 
 def split(seed, files, flags, targets, threads):
-    """The results of a split: of each target, and without one."""
+    """Return the results of a split for each target, and without a target."""
     with tempfile.TemporaryDirectory() as room:
         sources = source(room, seed, files)
         command = [root / "target/release/classify", "evaluate", "--train", *sources, *flags]
         command += ["--holdout", "30%", "--seed", seed, "--tune=votes", "--chi2-power", "0.25", "-q", *threads]
         command = [str(part) for part in command]
-        runs = [figures([*command, "--abstain", f"target-error={target}%"]) for target in targets]
-        return runs, figures(command)
+        runs = [metrics([*command, "--abstain", f"target-error={target}%"]) for target in targets]
+        return runs, metrics(command)
 
 
-def figures(command):
+def metrics(command):
     with tempfile.TemporaryDirectory() as room:
         json_file = f"{room}/r.json"
         command = [*command, "--json", json_file, "--per-document"]
@@ -109,7 +118,7 @@ def main():
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--targets", default="3,5,10")
     parser.add_argument("--only", default="")
-    parser.add_argument("--jobs", type=int, default=1, help="splits at a time, each on one thread if more than one")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel splits; with more than one, each uses one thread")
     parser.add_argument("corpora", type=pathlib.Path)
     options = parser.parse_args()
     targets = [float(target) for target in options.targets.split(",")]

@@ -1,12 +1,13 @@
-"""What learned votes and prototypes add: expected and test figures without and with them, and what they cost.
+"""Measure the gain and the cost of learned votes and prototypes.
 
     cargo build --release && python benches/learned_votes.py [--only NAME,..] [--jobs N] CORPORA
 
-For each corpus of corpora/README.md with its own split: `evaluate --tune=votes --chi2-power 0.25` with `--vote
-similarity^2`, with `--vote similarity^2/learned`, and with the vote left to tuning, which then tries learned votes and
-prototypes of labels. Printed are the expected figure (on left-out training documents) and the test figure, accuracy of one
-label and micro F1 of several, and the CPU seconds of the whole command. Needs zstandard.
-"""
+For each corpus of corpora/README.md with its own split, the script runs
+`evaluate --tune=votes --chi2-power 0.25` three times: with `--vote similarity^2`, with
+`--vote similarity^2/learned`, and with the vote chosen by tuning, which also tries learned votes
+and label prototypes. It prints the expected metric (on held-out training documents), the test
+metric (accuracy for single-label corpora, micro F1 for multi-label corpora), and the CPU seconds of
+the whole command. Requires zstandard. """
 
 import argparse
 import concurrent.futures
@@ -53,7 +54,7 @@ def run(arguments, vote, threads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, each on one thread if more than one")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs; with more than one, each uses one thread")
     parser.add_argument("corpora", type=pathlib.Path)
     options = parser.parse_args()
     only = [name for name in options.only.split(",") if name]

@@ -1,13 +1,17 @@
-"""Linear classifiers beside `classify evaluate --tune`: LinearSVC and logistic regression of scikit-learn.
+"""Compare `classify evaluate --tune` with linear classifiers of scikit-learn: LinearSVC and
+logistic regression.
 
     cargo build --release && python benches/linear.py [--only NAME,..] [--jobs N] [--svm-only] [--rivals-only] CORPORA
 
-CORPORA is the folder of corpora/README.md. Needs scikit-learn and zstandard. Features are words and word pairs,
-log tf-idf, unit length (given features as they are). C is chosen by 3-fold cross-validation on the training
-documents: from .1, .3, 1, 3, 10 by accuracy of one label; several labels: one classifier per label, each C by
-F1 over all decisions. Both programs run on one thread; seconds are CPU seconds with reading, tuning, and testing
-(with --jobs, which fits N rivals at a time, the sum of their fitting and scoring times; of several labels, N times the time that passed).
-"""
+CORPORA is the folder of corpora/README.md. Requires scikit-learn and zstandard. The features are
+words and word pairs with log tf-idf and unit length, or the features of the corpus unchanged. C is
+chosen from .1, .3, 1, 3 and 10 by 3-fold cross-validation on the training documents. Single-label
+corpora use accuracy. Multi-label corpora use one classifier per label, and each C maximizes F1 over
+all decisions.
+
+Both programs run on one thread. Seconds are CPU seconds and include reading, tuning and testing.
+With --jobs, N rivals are fitted at a time, and their seconds are the sum of their fitting and
+scoring times. For multi-label corpora, they are N times the elapsed time. """
 
 import argparse
 import csv
@@ -58,7 +62,7 @@ def table(path):
 
 
 def reuters(folder):
-    """The 90 labels of the ModApte split that have a training and a test document."""
+    """Return the 90 labels of the ModApte split that have a training and a test document."""
     splits = {"TRAIN": [], "TEST": []}
     for path in sorted(pathlib.Path(folder).glob("*.sgm")):
         for story in re.findall(r"<REUTERS.*?</REUTERS>", path.read_text("latin-1"), re.S):
@@ -77,7 +81,8 @@ def reuters(folder):
 
 
 def one_topic(train, test, count=None):
-    """R52, or R8: stories of one topic only, and topics with a training and a test story of that kind."""
+    """Return R52 or R8: stories of exactly one topic, and topics with training and test stories of
+    that kind."""
     train, test = ([(x, y) for x, y in part if len(y) == 1] for part in (train, test))
     sizes = {}
     for _, [topic] in train:
@@ -88,7 +93,8 @@ def one_topic(train, test, count=None):
 
 
 def fit(train, test, matrices=None, jobs=1, svm_only=False):
-    """The figures and CPU seconds of both classifiers: {name: (accuracy, micro F1, macro F1, seconds)}."""
+    """Return the metrics and CPU seconds of both classifiers: {name: (accuracy, micro F1, macro F1,
+    seconds)}."""
     labels = MultiLabelBinarizer()
     start = time.process_time()
     if matrices is None:
@@ -114,15 +120,15 @@ def fit(train, test, matrices=None, jobs=1, svm_only=False):
             grid = GridSearchCV(each, {"estimator__C": GRID}, cv=3, scoring="f1_micro")
             found = grid.fit(rows[0], gold[0]).predict(rows[1])
             passed = time.perf_counter() - begin
-        figures = [accuracy_score(gold[1], found)]
-        figures += [f1_score(gold[1], found, average=kind, zero_division=0) for kind in ("micro", "macro")]
+        metrics = [accuracy_score(gold[1], found)]
+        metrics += [f1_score(gold[1], found, average=kind, zero_division=0) for kind in ("micro", "macro")]
         seconds = time.process_time() - start
         if jobs > 1 and not single:
             seconds = passed * jobs
         elif jobs > 1:
             times = grid.cv_results_["mean_fit_time"] + grid.cv_results_["mean_score_time"]
             seconds += 3 * times.sum()
-        results[name] = (*figures, vectorizing + seconds)
+        results[name] = (*metrics, vectorizing + seconds)
     return results
 
 
@@ -148,7 +154,7 @@ def svm(train, test, offset):
 
 
 def corpora(folder):
-    """Name, how documents are got, and our arguments."""
+    """Return names, loaders of the documents, and arguments of classify."""
     stories = []
 
     def topics(count=None):
@@ -187,8 +193,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--svm-only", action="store_true", help="no logistic regression, which takes hours for many labels")
-    parser.add_argument("--rivals-only", action="store_true", help="without `classify`")
+    parser.add_argument("--svm-only", action="store_true", help="skip logistic regression, which takes hours for many labels")
+    parser.add_argument("--rivals-only", action="store_true", help="skip `classify`")
     parser.add_argument("corpora", type=pathlib.Path)
     options = parser.parse_args()
     only = [name for name in options.only.split(",") if name]

@@ -1,4 +1,5 @@
-"""Texts of 260 made-up words, Zipf-distributed, as JSONL: `python3 benches/made_texts.py FILE TEXTS PROCESSES` (needs numpy).
+"""Texts of 260 made-up words, Zipf-distributed, as JSONL:
+`python3 benches/made_texts.py FILE TEXTS PROCESSES` (needs numpy).
 
 Each process has its own seed, 1, 2, ...; TEXTS is a multiple of PROCESSES.
 """

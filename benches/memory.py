@@ -1,10 +1,9 @@
-"""Peak memory of training, and of predicting a stream of a million records.
+"""Measure the peak memory of training, and of predicting a stream of a million records.
 
     cargo build --release && python3 benches/memory.py JSONL_CORPUS [RECORDS]
 
-Training must peak below 3 x the model's size + 100 MB; while a million records (lines of the
-corpus, over and over) go through `predict -`, the resident size must stay flat.
-"""
+The peak of training must be below 3 x the size of the model + 100 MB. The resident size must not
+grow while a million records (repeated lines of the corpus) pass through `predict -`. """
 
 import os
 import pathlib

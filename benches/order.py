@@ -1,12 +1,12 @@
-"""Does the order of the training documents mislead `--tune`? Test accuracy as given, shuffled, and sorted by label.
+"""Test whether the order of the training documents affects `--tune`.
 
     cargo build --release && python benches/order.py [--only NAME,..] [--jobs N] CORPORA
 
-CORPORA is the folder of corpora/README.md. Needs what benches/linear.py needs. Each corpus of one label is tuned in the
-order given, shuffled (by a seed), and sorted by label (documents of one label as given). The test documents are the same. The last
-column is the largest difference between two orders in standard errors, by the documents that only one of the two has right
-(McNemar).
-"""
+CORPORA is the folder of corpora/README.md. The requirements are those of benches/linear.py. Each
+single-label corpus is tuned in the given order, shuffled by a seed, and sorted by label (documents
+of one label keep their order). The test documents are the same. The script prints test accuracies.
+The last column is the largest difference between two orders in standard errors, from the documents
+that only one of the two orders gets right (McNemar). """
 
 import argparse
 import concurrent.futures
@@ -35,7 +35,7 @@ def written(path, documents):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="mr,banking77,r8,r52,sections,rcv1-binary")
-    parser.add_argument("--jobs", type=int, default=1, help="orders at a time, each on one thread if more than one")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel orders; with more than one, each uses one thread")
     parser.add_argument("corpora", type=pathlib.Path)
     options = parser.parse_args()
     print(f"{'corpus':12} {'given':>8} {'shuffled':>9} {'sorted':>8} {'largest difference':>19}", flush=True)

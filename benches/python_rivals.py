@@ -1,4 +1,4 @@
-"""The Python package against scikit-learn and sparse_dot_topn, in one run.
+"""Compare the Python package with scikit-learn and sparse_dot_topn in one run.
 
     pip install ./python sparse-dot-topn zstandard
     python benches/python_rivals.py neighbors MADE            # rows like RCV1 (classify generate), one thread each
@@ -7,7 +7,7 @@
     python benches/python_rivals.py classifiers CORPORA/debian
     python benches/python_rivals.py overhead
 
-Times are medians of alternating runs; where CPU time is given, it is that of the whole process.
+Times are medians of alternating runs. CPU times are those of the whole process.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def lines(path):
 
 
 def timed(calls, runs):
-    """Medians of seconds of each call, which take turns."""
+    """Return the median seconds of each call; the calls take turns."""
     seconds = {name: [] for name in calls}
     for _ in range(runs):
         for name, call in calls.items():
@@ -50,7 +50,7 @@ def sections(folder):
 
 
 def rows_of(arguments):
-    """Rows and queries: of texts, or of a made-up corpus."""
+    """Return rows and queries of texts, or of a generated corpus."""
     folder = arguments.path
     if (folder / "sections-train.jsonl.zst").exists():
         (train, _), (test, _) = sections(folder)
@@ -84,14 +84,14 @@ def neighbors(arguments):
     found = timed(calls, arguments.runs)
     from sklearn.neighbors import NearestNeighbors
 
-    # So slow that a part of the queries must do.
+    # It is so slow that only a part of the queries is measured.
     some = queries[: max(1, queries.shape[0] // 10)]
     brute = NearestNeighbors(n_neighbors=k, metric="cosine", algorithm="brute", n_jobs=jobs).fit(rows)
     part = timed({"brute": lambda: brute.kneighbors(some)}, 1)["brute"]
     found["sklearn NearestNeighbors(metric='cosine')"] = part * queries.shape[0] / some.shape[0]
     best = found["SparseNeighbors.kneighbors"]
     for name, seconds in found.items():
-        print(f"{name:45} {seconds:8.3f} s {seconds / queries.shape[0] * 1e6:9.1f} us a query {seconds / best:6.2f} x")
+        print(f"{name:45} {seconds:8.3f} s {seconds / queries.shape[0] * 1e6:9.1f} us per query {seconds / best:6.2f} x")
 
 
 def classifiers(arguments):
@@ -124,7 +124,8 @@ def classifiers(arguments):
 
 
 def overhead(arguments):
-    """Calls with next to nothing to do, and a batch beside the command's own time for it."""
+    """Measure calls with almost no work, and batches, and compare them with the time of the
+    compiled part."""
     rows = sp.random(100, 50, density=0.1, format="csr", random_state=0, dtype=np.float32)
     one = rows[:1]
     native = SparseNeighbors(device="cpu").fit(rows)
@@ -175,7 +176,7 @@ def main():
         command.add_argument("--runs", type=int, default=5)
         command.add_argument("--queries", type=int, default=5_000)
         command.add_argument("--tune", action="store_true")
-        command.add_argument("--large", action="store_true", help="search all parts of the made-up corpus")
+        command.add_argument("--large", action="store_true", help="search all parts of the generated corpus")
     arguments = parser.parse_args()
     print(f"Python {platform.python_version()}, {os.cpu_count()} processors, {platform.machine()}")
     arguments.run(arguments)

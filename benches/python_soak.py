@@ -1,4 +1,4 @@
-"""Fits and predictions in a loop: memory must stay flat.
+"""Check that memory stays flat while a loop fits models and predicts.
 
     pip install ./python
     python benches/python_soak.py --rounds 100000
@@ -14,7 +14,7 @@ from classify_knn import KNNTextClassifier, MetricIndex, top_k
 
 
 def resident():
-    """Resident memory in MiB."""
+    """Return the resident memory in MiB."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096 / 2**20
 

@@ -1,15 +1,16 @@
-"""Analysis and search beside other libraries: one thread, CPU time, medians, interleaved runs.
+"""Compare analysis and search with other libraries: one thread, CPU time, medians, interleaved
+runs.
 
     python3 benches/rivals.py REUTERS_FOLDER JSONL_CORPUS [--runs 5] [--large] [--json FILE]
 
-REUTERS_FOLDER holds the Reuters-21578 SGML files: the first 17,000 of the 21,578 stories are
-searched, the others are the queries. JSONL_CORPUS (may be zstd-compressed) is what analysis is
-measured on; its last 2,048 documents are queries against the others. Rows like those of RCV1 are
-generated: 23,149 rows and 2,048 queries and, with --large, 804,158 rows and 256 queries. Everybody
-searches the same `ltc` rows, k = 10, 30 and 100, five times in each run. What two threads gain is the median of wall
-times in pairs. The rivals are installed into `.venv`; a C
-compiler is not needed. Of sp_matmul_rs the best of several `chunk_cols` counts.
-"""
+REUTERS_FOLDER contains the Reuters-21578 SGML files. The first 17,000 of the 21,578 stories are
+searched; the others are the queries. Analysis is measured on JSONL_CORPUS (optionally compressed
+with zstd); its last 2,048 documents are queries to the others. Rows like those of RCV1 are
+generated: 23,149 rows and 2,048 queries and, with --large, 804,158 rows and 256 queries.
+
+All programs search the same `ltc` rows, with k = 10, 30 and 100, five times in each run. The gain
+of two threads is the median of wall-clock times in pairs. sp_matmul_rs uses the best of several
+`chunk_cols` counts. The rivals are installed into `.venv`; no C compiler is needed. """
 
 import argparse
 import json
@@ -33,12 +34,12 @@ PACKAGES = [
     "zstandard",
 ]
 NEIGHBORS = (10, 30, 100)
-# Each run searches so many times.
+# Number of searches per run.
 PASSES = 5
 
 
 def in_venv():
-    """Starts this script again inside `.venv`, with one thread for the numeric libraries."""
+    """Restart this script inside `.venv`, with one thread for the numeric libraries."""
     python = VENV / "bin" / "python"
     if pathlib.Path(sys.prefix) != VENV:
         if not python.exists():
@@ -49,7 +50,7 @@ def in_venv():
 
 
 def bench(name, *arguments):
-    """Runs a bench of this project; its lines of JSON."""
+    """Run a benchmark of this project and return its lines of JSON."""
     command = ["cargo", "bench", "-q", "--bench", name, "--", *map(str, arguments)]
     out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
@@ -77,7 +78,7 @@ def analysis(corpus, runs):
     size = sum(len(text.encode()) for text in texts)
     ours, theirs = [], []
     for _ in range(runs):
-        # The second run of a process, which has its memory already, as the rival's process has.
+        # The second run of a process reuses its memory, like the process of the rival.
         ours.append(bench("analysis", corpus, 2)[-1]["cpu_s"])
         theirs.append(cpu(lambda: TfidfVectorizer().fit_transform(texts)))
     ours, theirs = statistics.median(ours), statistics.median(theirs)
@@ -88,7 +89,7 @@ def analysis(corpus, runs):
 
 
 def train(model, *arguments):
-    """A model of documents, trained once."""
+    """Train a model of documents once."""
     if not model.exists():
         command = ["cargo", "run", "-q", "--release", "--", "train", *map(str, arguments), "-q", "-o", model]
         subprocess.run(command, cwd=ROOT, check=True)
@@ -121,7 +122,8 @@ def rows_of(model):
 
 
 def user_cpu(work):
-    """CPU time without that of the system, which clears the memory of a dense product."""
+    """Return user CPU time. System time is excluded, because it clears the memory of a dense
+    product."""
     start = os.times().user
     work()
     return os.times().user - start
@@ -167,10 +169,10 @@ def search(name, model, train_rows, count, k, runs):
     print(f"\nsearch, {name}, {train_rows:,} rows, {count:,} queries, k = {k}, CPU µs a query")
     for rival, value in medians.items():
         print(f"  {rival:34} {value:9.1f}  {value / ours:6.2f} x")
-    # One after the other, at the same moment of a shared machine.
+    # The runs alternate, because the speed of a shared machine varies.
     pairs = [one / two for one, two in zip(walls["inverted/1"], walls["inverted/2"])]
     two = statistics.median(pairs)
-    print(f"  two threads: {two:.2f} x the queries of one in the same time", flush=True)
+    print(f"  two threads: {two:.2f} x the throughput of one", flush=True)
     return {"rows": name, "train_rows": train_rows, "queries": count, "k": k, "cpu_us": medians, "two_threads": two}
 
 
@@ -194,7 +196,7 @@ def main():
     parser.add_argument("reuters")
     parser.add_argument("corpus")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--large", action="store_true", help="804,158 rows, too")
+    parser.add_argument("--large", action="store_true", help="also search 804,158 rows")
     parser.add_argument("--json")
     options = parser.parse_args()
     in_venv()

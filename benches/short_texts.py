@@ -1,10 +1,11 @@
-"""Short texts of many labels, as JSONL: the first lines of Debian's package descriptions.
+"""Generate short texts with many labels as JSONL, from the first lines of Debian package
+descriptions.
 
-    python3 benches/short_texts.py CORPORA OUT     (needs zstandard)
+    python3 benches/short_texts.py CORPORA OUT     (requires zstandard)
 
-writes OUT-train.jsonl, 15,000 texts of 150 labels, and OUT-test.jsonl. A package belongs to the rarest of its tags; the labels are the
-150 tags with the most packages then, of which the largest are cut. That is the size of corpora of intents, whose texts are short, too.
-"""
+It writes OUT-train.jsonl (15,000 texts of 150 labels) and OUT-test.jsonl. The label of a package is
+the rarest of its tags. The labels are the 150 tags with the most packages, and large labels are
+cut. Corpora of intents have this size, and their texts are short, too. """
 
 import collections
 import json
@@ -34,7 +35,7 @@ def main():
         if package["labels"]:
             by_tag[min(package["labels"], key=lambda tag: (sizes[tag], tag))].append(package)
     labels = sorted(by_tag, key=lambda tag: (-len(by_tag[tag]), tag))[:LABELS]
-    # The largest number of a label's packages that leaves enough.
+    # The largest limit on the packages of a label that leaves enough texts.
     most = 1
     while sum(min(most, len(by_tag[tag])) for tag in labels) < TRAIN + TEST:
         most += 1

@@ -1,11 +1,11 @@
-"""Spark with two real executors: the bits of one machine, an executor killed, two against one.
+"""Test Spark with two real executors: bit-identical results, a killed executor, and the speed-up.
 
     pip install "./python[spark]"
     classify generate rcv1-like --documents 143149 -o MADE
     python benches/spark_cluster.py MADE          # 100,000 rows in 5 shards, 20,000 queries
 
-The rows are made into texts, so that Spark counts their terms: each column is a word, repeated as its weight says.
-"""
+The rows are converted to texts, so that Spark counts their terms. Each column is a word, repeated
+according to its weight. """
 
 import argparse
 import os
@@ -25,7 +25,7 @@ from classify_knn import KNNTextClassifier, spark
 
 
 def texts(path, count):
-    """Lines of an svmlight file as texts."""
+    """Convert lines of an svmlight file to texts."""
     made = []
     for line in open(path):
         words = []
@@ -58,14 +58,14 @@ def session(executors):
 
 
 def neighbors(frame, folder, k, groups=1):
-    """The rows and the bits of the similarities of all queries."""
-    # Ordered here: Spark would search twice, the first time to see how to sort.
+    """Return the rows and the bits of the similarities of all queries."""
+    # Sorted here, because Spark would search twice: once to sample the sort keys.
     found = spark.kneighbors(frame, folder, k, groups=groups).select("query", "neighbors.row", "neighbors.similarity").toArrow().sort_by("query")
     return found.column(1).to_pylist(), [np.asarray(near, dtype=np.float32).tobytes() for near in found.column(2).to_pylist()]
 
 
 def executors():
-    """The processes of the executors."""
+    """Return the processes of the executors."""
     found = subprocess.run(["pgrep", "-f", "CoarseGrainedExecutorBackend"], capture_output=True, text=True).stdout
     return [int(line) for line in found.split()]
 
@@ -101,7 +101,7 @@ def main():
             training = made.createDataFrame(context.parallelize(list(zip(train, labels, strict=True)), arguments.shards), "text string, labels string")
             begin = time.perf_counter()
             spark.fit(training, folder)
-            print(f"fit with {count} executors: {time.perf_counter() - begin:.1f} s, {sum(f.stat().st_size for f in folder.iterdir()) / len(train):.0f} bytes a document", flush=True)
+            print(f"fit with {count} executors: {time.perf_counter() - begin:.1f} s, {sum(f.stat().st_size for f in folder.iterdir()) / len(train):.0f} bytes per document", flush=True)
         asked = made.createDataFrame(context.parallelize(list(enumerate(queries)), 8), "query long, text string").cache()
         asked.count()
         spark.kneighbors(asked.limit(8), folder, 1).count()
@@ -113,7 +113,7 @@ def main():
             begin = time.perf_counter()
             rows, near = neighbors(asked, folder, arguments.k, groups=2)
             took = time.perf_counter() - begin
-            print(f"the same, shards dealt to 2 groups: {took:.1f} s; equal: {rows == expected and near == bits}", flush=True)
+            print(f"the same, shards in 2 groups: {took:.1f} s; equal: {rows == expected and near == bits}", flush=True)
             killed = []
 
             def kill():

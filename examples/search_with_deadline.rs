@@ -1,4 +1,4 @@
-//! A search that is stopped by a deadline.
+//! Example: a search that a deadline stops.
 //!
 //! `cargo run --release --example search_with_deadline`
 

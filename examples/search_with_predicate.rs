@@ -1,4 +1,4 @@
-//! The nearest documents of one label only: a search with a predicate.
+//! Example: a search with a predicate, for the nearest documents of one label.
 //!
 //! `cargo run --example search_with_predicate`
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let query = classifier.vectorize(&[document])?;
 
-    // Any predicate of a row: here, that its document has the label `music`.
+    // Any predicate on rows is possible. This one requires the label `music`.
     let music = model.labels().iter().position(|label| label == "music");
     let music = u32::try_from(music.ok_or("the sample has no label `music`")?)?;
     let engine = classifier.searchers().terms.as_ref().ok_or("a model of texts has terms")?;

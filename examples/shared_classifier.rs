@@ -1,4 +1,4 @@
-//! A classifier kept in a struct and used from several threads.
+//! Example: a classifier in a struct that several threads share.
 //!
 //! `cargo run --example shared_classifier`
 
@@ -14,7 +14,7 @@ use classify::search::Engines;
 use classify::text::corpus::{Corpus, ReadOptions};
 use classify::threads::Threads;
 
-/// What a program would keep for as long as it runs.
+/// State that a program keeps while it runs.
 struct Desk {
     classifier: Arc<Classifier>,
 }

@@ -1,5 +1,5 @@
-//! What each fuzz target does with its bytes. `tests/fuzz_seeds.rs` replays the seeds through
-//! the same functions.
+//! Functions of the fuzz targets, which take arbitrary bytes. `tests/fuzz_seeds.rs` replays the
+//! seeds through the same functions.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use classify::text::word_vectors::WordVectors;
 use classify::threads::Threads;
 use serde_json::Value;
 
-/// Every stemmer on the text; the fast paths against the slow one under the settings that the
-/// first byte picks.
+/// Runs every stemmer on the text. Compares the fast paths with the slow path, under settings that
+/// the first byte selects.
 pub(crate) fn analyze(data: &[u8]) {
     let Some((&settings, text)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(text);
@@ -47,7 +47,8 @@ pub(crate) fn analyze(data: &[u8]) {
     assert_eq!(analyzer.terms(&text), analyzer.terms_slowly(&text));
 }
 
-/// A hierarchy: every label has its level, and none is above itself.
+/// Parses a hierarchy, and checks that every label has a level and that no label is its own
+/// ancestor.
 pub(crate) fn hierarchy(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Ok(hierarchy) = Hierarchy::parse("fuzz", &text) else { return };
@@ -57,9 +58,8 @@ pub(crate) fn hierarchy(data: &[u8]) {
     }
 }
 
-/// Two evaluations, the second after the first zero byte. Against itself nothing differs. Against
-/// another one whose documents are the same, every interval contains its difference; of other
-/// documents nothing is said.
+/// Compares two evaluations, which a zero byte separates. An evaluation does not differ from
+/// itself. For two evaluations of the same documents, every interval contains its difference.
 pub(crate) fn comparison(data: &[u8]) {
     let mut files = data.splitn(2, |&byte| byte == 0);
     let Some(Ok(first)) = files.next().map(SavedEvaluation::from_json) else { return };
@@ -129,7 +129,7 @@ pub(crate) fn fasttext(data: &[u8]) {
     read_as(data, Format::FastText);
 }
 
-/// One document a line, whatever the line.
+/// Checks that every line is one document.
 pub(crate) fn plain(data: &[u8]) {
     let format = Some(Format::Plain);
     let labels = LabelUse::Optional;
@@ -167,7 +167,7 @@ pub(crate) fn lyrl2004(data: &[u8]) {
     }
 }
 
-/// Decompression, encodings and detection: the first byte picks the encoding.
+/// Runs decompression, decoding and detection. The first byte selects the encoding.
 pub(crate) fn source(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
     let labels = ["utf-8", "latin-1", "utf-16le", "utf-16be", "shift_jis", "gb18030", "euc-kr"];
@@ -185,7 +185,7 @@ pub(crate) fn source(data: &[u8]) {
     }
 }
 
-/// Files of vectors in every format.
+/// Reads files of vectors in every format.
 pub(crate) fn vector_files(data: &[u8]) {
     use vector_file::Format;
     for format in [Format::Npy, Format::Fvecs, Format::Bvecs, Format::Idx] {
@@ -195,7 +195,7 @@ pub(crate) fn vector_files(data: &[u8]) {
     }
 }
 
-/// Word vectors as text and as bytes, for the vocabulary of a small model.
+/// Reads word vectors as text and as binary data, for the vocabulary of a small model.
 pub(crate) fn word_vectors(data: &[u8]) {
     let golden = include_bytes!("../models/golden-v1.model");
     let model = Model::from_bytes(golden).expect("a good model");
@@ -209,7 +209,7 @@ pub(crate) fn word_vectors(data: &[u8]) {
     }
 }
 
-/// Opens the bytes as a model and, if they are one, classifies with it.
+/// Opens the bytes as a model, and classifies with it if it is valid.
 pub(crate) fn model(data: &[u8]) {
     let Ok(model) = Model::from_bytes(data) else { return };
     let threads = Threads::new(NonZeroUsize::MIN).expect("one thread");
@@ -235,7 +235,8 @@ pub(crate) fn model(data: &[u8]) {
     }
 }
 
-/// The same, with the checksums of what stands there: damage that no checksum finds.
+/// Opens the bytes as a model with corrected checksums, to test damage that checksums do not
+/// detect.
 pub(crate) fn model_with_checksums(data: &[u8]) {
     if let Some(bytes) = with_checksums(data) {
         model(&bytes);

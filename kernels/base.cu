@@ -1,9 +1,9 @@
-// base: scores[r] = <training row r, query>, the query a dense vector.
-// The CSR kernel of Bell & Garland (2008), "vector": a warp a training row, its entries read side by
-// side, one query a launch; the comparison of Bresler et al. 2011 (section 5, "Base"). Few entries meet a
-// term of the query: their products are added one by one in order of the terms. Blocks of whole warps,
-// any number of rows. Reference: src/search/exhaustive.rs. Launcher: `base`.
-const u32 PIECES = 4; // of 32 entries, whose loads are in flight together
+// base: scores[r] = <training row r, query>; the query is a dense vector.
+// This is the CSR kernel of Bell & Garland (2008), variant "vector", and the comparison of Bresler et al.
+// 2011 (section 5, "Base"). One warp per training row reads its entries in parallel; one query per launch.
+// Few entries match a term of the query, so their products are added one by one in term order. Blocks
+// consist of whole warps; any number of rows. Reference: src/search/exhaustive.rs. Launcher: `base`.
+const u32 PIECES = 4; // of 32 entries; their loads are in flight concurrently
 
 extern "C" __global__ void base(u32 rows, const u64* row_ptr, const u64* row_end, const u32* cols, const float* vals,
                                 const float* query, float* scores) {
@@ -26,7 +26,7 @@ extern "C" __global__ void base(u32 rows, const u64* row_ptr, const u64* row_end
         }
 #pragma unroll
         for (u32 piece = 0; piece < PIECES; piece++) {
-            // A term that the query lacks adds 0, which changes no sum.
+            // A term that is not in the query adds 0, which does not change the sum.
             u32 met = __ballot_sync(FULL, weight[piece] != 0.0f);
             for (; met; met &= met - 1) {
                 const u32 from = __ffs(met) - 1;
@@ -38,8 +38,8 @@ extern "C" __global__ void base(u32 rows, const u64* row_ptr, const u64* row_end
     if (lane == 0) scores[row] = rounded(sum);
 }
 
-// base_scatter: dense[b * terms + t] = weight of term t in query first + b, for `count` queries; with
-// `clear`, sets these entries to 0 again. A block a query. Launcher: `base_scatter`.
+// base_scatter: dense[b * terms + t] = weight of term t in query first + b, for `count` queries. With
+// `clear`, it sets these entries to 0 again. One block per query. Launcher: `base_scatter`.
 extern "C" __global__ void base_scatter(Queries queries, u32 first, u64 terms, u32 clear,
                                         float* dense) {
     u32 query = first + blockIdx.x;

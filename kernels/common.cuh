@@ -1,13 +1,13 @@
-// What the kernels share: types, the order of neighbors, one exact similarity.
+// Common definitions of the kernels: types, the order of neighbors, and one exact similarity.
 //
-// A training part is a CSR matrix of `rows` rows: row r has the entries row_ptr[r] .. row_end[r] of
+// A training part is a CSR matrix of `rows` rows. Row r has the entries row_ptr[r] .. row_end[r] of
 // `cols` (term ids, strictly increasing) and `vals` (weights, finite). Rows begin at multiples of four
-// entries, so that four can be read at once; between them the column is NO_ROW, the weight 0. Queries are
-// CSR without gaps, with 16-bit columns where the vocabulary allows it.
+// entries, so that four entries can be read at once; in the gaps, the column is NO_ROW and the weight is
+// 0. Queries are CSR without gaps, with 16-bit columns if the vocabulary allows it.
 //
-// The similarity is that of src/search/mod.rs: products exact in f64, added in f64 in order of the
-// terms, rounded once to f32 and at most FLT_MAX. fma(a, b, s) of two f32 widened to f64 is that
-// addition: the product of 24-bit significands is exact in 53 bits.
+// The similarity equals that of src/search/mod.rs: products are exact in f64, added in f64 in term order,
+// rounded once to f32, and at most FLT_MAX. For two f32 widened to f64, fma(a, b, s) is this addition,
+// because the product of 24-bit significands is exact in 53 bits.
 typedef unsigned int u32;
 typedef unsigned short u16;
 typedef unsigned long long u64;
@@ -20,16 +20,16 @@ __device__ __forceinline__ float rounded(double sum) {
     return fminf(__double2float_rn(sum), FLOAT_MAX);
 }
 
-// A neighbor as one number: the greater is the better one (similarity, then the lower row). 0 is no
-// neighbor. The similarity must be above 0.
+// A neighbor as one number: better neighbors have greater numbers (similarity, then the lower row). 0
+// means no neighbor. The similarity must be above 0.
 __device__ __forceinline__ u64 neighbor_key(float similarity, u32 row) {
     return ((u64)__float_as_uint(similarity) << 32) | (u64)(~row);
 }
 
-// What the host reads: the row, then the similarity (Neighbor in src/search/neighbor.rs).
+// Neighbor for the host: the row, then the similarity (Neighbor in src/search/neighbor.rs).
 __device__ __forceinline__ u64 neighbor_of(u64 key) { return key ^ 0xffffffffull; }
 
-// The query rows of a batch.
+// Query rows of a batch.
 struct Queries {
     const u32* ptr;   // ptr[q] .. ptr[q + 1]
     const void* cols; // u16 if narrow, otherwise u32
@@ -41,14 +41,14 @@ struct Queries {
     }
 };
 
-// Which rows may be neighbors of the queries of a batch; null pointers restrict nothing. Rows are numbers of
-// the whole training matrix.
+// Rows that may be neighbors of the queries of a batch. Null pointers restrict nothing. Row numbers refer
+// to the whole training matrix.
 struct Allow {
-    const u32* only;       // a bit a row: set if it may be
-    const uint2* ranges;   // ranges[q].x .. ranges[q].y may not
-    const u64* bounds;     // lists[bounds[q]] .. lists[bounds[q + 1]], increasing, may not
+    const u32* only;       // a bit per row: set if the row is allowed
+    const uint2* ranges;   // ranges[q].x .. ranges[q].y are excluded
+    const u64* bounds;     // lists[bounds[q]] .. lists[bounds[q + 1]], increasing, are excluded
     const u32* lists;
-    const u32* of_rows;    // groups: rows of the query's own may not
+    const u32* of_rows;    // groups; rows of the query's own group are excluded
     const u32* of_queries;
 
     __device__ __forceinline__ bool denies() const { return only || ranges || bounds || of_rows; }

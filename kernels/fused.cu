@@ -1,27 +1,28 @@
-// The fused engine for many queries: three kernels, one after the other, for each tile of rows.
+// The fused engine for many queries: three kernels run one after the other for each tile of rows.
 //
-//   prepare     a warp a query: the scale of its sums, its lists cut into tasks
-//   accumulate  a block a query: sums, threshold, candidates; persistent, the next query's tasks are
-//               read meanwhile
-//   rescore     a block a query: candidates by the formula, ranked with what earlier tiles found; for
-//               large k rescore_many, with larger blocks
+//   prepare     one warp per query: computes the scale of its sums, and splits its lists into tasks
+//   accumulate  one block per query: sums, threshold and candidates. Blocks are persistent and read
+//               the next query's tasks in the meantime
+//   rescore     one block per query: scores candidates by the formula, and ranks them with the
+//               neighbors of earlier tiles. rescore_many has larger blocks for large k
 //
-// The bound that makes them exact is proved in fused.cuh. Reference: src/search/exhaustive.rs.
+// fused.cuh proves the bound that makes them exact. Reference: src/search/exhaustive.rs.
 //
-// status[q] = 1: the host must answer the query another way (too many candidates, terms or tasks, or
-// numbers out of range).
+// status[q] = 1: the host must compute all similarities of the query, because there are too many
+// candidates, terms or tasks, or because numbers are out of range.
 
-// A record is a query between the kernels: its first task, large tasks << 16 | small tasks, the bits of
-// its scale, its error.
+// A record holds the state of a query between the kernels: its first task, large tasks << 16 | small
+// tasks, the bits of its scale, and its error.
 
-// prepare: records[q] and the tasks of queries first + q, q < count.
-// Warps of 32, any block size. `next` counts the tasks given out, of `room`. Launcher: `fused`.
+// prepare: writes records[q] and the tasks of queries first + q, q < count.
+// Blocks consist of warps of 32; any block size. `next` counts the assigned tasks, of `room`.
+// Launcher: `fused`.
 extern "C" __global__ void prepare(Tile tile, Queries queries, u32 first, u32 count, u32 fresh,
                                    uint4* records, uint2* tasks, u32* next, u32 room, u32* status) {
     const u32 at = (blockDim.x * blockIdx.x + threadIdx.x) / 32, lane = threadIdx.x & 31;
     if (at >= count) return;
     const u32 begin = queries.ptr[first + at], end = queries.ptr[first + at + 1];
-    // The first terms of each lane are kept for the second pass.
+    // Each lane keeps its first terms for the second pass.
     const u32 KEPT = 3;
     Term kept[KEPT];
     float square = 0.0f, product = 0.0f;
@@ -81,13 +82,13 @@ extern "C" __global__ void prepare(Tile tile, Queries queries, u32 first, u32 co
     }
 }
 
-// accumulate, accumulate_filtered: candidates[q * room ..] = rows of the tile that can be neighbors of query q, in no order;
-// candidate_counts[q] of them, or more than `room` if they do not fit.
-// Blocks of 512 threads, four a multiprocessor; dynamic shared memory: ceil(rows / 8) * 16 bytes.
-// found and counts: what earlier tiles found, unless `fresh`. rank: see `reached_sum`. Launcher: `fused`.
+// accumulate, accumulate_filtered: candidates[q * room ..] = rows of the tile that can be neighbors of
+// query q, unordered. candidate_counts[q] is their number; it exceeds `room` if they do not fit.
+// Blocks of 512 threads, four per multiprocessor; dynamic shared memory: ceil(rows / 8) * 16 bytes.
+// found and counts: neighbors of earlier tiles, unless `fresh`. rank: see `reached_sum`. Launcher: `fused`.
 const u32 ACCUMULATE_THREADS = 512;
 
-// `FILTERED`: the request does not allow every row. Apart, since the filter would cost the others registers.
+// `FILTERED`: the request excludes some rows. A separate kernel, because the filter needs more registers.
 template <bool FILTERED>
 __device__ __forceinline__ void
 accumulate_block(const Tile& tile, u32 first, u32 count, const Allow& allow, u32 k, u32 rank, u32 room,
@@ -98,7 +99,7 @@ accumulate_block(const Tile& tile, u32 first, u32 count, const Allow& allow, u32
     __shared__ u32 maxima[GROUPS];
     __shared__ u16 hot[ACCUMULATE_THREADS];
     __shared__ uint4 record;
-    __shared__ float scale; // of the query, when `record` is already the next one
+    __shared__ float scale; // of the query; `record` may already belong to the next query
     __shared__ u32 error, hots, threshold, collected;
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
     const u32 vectors = (tile.rows + 7) / 8;
@@ -114,7 +115,7 @@ accumulate_block(const Tile& tile, u32 first, u32 count, const Allow& allow, u32
             const u32 large = record.y >> 16, all = large + (record.y & 0xffff);
             for (u32 start = 0; start < all; start += ACCUMULATE_THREADS) {
                 if (start > 0) {
-                    // More tasks than the block has threads: long queries.
+                    // The query is long and has more tasks than the block has threads.
                     __syncthreads();
                     if (start + tid < all) own_tasks[tid] = tasks[record.x + start + tid];
                     __syncthreads();
@@ -154,7 +155,7 @@ accumulate_block(const Tile& tile, u32 first, u32 count, const Allow& allow, u32
         }
         __syncthreads();
 
-        // The next query's tasks are on their way while this one's candidates are collected.
+        // Load the next query's tasks while this query's candidates are collected.
         uint2 task = make_uint2(0, 0);
         if (tid < (record.y >> 16) + (record.y & 0xffff)) task = __ldg(tasks + record.x + tid);
         const u32 cut = threshold;
@@ -189,10 +190,10 @@ extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 4)
                            candidates, candidate_counts);
 }
 
-// rescore, rescore_many: found[q * k ..] = the best neighbors of query first + q, of the candidates and of
-// what was found before (unless `fresh`), best first; counts[q] of them.
-// `last`: as neighbors instead of keys. A block a query; dynamic shared memory: a power of two of keys of 8
-// bytes, at least room + k.
+// rescore, rescore_many: found[q * k ..] = the best neighbors of query first + q, best first, among the
+// candidates and the neighbors found earlier (unless `fresh`). counts[q] is their number.
+// `last`: writes neighbors instead of keys. One block per query; dynamic shared memory: a power of two of
+// keys of 8 bytes, at least room + k.
 // Launcher: `fused`.
 template <u32 THREADS>
 __device__ __forceinline__ void
@@ -203,7 +204,7 @@ rescore_block(const Tile& tile, const Queries& queries, u32 first, u32 k, u32 ro
     __shared__ __align__(16) TermTable table;
     __shared__ u32 valid;
     const u32 tid = threadIdx.x, at = blockIdx.x, query = first + at;
-    // What is read here and what depends on it is on its way while the table is made.
+    // These loads and the loads that depend on them run while the table is built.
     const u32* mine = candidates + (u64)room * at;
     const u32 refused = status[at], fresh_ones = candidate_counts[at], earlier = fresh ? 0 : counts[at];
     const u32 begin = queries.ptr[query], terms = queries.ptr[query + 1] - begin;
@@ -255,7 +256,7 @@ rescore_block(const Tile& tile, const Queries& queries, u32 first, u32 k, u32 ro
     if (tid == 0) counts[at] = min(k, kept);
 }
 
-// Twelve candidates at a time.
+// Twelve candidates per pass.
 extern "C" __global__ void __launch_bounds__(96, 13)
     rescore(Tile tile, Queries queries, u32 first, u32 k, u32 room, u32 fresh,
             u32 last, const u32* candidates, const u32* candidate_counts, u64* found, u32* counts,
@@ -264,7 +265,7 @@ extern "C" __global__ void __launch_bounds__(96, 13)
                       found, counts, status);
 }
 
-// 32 candidates at a time.
+// 32 candidates per pass.
 extern "C" __global__ void __launch_bounds__(256, 5)
     rescore_many(Tile tile, Queries queries, u32 first, u32 k, u32 room, u32 fresh,
                  u32 last, const u32* candidates, const u32* candidate_counts, u64* found, u32* counts,

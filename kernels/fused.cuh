@@ -1,50 +1,50 @@
-// What the fused engine's kernels share: fixed-point sums over an inverted index, and their bound.
+// Common parts of the fused kernels: fixed-point sums over an inverted index, and their bound.
 //
-// Postings: `weight << 17 | (row / 2) << 2 | row % 2`, weight of 13 bits = ceil(w / max * 8191) of the
-// term's greatest weight in the tile. A vector is four postings, all of even rows or all of odd ones,
-// padded with weight 0. Weights must not be negative (the host sends such queries and tiles elsewhere).
-// Sums are 16-bit, two a word of shared memory, row 2i in the low half of word i.
+// Postings: `weight << 17 | (row / 2) << 2 | row % 2`. The weight has 13 bits: ceil(w / max * 8191), where
+// max is the term's greatest weight in the tile. A vector is four postings, all of even rows or all of odd
+// rows, padded with weight 0. Weights must not be negative (the host handles such queries and tiles).
+// Sums have 16 bits, two per word of shared memory; row 2i is in the low half of word i.
 //
-// A query's lists are cut into tasks for a warp: of 1 to 4 times 32 vectors, and what is left of a list
-// into tasks of at most 8 vectors, of which a warp takes four at a time. A task is the first vector and
-// `mult << 8 | size`.
+// The lists of a query are split into tasks for a warp. Large tasks have 1 to 4 times 32 vectors. The rest
+// of a list becomes small tasks of at most 8 vectors; a warp takes four of them at a time. A task consists
+// of its first vector and `mult << 8 | size`.
 //
 // Why no row is lost. A product w * q * scale is added as ceil(weight * mult / 65536) with
-// mult >= q * max * scale / 8191 * 65536: never less than the true product, and at most
-// q * max * scale / 8191 + 1.1875 above it (mult is at most 1.25 above its bound). So a sum is at least
-// scale * similarity and at most E above it, E = scale * (sum of q * max) / 8191 + 1.1875 * terms. At
-// least k rows have sums >= T, where T is at most the k-th greatest sum; so the k-th similarity is at
-// least (T - E) / scale, and a row of the answer has a sum of at least T - E; one more unit is left for
-// the rounding of similarities to f32, and one for that of T - E. A sum is 0 only where no product is
-// above 0. `scale` is such that no sum exceeds 65535, by Cauchy and Schwarz or by the sum of q * max,
-// whichever is less. All of this is rounded outward. Where similarities could leave the normal range
-// of f32 (above 1e37, or units below 1e-35) the host answers the query another way.
+// mult >= q * max * scale / 8191 * 65536. This is never less than the true product, and at most
+// q * max * scale / 8191 + 1.1875 above it (mult exceeds its bound by at most 1.25). A sum is therefore at
+// least scale * similarity and at most E above it, E = scale * (sum of q * max) / 8191 + 1.1875 * terms.
+// At least k rows have sums >= T, where T is at most the k-th greatest sum. The k-th similarity is
+// therefore at least (T - E) / scale, and a row of the result has a sum of at least T - E. One more unit
+// allows for the rounding of similarities to f32, and another one for the rounding of T - E. A sum is 0
+// only if no product is above 0. `scale` is chosen such that no sum exceeds 65535, by the Cauchy-Schwarz
+// inequality or by the sum of q * max, whichever is less. All bounds are rounded outward. If similarities
+// could leave the normal range of f32 (above 1e37, or units below 1e-35), the host handles the query.
 
-// The rows of a tile and their lists.
+// Rows of a tile and their lists.
 struct Tile {
-    const uint4* lists; // a term: first vector of four postings, vectors, greatest weight, 0
+    const uint4* lists; // per term: first vector of four postings, number of vectors, greatest weight, 0
     const uint4* postings;
-    const u64* row_ptr; // of the tile's first row on
+    const u64* row_ptr; // starts at the tile's first row
     const u64* row_end;
     const u32* cols;
-    const u16* narrow_cols; // the same in 16 bits, or null where the vocabulary is larger
+    const u16* narrow_cols; // the same in 16 bits, or null if the vocabulary is larger
     const float* vals;
-    float longest; // at least the greatest Euclidean length of a row
+    float longest; // upper bound of the Euclidean lengths of the rows
     u32 rows;
-    u32 first_row; // the number of the tile's first row
+    u32 first_row; // number of the tile's first row
     u32 shift;     // columns are below PLACES << shift
 };
 
-const u32 WARP_VECTORS = 32; // of a piece of a large task
-const u32 WARP_PIECES = 4;   // of a large task, at most
-const u32 LANE_VECTORS = 8;  // of a small task, at most
-const u32 MOST_TERMS = 8192;  // longer queries are answered another way
-const u32 GROUPS = 128;       // of rows, whose greatest sums give a threshold
-const u32 GROUPED_K = 64;     // beyond, 128 groups would give too low a threshold
+const u32 WARP_VECTORS = 32; // per piece of a large task
+const u32 WARP_PIECES = 4;   // maximum per large task
+const u32 LANE_VECTORS = 8;  // maximum per small task
+const u32 MOST_TERMS = 8192;  // the host handles longer queries
+const u32 GROUPS = 128;       // groups of rows whose greatest sums give a threshold
+const u32 GROUPED_K = 64;     // for a greater k, 128 groups would give too low a threshold
 
 // A term of a query in a tile.
 struct Term {
-    u32 start, length; // vectors
+    u32 start, length; // in vectors
     float product;     // at least query weight * greatest weight of the list
     float square;      // at least the square of the query weight
 };
@@ -69,7 +69,7 @@ __device__ __forceinline__ float warp_sum_up(float value) {
     return value;
 }
 
-// Units for a similarity of 1, the units of error of a sum, and whether the bound holds.
+// Computes the units for a similarity of 1, the error of a sum in units, and whether the bound holds.
 struct Scale {
     float scale;
     u32 error;
@@ -93,7 +93,7 @@ __device__ __forceinline__ u32 mult_of(float product, float scale) {
     return __float2uint_ru(__fmul_ru(__fmul_ru(product, scale), 8.00097716f)); // > 65536 / 8191
 }
 
-// Large and small tasks of a list.
+// Number of large and small tasks of a list.
 __device__ __forceinline__ u32 large_tasks(u32 vectors) {
     return (vectors / WARP_VECTORS + WARP_PIECES - 1) / WARP_PIECES;
 }
@@ -101,7 +101,7 @@ __device__ __forceinline__ u32 small_tasks(u32 vectors) {
     return (vectors % WARP_VECTORS + LANE_VECTORS - 1) / LANE_VECTORS;
 }
 
-// Writes a list's tasks.
+// Writes the tasks of a list.
 __device__ __forceinline__ void write_tasks(const Term& term, u32 mult, uint2* large, uint2* small) {
     u32 start = term.start;
     for (u32 pieces = term.length / WARP_VECTORS; pieces > 0;) {
@@ -125,7 +125,7 @@ __device__ __forceinline__ void add_posting(u32* sums, u32 posting, u32 mult, u3
 }
 
 __device__ __forceinline__ void add_vector(u32* sums, uint4 postings, u32 mult) {
-    // Bytes 2 and 3 to the lower half of the word for an even row, to the upper one for an odd row.
+    // Moves bytes 2 and 3 to the lower half of the word for an even row, to the upper half for an odd row.
     u32 half = 0x4432 - (postings.x & 1) * (0x4432 - 0x3244);
     add_posting(sums, postings.x, mult, half);
     add_posting(sums, postings.y, mult, half);
@@ -133,11 +133,11 @@ __device__ __forceinline__ void add_vector(u32* sums, uint4 postings, u32 mult) 
     add_posting(sums, postings.w, mult, half);
 }
 
-// A warp adds a large task.
+// Adds a large task with one warp.
 __device__ __forceinline__ void add_large(u32* sums, const uint4* postings, uint2 task, u32 lane) {
     const u32 pieces = task.y & 255, mult = task.y >> 8;
     const uint4* list = postings + task.x + lane;
-    asm volatile("" : "+l"(list)); // one address, not one for each piece
+    asm volatile("" : "+l"(list)); // one address instead of one per piece
     uint4 part[WARP_PIECES];
 #pragma unroll
     for (u32 piece = 0; piece < WARP_PIECES; piece++) {
@@ -149,8 +149,8 @@ __device__ __forceinline__ void add_large(u32* sums, const uint4* postings, uint
     }
 }
 
-// A warp adds the large tasks large[warp], large[warp + warps], ... and likewise the small ones, four at a
-// time. (Loading the next task before one is added took more registers than it saved time.)
+// Adds the large tasks large[warp], large[warp + warps], ... with a warp, and likewise the small tasks, four
+// at a time. (Loading the next task before adding one cost more registers than it saved time.)
 __device__ __forceinline__ void add_tasks(u32* sums, const uint4* postings, const uint2* large,
                                           u32 larges, const uint2* small, u32 smalls, u32 warp,
                                           u32 warps, u32 lane) {
@@ -167,7 +167,7 @@ __device__ __forceinline__ void add_tasks(u32* sums, const uint4* postings, cons
     }
 }
 
-// The greatest sum among the vectors of one thread.
+// Greatest sum in the vectors of one thread.
 template <u32 THREADS>
 __device__ __forceinline__ u32 greatest_of(const uint4* memory, u32 vectors) {
     u32 low = 0, high = 0;
@@ -181,7 +181,7 @@ __device__ __forceinline__ u32 greatest_of(const uint4* memory, u32 vectors) {
     return max(low, high >> 16);
 }
 
-// The greatest sums of GROUPS groups of threads.
+// Greatest sums of GROUPS groups of threads.
 template <u32 THREADS>
 __device__ __forceinline__ void write_maxima(u32 greatest, u32* maxima) {
     for (u32 step = 1; step < THREADS / GROUPS; step *= 2) {
@@ -190,11 +190,11 @@ __device__ __forceinline__ void write_maxima(u32 greatest, u32* maxima) {
     if (threadIdx.x % (THREADS / GROUPS) == 0) maxima[threadIdx.x / (THREADS / GROUPS)] = greatest;
 }
 
-// At most the k-th greatest of the maxima, at most 15 below it; one warp calls it.
+// Returns a value at most the k-th greatest of the maxima, and at most 15 below it; one warp calls it.
 __device__ __forceinline__ u32 kth_maximum(const u32* maxima, u32 k, u32 lane) {
     u32 a = maxima[lane], b = maxima[lane + 32], c = maxima[lane + 64], d = maxima[lane + 96];
     u32 kth = 0;
-    // The four lowest bits would cost as much as the others and drop hardly a candidate.
+    // The four lowest bits would cost as much as the others, and exclude hardly any candidate.
 #pragma unroll 1
     for (u32 bit = 1u << 15; bit >= 1u << 4; bit >>= 1) {
         u32 trial = kth | bit;
@@ -205,10 +205,10 @@ __device__ __forceinline__ u32 kth_maximum(const u32* maxima, u32 k, u32 lane) {
     return kth;
 }
 
-// A sum that at least k rows reach, for k above GROUPED_K; all threads call it. The greatest sum of each
-// thread's rows is one of `groups`; the rank-th greatest of them is taken. With rank = k no more is
-// needed. For a k near the number of threads or above, rank is less (the host says which): then the
-// rows that reach it are counted, and it is lowered until they are k.
+// Returns a sum that at least k rows reach, for k above GROUPED_K; all threads call it. `groups` contains
+// the greatest sum of each thread's rows, and the rank-th greatest of these sums is taken. rank = k is
+// sufficient. If k is near the number of threads or above, the host sets a lower rank. Then the rows that
+// reach the sum are counted, and the sum is lowered until they are k.
 template <u32 THREADS>
 __device__ __forceinline__ u32 reached_sum(const uint4* memory, u32 vectors, u32 greatest, u32 k,
                                            u32 rank, u32* groups) {
@@ -254,16 +254,16 @@ __device__ __forceinline__ u32 reached_sum(const uint4* memory, u32 vectors, u32
     return sum;
 }
 
-// The least sum that a row of the answer can have. `worst`: the similarity that it must exceed, since
-// k rows before the tile have at least that; 0 if there are fewer.
+// Least sum that a row of the result can have. The similarity must exceed `worst`, because k rows before
+// the tile have at least that similarity; 0 if there are fewer.
 __device__ __forceinline__ u32 cut_of(u32 kth, u32 error, float scale, float worst) {
     int cut = max((int)kth - (int)error - 2, 1);
     return max(cut, (int)fminf(worst * scale * 0.999999f, 65535.0f));
 }
 
-// Threads that hold a sum that reaches the cut put their number into `hot`; the others clear their sums.
-// `take_hot` must follow after a barrier. Few threads are hot, but most warps have one: so what they
-// hold is looked at by other threads.
+// Threads that hold a sum at or above the cut write their number to `hot`; the others clear their sums.
+// `take_hot` must follow after a barrier. Few threads are hot, but most warps contain one, so other threads
+// scan the vectors of hot threads.
 template <u32 THREADS>
 __device__ __forceinline__ void clear_or_mark(uint4* memory, u32 vectors, u32 greatest, u32 cut, u16* hot,
                                               u32* hots) {
@@ -277,12 +277,12 @@ __device__ __forceinline__ void clear_or_mark(uint4* memory, u32 vectors, u32 gr
 }
 
 // Takes the rows of hot threads whose sums reach the cut, and clears them. `take` gets the first of eight
-// rows and a bit for each of them.
+// rows, and a bit for each of them.
 template <u32 THREADS, class Take>
 __device__ __forceinline__ void take_hot(uint4* memory, u32 vectors, u32 cut, const u16* hot, u32 hots,
                                          const Take& take) {
     const u32 high_cut = cut << 16;
-    // Lanes beside each other look at different threads' vectors: those of one thread share a bank.
+    // Adjacent lanes scan vectors of different threads, because the vectors of one thread share a bank.
     for (u32 number = threadIdx.x % 64; number < hots; number += 64) {
         u32 vector = hot[number] + threadIdx.x / 64 * THREADS;
         for (; vector < vectors; vector += THREADS / 64 * THREADS) {
@@ -302,8 +302,7 @@ __device__ __forceinline__ void take_hot(uint4* memory, u32 vectors, u32 cut, co
     }
 }
 
-// Rows that may not be neighbors of the query lose their sums: each thread clears its own rows before it looks
-// at them.
+// Clears the sums of excluded rows: each thread clears its own rows before it scans them.
 template <u32 THREADS>
 __device__ __forceinline__ void clear_denied(uint4* memory, const Tile& tile, const Allow& allow, u32 query) {
     u16* sums = (u16*)memory;
@@ -311,7 +310,7 @@ __device__ __forceinline__ void clear_denied(uint4* memory, const Tile& tile, co
         uint2 range = allow.ranges[query];
         u32 begin = max(range.x, tile.first_row) - tile.first_row;
         u32 end = range.y > tile.first_row ? min(range.y - tile.first_row, tile.rows) : 0;
-        // The thread holds eight rows of every 8 * THREADS.
+        // The thread holds eight rows of every 8 * THREADS rows.
         u32 vector = begin / 8 + (threadIdx.x + THREADS - begin / 8 % THREADS) % THREADS;
         for (; begin < end && 8 * vector < end; vector += THREADS) {
             for (u32 row = max(8 * vector, begin); row < min(8 * vector + 8, end); row++) sums[row] = 0;
@@ -332,21 +331,22 @@ __device__ __forceinline__ void clear_denied(uint4* memory, const Tile& tile, co
     }
 }
 
-// Terms of a query, to be looked up: a bit for each column, or for each 2^shift columns where the
-// vocabulary is larger than PLACES, and for each word of bits the number of its first term. The number of a
-// term is that and the bits before its own; where several share a bit, a step or two more.
+// Lookup table for the terms of a query. It has a bit for each column, or for each 2^shift columns if the
+// vocabulary is larger than PLACES. For each word of bits, it has the number of the word's first term. The
+// number of a term is that number plus the bits before its own; if several columns share a bit, a search
+// takes one or two more steps.
 const u32 PLACES = 65536;
 const u32 WORDS = PLACES / 32;
-const u32 SHORT_TERMS = 256; // terms of longer queries are read from global memory
+const u32 SHORT_TERMS = 256; // terms of longer queries stay in global memory
 
 struct TermTable {
     u32 bits[WORDS];
-    u16 first[WORDS]; // only of words that are not 0
+    u16 first[WORDS]; // valid only for words other than 0
     uint2 terms[SHORT_TERMS]; // column and the bits of the weight
 };
 
-// A table is made in two steps with a barrier after each, in which threads first, first + step, ... take
-// part: it is cleared and filled.
+// Building a table takes two steps, clear and fill, with a barrier after each. Threads first, first + step,
+// ... take part.
 __device__ __forceinline__ void clear_table(TermTable& table, u32 first, u32 step) {
 #pragma unroll 1
     for (u32 at = first; at < WORDS / 4; at += step) ((uint4*)table.bits)[at] = make_uint4(0, 0, 0, 0);
@@ -366,7 +366,7 @@ __device__ __forceinline__ void fill_table(TermTable& table, const Queries& quer
     }
 }
 
-// The query's weight of a term, by bisection in global memory; 0 if it lacks it.
+// Weight of a term in the query, by bisection in global memory; 0 if the query lacks the term.
 __device__ __forceinline__ float weight_of(const Queries& queries, u32 begin, u32 terms, u32 col) {
     u32 low = begin, high = begin + terms;
     while (low < high) {
@@ -376,7 +376,7 @@ __device__ __forceinline__ float weight_of(const Queries& queries, u32 begin, u3
     return low < begin + terms && queries.col(low) == col ? queries.vals[low] : 0.0f;
 }
 
-// The sum of a row's products with the query in order of the terms.
+// Sum of a row's products with the query in term order.
 __device__ __forceinline__ double sum_in_order(const Tile& tile, u64 from, u64 to, const Queries& queries,
                                                u32 begin, u32 terms) {
     double sum = 0.0;
@@ -402,11 +402,11 @@ struct NarrowCols {
     }
 };
 
-// Whether rows have 32-bit columns: then a bit may stand for several.
+// Returns whether rows have 32-bit columns; then a bit may represent several columns.
 __device__ __forceinline__ constexpr bool is_wide(const WideCols&) { return true; }
 __device__ __forceinline__ constexpr bool is_wide(const NarrowCols&) { return false; }
 
-// The products of a row with the query, every eighth vector of four entries. `LONG`: the query has more
+// Products of a row with the query, for every eighth vector of four entries. `LONG`: the query has more
 // than SHORT_TERMS terms.
 template <bool LONG, class Cols>
 __device__ __forceinline__ double products_of(const Cols& cols, const float4* vals, u32 fours, u32 lane,
@@ -418,8 +418,8 @@ __device__ __forceinline__ double products_of(const Cols& cols, const float4* va
         const uint4 col = Cols::four(cols.load(four));
         const float4 val = __ldg(vals + four);
         auto product = [&](u32 col, float val) {
-            const u32 place = is_wide(cols) ? (col >> shift) % PLACES : col; // NO_ROW has a place, too
-            // The bit of the place is moved to the top, those above it are dropped.
+            const u32 place = is_wide(cols) ? (col >> shift) % PLACES : col; // NO_ROW has a bit, too
+            // Moves the bit of the place to the top, and drops the bits above it.
             const u32 bits = __funnelshift_l(0, table.bits[place / 32], ~place);
             u32 weight = 0;
             if ((int)bits < 0) {
@@ -447,8 +447,8 @@ __device__ __forceinline__ double products_of(const Cols& cols, const float4* va
     return sum;
 }
 
-// The sum of the products of the row of the entries from .. to with a query whose `terms` from `begin` on
-// are in the table: eight lanes of a warp call it, all get it. Entries between rows have weight 0.
+// Sum of the products of the entries from .. to of a row with a query. The query's `terms` from `begin` on
+// are in the table. Eight lanes of a warp call it, and all get the sum. Entries between rows have weight 0.
 __device__ __forceinline__ double row_sum(const Tile& tile, u64 from, u64 to, const TermTable& table,
                                           const Queries& queries, u32 begin, u32 terms) {
     const u32 lane = threadIdx.x & 7, eight = 0xffu << (threadIdx.x & 24), shift = tile.shift;
@@ -470,8 +470,8 @@ __device__ __forceinline__ double row_sum(const Tile& tile, u64 from, u64 to, co
     return sum;
 }
 
-// The similarity of a row by the formula, of its sum with a query's `terms` from `begin` on. The additions
-// were not in order of the terms: where that can change the rounding to f32, they are made again.
+// Similarity of a row by the formula, from its sum with the query's `terms` from `begin` on. The additions
+// were not in term order. If that can change the rounding to f32, they are repeated in term order.
 __device__ __forceinline__ float settled(double sum, const Tile& tile, u64 from, u64 to,
                                          const Queries& queries, u32 begin, u32 terms) {
     double doubt = sum * ((2.0 * terms + 8.0) * 1.1102230246251565e-16);
@@ -482,8 +482,8 @@ __device__ __forceinline__ float settled(double sum, const Tile& tile, u64 from,
     return similarity;
 }
 
-// Writes the k greatest of `total` keys in shared memory to `best`, of which `valid` are not 0: as keys,
-// or as neighbors if nothing comes after (`last`).
+// Writes the k greatest of `total` keys in shared memory to `best`; `valid` of them are not 0. Writes them
+// as keys, or as neighbors in the `last` tile.
 template <u32 THREADS>
 __device__ __forceinline__ void rank_keys(u64* keys, u32 total, u32 valid, u32 k, u32 last,
                                           u64* best) {

@@ -1,7 +1,8 @@
-// fused_small, fused_medium, and both `_filtered`: the k best neighbors of each query among the rows of one tile, in one kernel: less
-// latency than `prepare`, `accumulate` and `rescore` where there are few queries.
+// fused_small, fused_medium, and their `_filtered` variants: the k best neighbors of each query among the
+// rows of one tile, in one kernel. For few queries, its latency is lower than that of `prepare`,
+// `accumulate` and `rescore`.
 //
-// A block a query of the batch. The bound that makes it exact is proved in fused.cuh; found, counts, status,
+// One block per query of the batch. fused.cuh proves the bound that makes it exact; found, counts, status,
 // fresh and last are as in fused.cu. Dynamic shared memory: ceil(rows / 8) * 16 + 24576 + 8 * room bytes;
 // `room` keys, a power of two, at least 3 k. Reference: src/search/exhaustive.rs. Launcher: `fused_small`.
 const u32 LARGE_TASKS = 1024;
@@ -26,7 +27,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     uint2* large = (uint2*)(memory + vectors);
     uint2* small = large + LARGE_TASKS;
     u64* keys = (u64*)(small + SMALL_TASKS);
-    TermTable& table = *(TermTable*)large; // the query's terms, when its tasks are done
+    TermTable& table = *(TermTable*)large; // the query's terms, after its tasks are done
     for (u32 vector = tid; vector < vectors; vector += THREADS) memory[vector] = make_uint4(0, 0, 0, 0);
 
     const u32 query = blockIdx.x;
@@ -34,7 +35,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     const u32 begin = queries.ptr[query], end = queries.ptr[query + 1], terms = end - begin;
     const u32 active_warps = min(WARPS, (terms + 31) / 32);
 
-    // The bound on sums.
+    // Bound of the sums.
     Term term = term_of(tile, queries, begin + tid, end);
     float square = term.square, product = term.product;
     for (u32 further = begin + tid + THREADS; further < end; further += THREADS) {
@@ -51,7 +52,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         products[warp] = product;
     }
 
-    // Tasks, as many as fit, until all terms had theirs.
+    // Take as many tasks as fit, until all terms are processed.
     Scale scale = {0.0f, 0, true};
     u32 chunk = 0;
     do {
@@ -77,8 +78,8 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
             if (!scale.holds) break;
         }
         for (u32 other = 0; other < min(warp, active_warps); other++) until += task_sums[other];
-        // Tiles have at most 32,000 rows: 1,024 terms have at most 63 large tasks and 4 small ones
-        // each, and both counts fit 16 bits.
+        // Tiles have at most 32,000 rows. 1,024 terms have at most 63 large and 4 small tasks each,
+        // and both counts fit into 16 bits.
         bool fits = (until >> 16) <= LARGE_TASKS && (until & 0xffff) <= SMALL_TASKS;
         if (fits && own) {
             u32 before = until - own;
@@ -99,7 +100,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         return;
     }
 
-    // The greatest sums of groups of rows.
+    // Greatest sums of groups of rows.
     const u32 earlier = fresh ? 0 : counts[query];
     u64* best = found + (u64)k * query;
     if (FILTERED) clear_denied<THREADS>(memory, tile, allow, query);
@@ -113,7 +114,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     }
     __syncthreads();
 
-    // The threshold; meanwhile the query becomes a table.
+    // The threshold. Meanwhile, other warps build the table of the query.
     u32 kth = 0;
     if (k > GROUPED_K) {
         kth = reached_sum<THREADS>(memory, vectors, greatest, k, rank, groups);
@@ -149,7 +150,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         const u64 from = tile.row_ptr[row], to = tile.row_end[row];
         const double sum = row_sum(tile, from, to, table, queries, begin, terms);
         const float similarity = settled(sum, tile, from, to, queries, begin, terms);
-        __syncwarp(0xffu << (lane & 24)); // all eight have read the row that one replaces
+        __syncwarp(0xffu << (lane & 24)); // all eight lanes have read the row that one lane replaces
         if ((lane & 7) == 0) {
             bool counts_too = similarity > 0.0f;
             keys[place] = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
@@ -165,7 +166,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     }
 }
 
-// The whole multiprocessor for one query.
+// One query uses the whole multiprocessor.
 extern "C" __global__ void __launch_bounds__(1024, 1)
     fused_small(Tile tile, Queries queries, u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found,
                 u32* counts, u32* status) {
@@ -178,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
     fused_block<1024, true>(tile, queries, allow, k, rank, room, fresh, last, found, counts, status);
 }
 
-// Two queries a multiprocessor.
+// Two queries share a multiprocessor.
 extern "C" __global__ void __launch_bounds__(512, 2)
     fused_medium(Tile tile, Queries queries, u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found,
                  u32* counts, u32* status) {

@@ -1,9 +1,9 @@
 // grid_texture, grid_ldg: scores[b * rows + r] = <training row r, query b of the batch>.
 // Algorithm 3 of Bresler et al. 2011: blockIdx.x = query of the batch, blockIdx.y * blockDim.x +
-// threadIdx.x = training row; the query in shared memory (room * 8 bytes, longer queries in pieces),
-// the training row through textures, or through the read-only cache for comparison. Query b is
-// list[b], or first + b if there is no list. Rows first_row .. first_row + gridDim.y * blockDim.x of
-// the part, below `rows`. Reference: src/search/exhaustive.rs. Launchers: `grid_texture`, `grid_ldg`.
+// threadIdx.x = training row. The query is in shared memory (room * 8 bytes; longer queries in chunks).
+// The training row is read through textures, or through the read-only cache for comparison. Query b is
+// list[b], or first + b without a list. Rows are first_row .. first_row + gridDim.y * blockDim.x of the
+// part, below `rows`. Reference: src/search/exhaustive.rs. Launchers: `grid_texture`, `grid_ldg`.
 template <class Fetch>
 __device__ __forceinline__ void grid(const Fetch& fetch, u32 rows, u32 first_row, u32 last_row,
                                      const u64* row_ptr, const u64* row_end, const Queries& queries, u32 first,

@@ -1,9 +1,9 @@
-// The pivots of Bresler et al. 2011 (algorithms 2 and 3): a training row and a sparse query in
-// shared memory are walked together; the lesser column advances, equal ones multiply and add.
+// Merge of a training row and a sparse query in shared memory, as in Bresler et al. 2011 (algorithms 2 and
+// 3, "pivots"). The lesser column advances; equal columns multiply and add.
 //
-// A query longer than the shared memory is walked in pieces of `room` terms: a thread keeps its place
-// in the training row from piece to piece. `Fetch` reads the training row: plain loads, the
-// read-only cache, or textures.
+// A query longer than the shared memory is merged in chunks of `room` terms. A thread keeps its position
+// in the training row between chunks. `Fetch` reads the training row by plain loads, through the read-only
+// cache, or through textures.
 template <class Fetch>
 __device__ __forceinline__ float merged(const Fetch& fetch, u64 begin, u64 end, bool active,
                                         const Queries& queries, u32 query, u32 room, u32* vidx,
@@ -52,7 +52,7 @@ struct ReadOnlyFetch {
     __device__ __forceinline__ float val(u64 at) const { return __ldg(vals + at); }
 };
 
-// Texels from the entry `origin` on: a texture is at most as wide as the device allows.
+// Texels starting at the entry `origin`. A texture is at most as wide as the device allows.
 struct TextureFetch {
     u64 cols;
     u64 vals;

@@ -1,11 +1,11 @@
 // select: the k best neighbors of each row of dense scores, k from 1 to `rows`.
 //
-// A block of 1024 threads a row of scores. found[b * k ..] = neighbors, of the rows
-// first_row + r, best first if k <= sorted, otherwise in order of rows; counts[b] = how many.
-// Only scores above 0 count; those of rows that are not allowed are cleared. A radix selection (11, 11 and 10
-// bits) finds the k-th greatest score, one ordered pass takes what is above it, and of those equal to
-// it the lowest rows. Dynamic shared memory: `sorted` keys of 8 bytes (a power of two, at least
-// 1024). Reference: src/search/exhaustive.rs. Launcher: `select`.
+// One block of 1024 threads per row of scores. found[b * k ..] = neighbors among the rows first_row + r,
+// best first if k <= sorted, otherwise in row order. counts[b] is their number. Only scores above 0
+// count; scores of excluded rows are cleared. A radix selection (11, 11 and 10 bits) finds the k-th
+// greatest score. One ordered pass then takes all greater scores and, of the equal ones, the lowest rows.
+// Dynamic shared memory: `sorted` keys of 8 bytes (a power of two, at least 1024).
+// Reference: src/search/exhaustive.rs. Launcher: `select`.
 extern "C" __global__ void __launch_bounds__(1024)
     select(u32 rows, u32 first_row, float* scores, u32 first, const u32* list,
            Allow allow, u32 k, u32 sorted, u64* found, u32* counts) {
@@ -17,14 +17,14 @@ extern "C" __global__ void __launch_bounds__(1024)
     float* score = scores + (u64)rows * blockIdx.x;
     u32 query = list ? list[blockIdx.x] : first + blockIdx.x;
     if (allow.denies()) {
-        // Each thread clears the rows that it looks at itself.
+        // Each thread clears the excluded rows among the rows that it scans.
         for (u32 row = tid; row < rows; row += 1024) {
             if (!allow.allows(query, first_row + row)) score[row] = 0.0f;
         }
     }
     u64* mine = found + (u64)k * blockIdx.x;
 
-    // The bits of the k-th greatest score, from the highest; positive floats order as their bits do.
+    // Bits of the k-th greatest score, from the highest bit. Positive floats are ordered like their bits.
     u32 prefix = 0, mask = 0, wanted = k;
     const u32 shifts[3] = {21, 10, 0};
     bool all = false;
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(1024)
             }
         }
         __syncthreads();
-        // Counts from the highest bin down; thread t holds bins 2t and 2t + 1.
+        // Cumulative counts from the highest bin down; thread t holds bins 2t and 2t + 1.
         u32 a = bins[2 * tid], b = bins[2 * tid + 1];
         u32 sum = a + b;
         for (u32 step = 1; step < 32; step *= 2) {
@@ -51,8 +51,8 @@ extern "C" __global__ void __launch_bounds__(1024)
         __syncthreads();
         u32 later = 0;
         for (u32 other = warp + 1; other < 32; other++) later += warp_sums[other];
-        sum += later;             // of this thread's bins and all higher ones
-        u32 higher = sum - a - b; // of the higher ones
+        sum += later;             // of this thread's bins and all higher bins
+        u32 higher = sum - a - b; // of the higher bins only
         if (higher < wanted && sum >= wanted) {
             u32 of_b = higher + b;
             chosen = 2 * tid + (of_b >= wanted ? 1 : 0);
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         }
         __syncthreads();
         if (chosen == NO_ROW) {
-            all = true; // fewer than k neighbors: only in the first pass
+            all = true; // fewer than k neighbors; possible only in the first pass
         } else {
             prefix |= chosen << shift;
             mask |= (width - 1) << shift;
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         }
         __syncthreads();
     }
-    // `prefix` are the bits of the k-th score; `wanted` of those equal to it are taken.
+    // `prefix` holds the bits of the k-th score; `wanted` of the scores equal to it are taken.
     u32 taken = 0, equal = 0;
     for (u32 start = 0; start < rows; start += 1024) {
         u32 row = start + tid;

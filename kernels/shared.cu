@@ -1,6 +1,6 @@
-// shared: scores[r] = <training row r, query `query`>, the query sparse in shared memory.
-// Algorithm 2 of Bresler et al. 2011: a thread a training row, one query a launch. Dynamic shared
-// memory: room * 8 bytes; longer queries go in pieces. Reference: src/search/exhaustive.rs.
+// shared: scores[r] = <training row r, query `query`>; the query is sparse, in shared memory.
+// Algorithm 2 of Bresler et al. 2011: one thread per training row, one query per launch. Dynamic shared
+// memory: room * 8 bytes; longer queries are processed in chunks. Reference: src/search/exhaustive.rs.
 // Launcher: `shared`.
 extern "C" __global__ void shared(u32 rows, const u64* row_ptr, const u64* row_end, const u32* cols, const float* vals,
                                   Queries queries, u32 query, u32 room, float* scores) {

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""k nearest neighbors on a GPU by other means, on the rows of `cargo bench --bench cuda -- dump DIR`.
+"""Measure other ways to find k nearest neighbors on a GPU, on the rows of
+`cargo bench --bench cuda -- dump DIR`.
 
     python3 benches/gpu_rivals/rivals.py DIR [K [QUERIES]]
 
-* CuPy: `queries @ training.T` (cuSPARSE SpGEMM), then the k best of each row of the sparse product: by
-  what CuPy has (row, similarity and column packed into 64 bits and sorted), by a kernel written for it,
-  and in the plain way, by dense rows and `argpartition`.
-* A dense product: blocks of bf16 queries and training rows through the tensor cores, f32 sums, top-k.
-  It is not exact (bf16 weights); how many of the neighbors it finds is printed.
+* CuPy: `queries @ training.T` (cuSPARSE SpGEMM), then the k best of each row of the sparse product.
+  They are selected by one sort (row, similarity and column packed into 64 bits), by a kernel
+  written for it, and by dense rows and `argpartition`.
+* A dense product: blocks of bf16 queries and training rows on the tensor cores, f32 sums, top-k. It
+  is not exact, because the weights are bf16; the script prints the share of the neighbors that it
+  finds.
 
-Needs CuPy and PyTorch with CUDA. Times are CUDA events around everything on the GPU, copies left out;
-medians of three after one. The training matrix and all queries are on the GPU before the clock starts.
-"""
+Requires CuPy and PyTorch with CUDA. Times are CUDA events around everything on the GPU except
+copies: medians of three runs after a warm-up. The training matrix and all queries are on the GPU
+before the clock starts. """
 import json
 import sys
 import time
@@ -39,8 +41,8 @@ def on_gpu(ptr, cols, vals, terms, first, last):
 
 
 TOP = cupy.RawKernel(r"""
-// The k best of each row of a CSR product: a block a row, k <= 64. Each step takes the greatest below
-// the last one (value, then the lower column): values stay in L1/L2 between the steps.
+// Selects the k best of each row of a CSR product: one block per row, k <= 64. Each step takes the greatest value
+// below the previous one (ties: the lower column). Values stay in L1/L2 between the steps.
 extern "C" __global__ void top(const int* ptr, const int* cols, const float* vals, int k,
                                int* best_col, float* best_val) {
     __shared__ unsigned long long warps[8];
@@ -127,7 +129,7 @@ def main():
     def by_sorting(batch):
         return lambda: [sorted_top(part @ transposed, k) for part in parts[batch]]
 
-    def plainly(batch):
+    def by_dense_rows(batch):
         def work():
             found = []
             for part in parts[batch]:
@@ -163,12 +165,12 @@ def main():
         parts[batch] = [on_gpu(*test, first, last) for first, last in some]
         runs = 1 if queries > 100_000 else 3
         for name, way in (("the product alone", product_only),
-                          (f"top-{k} of dense rows by argpartition", plainly),
+                          (f"top-{k} of dense rows by argpartition", by_dense_rows),
                           (f"top-{k} by CuPy's sort", by_sorting),
                           (f"top-{k} by a kernel written for it", spgemm)):
             seconds, found = timed(way(batch), runs)
             print(f"cupy csr @ csr.T, {name}, batches of {batch}: {seconds * 1e3:.1f} ms, "
-                  f"{seconds / queries * 1e6:.3f} us a query", flush=True)
+                  f"{seconds / queries * 1e6:.3f} us per query", flush=True)
             if way is by_sorting:
                 sort = found
         differ = sum(int((a != b).any(axis=1).sum()) for a, b in zip(sort, found))
@@ -213,7 +215,7 @@ def main():
     own = torch.cat(found).cpu().numpy()
     same = cupy.asnumpy(cupy.concatenate(exact))[:some]
     kept = numpy.mean([len(set(a) & set(b)) / k for a, b in zip(own[:2_000], same[:2_000])])
-    print(f"dense bf16 product + top-{k}, {some} queries: {seconds / some * 1e6:.3f} us a query, "
+    print(f"dense bf16 product + top-{k}, {some} queries: {seconds / some * 1e6:.3f} us per query, "
           f"{seconds / some * queries * 1e3:.1f} ms for {queries}; "
           f"{100 * kept:.1f} % of the exact neighbors")
 

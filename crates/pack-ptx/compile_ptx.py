@@ -1,9 +1,8 @@
-"""CUDA C++ -> PTX, with the compiler that PyPI has: needs no GPU and no CUDA.
+"""Compile CUDA C++ to PTX with the compiler from PyPI, without a GPU or a CUDA installation.
 
-The script `kernels/compile` of each crate with kernels calls `main`. The PTX carries the version of
-its compiler, and a driver refuses newer PTX than it knows: so the oldest compiler of CUDA 12 is
-used.
-"""
+The script `kernels/compile` of each crate with kernels calls `main`. The PTX contains the version
+of its compiler, and drivers refuse PTX from newer compilers. The oldest compiler of CUDA 12 is
+therefore used. """
 import ctypes
 import pathlib
 import subprocess
@@ -12,14 +11,14 @@ import venv
 
 COMPILER = "nvidia-cuda-nvrtc-cu12==12.0.76"
 TARGET = "compute_75"
-# Matrices of 16-bit floats, 16 terms at a time; asynchronous copies into shared memory; sums over a
-# warp.
+# Needed for matrices of 16-bit floats with 16 terms at a time, asynchronous copies into shared memory,
+# and sums over a warp.
 TENSOR_TARGET = "compute_80"
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def compiler(folder):
-    """The compiler's library, installed into a folder of the repository's target folder."""
+    """Install the compiler into a subfolder of `folder`, and load its library."""
     place = folder / COMPILER.replace("==", "-")
     library = place / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
     if not library.exists():
@@ -35,9 +34,9 @@ def compiler(folder):
     return ctypes.CDLL(str(library))
 
 
-def compiled(nvrtc, name, parts, target):
-    """The PTX of a kernel file. Headers are put before its source, so the compiler needs no include
-    folders."""
+def compile_kernel(nvrtc, name, parts, target):
+    """Return the PTX of a kernel file. Headers precede its source, so no include folders are
+    needed."""
     source = "".join(f'#line 1 "{part.name}"\n' + part.read_text() for part in parts)
     program = ctypes.c_void_p()
     status = nvrtc.nvrtcCreateProgram(
@@ -65,8 +64,8 @@ def compiled(nvrtc, name, parts, target):
 
 
 def main(kernels, sources, tensor=()):
-    """Writes `ptx/NAME.ptx` in the folder `kernels`; with `--check`, fails if they are not what the
-    sources give.
+    """Write `ptx/NAME.ptx` in the folder `kernels`. With `--check`, fail if the files do not match
+    the sources.
 
     `sources` maps each NAME to its files, headers first. The kernels named in `tensor` need
     TENSOR_TARGET.
@@ -79,7 +78,7 @@ def main(kernels, sources, tensor=()):
     for name, parts in sources.items():
         path = kernels / "ptx" / f"{name}.ptx"
         target = TENSOR_TARGET if name in tensor else TARGET
-        ptx = compiled(nvrtc, name, [kernels / part for part in parts], target)
+        ptx = compile_kernel(nvrtc, name, [kernels / part for part in parts], target)
         if not check:
             path.parent.mkdir(exist_ok=True)
             path.write_text(ptx)
@@ -89,5 +88,5 @@ def main(kernels, sources, tensor=()):
     if wrong:
         names = ", ".join(str(path.relative_to(REPOSITORY)) for path in wrong)
         script = (kernels / "compile").relative_to(REPOSITORY)
-        sys.exit(f"not what the sources give: {names}; run {script}")
-    print("the PTX is what the sources give" if check else f"{len(sources)} files written")
+        sys.exit(f"{names}: the PTX does not match the sources; run {script}")
+    print("the PTX matches the sources" if check else f"{len(sources)} files written")

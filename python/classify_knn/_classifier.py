@@ -1,4 +1,4 @@
-"""The classifier of texts, sparse rows and dense vectors."""
+"""The classifier for texts, sparse rows and dense vectors."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ._labels import INDICATOR, LISTS, SINGLE, Labels
 from ._run import Progress, report
 from ._tfidf import ANALYSIS
 
-#: Parameters that are given to the compiled part as they are.
-_PASSED = (
+#: Parameters that are passed to the compiled part unchanged.
+_NATIVE_PARAMETERS = (
     *ANALYSIS,
     "n_neighbors",
     "weights",
@@ -47,78 +47,92 @@ _PASSED = (
 class KNNTextClassifier(ClassifierMixin, BaseEstimator):
     """The exact k-nearest-neighbor classifier of ``classify``, single-label or multi-label.
 
-    Documents are texts, rows of a sparse matrix, or dense vectors; which of them, ``fit`` sees from its first argument. Texts are
-    analyzed and weighted by TF-IDF; neighbors are found by cosine similarity, all exactly; they vote. The same documents and
-    parameters give the same model as the command ``classify train``, byte for byte.
+    Documents are texts, rows of a sparse matrix, or dense vectors; ``fit`` detects the type. Texts
+    are analyzed and weighted by TF-IDF. The nearest training documents by cosine similarity vote;
+    the search is exact. The same documents and parameters give the same model as the command
+    ``classify train``, byte for byte.
 
     Parameters
     ----------
     n_neighbors : int, default=None
-        The number of neighbors that vote. None: chosen by `tune`, otherwise 30.
+        The number of neighbors that vote. None: chosen by `tune`; 30 without tuning.
     weights : str, default=None
-        How votes are weighted: ``'similarity'``, ``'similarity^P'``, ``'uniform'``, ``'rank'``, ``'exp:BETA'``, each optionally with
-        ``'/size^G'``; with `tune` also ``'learned'``. None: chosen by `tune`, otherwise ``'similarity'``.
+        The weight of a vote: ``'similarity'``, ``'similarity^P'``, ``'uniform'``, ``'rank'`` or
+        ``'exp:BETA'``, each optionally with ``'/size^G'``; with `tune` also ``'learned'``. None:
+        chosen by `tune`; ``'similarity'`` without tuning.
     tune : {'quick', 'votes', 'all'} or bool, default='quick'
-        Choose what is not given by leave-one-out on the training documents: k, vote and one threshold out of a few, on 2,000 of at
-        least 100 documents (``'quick'``); k, votes and thresholds (``'votes'``); or stems, n-grams and weighting too (``'all'``, True).
-        What was chosen this way has calibrated probabilities. False: nothing.
+        Chooses the settings that you do not set, by leave-one-out on the training documents.
+        ``'quick'`` compares a few values of k, the vote and one threshold on 2,000 held-out
+        documents, if there are at least 100 documents. ``'votes'`` chooses k, votes and thresholds.
+        ``'all'`` (True) also chooses stems, n-grams and weighting. Tuned models have calibrated
+        probabilities. False chooses nothing.
     features : str, default=None
-        What documents are compared by: ``'tfidf'`` (the default; values of a sparse matrix are weights), ``'counts'`` (they are
-        counts to be weighted), ``'lsa:N'`` (N dimensions of latent semantic analysis), or ``'tfidf+lsa:N'``. Dense arrays are compared as
-        they are.
+        The features by which documents are compared: ``'tfidf'`` (the default; values of a sparse
+        matrix are weights), ``'counts'`` (they are counts to be weighted), ``'lsa:N'`` (N
+        dimensions of latent semantic analysis), or ``'tfidf+lsa:N'``. Dense arrays are compared
+        unchanged.
     metric : {'cosine', 'euclidean', 'manhattan'}, default='cosine'
         The distance between dense vectors.
     weighting, words, case, normalization, strip_accents, stop_words, stemmer, min_length, ngram_range, char_ngram_range, \
 char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         As for :class:`TfidfVectorizer`.
     chi2_power : float, default=None
-        The exponent of the factor chi2 / N of a term's weight: terms that indicate labels count more. None: 0, or chosen by `tune`.
+        The exponent of the factor chi2 / N in a term's weight, which favors terms that indicate
+        labels. None: 0, or chosen by `tune`.
     class_weight : 'balanced' or dict, default=None
-        The weight of each label's documents in a vote.
+        The vote weights of each label's documents.
     threshold : float, default=None
-        Several labels: the share of the votes that a label needs. None: chosen by `tune`, otherwise 0.4.
+        Multi-label: the share of the votes that a label needs. None: chosen by `tune`; 0.4 without
+        tuning.
     rule : str, default=None
-        Several labels: the rule that selects them: ``'threshold'``, ``'rcut:N'`` (the best N), ``'mcut'`` (those before the largest gap),
-        ``'pcut'`` (each label by its share of the training documents); with `tune` also ``'scut'``, ``'scut-fbr'``, ``'scut-smoothed'``, ``'rtcut'``,
-        ``'micromacro'``.
+        Multi-label: the rule that selects labels: ``'threshold'``, ``'rcut:N'`` (the best N),
+        ``'mcut'`` (the labels before the largest gap), ``'pcut'`` (each label by its share of the
+        training documents); with `tune` also ``'scut'``, ``'scut-fbr'``, ``'scut-smoothed'``,
+        ``'rtcut'``, ``'micromacro'``.
     allow_none : bool, default=False
-        Several labels: whether a document may get none.
+        Multi-label: whether a document may get no label.
     hierarchy : path or list of (child, parent), default=None
-        Several labels: their hierarchy: ancestors are added to documents and predictions.
+        Multi-label: the label hierarchy. The ancestors of labels are added to documents and
+        predictions.
     objective : {'micro-f1', 'macro-f1', 'accuracy', 'micro+macro', 'p@5', 'top-3-accuracy'}, default=None
-        What `tune` maximizes. None: ``'micro-f1'``.
+        The metric that `tune` maximizes. None: ``'micro-f1'``.
     k_max : int, default=None
         The largest k that `tune` tries. None: 200.
     tune_sample : int, default=None
-        The number of documents left out to compare features. None: 4,000.
+        The number of held-out documents for comparing features. None: 4,000.
     near_duplicates : float or False, default=None
-        The cosine above which documents are not neighbors of each other while tuning. None: estimated from the data.
+        The cosine above which documents are not neighbors of each other during tuning. None:
+        estimated from the data.
     time_order : bool, default=None
-        Whether the training documents are in the order of time. None: estimated from the data.
+        Whether the training documents are in chronological order. None: estimated from the data.
     target_error : float, default=None
-        With `tune`: abstain where the confidence is low, so that at most this share of labels is wrong. The labels of such documents
-        are None (one label a document), or none.
+        With `tune`: abstain if the confidence is low, so that at most this share of labels is
+        wrong. Such documents get the label None (single-label) or no labels (multi-label).
     foreign : float, default=None
-        With `tune`: refuse documents that have none of the labels, and by mistake this share of the others.
+        With `tune`: refuse out-of-distribution (novel) documents, which have none of the labels.
+        This share of the other documents may be refused by mistake.
     dense_share : float, default=None
-        With ``'tfidf+lsa:N'``: the share of the neighbors by vectors in the votes. None: a half, or chosen by `tune`.
+        With ``'tfidf+lsa:N'``: the share of the vector neighbors in the votes. None: 0.5, or chosen
+        by `tune`.
     keep_text : bool, default=False
-        Whether the model keeps the training texts, for `explain` to show.
+        Whether the model stores the training texts, which `explain` then shows.
     n_jobs : int or None, default=None
         The number of threads; None and -1 mean all processors. Predictions do not depend on it.
     device : str, default='auto'
-        Where to search: ``'cpu'``, ``'cuda'``, ``'cuda:N'``, ``'cuda:all'``, or ``'auto'``: a GPU if one works. Predictions do not depend on it.
+        Where to search: ``'cpu'``, ``'cuda'``, ``'cuda:N'``, ``'cuda:all'``, or ``'auto'`` (a GPU
+        if one works). Predictions do not depend on it.
 
     Attributes
     ----------
     classes_ : ndarray
         The labels, sorted.
     n_features_in_ : int
-        The number of columns, of matrices and arrays.
+        The number of columns of matrices and arrays.
     feature_names_in_ : ndarray
-        The names of the columns, if X is a data frame with names.
+        The names of the columns, if X is a data frame with column names.
     tuning_ : dict
-        What `tune` tried and chose (schema ``classify.tuning/1``); None if nothing was chosen.
+        The trials and the choice of `tune` (schema ``classify.tuning/1``); None if nothing was
+        chosen.
 
     Examples
     --------
@@ -238,24 +252,24 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         X : list, Series or array of str, sparse matrix, or array of shape (n_samples, n_features)
             The documents.
         y : array-like
-            A label for each document, a list of labels for each document, or an indicator matrix.
+            One label per document, a list of labels per document, or an indicator matrix.
         sample_weight : array-like of shape (n_samples,), default=None
-            The weight of each document's vote. A document of weight 0 is left out.
+            The weight of each document's vote. Documents of weight 0 are ignored.
         ids : list of str, default=None
-            The documents' ids; None: their numbers, from 1.
+            The identifiers of the documents. None: their numbers, from 1.
         groups : array-like of shape (n_samples,), default=None
-            Documents of the same group are never neighbors of each other while `tune` compares settings.
+            Documents of one group are never neighbors of each other during tuning.
         progress : callable, default=None
-            Called as ``progress(stage, documents)`` while documents are read and left out.
+            Called as ``progress(stage, documents)`` while documents are read and held out.
 
         Returns
         -------
         KNNTextClassifier
-            Itself.
+            The fitted classifier.
         """
         if y is None:
             raise ValueError("This KNNTextClassifier estimator requires y to be passed, but the target y is None.")
-        # A fit that fails leaves no half of an older one.
+        # A failed fit must not leave parts of an older fit behind.
         self.__dict__.pop("_model", None)
         kind, X = self._documents(X, reset=True)
         rows = X.shape[0] if kind != "text" else len(X)
@@ -273,7 +287,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             like = X if kind != "text" else np.empty((rows, 1))
             weights = _check_sample_weight(sample_weight, like, dtype=np.float32, ensure_non_negative=True)
             keep = weights > 0
-            if not keep.any():  # older versions of scikit-learn let it pass
+            if not keep.any():  # older versions of scikit-learn accept this
                 raise ValueError("sample_weight must contain at least one non-zero number")
             if not keep.all():
                 X = [text for text, kept in zip(X, keep, strict=True) if kept] if kind == "text" else X[keep]
@@ -282,7 +296,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
                 weights = weights[keep]
         if labels.kind == SINGLE and len(labels.classes) == 0:
             raise ValueError("y has no labels")
-        parameters = {name: getattr(self, name) for name in _PASSED}
+        parameters = {name: getattr(self, name) for name in _NATIVE_PARAMETERS}
         parameters["several"] = labels.kind != SINGLE
         if self.metric not in ("cosine", "euclidean", "manhattan"):
             raise ValueError(f"metric={self.metric!r}: expected 'cosine', 'euclidean' or 'manhattan'")
@@ -298,7 +312,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         )
         self.classes_ = labels.classes
         self._kind = labels.kind
-        self._place_labels()
+        self._index_labels()
         if tuning is not None:
             self.tuning_ = json.loads(tuning)
         elif hasattr(self, "tuning_"):
@@ -310,23 +324,23 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         texts = as_texts(X)
         if texts is not None:
             if not reset and self._model.input != "text":
-                raise ValueError(f"X holds texts, the classifier was fitted on {self._model.input}")
+                raise ValueError(f"X contains texts, but the classifier was fitted on {self._model.input}")
             if reset:
                 for name in ("n_features_in_", "feature_names_in_"):
                     if hasattr(self, name):
                         delattr(self, name)
             return "text", texts
         if isinstance(X, list) and not X:
-            raise ValueError("X holds no documents: Found array with 0 sample(s) while a minimum of 1 is required.")
+            raise ValueError("X contains no documents: Found array with 0 sample(s) while a minimum of 1 is required.")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset, accept_large_sparse=True)
         kind = "features" if sp.issparse(X) else "vectors"
         if not reset and self._model.input == "text":
-            raise ValueError("X holds numbers, the classifier was fitted on text")
+            raise ValueError("X contains numbers, but the classifier was fitted on text")
         if not reset and self._model.input != kind:
             X = sp.csr_matrix(X) if kind == "vectors" else np.ascontiguousarray(X.toarray())
             kind = self._model.input
         if reset and kind == "vectors" and self.features is not None:
-            raise ValueError(f"features={self.features!r} is for texts and sparse matrices: dense arrays are compared as they are")
+            raise ValueError(f"features={self.features!r} needs texts or sparse matrices: dense arrays are compared unchanged")
         return kind, X
 
     @staticmethod
@@ -340,16 +354,16 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             check_is_fitted(self, "_model")
         return self._native(*self._documents(X, reset=False))
 
-    # Predicting
+    # Prediction
 
-    def _place_labels(self) -> None:
+    def _index_labels(self) -> None:
         """Find the index in `classes_` of each label of the model, which sorts labels by name."""
         place = {str(label): at for at, label in enumerate(self.classes_.tolist())}
-        # An ancestor in a hierarchy may have no documents of its own.
+        # An ancestor in a hierarchy may have no documents.
         missing = [name for name in self._model.labels if name not in place]
         if missing:
             names = [*self.classes_.tolist(), *missing]
-            if self._kind != INDICATOR:  # whose columns keep their places
+            if self._kind != INDICATOR:  # columns of an indicator matrix keep their positions
                 names.sort(key=str)
             self.classes_ = np.asarray(names, dtype=object)
             place = {str(label): at for at, label in enumerate(self.classes_.tolist())}
@@ -366,10 +380,10 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         ndarray of shape (n_samples,), list of lists, or ndarray of shape (n_samples, n_labels)
-            One label a document; lists of labels, best first; or an indicator matrix, as `y` was. Of documents that are refused
-            (`target_error`, `foreign`): None, no labels, or zeros.
+            One label per document, lists of labels (best first), or an indicator matrix, as in `y`.
+            Refused documents (`target_error`, `foreign`) get None, no labels, or zeros.
         """
-        answers = self._model_of(X)
+        answers = self._classify(X)
         indptr, labels = answers["labels"]
         places = self._places[labels]
         if self._kind == INDICATOR:
@@ -379,7 +393,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         if self._kind == LISTS:
             named = self.classes_[places].tolist()
             return [named[start:end] for start, end in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)]
-        # None has more than one label.
+        # With None, several values mean "no label".
         if len(labels) == len(indptr) - 1:
             return self.classes_[places]
         counts = np.diff(indptr)
@@ -387,12 +401,12 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         answers_or_none[counts > 0] = self.classes_[places[indptr[:-1][counts > 0]]]
         return answers_or_none
 
-    def _model_of(self, X: Any, **options: Any) -> dict:
+    def _classify(self, X: Any, **options: Any) -> dict:
         native = self._input(X)
         return self._model.classify(native, **options)
 
     def _values(self, X: Any, key: str) -> tuple[np.ndarray, dict]:
-        answers = self._model_of(X)
+        answers = self._classify(X)
         indptr, labels, scores = answers["scores"]
         values = answers.get(key, scores) if key == "probabilities" else scores
         return fill(indptr, labels, values, self._places, len(self.classes_)), answers
@@ -408,7 +422,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         ndarray of shape (n_samples, n_classes), or (n_samples,)
-            From 0 to 1; of two classes, one a document: the share of the second less that of the first.
+            From 0 to 1. With two classes, one value per document: the share of the second class
+            minus the share of the first.
         """
         values, _ = self._values(X, "scores")
         if self._kind == SINGLE and len(self.classes_) == 2:
@@ -426,8 +441,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Calibrated if the model was tuned, otherwise the labels' shares of the votes. One label a document: scaled to the sum 1;
-            without votes, the labels' shares of the training documents.
+            Calibrated if the model was tuned, otherwise the labels' shares of the votes. For
+            single-label models, scaled to the sum 1; without votes, the labels' shares of the
+            training documents.
         """
         values, _ = self._values(X, "probabilities")
         if self._kind == SINGLE:
@@ -452,11 +468,12 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         confidence : ndarray of shape (n_samples,)
-            The probability that the labels are right, of a tuned model; otherwise NaN.
+            The probability that the labels are correct, for tuned models; otherwise NaN.
         reasons : list of str
-            ``''``, or why a document has no or no reliable labels: ``no-known-term``, ``no-neighbor``, ``no-label``, ``unsure``, ``foreign``.
+            ``''``, or the reason why a document has no reliable label: ``no-known-term``,
+            ``no-neighbor``, ``no-label``, ``unsure`` or ``foreign`` (out of distribution).
         """
-        answers = self._model_of(X)
+        answers = self._classify(X)
         count = len(answers["reasons"])
         return answers.get("confidence", np.full(count, np.nan)), answers["reasons"]
 
@@ -470,21 +487,24 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         X : as for :meth:`fit`
             The documents.
         n_neighbors : int, default=None
-            The number of neighbors; None: as many as vote.
+            The number of neighbors. None: the number of neighbors that vote.
         return_distance : bool, default=True
             Whether to return distances, too.
         by : {'terms', 'vectors'}, default='terms'
-            With ``features='tfidf+lsa:N'``, which of the two lists of neighbors; otherwise there is one.
+            With ``features='tfidf+lsa:N'``: the list of neighbors to return. Other models have only
+            one list.
 
         Returns
         -------
         distances : ndarray of shape (n_samples, n_neighbors)
-            In increasing order: 1 less the similarity, or, for weightings that are no cosines (such as BM25), the similarity negated.
-            The similarity of dense vectors by ``'euclidean'`` and ``'manhattan'`` is 1 / (1 + distance / scale), with a scale that the
-            model learns; :class:`MetricIndex` gives the distances themselves. Only if `return_distance`.
+            In increasing order: 1 minus the similarity, or the negated similarity for weightings
+            other than cosines (such as BM25). For dense vectors with ``'euclidean'`` and
+            ``'manhattan'``, the similarity is 1 / (1 + distance / scale), with a scale that the
+            model learns; :class:`MetricIndex` returns the distances themselves. Only if
+            `return_distance`.
         indices : ndarray of int64 of shape (n_samples, n_neighbors)
-            The training documents. Only documents with a similarity above 0 are neighbors: -1 (distance ``inf``) where there are no
-            more.
+            The training documents. Only documents with a similarity above 0 are neighbors; missing
+            neighbors are -1 (distance ``inf``).
         """
         native = self._input(X)
         k = self._model.k if n_neighbors is None else n_neighbors
@@ -498,7 +518,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             return indices
         distances = -similarities.astype(np.float64)
         if by == "vectors" or self._model.similarity != "dot":
-            # A cosine can round to just above 1.
+            # Rounding can make a cosine slightly greater than 1.
             distances = np.where(indices >= 0, np.maximum(1.0 + distances, 0.0), np.inf)
         return distances, indices
 
@@ -510,15 +530,18 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         X : as for :meth:`fit`
             The documents.
         terms : int, default=20
-            The greatest number of terms that are listed for a label, and against it.
+            The maximum number of terms listed for a label, and against it.
 
         Returns
         -------
         list of dict
-            For each document (schema ``classify.explanation/1``): ``labels``, ``confidence``, ``reason``, ``decided`` (in words),
-            ``unknown`` (terms that the model does not know); ``scores``, of each label ``score``, ``probability``, ``threshold``, ``given`` and the
-            terms ``for`` and ``against`` it with their parts; ``neighbors``, of each ``id``, ``row``, ``similarity``, ``vote``, ``labels``, ``text`` (with
-            `keep_text`) and the shared ``terms`` with their parts, which sum to the similarity. Labels are strings.
+            For each document (schema ``classify.explanation/1``): ``labels``, ``confidence``,
+            ``reason``, ``decided`` (the decision in words), ``unknown`` (terms unknown to the
+            model), ``scores`` and ``neighbors``. ``scores`` has for each label ``score``,
+            ``probability``, ``threshold``, ``given``, and the terms ``for`` and ``against`` it with
+            their contributions. ``neighbors`` has for each neighbor ``id``, ``row``,
+            ``similarity``, ``vote``, ``labels``, ``text`` (with `keep_text`), and the shared
+            ``terms`` with their contributions, which sum to the similarity. Labels are strings.
 
         Examples
         --------
@@ -541,14 +564,14 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         X : as for :meth:`fit`
             The documents.
         y : as for :meth:`fit`
-            Their labels.
+            The known labels.
         sample_weight : array-like of shape (n_samples,), default=None
             The weight of each document.
 
         Returns
         -------
         float
-            From 0 to 1. A document that is refused (`target_error`, `foreign`) counts as wrong.
+            From 0 to 1. A refused document (`target_error`, `foreign`) counts as wrong.
         """
         predicted = self.predict(X)
         if self._kind == LISTS:
@@ -561,10 +584,10 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             right = [own == one for own, one in zip(predicted.tolist(), np.asarray(y).ravel().tolist(), strict=True)]
         return float(np.average(right, weights=sample_weight))
 
-    # Keeping
+    # Persistence
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the model file of the command ``classify``: completely or not at all.
+        """Write the model file of the command ``classify``, completely or not at all.
 
         Parameters
         ----------
@@ -576,7 +599,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "auto") -> KNNTextClassifier:
-        """Open a model file, of :meth:`save` or of the command ``classify train``.
+        """Open a model file written by :meth:`save` or by the command ``classify train``.
 
         Parameters
         ----------
@@ -590,27 +613,28 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         KNNTextClassifier
-            A fitted classifier. Its labels are strings, and several labels a document are predicted as lists. Its parameters are the
-            defaults, not those that the model was trained with, so it is for predicting, not for fitting again. Of a model of sparse rows,
-            matrices of any width are taken: columns that it does not know change nothing.
+            A fitted classifier. Its labels are strings, and multi-label predictions are lists. Its
+            parameters are the defaults, not the parameters of training, so use it only for
+            prediction. A model of sparse rows accepts matrices of any width and ignores unknown
+            columns.
 
         Raises
         ------
         FileNotFoundError
             If there is no such file.
         ModelError
-            If the file is no model, or damaged.
+            If the file is not a model, or is damaged.
         """
         made = cls(n_jobs=n_jobs, device=device)
         made._model = _native.Model.open(path, n_jobs=n_threads(n_jobs), device=device)
-        made._take_labels()
+        made._load_labels()
         return made
 
-    def _take_labels(self) -> None:
+    def _load_labels(self) -> None:
         labels = self._model.labels
         self.classes_ = np.asarray(labels) if labels else np.asarray([], dtype=str)
         self._kind = LISTS if self._model.multilabel else SINGLE
-        self._place_labels()
+        self._index_labels()
         if self._model.input == "vectors":
             self.n_features_in_ = self._model.dimension
 

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-#: Columns are 32-bit numbers.
-_MOST_COLUMNS = 2**32 - 1
+#: Column numbers are 32-bit integers.
+_MAX_COLUMNS = 2**32 - 1
 
 
 def is_missing(item: Any) -> bool:
-    """Whether an item is a missing value: None, NaN or pandas' NA."""
+    """Return whether an item is a missing value: None, NaN or the NA of pandas."""
     return item is None or type(item).__name__ in ("NAType", "NaTType") or (isinstance(item, float) and item != item)
 
 
 def as_list(column: Any) -> list | None:
-    """A column of any library as a list, or None if it is no column.
+    """Return a column of any library as a list, or None if it is not a column.
 
-    Arrow, pandas, polars and Hugging Face columns know how to become a list; other sequences are copied.
-    """
+    Columns of Arrow, pandas, polars and Hugging Face are converted by their own methods; other
+    sequences are copied. """
     if isinstance(column, list):
         return column
     if isinstance(column, (str, bytes, dict)) or sp.issparse(column):
@@ -53,7 +53,7 @@ def as_list(column: Any) -> list | None:
 
 
 def as_texts(X: Any) -> list[str] | None:
-    """X as a list of strings, or None if it holds no strings.
+    """Return X as a list of strings, or None if it contains no strings.
 
     Raises
     ------
@@ -82,10 +82,11 @@ def as_texts(X: Any) -> list[str] | None:
 
 
 def csr_arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Return (indptr, indices, data, columns) of a sparse matrix, with the types of the compiled part."""
+    """Return (indptr, indices, data, columns) of a sparse matrix, with the types of the compiled
+    part."""
     X = X.tocsr()
-    if X.shape[1] > _MOST_COLUMNS:
-        raise ValueError(f"{X.shape[1]} columns are more than {_MOST_COLUMNS}")
+    if X.shape[1] > _MAX_COLUMNS:
+        raise ValueError(f"{X.shape[1]} columns are more than {_MAX_COLUMNS}")
     if X.dtype.kind not in "fiub":
         raise ValueError(f"a sparse matrix of type {X.dtype}: expected numbers")
     if not X.has_canonical_format:
@@ -101,12 +102,12 @@ def csr_arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
 
 
 def as_csr(X: Any, name: str) -> sp.csr_matrix:
-    """A matrix of numbers as CSR.
+    """Return a matrix of numbers as CSR.
 
     Raises
     ------
     ValueError
-        If it is no matrix of finite numbers.
+        If it is not a matrix of finite numbers.
     """
     from sklearn.utils import check_array
 
@@ -115,7 +116,8 @@ def as_csr(X: Any, name: str) -> sp.csr_matrix:
 
 
 def n_threads(n_jobs: int | None) -> int | None:
-    """Return the number of threads for n_jobs, as joblib: None and -1 mean all processors, -2 all but one."""
+    """Return the number of threads for n_jobs, as in joblib: None and -1 mean all processors, -2
+    all except one."""
     if n_jobs is None or n_jobs == -1:
         return None
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
@@ -134,12 +136,13 @@ def pad(indices: np.ndarray, similarities: np.ndarray, k: int) -> tuple[np.ndarr
     try:
         more = ((0, 0), (0, missing))
         return np.pad(indices, more, constant_values=-1), np.pad(similarities, more, constant_values=-np.inf)
-    except ValueError as error:  # larger than any array can be
+    except ValueError as error:  # larger than the largest possible array
         raise MemoryError(f"{len(indices)} lists of {k} neighbors do not fit in memory") from error
 
 
 def fill(indptr: np.ndarray, labels: np.ndarray, values: np.ndarray, columns: np.ndarray, width: int) -> np.ndarray:
-    """Convert ragged (label, value) pairs to a dense array with `width` columns; `columns` maps labels to columns."""
+    """Convert ragged (label, value) pairs to a dense array with `width` columns; `columns` maps
+    labels to columns."""
     rows = len(indptr) - 1
     dense = np.zeros((rows, width))
     dense[np.repeat(np.arange(rows), np.diff(indptr)), columns[labels]] = values

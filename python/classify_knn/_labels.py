@@ -11,7 +11,7 @@ from sklearn.utils.validation import column_or_1d
 
 from ._inputs import as_list, is_missing
 
-#: How labels were given, and how predictions are returned.
+#: Form in which labels are passed and predictions are returned.
 SINGLE, LISTS, INDICATOR = "single", "lists", "indicator"
 
 
@@ -29,8 +29,8 @@ class Labels:
     classes : ndarray
         The labels, sorted.
     indptr, indices : ndarray of int64
-        The places in `classes` of the labels of document i are ``indices[indptr[i]:indptr[i + 1]]``; `indptr` is None if each
-        document has one.
+        The positions in `classes` of the labels of document i are
+        ``indices[indptr[i]:indptr[i + 1]]``. `indptr` is None if each document has one label.
     """
 
     kind: str
@@ -77,7 +77,7 @@ class Labels:
         same = len({len(item) for item in y}) == 1
         numeric = all(isinstance(label, (bool, int, float, np.number)) for item in y for label in item)
         if same and numeric and len(y[0]) > 0 and all(label in (0, 1) for item in y for label in item):
-            # As scikit-learn has it, rows of 0 and 1 are an indicator matrix.
+            # As in scikit-learn, rows of 0 and 1 are an indicator matrix.
             array = np.asarray([list(item) for item in y])
             self._of_indicator(sp.csr_matrix(array), np.arange(array.shape[1]))
             return
@@ -120,7 +120,7 @@ class Labels:
             self.classes, self.indices = self.classes[used], self.indices.astype(np.int64).ravel()
 
     def names(self) -> list[str]:
-        """The labels as strings, as the model file has them.
+        """Return the labels as strings, as in the model file.
 
         Raises
         ------

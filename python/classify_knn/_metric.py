@@ -24,19 +24,23 @@ def _items(points: Any) -> list:
 
 
 class MetricIndex:
-    """An index over points of a metric space, for the nearest points and for all points within a distance, exactly.
+    """An exact index over points of a metric space. It finds the nearest points, and all points
+    within a distance.
 
     Parameters
     ----------
     points : array of shape (n, dimensions), list of str, or list of sets of int
-        The points; any objects if `metric` is a function. Vectors are kept as ``float32``.
+        The points; with a function as `metric`, any objects. Vectors are stored as ``float32``.
     metric : str or callable, default=None
-        Of vectors ``'euclidean'`` (the default), ``'manhattan'``, ``'chebyshev'``, ``'minkowski:P'``, ``'angular'`` or ``'hamming'``;
-        of strings ``'edit'``; of sets ``'jaccard'``. A function of two points must be a metric. It is called by one thread at a time, not
-        by the calling one, with the GIL held: expect thousands, not millions, of distances a second.
+        For vectors: ``'euclidean'`` (the default), ``'manhattan'``, ``'chebyshev'``,
+        ``'minkowski:P'``, ``'angular'`` or ``'hamming'``. For strings: ``'edit'``. For sets:
+        ``'jaccard'``. A function of two points must be a metric. It runs on one thread at a time,
+        which is not the calling thread, and holds the GIL. Expect thousands of distances per
+        second, not millions.
     index : str, default='auto'
-        ``'brute-force'``, ``'lc'``, ``'sss-index'``, ``'sss-tree'``, ``'egnat'``, ``'m-tree'``, ``'vp-tree'`` or ``'kd-tree'``, with parameters
-        such as ``'lc:64'``; ``'auto'`` tries all on a sample and takes the fastest. Answers do not depend on it.
+        ``'brute-force'``, ``'lc'``, ``'sss-index'``, ``'sss-tree'``, ``'egnat'``, ``'m-tree'``,
+        ``'vp-tree'`` or ``'kd-tree'``, optionally with parameters, such as ``'lc:64'``. ``'auto'``
+        tries all of them on a sample and uses the fastest. Results do not depend on it.
     n_jobs : int or None, default=None
         The number of threads; None and -1 mean all processors.
     device : str, default='cpu'
@@ -76,7 +80,7 @@ class MetricIndex:
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "cpu") -> MetricIndex:
-        """Open a file of :meth:`save`, or of the command ``metric-index build``.
+        """Open a file written by :meth:`save` or by the command ``metric-index build``.
 
         Parameters
         ----------
@@ -97,7 +101,7 @@ class MetricIndex:
         return made
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the index to a file: completely or not at all.
+        """Write the index to a file, completely or not at all.
 
         Parameters
         ----------
@@ -115,36 +119,36 @@ class MetricIndex:
 
     @property
     def index(self) -> str:
-        """Kind of the index, with its parameters."""
+        """The kind of index, with its parameters."""
         return self._index.kind
 
     @property
     def metric(self) -> str | None:
-        """Name of the metric; None for a function."""
+        """The name of the metric; None for a function."""
         return self._index.metric
 
     def query(self, point: Any, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """The k nearest points of one query.
+        """Find the k nearest points of one query.
 
         Parameters
         ----------
         point : point
             The query.
         k : int, default=1
-            The number of points; all, if there are fewer.
+            The number of points; if there are fewer, all are returned.
 
         Returns
         -------
         distances : ndarray of float32
             In increasing order.
         points : ndarray of int64
-            Their numbers; points at the same distance are in the order of their numbers.
+            The numbers of the points. Points at the same distance are ordered by number.
         """
         _, points, distances = self._index.nearest(self._queries([point]), _positive(k))
         return distances, points
 
     def query_radius(self, point: Any, radius: float) -> tuple[np.ndarray, np.ndarray]:
-        """All points within a distance of one query, the distance included.
+        """Find all points within a distance of one query, including points at that distance.
 
         Parameters
         ----------
@@ -158,7 +162,7 @@ class MetricIndex:
         distances : ndarray of float32
             In increasing order.
         points : ndarray of int64
-            Their numbers.
+            The numbers of the points.
         """
         _, points, distances = self._index.within(self._queries([point]), float(radius))
         return distances, points
@@ -166,21 +170,21 @@ class MetricIndex:
     def query_batch(
         self, points: Any, k: int | None = None, *, radius: float | None = None
     ) -> tuple[np.ndarray, np.ndarray] | tuple[list[np.ndarray], list[np.ndarray]]:
-        """The answers to many queries, on all threads.
+        """Answer many queries on all threads.
 
         Parameters
         ----------
         points : points
             The queries.
         k : int, default=None
-            For the k nearest points.
+            The number of nearest points to find.
         radius : float, default=None
-            For all points within this distance. Either `k` or `radius` must be given.
+            The maximum distance of the points to find. Give either `k` or `radius`.
 
         Returns
         -------
         distances, points : ndarray of shape (n_queries, min(k, n)), or lists of ndarray
-            As of :meth:`query` or :meth:`query_radius`.
+            As in :meth:`query` or :meth:`query_radius`.
         """
         if k is not None and radius is None:
             indptr, found, distances = self._index.nearest(self._queries(points), _positive(k))
@@ -200,7 +204,7 @@ class MetricIndex:
             points = _numbers(points)
         kind, native = _as_points(points)
         if kind != self._index.points:
-            raise ValueError(f"the queries are {kind}, the points {self._index.points}")
+            raise ValueError(f"the queries are {kind}, but the points are {self._index.points}")
         return native
 
 
@@ -211,7 +215,7 @@ def _positive(k: int) -> int:
 
 
 def _as_points(points: Any) -> tuple[str, Any]:
-    """Return the type of the points, and the points as inputs of the compiled part."""
+    """Return the type of the points, and the points in the form that the compiled part expects."""
     if isinstance(points, str):
         raise ValueError("points is one string: pass a list of strings")
     if isinstance(points, np.ndarray) and points.dtype.kind in "fiub":

@@ -35,11 +35,11 @@ def train(
     labels: _Labels,
     parameters: dict[str, Any],
     *,
+    device: str,
     weights: NDArray[np.float32] | None = None,
     ids: list[str] | None = None,
     groups: list[str] | None = None,
     n_jobs: int | None = None,
-    device: str = "auto",
     report: _Report | None = None,
     part_of: tuple[list[str], list[int], int, float] | None = None,
 ) -> tuple[Model, str | None]: ...
@@ -111,11 +111,11 @@ class MetricIndex:
         points: Any,
         kind: str,
         *,
+        index: str,
+        device: str,
         metric: str | None = None,
         function: Callable[[Any, Any], float] | None = None,
-        index: str = "auto",
         n_jobs: int | None = None,
-        device: str = "auto",
     ) -> MetricIndex: ...
     @staticmethod
     def open(path: _Path, *, n_jobs: int | None = None, device: str = "auto") -> MetricIndex: ...

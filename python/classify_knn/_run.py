@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 logger = logging.getLogger("classify_knn")
 
-#: Called with a stage ("fit: read", "fit: left out") and the number of documents done.
+#: Called with a stage ("fit: read", "fit: held out") and the number of documents done.
 Progress = Callable[[str, int], object]
 
 
 def report(progress: Progress | None):
-    """Return a callback for the compiled part, which logs texts and passes numbers to `progress`."""
+    """Return a callback for the compiled part, which logs texts and passes numbers to
+    `progress`."""
 
     def call(stage: str, done: int | None, text: str | None) -> None:
         if text is not None:

@@ -29,9 +29,10 @@ def _check_metric(metric: str) -> bool:
 class SparseNeighbors(BaseEstimator):
     """Exact search for the most similar rows of a sparse matrix, by cosine or dot product.
 
-    The interface is that of :class:`sklearn.neighbors.NearestNeighbors`. A similarity is the sum of the products of
-    ``float32`` weights, added as ``float64`` and rounded once to ``float32``; rows are ordered by it, ties by row number, and the
-    answer is the same, to the bit, with any number of threads and on a GPU.
+    It has the interface of :class:`sklearn.neighbors.NearestNeighbors`. A similarity is the sum of
+    the products of ``float32`` weights, added as ``float64`` and rounded once to ``float32``.
+    Neighbors are ordered by similarity, and ties by row number. The results are bit-identical with
+    any number of threads and on a GPU.
 
     Parameters
     ----------
@@ -53,8 +54,8 @@ class SparseNeighbors(BaseEstimator):
 
     Notes
     -----
-    Only rows with a similarity above 0 are neighbors. A query with fewer than `n_neighbors` such rows gets index -1 and
-    distance ``inf`` in the remaining columns.
+    Only rows with a similarity above 0 are neighbors. A query with fewer than `n_neighbors` such
+    rows gets index -1 and distance ``inf`` in the remaining columns.
 
     Examples
     --------
@@ -86,14 +87,14 @@ class SparseNeighbors(BaseEstimator):
         Parameters
         ----------
         X : sparse matrix or array of shape (n_samples, n_features)
-            The rows; a dense array is made sparse.
+            The rows. A dense array is converted to a sparse matrix.
         y : None
             Ignored.
 
         Returns
         -------
         SparseNeighbors
-            Itself.
+            The fitted object.
         """
         unit = _check_metric(self.metric)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], accept_large_sparse=True)
@@ -126,18 +127,19 @@ class SparseNeighbors(BaseEstimator):
         Parameters
         ----------
         X : sparse matrix or array of shape (n_queries, n_features), default=None
-            The queries; None: the fitted rows, each of which is then not its own neighbor.
+            The queries. None: the fitted rows; no row is then its own neighbor.
         n_neighbors : int, default=None
-            The number of neighbors; None: that of the constructor.
+            The number of neighbors. None: the number set in the constructor.
         return_distance : bool, default=True
             Whether to return distances, too.
 
         Returns
         -------
         distances : ndarray of shape (n_queries, n_neighbors)
-            1 less the cosine, or the dot product negated, in increasing order; only if `return_distance`.
+            1 minus the cosine, or the negated dot product, in increasing order. Only if
+            `return_distance`.
         indices : ndarray of int64 of shape (n_queries, n_neighbors)
-            The rows; -1 where there are no more.
+            The rows; missing neighbors are -1.
         """
         rows = self._searched()
         k = self.n_neighbors if n_neighbors is None else n_neighbors
@@ -156,12 +158,12 @@ class SparseNeighbors(BaseEstimator):
             return indices
         distances = -similarities.astype(np.float64)
         if self._unit:
-            # A cosine can round to just above 1.
+            # Rounding can make a cosine slightly greater than 1.
             distances = np.where(indices >= 0, np.maximum(1.0 + distances, 0.0), np.inf)
         return distances, indices
 
     def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> sp.csr_matrix:
-        """The graph of neighbors as a sparse matrix.
+        """Return the graph of neighbors as a sparse matrix.
 
         Parameters
         ----------
@@ -175,7 +177,7 @@ class SparseNeighbors(BaseEstimator):
         Returns
         -------
         csr_matrix of shape (n_queries, n_samples_fit)
-            A row for each query. A query with fewer neighbors has fewer entries.
+            One row per query. A query with fewer neighbors has fewer entries.
         """
         if mode not in ("connectivity", "distance"):
             raise ValueError(f"mode={mode!r}: expected 'connectivity' or 'distance'")
@@ -206,22 +208,24 @@ def top_k(
     n_jobs: int | None = None,
     device: str = "auto",
 ) -> sp.csr_matrix:
-    """The k greatest entries above a threshold of each row of ``queries @ rows.T``, exactly.
+    """Return the k greatest entries above a threshold of each row of ``queries @ rows.T``. The
+    search is exact.
 
     Parameters
     ----------
     queries : sparse matrix or array of shape (n_queries, n_features)
         The queries.
     rows : sparse matrix or array of shape (n_rows, n_features)
-        The rows to search. (Not transposed, unlike the second argument of ``sp_matmul_topn``.)
+        The rows to search, not transposed (unlike the second argument of ``sp_matmul_topn``).
     k : int
-        The greatest number of entries of a row of the result.
+        The maximum number of entries per row of the result.
     threshold : float, default=0.0
-        Only similarities above it are kept; at least 0.
+        Only similarities above this value are kept. It must be at least 0.
     metric : {'dot', 'cosine'}, default='dot'
         The dot product, or the cosine.
     sort : bool, default=True
-        Whether the entries of a row are ordered by decreasing similarity (ties by row number), otherwise by column.
+        Whether to order the entries of a row by decreasing similarity (ties by row number) or by
+        column.
     n_jobs : int or None, default=None
         The number of threads; None and -1 mean all processors.
     device : str, default='auto'
@@ -254,7 +258,7 @@ def top_k(
     small = indptr[-1] < 2**31 and max(shape) < 2**31
     index = np.int32 if small else np.int64
     found = sp.csr_matrix(shape, dtype=np.float32)
-    # Assigned one by one: the constructor would check, and may sort.
+    # Assigned separately, because the constructor would check the arrays and might sort them.
     found.indptr, found.indices, found.data = indptr.astype(index), columns.astype(index), similarities
     found.has_sorted_indices = not sort
     return found

@@ -14,7 +14,7 @@ from . import _native
 from ._inputs import as_texts, n_threads
 from ._labels import Labels
 
-#: The parameters of the analysis, the same in both classes.
+#: Parameters of the analysis that both classes share.
 ANALYSIS = (
     "words",
     "case",
@@ -37,47 +37,51 @@ ANALYSIS = (
 
 
 class TfidfVectorizer(TransformerMixin, BaseEstimator):
-    """Texts → TF-IDF rows, on all processors: the same rows, to the bit, as those of ``classify``.
+    """Convert texts to TF-IDF rows on all processors. The rows are bit-identical to the rows of
+    ``classify``.
 
-    :meth:`transform` weights texts as training documents. For weightings that weight queries differently, such as BM25, there is
-    :meth:`transform_queries`.
+    :meth:`transform` weights texts as training documents. :meth:`transform_queries` weights them as
+    queries, which differs for weightings such as BM25.
 
     Parameters
     ----------
     weighting : str, default='ltc'
-        A SMART code (tf ``n l a b L k``, idf ``n t p s k``, norm ``n c``; ``document.query`` for different codes), ``'bm25'``, or
-        ``'sklearn'``: the formula and the words of scikit-learn's ``TfidfVectorizer``.
+        A SMART code (tf ``n l a b L k``, idf ``n t p s k``, norm ``n c``; ``document.query`` for
+        different codes), ``'bm25'``, or ``'sklearn'``: the formula and the words of scikit-learn's
+        ``TfidfVectorizer``.
     words : {'unicode', 'word-characters', 'whitespace'}, default=None
-        What a word is: a Unicode word (UAX #29), a run of letters, digits and ``_``, or text between white space. None: ``unicode``,
-        or as `weighting` says.
+        The definition of a word: a Unicode word (UAX #29), a run of letters, digits and ``_``, or
+        text between white space. None: ``unicode``, or the definition that `weighting` implies.
     case : {'fold', 'lower', 'keep'}, default=None
-        How upper case is treated. None: ``fold``.
+        How to treat upper case. None: ``fold``.
     normalization : {'nfkc', 'nfc', 'none'}, default=None
         The Unicode normalization form. None: ``nfkc``.
     strip_accents : bool, default=False
-        Whether accents of Latin and Greek letters are dropped.
+        Whether to remove accents from Latin and Greek letters.
     stop_words : str or list of str, default=None
         A language (ISO 639-1 code such as ``'en'``), or the words to drop.
     stemmer : str, default=None
         The language of a Snowball stemmer, such as ``'english'``.
     min_length : int, default=None
-        Shorter words are dropped.
+        The minimum length of words; shorter words are dropped.
     ngram_range : (int, int), default=None
-        The lengths of word n-grams. None: (1, 1), or none beside `char_ngram_range`.
+        The lengths of word n-grams. None: (1, 1), or no word n-grams if `char_ngram_range` is set.
     char_ngram_range : (int, int), default=None
         The lengths of character n-grams.
     char_scope : {'word', 'text'}, default='word'
-        Whether character n-grams stay inside words.
+        The scope of character n-grams: within words, or the whole text.
     title_boost : float, default=None
-        Count the first line of each text this many times.
+        The number of times to count the first line of each text.
     idf_power : float, default=None
         The exponent of the idf. None: 1.
     min_df, max_df : int or float, default=None
-        Terms in fewer or more documents are dropped: a number of documents (int), or a share of them (float).
+        The minimum and maximum document frequency of terms: a number of documents (int), or a share
+        of them (float).
     max_features : int, default=None
-        Keep the terms with the highest document frequency.
+        The maximum number of terms; terms with the highest document frequency are kept.
     select : str, default=None
-        Keep the terms that tell most about the labels: ``'chi2:N'`` or ``'information-gain:N'``. It needs `y`.
+        Keep the terms that are most informative about the labels: ``'chi2:N'`` or
+        ``'information-gain:N'``. Requires `y`.
     n_jobs : int or None, default=None
         The number of threads; None and -1 mean all processors.
 
@@ -150,12 +154,12 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
         X : list, Series or array of str
             The texts.
         y : array-like, default=None
-            The labels; only `select` uses them.
+            The labels. Only `select` uses them.
 
         Returns
         -------
         TfidfVectorizer
-            Itself.
+            The fitted vectorizer.
         """
         texts = _texts(X)
         self.__dict__.pop("_vocabulary", None)
@@ -169,12 +173,12 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
             given: "_native._Labels" = (labels.names(), labels.indptr, labels.indices)
         else:
             given = ([], np.zeros(len(texts) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
-        # No neighbors are searched.
+        # Weighting needs no search device.
         self._model, _ = _native.train(texts, given, parameters, n_jobs=n_threads(self.n_jobs), device="cpu")
         return self
 
     def transform(self, X: Any) -> sp.csr_matrix:
-        """Texts → rows.
+        """Convert texts to rows, weighted as training documents.
 
         Parameters
         ----------
@@ -189,10 +193,11 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
         return self._rows(X, as_queries=False)
 
     def transform_queries(self, X: Any) -> sp.csr_matrix:
-        """Texts → rows that are weighted as queries.
+        """Convert texts to rows, weighted as queries.
 
-        They differ from those of :meth:`transform` for weightings such as BM25 and ``ltc.lnc``, which weight documents and queries
-        differently: the similarity is the dot product of a row of each.
+        The rows differ from the rows of :meth:`transform` for weightings such as BM25 and
+        ``ltc.lnc``, which weight documents and queries differently. The similarity is the dot
+        product of a document row and a query row.
 
         Parameters
         ----------
@@ -220,7 +225,7 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
         return self._vocabulary
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """The terms, by column.
+        """Return the terms in the order of the columns.
 
         Parameters
         ----------

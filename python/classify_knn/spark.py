@@ -1,13 +1,15 @@
-"""Classification where the documents are: PySpark data frames.
+"""Classification of PySpark data frames on the executors of a cluster.
 
-The engine is that of :class:`~classify_knn.KNNTextClassifier`; Spark deals out documents, and adds up counts. Every function
-gives the same answers, to the bit, whatever the partitions, and when Spark runs a task again or twice.
+The search engine is that of :class:`~classify_knn.KNNTextClassifier`. Spark distributes documents
+and sums counts. Results are bit-identical for any partitions, and if Spark runs a task again or
+twice.
 
 ======================  =====================================================================================
-:func:`predict`         labels of documents
-:func:`evaluate`        figures on documents with known labels
-:func:`fit`             training rows as shards, one for each partition, on storage that all executors see
-:func:`kneighbors`      the nearest training documents among all shards
+:func:`predict`         predicts the labels of documents
+:func:`evaluate`        computes metrics on documents with known labels
+:func:`fit`             writes training rows as shards, one for each partition, to storage that all
+executors share
+:func:`kneighbors`      finds the nearest training documents in all shards
 ======================  =====================================================================================
 """
 
@@ -32,10 +34,10 @@ from sklearn.utils.validation import check_is_fitted
 from . import _native
 from ._classifier import _PASSED, KNNTextClassifier
 
-#: The description of the shards, beside them.
+#: Name of the file that describes the shards.
 MANIFEST = "manifest.json"
 
-#: The model of this process (a Python worker of an executor), by the digest of its file, its device and its threads.
+#: Model of this process (a Python worker of an executor), keyed by the digest of its file, its device and its threads.
 _opened: dict[tuple[str, str, int], KNNTextClassifier] = {}
 
 
@@ -46,18 +48,18 @@ def _model_of(model: KNNTextClassifier | str | os.PathLike) -> KNNTextClassifier
     if model._model.input != "text":
         raise ValueError(f"the model was trained on {model._model.input}: only models of texts are for data frames")
     if model._model.needs_batch:
-        raise ValueError("the rule pcut decides on whole batches, and the batches of Spark are not those of the documents")
+        raise ValueError("the rule pcut decides on whole batches, which Spark splits: use a model with another rule")
     return model
 
 
-def _ship(df: DataFrame, model: KNNTextClassifier) -> tuple[Broadcast, str]:
-    """The serialized model, which each executor receives once, and its digest."""
+def _ship_model(df: DataFrame, model: KNNTextClassifier) -> tuple[Broadcast, str]:
+    """Broadcast the serialized model, once for each executor. Return it with its digest."""
     data = model._model.to_bytes()
     return df.sparkSession.sparkContext.broadcast(data), hashlib.sha256(data).hexdigest()
 
 
-def _received(shipped: Broadcast, digest: str, device: str, n_jobs: int) -> KNNTextClassifier:
-    """Return the model in a Python worker, which reads it once."""
+def _receive_model(shipped: Broadcast, digest: str, device: str, n_jobs: int) -> KNNTextClassifier:
+    """Return the model in a Python worker, which deserializes it once."""
     key = (digest, device, n_jobs)
     if key not in _opened:
         _opened.clear()
@@ -80,7 +82,7 @@ def _check_column(df: DataFrame, column: str, *, lists: bool = False) -> None:
 
 def _texts(batch: pa.RecordBatch, column: str) -> list[str]:
     texts = batch.column(column).to_pylist()
-    # A document without text has no known term.
+    # A document without text has no known term, so it gets an empty text.
     return [text or "" for text in texts]
 
 
@@ -101,7 +103,7 @@ def predict(
     model : KNNTextClassifier or path
         The model, or its file on the driver. It is sent once to each executor.
     text : str, default='text'
-        The column of the texts; null is an empty text.
+        The column of the texts. Null is an empty text.
     device : str, default='cpu'
         Where the executors search.
     n_jobs : int, default=1
@@ -110,12 +112,12 @@ def predict(
     Returns
     -------
     DataFrame
-        `df` with the columns ``labels`` (array of strings, best first), ``scores`` (array of doubles: their shares of the votes),
-        ``confidence`` (double; null if the model is not calibrated) and ``reason`` (string; null, or why there are no or no reliable
-        labels).
+        `df` with the columns ``labels`` (array of strings, best first), ``scores`` (array of
+        doubles: shares of the votes), ``confidence`` (double; null if the model is not calibrated)
+        and ``reason`` (string; the reason why there is no reliable label, or null).
     """
     _check_column(df, text)
-    shipped, digest = _ship(df, _model_of(model))
+    shipped, digest = _ship_model(df, _model_of(model))
     added = [
         T.StructField("labels", T.ArrayType(T.StringType(), False), False),
         T.StructField("scores", T.ArrayType(T.DoubleType(), False), False),
@@ -127,7 +129,7 @@ def predict(
         raise ValueError(f"the data frame has a column {taken[0]!r} already: rename it")
 
     def classify(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        fitted = _received(shipped, digest, device, n_jobs)
+        fitted = _receive_model(shipped, digest, device, n_jobs)
         for batch in batches:
             answers = fitted._model.classify(_texts(batch, text))
             names = np.asarray(fitted._model.labels, dtype=object)
@@ -180,8 +182,9 @@ def evaluate(
     Returns
     -------
     dict
-        ``documents``, ``exact`` (the share of documents with exactly the right labels), ``micro_f1``, ``macro_f1`` (over the labels that
-        documents have or get) and ``labels``: for each label its ``documents``, ``predicted`` and ``right``.
+        ``documents``, ``exact`` (the share of documents with exactly the right labels),
+        ``micro_f1``, ``macro_f1`` (over all known and predicted labels) and ``labels``: for each
+        label its ``documents``, ``predicted`` and ``right``.
     """
     _check_column(df, labels, lists=True)
     known = df.schema[labels].dataType
@@ -234,31 +237,35 @@ def fit(
     max_df: int | None = None,
     **parameters: Any,
 ) -> dict[str, Any]:
-    """Write training documents as shards: model files, one for each partition, that all weight terms alike.
+    """Write training documents as shards: one model file for each partition, with the same term
+    weights in all files.
 
-    Document frequencies are counted by Spark over all documents; then each partition weights its own rows. A row is, to the bit,
-    that of a model of all documents.
+    Spark counts the document frequencies over all documents. Then each partition weights its own
+    rows. Each row is bit-identical to the row in a model of all documents.
 
     Parameters
     ----------
     df : DataFrame
-        Documents. Their order is that of the partitions and of the rows in these; where it matters, sort the data frame.
+        Documents, in the order of the partitions and of the rows in them. If the order matters,
+        sort the data frame.
     path : path
-        A folder that the driver and all executors see. It is made; it must not hold other shards.
+        A new folder that the driver and all executors share. It must not contain other shards.
     text, labels : str
-        The columns of the texts and of the labels (a string, or an array of strings; null is no label).
+        The columns of the texts and of the labels (a string, or an array of strings; null means no
+        label).
     id : str, default=None
-        The column of the ids; None: numbers from 1.
+        The column of the identifiers. None: numbers from 1.
     min_df, max_df : int
-        The least and the greatest number of documents with a term.
+        The minimum and the maximum number of documents with a term.
     **parameters
-        Of :class:`~classify_knn.KNNTextClassifier`, but neither tuning, term selection nor dense vectors.
+        Parameters of :class:`~classify_knn.KNNTextClassifier`, except tuning, term selection and
+        dense vectors.
 
     Returns
     -------
     dict
-        The manifest: ``documents``, ``terms``, ``mean_length``, and ``shards`` with ``file``, ``documents`` and ``first`` (the number of
-        the first document).
+        The manifest: ``documents``, ``terms``, ``mean_length``, and ``shards`` with ``file``,
+        ``documents`` and ``first`` (the number of the first document).
     """
     _check_column(df, text)
     _check_column(df, labels, lists=True)
@@ -276,7 +283,7 @@ def fit(
     folder = pathlib.Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / MANIFEST).exists():
-        raise FileExistsError(f"{folder / MANIFEST}: there are shards already; take another folder, or remove it")
+        raise FileExistsError(f"{folder / MANIFEST}: the folder already contains shards; choose another folder, or remove it")
     several = isinstance(df.schema[labels].dataType, T.ArrayType)
     wanted = {**dict.fromkeys(_PASSED), **parameters, "several": several}
 
@@ -293,14 +300,14 @@ def fit(
     frequent = frequent.filter(F.col("documents") >= min_df)
     if max_df is not None:
         frequent = frequent.filter(F.col("documents") <= max_df)
-    # How many documents there are before each partition: two passes see the same partitions.
+    # Number of documents before each partition. Both passes must see the same partitions.
     partition = F.spark_partition_id().alias("partition")
     sizes = {row["partition"]: row["count"] for row in df.groupBy(partition).count().collect()}
     total = sum(sizes.values())
     if total == 0:
         raise ValueError("the data frame has no documents")
     found = frequent.toArrow()
-    # Byte order, which is not that of Spark's strings alone.
+    # Terms are sorted in byte order, which differs from Spark's order of strings.
     order = sorted(zip(*(found.column(name).to_pylist() for name in found.column_names), strict=True), key=lambda row: row[0].encode())
     mean_length = float(sum(row[2] for row in order)) / total
     whole = ([row[0] for row in order], [int(row[1]) for row in order], total, mean_length)
@@ -321,11 +328,11 @@ def fit(
         table = pa.Table.from_batches(held)
         context = TaskContext.get()
         if context is None:
-            raise RuntimeError("shards are written by tasks of Spark")
+            raise RuntimeError("only Spark tasks can write shards")
         number = context.partitionId()
         texts = [one or "" for one in table.column(text).to_pylist()]
         given = table.column(labels).to_pylist()
-        # A null is no label.
+        # Null means no label.
         given = [one or [] if several else [one] for one in given]
         given = [list(dict.fromkeys(label for label in one if label is not None)) for one in given]
         for row, one in enumerate(given):
@@ -341,7 +348,7 @@ def fit(
             texts, (names, indptr, indices), wanted, ids=ids, n_jobs=1, device="cpu", part_of=shipped.value
         )
         file = f"part-{number:06}.model"
-        # Written beside it and renamed: a task that runs twice writes the same bytes.
+        # A temporary file is renamed, so a task that runs twice writes the same bytes.
         model.save(os.path.join(target, file))
         columns = [pa.array([number]), pa.array([file]), pa.array([len(texts)]), pa.array([start])]
         yield pa.RecordBatch.from_arrays(columns, ["partition", "file", "documents", "first"])
@@ -358,9 +365,9 @@ def fit(
         "mean_length": mean_length,
         "shards": [{key: row[key] for key in ("file", "documents", "first")} for row in written],
     }
-    beside = folder / f"{MANIFEST}.tmp"
-    beside.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    os.replace(beside, folder / MANIFEST)
+    temporary = folder / f"{MANIFEST}.tmp"
+    temporary.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    os.replace(temporary, folder / MANIFEST)
     return manifest
 
 
@@ -374,11 +381,12 @@ def kneighbors(
     n_jobs: int = 1,
     groups: int = 1,
 ) -> DataFrame:
-    """The nearest training documents of each document, among all shards.
+    """Find the nearest training documents of each document in all shards.
 
-    Each task searches one shard after the other for its documents, and keeps the best: by falling similarity, then by rising
-    number. With several `groups`, a task searches one group of shards for all documents, and the best of the groups are put
-    together. Both are, to the bit, what one model of all documents gives.
+    Each task searches one shard after the other for its documents, and keeps the best neighbors: by
+    falling similarity, then by rising number. With several `groups`, a task searches one group of
+    shards for all documents, and the results of the groups are merged. Both give bit-identical
+    results to one model of all documents.
 
     Parameters
     ----------
@@ -387,7 +395,7 @@ def kneighbors(
     path : path
         The folder of :func:`fit`.
     k : int
-        The number of neighbors of a document.
+        The number of neighbors per document.
     text : str, default='text'
         The column of the texts.
     device : str, default='cpu'
@@ -395,15 +403,17 @@ def kneighbors(
     n_jobs : int, default=1
         The number of threads of a task; set ``spark.task.cpus`` to the same.
     groups : int, default=1
-        The number of groups that the shards are dealt to. 1: every task reads all shards, for its documents; nothing is
-        shuffled. More: the shards are read once in all, and documents and neighbors are shuffled; for few documents
-        and many shards. Each task then holds all documents in memory, and the order of `df` is not kept.
+        The number of groups of shards. With 1, every task reads all shards for its documents, and
+        nothing is shuffled. With more groups, each shard is read only once, and Spark shuffles
+        documents and neighbors; use this for few documents and many shards. Each task then holds
+        all documents in memory, and the order of `df` is lost.
 
     Returns
     -------
     DataFrame
-        `df` with the column ``neighbors``: an array of structs of ``row`` (the number of the training document among all, from 0), ``id``,
-        ``similarity`` and ``labels``, best first. Only documents with a similarity above 0 are neighbors.
+        `df` with the column ``neighbors``: an array of structs, best first, of ``row`` (the number
+        of the training document in all shards, from 0), ``id``, ``similarity`` and ``labels``. Only
+        documents with a similarity above 0 are neighbors.
     """
     _check_column(df, text)
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
@@ -428,9 +438,9 @@ def kneighbors(
     schema = T.StructType([*df.schema.fields, added])
     groups = min(groups, len(shards))
     if groups > 1:
-        return _dealt(df, schema, text, search, groups)
+        return _search_groups(df, schema, text, search, groups)
 
-    def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def search_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held = [batch for batch in batches if batch.num_rows]
         if not held:
             return
@@ -441,14 +451,14 @@ def kneighbors(
             at += batch.num_rows
             yield pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, "neighbors"])
 
-    return df.mapInArrow(whole, schema)
+    return df.mapInArrow(search_all, schema)
 
 
 def _full(name: str, kind: pa.DataType) -> pa.Field:
     return pa.field(name, kind, nullable=False)
 
 
-#: As Spark has it: without nulls.
+#: As in Spark, without nulls.
 _NEIGHBORS = pa.list_(
     _full(
         "element",
@@ -512,13 +522,14 @@ def _to_bytes(batch: pa.RecordBatch) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _of_bytes(data: bytes) -> pa.RecordBatch:
+def _from_bytes(data: bytes) -> pa.RecordBatch:
     with pa.ipc.open_stream(data) as reader:
         return reader.read_next_batch()
 
 
-def _merged(parts: list[pa.Array], k: int) -> pa.Array:
-    """Select the k best neighbors of each document, by descending similarity, then ascending row."""
+def _merge_neighbors(parts: list[pa.Array], k: int) -> pa.Array:
+    """Select the k best neighbors of each document, by descending similarity, then ascending
+    row."""
     of = np.concatenate([np.repeat(np.arange(len(part)), np.diff(part.offsets.to_numpy())) for part in parts])
     flat = pa.concat_arrays([part.flatten() for part in parts])
     rows, similarities = flat.field("row").to_numpy(), flat.field("similarity").to_numpy()
@@ -529,31 +540,32 @@ def _merged(parts: list[pa.Array], k: int) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), flat.take(pa.array(order[ranks < k])), type=_NEIGHBORS)
 
 
-def _together(table: pa.Table, numbers: list[int], k: int) -> pa.Table:
-    """Combine a batch of documents with their neighbors in all groups; the first group carries the documents."""
+def _join_neighbors(table: pa.Table, numbers: list[int], k: int) -> pa.Table:
+    """Combine a batch of documents with their neighbors in all groups; the first group carries the
+    documents."""
     parts = {row["group"]: row for row in table.to_pylist()}
     if sorted(parts) != sorted(numbers):
         raise RuntimeError("the documents changed while they were searched: cache or write the data frame first")
-    documents = _of_bytes(parts[numbers[0]]["documents"])
-    lists = [_of_bytes(parts[number]["neighbors"]).column(0) for number in numbers]
-    return pa.Table.from_arrays([*documents.columns, _merged(lists, k)], schema=documents.schema.append(_full("neighbors", _NEIGHBORS)))
+    documents = _from_bytes(parts[numbers[0]]["documents"])
+    lists = [_from_bytes(parts[number]["neighbors"]).column(0) for number in numbers]
+    return pa.Table.from_arrays([*documents.columns, _merge_neighbors(lists, k)], schema=documents.schema.append(_full("neighbors", _NEIGHBORS)))
 
 
-def _dealt(df: DataFrame, schema: T.StructType, text: str, search: _Search, groups: int) -> DataFrame:
-    """The neighbors in groups of shards: each task searches one group for all documents; then the best of all groups are taken.
+def _search_groups(df: DataFrame, schema: T.StructType, text: str, search: _Search, groups: int) -> DataFrame:
+    """Find neighbors in groups of shards. Each task searches one group for all documents; then the
+    results are merged.
 
-    Batches of documents travel as bytes. A batch is known by its place and its bytes, so that parts of batches that changed, because
-    Spark made them anew, are never put together.
-    """
+    Batches of documents travel as bytes. A batch is identified by its position and its bytes. If
+    Spark recomputes a batch and it changes, its parts are never merged. """
     session = df.sparkSession
-    # For each partition a number that Spark's hash puts there.
+    # A number for each partition that Spark's hash assigns to that partition.
     placed = F.pmod(F.hash("id"), F.lit(groups)).alias("partition")
     found = session.range(64 * groups).select("id", placed).groupBy("partition").agg(F.min("id").alias("id")).collect()
     numbers = [row["id"] for row in found]
     ends = np.linspace(0, len(search.shards), len(numbers) + 1).round().astype(int).tolist()
     shards = {number: search.shards[ends[at] : ends[at + 1]] for at, number in enumerate(numbers)}
 
-    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -564,25 +576,25 @@ def _dealt(df: DataFrame, schema: T.StructType, text: str, search: _Search, grou
                 key = f"{partition}-{at}-{hashlib.sha256(data).hexdigest()}"
                 yield pa.RecordBatch.from_arrays([pa.array([key]), pa.array([data], pa.binary())], ["key", "documents"])
 
-    def one_group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def search_group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: dict[int, list[tuple[str, bytes]]] = {}
         for batch in batches:
             for row in batch.to_pylist():
                 held.setdefault(row["group"], []).append((row["key"], row["documents"]))
         for number, packs in held.items():
-            documents = [_of_bytes(data) for _, data in packs]
+            documents = [_from_bytes(data) for _, data in packs]
             lists = search([one for batch in documents for one in _texts(batch, text)], shards[number])
             at = 0
             for (key, data), batch in zip(packs, documents, strict=True):
                 own = pa.RecordBatch.from_arrays([lists.slice(at, batch.num_rows)], ["neighbors"])
                 at += batch.num_rows
-                # The documents travel on with one of the groups.
+                # The documents travel with one of the groups.
                 data = data if number == numbers[0] else None
                 columns = [pa.array([key]), pa.array([number]), pa.array([data], pa.binary()), pa.array([_to_bytes(own)], pa.binary())]
                 yield pa.RecordBatch.from_arrays(columns, ["key", "group", "documents", "neighbors"])
 
-    packs = df.mapInArrow(packed, "key string, documents binary")
-    dealt = packs.withColumn("group", F.explode(F.array(*[F.lit(number).cast("long") for number in numbers])))
-    partial = dealt.repartition(len(numbers), "group")
-    partial = partial.mapInArrow(one_group, "key string, group long, documents binary, neighbors binary")
-    return partial.groupBy("key").applyInArrow(lambda table: _together(table, numbers, search.k), schema)
+    packs = df.mapInArrow(pack, "key string, documents binary")
+    grouped = packs.withColumn("group", F.explode(F.array(*[F.lit(number).cast("long") for number in numbers])))
+    partial = grouped.repartition(len(numbers), "group")
+    partial = partial.mapInArrow(search_group, "key string, group long, documents binary, neighbors binary")
+    return partial.groupBy("key").applyInArrow(lambda table: _join_neighbors(table, numbers, search.k), schema)

@@ -1,4 +1,4 @@
-"""Near-duplicates: all pairs of texts above a cosine, exactly, by one sparse product."""
+"""Near-duplicates: find all pairs of texts above a cosine by one exact sparse product."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,7 +8,7 @@ from classify_knn import TfidfVectorizer, top_k
 
 texts, _ = sample("train")
 random = np.random.default_rng(0)
-# Every fifth text again, with one word in ten replaced.
+# Copies of every fifth text, with one word in ten replaced.
 copies = []
 for text in texts[::5]:
     words = text.split()

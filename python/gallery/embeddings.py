@@ -9,7 +9,7 @@ from classify_knn import KNNTextClassifier, MetricIndex, TfidfVectorizer
 
 (texts, labels), (new, expected) = [(t, [y[0] for y in ys]) for t, ys in (sample("train"), sample("test"))]
 
-# Any model's embeddings will do; these are 50 dimensions of latent semantic analysis.
+# Embeddings of any model work; this example uses 50 dimensions of latent semantic analysis.
 vectorizer = TfidfVectorizer(stop_words="en", stemmer="english").fit(texts)
 reduction = TruncatedSVD(50, random_state=0).fit(vectorizer.transform(texts))
 vectors, queries = (reduction.transform(vectorizer.transform(some)) for some in (texts, new))

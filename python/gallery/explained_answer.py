@@ -1,4 +1,4 @@
-"""Why: the words that speak for and against a label, and the texts that voted."""
+"""Explanation: the words that support or oppose a label, and the texts that voted."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""A first classifier: five lines, and where it errs."""
+"""A first classifier in five lines, with its confusion matrix."""
 
 import matplotlib.pyplot as plt
 from sample import sample, save

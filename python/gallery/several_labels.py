@@ -1,4 +1,4 @@
-"""Several labels a text: what the threshold trades, and the thresholds that tuning chooses."""
+"""Multi-label: the trade-off of one threshold, and the thresholds that tuning chooses."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,18 +16,18 @@ model = KNNTextClassifier().fit(texts, labels)
 votes = model.decision_function(new)
 thresholds = np.linspace(0.05, 0.9, 35)
 given = [votes >= threshold for threshold in thresholds]
-figures = {
+curves = {
     name: [score(truth, one, average="micro", zero_division=0) for one in given]
     for name, score in (("precision", precision_score), ("recall", recall_score), ("F1", f1_score))
 }
 
-# Tuning sees the training texts only, each left out in turn.
+# Tuning uses leave-one-out on the training texts only.
 tuned = KNNTextClassifier(tune="votes").fit(texts, labels)
 reached = f1_score(truth, binarizer.transform(tuned.predict(new)), average="micro")
 print(f"micro F1 {reached:.3f} with the tuned votes and thresholds; expected {tuned.tuning_['figures']['micro_f1']:.3f}")
 
 figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-for name, values in figures.items():
+for name, values in curves.items():
     axes.plot(thresholds, values, label=name)
 axes.axhline(reached, color="gray", linestyle="--", label="F1 of the tuned model")
 axes.set(xlabel="share of the votes that a label needs", ylabel="on new texts", ylim=(0, 1.02))

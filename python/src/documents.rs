@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyList, PyTuple};
 
-/// Arrays of Python, which must live as long as the documents refer to them.
+/// Arrays from Python. They must live as long as documents borrow from them.
 pub(crate) enum Input<'py> {
     Texts(Vec<PyBackedStr>),
     Csr(CsrArrays<'py>),
@@ -52,14 +52,14 @@ pub(crate) struct CsrSlices<'a> {
 }
 
 impl CsrSlices<'_> {
-    /// What the loops below rely on; the order of columns is checked where rows are used.
+    /// Checks the bounds of the arrays. The order of columns is checked where rows are used.
     fn check(&self) -> Result<(), String> {
         let rises = self.indptr.windows(2).all(|pair| pair[0] <= pair[1]);
         let whole = self.indptr.first() == Some(&0)
             && self.indptr.last() == Some(&(self.indices.len() as u64))
             && self.indices.len() == self.data.len();
         if !rises || !whole {
-            return Err("the arrays indptr, indices and data are not those of a CSR matrix".into());
+            return Err("the arrays indptr, indices and data do not form a CSR matrix".into());
         }
         if let Some(index) = self.indices.iter().find(|&&index| index as usize >= self.columns) {
             return Err(format!("column {index} is beyond the {} columns", self.columns));
@@ -116,7 +116,7 @@ impl<'py> Input<'py> {
     }
 }
 
-/// Documents, before they are [`Document`]s.
+/// Borrowed documents, before their conversion to [`Document`]s.
 #[derive(Clone, Copy)]
 pub(crate) enum View<'a> {
     Texts(&'a [PyBackedStr]),
@@ -133,7 +133,8 @@ impl View<'_> {
         }
     }
 
-    /// Document `row`, without labels. As in the command, its number, from 1, is its id.
+    /// Returns document `row` without labels. As in the program, its identifier is its number,
+    /// counted from 1.
     pub(crate) fn document(&self, row: usize, source: &Arc<str>) -> Document {
         let (content, vector) = match self {
             Self::Texts(texts) => (Content::Text(texts[row].to_string()), None),

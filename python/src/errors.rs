@@ -1,4 +1,4 @@
-//! Errors of the library as Python exceptions.
+//! Converts errors of the library to Python exceptions.
 
 use std::io::ErrorKind;
 
@@ -18,10 +18,10 @@ create_exception!(
     classify_knn,
     ModelError,
     PyValueError,
-    "A file or bytes that are not a valid, undamaged model."
+    "A file or bytes that are not a valid model, or a damaged model."
 );
 
-/// An error of a parameter, under its name in Python.
+/// Creates the error of a parameter, with its name in Python.
 pub(crate) fn of_parameter(name: &str, value: &str, what: &str) -> PyErr {
     PyValueError::new_err(format!("{name}={value}: {what}"))
 }
@@ -39,7 +39,7 @@ pub(crate) fn of_corpus(error: &CorpusError) -> PyErr {
     let CorpusError { place, problem } = error;
     match (problem, place.line) {
         (Problem::Io(io) | Problem::Thread(io), _) => of_io(io, error.to_string()),
-        // Lines are counted from 1, rows from 0.
+        // Lines are counted from 1, and rows from 0.
         (_, Some(line)) => PyValueError::new_err(format!("X[{}]: {problem}", line - 1)),
         (_, None) => PyValueError::new_err(problem.to_string()),
     }
@@ -69,7 +69,7 @@ pub(crate) fn of_train(error: &TrainError) -> PyErr {
     }
 }
 
-/// The error with the names of the parameters of the Python package.
+/// Words the error with the parameter names of the Python package.
 fn train_message(error: &TrainError) -> String {
     let message = match error {
         TrainError::UnknownLabel(label) => {
@@ -77,33 +77,35 @@ fn train_message(error: &TrainError) -> String {
         }
         TrainError::NotSymmetric { weighting } => {
             return format!(
-                "{weighting} weights queries differently from documents, and the model keeps no \
-                 texts that queries could be made of: fit it with keep_text=True, or tune while \
+                "{weighting} weights queries differently from documents, and tuning needs \
+                 the texts, which the model does not store: fit it with keep_text=True, or tune \
+                 while \
                  fitting, with tune='votes'"
             );
         }
-        TrainError::NoText => "keep_text: the model is made of features or vectors, not of text",
+        TrainError::NoText => "keep_text: the documents are features or vectors, not texts",
         TrainError::NoFeatures => {
-            "features='counts': this corpus has texts, whose terms are counted anyway"
+            "features='counts': the documents are texts, whose terms are always counted; omit it"
         }
         TrainError::AbstainNeedsTuning => {
-            "target_error and foreign are learned by tuning: they need tune=True"
+            "target_error and foreign are learned by tuning: set tune=True"
         }
         TrainError::NoNovelDocuments => {
-            "foreign: fewer than 20 documents become foreign by leaving labels out: it needs more \
-             documents, and several labels that do not go together"
+            "foreign: holding out labels leaves fewer than 20 out-of-distribution documents; it \
+             needs more documents, and labels that do not always occur together"
         }
         TrainError::LearnedNeedsTuning => {
             "weights='learned' is learned by tuning: it needs tune=True"
         }
+        TrainError::LearnedNeedsTuning => "weights='learned' is learned by tuning: set tune=True",
         TrainError::PrototypesAreTuned => {
-            "the share of prototypes is chosen by tune=True: leave /prototypes out of weights"
+            "tune=True chooses the share of prototypes: omit /prototypes in weights"
         }
         TrainError::LearnedByBatch => {
-            "weights='learned' conflicts with pcut: votes are learned for single documents"
+            "weights='learned' conflicts with rule='pcut', which decides on whole batches"
         }
         TrainError::AbstainByBatch => {
-            "target_error and foreign conflict with pcut: their limits apply to single documents"
+            "target_error and foreign conflict with rule='pcut', which decides on whole batches"
         }
         error => return error.to_string(),
     };
@@ -113,17 +115,22 @@ fn train_message(error: &TrainError) -> String {
 fn decision_message(error: DecisionError) -> String {
     let message = match error {
         DecisionError::OneLabel { option } => {
-            return format!("{option} is for several labels per document, but there is one each");
+            return format!(
+                "{option} needs multi-label documents, but each document has one label"
+            );
         }
         DecisionError::RuleAnd { option } => return format!("rule conflicts with {option}"),
         DecisionError::ThresholdIsTuned => {
-            "tune=True chooses the threshold: leave out tune, or threshold and allow_none"
+            "tune=True chooses the threshold: omit tune, or omit threshold and allow_none"
         }
-        DecisionError::NumberIsTuned => "tuning chooses the number of rule: leave it out",
+        DecisionError::NumberIsTuned => {
+            "tuning chooses the number of the rule: write, for \
+                                         example, rule='rcut'"
+        }
         DecisionError::HowMany => {
-            "rule='rcut' needs the number of labels, such as 'rcut:2', or tune=True"
+            "rule='rcut' needs the number of labels, such as 'rcut:2'; or set tune=True"
         }
-        DecisionError::NeedsTuning => "this rule learns thresholds: it needs tune=True",
+        DecisionError::NeedsTuning => "this rule learns thresholds: set tune=True",
         DecisionError::NoThreshold => "allow_none needs a threshold: set threshold",
     };
     message.to_owned()
@@ -146,8 +153,9 @@ pub(crate) fn of_model(error: &LibraryModelError) -> PyErr {
 
 pub(crate) fn of_device(error: &DeviceError) -> PyErr {
     let message = format!(
-        "{error} (device='auto' uses the CPU if no GPU works; after a fork the GPU of the parent \
-         process cannot be used: start processes with 'spawn')"
+        "{error} (device='auto' uses the CPU if no GPU works; a forked process cannot use the \
+         GPU of its \
+         parent: start processes with 'spawn')"
     );
     PyRuntimeError::new_err(message)
 }

@@ -33,7 +33,7 @@ mod _native {
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
-    /// The languages that have a list of stop words, as ISO 639-1 codes.
+    /// Returns the languages that have a list of stop words, as ISO 639-1 codes.
     #[pyfunction]
     fn stop_word_languages() -> Vec<&'static str> {
         classify::text::analyze::stop_word_languages().to_vec()

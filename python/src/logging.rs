@@ -1,7 +1,7 @@
 //! Passes warnings of the library, which are `tracing` events, to Python's `logging`.
 //!
-//! An event can come from any thread, including one that Python must not wait for. Events are
-//! therefore kept until the call into the library returns, and the calling thread logs them.
+//! Events can come from threads that cannot wait for the GIL. They are therefore stored until the
+//! call into the library returns. The calling thread then logs them.
 
 use std::fmt::{self, Write as _};
 use std::sync::Mutex;
@@ -11,20 +11,20 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Maximum number of warnings per call; later ones are dropped.
+/// Maximum number of warnings per call. Further warnings are dropped.
 const MAX_WARNINGS: usize = 1_000;
 
-static KEPT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Keeps warnings from now on.
+/// Starts to store warnings.
 pub(crate) fn start() {
-    // If the program has a subscriber of its own, that one gets them.
+    // If the process already has a subscriber, that subscriber gets the warnings.
     let _ = tracing::subscriber::set_global_default(Warnings);
 }
 
-/// Logs the warnings so far.
+/// Logs the stored warnings.
 pub(crate) fn flush(py: Python<'_>) -> PyResult<()> {
-    let kept = match KEPT.try_lock() {
+    let kept = match WARNINGS.try_lock() {
         Ok(mut kept) if !kept.is_empty() => std::mem::take(&mut *kept),
         _ => return Ok(()),
     };
@@ -50,7 +50,7 @@ impl Subscriber for Warnings {
     fn event(&self, event: &Event<'_>) {
         let mut line = Message(String::new());
         event.record(&mut line);
-        if let Ok(mut kept) = KEPT.try_lock()
+        if let Ok(mut kept) = WARNINGS.try_lock()
             && kept.len() < MAX_WARNINGS
         {
             kept.push(line.0);

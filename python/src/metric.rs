@@ -1,5 +1,5 @@
-//! Metric indexes of vectors, strings, sets, or any objects with a Python function as their
-//! distance.
+//! The Python class `MetricIndex`: points are vectors, strings, sets, or any objects with a Python
+//! function as their distance.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -23,39 +23,39 @@ use metric_index::{Question, advise};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyDict, PyList};
 
 use crate::errors::{ModelError, of_io, of_parameter};
 use crate::running::{run, run_for};
 
-/// Queries that are answered before Ctrl-C is looked for.
+/// Number of queries answered between checks for Ctrl-C.
 const CHUNK: usize = 1_024;
-/// How often a Python function is asked whether it was stopped.
-const ASK: Duration = Duration::from_millis(20);
-/// With fewer points, brute force needs no index.
-const SMALL: usize = 2_000;
+/// Interval between checks whether a call with a Python function was stopped.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Number of points below which brute force is used without comparing indexes.
+const MIN_INDEXED: usize = 2_000;
 
-/// Distances by a Python function.
+/// Metric that calls a Python function.
 struct Callable {
     function: Py<PyAny>,
     call: Arc<Call>,
 }
 
-/// What a call into an index with a Python function shares with that function.
+/// State that a call into an index shares with its Python function.
 #[derive(Default)]
 struct Call {
-    /// One call at a time: the function is Python's, and so is its error.
+    /// Lock that admits one call at a time, because the function and its error belong to Python.
     turn: Mutex<()>,
-    /// What the function raised first.
+    /// First exception that the function raised.
     error: Mutex<Option<PyErr>>,
-    /// Whether the function is not to be called any more.
+    /// Whether the function must not be called any more.
     ended: AtomicBool,
 }
 
 impl Call {
-    /// Waits for its turn, and runs `work` with a function that `stop` ends.
+    /// Waits for other calls to end, and runs `work`. `stop` ends the calls of the function.
     ///
-    /// The caller must not hold Python's lock.
+    /// The caller must not hold the GIL.
     fn run<T>(&self, stop: &Stop, work: impl FnOnce() -> T) -> PyResult<T> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.ended.store(stop.is_stopped(), Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Call {
             let (over, is_over) = std::sync::mpsc::channel::<()>();
             let _ = scope.spawn(move || {
                 // Until `over` is dropped.
-                while is_over.recv_timeout(ASK) == Err(RecvTimeoutError::Timeout) {
+                while is_over.recv_timeout(STOP_CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     if stop.is_stopped() {
                         self.ended.store(true, Ordering::Relaxed);
                     }
@@ -86,8 +86,10 @@ impl Metric<Py<PyAny>> for Callable {
             return f32::NAN;
         }
         Python::attach(|py| {
-            let distance =
-                self.function.call1(py, (a, b)).and_then(|found| found.extract::<f64>(py));
+            let distance = self
+                .function
+                .call1(py, (a, b))
+                .and_then(|description| description.extract::<f64>(py));
             match distance {
                 #[expect(clippy::cast_possible_truncation, reason = "distances are f32")]
                 Ok(distance) => distance as f32,
@@ -108,14 +110,14 @@ impl Metric<Py<PyAny>> for Callable {
 
 type Objects = Items<Py<PyAny>, Py<PyAny>>;
 
-enum Built {
+enum IndexKind {
     Vectors(Arc<AnyIndex<Vectors<f32>, VectorMetric>>),
     Strings(Arc<AnyIndex<Strings, Edit>>),
     Sets(Arc<AnyIndex<Sets, Jaccard>>),
     Objects(Box<AnyIndex<Objects, Callable>>),
 }
 
-enum OnGpus {
+enum GpuIndex {
     Vectors(GpuSearch<AnyIndex<Vectors<f32>, VectorMetric>>),
     Strings(GpuSearch<AnyIndex<Strings, Edit>>),
 }
@@ -123,15 +125,15 @@ enum OnGpus {
 /// An index over points.
 #[pyclass(frozen, module = "classify_knn._native")]
 pub(crate) struct MetricIndex {
-    built: Built,
+    built: IndexKind,
     kind: String,
     jobs: Option<usize>,
-    gpus: Option<OnGpus>,
-    /// Of the Python function, if that is the metric.
+    gpus: Option<GpuIndex>,
+    /// State of the Python function, if the metric is one.
     call: Arc<Call>,
 }
 
-fn refused(error: &Error) -> PyErr {
+fn index_error(error: &Error) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
@@ -155,38 +157,38 @@ fn threads(jobs: Option<usize>) -> NonZero<usize> {
     jobs.and_then(NonZero::new).unwrap_or_else(available)
 }
 
-/// The kind of index by name; `auto`: the fastest of those tried on a sample.
+/// Returns the kind of index by name. `auto` is the kind that is fastest on a sample.
 fn kind_of<S: Points, M: Metric<S::Point>>(name: &str, points: &S, metric: &M) -> PyResult<Kind> {
     if name != "auto" {
         return name
             .parse::<Kind>()
             .map_err(|error| of_parameter("index", &format!("{name:?}"), &error.to_string()));
     }
-    if points.len() < SMALL {
+    if points.len() < MIN_INDEXED {
         return Ok(Kind::BruteForce);
     }
-    let advice = advise(points, metric, Question::Nearest(10), SMALL, 0);
-    let advice = advice.map_err(|error| refused(&error))?;
+    let advice = advise(points, metric, Question::Nearest(10), MIN_INDEXED, 0);
+    let advice = advice.map_err(|error| index_error(&error))?;
     Ok(advice.candidates.first().map_or(Kind::BruteForce, |fastest| fastest.index))
 }
 
-fn built<S: Points, M: Metric<S::Point>>(
+fn build<S: Points, M: Metric<S::Point>>(
     name: &str,
     points: S,
     metric: M,
 ) -> PyResult<(AnyIndex<S, M>, String)> {
     let kind = kind_of(name, &points, &metric)?;
-    let index = kind.build(points, metric).map_err(|error| refused(&error))?;
+    let index = kind.build(points, metric).map_err(|error| index_error(&error))?;
     Ok((index, kind.to_string()))
 }
 
-/// A metric of a kind of points that has but one.
-fn only(metric: Option<&str>, name: &'static str, points: &str) -> PyResult<()> {
+/// Checks the metric of points that support only one named metric.
+fn check_metric(metric: Option<&str>, name: &'static str, points: &str) -> PyResult<()> {
     match metric {
         None => Ok(()),
         Some(given) if given == name => Ok(()),
         Some(given) => {
-            let what = format!("the metric of {points} is {name:?}, or a function");
+            let what = format!("expected {name:?} or a function as the metric of {points}");
             Err(of_parameter("metric", &format!("{given:?}"), &what))
         }
     }
@@ -195,9 +197,9 @@ fn only(metric: Option<&str>, name: &'static str, points: &str) -> PyResult<()> 
 fn vector_metric(name: &str) -> PyResult<VectorMetric> {
     name.parse().map_err(|what: String| {
         let hint = match name {
-            "cosine" => "; 'angular' orders vectors as the cosine does, and is a metric",
-            "l1" | "cityblock" => "; 'manhattan' is that",
-            "l2" => "; 'euclidean' is that",
+            "cosine" => "; use 'angular', which is a metric and orders vectors like the cosine",
+            "l1" | "cityblock" => "; use 'manhattan'",
+            "l2" => "; use 'euclidean'",
             _ => "",
         };
         of_parameter("metric", &format!("{name:?}"), &format!("{what}{hint}"))
@@ -207,7 +209,7 @@ fn vector_metric(name: &str) -> PyResult<VectorMetric> {
 fn vectors(array: &Bound<'_, PyAny>) -> PyResult<Vectors<f32>> {
     let array: PyReadonlyArray2<'_, f32> = array.extract()?;
     let dimension = array.shape()[1];
-    Vectors::new(array.as_slice()?.to_vec(), dimension).map_err(|error| refused(&error))
+    Vectors::new(array.as_slice()?.to_vec(), dimension).map_err(|error| index_error(&error))
 }
 
 fn strings(list: &Bound<'_, PyAny>) -> PyResult<Strings> {
@@ -224,7 +226,7 @@ fn strings(list: &Bound<'_, PyAny>) -> PyResult<Strings> {
 
 fn sets(list: &Bound<'_, PyAny>) -> PyResult<Sets> {
     let lists: Vec<Vec<u32>> = list.extract()?;
-    Sets::new(lists).map_err(|error| refused(&error))
+    Sets::new(lists).map_err(|error| index_error(&error))
 }
 
 fn objects(list: &Bound<'_, PyAny>) -> PyResult<Objects> {
@@ -232,7 +234,7 @@ fn objects(list: &Bound<'_, PyAny>) -> PyResult<Objects> {
     Ok(list.iter().map(Bound::unbind).collect())
 }
 
-/// Part of the queries.
+/// Points that can be split into chunks.
 trait Chunk: Points {
     fn chunk(&self, start: u32, end: u32) -> Self;
 }
@@ -254,11 +256,11 @@ impl Chunk for Strings {
 impl Chunk for Sets {
     fn chunk(&self, start: u32, end: u32) -> Self {
         let sets = (start..end).map(|number| self.point(number));
-        Self::new(sets).unwrap_or_else(|_| unreachable!("as many as before"))
+        Self::new(sets).unwrap_or_else(|_| unreachable!("the number of sets is unchanged"))
     }
 }
 
-/// Answers in chunks, between which Ctrl-C is looked for.
+/// Answers queries in chunks, with a check for Ctrl-C between them.
 fn in_chunks<P: Chunk>(
     queries: &P,
     stop: &Stop,
@@ -288,7 +290,7 @@ fn ask<I: Index>(
     }
 }
 
-fn on_gpus<I: Index + Send>(
+fn search_on_gpus<I: Index + Send>(
     search: &GpuSearch<I>,
     queries: &I::Points,
     question: Question,
@@ -300,7 +302,7 @@ where
     search.answer(queries, question, jobs).lists
 }
 
-/// indptr, points and distances.
+/// Arrays `indptr`, points and distances.
 type Arrays<'py> =
     (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f32>>);
 
@@ -313,38 +315,38 @@ impl MetricIndex {
     ) -> PyResult<Arrays<'py>> {
         let jobs = threads(self.jobs);
         let answers = match (&self.built, &self.gpus) {
-            (Built::Vectors(index), gpus) => {
+            (IndexKind::Vectors(index), gpus) => {
                 let queries = vectors(queries)?;
                 let dimension = index.points().dimension();
                 if queries.dimension() != dimension {
                     return Err(PyValueError::new_err(format!(
-                        "the queries have {} columns, the points {dimension}",
+                        "the queries have {} columns, but the points have {dimension}",
                         queries.dimension()
                     )));
                 }
                 run_for(py, queries.len(), |stop| match gpus {
-                    Some(OnGpus::Vectors(search)) => {
-                        Some(on_gpus(search, &queries, question, jobs))
+                    Some(GpuIndex::Vectors(search)) => {
+                        Some(search_on_gpus(search, &queries, question, jobs))
                     }
                     _ => in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs)),
                 })?
             }
-            (Built::Strings(index), gpus) => {
+            (IndexKind::Strings(index), gpus) => {
                 let queries = strings(queries)?;
                 run_for(py, queries.len(), |stop| match gpus {
-                    Some(OnGpus::Strings(search)) => {
-                        Some(on_gpus(search, &queries, question, jobs))
+                    Some(GpuIndex::Strings(search)) => {
+                        Some(search_on_gpus(search, &queries, question, jobs))
                     }
                     _ => in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs)),
                 })?
             }
-            (Built::Sets(index), _) => {
+            (IndexKind::Sets(index), _) => {
                 let queries = sets(queries)?;
                 run_for(py, queries.len(), |stop| {
                     in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs))
                 })?
             }
-            (Built::Objects(index), _) => {
+            (IndexKind::Objects(index), _) => {
                 let queries = objects(queries)?;
                 // Python calls one function at a time.
                 let one = NonZero::<usize>::MIN;
@@ -371,10 +373,10 @@ impl MetricIndex {
             return Ok(self);
         }
         let gpus = match &self.built {
-            Built::Vectors(index) => GpuSearch::new(&devices, Arc::clone(index))
-                .map(|search| search.map(OnGpus::Vectors)),
-            Built::Strings(index) => GpuSearch::new(&devices, Arc::clone(index))
-                .map(|search| search.map(OnGpus::Strings)),
+            IndexKind::Vectors(index) => GpuSearch::new(&devices, Arc::clone(index))
+                .map(|search| search.map(GpuIndex::Vectors)),
+            IndexKind::Strings(index) => GpuSearch::new(&devices, Arc::clone(index))
+                .map(|search| search.map(GpuIndex::Strings)),
             _ => Ok(None),
         };
         let gpus = gpus.map_err(|error| of_gpu(&error))?;
@@ -382,113 +384,133 @@ impl MetricIndex {
             return Err(of_parameter(
                 "device",
                 &format!("{device:?}"),
-                "GPUs do not search such points or distances",
+                "GPUs do not support these points or this metric",
             ));
         }
         Ok(Self { gpus, ..self })
     }
 }
 
-fn saved<I: StoredIndex<Points: StoredPoints>>(index: &I, path: &Path) -> PyResult<()> {
+fn save_index<I: StoredIndex<Points: StoredPoints>>(index: &I, path: &Path) -> PyResult<()> {
     save(index, path).map_err(|error| of_store(&error))
+}
+
+/// Keyword arguments of [`MetricIndex::new`]. `metric`, `function` and `n_jobs` are optional.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct IndexKeywords {
+    #[pyo3(default)]
+    metric: Option<String>,
+    /// Distance of objects.
+    #[pyo3(default)]
+    function: Option<Py<PyAny>>,
+    /// Kind of the index, such as `auto`.
+    index: String,
+    #[pyo3(default)]
+    n_jobs: Option<usize>,
+    device: String,
 }
 
 #[pymethods]
 impl MetricIndex {
     /// Builds an index.
     ///
-    /// `kind` is the type of the points: vectors, strings, sets or objects. `function` is the
-    /// distance of objects.
+    /// `kind` is the type of the points: vectors, strings, sets or objects. The keyword arguments
+    /// are the fields of [`IndexKeywords`].
     #[new]
-    #[pyo3(signature = (
-        points, kind, *, metric=None, function=None, index="auto", n_jobs=None, device="auto"
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "called by one function, with names")]
+    #[pyo3(signature = (points, kind, **keywords))]
     fn new(
         py: Python<'_>,
         points: &Bound<'_, PyAny>,
         kind: &str,
-        metric: Option<&str>,
-        function: Option<Py<PyAny>>,
-        index: &str,
-        n_jobs: Option<usize>,
-        device: &str,
+        keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let keywords = keywords.cloned().unwrap_or_else(|| PyDict::new(py));
+        let IndexKeywords { metric, function, index, n_jobs, device } = keywords.extract()?;
+        let metric = metric.as_deref();
+        let index = index.as_str();
         let call = Arc::new(Call::default());
         let (built, kind) = match (kind, function) {
             (_, Some(function)) => {
                 let points = objects(points)?;
                 let metric = Callable { function, call: Arc::clone(&call) };
-                let made = run(py, &Arc::default(), |stop| {
-                    call.run(stop, || built(index, points, metric))
+                let result = run(py, &Arc::default(), |stop| {
+                    call.run(stop, || build(index, points, metric))
                 })??;
-                let (index, kind) = made?;
-                (Built::Objects(Box::new(index)), kind)
+                let (index, kind) = result?;
+                (IndexKind::Objects(Box::new(index)), kind)
             }
             ("vectors", None) => {
                 let points = vectors(points)?;
                 let metric = vector_metric(metric.unwrap_or("euclidean"))?;
-                let (index, kind) = run(py, &Arc::default(), |_| built(index, points, metric))??;
-                (Built::Vectors(Arc::new(index)), kind)
+                let (index, kind) = run(py, &Arc::default(), |_| build(index, points, metric))??;
+                (IndexKind::Vectors(Arc::new(index)), kind)
             }
             ("strings", None) => {
-                only(metric, "edit", "strings")?;
+                check_metric(metric, "edit", "strings")?;
                 let points = strings(points)?;
-                let (index, kind) = run(py, &Arc::default(), |_| built(index, points, Edit))??;
-                (Built::Strings(Arc::new(index)), kind)
+                let (index, kind) = run(py, &Arc::default(), |_| build(index, points, Edit))??;
+                (IndexKind::Strings(Arc::new(index)), kind)
             }
             ("sets", None) => {
-                only(metric, "jaccard", "sets")?;
+                check_metric(metric, "jaccard", "sets")?;
                 let points = sets(points)?;
-                let (index, kind) = run(py, &Arc::default(), |_| built(index, points, Jaccard))??;
-                (Built::Sets(Arc::new(index)), kind)
+                let (index, kind) = run(py, &Arc::default(), |_| build(index, points, Jaccard))??;
+                (IndexKind::Sets(Arc::new(index)), kind)
             }
-            (kind, None) => return Err(PyValueError::new_err(format!("no points are {kind}"))),
+            (kind, None) => {
+                return Err(PyValueError::new_err(format!(
+                    "kind={kind:?}: expected \
+                                                                      vectors, strings, sets or \
+                                                                      objects"
+                )));
+            }
         };
-        Self { built, kind, jobs: n_jobs, gpus: None, call }.on(device)
+        Self { built, kind, jobs: n_jobs, gpus: None, call }.on(&device)
     }
 
     /// Opens an index file.
     #[staticmethod]
     #[pyo3(signature = (path, *, n_jobs=None, device="auto"))]
     fn open(py: Python<'_>, path: PathBuf, n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
-        let found = describe(&path).map_err(|error| of_store(&error))?;
-        let metric = found.metric.clone().unwrap_or_default();
+        let description = describe(&path).map_err(|error| of_store(&error))?;
+        let metric = description.metric.clone().unwrap_or_default();
         let built = py.detach(|| {
-            let opened = match found.points.as_str() {
-                "strings" => open(&path, Edit).map(|index| Built::Strings(Arc::new(index))),
+            let result = match description.points.as_str() {
+                "strings" => open(&path, Edit).map(|index| IndexKind::Strings(Arc::new(index))),
                 "vectors of F32" => {
                     let metric =
                         vector_metric(if metric.is_empty() { "euclidean" } else { &metric })?;
-                    open(&path, metric).map(|index| Built::Vectors(Arc::new(index)))
+                    open(&path, metric).map(|index| IndexKind::Vectors(Arc::new(index)))
                 }
-                "sets" => open(&path, Jaccard).map(|index| Built::Sets(Arc::new(index))),
+                "sets" => open(&path, Jaccard).map(|index| IndexKind::Sets(Arc::new(index))),
                 points => {
                     return Err(ModelError::new_err(format!(
-                        "{}: an index of {points}",
+                        "{}: this is an index of {points}; expected vectors, strings or sets",
                         path.display()
                     )));
                 }
             };
-            opened.map_err(|error| of_store(&error))
+            result.map_err(|error| of_store(&error))
         })?;
-        Self { built, kind: found.kind, jobs: n_jobs, gpus: None, call: Arc::default() }.on(device)
+        Self { built, kind: description.kind, jobs: n_jobs, gpus: None, call: Arc::default() }
+            .on(device)
     }
 
-    /// Writes the index file: completely or not at all.
+    /// Writes the index file completely or not at all.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| match &self.built {
-            Built::Vectors(index) => saved(&**index, &path),
-            Built::Strings(index) => saved(&**index, &path),
-            Built::Sets(index) => saved(&**index, &path),
-            Built::Objects(_) => Err(PyValueError::new_err(
-                "an index with a Python function as its metric cannot be saved: \
-                 a file holds no functions",
+            IndexKind::Vectors(index) => save_index(&**index, &path),
+            IndexKind::Strings(index) => save_index(&**index, &path),
+            IndexKind::Sets(index) => save_index(&**index, &path),
+            IndexKind::Objects(_) => Err(PyValueError::new_err(
+                "an index with a Python function as its metric cannot be saved, \
+                 because a file cannot store the function",
             )),
         })
     }
 
-    /// The nearest points of each query.
+    /// Finds the nearest points of each query.
     fn nearest<'py>(
         &self,
         py: Python<'py>,
@@ -501,7 +523,7 @@ impl MetricIndex {
         self.answer(py, queries, Question::Nearest(k))
     }
 
-    /// All points within a radius of each query.
+    /// Finds all points within a radius of each query.
     fn within<'py>(
         &self,
         py: Python<'py>,
@@ -517,14 +539,14 @@ impl MetricIndex {
         &self.kind
     }
 
-    /// What the points are.
+    /// The type of the points.
     #[getter]
     fn points(&self) -> &'static str {
         match &self.built {
-            Built::Vectors(_) => "vectors",
-            Built::Strings(_) => "strings",
-            Built::Sets(_) => "sets",
-            Built::Objects(_) => "objects",
+            IndexKind::Vectors(_) => "vectors",
+            IndexKind::Strings(_) => "strings",
+            IndexKind::Sets(_) => "sets",
+            IndexKind::Objects(_) => "objects",
         }
     }
 
@@ -532,14 +554,14 @@ impl MetricIndex {
     #[getter]
     fn metric(&self) -> Option<String> {
         match &self.built {
-            Built::Vectors(index) => Metric::<[f32]>::name(index.metric()),
-            Built::Strings(_) => Some("edit".to_owned()),
-            Built::Sets(_) => Some("jaccard".to_owned()),
-            Built::Objects(_) => None,
+            IndexKind::Vectors(index) => Metric::<[f32]>::name(index.metric()),
+            IndexKind::Strings(_) => Some("edit".to_owned()),
+            IndexKind::Sets(_) => Some("jaccard".to_owned()),
+            IndexKind::Objects(_) => None,
         }
     }
 
-    /// Whether a GPU searches.
+    /// Whether a GPU runs the searches.
     #[getter]
     fn on_gpu(&self) -> bool {
         self.gpus.is_some()
@@ -547,10 +569,10 @@ impl MetricIndex {
 
     fn __len__(&self) -> usize {
         match &self.built {
-            Built::Vectors(index) => index.len(),
-            Built::Strings(index) => index.len(),
-            Built::Sets(index) => index.len(),
-            Built::Objects(index) => index.len(),
+            IndexKind::Vectors(index) => index.len(),
+            IndexKind::Strings(index) => index.len(),
+            IndexKind::Sets(index) => index.len(),
+            IndexKind::Objects(index) => index.len(),
         }
     }
 }

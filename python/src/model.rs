@@ -1,4 +1,4 @@
-//! Models: trained, opened, saved, asked.
+//! The Python class `Model`: training, files, predictions and explanations.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use classify::classifier::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, RawPrediction, Searchers,
 };
 use classify::learn::{Event, TrainOptions, Trainer};
-use classify::model::{InputSpec, Model as Trained};
+use classify::model::{InputSpec, Model as LibraryModel};
 use classify::rows::dense::{DenseSpec, Metric};
 use classify::search::{DeviceChoice, Engines, Stop};
 use classify::text::corpus::{CorpusError, Document, Place, Problem};
@@ -24,32 +24,33 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::documents::{Input, View};
 use crate::errors::{of_classify, of_corpus, of_device, of_model, of_search, of_train};
 use crate::options::{Parameters, device};
-use crate::running::{OfProcess, run, run_for, threads};
+use crate::running::{ProcessLocal, run, run_for, threads};
 
-/// Documents that are explained together.
-const TOGETHER: usize = 64;
-/// How often progress is reported.
-const EVERY: Duration = Duration::from_millis(100);
+/// Number of documents explained per batch.
+const EXPLAIN_BATCH: usize = 64;
+/// Interval between reports of progress.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A trained model and what searches it.
+/// A trained model with its search engines.
 #[pyclass(frozen, module = "classify_knn._native")]
 pub(crate) struct Model {
-    trained: Arc<Trained>,
+    trained: Arc<LibraryModel>,
     jobs: Option<usize>,
     device: DeviceChoice,
-    /// With its index.
-    searching: OfProcess<Searching>,
-    /// Without an index, for weighting.
-    weighing: OfProcess<Classifier>,
+    /// Classifier with its indexes.
+    search_state: ProcessLocal<SearchState>,
+    /// Classifier without an index, for weighting only.
+    weighting_classifier: ProcessLocal<Classifier>,
 }
 
-struct Searching {
+struct SearchState {
     classifier: Classifier,
     batch: usize,
-    describe: String,
+    description: String,
 }
 
-/// Labels of training documents as indexes of `names`; multi-label if there is an `indptr`.
+/// Labels of training documents as indices into `names`. They are multi-label if there is an
+/// `indptr`.
 struct Labels<'a> {
     names: Vec<String>,
     indptr: Option<&'a [i64]>,
@@ -58,7 +59,7 @@ struct Labels<'a> {
 
 impl Labels<'_> {
     fn check(&self, rows: usize) -> Result<(), String> {
-        let legal = |&label: &i64| usize::try_from(label).is_ok_and(|at| at < self.names.len());
+        let in_range = |&label: &i64| usize::try_from(label).is_ok_and(|at| at < self.names.len());
         let counted = match self.indptr {
             None => self.indices.len() == rows,
             Some(indptr) => {
@@ -70,10 +71,10 @@ impl Labels<'_> {
                         .is_some_and(|&end| usize::try_from(end) == Ok(self.indices.len()))
             }
         };
-        if counted && self.indices.iter().all(legal) {
+        if counted && self.indices.iter().all(in_range) {
             Ok(())
         } else {
-            Err(format!("the labels are not those of {rows} documents"))
+            Err(format!("the labels do not match the {rows} documents"))
         }
     }
 
@@ -87,10 +88,10 @@ impl Labels<'_> {
     }
 }
 
-/// Tells Python what happens, from the thread that trains.
+/// Reports the events of training to Python, from the training thread.
 struct Reports {
-    call: Option<Py<PyAny>>,
-    last: Mutex<Option<Instant>>,
+    callback: Option<Py<PyAny>>,
+    last_report: Mutex<Option<Instant>>,
     error: Mutex<Option<PyErr>>,
     stop: Arc<Stop>,
 }
@@ -99,15 +100,15 @@ impl Reports {
     fn on_event(&self, event: Event<'_>) {
         let (what, done, text) = match event {
             Event::Read(done) => ("fit: read", Some(done), None),
-            Event::HeldOut(done) => ("fit: left out", Some(done), None),
+            Event::HeldOut(done) => ("fit: held out", Some(done), None),
             event => ("fit", None, classify_report::training::event(&event, 10)),
         };
-        let Some(call) = &self.call else { return };
+        let Some(call) = &self.callback else { return };
         if text.is_none() && !self.is_due() {
             return;
         }
-        let told = Python::attach(|py| call.call1(py, (what, done, text)).map(|_| ()));
-        if let Err(error) = told {
+        let result = Python::attach(|py| call.call1(py, (what, done, text)).map(|_| ()));
+        if let Err(error) = result {
             self.stop.stop();
             if let Ok(mut first) = self.error.lock() {
                 first.get_or_insert(error);
@@ -116,8 +117,8 @@ impl Reports {
     }
 
     fn is_due(&self) -> bool {
-        let Ok(mut last) = self.last.lock() else { return false };
-        let due = last.is_none_or(|last| last.elapsed() >= EVERY);
+        let Ok(mut last) = self.last_report.lock() else { return false };
+        let due = last.is_none_or(|last| last.elapsed() >= REPORT_INTERVAL);
         if due {
             *last = Some(Instant::now());
         }
@@ -127,8 +128,8 @@ impl Reports {
 
 /// Counts the terms of texts.
 ///
-/// Returns the terms in byte order, the number of texts with each term, and the number of its
-/// occurrences.
+/// Returns the terms in byte order, the number of texts with each term, and the number of
+/// occurrences of each term.
 #[pyfunction]
 #[pyo3(signature = (input, parameters, *, n_jobs=None))]
 #[expect(clippy::type_complexity, reason = "three columns")]
@@ -141,7 +142,7 @@ pub(crate) fn count_terms<'py>(
     let input = Input::of(input)?;
     let view = input.view()?;
     let View::Texts(_) = view else {
-        return Err(PyValueError::new_err("terms are counted in texts"));
+        return Err(PyValueError::new_err("count_terms needs texts"));
     };
     let options = Parameters(parameters).options(false)?;
     let threads = threads(n_jobs)?;
@@ -160,39 +161,58 @@ pub(crate) fn count_terms<'py>(
     Ok((terms, documents.into_pyarray(py), occurrences.into_pyarray(py)))
 }
 
-/// The term statistics of a whole corpus.
-///
-/// They are the terms in byte order, the number of documents with each term, the number of
-/// documents, and their mean length.
-type Whole = (Vec<String>, Vec<u32>, u64, f64);
+/// Term statistics of a whole corpus: the terms in byte order, the number of documents with each
+/// term, the number of documents, and their mean length.
+type WholeCorpus = (Vec<String>, Vec<u32>, u64, f64);
+
+/// Label names, `indptr` (only for multi-label documents) and label indices, as Python passes them.
+#[derive(FromPyObject)]
+pub(crate) struct LabelArrays<'py>(
+    Vec<String>,
+    Option<PyReadonlyArray1<'py, i64>>,
+    PyReadonlyArray1<'py, i64>,
+);
+
+/// Keyword arguments of [`train`]. All except `device` are optional.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct TrainKeywords<'py> {
+    #[pyo3(default)]
+    weights: Option<PyReadonlyArray1<'py, f32>>,
+    #[pyo3(default)]
+    ids: Option<Vec<String>>,
+    #[pyo3(default)]
+    groups: Option<Vec<String>>,
+    #[pyo3(default)]
+    n_jobs: Option<usize>,
+    device: String,
+    /// Function that is called with `(what, done, text)`.
+    #[pyo3(default)]
+    report: Option<Py<PyAny>>,
+    #[pyo3(default)]
+    part_of: Option<WholeCorpus>,
+}
 
 /// Trains a model.
 ///
-/// `labels` is `(names, indptr or None, indices)`. Training calls `report(what, done, text)`.
-/// Returns the model, and the results of tuning as JSON.
+/// The keyword arguments are the fields of [`TrainKeywords`]. Returns the model, and the results of
+/// tuning as JSON.
 #[pyfunction]
-#[pyo3(signature = (
-    input, labels, parameters, *, weights=None, ids=None, groups=None, n_jobs=None, device="auto",
-    report=None, part_of=None
-))]
-#[expect(clippy::too_many_arguments, reason = "called by one function, with names")]
+#[pyo3(signature = (input, labels, parameters, **keywords))]
 pub(crate) fn train(
     py: Python<'_>,
     input: &Bound<'_, PyAny>,
-    labels: (Vec<String>, Option<PyReadonlyArray1<'_, i64>>, PyReadonlyArray1<'_, i64>),
+    labels: LabelArrays<'_>,
     parameters: &Bound<'_, PyDict>,
-    weights: Option<PyReadonlyArray1<'_, f32>>,
-    ids: Option<Vec<String>>,
-    groups: Option<Vec<String>>,
-    n_jobs: Option<usize>,
-    device: &str,
-    report: Option<Py<PyAny>>,
-    part_of: Option<Whole>,
+    keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<(Model, Option<String>)> {
-    let device = self::device(device)?;
+    let keywords = keywords.cloned().unwrap_or_else(|| PyDict::new(py));
+    let TrainKeywords { weights, ids, groups, n_jobs, device, report, part_of } =
+        keywords.extract()?;
+    let device = self::device(&device)?;
     let input = Input::of(input)?;
     let view = input.view()?;
-    let (names, indptr, indices) = &labels;
+    let LabelArrays(names, indptr, indices) = &labels;
     let labels = Labels {
         names: names.clone(),
         indptr: indptr.as_ref().map(|indptr| indptr.as_slice()).transpose()?,
@@ -200,13 +220,13 @@ pub(crate) fn train(
     };
     labels.check(view.rows()).map_err(PyValueError::new_err)?;
     let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
-    let counted = |count: Option<usize>| count.is_none_or(|count| count == view.rows());
-    if !counted(weights.map(<[_]>::len))
-        || !counted(ids.as_ref().map(Vec::len))
-        || !counted(groups.as_ref().map(Vec::len))
+    let matches_rows = |count: Option<usize>| count.is_none_or(|count| count == view.rows());
+    if !matches_rows(weights.map(<[_]>::len))
+        || !matches_rows(ids.as_ref().map(Vec::len))
+        || !matches_rows(groups.as_ref().map(Vec::len))
     {
         return Err(PyValueError::new_err(
-            "weights, ids and groups must be as many as the documents",
+            "weights, ids and groups must have one entry per document",
         ));
     }
     let mut options = Parameters(parameters).options(matches!(view, View::Dense { .. }))?;
@@ -217,8 +237,8 @@ pub(crate) fn train(
     let threads = threads(n_jobs)?;
     let stop = Arc::new(Stop::new());
     let reports = Reports {
-        call: report,
-        last: Mutex::new(None),
+        callback: report,
+        last_report: Mutex::new(None),
         error: Mutex::new(None),
         stop: Arc::clone(&stop),
     };
@@ -239,7 +259,7 @@ pub(crate) fn train(
             }
             Ok(document)
         });
-        // Only tuning searches.
+        // Only tuning needs other engines.
         let engines = if options.tuning.is_some() {
             device.open(None, &threads).map_err(|error| of_device(&error))?
         } else {
@@ -260,7 +280,7 @@ fn train_with(
     engines: Engines,
     documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
     reports: &Reports,
-) -> PyResult<(Trained, Option<String>)> {
+) -> PyResult<(LibraryModel, Option<String>)> {
     let on_event = |event: Event<'_>| reports.on_event(event);
     let builder = Trainer::builder().options(options).engines(engines);
     let builder = builder.corpus_name("X").on_event(&on_event);
@@ -271,44 +291,44 @@ fn train_with(
 }
 
 impl Model {
-    fn new(model: Trained, jobs: Option<usize>, device: DeviceChoice) -> Self {
+    fn new(model: LibraryModel, jobs: Option<usize>, device: DeviceChoice) -> Self {
         Self {
             trained: Arc::new(model),
             jobs,
             device,
-            searching: OfProcess::default(),
-            weighing: OfProcess::default(),
+            search_state: ProcessLocal::default(),
+            weighting_classifier: ProcessLocal::default(),
         }
     }
 
-    fn searching(&self, py: Python<'_>) -> PyResult<Arc<Searching>> {
-        self.searching.get(py, || {
+    fn search_state(&self, py: Python<'_>) -> PyResult<Arc<SearchState>> {
+        self.search_state.get(py, || {
             let threads = threads(self.jobs)?;
             let engines = self.device.open(None, &threads).map_err(|error| of_device(&error))?;
             let share = self.trained.settings().dense_share;
             let searchers = Searchers::of(&self.trained, share, &engines);
             let searchers = searchers.map_err(|error| of_search(&error))?;
-            Ok(Searching {
+            Ok(SearchState {
                 classifier: Classifier::with_searchers(
                     Arc::clone(&self.trained),
                     searchers,
                     &threads,
                 ),
                 batch: engines.batch(),
-                describe: engines.describe(),
+                description: engines.describe(),
             })
         })
     }
 
-    fn weighing(&self, py: Python<'_>) -> PyResult<Arc<Classifier>> {
-        self.weighing.get(py, || {
+    fn weighting_classifier(&self, py: Python<'_>) -> PyResult<Arc<Classifier>> {
+        self.weighting_classifier.get(py, || {
             let threads = threads(self.jobs)?;
             let searchers = Searchers::default();
             Ok(Classifier::with_searchers(Arc::clone(&self.trained), searchers, &threads))
         })
     }
 
-    /// Calls `each` with the vectors of every batch; Ctrl-C ends the work.
+    /// Calls `each` with the vectors of every batch. Ctrl-C stops it.
     fn batches<T: Default + Send>(
         py: Python<'_>,
         view: View<'_>,
@@ -335,7 +355,7 @@ impl Model {
     }
 }
 
-/// How documents become vectors.
+/// Converts documents to vectors.
 #[derive(Clone, Copy)]
 struct Vectorizer<'a> {
     classifier: &'a Classifier,
@@ -438,7 +458,7 @@ impl Lists {
     }
 }
 
-/// The documents of a list as an array of `k` columns.
+/// Converts neighbor lists to an array of `k` columns.
 pub(crate) fn as_matrix<T: numpy::Element>(
     py: Python<'_>,
     values: Vec<T>,
@@ -458,7 +478,7 @@ impl Model {
     #[pyo3(signature = (path, *, n_jobs=None, device="auto"))]
     fn open(py: Python<'_>, path: PathBuf, n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
         let device = self::device(device)?;
-        let model = py.detach(|| Trained::open(&path)).map_err(|error| of_model(&error))?;
+        let model = py.detach(|| LibraryModel::open(&path)).map_err(|error| of_model(&error))?;
         Ok(Self::new(model, n_jobs, device))
     }
 
@@ -472,30 +492,38 @@ impl Model {
         device: &str,
     ) -> PyResult<Self> {
         let device = self::device(device)?;
-        let model = py.detach(|| Trained::from_bytes(bytes)).map_err(|error| of_model(&error))?;
+        let model =
+            py.detach(|| LibraryModel::from_bytes(bytes)).map_err(|error| of_model(&error))?;
         Ok(Self::new(model, n_jobs, device))
     }
 
-    /// Writes the model file: completely or not at all.
+    /// Writes the model file completely or not at all.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.trained.save(&path)).map_err(|error| of_model(&error))
     }
 
-    /// The bytes of the model file.
+    /// Returns the bytes of the model file.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.trained.to_bytes()).map_err(|error| of_model(&error))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// The model with other threads and another device.
+    /// Returns the same model with another number of threads and another device.
     #[pyo3(signature = (*, n_jobs=None, device="auto"))]
     fn on(&self, n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
-        let (searching, weighing) = Default::default();
+        let search_state = ProcessLocal::default();
+        let weighting_classifier = ProcessLocal::default();
         let device = self::device(device)?;
-        Ok(Self { trained: Arc::clone(&self.trained), jobs: n_jobs, device, searching, weighing })
+        Ok(Self {
+            trained: Arc::clone(&self.trained),
+            jobs: n_jobs,
+            device,
+            search_state,
+            weighting_classifier,
+        })
     }
 
-    /// The model's settings, as JSON.
+    /// Returns the model's settings as JSON.
     #[getter]
     fn settings(&self) -> PyResult<String> {
         let json = serde_json::to_string(self.trained.settings());
@@ -610,7 +638,7 @@ impl Model {
 
     /// The engine and where it runs.
     fn engine(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.searching(py)?.describe.clone())
+        Ok(self.search_state(py)?.description.clone())
     }
 
     /// Classifies documents.
@@ -623,10 +651,10 @@ impl Model {
     ) -> PyResult<Bound<'py, PyDict>> {
         let input = Input::of(input)?;
         let view = input.view()?;
-        let searching = self.searching(py)?;
-        let classifier = &searching.classifier;
+        let search_state = self.search_state(py)?;
+        let classifier = &search_state.classifier;
         let options = classifier.options();
-        let batch = if options.decision.needs_batch() { usize::MAX } else { searching.batch };
+        let batch = if options.decision.needs_batch() { usize::MAX } else { search_state.batch };
         let answers: Answers = Self::batches(
             py,
             view,
@@ -659,13 +687,13 @@ impl Model {
         let k = k.min(NonZeroUsize::new(self.trained.ids().len()).unwrap_or(NonZeroUsize::MIN));
         let input = Input::of(input)?;
         let view = input.view()?;
-        let searching = self.searching(py)?;
-        let classifier = &searching.classifier;
+        let search_state = self.search_state(py)?;
+        let classifier = &search_state.classifier;
         let options = ClassifyOptions { k, ..classifier.options() };
         let lists: Option<Lists> = Self::batches(
             py,
             view,
-            Vectorizer { classifier, batch: searching.batch, side: Side::Query },
+            Vectorizer { classifier, batch: search_state.batch, side: Side::Query },
             |vectors, stop, lists: &mut Option<Lists>| {
                 let mut found = FoundNeighbors::default();
                 let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
@@ -697,8 +725,8 @@ impl Model {
     ) -> PyResult<Vec<String>> {
         let input = Input::of(input)?;
         let view = input.view()?;
-        let searching = self.searching(py)?;
-        let classifier = &searching.classifier;
+        let search_state = self.search_state(py)?;
+        let classifier = &search_state.classifier;
         let options = classifier.options();
         if options.decision.needs_batch() {
             let message =
@@ -708,11 +736,11 @@ impl Model {
         run(py, &Arc::default(), |stop| {
             let source: Arc<str> = "X".into();
             let mut explained = Vec::with_capacity(view.rows());
-            for start in (0..view.rows()).step_by(TOGETHER) {
+            for start in (0..view.rows()).step_by(EXPLAIN_BATCH) {
                 if stop.is_stopped() {
                     break;
                 }
-                let end = view.rows().min(start + TOGETHER);
+                let end = view.rows().min(start + EXPLAIN_BATCH);
                 let documents: Vec<Document> =
                     (start..end).map(|row| view.document(row, &source)).collect();
                 let some = explain(classifier, &documents, &options);
@@ -738,7 +766,7 @@ impl Model {
         let side = if as_queries { Side::Query } else { Side::Document };
         let input = Input::of(input)?;
         let view = input.view()?;
-        let classifier = self.weighing(py)?;
+        let classifier = self.weighting_classifier(py)?;
         let rows: (Ragged<u32>, Vec<f32>) = Self::batches(
             py,
             view,

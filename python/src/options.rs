@@ -1,4 +1,4 @@
-//! The parameters of Python's estimators → the library's training options.
+//! Converts the parameters of the Python estimators to the library's training options.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -22,59 +22,59 @@ use pyo3::types::{PyAny, PyBool, PyDict};
 
 use crate::errors::{of_corpus, of_parameter};
 
-/// The parameters, by name.
+/// Parameters of an estimator, by name.
 pub(crate) struct Parameters<'a, 'py>(pub(crate) &'a Bound<'py, PyDict>);
 
 impl<'py> Parameters<'_, 'py> {
-    fn given(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn argument(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         Ok(self.0.get_item(name)?.filter(|value| !value.is_none()))
     }
 
-    /// The error that this parameter's value is not `expected`.
-    fn wrong(&self, name: &str, expected: &str) -> PyErr {
-        let value = self.given(name).ok().flatten();
+    /// Creates the error that a parameter's value is not as `expected`.
+    fn invalid(&self, name: &str, expected: &str) -> PyErr {
+        let value = self.argument(name).ok().flatten();
         let shown = value.and_then(|value| value.repr().ok());
         let shown = shown.map_or_else(|| "None".to_owned(), |text| text.to_string());
         of_parameter(name, &shown, expected)
     }
 
-    /// A value of a type that Python has; `expected` says which.
+    /// Returns a value of a Python type, which `expected` describes.
     fn value<T>(&self, name: &str, expected: &str) -> PyResult<Option<T>>
     where
         T: for<'a> FromPyObject<'a, 'py>,
     {
-        let Some(value) = self.given(name)? else { return Ok(None) };
-        // True is no number.
-        if value.is_instance_of::<PyBool>() && expected != TRUTH {
-            return Err(self.wrong(name, expected));
+        let Some(value) = self.argument(name)? else { return Ok(None) };
+        // In Python, True is an int, but it is not a valid number here.
+        if value.is_instance_of::<PyBool>() && expected != EXPECTED_BOOLEAN {
+            return Err(self.invalid(name, expected));
         }
-        value.extract().map(Some).map_err(|_| self.wrong(name, expected))
+        value.extract().map(Some).map_err(|_| self.invalid(name, expected))
     }
 
     fn text(&self, name: &str) -> PyResult<Option<String>> {
         self.value(name, "expected a string")
     }
 
-    fn truth(&self, name: &str) -> PyResult<Option<bool>> {
-        self.value(name, TRUTH)
+    fn boolean(&self, name: &str) -> PyResult<Option<bool>> {
+        self.value(name, EXPECTED_BOOLEAN)
     }
 
-    /// A value that the library reads from text.
-    fn parsed<T: FromStr>(&self, name: &str) -> PyResult<Option<T>>
+    /// Returns a value that the library parses from text.
+    fn parse<T: FromStr>(&self, name: &str) -> PyResult<Option<T>>
     where
         T::Err: ToString,
     {
         let parse = |text: String| {
-            text.parse().map_err(|error: T::Err| self.wrong(name, &error.to_string()))
+            text.parse().map_err(|error: T::Err| self.invalid(name, &error.to_string()))
         };
         self.text(name)?.map(parse).transpose()
     }
 
-    /// One of the names of an enum's variants.
-    fn named<T: serde::de::DeserializeOwned>(&self, name: &str) -> PyResult<Option<T>> {
+    /// Returns the variant of an enum by its name.
+    fn variant<T: serde::de::DeserializeOwned>(&self, name: &str) -> PyResult<Option<T>> {
         let read = |text: String| {
             serde_json::from_value(text.into()).map_err(|error| {
-                self.wrong(name, &error.to_string().replace("unknown variant", "is unknown:"))
+                self.invalid(name, &error.to_string().replace("unknown variant", "is unknown:"))
             })
         };
         self.text(name)?.map(read).transpose()
@@ -84,28 +84,28 @@ impl<'py> Parameters<'_, 'py> {
         self.value(name, "expected an integer from 1")
     }
 
-    fn number(&self, name: &str, least: f64, most: f64) -> PyResult<Option<f64>> {
-        let expected = format!("expected a number from {least} to {most}");
+    fn number(&self, name: &str, min: f64, max: f64) -> PyResult<Option<f64>> {
+        let expected = format!("expected a number from {min} to {max}");
         let number = self.value::<f64>(name, &expected)?;
-        if number.is_some_and(|number| !(least..=most).contains(&number)) {
-            return Err(self.wrong(name, &expected));
+        if number.is_some_and(|number| !(min..=max).contains(&number)) {
+            return Err(self.invalid(name, &expected));
         }
         Ok(number)
     }
 
-    /// A number of documents (`int`), or a share of them (`float`), as scikit-learn has it.
+    /// Returns a number of documents (`int`) or a share of them (`float`), as in scikit-learn.
     fn df_limit(&self, name: &str) -> PyResult<Option<DfLimit>> {
         let expected =
             "expected a number of documents (int) or a share of them from 0.0 to 1.0 (float)";
-        let Some(value) = self.given(name)? else { return Ok(None) };
+        let Some(value) = self.argument(name)? else { return Ok(None) };
         if value.is_instance_of::<PyBool>() {
-            return Err(self.wrong(name, expected));
+            return Err(self.invalid(name, expected));
         }
         if let Ok(count) = value.extract::<u32>() {
             return Ok(Some(DfLimit::Count(count)));
         }
         let share = value.extract::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
-        share.map(|share| Some(DfLimit::Share(share))).ok_or_else(|| self.wrong(name, expected))
+        share.map(|share| Some(DfLimit::Share(share))).ok_or_else(|| self.invalid(name, expected))
     }
 
     fn ngrams(&self, name: &str) -> PyResult<Option<NgramRange>> {
@@ -113,25 +113,25 @@ impl<'py> Parameters<'_, 'py> {
         let Some((shortest, longest)) = self.value::<(usize, usize)>(name, expected)? else {
             return Ok(None);
         };
-        NgramRange::new(shortest, longest).map(Some).ok_or_else(|| self.wrong(name, expected))
+        NgramRange::new(shortest, longest).map(Some).ok_or_else(|| self.invalid(name, expected))
     }
 
     fn stop_words(&self) -> PyResult<Vec<String>> {
         let name = "stop_words";
-        let Some(value) = self.given(name)? else { return Ok(Vec::new()) };
+        let Some(value) = self.argument(name)? else { return Ok(Vec::new()) };
         if let Ok(language) = value.extract::<String>() {
-            // scikit-learn writes it out.
+            // scikit-learn spells out the language.
             let code = if language == "english" { "en" } else { &language };
             let words = stop_words(code).ok_or_else(|| {
                 let expected = "no list for this language; expected an ISO 639-1 code \
                                 such as 'en', or a list of words";
-                self.wrong(name, expected)
+                self.invalid(name, expected)
             })?;
             return Ok(words.iter().map(|&word| word.to_owned()).collect());
         }
         value
             .extract()
-            .map_err(|_| self.wrong(name, "expected an ISO 639-1 code or a list of words"))
+            .map_err(|_| self.invalid(name, "expected an ISO 639-1 code or a list of words"))
     }
 
     fn analyzer(&self, sklearn: bool) -> PyResult<AnalyzerSpec> {
@@ -139,34 +139,34 @@ impl<'py> Parameters<'_, 'py> {
         let char_ngrams = self.ngrams("char_ngram_range")?;
         let word_ngrams = self.ngrams("ngram_range")?;
         Ok(AnalyzerSpec {
-            words: self.named("words")?.unwrap_or(default.words),
-            case: self.named("case")?.unwrap_or(default.case),
-            normalization: self.named("normalization")?.unwrap_or(default.normalization),
-            fold_accents: self.truth("strip_accents")?.unwrap_or(false),
+            words: self.variant("words")?.unwrap_or(default.words),
+            case: self.variant("case")?.unwrap_or(default.case),
+            normalization: self.variant("normalization")?.unwrap_or(default.normalization),
+            fold_accents: self.boolean("strip_accents")?.unwrap_or(false),
             min_length: self
                 .value("min_length", "expected an integer")?
                 .unwrap_or(default.min_length),
             stop_words: self.stop_words()?,
-            stemmer: self.parsed("stemmer")?,
+            stemmer: self.parse("stemmer")?,
             word_ngrams: if char_ngrams.is_some() {
                 word_ngrams
             } else {
                 word_ngrams.or(default.word_ngrams)
             },
             char_ngrams,
-            char_scope: self.named("char_scope")?.unwrap_or_default(),
+            char_scope: self.variant("char_scope")?.unwrap_or_default(),
         })
     }
 
     fn weighting(&self) -> PyResult<Weighting> {
-        let mut weighting: Weighting = self.parsed("weighting")?.unwrap_or_default();
+        let mut weighting: Weighting = self.parse("weighting")?.unwrap_or_default();
         for (name, change) in [
             ("idf_power", Weighting::with_idf_power as fn(Weighting, f64) -> Option<Weighting>),
             ("chi2_power", Weighting::with_chi2_power),
         ] {
             if let Some(power) = self.number(name, 0.0, 10.0)? {
                 weighting = change(weighting, power)
-                    .ok_or_else(|| self.wrong(name, "expected a number from 0 to 10"))?;
+                    .ok_or_else(|| self.invalid(name, "expected a number from 0 to 10"))?;
             }
         }
         Ok(weighting)
@@ -175,26 +175,26 @@ impl<'py> Parameters<'_, 'py> {
     fn class_weights(&self) -> PyResult<Option<ClassWeights>> {
         let name = "class_weight";
         let expected = "expected 'balanced' or a dict of labels and weights above 0";
-        let Some(value) = self.given(name)? else { return Ok(None) };
+        let Some(value) = self.argument(name)? else { return Ok(None) };
         if value.extract::<&str>().is_ok_and(|text| text == "balanced") {
             return Ok(Some(ClassWeights::Balanced));
         }
-        let Ok(weights) = value.cast::<PyDict>() else { return Err(self.wrong(name, expected)) };
-        let mut given = Vec::new();
-        for (label, weight) in weights {
+        let Ok(dict) = value.cast::<PyDict>() else { return Err(self.invalid(name, expected)) };
+        let mut weights = Vec::new();
+        for (label, weight) in dict {
             let weight = weight.extract::<f32>().ok().filter(|x| *x > 0.0 && x.is_finite());
-            let weight = weight.ok_or_else(|| self.wrong(name, expected))?;
-            given.push((label.str()?.to_string(), weight));
+            let weight = weight.ok_or_else(|| self.invalid(name, expected))?;
+            weights.push((label.str()?.to_string(), weight));
         }
-        Ok(Some(ClassWeights::Given(given)))
+        Ok(Some(ClassWeights::Given(weights)))
     }
 
-    /// What documents are compared by, and whether given features are counts.
+    /// Returns the dense features, and whether the features of the corpus are counts.
     fn features(&self, is_dense: bool) -> PyResult<(bool, Option<DenseOptions>)> {
         let name = "features";
         let metric = match self.text("metric")?.as_deref() {
             None | Some("cosine") => classify::rows::dense::Metric::default(),
-            Some(_) => self.parsed("metric")?.unwrap_or_default(),
+            Some(_) => self.parse("metric")?.unwrap_or_default(),
         };
         if is_dense {
             let source = DenseSource::Given { field: None };
@@ -210,13 +210,13 @@ impl<'py> Parameters<'_, 'py> {
             "expected 'tfidf', 'counts', 'lsa:N' (N up to {MOST_DIMENSIONS}) or 'tfidf+lsa:N'"
         );
         if terms.is_some_and(|terms| terms != "tfidf" && terms != "counts") {
-            return Err(self.wrong(name, &expected));
+            return Err(self.invalid(name, &expected));
         }
         let lsa = |dense: &str| {
             let dimensions = dense.strip_prefix("lsa:").and_then(|number| number.parse().ok());
             let dimensions =
                 dimensions.filter(|dimensions| (1..=MOST_DIMENSIONS).contains(dimensions));
-            let dimensions = dimensions.ok_or_else(|| self.wrong(name, &expected))?;
+            let dimensions = dimensions.ok_or_else(|| self.invalid(name, &expected))?;
             let source = DenseSource::Lsa { dimensions, seed: 0 };
             Ok::<_, PyErr>(DenseOptions { source, metric, with_terms: terms.is_some() })
         };
@@ -224,7 +224,7 @@ impl<'py> Parameters<'_, 'py> {
     }
 
     fn tuning(&self) -> PyResult<Option<TuneOptions>> {
-        let scope = match self.given("tune")? {
+        let scope = match self.argument("tune")? {
             None => TuneScope::Quick,
             Some(value) => match (value.extract::<bool>(), value.extract::<String>().as_deref()) {
                 (Ok(false), _) => return Ok(None),
@@ -233,7 +233,7 @@ impl<'py> Parameters<'_, 'py> {
                 (_, Ok("quick")) => TuneScope::Quick,
                 _ => {
                     let expected = "expected 'quick', 'votes', 'all', True or False";
-                    return Err(self.wrong("tune", expected));
+                    return Err(self.invalid("tune", expected));
                 }
             },
         };
@@ -250,10 +250,10 @@ impl<'py> Parameters<'_, 'py> {
             Some(_) => {
                 let expected = "expected 'micro-f1', 'macro-f1', 'accuracy', 'micro+macro', \
                                 'p@5' or 'top-3-accuracy'";
-                return Err(self.wrong("objective", expected));
+                return Err(self.invalid("objective", expected));
             }
         };
-        let near_duplicates = match self.given("near_duplicates")? {
+        let near_duplicates = match self.argument("near_duplicates")? {
             None => NearDuplicateLimit::Found,
             Some(value) if value.extract::<bool>().is_ok_and(|find| !find) => {
                 NearDuplicateLimit::Off
@@ -263,34 +263,38 @@ impl<'py> Parameters<'_, 'py> {
                     NearDuplicateLimit::Above(limit)
                 }
                 _ => {
-                    return Err(self
-                        .wrong("near_duplicates", "expected None, False or a cosine from 0 to 1"));
+                    return Err(self.invalid(
+                        "near_duplicates",
+                        "expected None, False or a cosine from 0 to 1",
+                    ));
                 }
             },
         };
-        let says = |name: &str| Ok::<_, PyErr>(self.given(name)?.is_some());
+        let is_set = |name: &str| Ok::<_, PyErr>(self.argument(name)?.is_some());
         Ok(Some(TuneOptions {
             scope,
             free: FreeFeatures {
-                analyzer: !(says("stemmer")? || says("ngram_range")? || says("char_ngram_range")?),
-                weighting: !(says("weighting")? || says("idf_power")?),
-                chi2_power: !says("chi2_power")?,
-                selection: !says("select")?,
+                analyzer: !(is_set("stemmer")?
+                    || is_set("ngram_range")?
+                    || is_set("char_ngram_range")?),
+                weighting: !(is_set("weighting")? || is_set("idf_power")?),
+                chi2_power: !is_set("chi2_power")?,
+                selection: !is_set("select")?,
             },
             sample: self.positive("tune_sample")?.map_or(default.sample, NonZeroUsize::get),
             objective,
             k_max: self.positive("k_max")?.unwrap_or(default.k_max),
             near_duplicates,
-            time_order: self.truth("time_order")?,
+            time_order: self.boolean("time_order")?,
         }))
     }
 
     fn hierarchy(&self) -> PyResult<Hierarchy> {
-        let Some(value) = self.given("hierarchy")? else { return Ok(Hierarchy::default()) };
+        let Some(value) = self.argument("hierarchy")? else { return Ok(Hierarchy::default()) };
         if let Ok(pairs) = value.extract::<Vec<(String, String)>>() {
             let bad = |name: &String| name.contains(['\t', '\n', '\r']);
             if pairs.iter().any(|(child, parent)| bad(child) || bad(parent)) {
-                return Err(self.wrong("hierarchy", "a label has a tab or a line end in it"));
+                return Err(self.invalid("hierarchy", "a label contains a tab or a line break"));
             }
             let lines: Vec<String> =
                 pairs.iter().map(|(child, parent)| format!("{child}\t{parent}")).collect();
@@ -298,20 +302,21 @@ impl<'py> Parameters<'_, 'py> {
                 .map_err(|error| of_corpus(&error));
         }
         let path: PathBuf = value.extract().map_err(|_| {
-            self.wrong("hierarchy", "expected a path or a list of pairs (child, parent)")
+            self.invalid("hierarchy", "expected a path or a list of pairs (child, parent)")
         })?;
         Hierarchy::read(&path).map_err(|error| of_corpus(&error))
     }
 
-    /// The training options, for dense arrays (`is_dense`), or for texts and sparse matrices.
+    /// Returns the training options for dense arrays (`is_dense`), or for texts and sparse
+    /// matrices.
     pub(crate) fn options(&self, is_dense: bool) -> PyResult<TrainOptions> {
         let default = TrainOptions::default();
         let limits = TermLimits::default();
         let (counts, dense) = self.features(is_dense)?;
         let sklearn = self.text("weighting")?.as_deref() == Some("sklearn");
-        let most = f64::from(Fields::LIMIT);
+        let max_boost = f64::from(Fields::LIMIT);
         #[expect(clippy::cast_possible_truncation, reason = "a boost is an f32")]
-        let fields = match self.number("title_boost", f64::MIN_POSITIVE, most)? {
+        let fields = match self.number("title_boost", f64::MIN_POSITIVE, max_boost)? {
             Some(boost) => Fields::FirstLine { boost: boost as f32 },
             None => Fields::Whole,
         };
@@ -328,29 +333,29 @@ impl<'py> Parameters<'_, 'py> {
                 max_df: self.df_limit("max_df")?.unwrap_or(limits.max_df),
                 max_terms: self.positive("max_features")?,
             },
-            selection: self.parsed("select")?,
+            selection: self.parse("select")?,
             class_weights: self.class_weights()?,
             hierarchy: self.hierarchy()?,
             k: self.positive("n_neighbors")?,
-            vote: self.parsed("weights")?,
+            vote: self.parse("weights")?,
             decision: DecisionOptions {
-                several: self.truth("several")?,
-                rule: self.parsed("rule")?,
+                several: self.boolean("several")?,
+                rule: self.parse("rule")?,
                 threshold: self.number("threshold", 0.0, 1.0)?,
-                allow_none: self.truth("allow_none")?.unwrap_or(false),
+                allow_none: self.boolean("allow_none")?.unwrap_or(false),
             },
             target_error: target("target_error")?,
             novelty: target("foreign")?,
             tuning: self.tuning()?,
-            keep_text: self.truth("keep_text")?.unwrap_or(default.keep_text),
+            keep_text: self.boolean("keep_text")?.unwrap_or(default.keep_text),
             part_of: None,
         })
     }
 }
 
-const TRUTH: &str = "expected True or False";
+const EXPECTED_BOOLEAN: &str = "expected True or False";
 
-/// A device by name.
+/// Returns a device by its name.
 pub(crate) fn device(name: &str) -> PyResult<classify::search::DeviceChoice> {
     name.parse().map_err(|what: String| PyValueError::new_err(format!("device={name:?}: {what}")))
 }

@@ -1,4 +1,4 @@
-//! How work is run: without Python's lock, on threads that are shared, ended by Ctrl-C.
+//! Runs work without the GIL, on shared threads, until it ends or Ctrl-C stops it.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,10 +13,10 @@ use pyo3::prelude::*;
 
 use crate::logging;
 
-/// How often Python is asked for Ctrl-C.
-const ASK: Duration = Duration::from_millis(50);
+/// Interval between checks for Ctrl-C.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Runs `work` without Python's lock. Ctrl-C stops it, and is then raised.
+/// Runs `work` without the GIL. Ctrl-C stops it and then raises `KeyboardInterrupt`.
 #[expect(clippy::redundant_closure_for_method_calls, reason = "the method is of one lifetime")]
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
@@ -33,7 +33,7 @@ pub(crate) fn run<T: Send>(
                 let _ = done.send(());
                 outcome
             });
-            while is_done.recv_timeout(ASK) == Err(RecvTimeoutError::Timeout) {
+            while is_done.recv_timeout(SIGNAL_CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 if worker.is_finished() {
                     break;
                 }
@@ -52,16 +52,16 @@ pub(crate) fn run<T: Send>(
     Ok(outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
 
-/// As many queries are answered without asking for Ctrl-C.
-const FEW: usize = 64;
+/// Maximum number of queries that are answered without checks for Ctrl-C.
+const MAX_UNCHECKED: usize = 64;
 
-/// Runs the work of so many queries without Python's lock; Ctrl-C stops it if they are many.
+/// Runs the work for `queries` queries without the GIL. Ctrl-C stops it, unless it has few queries.
 pub(crate) fn run_for<T: Send>(
     py: Python<'_>,
     queries: usize,
     work: impl FnOnce(&Stop) -> T + Send,
 ) -> PyResult<T> {
-    if queries > FEW {
+    if queries > MAX_UNCHECKED {
         return run(py, &Arc::default(), work);
     }
     let outcome = py.detach(|| work(&Stop::new()));
@@ -69,13 +69,13 @@ pub(crate) fn run_for<T: Send>(
     Ok(outcome)
 }
 
-/// Threads by the process that started them and their number.
+/// Thread pools, with the process that started them and their number of threads.
 static POOLS: Mutex<Vec<(u32, usize, Threads)>> = Mutex::new(Vec::new());
 
 /// Returns `jobs` threads, which start once and are shared by all calls. `None` means one per
 /// processor.
 ///
-/// A process made by `fork` has none of its parent's threads, so it starts its own.
+/// A forked process has none of its parent's threads, so it starts its own.
 pub(crate) fn threads(jobs: Option<usize>) -> PyResult<Threads> {
     let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let count = NonZeroUsize::new(jobs.unwrap_or_else(available)).unwrap_or(NonZeroUsize::MIN);
@@ -90,7 +90,7 @@ pub(crate) fn threads(jobs: Option<usize>) -> PyResult<Threads> {
     // Another thread of the parent may have held the lock when the process was forked.
     let Ok(mut pools) = POOLS.try_lock() else { return start() };
     if pools.iter().any(|(owner, ..)| *owner != process) {
-        // The parent's threads are not there to be ended.
+        // The parent's threads do not exist in this process, so they cannot be joined.
         std::mem::forget(std::mem::take(&mut *pools));
     }
     if let Some((.., threads)) = pools.iter().find(|(_, have, _)| *have == count.get()) {
@@ -101,22 +101,22 @@ pub(crate) fn threads(jobs: Option<usize>) -> PyResult<Threads> {
     Ok(threads)
 }
 
-/// Something with threads in it, made again in a process that was forked.
+/// Value that owns threads, created again in a forked process.
 #[derive(Debug)]
-pub(crate) struct OfProcess<T> {
+pub(crate) struct ProcessLocal<T> {
     /// The process whose threads may hold the lock.
     owner: AtomicU32,
     kept: Mutex<Option<(u32, Arc<T>)>>,
 }
 
-impl<T> Default for OfProcess<T> {
+impl<T> Default for ProcessLocal<T> {
     fn default() -> Self {
         Self { owner: AtomicU32::new(std::process::id()), kept: Mutex::new(None) }
     }
 }
 
-impl<T: Send + Sync> OfProcess<T> {
-    /// The one of this process; `make` makes it, without Python's lock.
+impl<T: Send + Sync> ProcessLocal<T> {
+    /// Returns the value of this process. Creates it with `make`, without the GIL, if necessary.
     pub(crate) fn get(
         &self,
         py: Python<'_>,
@@ -127,14 +127,14 @@ impl<T: Send + Sync> OfProcess<T> {
             let mut kept = if self.owner.load(Ordering::Relaxed) == process {
                 self.kept.lock().unwrap_or_else(PoisonError::into_inner)
             } else {
-                // If a thread of the parent held the lock during the fork, nobody will release it.
+                // If a thread of the parent held the lock during the fork, it is never released.
                 let Ok(kept) = self.kept.try_lock() else { return Ok(Arc::new(make()?)) };
                 self.owner.store(process, Ordering::Relaxed);
                 kept
             };
             match &*kept {
                 Some((owner, own)) if *owner == process => return Ok(Arc::clone(own)),
-                // Its threads are not there to be ended.
+                // The parent's threads do not exist in this process, so they cannot be joined.
                 Some((_, of_parent)) => std::mem::forget(Arc::clone(of_parent)),
                 None => {}
             }

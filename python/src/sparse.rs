@@ -1,4 +1,4 @@
-//! Exact neighbors among the rows of a CSR matrix.
+//! The Python class `SparseRows`: exact neighbors among the rows of a CSR matrix.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::documents::{CsrArrays, CsrSlices};
 use crate::errors::{of_device, of_search};
 use crate::model::as_matrix;
 use crate::options::device;
-use crate::running::{OfProcess, run_for, threads};
+use crate::running::{ProcessLocal, run_for, threads};
 
 /// The rows of a CSR matrix with an index over them.
 #[pyclass(frozen, module = "classify_knn._native")]
@@ -26,16 +26,16 @@ pub(crate) struct SparseRows {
     unit: bool,
     jobs: Option<usize>,
     device: DeviceChoice,
-    searching: OfProcess<Searching>,
+    search_state: ProcessLocal<SearchState>,
 }
 
-struct Searching {
+struct SearchState {
     engine: Arc<dyn Search>,
     batch: usize,
     threads: Threads,
 }
 
-/// A copy of some rows of the matrix; `unit`: scaled to length 1.
+/// Copies rows of the matrix, and scales them to length 1 if `unit` is set.
 fn matrix(slices: CsrSlices<'_>, rows: Range<usize>, unit: bool) -> Result<Csr, String> {
     let bounds = &slices.indptr[rows.start..=rows.end];
     let start = bounds[0];
@@ -53,7 +53,7 @@ fn matrix(slices: CsrSlices<'_>, rows: Range<usize>, unit: bool) -> Result<Csr, 
     csr(slices.columns, indptr, slices.indices[entries].to_vec(), data)
 }
 
-/// Scales to length 1, as the command weights rows; zeros stay zeros.
+/// Scales a row to length 1, as the program does. Zero rows stay zero.
 fn scale(values: &mut [f32]) {
     let square: f64 = values.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     if square > 0.0 {
@@ -66,23 +66,23 @@ fn scale(values: &mut [f32]) {
     }
 }
 
-/// Rows of neighbors and their similarities, each queries × k.
+/// Arrays of neighbors and of their similarities, each of shape queries × k.
 type Matrices<'py> = (Bound<'py, numpy::PyArray2<i64>>, Bound<'py, numpy::PyArray2<f32>>);
-/// indptr, indices and data.
+/// Arrays `indptr`, indices and data.
 type Arrays<'py> =
     (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>);
 
 impl SparseRows {
-    fn searching(&self, py: Python<'_>) -> PyResult<Arc<Searching>> {
-        self.searching.get(py, || {
+    fn search_state(&self, py: Python<'_>) -> PyResult<Arc<SearchState>> {
+        self.search_state.get(py, || {
             let threads = threads(self.jobs)?;
             let engines = self.device.open(None, &threads).map_err(|error| of_device(&error))?;
             let engine = engines.engine(&self.rows).map_err(|error| of_search(&error))?;
-            Ok(Searching { engine, batch: engines.batch(), threads })
+            Ok(SearchState { engine, batch: engines.batch(), threads })
         })
     }
 
-    /// Searches in batches, and gives each list to `each`, in order.
+    /// Searches in batches, and passes each list to `each` in order.
     fn search<T: Send>(
         &self,
         py: Python<'_>,
@@ -94,21 +94,21 @@ impl SparseRows {
         let k = NonZeroUsize::new(k)
             .ok_or_else(|| PyValueError::new_err("n_neighbors must be at least 1"))?;
         let slices = queries.view()?;
-        let searching = self.searching(py)?;
+        let search_state = self.search_state(py)?;
         if slices.columns != self.rows.cols() {
             return Err(PyValueError::new_err(format!(
-                "the queries have {} columns, the fitted rows {}",
+                "the queries have {} columns, but the fitted rows have {}",
                 slices.columns,
                 self.rows.cols()
             )));
         }
         let work = |stop: &Stop| {
             let mut found = NeighborLists::default();
-            for start in (0..slices.rows()).step_by(searching.batch) {
-                let end = slices.rows().min(start.saturating_add(searching.batch));
+            for start in (0..slices.rows()).step_by(search_state.batch) {
+                let end = slices.rows().min(start.saturating_add(search_state.batch));
                 let batch = matrix(slices, start..end, self.unit).map_err(PyValueError::new_err)?;
                 let request = Request::new(&batch, k).until(stop);
-                let searched = searching.engine.search(&request, &mut found);
+                let searched = search_state.engine.search(&request, &mut found);
                 let _ = searched.map_err(|error| of_search(&error))?;
                 found.iter().for_each(|neighbors| each(neighbors, &mut answers));
             }
@@ -135,9 +135,9 @@ impl SparseRows {
         let slices = arrays.view()?;
         let rows = py.detach(|| matrix(slices, 0..slices.rows(), unit));
         let rows = Arc::new(rows.map_err(PyValueError::new_err)?);
-        let made = Self { rows, unit, jobs: n_jobs, device, searching: OfProcess::default() };
+        let made = Self { rows, unit, jobs: n_jobs, device, search_state: ProcessLocal::default() };
         // Reject infinite weights now, not at the first search.
-        let _ = made.searching(py)?;
+        let _ = made.search_state(py)?;
         Ok(made)
     }
 
@@ -221,6 +221,6 @@ impl SparseRows {
 
     /// The number of threads.
     fn threads(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.searching(py)?.threads.count())
+        Ok(self.search_state(py)?.threads.count())
     }
 }

@@ -1,4 +1,4 @@
-"""Documents for the tests: made up, with known labels."""
+"""Generated documents with known labels for the tests."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""KNNTextClassifier, with what users have."""
+"""Tests of KNNTextClassifier with the input types of users."""
 
 import logging
 import multiprocessing
@@ -33,7 +33,7 @@ def model(train):
     return KNNTextClassifier().fit(*train)
 
 
-def test_it_classifies(model, test):
+def test_classification(model, test):
     texts, labels = test
     assert model.score(texts, labels) > 0.95
     assert model.classes_.tolist() == ["cooking", "music", "sport"]
@@ -44,7 +44,7 @@ def test_it_classifies(model, test):
 
 
 class Column:
-    """A column of a data set: neither a list nor an array."""
+    """A data set column that is neither a list nor an array."""
 
     def __init__(self, items):
         self.items = items
@@ -57,7 +57,7 @@ class Column:
 
 
 class ArrowColumn:
-    """A column that speaks Arrow, and nothing else."""
+    """A column that supports only Arrow."""
 
     def __init__(self, items):
         self.array = pa.chunked_array([items])
@@ -100,7 +100,7 @@ def test_labels_of_every_library(column, model, train, test):
 
 def test_labels_that_are_numbers(train, test):
     names = ["cooking", "music", "sport"]
-    # As strings, 10 would come before 2.
+    # Sorted as strings, 10 would come before 2.
     numbers = np.asarray([2, 10, -3])
     fitted = KNNTextClassifier().fit(train[0], numbers[[names.index(label) for label in train[1]]])
     assert fitted.classes_.tolist() == [-3, 2, 10]
@@ -191,7 +191,7 @@ def test_weights(train, test):
     fitted = KNNTextClassifier().fit(texts, labels, sample_weight=weights)
     assert fitted.classes_.tolist() == ["cooking", "music"]
     heavy = np.asarray([50.0 if label == "music" else 1.0 for label in labels])
-    # With k and vote chosen, these documents are told apart without it.
+    # With k and vote chosen, these documents are separated without it.
     more = (KNNTextClassifier(tune=False).fit(texts, labels, sample_weight=heavy).predict(test[0]) == "music").sum()
     assert more > (KNNTextClassifier(tune=False).fit(texts, labels).predict(test[0]) == "music").sum()
     with pytest.raises(ValueError, match="at least one non-zero"):
@@ -200,12 +200,12 @@ def test_weights(train, test):
 
 def test_tuning_abstaining_and_progress(train, test, caplog):
     caplog.set_level(logging.INFO, "classify_knn")
-    told = []
+    stages = []
     fitted = KNNTextClassifier(tune="votes", target_error=0.05).fit(
-        *train, progress=lambda stage, done: told.append((stage, done))
+        *train, progress=lambda stage, done: stages.append((stage, done))
     )
     assert fitted.tuning_["schema"] == "classify.tuning/1"
-    assert told and all(stage.startswith("fit") for stage, _ in told)
+    assert stages and all(stage.startswith("fit") for stage, _ in stages)
     assert "target" in caplog.text
     confidence, reasons = fitted.predict_confidence([*test[0], "zzz"])
     assert ((confidence >= 0) & (confidence <= 1)).all()
@@ -247,7 +247,7 @@ def test_files_and_pickles(tmp_path, model, train, test):
         model.save(tmp_path / "no" / "folder")
 
 
-def test_threads_change_nothing(train, test):
+def test_results_do_not_depend_on_threads(train, test):
     expected = KNNTextClassifier(n_jobs=1).fit(*train).predict_proba(test[0])
     for jobs in (None, -1, 2, 3, -2):
         assert (KNNTextClassifier(n_jobs=jobs).fit(*train).predict_proba(test[0]) == expected).all()
@@ -346,7 +346,7 @@ def test_processes(method, model, test):
 
 
 def test_interrupting_a_search():
-    """Ctrl-C ends a long search soon, and the classifier still works."""
+    """Ctrl-C stops a long search quickly, and the classifier still works."""
     code = """
 import numpy as np, scipy.sparse as sp
 from classify_knn import SparseNeighbors
@@ -371,7 +371,7 @@ print(model.kneighbors(rows[:2])[1][:, 0].tolist(), flush=True)
     assert process.wait() == 0
 
 
-def test_python_goes_on_while_it_searches(model, test):
+def test_python_runs_during_a_search(model, test):
     texts = test[0] * 200
     counted, stop = [], threading.Event()
 
@@ -389,7 +389,7 @@ def test_python_goes_on_while_it_searches(model, test):
     assert before > 3
 
 
-def test_it_names_its_version():
+def test_version():
     assert classify_knn.__version__.count(".") == 2
 
 
@@ -414,7 +414,7 @@ def test_more_neighbors_than_documents(model, test):
         model.kneighbors(test[0][:2], 2**62)
 
 
-def test_distances_that_are_no_cosines(train, test):
+def test_distances_of_other_metrics(train, test):
     distances, indices = KNNTextClassifier(weighting="bm25").fit(*train).kneighbors(test[0], 5)
     assert (distances[indices >= 0] < 0).all() and (np.diff(distances, axis=1) >= 0).all()
 
@@ -431,7 +431,7 @@ def test_a_hierarchy_of_numbers(train, test):
     fitted = KNNTextClassifier(hierarchy=[("1", "9"), ("2", "9")]).fit(train[0], labels)
     assert fitted.classes_.tolist() == [1, 2, 3, "9"]
     assert all("9" in one for one in fitted.predict(test[0]) if 1 in one or 2 in one)
-    with pytest.raises(ValueError, match="hierarchy is for several labels"):
+    with pytest.raises(ValueError, match="hierarchy needs multi-label"):
         KNNTextClassifier(hierarchy=[("cooking", "all")]).fit(*train)
 
 
@@ -443,7 +443,7 @@ def test_score_counts_refused_documents_as_wrong(train, test):
     assert listed.score(test[0], [[label] for label in test[1]]) > 0.9
 
 
-def test_a_fit_that_fails_leaves_nothing(train):
+def test_a_failed_fit_leaves_nothing(train):
     fitted = KNNTextClassifier().fit(np.eye(4), [0, 1, 0, 1])
     with pytest.raises(ValueError):
         fitted.fit(np.eye(3), [0, 1])
@@ -466,7 +466,7 @@ def test_a_list_of_vectors(train):
 
 
 def test_interrupting_tuning():
-    """Ctrl-C ends tuning soon."""
+    """Ctrl-C stops tuning quickly."""
     code = """
 import numpy as np
 from classify_knn import KNNTextClassifier

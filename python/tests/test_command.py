@@ -1,7 +1,8 @@
-"""The command and the package: the same models, byte for byte, and the same predictions.
+"""Tests that the program and the package give the same models, byte for byte, and the same
+predictions.
 
-On four corpora, if CLASSIFY_CORPORA names their folder, otherwise on documents that are made up; CLASSIFY is the command.
-"""
+On four corpora, if CLASSIFY_CORPORA names their folder, otherwise on documents that are made up;
+CLASSIFY is the command. """
 
 import json
 import os
@@ -34,9 +35,9 @@ def lines(path):
 
 
 def same(train, test, folder, flags=(), **parameters):
-    """Trains and predicts with both, and compares all they give."""
+    """Train and predict with the program and the package, and compare all results."""
     rows, queries = lines(train), lines(test)
-    # As the command, one label each, unless any document has more or fewer.
+    # As in the program: single-label, unless any document has more or fewer labels.
     single = all(len(row["labels"]) == 1 for row in rows)
     labels = [row["labels"][0] if single else row["labels"] for row in rows]
     run("train", train, "-o", folder / "command.model", *flags)
@@ -80,12 +81,12 @@ def made_up(tmp_path, train, test):
         (("--tune", "--abstain", "target-error=5%"), {"tune": True, "target_error": 0.05}),
     ],
 )
-def test_made_up_documents(flags, parameters, made_up, tmp_path):
+def test_generated_documents(flags, parameters, made_up, tmp_path):
     same(*made_up, tmp_path, flags, **parameters)
 
 
 def safetensors(path):
-    """The arrays of a safetensors file."""
+    """Return the arrays of a safetensors file."""
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
@@ -98,7 +99,7 @@ def safetensors(path):
 
 @pytest.mark.parametrize("weighting", ["ltc", "bm25", "sklearn", "Lsc"])
 def test_rows(weighting, made_up, tmp_path):
-    """The vectorizer's rows are those that the command writes."""
+    """The vectorizer's rows equal the rows that the program writes."""
     train, test = made_up
     run("train", train, "-o", tmp_path / "a.model", "--weighting", weighting)
     run("vectorize", tmp_path / "a.model", test, "-o", tmp_path / "a.vectors")
@@ -119,7 +120,7 @@ def test_corpora(corpus, tmp_path):
 
 @pytest.mark.skipif(CORPORA is None, reason="CLASSIFY_CORPORA is not set")
 def test_a_corpus_of_rows(tmp_path):
-    """Rows of svmlight, as given and as counts."""
+    """Rows of svmlight, as weights and as counts."""
     from sklearn.datasets import load_svmlight_file
 
     train, test = (pathlib.Path(CORPORA) / "rcv1" / f"binary-{part}.svm" for part in ("train", "test"))
@@ -131,5 +132,5 @@ def test_a_corpus_of_rows(tmp_path):
     own = KNNTextClassifier().fit(rows, labels.astype(int))
     assert [str(label) for label in own.predict(queries)] == [label.removeprefix("+") for label in said]
     loaded = KNNTextClassifier.load(tmp_path / "command.model")
-    # Of the file, which has no columns, only the numbers of columns are known.
+    # Only the numbers of columns are known, because the file has no column names.
     assert [label.removeprefix("+") for label in loaded.predict(queries)] == [str(label) for label in own.predict(queries)]

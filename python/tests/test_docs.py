@@ -1,4 +1,4 @@
-"""The examples in the documentation run, and the stubs say what is there."""
+"""Tests that the examples in the documentation run, and that the stubs are complete."""
 
 import doctest
 import importlib

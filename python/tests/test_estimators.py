@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of estimators: with the default parameters, no failure is expected."""
+"""scikit-learn's checks of estimators. With the default parameters, no failure is expected."""
 
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -9,7 +9,7 @@ from classify_knn import KNNTextClassifier, SparseNeighbors, TfidfVectorizer
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "estimator",
-    # With 3 neighbors, not all documents of the small sets are neighbors.
+    # With 3 neighbors, some documents of the small data sets have no vote for some labels.
     [KNNTextClassifier(), KNNTextClassifier(n_neighbors=3), SparseNeighbors(), TfidfVectorizer()],
     ids=["classifier", "classifier, 3 neighbors", "sparse neighbors", "vectorizer"],
 )

@@ -1,4 +1,4 @@
-"""Explanations from Python."""
+"""Tests of explanations."""
 
 import numpy as np
 import pytest

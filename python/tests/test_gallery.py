@@ -1,4 +1,4 @@
-"""The programs of the gallery run, and draw their pictures."""
+"""Tests that the programs of the gallery run and draw their charts."""
 
 import pathlib
 import subprocess
@@ -10,7 +10,7 @@ GALLERY = pathlib.Path(__file__).parents[1] / "gallery"
 PROGRAMS = sorted(path for path in GALLERY.glob("*.py") if path.name != "sample.py")
 
 
-def test_there_are_five():
+def test_there_are_five_programs():
     assert len(PROGRAMS) == 5
 
 

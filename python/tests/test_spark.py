@@ -1,4 +1,4 @@
-"""Spark: the answers of one machine, to the bit, whatever the partitions."""
+"""Tests that Spark gives bit-identical results to one machine, for any partitions."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from classify_knn import KNNTextClassifier, spark  # noqa: E402
 
 @pytest.fixture(scope="module")
 def session():
-    # The workers are to be of this environment.
+    # The workers must use this Python environment.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("classify-knn").config("spark.ui.enabled", False)
     builder = builder.config("spark.sql.shuffle.partitions", 3).config("spark.sql.execution.arrow.maxRecordsPerBatch", 37)
@@ -50,10 +50,10 @@ def test_predict_and_evaluate(session, train, test, partitions, tmp_path):
         confidence, reasons = model.predict_confidence(test[0])
         assert [row["confidence"] for row in rows] == confidence.tolist()
         assert [row["reason"] or "" for row in rows] == reasons
-    figures = spark.evaluate(documents, model)
-    assert figures["documents"] == len(test[0])
-    assert figures["exact"] == model.score(*test)
-    assert sum(counts["documents"] for counts in figures["labels"].values()) == len(test[0])
+    metrics = spark.evaluate(documents, model)
+    assert metrics["documents"] == len(test[0])
+    assert metrics["exact"] == model.score(*test)
+    assert sum(counts["documents"] for counts in metrics["labels"].values()) == len(test[0])
 
 
 def test_missing_texts_and_several_labels(session, train, test):
@@ -62,8 +62,8 @@ def test_missing_texts_and_several_labels(session, train, test):
     rows = spark.predict(documents, model).collect()
     assert rows[0]["labels"][0] == "all" and len(rows[0]["labels"]) == len(rows[0]["scores"])
     assert [row["reason"] for row in rows[1:]] == ["no-known-term"] * 2
-    figures = spark.evaluate(frame(session, test, 2, several=True), model)
-    assert 0 < figures["micro_f1"] < 1
+    metrics = spark.evaluate(frame(session, test, 2, several=True), model)
+    assert 0 < metrics["micro_f1"] < 1
 
 
 @pytest.mark.parametrize("partitions", [1, 4, 7])
@@ -83,10 +83,10 @@ def test_shards(session, train, test, partitions, parameters, tmp_path):
             for own, nearness in zip(indices, similarities, strict=True)
         ]
         assert found == expected
-        # Dealt to groups of shards: the same, in any order.
+        # With groups of shards, the results are the same, in any order.
         for groups in (2, 3, 100):
-            dealt = spark.kneighbors(frame(session, test, 3), tmp_path / "shards", k, groups=groups).collect()
-            assert sorted(dealt, key=lambda row: int(row["id"][1:])) == rows
+            grouped = spark.kneighbors(frame(session, test, 3), tmp_path / "shards", k, groups=groups).collect()
+            assert sorted(grouped, key=lambda row: int(row["id"][1:])) == rows
         first = rows[0]["neighbors"][0]
         assert first["id"] == f"d{first['row']}" and first["labels"] == [train[1][first["row"]]]
 
@@ -100,9 +100,9 @@ def test_nulls_and_several_labels_in_shards(session, tmp_path):
     assert [(near["id"], near["labels"]) for near in found[0]["neighbors"]] == [("2", []), ("1", ["cooking"])]
     assert found[1]["neighbors"] == []
     spark.fit(documents.repartition(2), tmp_path / "two", features="tfidf")
-    dealt = {row["number"]: row for row in spark.kneighbors(asked, tmp_path / "two", 5, groups=2).collect()}
-    assert [near["similarity"] for near in dealt[1]["neighbors"]] == [near["similarity"] for near in found[0]["neighbors"]]
-    assert dealt[2]["neighbors"] == [] and dealt[2]["text"] is None
+    grouped = {row["number"]: row for row in spark.kneighbors(asked, tmp_path / "two", 5, groups=2).collect()}
+    assert [near["similarity"] for near in grouped[1]["neighbors"]] == [near["similarity"] for near in found[0]["neighbors"]]
+    assert grouped[2]["neighbors"] == [] and grouped[2]["text"] is None
     assert spark.kneighbors(asked.limit(0), tmp_path / "two", 5, groups=2).collect() == []
     assert (tmp_path / "shards" / "manifest.json").stat().st_mode & 0o044
 
@@ -138,7 +138,7 @@ def test_wrong_arguments(session, train, tmp_path):
         spark.kneighbors(documents, tmp_path / "shards", 1, groups=0)
 
 
-def test_parts_of_documents_that_changed_are_not_put_together():
+def test_changed_documents_are_not_merged():
     documents = pa.RecordBatch.from_pydict({"text": ["bread"]})
     near = [[{"row": row, "id": str(row), "similarity": 0.5, "labels": []}] for row in (7, 3)]
     lists = [spark._to_bytes(pa.RecordBatch.from_arrays([pa.array([one], spark._NEIGHBORS)], ["neighbors"])) for one in near]

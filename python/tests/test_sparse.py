@@ -1,4 +1,4 @@
-"""SparseNeighbors and top_k against the obvious computation."""
+"""Tests of SparseNeighbors and top_k against a direct computation."""
 
 import pickle
 
@@ -11,7 +11,7 @@ from classify_knn import SparseNeighbors, top_k
 
 
 def expected_top_k(queries, rows, k, threshold=0.0):
-    """All products in float64, rounded once; decreasing, ties by row."""
+    """Return all products in float64, rounded once; in decreasing order, ties by row."""
     products = (queries.astype(np.float32).astype(np.float64) @ rows.astype(np.float32).astype(np.float64).T).toarray()
     products = products.astype(np.float32)
     lists = []
@@ -56,11 +56,11 @@ def test_the_same_neighbors_as_scikit_learn():
     expected, _ = NearestNeighbors(n_neighbors=7, metric="cosine", algorithm="brute").fit(rows).kneighbors(queries)
     finite = np.isfinite(found)
     assert np.allclose(found[finite], expected[finite], atol=1e-6)
-    # Where there are fewer neighbors, all others are at distance 1.
+    # If there are fewer neighbors, all other rows are at distance 1.
     assert np.allclose(expected[~finite], 1)
 
 
-def test_own_neighbors_leave_out_the_row_itself():
+def test_own_neighbors_exclude_the_row():
     rows = sp.csr_matrix([[1.0, 0], [1, 0], [2, 0], [0, 1], [0, 0]])
     distances, indices = SparseNeighbors(n_neighbors=2).fit(rows).kneighbors()
     assert indices.tolist() == [[1, 2], [0, 2], [0, 1], [-1, -1], [-1, -1]]
@@ -70,7 +70,7 @@ def test_own_neighbors_leave_out_the_row_itself():
     assert graph.shape == (5, 5)
 
 
-def test_matrices_as_they_come():
+def test_matrix_formats():
     dense = np.asarray([[1.0, 0, 2], [0, 3, 0]])
     expected = top_k(sp.csr_matrix(dense), sp.csr_matrix(dense), 2).toarray()
     for make in (np.asarray, sp.csc_matrix, sp.coo_matrix, sp.csr_array, lambda x: sp.csr_matrix(x.astype(np.float32))):

@@ -1,4 +1,4 @@
-"""TfidfVectorizer against scikit-learn's."""
+"""Tests of TfidfVectorizer against scikit-learn's."""
 
 import pickle
 
@@ -14,7 +14,7 @@ def test_the_rows_of_scikit_learn(parameters, train, test):
     own = TfidfVectorizer(weighting="sklearn", **parameters).fit(train[0])
     sklearn = SklearnVectorizer(**parameters).fit(train[0])
     terms, expected = own.get_feature_names_out(), sklearn.get_feature_names_out()
-    if "max_features" not in parameters:  # ties are cut differently
+    if "max_features" not in parameters:  # ties are resolved differently
         assert sorted(terms) == sorted(expected)
         columns = [own.vocabulary_[term] for term in expected]
         difference = own.transform(test[0])[:, columns].toarray() - sklearn.transform(test[0]).toarray()

@@ -1,4 +1,4 @@
-"""The page of `classify serve` in a real browser.
+"""Browser tests of the page of `classify serve`.
 
 `pip install pytest playwright axe-playwright-python`, then `CLASSIFY=target/release/classify pytest tests/browser`. The browser
 is /usr/bin/chromium, or what CHROMIUM names. SCREENSHOTS names a folder for pictures of the page.
@@ -29,7 +29,7 @@ if not pathlib.Path(CHROMIUM).exists():
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):
-    """A tuned model that keeps its texts."""
+    """Return a tuned model that stores its texts."""
     path = tmp_path_factory.mktemp("model") / "sample.model"
     train = [CLASSIFY, "train", str(ROOT / "corpora/sample/train.jsonl"), "--keep-text", "--tune", "-q"]
     subprocess.run([*train, "-o", str(path)], check=True)
@@ -77,12 +77,12 @@ def page(browser, server):
     says(page, "#about", "documents")
     yield page
     page.close()
-    # No script failed, nothing was refused, and nothing was asked of another host.
+    # No script failed, no request was refused, and no other host was contacted.
     assert problems == []
 
 
 def says(page, place, what):
-    """Waits until a place says something."""
+    """Wait until an element contains a text."""
     playwright.expect(page.locator(place)).to_contain_text(what)
 
 
@@ -129,7 +129,7 @@ def test_phone(page):
     page.set_viewport_size({"width": 360, "height": 740})
     ask(page, MILK)
     picture(page, "phone")
-    # Nothing is wider than the screen.
+    # No element is wider than the screen.
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     check_axe(page)
 
@@ -142,7 +142,7 @@ def test_a_correction_changes_the_next_answer(page, server):
     page.fill("#token", TOKEN)
     page.click("#correct button[type=submit]")
     says(page, "#learned", "Learned")
-    # Its words are new to the model, so only its known ones find it: here none do.
+    # Its words are new to the model, and none of its words is known, so no document is found.
     assert "Learned: animals" in page.inner_text("#learned")
     text = MILK + " Quokka."
     ask(page, text)
@@ -194,7 +194,7 @@ def test_ten_megabytes(page):
     page.click("#go")
     page.wait_for_selector("#go:enabled", timeout=60_000)
     assert given(page) == ["cooking"]
-    # More than the server takes.
+    # More than the server accepts.
     page.evaluate("text => { document.getElementById('text').value = text + text; }", text)
     page.click("#go")
     page.wait_for_selector("#message:not(:empty)", timeout=60_000)
@@ -223,7 +223,7 @@ def test_keyboard(page):
     page.keyboard.type(MILK)
     page.keyboard.press("Control+Enter")
     page.wait_for_selector("#scores .given")
-    # The result is announced: it has the focus.
+    # The result has the focus, so that screen readers announce it.
     assert page.evaluate("document.activeElement.id") == "result-title"
 
 

@@ -1,4 +1,4 @@
-//! A server under load: requests per second, latencies, and whether every answer is right.
+//! Server benchmark: requests per second, latencies, and whether every response is correct.
 //!
 //! ```text
 //! cargo bench --bench serve -- MODEL CORPUS [--connections N] [--seconds S] [--requests N]
@@ -7,12 +7,12 @@
 //!
 //! The benchmark starts the server with the model and sends it the texts of the corpus (JSONL).
 //! Each connection has one request at a time, until time is up or all requests are answered. Each
-//! document has an identifier of its own, which comes back with the answer. The answer is compared
-//! with the answer to the same text when the server had nothing else to do.
+//! document has a unique identifier, which its answer repeats. Each answer is compared with the
+//! answer of the idle server to the same text.
 //!
 //! `--batch` is the number of documents per request. `--rename` is the number of times that the
-//! model is replaced meanwhile, by the other one and back; an answer must be an answer of one of
-//! the two. The generator runs on the same machine.
+//! model is replaced by the other model and back while requests are running. An answer must then
+//! match one of the two models. The generator runs on the same machine.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic, and prints")]
 
@@ -78,7 +78,7 @@ fn start(model: &str, flags: &[String]) -> Server {
     Server::start(&mut program.command(&arguments))
 }
 
-/// What a server used so far.
+/// Resources that a server has used so far.
 #[derive(Clone, Copy)]
 struct Usage {
     /// Resident memory in MiB.
@@ -99,7 +99,7 @@ impl Usage {
     }
 }
 
-/// A connection that stays open.
+/// A persistent connection.
 struct Client {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -112,7 +112,7 @@ impl Client {
         Self { stream, buffer: Vec::with_capacity(1 << 16) }
     }
 
-    /// Sends a body and returns the status and the body of the answer.
+    /// Sends a body, and returns the status and the body of the response.
     async fn ask(&mut self, body: &str) -> Option<(u16, String)> {
         let head = format!(
             "POST /v1/predict HTTP/1.1\r\nhost: localhost\r\n\
@@ -151,7 +151,7 @@ fn texts(path: &str) -> Vec<String> {
     text.lines().map(read).collect()
 }
 
-/// A request with some texts; their identifiers contain `number`.
+/// Builds a request for some texts; their identifiers contain `number`.
 fn body(texts: &[String], number: u64, batch: usize) -> String {
     let document = |at: u64| {
         let text = &texts[usize::try_from((number + at) % texts.len() as u64).unwrap()];
@@ -164,7 +164,7 @@ fn body(texts: &[String], number: u64, batch: usize) -> String {
     format!("{{\"documents\":[{}]}}", all.join(","))
 }
 
-/// Takes the identifiers out of an answer, and checks them.
+/// Removes the identifiers from an answer, and checks them.
 fn without_ids(answer: &str, number: u64, batch: usize) -> Option<Vec<String>> {
     let mut all = Vec::new();
     let mut rest = answer;
@@ -186,7 +186,7 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// Number of times that the server opened its model again.
+/// Returns how often the server has reloaded its model.
 async fn reloads(address: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -197,7 +197,7 @@ async fn reloads(address: &str) -> String {
     line.unwrap_or("?").to_owned()
 }
 
-/// The answers of a server that has nothing else to do.
+/// Returns the answers of an idle server.
 async fn answers_alone(server: &Server, texts: &[String]) -> Vec<String> {
     let mut client = Client::new(server.address()).await;
     let mut answers = Vec::new();
@@ -209,19 +209,19 @@ async fn answers_alone(server: &Server, texts: &[String]) -> Vec<String> {
     answers
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct Load {
     options: Options,
     texts: Vec<String>,
     address: String,
-    /// The answers of the model, and of the other model if there is one.
+    /// Answers of the model, and of the other model if there is one.
     expected: Vec<Vec<String>>,
     counts: Counts,
     next: AtomicU64,
     start: Instant,
 }
 
-/// One connection: asks until the end, and returns the times that good answers took.
+/// Runs one connection until the end, and returns the latencies of correct answers.
 async fn ask_all(load: Arc<Load>) -> Vec<Duration> {
     let Load { options, texts, address, expected, counts, next, start } = &*load;
     let mut client = Client::new(address).await;

@@ -1,6 +1,6 @@
 //! Errors as the user sees them: what happened, where, what to do next, and the exit code.
 //!
-//! The library's errors carry data and name no flags. Here they get the words of the command line.
+//! The library's errors carry data and name no flags. This module words them for the command line.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(crate) enum Failure {
     Search(SearchError),
     /// An output that cannot be written.
     Output(OutputError),
-    /// Another input file that cannot be read.
+    /// An input file other than a corpus, a model or vectors that cannot be read.
     Input { path: PathBuf, message: String },
     /// A requested GPU that cannot be used.
     Gpu(GpuError),
@@ -140,58 +140,65 @@ impl Failure {
     }
 }
 
-/// What to do about a corpus that cannot be read: in the words of the flags where a flag helps.
+/// What to do about a corpus that cannot be read. Names a flag if a flag helps.
 fn corpus_hint(error: &CorpusError) -> Option<&'static str> {
     Some(match &error.problem {
         Problem::Thread(_) => NO_THREAD,
         Problem::Binary => {
-            "name the format with `--format` if this is a corpus, or the encoding \
-             (`--encoding utf-16le`, …)"
+            "if this is a corpus, set its format with `--format` or its encoding with `--encoding \
+             utf-16le`, …"
         }
         Problem::BadUtf8 { .. } | Problem::BadUtf8Field => {
-            "name the encoding (`--encoding latin-1`, `--encoding windows-1252`, …), \
+            "set the encoding (`--encoding latin-1`, `--encoding windows-1252`, …), \
              or use `--on-bad-utf8 replace`"
         }
-        Problem::BadEncoding { .. } => "name another `--encoding`, or use `--on-bad-utf8 replace`",
-        Problem::Utf16 => "`--encoding utf-16le` or `--encoding utf-16be` reads it",
+        Problem::BadEncoding { .. } => {
+            "set another encoding with `--encoding`, or use `--on-bad-utf8 replace`"
+        }
+        Problem::Utf16 => "read it with `--encoding utf-16le` or `--encoding utf-16be`",
         Problem::Json(_) => {
-            "JSONL holds one JSON object on each line; `--format` names another format"
+            "expected one JSON object per line (JSONL); set another format with `--format`"
         }
         Problem::MissingField { role, .. } => missing_field(*role),
-        Problem::NoFastTextLabel => "`--format plain` reads lines without labels (predict)",
+        Problem::NoDocument => {
+            "expected at least one document, such as a line {\"text\": \"…\", \"label\": \"…\"}; \
+             check the path, and whether the file was written completely"
+        }
+        Problem::NoFastTextLabel => "`predict --format plain` reads lines without labels",
         Problem::ColumnZero => "`--first-column 0` counts columns from 0",
         Problem::NegativeCount { .. } => {
-            "`--features tfidf` uses the values as they are, negative ones too"
+            "`--features tfidf` uses the values as weights, which may be negative"
         }
         Problem::UnknownFormat => {
-            "name it: --format jsonl|csv|tsv|fasttext|folders|plain|svmlight|reuters|\
+            "set the format: --format jsonl|csv|tsv|fasttext|folders|plain|svmlight|reuters|\
              lyrl2004-tokens|lyrl2004-vectors"
         }
         Problem::NoLabels { from_qrels: true, .. } => {
-            "give the labels with `--qrels rcv1-v2.topics.qrels`; `--format svmlight` reads rows \
+            "set the labels with `--qrels rcv1-v2.topics.qrels`; `--format svmlight` reads rows \
              of `label column:value …`"
         }
         Problem::NoTerm => {
-            "loosen --min-df, --max-df, --min-length or --stop-words; `classify tokens` shows the \
+            "relax --min-df, --max-df, --min-length or --stop-words; `classify tokens` shows the \
              terms"
         }
         Problem::EmptyFolder => {
-            "a folder holds corpus files, or one folder per label and nothing else \
-             (`--format folders` insists)"
+            "expected a folder with corpus files, or with one folder per label and nothing else; \
+             `--format folders` reads one folder per label"
         }
         Problem::NoVector => {
-            "`--vector-field` names the field of the vectors (JSONL, CSV, TSV); `--vectors` names \
-             a file of vectors beside the corpus"
+            "name the field of the vectors with `--vector-field` (JSONL, CSV, TSV), or a separate \
+             file of vectors with `--vectors`"
         }
         Problem::VectorsBeside { .. } => {
-            "row i belongs to the i-th document, or to the document whose id stands on line i of \
-             `--vector-ids`"
+            "row i belongs to the i-th document, or to the document whose identifier is on line i \
+             of `--vector-ids`"
         }
         Problem::VectorFile { .. } => {
-            "`--vectors` reads .npy (two dimensions), .fvecs, .bvecs and IDX files, also with .gz"
+            "`--vectors` reads .npy (two dimensions), .fvecs, .bvecs and IDX files, optionally \
+             compressed with gzip"
         }
         Problem::NoId => {
-            "give documents a field `id`, or let them be numbered with --number-as PREFIX"
+            "give each document a field `id`, or number the documents with --number-as PREFIX"
         }
         _ => return error.hint(),
     })
@@ -201,24 +208,26 @@ fn missing_field(role: FieldRole) -> &'static str {
     match role {
         FieldRole::Text => "name the field of the text with `--text-column`",
         FieldRole::SeparateText => {
-            "`--field` names the fields of the text; a trained model reads those that it was \
-             trained on, unless `--text-column` names others"
+            "`--field` names the fields of the text; a trained model reads the fields that it was \
+             trained on, unless `--text-column` names other fields"
         }
         FieldRole::Label => "name the field of the labels with `--label-column`",
         FieldRole::Id => {
-            "`--id-column` must name a field that every record has; leave it out if there is none"
+            "`--id-column` must name a field that every record has; omit it if there is no such \
+             field"
         }
         FieldRole::Weight => {
-            "`--weight-column` must name a field that every record has; leave it out if there is \
-             none"
+            "`--weight-column` must name a field that every record has; omit it if there is no \
+             such \
+             field"
         }
         FieldRole::Group => {
-            "`--group-column` must name a field that every record has; leave it out if there is \
-             none"
+            "`--group-column` must name a field that every record has; omit it if there is no such \
+             field"
         }
         FieldRole::Vector => {
             "`--vector-field` names the field of the dense vector, a list of numbers; a trained \
-             model reads the one that it was trained on"
+             model reads the field that it was trained on"
         }
     }
 }
@@ -317,8 +326,8 @@ impl From<ReweighError> for Failure {
         match error {
             ReweighError::Corpus(error) => error.into(),
             ReweighError::NoText => {
-                let message =
-                    "the model keeps no texts: train it with --keep-text to weigh it anew later";
+                let message = "the model stores no texts, so it cannot be reweighted; \
+                               train it with --keep-text";
                 Self::Usage(message.into())
             }
             error => Self::Usage(error.to_string()),
@@ -332,6 +341,7 @@ impl From<DecisionError> for Failure {
     }
 }
 
+/// The flag of a multi-label option.
 fn flag(option: MultiLabelOption) -> &'static str {
     match option {
         MultiLabelOption::Rule => "--rule",
@@ -341,11 +351,12 @@ fn flag(option: MultiLabelOption) -> &'static str {
     }
 }
 
+/// Words a conflict between decision flags.
 fn decision_message(error: DecisionError) -> String {
     let message = match error {
         DecisionError::OneLabel { option } => {
             let flag = flag(option);
-            return format!("{flag} is for several labels and conflicts with --mode single");
+            return format!("{flag} needs a multi-label model and conflicts with --mode single");
         }
         DecisionError::RuleAnd { option } => {
             return format!("--rule conflicts with {}", flag(option));
@@ -353,19 +364,21 @@ fn decision_message(error: DecisionError) -> String {
         DecisionError::ThresholdIsTuned => {
             "--tune chooses the threshold: omit --tune, or omit --threshold and --allow-none"
         }
-        DecisionError::NumberIsTuned => "tuning chooses the number of a --rule: omit it",
-        DecisionError::HowMany => {
-            "--rule rcut needs the number of labels, such as rcut:2, or --tune"
+        DecisionError::NumberIsTuned => {
+            "tuning chooses the number of a --rule: write --rule NAME without the number"
         }
-        DecisionError::NeedsTuning => "this --rule learns thresholds: it needs --tune",
+        DecisionError::HowMany => {
+            "--rule rcut needs the number of labels, such as rcut:2; or let --tune choose it"
+        }
+        DecisionError::NeedsTuning => "this --rule learns thresholds: add --tune",
         DecisionError::NoThreshold => {
-            "--allow-none needs a threshold, which this model's decision lacks: add --threshold"
+            "--allow-none needs a threshold, and this model has none: add --threshold"
         }
     };
     message.to_owned()
 }
 
-/// Why options of training conflict.
+/// Words an error of training. Most are conflicts between flags.
 pub(crate) fn train_message(error: &TrainError) -> String {
     let message = match error {
         TrainError::UnknownLabel(label) => {
@@ -373,49 +386,49 @@ pub(crate) fn train_message(error: &TrainError) -> String {
         }
         TrainError::NotSymmetric { weighting } => {
             return format!(
-                "{weighting} weights queries differently from documents, and the model keeps no \
-                 texts that queries could be made of: train it with --keep-text and without \
-                 --field, or tune while training, with `classify train --tune=votes`"
+                "{weighting} weights queries differently from documents, so tuning needs the \
+                 texts, which the model does not store: train it with --keep-text and without \
+                 --field, or tune during training with `classify train --tune=votes`"
             );
         }
-        TrainError::NoText => "--keep-text: the model is made of features or vectors, not of text",
+        TrainError::NoText => "--keep-text: the corpus has features or vectors, and no text",
         TrainError::WordVectorsWithoutText => {
-            "--word-vectors: this corpus has features and no text"
+            "--word-vectors: the corpus has features, and no text"
         }
         TrainError::NoFeatures => {
-            "--features counts: this corpus has texts, whose terms are counted anyway"
+            "--features counts: the corpus has texts, whose terms are always counted; omit the flag"
         }
         TrainError::AbstainNeedsTuning => {
-            "--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`"
+            "--abstain learns its limits by tuning: add --tune, or run `classify tune MODEL`"
         }
         TrainError::NoNovelDocuments => {
-            "--abstain foreign=…: fewer than 20 documents become foreign by leaving labels out: it \
-             needs more documents, and several labels that do not go together"
+            "--abstain foreign=…: holding out labels leaves fewer than 20 out-of-distribution \
+             documents; it needs more documents, and labels that do not always occur together"
         }
         TrainError::LearnedNeedsTuning => {
-            "learned votes are learned by tuning: they need --tune or `classify tune MODEL`"
+            "vote weights are learned by tuning: add --tune, or run `classify tune MODEL`"
         }
         TrainError::PrototypesAreTuned => {
-            "the share of prototypes is chosen by --tune: leave /prototypes out of --vote"
+            "--tune chooses the share of prototypes: omit /prototypes in --vote"
         }
         TrainError::LearnedByBatch => {
-            "--vote learned conflicts with pcut: votes are learned for single documents"
+            "--vote learned conflicts with --rule pcut, which decides on whole batches"
         }
         TrainError::AbstainByBatch => {
-            "--abstain conflicts with pcut: its limits apply to single documents"
+            "--abstain conflicts with --rule pcut, which decides on whole batches"
         }
         error => return error.to_string(),
     };
     message.to_owned()
 }
 
-/// Why a file cannot be compared with other evaluations.
+/// Words the reason why a file cannot be compared with other evaluations.
 pub(crate) fn compare_message(error: &CompareError) -> String {
     match error {
         CompareError::NotAnEvaluation(what) => {
-            format!("not an evaluation by `classify evaluate --json`: {what}")
+            format!("this file was not written by `classify evaluate --json`: {what}")
         }
-        CompareError::NoDocuments => "it has no decisions on documents: write it with \
+        CompareError::NoDocuments => "the file has no predictions for documents: write it with \
                                       `evaluate --json FILE --per-document`"
             .to_owned(),
         error => error.to_string(),
@@ -439,7 +452,7 @@ fn vectors_hint(error: &VectorsError) -> Option<&'static str> {
     match &error.problem {
         VectorsProblem::File(problem) if problem.is_of_the_system() => problem.system_hint(),
         VectorsProblem::NoLabels => Some(
-            "vectorize a labeled corpus: `classify vectorize` takes --label-column and --qrels",
+            "vectorize a labeled corpus; `classify vectorize` accepts --label-column and --qrels",
         ),
         _ => Some("create them again: `classify vectorize MODEL CORPUS -o FILE`"),
     }
@@ -451,7 +464,7 @@ mod tests {
 
     use super::*;
 
-    /// Where a flag helps, the hint names it; otherwise it is the library's.
+    /// A hint names a flag if a flag helps. Otherwise it is the library's hint.
     #[test]
     fn hints_name_flags() {
         let group = ReadOptions { group_column: Some("author".into()), ..ReadOptions::default() };
@@ -480,7 +493,7 @@ mod tests {
                 .expect_err(expected);
             let (message, hint) = Failure::Corpus(error).message();
             let hint = hint.unwrap_or_default();
-            assert!(hint.contains(expected), "{message}: {hint} should say {expected}");
+            assert!(hint.contains(expected), "{message}: {hint} should contain {expected}");
         }
     }
 }

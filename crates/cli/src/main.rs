@@ -1,5 +1,5 @@
-//! The program `classify`: it parses the arguments and runs one command. Only this file reports
-//! errors and chooses the exit code.
+//! The program `classify`: parses the arguments and runs one command. Only this file reports errors
+//! and chooses the exit code.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -126,7 +126,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    // Without the handlers, a signal can leave a temporary file, nothing worse.
+    // Without the handlers, a signal can leave a temporary file behind, but nothing worse.
     let _ = if arguments.handles_signals() {
         process_setup::clean_up_on_abort()
     } else {
@@ -187,7 +187,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
     let verbosity = Verbosity { quiet, verbose };
-    // A server writes warnings to its log.
+    // A server writes warnings to its log instead.
     if !is_server {
         warnings::print_from_now_on(verbosity);
     }

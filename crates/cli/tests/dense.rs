@@ -1,5 +1,5 @@
-//! Dense vectors as a user has them, alone and with terms: from a field, from a file next to the
-//! corpus, from features, by LSA, and by word vectors.
+//! Tests of dense vectors, alone and with terms: from a field, from a separate file, from features,
+//! by LSA, and by word vectors.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -22,14 +22,14 @@ struct Row {
     vector: [f32; DIMENSION],
 }
 
-/// Vectors around the center of their label, some of them equal.
+/// Generates vectors around the center of their label, some of them equal.
 fn vectors(count: usize, seed: u64) -> Vec<Row> {
     let mut random = Random::new(seed);
     let one = |number: usize| {
         let label = number % LABELS.len();
         let mut vector = [0.0; DIMENSION];
         for (at, value) in vector.iter_mut().enumerate() {
-            // Multiples of 1/4, so that every format holds them exactly.
+            // Multiples of 1/4 are exact in every format.
             let noise = [0.0, 0.25, 0.5, 0.75][random.below(4)];
             *value = noise + if at == label { 1.0 } else { 0.0 };
         }
@@ -52,9 +52,9 @@ fn npy(rows: &[Row]) -> Vec<u8> {
 }
 
 /// A folder with corpora of vectors.
-struct Room(Shell);
+struct TestFolder(Shell);
 
-impl Deref for Room {
+impl Deref for TestFolder {
     type Target = Shell;
 
     fn deref(&self) -> &Shell {
@@ -62,7 +62,7 @@ impl Deref for Room {
     }
 }
 
-impl Room {
+impl TestFolder {
     fn empty() -> Self {
         Self(Shell::new(env!("CARGO_BIN_EXE_classify")))
     }
@@ -87,13 +87,13 @@ impl Room {
             for (column, value) in (1..).zip(vector).filter(|(_, value)| **value != 0.0) {
                 write!(svmlight, " {column}:{value}").unwrap();
             }
-            // The last column is always there, so that the dimension is known.
+            // The last column is always present, so that the dimension is known.
             if vector[DIMENSION - 1] == 0.0 {
                 write!(svmlight, " {DIMENSION}:0").unwrap();
             }
             svmlight.push('\n');
         }
-        // The file by identifiers is in another order.
+        // The file with identifiers has another order.
         for (number, Row { vector, .. }) in rows.iter().enumerate().rev() {
             writeln!(ids, "{number}").unwrap();
             fvecs.extend(u32::try_from(DIMENSION).unwrap().to_le_bytes());
@@ -110,7 +110,7 @@ impl Room {
         fs::write(self.at(&format!("{name}.npy")), npy(rows)).unwrap();
     }
 
-    /// A folder with training vectors and test vectors.
+    /// Creates a folder with training vectors and test vectors.
     fn given() -> (Self, [Vec<Row>; 2]) {
         let room = Self::empty();
         let sets = [vectors(60, 1), vectors(25, 2)];
@@ -123,14 +123,14 @@ impl Room {
         self.succeed(line)
     }
 
-    /// Runs a line that must fail without an output, and keeps what it says for a snapshot.
-    fn fails(&self, said: &mut Messages, code: i32, line: &str) {
-        said.add(line, &self.run(line), code);
+    /// Runs a line that must fail without an output, and records its messages for a snapshot.
+    fn fails(&self, messages: &mut Messages, code: i32, line: &str) {
+        messages.add(line, &self.run(line), code);
         assert!(!self.at("out").exists() && self.unfinished_outputs().is_empty(), "{line}");
     }
 }
 
-/// The labels and scores, without identifiers.
+/// Returns the labels and scores without the identifiers.
 fn answers(output: &str) -> Vec<(String, u64)> {
     let answer = |line: &str| {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -140,7 +140,7 @@ fn answers(output: &str) -> Vec<(String, u64)> {
     output.lines().map(answer).collect()
 }
 
-/// Votes of the k nearest, one by one.
+/// Computes the votes of the k nearest vectors one by one.
 #[expect(clippy::cast_possible_truncation, reason = "similarities are f32")]
 fn oracle(train: &[Row], query: &[f32; DIMENSION], k: usize) -> usize {
     let length = |v: &[f32]| v.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt();
@@ -150,7 +150,7 @@ fn oracle(train: &[Row], query: &[f32; DIMENSION], k: usize) -> usize {
         .map(|(row, Row { label, vector })| {
             let dot: f64 =
                 vector.iter().zip(query).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum();
-            // Rounded coarsely: these cosines differ by much more if they differ.
+            // Compares coarsely rounded cosines. Cosines that differ do so by much more.
             let cosine = dot / length(vector) / length(query);
             ((cosine * 1e6).round() as f32, row, *label)
         })
@@ -163,12 +163,12 @@ fn oracle(train: &[Row], query: &[f32; DIMENSION], k: usize) -> usize {
 }
 
 #[test]
-fn every_way_in_gives_the_same_answers() {
-    let (room, [train, test]) = Room::given();
+fn all_vector_sources_give_the_same_predictions() {
+    let (room, [train, test]) = TestFolder::given();
     for metric in ["angular", "euclidean", "manhattan"] {
         let how = format!("--metric {metric} -k 7 --vote uniform -q -o m");
         room.ok(&format!("classify train train.jsonl --vector-field v {how}"));
-        // The model remembers the field.
+        // The model stores the name of the field.
         let first = room.ok("classify predict m test.jsonl -q");
         let model = fs::read(room.at("m")).unwrap();
         assert_eq!(answers(&first).len(), test.len());
@@ -201,22 +201,22 @@ fn every_way_in_gives_the_same_answers() {
 }
 
 #[test]
-fn the_whole_way_of_given_vectors() {
-    let (room, _) = Room::given();
+fn given_vectors_end_to_end() {
+    let (room, _) = TestFolder::given();
     room.ok("classify train train.jsonl --vector-field v --metric euclidean -q -o m");
     let info = room.ok("classify info m");
     assert!(
         info.contains("given: 5 dimensions, euclidean, 100 % of the votes, similarity"),
         "{info}"
     );
-    assert!(info.contains("dense vectors as given"), "{info}");
-    let said = room.ok("classify evaluate m test.jsonl");
-    assert!(said.contains("accuracy"), "{said}");
+    assert!(info.contains("dense vectors from the corpus"), "{info}");
+    let messages = room.ok("classify evaluate m test.jsonl");
+    assert!(messages.contains("accuracy"), "{messages}");
     let predicted = room.ok("classify predict m test.jsonl -q --with neighbors,scores");
     let line: Value = serde_json::from_str(predicted.lines().next().unwrap()).unwrap();
     assert_eq!(line["neighbors"].as_array().unwrap().len(), 30);
     assert!(line.get("by_vectors").is_none() && line.get("reason").is_none());
-    // Stored vectors are predicted and evaluated like the corpus.
+    // Vectors files are predicted and evaluated like the corpus.
     room.ok("classify vectorize m test.jsonl -q -o te.vectors");
     assert!(room.ok("classify predict m te.vectors -q --with neighbors,scores") == predicted);
     let accuracy = |text: &str| {
@@ -224,8 +224,8 @@ fn the_whole_way_of_given_vectors() {
         line.unwrap().to_owned()
     };
     let stored = room.ok("classify evaluate m te.vectors");
-    assert_eq!(accuracy(&stored), accuracy(&said));
-    // Tuned while training, and afterwards.
+    assert_eq!(accuracy(&stored), accuracy(&messages));
+    // Tuned during training, and afterwards.
     room.ok("classify train train.jsonl --vector-field v --tune -q -o t");
     room.ok("classify tune m -q -o tuned");
     for model in ["t", "tuned"] {
@@ -237,19 +237,19 @@ fn the_whole_way_of_given_vectors() {
     }
     let tuned = room.ok("classify predict tuned test.jsonl -q");
     assert!(tuned.contains("probability"));
-    // Train and test in one command, with a file of vectors for each side, and held out.
+    // Trains and tests in one command, with a file of vectors for each side, and with a hold-out.
     let sides = "--train train-bare.jsonl --train-vectors train.npy --test test-bare.jsonl";
     let both = room.ok(&format!("classify evaluate {sides} --vectors test.npy --metric euclidean"));
     assert!(both.contains("accuracy"));
     room.ok("classify evaluate --train train-bare.jsonl --vectors train.npy --holdout 30%");
-    // A batch of documents at a time, from a pipe.
+    // Reads documents from a pipe, batch by batch.
     let piped = room.ok("cat test.jsonl | classify predict m - -q");
     assert!(piped == room.ok("classify predict m test.jsonl -q"));
 }
 
 #[test]
 fn terms_and_vectors_together() {
-    let room = Room::empty();
+    let room = TestFolder::empty();
     for features in ["lsa:8", "tfidf+lsa:8"] {
         room.ok(&format!(
             "classify train $SAMPLE/train.jsonl --no-tune --features {features} -q -o '{features}'"
@@ -259,13 +259,13 @@ fn terms_and_vectors_together() {
     let predict = |model: &str, more: &str| {
         room.ok(&format!("classify predict '{model}' $SAMPLE/test.jsonl -q --with scores {more}"))
     };
-    // The shares at the ends are the models of one kind.
+    // The shares 0 and 1 are models of one kind.
     assert!(predict("tfidf+lsa:8", "--dense-share 0") == predict("tfidf", ""));
     assert!(predict("tfidf+lsa:8", "--dense-share 1") == predict("lsa:8", ""));
     let half = predict("tfidf+lsa:8", "");
     assert!(half == predict("tfidf+lsa:8", "--dense-share 0.5"));
     assert!(half != predict("tfidf", ""));
-    // A score is the mean of the shares of the votes.
+    // A score is the mean of both shares of the votes.
     let scores = |output: &str| -> Vec<std::collections::BTreeMap<String, f64>> {
         let line = |line: &str| {
             let answer: Value = serde_json::from_str(line).unwrap();
@@ -299,7 +299,7 @@ fn terms_and_vectors_together() {
     let unknown = room.ok("echo qwerty | classify predict tfidf+lsa:8 - -q");
     assert!(unknown.contains("no-known-term"), "{unknown}");
     assert!(room.ok("echo qwerty | classify predict lsa:8 - -q").contains("no-known-term"));
-    // Tuning chooses the share; a second tuning chooses the same.
+    // Tuning chooses the share. Tuning again chooses the same share.
     room.ok("classify train $SAMPLE/train.jsonl --features tfidf+lsa:8 --tune=votes -q \
          --tune-table t.json -o t");
     let report: Value =
@@ -318,7 +318,7 @@ fn terms_and_vectors_together() {
     );
     room.ok("classify tune t -q --dense-share 0.3 -o fixed");
     assert_eq!(share("fixed").to_bits(), 0.3f64.to_bits());
-    // The same bytes with any number of threads.
+    // Any number of threads gives the same bytes.
     room.ok("classify train $SAMPLE/train.jsonl --features tfidf+lsa:8 --no-tune -q -j 1 -o one");
     assert!(fs::read(room.at("one")).unwrap() == fs::read(room.at("tfidf+lsa:8")).unwrap());
     room.ok("classify vectorize t $SAMPLE/test.jsonl -q -o te.vectors");
@@ -327,8 +327,8 @@ fn terms_and_vectors_together() {
 
 #[test]
 fn word_vectors() {
-    let room = Room::empty();
-    // Two directions: what is eaten, and what is in the sky.
+    let room = TestFolder::empty();
+    // Two directions: food and sky.
     let words = "3 2\nBread 1 0.1\nsoup 0.9 0\ncomet 0 1\nstars 0.1 0.8\nuntold 5 5\n";
     fs::write(room.at("words.vec"), words).unwrap();
     let lines = r#"{"text": "bread", "label": "food"}
@@ -343,7 +343,7 @@ fn word_vectors() {
     let ask = |text: &str| room.ok(&format!("echo {text} | classify predict m - -q --to csv"));
     assert!(ask("soup soup bread").contains("food"));
     assert!(ask("comet").contains("sky"));
-    // Known words without a vector: no direction, so no neighbor.
+    // Known words without a vector have no direction, so there is no neighbor.
     assert!(ask("nobody").contains("no-neighbor"), "{}", ask("nobody"));
     assert!(ask("qwerty").contains("no-known-term"));
     room.ok("classify train in.jsonl --word-vectors words.vec --features tfidf+words -q -o both");
@@ -353,8 +353,8 @@ fn word_vectors() {
 
 #[test]
 fn mistakes_are_explained() {
-    let (room, sets) = Room::given();
-    let mut said = Messages::new(room.path());
+    let (room, sets) = TestFolder::given();
+    let mut messages = Messages::new(room.path());
     room.write_corpus("short", &sets[1][..20]);
     room.ok("classify train train.jsonl --vector-field v -q -o m");
     fs::write(room.at("words.txt"), "bread 1 2\n").unwrap();
@@ -391,15 +391,15 @@ fn mistakes_are_explained() {
         (3, "predict m test.jsonl --vectors m -o out"),
         (2, "predict m test-bare.jsonl --vectors test.npy -o test.npy"),
     ] {
-        room.fails(&mut said, code, &format!("classify {line}"));
+        room.fails(&mut messages, code, &format!("classify {line}"));
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
-fn wrong_vectors_are_explained() {
-    let (room, _) = Room::given();
-    let mut said = Messages::new(room.path());
+fn invalid_vectors_are_explained() {
+    let (room, _) = TestFolder::given();
+    let mut messages = Messages::new(room.path());
     let lines = |lines: &[&str]| {
         fs::write(room.at("in.jsonl"), lines.join("\n")).unwrap();
     };
@@ -414,27 +414,27 @@ fn wrong_vectors_are_explained() {
         r#"{"label": "b", "v": []}"#,
     ] {
         lines(&[r#"{"label": "a", "v": [1, 2]}"#, second]);
-        room.fails(&mut said, 3, "classify train in.jsonl --vector-field v -o out");
+        room.fails(&mut messages, 3, "classify train in.jsonl --vector-field v -o out");
     }
     lines(&[r#"{"v": [1, 2, 3]}"#]);
-    room.fails(&mut said, 3, "classify predict m in.jsonl -o out");
+    room.fails(&mut messages, 3, "classify predict m in.jsonl -o out");
     fs::write(room.at("in.svm"), "a 0:1\n").unwrap();
-    room.fails(&mut said, 3, "classify predict m in.svm --first-column 1 -o out");
+    room.fails(&mut messages, 3, "classify predict m in.svm --first-column 1 -o out");
     fs::write(room.at("in.svm"), "a 9:1\n").unwrap();
-    room.fails(&mut said, 3, "classify predict m in.svm -o out");
+    room.fails(&mut messages, 3, "classify predict m in.svm -o out");
     lines(&[r#"{"id": "0"}"#, r#"{"id": "7"}"#]);
     // Vectors of other documents may be left over.
     let by_id = "--vectors test.fvecs --vector-ids test.ids";
     let answers = room.ok(&format!("classify predict m in.jsonl {by_id} -q"));
     assert_eq!(answers.lines().count(), 2);
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
-/// What would be ignored is refused.
+/// Flags that would have no effect are refused.
 #[test]
-fn flags_that_would_do_nothing_are_refused() {
-    let (room, _) = Room::given();
-    let mut said = Messages::new(room.path());
+fn ineffective_flags_are_refused() {
+    let (room, _) = TestFolder::given();
+    let mut messages = Messages::new(room.path());
     room.ok("classify train $SAMPLE/train.jsonl -q -o terms");
     room.ok("classify train $SAMPLE/train.jsonl --features lsa:5 -q -o lsa");
     room.ok("classify train train.jsonl --vector-field v -q -o m");
@@ -449,32 +449,32 @@ fn flags_that_would_do_nothing_are_refused() {
         "evaluate --train train.jsonl --train-vectors train.npy --test test.jsonl \
          --vector-field v",
     ] {
-        room.fails(&mut said, 2, &format!("classify {line}"));
+        room.fails(&mut messages, 2, &format!("classify {line}"));
     }
     for flag in ["--stem en", "--weighting bm25", "--select chi2:9", "--min-df 2", "--field text:2"]
     {
         let line = format!("classify train train.jsonl --vector-field v {flag} -o out");
-        room.fails(&mut said, 2, &line);
+        room.fails(&mut messages, 2, &line);
     }
     // These are for documents and labels.
     room.ok("classify train train.jsonl --vector-field v --class-weight balanced -q -o m");
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
-/// A model that searches only vectors stays one.
+/// A model that searches only vectors keeps doing so.
 #[test]
-fn tuning_keeps_what_is_searched() {
-    let room = Room::empty();
+fn tuning_keeps_the_searched_features() {
+    let room = TestFolder::empty();
     room.ok("classify train $SAMPLE/train.jsonl --features lsa:5 -q -o m");
     room.ok("classify tune m -q");
     let info = room.ok("classify info m");
     assert!(info.contains("100 % of the votes") && !info.contains("similarity "), "{info}");
 }
 
-/// Vectors at a right angle, and texts of which nothing is known, are no neighbors.
+/// Vectors at a right angle, and texts without known terms, are not neighbors.
 #[test]
-fn nothing_in_common() {
-    let room = Room::empty();
+fn documents_without_similarity_have_no_neighbors() {
+    let room = TestFolder::empty();
     let write = |name: &str, lines: &[&str]| fs::write(room.at(name), lines.join("\n")).unwrap();
     write(
         "in.jsonl",
@@ -500,7 +500,7 @@ fn nothing_in_common() {
         room.ok(&format!(
             "classify train texts.jsonl --word-vectors w.txt --metric {metric} -q -o m"
         ));
-        // Of known terms, but without a vector.
+        // All terms are known, but none has a vector.
         let answer = room.ok("echo zebra | classify predict m - -q --with neighbors");
         assert!(answer.contains("no-neighbor"), "{metric} {answer}");
         let answer = room.ok("echo bread | classify predict m - -q --with neighbors");
@@ -509,10 +509,10 @@ fn nothing_in_common() {
     }
 }
 
-/// Weights that overflow or vanish in 32 bits when they are squared.
+/// LSA handles weights that overflow or vanish in 32 bits when they are squared.
 #[test]
 fn lsa_of_weights_of_any_size() {
-    let room = Room::empty();
+    let room = TestFolder::empty();
     for weight in ["3e38", "1e20", "1", "1e-20", "1e-45"] {
         let mut rows = String::new();
         let mut expected = String::new();
@@ -530,11 +530,11 @@ fn lsa_of_weights_of_any_size() {
     }
 }
 
-/// Vectors without a share of the votes need not be there.
+/// Vectors without a share of the votes may be missing.
 #[test]
-fn vectors_that_do_not_vote() {
-    let room = Room::empty();
-    let mut said = Messages::new(room.path());
+fn vectors_without_votes_may_be_missing() {
+    let room = TestFolder::empty();
+    let mut messages = Messages::new(room.path());
     let lines: Vec<String> = (0..6)
         .map(|n| {
             format!(r#"{{"text": "word{} of {n}", "v": [{n}, 1], "label": "x{}"}}"#, n % 2, n % 2)
@@ -546,22 +546,23 @@ fn vectors_that_do_not_vote() {
     assert!(room.ok("echo word1 | classify predict m - -q").contains("x1"));
     let json = r#"echo '{"text": "word1"}' | classify predict m - -q"#;
     assert!(room.ok(json).contains("x1"));
-    room.fails(&mut said, 3, &format!("{json} --dense-share 0.5 -o out"));
+    room.fails(&mut messages, 3, &format!("{json} --dense-share 0.5 -o out"));
     room.ok(train);
-    room.fails(&mut said, 3, &format!("{json} -o out"));
+    room.fails(&mut messages, 3, &format!("{json} -o out"));
     let csv = room.ok("classify predict m in.jsonl -q -k 1 --to csv --with neighbors");
     assert!(
         csv.starts_with("id,labels,score,probability,confidence,reason,neighbors,by_vectors\n"),
         "{csv}"
     );
     assert_eq!(csv.lines().nth(1).unwrap().matches("[x0]").count(), 2, "{csv}");
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
-/// Zero vectors, one vector, more neighbors than vectors, vectors far apart.
+/// Tests zero vectors, a single vector, more neighbors than vectors, and vectors that are far
+/// apart.
 #[test]
-fn small_and_strange_sets() {
-    let room = Room::empty();
+fn degenerate_vector_sets() {
+    let room = TestFolder::empty();
     for metric in ["angular", "euclidean", "manhattan"] {
         for lines in [
             &[r#"{"label": "a", "v": [0, 0]}"#][..],
@@ -586,7 +587,7 @@ fn small_and_strange_sets() {
 /// Every bit of a dense model's file is checked.
 #[test]
 fn damaged_models_are_refused() {
-    let room = Room::empty();
+    let room = TestFolder::empty();
     let lines: String = (0..4)
         .map(|n| {
             format!(r#"{{"text": "bake {n} breads", "v": [{n}, 2], "label": "x{}"}}"#, n % 2) + "\n"

@@ -1,5 +1,5 @@
-//! Updating a model: its answers equal, bit for bit, the answers of a model trained on the same
-//! documents.
+//! Tests of model updates: the answers equal, bit for bit, the answers of a model trained on the
+//! same documents.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -34,14 +34,14 @@ fn threads() -> Threads {
     Threads::available().unwrap()
 }
 
-fn trained(options: &TrainOptions, documents: &[Document]) -> Model {
+fn train_model(options: &TrainOptions, documents: &[Document]) -> Model {
     let trainer =
         Trainer::builder().options(options.clone()).engines(Engines::cpu(&threads())).build();
     trainer.train(documents).unwrap().model
 }
 
-/// Everything about a prediction, with names, and numbers bit for bit.
-fn described(model: &Model, prediction: &RawPrediction) -> String {
+/// Describes everything about a prediction, with names, and with numbers bit for bit.
+fn describe(model: &Model, prediction: &RawPrediction) -> String {
     let name = |label: u32| model.label_name(label);
     let scores = prediction.scores.iter().map(|s| (name(s.label), s.score.to_bits()));
     let near = prediction.neighbors.iter().map(|neighbor| {
@@ -58,10 +58,10 @@ fn described(model: &Model, prediction: &RawPrediction) -> String {
 fn answers(classifier: &Classifier, queries: &[Document]) -> Vec<String> {
     let options = classifier.options();
     let predictions = classifier.predict_documents(queries, &options).unwrap();
-    predictions.iter().map(|prediction| described(classifier.model(), prediction)).collect()
+    predictions.iter().map(|prediction| describe(classifier.model(), prediction)).collect()
 }
 
-/// The vocabulary of a model, with the document frequencies that its weights depend on.
+/// Returns the vocabulary of a model, with the document frequencies behind its weights.
 fn statistics(model: &Model) -> Arc<CorpusStatistics> {
     let vocabulary = model.vocabulary();
     let terms = (0..u32::try_from(vocabulary.len()).unwrap()).map(|term| vocabulary.term(term));
@@ -73,7 +73,7 @@ fn statistics(model: &Model) -> Arc<CorpusStatistics> {
     )
 }
 
-/// The documents that a model should contain, as a plain list.
+/// Documents that a model should contain, as a plain list.
 struct Expected {
     documents: Vec<Document>,
     random: Random,
@@ -85,8 +85,8 @@ impl Expected {
         self.random.below(count)
     }
 
-    /// A new document with words of one or two of the given documents.
-    fn made(&mut self, from: &[Document]) -> Document {
+    /// Creates a document with words of one or two of the given documents.
+    fn random_document(&mut self, from: &[Document]) -> Document {
         let one = self.below(from.len());
         let two = self.below(from.len());
         let text = |document: &Document| match &document.content {
@@ -115,7 +115,7 @@ impl Expected {
     }
 }
 
-/// Makes random changes to a collection and to a list of documents, and compares their answers.
+/// Applies random changes to a collection and to a list of documents, and compares their answers.
 fn operations(count: usize, check_every: usize, engines: &Engines) {
     let documents = read(SAMPLE);
     let queries = &read(TEST)[..40];
@@ -130,7 +130,7 @@ fn operations(count: usize, check_every: usize, engines: &Engines) {
             ..TrainOptions::default()
         },
     ] {
-        let base = trained(&options, &documents);
+        let base = train_model(&options, &documents);
         let under = TrainOptions { part_of: Some(statistics(&base)), ..options };
         let mut collection = Collection::new(Arc::new(base));
         let mut kept = UpdatableEngines::new(engines.clone());
@@ -143,13 +143,13 @@ fn operations(count: usize, check_every: usize, engines: &Engines) {
             let at = list.below(list.documents.len());
             match kind {
                 0 | 1 => {
-                    let document = list.made(&documents);
+                    let document = list.random_document(&documents);
                     changes.push(document.clone());
                     list.documents.push(document);
                 }
                 2 => {
-                    // A document with the identifier of another one replaces it, at the end.
-                    let mut document = list.made(&documents);
+                    // A document with the identifier of another document replaces it, at the end.
+                    let mut document = list.random_document(&documents);
                     document.id = list.documents.remove(at).id;
                     changes.push(document.clone());
                     list.documents.push(document);
@@ -175,7 +175,7 @@ fn operations(count: usize, check_every: usize, engines: &Engines) {
                 let dense_share = collection.model().settings().dense_share;
                 let searchers = kept.searchers(&collection, dense_share).unwrap();
                 classifier = Classifier::with_searchers(collection.model(), searchers, &threads());
-                let expected = trained(&under, &list.documents);
+                let expected = train_model(&under, &list.documents);
                 let expected = Classifier::new(expected.into(), &threads()).unwrap();
                 assert_eq!(collection.len(), list.documents.len());
                 let wanted = answers(&expected, queries);
@@ -207,10 +207,10 @@ fn random_changes_on_a_gpu() {
     operations(2_000, 100, &engines);
 }
 
-/// A model of the sample in a folder of its own.
-fn saved(folder: &Path, options: &TrainOptions) -> std::path::PathBuf {
+/// Saves a model of the sample corpus in a folder.
+fn save_model(folder: &Path, options: &TrainOptions) -> std::path::PathBuf {
     let path = folder.join("a.model");
-    trained(options, &read(SAMPLE)).save(&path).unwrap();
+    train_model(options, &read(SAMPLE)).save(&path).unwrap();
     path
 }
 
@@ -221,19 +221,19 @@ fn remove(id: &str) -> Vec<Change> {
 #[test]
 fn one_process_changes_a_model_and_others_read_it() {
     let folder = Folder::new();
-    let path = saved(folder.path(), &TrainOptions::default());
+    let path = save_model(folder.path(), &TrainOptions::default());
     let ids: Vec<String> = read(SAMPLE).into_iter().map(|document| document.id).collect();
     let mut updated = UpdatedModel::open(&path).unwrap();
     assert!(matches!(UpdatedModel::open(&path), Err(UpdateError::Locked { .. })));
     assert_eq!(updated.commit(remove(&ids[3])).unwrap().removed, 1);
     assert_eq!(Model::open(&path).unwrap().ids().len(), ids.len() - 1);
-    // All or nothing.
+    // Either all changes are made, or none.
     let some = [remove(&ids[4]), remove("no such document")].concat();
     let refused = updated.commit(some).unwrap_err();
     let missing = ChangeError::NoSuchDocument { id: "no such document".into() };
     assert!(matches!(refused, UpdateError::Change(error) if error == missing));
     #[expect(unsafe_code, reason = "maps a file")]
-    // SAFETY: the file is in a private folder and is replaced by renames only.
+    // SAFETY: the file is in a private folder, and is only replaced by renames.
     let mapped = unsafe { Model::map(&path) };
     assert_eq!(mapped.unwrap().ids().len(), ids.len() - 1);
     drop(updated);
@@ -251,7 +251,7 @@ fn one_process_changes_a_model_and_others_read_it() {
 #[test]
 fn journals_of_other_models_are_ignored() {
     let folder = Folder::new();
-    let path = saved(folder.path(), &TrainOptions::default());
+    let path = save_model(folder.path(), &TrainOptions::default());
     let id = read(SAMPLE)[0].id.clone();
     let mut updated = UpdatedModel::open(&path).unwrap();
     updated.commit(remove(&id)).unwrap();
@@ -266,19 +266,19 @@ fn journals_of_other_models_are_ignored() {
     updated.commit(remove(&read(SAMPLE)[1].id)).unwrap();
     drop(updated);
     assert_eq!(Model::open(&path).unwrap().ids().len(), count - 2);
-    // A model that is trained again has no changes.
-    saved(folder.path(), &TrainOptions::default());
+    // Training a model again removes its changes.
+    save_model(folder.path(), &TrainOptions::default());
     assert!(!journal_path(&path).exists());
     assert_eq!(Model::open(&path).unwrap().ids().len(), count);
 }
 
-/// The journal may hold texts, so it has the permissions of the model.
+/// The journal may contain texts, so it has the permissions of the model.
 #[test]
 fn a_journal_is_as_secret_as_its_model() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
     for mode in [0o600, 0o640, 0o664] {
-        let path = saved(folder.path(), &TrainOptions::default());
+        let path = save_model(folder.path(), &TrainOptions::default());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         let mut updated = UpdatedModel::open(&path).unwrap();
         updated.commit(remove(&read(SAMPLE)[0].id)).unwrap();
@@ -289,14 +289,14 @@ fn a_journal_is_as_secret_as_its_model() {
 
 /// A process that opened a model cannot change another model that replaced it.
 #[test]
-fn replaced_behind_its_back() {
+fn a_replaced_model_cannot_be_changed() {
     let folder = Folder::new();
-    let path = saved(folder.path(), &TrainOptions::default());
+    let path = save_model(folder.path(), &TrainOptions::default());
     let ids: Vec<String> = read(SAMPLE).into_iter().map(|document| document.id).collect();
     let mut updated = UpdatedModel::open(&path).unwrap();
     updated.commit(remove(&ids[0])).unwrap();
-    // Saving asks for the lock; a rename does not.
-    assert!(trained(&TrainOptions::default(), &read(SAMPLE)).save(&path).is_err());
+    // Saving requires the lock; a rename does not.
+    assert!(train_model(&TrainOptions::default(), &read(SAMPLE)).save(&path).is_err());
     std::fs::copy(&path, folder.path().join("copy")).unwrap();
     std::fs::rename(folder.path().join("copy"), &path).unwrap();
     assert!(matches!(updated.commit(remove(&ids[1])), Err(UpdateError::Replaced { .. })));
@@ -305,10 +305,10 @@ fn replaced_behind_its_back() {
     assert!(updated.collection().contains(&ids[1]));
 }
 
-/// Updates keep the label prototypes. A new label has votes only, until `reweigh` learns term
+/// Updates keep the label prototypes. A new label only has votes, until `reweigh` learns term
 /// weights and prototypes again.
 #[test]
-fn prototypes_of_a_model_that_grows() {
+fn updates_keep_prototypes() {
     let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };
     let options = TrainOptions {
         tuning: Some(tuning),
@@ -317,7 +317,7 @@ fn prototypes_of_a_model_that_grows() {
         ..TrainOptions::default()
     };
     let documents = read(SAMPLE);
-    let model = trained(&options, &documents);
+    let model = train_model(&options, &documents);
     assert!(model.settings().vote.prototypes > 0.0);
     let before = Classifier::new(Arc::new(model), &threads()).unwrap();
     let queries = read(TEST);
@@ -368,7 +368,7 @@ fn a_model_without_documents_answers_nothing() {
     let documents: Vec<Document> =
         read(SAMPLE).into_iter().filter(|document| document.labels.len() == 1).collect();
     let path = folder.path().join("a.model");
-    trained(&TrainOptions { decision: single, ..TrainOptions::default() }, &documents)
+    train_model(&TrainOptions { decision: single, ..TrainOptions::default() }, &documents)
         .save(&path)
         .unwrap();
     let mut updated = UpdatedModel::open(&path).unwrap();
@@ -381,7 +381,8 @@ fn a_model_without_documents_answers_nothing() {
     assert_eq!(Model::open(&path).unwrap().ids().len(), 0);
 }
 
-/// A journal is read, and written again with the same bytes. `WRITE_GOLDEN` replaces it.
+/// The golden journal can be read, and is written again with the same bytes. `WRITE_GOLDEN`
+/// replaces it.
 #[test]
 fn golden_journal() {
     let folder = Folder::new();
@@ -446,7 +447,7 @@ fn golden_commits(model: &Model) -> [Vec<Change>; 3] {
 #[test]
 fn an_open_model_leaves_no_empty_journal() {
     let folder = Folder::new();
-    let path = saved(folder.path(), &TrainOptions::default());
+    let path = save_model(folder.path(), &TrainOptions::default());
     drop(UpdatedModel::open(&path).unwrap());
     assert!(!journal_path(&path).exists());
     assert!(UpdatedModel::open(&folder.path().join("none")).is_err());
@@ -455,14 +456,14 @@ fn an_open_model_leaves_no_empty_journal() {
     assert!(!journal_path(&path).exists());
 }
 
-/// A command that is killed at each of its system calls leaves the old model or the new one.
+/// A command that is killed at any of its system calls leaves the old model or the new model.
 #[test]
 #[ignore = "needs strace"]
 fn killed_at_any_system_call() {
     let folder = Folder::new();
     let program = env!("CARGO_BIN_EXE_classify");
     let start = folder.path().join("start.model");
-    trained(&TrainOptions { keep_text: true, ..TrainOptions::default() }, &read(SAMPLE))
+    train_model(&TrainOptions { keep_text: true, ..TrainOptions::default() }, &read(SAMPLE))
         .save(&start)
         .unwrap();
     let path = folder.path().join("a.model");
@@ -480,7 +481,7 @@ fn killed_at_any_system_call() {
         let reset = || {
             let _ = std::fs::remove_file(&journal);
             std::fs::copy(&start, &path).unwrap();
-            // Something is in the journal already.
+            // The journal already has content.
             let mut updated = UpdatedModel::open(&path).unwrap();
             updated.commit(remove(&read(SAMPLE)[5].id)).unwrap();
         };
@@ -491,7 +492,7 @@ fn killed_at_any_system_call() {
         assert!(whole.success());
         let after = state();
         let mut killed = 0;
-        // Only calls that touch files can leave something behind.
+        // Only calls that affect files can leave something behind.
         for calls in [
             "openat",
             "write",

@@ -1,5 +1,5 @@
-//! Killed at any moment, or deprived of disk space, descriptors, threads and memory: an output is
-//! always the complete old or the complete new one; a failure has an exit code and a message.
+//! Tests of kills at any moment, and of too little disk space, descriptors, threads and memory. An
+//! output is always completely old or completely new. A failure has an exit code and a message.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,9 +14,9 @@ use std::time::Instant;
 use testkit::{Messages, Shell, wait_until};
 
 /// A folder with `m.model`, trained on the sample corpus.
-struct Room(Shell);
+struct TestFolder(Shell);
 
-impl Deref for Room {
+impl Deref for TestFolder {
     type Target = Shell;
 
     fn deref(&self) -> &Shell {
@@ -24,20 +24,20 @@ impl Deref for Room {
     }
 }
 
-impl Room {
+impl TestFolder {
     fn new() -> Self {
         let room = Self(Shell::new(env!("CARGO_BIN_EXE_classify")));
         room.succeed("classify train $SAMPLE/train.jsonl -q -o m.model");
         room
     }
 
-    /// Runs a command that succeeds or fails properly: with an exit code in `codes` and a message,
-    /// the old output, and no temporary file.
-    fn in_order(&self, line: &str, output: &str, codes: &[i32], new: &[u8]) -> i32 {
+    /// Runs a command, and checks that it succeeds or fails cleanly: with an exit code in `codes`
+    /// and a message, with the old output, and without a temporary file.
+    fn check_clean_end(&self, line: &str, output: &str, codes: &[i32], new: &[u8]) -> i32 {
         self.write(output, "old");
         let run = self.output(line);
         let err = String::from_utf8_lossy(&run.stderr);
-        // The C library aborts the process where memory for its own use runs out.
+        // The C library aborts the process if memory for its own use runs out.
         let aborted = run.status.signal() == Some(6) && err.contains("Fatal glibc error");
         let code = run.status.code().or(aborted.then_some(5));
         let code = code.unwrap_or_else(|| panic!("{line}: {}: {err}", run.status));
@@ -54,8 +54,8 @@ impl Room {
         code
     }
 
-    /// Runs a writer and returns what it wrote.
-    fn written_by(&self, line: &str) -> Vec<u8> {
+    /// Runs a command line and returns the file that it wrote.
+    fn run_writer(&self, line: &str) -> Vec<u8> {
         self.succeed(line);
         fs::read(self.at("out")).unwrap()
     }
@@ -68,12 +68,12 @@ const WRITERS: [&str; 3] = [
     "classify tune m.model -q -o out",
 ];
 
-/// Kills each writer after increasing delays, up to the time that it takes.
-fn killed(times: u32) {
-    let room = Room::new();
+/// Kills each writer after increasing delays, up to its total running time.
+fn kill_writers(times: u32) {
+    let room = TestFolder::new();
     for line in WRITERS {
         let start = Instant::now();
-        let new = room.written_by(line);
+        let new = room.run_writer(line);
         let takes = start.elapsed();
         let mut killed = 0;
         let mut done = 0;
@@ -100,23 +100,23 @@ fn killed(times: u32) {
 
 #[test]
 fn a_kill_leaves_the_old_file_or_the_new_one() {
-    killed(8);
+    kill_writers(8);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn many_kills() {
-    killed(300);
+    kill_writers(300);
 }
 
-/// Files that cannot grow: the disk is full, or `ulimit -f`.
+/// Limits the size of files, as on a full disk or with `ulimit -f`.
 fn limit_files(blocks: impl IntoIterator<Item = u32>) {
-    let room = Room::new();
-    let written = WRITERS.map(|line| room.written_by(line));
+    let room = TestFolder::new();
+    let written = WRITERS.map(|line| room.run_writer(line));
     for blocks in blocks {
         for (line, new) in WRITERS.iter().zip(&written) {
             let limited = format!("ulimit -f {blocks}; exec {line}");
-            let code = room.in_order(&limited, "out", &[1], new);
+            let code = room.check_clean_end(&limited, "out", &[1], new);
             assert_eq!(code == 0, new.len() <= blocks as usize * 512, "{limited}");
         }
     }
@@ -125,17 +125,17 @@ fn limit_files(blocks: impl IntoIterator<Item = u32>) {
 #[test]
 fn no_space_for_an_output() {
     limit_files([0, 7, 4_000]);
-    let room = Room::new();
-    let mut said = Messages::new(room.path());
+    let room = TestFolder::new();
+    let mut messages = Messages::new(room.path());
     for line in [
         "classify train $SAMPLE/train.jsonl -q -o /dev/full",
         "classify predict m.model $SAMPLE/test.jsonl -q -o /dev/full",
         "classify evaluate m.model $SAMPLE/test.jsonl -q --json /dev/full",
         "classify vectorize m.model $SAMPLE/test.jsonl -q -o /dev/full",
     ] {
-        said.add(line, &room.run(line), 1);
+        messages.add(line, &room.run(line), 1);
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
@@ -144,26 +144,27 @@ fn no_space_at_any_block() {
     limit_files(0..300);
 }
 
-/// Few file descriptors.
+/// Limits the number of file descriptors.
 #[test]
 fn few_descriptors() {
-    let room = Room::new();
+    let room = TestFolder::new();
     for line in WRITERS {
-        let new = room.written_by(line);
+        let new = room.run_writer(line);
         let mut codes: Vec<i32> = Vec::new();
         for descriptors in [3, 6, 10, 20] {
-            // The loader itself needs one; without it the shell returns 127.
+            // The loader itself needs one; without it, the shell returns 127.
             let limited = format!("ulimit -n {descriptors}; exec {line}");
             let codes_here = [1, 3, 4, 5, 127];
-            codes.push(room.in_order(&limited, "out", &codes_here, &new));
+            codes.push(room.check_clean_end(&limited, "out", &codes_here, &new));
         }
         assert_eq!(codes.last(), Some(&0), "{line}: {codes:?}");
     }
 }
 
-/// Memory from what the loader needs up to `enough` times what suffices, in relative steps.
+/// Limits memory in relative steps, from the loader's minimum to `enough` times the sufficient
+/// amount.
 fn little_memory(step: f64, enough: usize, writers: &[&str]) {
-    let room = Room::new();
+    let room = TestFolder::new();
     // Below this, even the loader does not run.
     let starts = |kib: &u64| {
         let run = room.output(&format!("ulimit -v {kib}; exec classify --version"));
@@ -171,13 +172,13 @@ fn little_memory(step: f64, enough: usize, writers: &[&str]) {
     };
     let floor = (4_000..).step_by(1_000).find(starts).unwrap();
     for line in writers {
-        let new = room.written_by(line);
+        let new = room.run_writer(line);
         let mut codes = Vec::new();
         let mut kib = floor as f64;
         while !codes.ends_with(&vec![0; enough]) {
-            // Two threads, because each takes address space.
+            // Only two threads, because each needs address space.
             let limited = format!("ulimit -v {kib:.0}; exec {line} -j 2");
-            codes.push(room.in_order(&limited, "out", &[5], &new));
+            codes.push(room.check_clean_end(&limited, "out", &[5], &new));
             kib *= 1.0 + step;
         }
         assert!(codes.contains(&5), "{line}: {codes:?}");
@@ -186,37 +187,37 @@ fn little_memory(step: f64, enough: usize, writers: &[&str]) {
 
 #[test]
 fn too_little_memory_is_a_missing_resource() {
-    // `tune` is slow when memory is scarce.
+    // `tune` is slow if memory is scarce.
     little_memory(0.4, 1, &WRITERS[..2]);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn any_memory() {
+fn memory_limits_in_small_steps() {
     little_memory(0.02, 3, &WRITERS);
 }
 
 /// A model that does not fit in memory is not reported as damaged.
 #[test]
 fn a_model_larger_than_memory() {
-    let room = Room::new();
-    // A sparse file takes no disk space.
+    let room = TestFolder::new();
+    // A sparse file needs no disk space.
     let large = fs::File::create(room.at("large.model")).unwrap();
     large.set_len(8 << 30).unwrap();
     let line = "ulimit -v 1000000; exec classify info large.model";
-    let mut said = Messages::new(room.path());
-    said.add(line, &room.run(line), 5);
-    insta::assert_snapshot!(said);
+    let mut messages = Messages::new(room.path());
+    messages.add(line, &room.run(line), 5);
+    insta::assert_snapshot!(messages);
 }
 
-/// Threads run out; `ulimit -u` does not affect root, so this needs another user.
+/// Limits the number of threads. `ulimit -u` does not affect root, so this needs another user.
 #[test]
 fn few_threads() {
     if !Path::new("/usr/bin/setpriv").exists() || !Path::new("/usr/bin/prlimit").exists() {
         println!("not tried: there is no setpriv or no prlimit");
         return;
     }
-    let room = Room::new();
+    let room = TestFolder::new();
     let user = 1_000_000 + std::process::id() % 1_000_000;
     let own = format!("cp \"$CLASSIFY\" program && chmod 755 program . && chown -R {user} .");
     if room.run(&own).code != 0 {
@@ -228,14 +229,14 @@ fn few_threads() {
          ./program train in.jsonl -j 8 -o x"
     );
     fs::copy(testkit::sample("train.jsonl"), room.at("in.jsonl")).unwrap();
-    room.in_order(&line, "m.model", &[5], b"");
+    room.check_clean_end(&line, "m.model", &[5], b"");
     assert!(!room.at("x").exists());
 }
 
-/// A model that is overwritten in place while it is in use.
+/// A model that is overwritten in place while in use keeps answering.
 #[test]
-fn an_overwritten_model_answers_on() {
-    let room = Room::new();
+fn an_overwritten_model_keeps_answering() {
+    let room = TestFolder::new();
     let golden = testkit::model("golden-v1.model");
     fs::copy(&golden, room.at("g.model")).unwrap();
     let mut child = room
@@ -260,7 +261,7 @@ fn an_overwritten_model_answers_on() {
     }
     drop(to);
     assert!(child.wait().unwrap().success());
-    // Mapped, the predictions are the same.
+    // A mapped model gives the same predictions.
     for command in ["predict", "evaluate"] {
         let of = |flag: &str| {
             let line = format!("classify {command} m.model $SAMPLE/test.jsonl -q {flag}");
@@ -271,10 +272,10 @@ fn an_overwritten_model_answers_on() {
     }
 }
 
-/// A failure ends the program although its input stays open.
+/// A failure ends the program even if its input stays open.
 #[test]
-fn failures_end_before_their_input() {
-    let room = Room::new();
+fn failures_do_not_wait_for_input() {
+    let room = TestFolder::new();
     let mut child = room
         .command("exec classify predict m.model - -q -o /dev/full")
         .stdin(Stdio::piped())

@@ -1,4 +1,5 @@
-//! Unexpected inputs: archives, endless streams, links, names and labels with control characters.
+//! Tests of unexpected inputs: archives, endless streams, links, and control characters in names
+//! and labels.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -24,7 +25,7 @@ fn default() -> ReadOptions {
     ReadOptions::default()
 }
 
-/// Options that accept any line.
+/// Returns options that accept any line.
 fn lines() -> ReadOptions {
     ReadOptions { labels: LabelUse::Optional, ..default() }
 }
@@ -33,7 +34,7 @@ fn format(format: Format) -> ReadOptions {
     ReadOptions { format: Some(format), ..default() }
 }
 
-/// Runs `classify`; its exit code and all its output.
+/// Runs `classify`; returns its exit code and all its output.
 fn classify(arguments: &[&str]) -> (i32, String) {
     let run = Program::new(env!("CARGO_BIN_EXE_classify")).run(arguments);
     (run.code, run.out + &run.err)
@@ -49,7 +50,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
-/// A tar archive with one file.
+/// Creates a tar archive with one file.
 fn tar(content: &[u8]) -> Vec<u8> {
     let mut archive = vec![0; 512];
     archive[..9].copy_from_slice(b"docs.json");
@@ -62,7 +63,7 @@ fn tar(content: &[u8]) -> Vec<u8> {
 const TWO: &[u8] = b"{\"text\": \"a\", \"label\": \"x\"}\n{\"text\": \"b\", \"label\": \"y\"}\n";
 
 #[test]
-fn other_files_are_no_corpus() {
+fn other_files_are_not_corpora() {
     let cases: [(Vec<u8>, &str, &str); 13] = [
         (tar(TWO), "a tar archive", "tar -xf"),
         (gzip(&tar(TWO)), "a tar archive", "tar -xf"),
@@ -85,7 +86,7 @@ fn other_files_are_no_corpus() {
             assert!(error.hint().unwrap().contains(hint), "{:?} should say {hint}", error.hint());
         }
     }
-    // Lines of text that only look similar.
+    // Text that only resembles other formats.
     let padded = format!("{}ustar and more\n", "x".repeat(257));
     for line in ["BZh9 is how bzip2 begins\n", "%PDF is a format\n", "PK\n", "PAR1\n", &padded] {
         assert_eq!(read(line.as_bytes(), &lines()).unwrap().len(), 1, "{line}");
@@ -99,14 +100,14 @@ fn other_files_in_folders() {
     write("a.jsonl", TWO);
     write("manual.pdf", b"%PDF-1.7\n");
     assert_eq!(read_folder(folder.path(), &default()).unwrap().len(), 2);
-    // The name of a corpus: not skipped silently.
+    // The name is that of a corpus, so the file must not be skipped silently.
     write("b.jsonl.xz", b"\xFD7zXZ\0\0\x04");
     let error = read_folder(folder.path(), &default()).unwrap_err();
     assert!(error.to_string().contains("b.jsonl.xz: this is a file compressed with xz"), "{error}");
 }
 
 #[test]
-fn vectors_cut_short_are_no_text() {
+fn truncated_vectors_are_not_text() {
     let folder = Folder::new();
     let [model, vectors] = ["m.model", "v.vectors"].map(|name| folder.at(name));
     let sample = "corpora/sample/train.jsonl";
@@ -116,9 +117,9 @@ fn vectors_cut_short_are_no_text() {
     let whole = std::fs::read(&vectors).unwrap();
     for length in [5, 8, 9, 30, 66, 67, 200, whole.len() - 1] {
         std::fs::write(&vectors, &whole[..length]).unwrap();
-        let (code, said) = classify(&["predict", text(&model), text(&vectors)]);
-        assert_eq!(code, 3, "{length} bytes: {said}");
-        assert!(said.contains("cut short"), "{length} bytes: {said}");
+        let (code, messages) = classify(&["predict", text(&model), text(&vectors)]);
+        assert_eq!(code, 3, "{length} bytes: {messages}");
+        assert!(messages.contains("cut short"), "{length} bytes: {messages}");
     }
 }
 
@@ -128,7 +129,7 @@ fn skippable(content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn zstd_frames_that_are_skipped() {
+fn skippable_zstd_frames() {
     let frame = zstd(TWO);
     let skipped = skippable(b"a seek table\n");
     let count =
@@ -180,7 +181,7 @@ fn links_in_a_label_tree() {
     std::fs::create_dir(at("tree/beer")).unwrap();
     symlink(at("elsewhere/red"), at("tree/red")).unwrap();
     symlink(at("elsewhere/b.txt"), at("tree/beer/b.txt")).unwrap();
-    // The same folder twice, side by side, is not a cycle.
+    // Two links to the same folder are not a cycle.
     symlink("white", at("tree/blanc")).unwrap();
     let documents = read_folder(&at("tree"), &default()).unwrap();
     let found: Vec<(&str, &str)> =
@@ -252,18 +253,18 @@ fn records_have_a_limit() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn streams_without_end() {
+fn endless_streams() {
     let zeros = Path::new("/dev/zero");
     let error = Hierarchy::read(zeros).unwrap_err().to_string();
     assert!(error.contains("/dev/zero: a hierarchy of more than 268435456 bytes"), "{error}");
     let error = Qrels::read(zeros).unwrap_err().to_string();
     assert!(error.contains("/dev/zero:1: a record of more than 268435456 bytes"), "{error}");
-    let (code, said) = classify(&["compare", "/dev/zero", "/dev/zero"]);
-    assert_eq!(code, 3, "{said}");
-    assert!(said.contains("/dev/zero: not an evaluation"), "{said}");
+    let (code, messages) = classify(&["compare", "/dev/zero", "/dev/zero"]);
+    assert_eq!(code, 3, "{messages}");
+    assert!(messages.contains("/dev/zero: this file was not written by"), "{messages}");
 }
 
-/// Once, not once per other label of the document.
+/// A message appears once, not once for each further label of the document.
 #[test]
 fn a_document_of_many_labels() {
     let labels: Vec<String> = (0..200_000).map(|label| (label % 150_000).to_string()).collect();
@@ -272,7 +273,7 @@ fn a_document_of_many_labels() {
     assert_eq!(documents[0].labels, labels[..150_000]);
 }
 
-/// Whether a terminal would do more with a text than display it.
+/// Returns whether a terminal would interpret a text instead of displaying it.
 fn acts(text: &str) -> bool {
     text.chars().any(|c| {
         c.is_control() && c != '\n'
@@ -307,8 +308,8 @@ fn errors_of_corpora_are_printable() {
         assert!(!acts(&error.to_string()), "{:?}", error.to_string());
         assert!(!acts(&error.problem.to_string()), "{:?}", error.problem.to_string());
     }
-    let said = read(json.as_bytes(), &default()).unwrap_err().to_string();
-    assert!(said.contains(r"e\u{1b}[31m\u{9b}2J\u{202e}"), "{said}");
+    let messages = read(json.as_bytes(), &default()).unwrap_err().to_string();
+    assert!(messages.contains(r"e\u{1b}[31m\u{9b}2J\u{202e}"), "{messages}");
     let path = PathBuf::from(format!("/no/{EVIL}"));
     let error = classify::model::Model::open(&path).unwrap_err().to_string();
     assert!(!acts(&error), "{error:?}");
@@ -334,7 +335,7 @@ fn errors_of_corpora_are_short() {
 #[expect(dead_code, reason = "only one of the functions is used here")]
 mod targets;
 
-/// The golden model with other settings and valid checksums.
+/// Changes the settings of the golden model, with valid checksums.
 fn with_settings(change: impl Fn(&mut serde_json::Value)) -> Vec<u8> {
     let bytes = std::fs::read(testkit::model("golden-v1.model")).unwrap();
     let end = 8 + usize::try_from(u64::from_le_bytes(*bytes.first_chunk().unwrap())).unwrap();
@@ -350,7 +351,7 @@ fn with_settings(change: impl Fn(&mut serde_json::Value)) -> Vec<u8> {
 }
 
 #[test]
-fn what_the_program_says_is_printable() {
+fn messages_are_printable() {
     let folder = Folder::new();
     let at = |name: &str| folder.path().join(name);
     let model = at("evil.model");
@@ -359,23 +360,23 @@ fn what_the_program_says_is_printable() {
         settings["formula"] = EVIL.into();
     });
     std::fs::write(&model, evil).unwrap();
-    let (code, said) = classify(&["info", text(&model)]);
-    assert_eq!(code, 0, "{said}");
-    assert!(!acts(&said), "{said:?}");
-    assert!(said.contains(r"e\u{1b}[31m"), "{said}");
+    let (code, messages) = classify(&["info", text(&model)]);
+    assert_eq!(code, 0, "{messages}");
+    assert!(!acts(&messages), "{messages:?}");
+    assert!(messages.contains(r"e\u{1b}[31m"), "{messages}");
     std::fs::write(&model, with_settings(|settings| settings[EVIL] = 1.into())).unwrap();
-    let (code, said) = classify(&["info", text(&model), "--color", "never"]);
-    assert_eq!(code, 4, "{said}");
-    assert!(!acts(&said), "{said:?}");
-    // Also names of files, when the program reports what it reads.
+    let (code, messages) = classify(&["info", text(&model), "--color", "never"]);
+    assert_eq!(code, 4, "{messages}");
+    assert!(!acts(&messages), "{messages:?}");
+    // This includes the names of files that the program reads.
     let corpus = at(&format!("{EVIL}.jsonl"));
     std::fs::write(&corpus, TWO).unwrap();
-    let (code, said) = classify(&["train", text(&corpus), "-o", text(&at("m"))]);
-    assert_eq!(code, 0, "{said}");
-    assert!(!acts(&said), "{said:?}");
-    let (code, said) = classify(&["compare", text(&corpus), text(&corpus), "--color", "never"]);
-    assert_eq!(code, 3, "{said}");
-    assert!(!acts(&said), "{said:?}");
+    let (code, messages) = classify(&["train", text(&corpus), "-o", text(&at("m"))]);
+    assert_eq!(code, 0, "{messages}");
+    assert!(!acts(&messages), "{messages:?}");
+    let (code, messages) = classify(&["compare", text(&corpus), text(&corpus), "--color", "never"]);
+    assert_eq!(code, 3, "{messages}");
+    assert!(!acts(&messages), "{messages:?}");
 }
 
 #[test]
@@ -394,7 +395,7 @@ fn reports_are_inert() {
     let line = |label: &&str| serde_json::json!({ "text": "x", "label": label }).to_string() + "\n";
     std::fs::write(&corpus, labels.iter().map(line).collect::<String>()).unwrap();
     let [page, report] = ["page.html", "report.md"].map(at);
-    let (code, said) = classify(&[
+    let (code, messages) = classify(&[
         "evaluate",
         "--train",
         text(&corpus),
@@ -407,8 +408,8 @@ fn reports_are_inert() {
         "--color",
         "never",
     ]);
-    assert_eq!(code, 0, "{said}");
-    assert!(!acts(&said), "{said:?}");
+    assert_eq!(code, 0, "{messages}");
+    assert!(!acts(&messages), "{messages:?}");
     let [page, report] = [page, report].map(|path| std::fs::read_to_string(path).unwrap());
     assert!(!acts(&page) && !page.contains("<script"));
     assert!(!acts(&report));
@@ -417,7 +418,7 @@ fn reports_are_inert() {
     }
     assert!(report.contains(r"\[x\](javascript:alert(1))"), "{report}");
     assert!(report.contains(r"two\\nlines"), "{report}");
-    // Every row of the label table has its seven cells.
+    // Every row of the label table has seven cells.
     let table = report.split_once("## Labels").unwrap().1.split("##").next().unwrap();
     for row in table.lines().filter(|row| row.starts_with('|')) {
         let cells = row.replace("\\\\", "").replace("\\|", "").matches('|').count() - 1;
@@ -425,7 +426,7 @@ fn reports_are_inert() {
     }
 }
 
-/// Errors that were once hard to understand → what they must say, and the hint.
+/// Errors that used to be hard to understand, with their expected message and hint.
 #[test]
 fn clear_errors() {
     let column = |name: &str| Some(name.to_owned());
@@ -453,7 +454,7 @@ fn clear_errors() {
         let found = error.hint().unwrap_or_default();
         assert!(found.contains(hint), "{found} should say {hint}");
     }
-    // A field used for two purposes is read for both.
+    // A field that is used for two purposes is read for both.
     let group = ReadOptions { group_column: column("label"), ..default() };
     assert_eq!(read(json.as_bytes(), &group).unwrap()[0].group.as_deref(), Some("x"));
     // Two blanks, but not a document of RCV1-v2.
@@ -481,10 +482,10 @@ fn clear_errors() {
 #[test]
 fn clear_errors_of_the_program() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let program = Program::new(env!("CARGO_BIN_EXE_classify"));
     let mut refuse = |code: i32, arguments: &[&str]| {
-        said.add(&arguments.join(" "), &program.run(arguments), code);
+        messages.add(&arguments.join(" "), &program.run(arguments), code);
     };
     let model = folder.at("m.model");
     let train = ["train", "corpora/sample/train.jsonl", "-o", text(&model)];
@@ -499,5 +500,5 @@ fn clear_errors_of_the_program() {
     refuse(3, &["predict", text(&model), "no/such.jsonl"]);
     let damaged = folder.write("x.zst", [&zstd(TWO)[..], b"more"].concat());
     refuse(3, &["predict", text(&model), text(&damaged)]);
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }

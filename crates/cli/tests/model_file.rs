@@ -1,4 +1,4 @@
-//! The model file: the golden ones always load, a damaged one never does.
+//! Tests of the model file: golden models always load, and damaged models never do.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use classify::text::corpus::Document;
 use classify::threads::Threads;
 use testkit::{Folder, Program};
 
-/// A golden model, and the commands that write it to FILE, one per line.
+/// A golden model, with the commands that write it to FILE, one per line.
 struct Golden {
     name: &'static str,
     commands: &'static str,
@@ -65,7 +65,7 @@ fn bytes() -> Vec<u8> {
     std::fs::read(golden("golden-v1")).unwrap()
 }
 
-fn opened(name: &str) -> Arc<Model> {
+fn open_golden(name: &str) -> Arc<Model> {
     Arc::new(Model::open(&golden(name)).unwrap())
 }
 
@@ -75,13 +75,13 @@ fn predictions(model: &Arc<Model>, texts: &[&str]) -> Vec<RawPrediction> {
     classifier.predict_documents(&documents, &classifier.options()).unwrap()
 }
 
-/// The name of the label with the highest score.
+/// Returns the name of the label with the highest score.
 fn best<'a>(model: &'a Model, prediction: &RawPrediction) -> &'a str {
     model.label_name(prediction.scores[0].label)
 }
 
-/// Each golden model is written again, by its commands and by saving it, with the same bytes: on
-/// every machine, and with any number of threads. `WRITE_GOLDEN` replaces the golden models.
+/// Golden models are written again with the same bytes, by their commands and by saving them, on
+/// every machine and with any number of threads. `WRITE_GOLDEN` replaces them.
 #[test]
 fn golden_models_are_written_again() {
     let folder = Folder::new();
@@ -102,7 +102,7 @@ fn golden_models_are_written_again() {
         }
         let expected = std::fs::read(golden(name)).unwrap();
         assert!(std::fs::read(&path).unwrap() == expected, "{name}: other bytes by {commands}");
-        opened(name).save(&path).unwrap();
+        open_golden(name).save(&path).unwrap();
         assert!(std::fs::read(&path).unwrap() == expected, "{name}: other bytes when saved");
     }
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
@@ -111,7 +111,7 @@ fn golden_models_are_written_again() {
 
 #[test]
 fn the_golden_model_answers() {
-    let model = opened("golden-v1");
+    let model = open_golden("golden-v1");
     let counts = model.settings().counts;
     assert_eq!((counts.documents, counts.labels, counts.terms), (8, 3, 92));
     assert_eq!(model.texts().unwrap().get(6), Some("Crème brûlée: heat the cream, never boil it."));
@@ -120,15 +120,16 @@ fn the_golden_model_answers() {
     assert_eq!(predictions[0].labels, [1, 2]);
     let similarities: Vec<u32> =
         predictions[0].neighbors.iter().map(|neighbor| neighbor.similarity.to_bits()).collect();
-    // These bits are guaranteed: they are the same on every machine.
+    // These bits are guaranteed to be equal on every machine.
     assert_eq!(similarities, [0.286_753f32, 0.216_683_45, 0.060_927_562].map(f32::to_bits));
     assert!(predictions[1].labels.is_empty());
 }
 
-/// Fields, selected and weighted terms, thresholds, probabilities, a limit and a hierarchy.
+/// Covers fields, selected and weighted terms, thresholds, probabilities, an abstention limit and a
+/// hierarchy.
 #[test]
 fn the_golden_model_with_rules_answers() {
-    let model = opened("golden-v1-rules");
+    let model = open_golden("golden-v1-rules");
     let labels: Vec<&str> = model.labels().iter().collect();
     assert_eq!(labels, ["astronomy", "cooking", "gardening", "home"]);
     assert!(model.settings().abstention.is_some_and(|limit| limit.reaches_target()));
@@ -141,7 +142,7 @@ fn the_golden_model_with_rules_answers() {
 
 #[test]
 fn the_golden_model_with_dense_vectors_answers() {
-    let model = opened("golden-v1-dense");
+    let model = open_golden("golden-v1-dense");
     assert_eq!(model.settings().dense_share.to_bits(), 0.4f64.to_bits());
     let dense = model.dense().unwrap();
     assert_eq!((dense.vectors().rows(), dense.vectors().dimension()), (8, 3));
@@ -152,16 +153,16 @@ fn the_golden_model_with_dense_vectors_answers() {
     assert_eq!(predictions[1].reason, Some(Reason::NoKnownTerm));
 }
 
-/// Learned votes, probabilities, and a limit of the confidence that is out of reach.
+/// Covers learned votes, probabilities, and an abstention limit that is out of reach.
 #[test]
 fn the_golden_model_with_learned_votes_answers() {
-    let model = opened("golden-v1-votes");
+    let model = open_golden("golden-v1-votes");
     let weights: Vec<_> = model.learned_votes().unwrap().of(1).collect();
-    // Document 1 may also vote for the label of documents near it.
+    // Document 1 may also vote for the label of nearby documents.
     assert_eq!(weights.iter().map(|weight| weight.label).collect::<Vec<_>>(), [0, 1, 2]);
     let predictions = predictions(&model, &["bake the bread", "comet stars"]);
     assert_eq!(predictions[0].scores[0].label, 1);
-    // The target is out of reach for so few documents: nothing is answered.
+    // The target is out of reach with so few documents, so nothing is answered.
     assert!(predictions.iter().all(|prediction| {
         prediction.probabilities.len() == prediction.scores.len()
             && prediction.probabilities.iter().all(|p| (0.0..=1.0).contains(p))
@@ -173,10 +174,10 @@ fn the_golden_model_with_learned_votes_answers() {
 
 #[test]
 fn the_golden_models_with_learned_terms_and_prototypes_answer() {
-    let model = opened("golden-v1-terms");
+    let model = open_golden("golden-v1-terms");
     assert_eq!(best(&model, &predictions(&model, &["bake the bread"])[0]), "cooking");
     assert!(model.learned_terms() && model.settings().tuning.is_some());
-    let model = opened("golden-v1-prototypes");
+    let model = open_golden("golden-v1-prototypes");
     let text = "the tire of the bicycle";
     assert_eq!(best(&model, &predictions(&model, &[text])[0]), "cycling");
     assert!(model.prototypes().is_some() && model.settings().vote.prototypes > 0.0);
@@ -185,14 +186,14 @@ fn the_golden_models_with_learned_terms_and_prototypes_answer() {
 
 #[test]
 fn the_golden_model_with_updates_answers() {
-    let model = opened("golden-v1-updated");
+    let model = open_golden("golden-v1-updated");
     assert_eq!(best(&model, &predictions(&model, &["bake the bread"])[0]), "cooking");
     let updates = model.settings().updates.unwrap();
     assert_eq!((updates.weighed, updates.removed, model.ids().len()), (8, 1, 7));
 }
 
 #[test]
-fn cut_at_any_byte() {
+fn truncated_models_are_refused() {
     let bytes = bytes();
     for length in 0..bytes.len() {
         assert!(Model::from_bytes(&bytes[..length]).is_err(), "cut to {length} bytes");
@@ -201,7 +202,7 @@ fn cut_at_any_byte() {
 }
 
 #[test]
-fn any_flipped_bit() {
+fn flipped_bits_are_detected() {
     let mut bytes = bytes();
     for index in 0..bytes.len() {
         let bit = 1 << (index % 8);
@@ -213,7 +214,7 @@ fn any_flipped_bit() {
 }
 
 #[test]
-fn errors_say_what_and_what_next() {
+fn errors_explain_the_next_step() {
     let replace = |from: &str, to: &str| {
         let text = bytes();
         let at = text.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();

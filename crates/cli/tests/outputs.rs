@@ -1,5 +1,5 @@
-//! Outputs do no harm: no output is an input, streams stay streams, files keep their permissions,
-//! and a failure leaves everything unchanged.
+//! Tests of outputs: no output overwrites an input, streams stay streams, files keep their
+//! permissions, and a failure changes nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -22,10 +22,10 @@ const LINES: &str = r#"{"id": "a", "text": "bake bread with basil", "label": "co
 {"id": "d", "text": "stars, comets and stars", "label": "astronomy"}
 "#;
 
-/// A folder with `in.jsonl`, `te.jsonl`, `m.model` and label folders `folder/{a,b}`.
-struct Room(Shell);
+/// A folder with `in.jsonl`, `te.jsonl`, `m.model`, and label folders `folder/{a,b}`.
+struct TestFolder(Shell);
 
-impl Deref for Room {
+impl Deref for TestFolder {
     type Target = Shell;
 
     fn deref(&self) -> &Shell {
@@ -33,7 +33,7 @@ impl Deref for Room {
     }
 }
 
-impl Room {
+impl TestFolder {
     fn new() -> Self {
         let room = Self(Shell::new(PROGRAM));
         room.write("in.jsonl", LINES);
@@ -46,7 +46,7 @@ impl Room {
         room
     }
 
-    /// The program itself, so that it can receive signals.
+    /// Starts the program without a shell, so that it can receive signals.
     fn start(&self, arguments: &[&str], stdin: Stdio) -> Child {
         Command::new(PROGRAM)
             .args(arguments)
@@ -58,7 +58,7 @@ impl Room {
             .unwrap()
     }
 
-    /// Names and contents of all files, and the targets of links.
+    /// Returns the names and contents of all files, and the targets of links.
     fn contents(&self) -> Vec<(PathBuf, Vec<u8>)> {
         fn collect(folder: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
             for entry in fs::read_dir(folder).unwrap() {
@@ -80,10 +80,10 @@ impl Room {
         found
     }
 
-    /// Runs a line that must fail and change no file, and keeps what it says for a snapshot.
-    fn refuses(&self, said: &mut Messages, code: i32, line: &str) {
+    /// Runs a line that must fail and change no file, and records its messages for a snapshot.
+    fn refuses(&self, messages: &mut Messages, code: i32, line: &str) {
         let before = self.contents();
-        said.add(line, &self.run(line), code);
+        messages.add(line, &self.run(line), code);
         assert!(before == self.contents(), "{line}: a file has changed");
     }
 
@@ -104,9 +104,9 @@ impl Room {
 }
 
 #[test]
-fn what_the_shell_has_opened_is_a_stream() {
-    let room = Room::new();
-    let mut said = Messages::new(room.path());
+fn descriptors_of_the_shell_are_streams() {
+    let room = TestFolder::new();
+    let mut messages = Messages::new(room.path());
     let answers = room.ok("classify predict m.model te.jsonl -q");
     assert_eq!(answers.lines().count(), 4);
     for to in ["/dev/stdout", "/proc/self/fd/1", "/dev/fd/1", "-", "keep.txt", "link"] {
@@ -121,7 +121,7 @@ fn what_the_shell_has_opened_is_a_stream() {
     assert_eq!(room.read("keep.txt"), format!("a\n{answers}"));
     room.ok("classify predict m.model te.jsonl -q -o /dev/fd/7 7>> keep.txt");
     assert_eq!(room.read("keep.txt"), format!("a\n{answers}{answers}"));
-    // A file that several write shares its position.
+    // Several writers of one file share its position.
     room.ok("{ echo 1; classify predict m.model te.jsonl -q -o /dev/stdout; echo 2; } > keep.txt");
     assert_eq!(room.read("keep.txt"), format!("1\n{answers}2\n"));
     assert_eq!(room.ok("classify predict m.model te.jsonl -q -o /dev/stdout | cat"), answers);
@@ -135,14 +135,14 @@ fn what_the_shell_has_opened_is_a_stream() {
     room.ok("mkfifo fifo; cat fifo > from & \
              classify predict m.model te.jsonl -q -o fifo; wait; rm fifo");
     assert_eq!(room.read("from"), answers);
-    room.refuses(&mut said, 1, "classify predict m.model te.jsonl -o /dev/fd/9");
-    insta::assert_snapshot!(said);
+    room.refuses(&mut messages, 1, "classify predict m.model te.jsonl -o /dev/fd/9");
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
 fn a_hyphen_is_standard_output() {
-    let room = Room::new();
-    let mut said = Messages::new(room.path());
+    let room = TestFolder::new();
+    let mut messages = Messages::new(room.path());
     let evaluate = "classify evaluate --train in.jsonl --test te.jsonl -q";
     for (flags, start) in [
         ("--json -", "{\n  \"schema\""),
@@ -152,7 +152,7 @@ fn a_hyphen_is_standard_output() {
     ] {
         let out = room.ok(&format!("{evaluate} {flags}"));
         assert!(out.trim_start().starts_with(start), "{flags}: {out}");
-        // The report for people is not mixed with it.
+        // The report for people is not mixed with the data.
         assert!(!out.contains("\npeak memory"), "{flags}");
     }
     let out = room.ok(&format!("{evaluate} --json - | tail -n 1"));
@@ -168,16 +168,16 @@ fn a_hyphen_is_standard_output() {
         "classify tune m.model -o -",
         "classify vectorize m.model te.jsonl -o -",
     ] {
-        room.refuses(&mut said, 2, line);
+        room.refuses(&mut messages, 2, line);
     }
-    room.refuses(&mut said, 2, &format!("{evaluate} --json - --html /dev/stdout"));
-    insta::assert_snapshot!(said);
+    room.refuses(&mut messages, 2, &format!("{evaluate} --json - --html /dev/stdout"));
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
 fn no_output_is_an_input() {
-    let room = Room::new();
-    let mut said = Messages::new(room.path());
+    let room = TestFolder::new();
+    let mut messages = Messages::new(room.path());
     room.write("h", "cooking\tfood\n");
     room.write("q", "cooking a 1\nastronomy b 1\n");
     fs::hard_link(room.at("in.jsonl"), room.at("hard")).unwrap();
@@ -211,31 +211,31 @@ fn no_output_is_an_input() {
         "vectorize m.model te.jsonl -o te.jsonl",
         "compare e.json e.json --json e.json",
     ] {
-        room.refuses(&mut said, 2, &format!("classify {line}"));
+        room.refuses(&mut messages, 2, &format!("classify {line}"));
     }
-    // A device, a pipe and /dev/null may be both.
-    room.refuses(&mut said, 3, "classify predict m.model < /dev/null > /dev/null");
-    insta::assert_snapshot!(said);
+    // A device, a pipe and /dev/null may be both input and output.
+    room.refuses(&mut messages, 3, "classify predict m.model < /dev/null > /dev/null");
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
 fn a_folder_of_corpus_files_may_hold_outputs() {
-    let room = Room::new();
-    let mut said = Messages::new(room.path());
+    let room = TestFolder::new();
+    let mut messages = Messages::new(room.path());
     for _ in 0..2 {
         room.ok("cd folder && cp ../in.jsonl . && classify train in.jsonl -q -o new.model");
         fs::create_dir_all(room.at("files")).unwrap();
         fs::copy(room.at("in.jsonl"), room.at("files/in.jsonl")).unwrap();
         room.ok("cd files && classify train . -q -o own.model");
     }
-    room.refuses(&mut said, 2, "cd files && classify train . -o in.jsonl");
-    insta::assert_snapshot!(said);
+    room.refuses(&mut messages, 2, "cd files && classify train . -o in.jsonl");
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
-fn no_two_outputs_are_one() {
-    let room = Room::new();
-    let mut said = Messages::new(room.path());
+fn outputs_must_differ() {
+    let room = TestFolder::new();
+    let mut messages = Messages::new(room.path());
     room.write("there", "there");
     symlink("new", room.at("to-new")).unwrap();
     let evaluate = "classify evaluate --train in.jsonl --test te.jsonl";
@@ -248,18 +248,18 @@ fn no_two_outputs_are_one() {
         "classify train in.jsonl --tune=votes -o X --tune-table X",
         "classify bench paper folder --json same --svg same",
     ] {
-        room.refuses(&mut said, 2, line);
+        room.refuses(&mut messages, 2, line);
     }
     room.ok(&format!("{evaluate} -q --json /dev/null --html /dev/null > /dev/null"));
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
-fn outputs_are_tried_before_the_work() {
-    let room = Room::new();
-    let mut said = Messages::new(room.path());
+fn outputs_are_opened_before_the_work() {
+    let room = TestFolder::new();
+    let mut messages = Messages::new(room.path());
     room.write("file", "");
-    // The corpus is standard input that never ends, so failures must come before it is read.
+    // The corpus is a standard input that never ends, so failures must come before it is read.
     for line in [
         "train - -o nodir/x",
         "train - -o file/x",
@@ -282,16 +282,16 @@ fn outputs_are_tried_before_the_work() {
         let open = child.stdin.take();
         let run = Run::from(child.wait_with_output().unwrap());
         drop(open);
-        said.add(line, &run, 1);
+        messages.add(line, &run, 1);
         assert!(before == room.contents(), "{line}");
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
 fn permissions_and_links_are_kept() {
-    let room = Room::new();
-    let mut said = Messages::new(room.path());
+    let room = TestFolder::new();
+    let mut messages = Messages::new(room.path());
     for mode in [0o600, 0o640, 0o664] {
         room.set_mode("m.model", mode);
         let before = fs::metadata(room.at("m.model")).unwrap();
@@ -304,11 +304,11 @@ fn permissions_and_links_are_kept() {
     room.ok("umask 027; classify train in.jsonl -q -o new");
     assert_eq!(room.mode("new"), 0o640, "a new file has what the umask leaves");
     room.set_mode("m.model", 0o444);
-    room.refuses(&mut said, 1, "classify tune m.model");
-    room.refuses(&mut said, 2, "classify predict m.model te.jsonl -o m.model");
+    room.refuses(&mut messages, 1, "classify tune m.model");
+    room.refuses(&mut messages, 2, "classify predict m.model te.jsonl -o m.model");
     room.set_mode("new", 0o444);
-    room.refuses(&mut said, 1, "classify train in.jsonl -o new");
-    // Links stay, even dangling ones; a loop is an error.
+    room.refuses(&mut messages, 1, "classify train in.jsonl -o new");
+    // Links stay links, even dangling ones. A cycle is an error.
     for (link, to) in [("there", "target"), ("dangling", "folder/later"), ("far", "dangling")] {
         symlink(to, room.at(link)).unwrap();
     }
@@ -320,22 +320,22 @@ fn permissions_and_links_are_kept() {
         assert!(!room.at(to).is_symlink() && room.read(to).lines().count() == 4, "{link}");
     }
     symlink("loop", room.at("loop")).unwrap();
-    room.refuses(&mut said, 1, "classify train in.jsonl -o loop");
-    insta::assert_snapshot!(said);
+    room.refuses(&mut messages, 1, "classify train in.jsonl -o loop");
+    insta::assert_snapshot!(messages);
 }
 
-/// A user other than root, because root may write everywhere.
+/// Runs as a user other than root, because root may write everywhere.
 #[test]
 fn a_folder_that_may_not_be_written() {
     if fs::metadata("/proc/self").unwrap().uid() == 0 && !Path::new("/usr/bin/setpriv").exists() {
         println!("not tried: root may write everywhere, and there is no setpriv");
         return;
     }
-    let room = Room::new();
+    let room = TestFolder::new();
     room.set_mode("folder", 0o555);
     fs::set_permissions(room.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let run = if fs::metadata("/proc/self").unwrap().uid() == 0 {
-        // The program may be in a folder that only root may enter, so it is started through an open
+        // The program may be in a folder that only root can enter, so it is started through an open
         // descriptor.
         room.run(
             "cp \"$CLASSIFY\" ./program && chmod 755 program && \
@@ -346,22 +346,22 @@ fn a_folder_that_may_not_be_written() {
         room.run("classify train in.jsonl -o folder/x")
     };
     room.set_mode("folder", 0o755);
-    let mut said = Messages::new(room.path());
-    said.add("train in.jsonl -o folder/x", &run, 1);
-    insta::assert_snapshot!(said);
+    let mut messages = Messages::new(room.path());
+    messages.add("train in.jsonl -o folder/x", &run, 1);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
 fn a_signal_leaves_nothing_behind() {
     let signals = [("INT", SIGINT), ("TERM", SIGTERM), ("HUP", SIGHUP), ("ABRT", SIGABRT)];
     for (signal, number) in signals {
-        // A child inherits signals that are ignored (by `nohup`, say). One that has a handler here
-        // has its default effect there.
+        // A child inherits signals that are ignored, for example by `nohup`. Signals with a handler
+        // get their default effect in the child.
         signal_hook::flag::register(number, Arc::default()).unwrap();
-        let room = Room::new();
+        let room = TestFolder::new();
         room.write("out", "old");
         let mut child = room.start(&["predict", "m.model", "-", "-o", "out"], Stdio::piped());
-        // `wait` would close it, and the end of the input could come before the signal.
+        // `wait` would close standard input, whose end could come before the signal.
         let input = child.stdin.take();
         wait_until("an output is open", || !room.unfinished_outputs().is_empty());
         let id = child.id().to_string();
@@ -376,7 +376,7 @@ fn a_signal_leaves_nothing_behind() {
 
 #[test]
 fn an_ignored_signal_stays_ignored() {
-    let room = Room::new();
+    let room = TestFolder::new();
     let line = "trap '' HUP; exec \"$CLASSIFY\" predict m.model - -q -o out";
     let mut child = room.command(line).stdin(Stdio::piped()).spawn().unwrap();
     wait_until("an output is open", || !room.unfinished_outputs().is_empty());
@@ -389,8 +389,8 @@ fn an_ignored_signal_stays_ignored() {
 
 #[test]
 fn standard_output_that_is_closed_or_full() {
-    let room = Room::new();
-    let mut said = Messages::new(room.path());
+    let room = TestFolder::new();
+    let mut messages = Messages::new(room.path());
     for command in [
         "predict m.model te.jsonl -q",
         "predict m.model te.vectors -q",
@@ -406,24 +406,24 @@ fn standard_output_that_is_closed_or_full() {
         "--version",
     ] {
         room.ok("classify vectorize m.model te.jsonl -q -o te.vectors");
-        room.refuses(&mut said, 1, &format!("classify {command} >&-"));
-        room.refuses(&mut said, 1, &format!("classify {command} > /dev/full"));
+        room.refuses(&mut messages, 1, &format!("classify {command} >&-"));
+        room.refuses(&mut messages, 1, &format!("classify {command} > /dev/full"));
         let run = room.run(&format!("classify {command} | true; :"));
         assert_eq!(run.err, "", "{command}: a broken pipe is quiet");
         room.ok(&format!("classify {command} > /dev/null"));
     }
-    // Python's DEVNULL is open for reading and writing, but open.
+    // Python's DEVNULL is open for reading and writing, so it counts as open.
     room.ok("classify info m.model 1<> /dev/null");
-    room.refuses(&mut said, 2, "classify predict m.model te.jsonl -o out >&- 2>&- -k 0");
+    room.refuses(&mut messages, 2, "classify predict m.model te.jsonl -o out >&- 2>&- -k 0");
     room.ok("classify predict m.model te.jsonl -q -o out >&-");
     assert_eq!(room.read("out").lines().count(), 4);
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
-/// A broken pipe ends the program with 0.
+/// A broken pipe ends the program with exit code 0.
 #[test]
-fn a_broken_pipe_is_a_quiet_end() {
-    let room = Room::new();
+fn a_broken_pipe_exits_quietly() {
+    let room = TestFolder::new();
     let mut child = room.start(&["predict", "m.model", "-", "-q"], Stdio::piped());
     drop(child.stdout.take());
     child.stdin.take().unwrap().write_all(b"bake bread\n").unwrap();
@@ -434,8 +434,8 @@ fn a_broken_pipe_is_a_quiet_end() {
 
 #[test]
 fn generated_files_and_pages() {
-    let room = Room::new();
-    let mut said = Messages::new(room.path());
+    let room = TestFolder::new();
+    let mut messages = Messages::new(room.path());
     room.ok("classify generate rcv1-like --documents 60 -q -o made");
     assert_eq!(fs::read_dir(room.at("made")).unwrap().count(), 7);
     room.ok("classify man pages");
@@ -448,6 +448,6 @@ fn generated_files_and_pages() {
         assert!(names.iter().any(|found| found == name), "{name}: {names:?}");
     }
     room.set_mode("made/rcv1-v2.topics.qrels", 0o400);
-    room.refuses(&mut said, 1, "classify generate rcv1-like --documents 60 -o made");
-    insta::assert_snapshot!(said);
+    room.refuses(&mut messages, 1, "classify generate rcv1-like --documents 60 -o made");
+    insta::assert_snapshot!(messages);
 }

@@ -1,13 +1,13 @@
 //! Quality gates on real corpora.
 //!
-//! `CLASSIFY_CORPORA=FOLDER cargo test --release --test quality -- --ignored` runs all of them, and
-//! `--ignored quick::` the ones that take a minute and a half of CPU time in total.
+//! `CLASSIFY_CORPORA=FOLDER cargo test --release --test quality -- --ignored` runs all gates. With
+//! `--ignored quick::`, it runs the gates that take a minute and a half of CPU time in total.
 //! `corpora/README.md` lists the sources of the corpora. If `CLASSIFY` names a program, the gates
-//! test it, so that no other one must be built with the features of tests.
+//! test that program, so that no second program with test features must be built.
 //!
 //! Each gate is the metric in `docs/quality.md` minus two standard errors, but at most .003 below
-//! it: metrics are deterministic, so any larger loss fails. They are measured with the default
-//! settings and with `--tune`, which uses only training data.
+//! the metric. Metrics are deterministic, so any larger loss fails. They are measured with the
+//! default settings and with `--tune`, which uses only training data.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ const MODAPTE: [&str; 3] = ["--preset", "modapte90", "reuters21578"];
 const R8: [&str; 3] = ["--preset", "r8", "reuters21578"];
 const R52: [&str; 3] = ["--preset", "r52", "reuters21578"];
 
-/// Maximum distance of a gate below its metric, even if two standard errors are more.
+/// Maximum distance between a gate and its metric, even if two standard errors are more.
 const MAX_LOSS: f64 = 0.003;
 
 fn evaluate(arguments: &[&str]) -> Value {
@@ -53,21 +53,21 @@ struct Gate {
     standard_error: f64,
 }
 
-/// The gate of an accuracy over this many test documents, with the standard error of a binomial
-/// proportion.
+/// Computes the gate of an accuracy over `documents` test documents, with the standard error of a
+/// binomial proportion.
 fn accuracy(metric: f64, documents: u32) -> Gate {
     Gate { metric, standard_error: (metric * (1.0 - metric) / f64::from(documents)).sqrt() }
 }
 
-/// The gate of an F1 whose 95 % interval by `classify evaluate` has this half width: ±1.96 standard
-/// errors.
+/// Computes the gate of an F1. `half_width` is half of its 95 % interval by `classify evaluate`,
+/// which is 1.96 standard errors.
 fn f1(metric: f64, half_width: f64) -> Gate {
     Gate { metric, standard_error: half_width / 1.96 }
 }
 
 fn reaches(result: &Value, keys: &[&str], gate: &Gate) {
     let found = keys.iter().fold(result, |value, key| &value[key]).as_f64().unwrap();
-    // Metrics are deterministic, so a larger change is not chance.
+    // Metrics are deterministic, so a larger change is not caused by chance.
     let minimum = gate.metric - (2.0 * gate.standard_error).min(MAX_LOSS);
     println!("{keys:?} {found:.4}, at least {minimum:.4}");
     assert!(found >= minimum, "{keys:?} is {found}, below {minimum}");

@@ -1,4 +1,4 @@
-//! `classify serve`, by HTTP as clients of every kind speak it.
+//! Tests of `classify serve` over HTTP, with well-behaved and misbehaving clients.
 
 #![cfg(feature = "serve")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
@@ -21,21 +21,21 @@ fn program() -> Program {
     Program::new(env!("CARGO_BIN_EXE_classify"))
 }
 
-/// A server of a model of the sample corpus.
+/// A server with a model of the sample corpus.
 struct Server {
     process: testkit::Server,
     folder: Folder,
 }
 
-/// An answer.
+/// A response of the server.
 #[derive(Debug)]
-struct Got {
+struct Response {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Got {
+impl Response {
     fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
@@ -64,7 +64,7 @@ impl Server {
         Self::of(folder, flags)
     }
 
-    /// Starts a server of the model in a folder.
+    /// Starts a server with the model in a folder.
     fn of(folder: Folder, flags: &[&str]) -> Self {
         let serve = ["serve", "a.model", "--listen", "127.0.0.1:0"];
         let mut command = program().within(folder.path()).command(&[&serve, flags].concat());
@@ -75,24 +75,24 @@ impl Server {
         self.folder.at("a.model")
     }
 
-    /// Opens a connection. The time limit is long: it matters only if the server does not answer.
+    /// Opens a connection. The time limit is long, because it matters only if the server hangs.
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.process.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
         stream
     }
 
-    /// Sends bytes on a connection of their own, and nothing more, and reads until it is closed.
+    /// Sends bytes on a new connection, and reads until it is closed.
     fn raw(&self, bytes: &[u8]) -> String {
         self.all_of(bytes, true)
     }
 
     fn all_of(&self, bytes: &[u8], ends: bool) -> String {
         let mut stream = self.connect();
-        // The server may close before it has read everything.
+        // The server may close the connection before it has read everything.
         let _ = stream.write_all(bytes);
         if ends {
-            // A client that is gone is not answered: it goes a little later.
+            // The server does not answer a client that is gone, so the client leaves later.
             std::thread::sleep(Duration::from_millis(5));
             let _ = stream.shutdown(std::net::Shutdown::Write);
         }
@@ -101,7 +101,7 @@ impl Server {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Got {
+    fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Response {
         let length = body.len();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
@@ -111,18 +111,18 @@ impl Server {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
         let status = head.get(9..12).and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no answer: {answer:?}"));
-        Got { status, head: head.to_owned(), body: body.to_owned() }
+        Response { status, head: head.to_owned(), body: body.to_owned() }
     }
 
-    fn get(&self, path: &str) -> Got {
+    fn get(&self, path: &str) -> Response {
         self.send("GET", path, "", b"")
     }
 
-    fn post(&self, path: &str, body: &Value) -> Got {
+    fn post(&self, path: &str, body: &Value) -> Response {
         self.send("POST", path, "content-type: application/json\r\n", body.to_string().as_bytes())
     }
 
-    fn write(&self, method: &str, path: &str, body: &Value) -> Got {
+    fn write(&self, method: &str, path: &str, body: &Value) -> Response {
         let headers =
             format!("content-type: application/json\r\nauthorization: Bearer {TOKEN}\r\n");
         self.send(method, path, &headers, body.to_string().as_bytes())
@@ -136,7 +136,7 @@ impl Server {
         self.process.log()
     }
 
-    /// Asserts that the server answers, and that nothing in it panicked.
+    /// Checks that the server answers, and that nothing panicked.
     fn is_well(&self) {
         assert_eq!(self.labels(MILK), json!(["cooking"]));
         let metrics = self.get("/metrics").body;
@@ -150,9 +150,9 @@ fn lines_of(path: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The server's answers are those of the command, one at a time, together, and as a stream.
+/// The server's answers equal those of `predict`: one at a time, together, and as a stream.
 #[test]
-fn answers_are_those_of_predict() {
+fn answers_equal_predict() {
     let server = Server::start(&["--tune"], &[]);
     let model = server.path();
     let predict = ["predict", text(&model), TEST, "--with", "neighbors,scores"];
@@ -172,22 +172,22 @@ fn answers_are_those_of_predict() {
     let lines: Vec<String> = documents.iter().map(Value::to_string).collect();
     let kind = "content-type: application/x-ndjson\r\n";
     let streamed = server.send("POST", path, kind, lines.join("\n").as_bytes());
-    // The body is chunked: the lines in between are the lengths of the chunks.
+    // The body is chunked; the lines in between are the lengths of the chunks.
     let found = streamed.body.lines().filter(|line| line.starts_with('{'));
     let found: Vec<Value> = found.map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(found, expected);
-    let near = server.post("/v1/neighbors?k=3", &documents[0]).json();
-    assert_eq!(near["neighbors"].as_array().unwrap().len(), 3);
-    assert_eq!(near["neighbors"][0], expected[0]["neighbors"][0]);
+    let neighbor = server.post("/v1/neighbors?k=3", &documents[0]).json();
+    assert_eq!(neighbor["neighbors"].as_array().unwrap().len(), 3);
+    assert_eq!(neighbor["neighbors"][0], expected[0]["neighbors"][0]);
     let plain = server.send("POST", "/v1/predict", "content-type: text/plain\r\n", MILK.as_bytes());
     assert_eq!(plain.labels(), json!(["cooking"]));
     let none = server.post("/v1/predict", &json!({ "documents": [] }));
     assert_eq!(none.json(), json!({ "answers": [] }));
 }
 
-/// Lines in pieces of any size, with and without identifiers, more than fit in the queue.
+/// Sends lines in pieces of any size, with and without identifiers, more than fit in the queue.
 #[test]
-fn streams_in_pieces() {
+fn streams_in_chunks() {
     let server = Server::start(&[], &["--queue", "8", "--max-documents", "8"]);
     let lines: Vec<String> = (1..=150)
         .map(|number| match number % 3 {
@@ -227,10 +227,10 @@ fn streams_in_pieces() {
     server.is_well();
 }
 
-/// If a model is replaced just before a change, the change is refused until the new model is open,
-/// and never lost.
+/// If a model is replaced just before a change, the change is refused until the new model is open.
+/// It is never lost.
 #[test]
-fn changes_of_a_model_that_was_replaced() {
+fn changes_to_a_replaced_model() {
     let server = Server::start(&[], &["--token-file", "token"]);
     let other = server.folder.at("b.model");
     program().succeed(&["train", TEST, "-q", "-o", text(&other)]);
@@ -245,13 +245,13 @@ fn changes_of_a_model_that_was_replaced() {
     let path = server.path();
     let info = program().succeed(&["info", text(&path)]).out;
     assert!(info.contains("documents    84"), "{info}");
-    // Another process must not replace a model that the server changes.
+    // Another process cannot replace a model while the server may change it.
     let train = program().run(&["train", TRAIN, "-o", text(&path)]);
     assert_eq!(train.code, 5, "{}", train.err);
 }
 
 #[test]
-fn explanations_are_those_of_explain() {
+fn explanations_equal_explain() {
     let server = Server::start(&["--keep-text"], &[]);
     let model = server.path();
     let explain = ["explain", text(&model), "--text", MILK, "--to", "jsonl"];
@@ -280,7 +280,7 @@ fn documents_are_added_and_removed() {
     assert_eq!(stored, json!({ "id": "a/b é", "labels": ["odd"], "text": "guitar zebra" }));
     let listed = server.get("/v1/documents?label=odd").json();
     assert_eq!((listed["total"].clone(), listed["documents"][0].clone()), (json!(1), stored));
-    // Other processes can read the model, but not change it.
+    // Other processes can read the model, but cannot change it.
     let path = server.path();
     assert!(program().succeed(&["info", text(&path)]).out.contains("documents    249"));
     assert_eq!(program().run(&["remove", text(&path), "x"]).code, 5);
@@ -355,7 +355,7 @@ fn changing_documents_needs_the_token() {
 }
 
 #[test]
-fn a_model_that_is_replaced_is_opened_again() {
+fn replaced_models_are_reloaded() {
     let server = Server::start(&[], &[]);
     let before = server.post("/v1/predict", &json!({ "text": MILK }));
     let other = server.folder.at("b.model");
@@ -363,7 +363,7 @@ fn a_model_that_is_replaced_is_opened_again() {
     std::fs::rename(&other, server.path()).unwrap();
     let version = || server.post("/v1/predict", &json!({ "text": MILK })).version().to_owned();
     wait_until("the new model answers", || version() != before.version());
-    // The server also opens a model to which another process added documents.
+    // The server also reloads a model to which another process added documents.
     let now = version();
     program().succeed(&["add", text(&server.path()), TRAIN, "-q"]);
     wait_until("the longer model answers", || version() != now);
@@ -385,7 +385,7 @@ fn a_model_that_is_replaced_is_opened_again() {
 #[test]
 fn open_requests_are_answered_before_the_end() {
     let mut server = Server::start(&[], &[]);
-    // A request without its body. The server asks for the body when it begins to read it.
+    // A request without its body. The server asks for the body when it starts to read it.
     let mut stream = server.connect();
     let body = json!({ "text": MILK }).to_string();
     let length = body.len();
@@ -411,7 +411,7 @@ fn open_requests_are_answered_before_the_end() {
 }
 
 #[test]
-fn bodies_and_parameters_that_are_wrong() {
+fn invalid_bodies_and_parameters() {
     let server =
         Server::start(&[], &["--max-body", "1", "--max-documents", "3", "--deadline", "2"]);
     let kind = "content-type: application/json\r\n";
@@ -459,7 +459,7 @@ fn bodies_and_parameters_that_are_wrong() {
     let deep = "[".repeat(100_000);
     let got = server.send("POST", "/v1/predict", kind, deep.as_bytes());
     assert_eq!(got.status, 400);
-    // A text of nothing, and one of everything.
+    // An empty text, and a text of all characters.
     assert_eq!(server.post("/v1/predict", &json!({ "text": "" })).status, 200);
     let every: String = (1..0x1_0000).filter_map(char::from_u32).collect();
     assert_eq!(server.post("/v1/explain?marks=true", &json!({ "text": every })).status, 200);
@@ -467,9 +467,9 @@ fn bodies_and_parameters_that_are_wrong() {
 }
 
 #[test]
-fn connections_that_misbehave() {
+fn misbehaving_connections() {
     let server = Server::start(&[], &["--deadline", "1", "--max-connections", "64"]);
-    // A body that never comes, and one that is cut short.
+    // A body that never arrives, and a body that is cut short.
     let slow = "POST /v1/predict HTTP/1.1\r\nhost: localhost\r\n\
                 content-type: application/json\r\ncontent-length: 100\r\n\r\n{";
     let mut stream = server.connect();
@@ -479,12 +479,12 @@ fn connections_that_misbehave() {
     assert!(answer.starts_with("HTTP/1.1 408"), "the deadline ends it: {answer}");
     let answer = server.raw(slow.as_bytes());
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
-    // Heads without end.
+    // Request heads without an end.
     let long = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(100_000));
     assert!(server.raw(long.as_bytes()).starts_with("HTTP/1.1 431"));
     let many = format!("GET / HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(2_000));
     assert!(server.raw(many.as_bytes()).starts_with("HTTP/1.1 431"));
-    // No HTTP at all.
+    // Input that is not HTTP.
     for bytes in [
         &b"\x16\x03\x01\x02\x00"[..],
         b"\0\0\0\0",
@@ -494,8 +494,8 @@ fn connections_that_misbehave() {
         let answer = server.raw(bytes);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
     }
-    // Heads that never end, on as many connections as are allowed: the server closes them at the
-    // deadline, and then accepts another client.
+    // Endless heads on all allowed connections. The server closes them at the deadline, and then
+    // accepts another client.
     let mut slow: Vec<TcpStream> = (0..64).map(|_| server.connect()).collect();
     for stream in &mut slow {
         stream.write_all(b"GET / HT").unwrap();
@@ -562,7 +562,7 @@ fn damaged_requests() {
     let log = server.log();
     assert!(!log.contains("panicked"), "{log}");
     assert!(server.get("/metrics").body.contains("classify_panics_total 0\n"));
-    // What was added survived as a model.
+    // The added documents form a valid model.
     drop(server);
 }
 
@@ -611,20 +611,20 @@ fn too_many_requests_are_refused() {
 }
 
 #[test]
-fn what_keeps_a_server_from_starting() {
+fn startup_failures() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let mut refuse = |code: i32, arguments: &[&str]| {
         let arguments = [&["serve"], arguments].concat();
         let run = program().within(folder.path()).run(&arguments);
-        said.add(&arguments.join(" "), &run, code);
+        messages.add(&arguments.join(" "), &run, code);
     };
     refuse(4, &["none.model"]);
     program().succeed(&["train", TRAIN, "-q", "-o", &folder.text("a.model")]);
     folder.write("short", "secret\n");
     refuse(3, &["a.model", "--token-file", "short"]);
-    insta::assert_snapshot!(said);
-    // Not in the snapshot, because the port is another one each time.
+    insta::assert_snapshot!(messages);
+    // Not in the snapshot, because the port differs each time.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let program = program().within(folder.path());

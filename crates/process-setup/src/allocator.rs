@@ -1,4 +1,4 @@
-//! The allocator of a program, which exits with a message when memory runs out.
+//! The allocator of command-line programs. It exits with a message when memory runs out.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_long;
@@ -11,8 +11,8 @@ use crate::ending::exit_out_of_memory;
 
 /// The allocator for command-line programs: mimalloc.
 ///
-/// The C library's allocator makes threads wait for each other when they allocate and free many
-/// small objects. When memory runs out, this one removes the temporary files of
+/// In the C library's allocator, threads wait for each other when they allocate and free many small
+/// objects. When memory runs out, this allocator removes the temporary files of
 /// [outputs](array_file::output), prints a message on stderr and exits with code 5. Reading a file
 /// into [`Bytes`](array_file::Bytes) returns an error instead.
 ///
@@ -26,8 +26,8 @@ use crate::ending::exit_out_of_memory;
 pub struct Allocator;
 
 #[expect(unsafe_code, reason = "an allocator")]
-// SAFETY: every call is forwarded to `MiMalloc` unchanged, and its result is returned. If that is
-// null, the process may exit instead, without unwinding.
+// SAFETY: every call is forwarded to `MiMalloc` unchanged, and its result is returned. If the
+// result is null, the process may exit instead, without unwinding.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc`.
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Exits the process if an allocation failed and the caller does not handle that itself.
+/// Exits the process if an allocation failed and the caller does not handle the failure.
 fn checked(pointer: *mut u8, size: usize) -> *mut u8 {
     if pointer.is_null() && !array_file::handles_failed_allocation() {
         exit_out_of_memory(Some(size));
@@ -58,16 +58,16 @@ fn checked(pointer: *mut u8, size: usize) -> *mut u8 {
     pointer
 }
 
-/// mimalloc's option `mi_option_purge_delay`: milliseconds after which freed memory is returned to
-/// the system. `libmimalloc-sys` names only the option after it. `tests/freed_memory.rs` fails if
-/// this is another option.
+/// mimalloc's option `mi_option_purge_delay`: milliseconds after which freed memory returns to the
+/// system. `libmimalloc-sys` names only the option after it. `tests/freed_memory.rs` fails if this
+/// number denotes another option.
 const PURGE_DELAY: mi_option_t = mi_option_use_numa_nodes - 1;
 
 /// Makes [`Allocator`] keep all freed memory for later allocations until the process ends.
 ///
-/// By default it returns freed memory to the system after a second. Keeping it helps work that
-/// allocates and frees much memory repeatedly: clearing new pages can take an eighth of the time.
-/// Other processes have less memory meanwhile.
+/// By default, freed memory returns to the system after a second. Keeping it helps work that
+/// repeatedly allocates and frees much memory: clearing new pages can take an eighth of the time.
+/// Meanwhile, other processes have less memory.
 ///
 /// ```
 /// process_setup::keep_freed_memory();
@@ -78,16 +78,16 @@ pub fn keep_freed_memory() {
 
 /// Makes [`Allocator`] return freed memory to the system after `delay` instead of a second.
 ///
-/// The delay has a resolution of milliseconds. Memory that the calling thread has freed already is
-/// returned now. This helps work that soon needs other memory: memory that one stage freed is then
-/// not added to the memory that the next stage needs.
+/// The delay has a resolution of milliseconds. Memory that the calling thread has already freed
+/// returns now. Use this between stages: the memory that one stage freed then does not add to the
+/// memory of the next stage.
 ///
 /// ```
 /// process_setup::return_freed_memory_after(std::time::Duration::from_millis(300));
 /// ```
 pub fn return_freed_memory_after(delay: Duration) {
     set_purge_delay(c_long::try_from(delay.as_millis()).unwrap_or(c_long::MAX));
-    // mimalloc fixes the time of the next return when memory is freed. This call does not wait.
+    // mimalloc schedules the next return when memory is freed. This call returns memory now.
     #[expect(unsafe_code, reason = "mimalloc's functions are foreign")]
     // SAFETY: `mi_collect` has no preconditions.
     unsafe {

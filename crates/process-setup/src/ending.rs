@@ -1,4 +1,4 @@
-//! The end of a process whose memory has run out, without a further allocation.
+//! Ends a process that is out of memory, without allocating.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ const OUT_OF_MEMORY: i32 = 5;
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Gives the thread that is ending the process time to remove the temporary files. The wait is
-/// limited, because the caller can be that same thread, interrupted.
+/// limited, because that thread itself may be the interrupted caller.
 fn wait_for_ending_thread() {
     std::thread::sleep(Duration::from_secs(2));
 }
@@ -22,8 +22,8 @@ fn wait_for_ending_thread() {
 /// Handles SIGABRT: removes the temporary files, then ends the process by the signal.
 ///
 /// The C library aborts the process if memory for its own use runs out. If another thread is
-/// already removing the files, this waits for it. It allocates nothing and returns after a few
-/// seconds at most, so that a signal handler may call it.
+/// already removing the files, this function waits for it. It allocates nothing and returns within
+/// a few seconds, so that a signal handler may call it.
 pub(crate) fn clean_up_and_abort() {
     if IS_ENDING.load(Ordering::SeqCst) {
         wait_for_ending_thread();
@@ -43,7 +43,7 @@ pub(crate) fn exit_out_of_memory(size: Option<usize>) -> ! {
     } else {
         let mut text = [0; 200];
         let mut rest = &mut text[..];
-        // 200 bytes suffice for the message with any number.
+        // 200 bytes are enough for the message with any number.
         let _ = rest.write_all(b"error: out of memory");
         if let Some(size) = size {
             let _ = write!(rest, ": {size} more bytes were needed");

@@ -1,9 +1,9 @@
-//! The process of a command-line program: its allocator, its signals, its closed streams.
+//! Process-wide setup of a command-line program: allocator, signals, and closed streams.
 //!
 //! Only programs depend on this crate. A library must not change the allocator or the signals of
-//! the process that loads it, and must not run anything before `main`.
+//! its process, and must not run code before `main`.
 //!
-//! A program uses all of it like this:
+//! A typical program:
 //!
 //! ```
 //! use process_setup::Allocator;
@@ -14,7 +14,7 @@
 //! static ALLOCATOR: Allocator = Allocator;
 //!
 //! fn main() {
-//!     // Without the handlers, the worst a signal can do is leave a temporary file behind.
+//!     // Without the handlers, a signal can leave a temporary file behind, but nothing worse.
 //!     let _ = process_setup::clean_up_on_exit();
 //!     assert_eq!(vec![1; 1_000].len(), 1_000);
 //! }
@@ -31,8 +31,8 @@ pub use signals::{clean_up_on_abort, clean_up_on_exit};
 /// Makes the program call [`note_closed_streams`] before `main`.
 ///
 /// Rust opens `/dev/null` in place of a closed standard stream before `main` runs. Output to it
-/// would be lost without an error, and only code that runs earlier can see that it was closed.
-/// Write this once, next to `main`. It does nothing on systems other than Linux.
+/// would be lost without an error. Only code that runs earlier can detect that the stream was
+/// closed. Write this once, next to `main`. It does nothing on systems other than Linux.
 #[macro_export]
 macro_rules! note_closed_streams_before_main {
     () => {

@@ -13,24 +13,25 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::ending::{clean_up_and_abort, exit_out_of_memory};
 
-/// Makes the process remove the temporary files of [outputs](array_file::output) however it ends.
+/// Removes the temporary files of [outputs](array_file::output) whenever the process ends.
 ///
-/// Call this before any thread is started. Ctrl-C, SIGTERM, SIGHUP and aborts end the process as
-/// they would without a handler: a shell reports 130, 143, 129 or 134. Signals that are ignored
-/// when the program starts (`nohup`) stay ignored. Exceeding `ulimit -f` becomes a write error
-/// instead of a signal. A panic because the system refuses memory for a thread exits the process
-/// as [`Allocator`](crate::Allocator) does.
+/// Call this before any thread starts. Ctrl-C, SIGTERM, SIGHUP and aborts end the process as they
+/// would without a handler: a shell reports 130, 143, 129 or 134. Signals that are ignored when the
+/// program starts (`nohup`) stay ignored. Exceeding `ulimit -f` becomes a write error instead of a
+/// signal. If the system refuses memory for a thread, the resulting panic exits the process like
+/// [`Allocator`](crate::Allocator).
 ///
 /// # Errors
-/// If the thread that waits for signals cannot be started. Signals then end the process at once.
+/// If the thread that waits for signals cannot be started. Signals then end the process
+/// immediately.
 pub fn clean_up_on_exit() -> io::Result<()> {
     clean_up_on_abort()?;
     clean_up_on_signals()
 }
 
-/// Does the part of [`clean_up_on_exit`] that concerns aborts, `ulimit -f` and refused memory.
+/// Sets up the handlers of [`clean_up_on_exit`] for aborts, `ulimit -f` and refused memory only.
 ///
-/// This is for programs that handle Ctrl-C, SIGTERM and SIGHUP themselves.
+/// Use it in programs that handle Ctrl-C, SIGTERM and SIGHUP themselves.
 ///
 /// # Errors
 /// If a handler cannot be registered.
@@ -42,12 +43,12 @@ pub fn clean_up_on_abort() -> io::Result<()> {
         }
         report(panic);
     }));
-    #[expect(unsafe_code, reason = "a handler runs on an interrupted thread")]
-    // SAFETY: the handler allocates nothing, and waits for a lock for a second at most.
+    #[expect(unsafe_code, reason = "registers a handler that runs on an interrupted thread")]
+    // SAFETY: the handler allocates nothing, and waits for a lock for at most a second.
     unsafe {
         signal_hook::low_level::register(SIGABRT, clean_up_and_abort)?;
     }
-    // The flag is never read: because there is a handler, the write fails with `FileTooLarge`.
+    // The flag is never read. With a handler, the write fails with `FileTooLarge` instead.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     Ok(())
 }
@@ -57,7 +58,7 @@ fn clean_up_on_signals() -> io::Result<()> {
     let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !ignored.contains(signal));
     let signals: Vec<i32> = signals.collect();
     let (ready, is_ready) = sync_channel(1);
-    // The thread registers the handler, so that there is no handler without the thread.
+    // The thread registers the handlers. If it cannot start, there are none.
     std::thread::Builder::new().name("signals".to_owned()).stack_size(1 << 16).spawn(
         move || {
             let mut signals = match Signals::new(signals) {
@@ -77,13 +78,13 @@ fn clean_up_on_signals() -> io::Result<()> {
     is_ready.recv().map_err(io::Error::other)?
 }
 
-/// Whether the standard library panicked because the system refused memory.
+/// Returns whether the standard library panicked because the system refused memory.
 fn is_out_of_memory(panic: &PanicHookInfo<'_>) -> bool {
     const ENOMEM: &str = "(os error 12)";
     panic.payload_as_str().is_some_and(|text| text.contains(ENOMEM))
 }
 
-/// The signals that this process ignores; empty if the system does not report them.
+/// Returns the signals that this process ignores; empty if the system does not report them.
 fn ignored() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! A program that asks for it learns which standard streams were closed when it started.
+//! Test that a program detects which standard streams were closed when it started.
 
 #![cfg(target_os = "linux")]
 
@@ -8,7 +8,7 @@ use array_file::output::{Output, OutputProblem};
 
 process_setup::note_closed_streams_before_main!();
 
-/// Set in the process that runs this test with a closed stderr.
+/// Environment variable that marks the process that runs this test with a closed stderr.
 const CHILD: &str = "CLOSED_STREAMS_CHILD";
 
 #[test]

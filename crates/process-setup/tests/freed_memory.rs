@@ -1,4 +1,5 @@
-//! Whether freed memory is kept. A process of its own, since that is a setting of the process.
+//! Test that freed memory is kept or returned. It needs its own process, because the setting is
+//! process-wide.
 
 #![cfg(target_os = "linux")]
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: process_setup::Allocator = process_setup::Allocator;
 
-/// The pages that the system has cleared for this process so far.
+/// Returns the number of pages that the system has cleared for this process so far.
 fn cleared() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has it");
     // The name of the program is in parentheses; the third field follows.
@@ -17,19 +18,19 @@ fn cleared() -> u64 {
     faults.parse().expect("a number")
 }
 
-/// The pages that are cleared for the same memory, allocated and freed ten times.
+/// Counts the pages cleared while the same memory is allocated and freed ten times.
 fn cleared_for_ten() -> u64 {
     let before = cleared();
     for _ in 0..10 {
         drop(black_box(vec![1u8; 24 << 20]));
-        // Freed memory is returned a while later, while memory is allocated or freed.
+        // Freed memory returns with a delay, and only while memory is allocated or freed.
         std::thread::sleep(Duration::from_millis(150));
         drop(black_box(vec![1u8; 1 << 20]));
     }
     cleared() - before
 }
 
-/// The memory of this process, in pages.
+/// Returns the resident memory of this process, in pages.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
     let resident = pages.split_whitespace().nth(1).expect("resident pages");

@@ -1,4 +1,4 @@
-//! Progress of long work on stderr: a bar on a terminal, otherwise a line every ten seconds.
+//! Progress reports on stderr: a bar on a terminal, otherwise a line every ten seconds.
 //!
 //! ```
 //! use progress::Progress;
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Time between two lines if stderr is not a terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+/// Interval between lines if stderr is not a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The progress of one stage of work. The bar disappears when this is dropped.
+/// Progress of one stage of work. Dropping it removes the bar.
 ///
 /// ```
 /// use progress::Progress;
@@ -31,14 +31,14 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 pub struct Progress {
     bar: ProgressBar,
     stage: &'static str,
-    /// The time of the last line; `None` if no lines are printed.
+    /// Time of the last line; `None` if no lines are printed.
     last_line: Option<Mutex<Instant>>,
 }
 
 impl Progress {
     /// Starts the progress of a stage. Shows nothing if `quiet`.
     ///
-    /// `total` is the amount of work, in any unit. If it is 0, the amount is not known.
+    /// `total` is the amount of work, in any unit, or 0 if it is not known.
     pub fn new(stage: &'static str, total: u64, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let length = (total > 0).then_some(total);
@@ -62,9 +62,9 @@ impl Progress {
         Self { bar, stage, last_line: lines.then(|| Mutex::new(Instant::now())) }
     }
 
-    /// Shows that `done` of the total is done, with a message.
+    /// Shows that `done` of the total is complete, with a message.
     ///
-    /// Threads may call this out of order: the bar never goes back.
+    /// Threads may call this out of order, because the bar never moves back.
     pub fn show(&self, done: u64, message: &str) {
         if done > self.bar.position() {
             self.bar.set_position(done);
@@ -73,10 +73,10 @@ impl Progress {
             return self.bar.set_message(message.to_owned());
         };
         let Ok(mut last) = last.lock() else { return };
-        if last.elapsed() >= LINE_EVERY {
+        if last.elapsed() >= LINE_INTERVAL {
             *last = Instant::now();
             let line = self.line(message);
-            // If stderr is closed, nobody can be told.
+            // If stderr is closed, the progress cannot be shown.
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }

@@ -1,4 +1,4 @@
-//! Clusters with the terms and labels that describe them.
+//! Tables of clusters, with the terms and labels that describe each cluster.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use classify::printable::printable;
 /// Number of labels shown for each cluster.
 const LABELS: usize = 3;
 
-/// One line for each cluster: its number of documents, its `terms` most characteristic terms, and
-/// its most frequent labels. `model` holds the documents that were clustered.
+/// Returns one line for each cluster: its number of documents, its `terms` most characteristic
+/// terms, and its most frequent labels. `model` contains the clustered documents.
 pub fn terminal(model: &Model, clusters: &Clusters, terms: usize) -> String {
     let mut text = String::from("cluster  documents  terms\n");
     let best_terms = clusters.best_terms(terms);
@@ -24,14 +24,18 @@ pub fn terminal(model: &Model, clusters: &Clusters, terms: usize) -> String {
         let line = format!("{cluster:>7}  {size:>9}  {}{labels}", terms.join(" "));
         let _ = writeln!(text, "{}", printable(line));
     }
-    let without = clusters.of_row.iter().filter(|cluster| cluster.is_none()).count();
-    if without > 0 {
-        let _ = writeln!(text, "   none  {without:>9}  documents without a term of any center");
+    let unclustered = clusters.of_row.iter().filter(|cluster| cluster.is_none()).count();
+    if unclustered > 0 {
+        let _ = writeln!(
+            text,
+            "   none  {unclustered:>9}  documents that share no term with any \
+                                center"
+        );
     }
     text
 }
 
-/// For each cluster, the number of documents with each label.
+/// Counts the documents with each label, for each cluster.
 fn label_counts(model: &Model, clusters: &Clusters) -> Vec<BTreeMap<u32, usize>> {
     let mut counts: Vec<BTreeMap<u32, usize>> = vec![BTreeMap::new(); clusters.centers.rows()];
     for (row, cluster) in (0..).zip(&clusters.of_row) {
@@ -44,7 +48,7 @@ fn label_counts(model: &Model, clusters: &Clusters) -> Vec<BTreeMap<u32, usize>>
     counts
 }
 
-/// The most frequent labels with their counts, in brackets; empty without labels.
+/// Lists the most frequent labels with their counts, in brackets; empty without labels.
 fn frequent(model: &Model, counts: BTreeMap<u32, usize>) -> String {
     let mut labels: Vec<(u32, usize)> = counts.into_iter().collect();
     labels.sort_by_key(|&(label, count)| (Reverse(count), label));

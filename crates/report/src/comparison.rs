@@ -1,4 +1,4 @@
-//! Comparisons of evaluations.
+//! Tables that compare evaluations.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::table::{plain, table};
 /// A difference whose adjusted p-value is below this level is significant.
 const LEVEL: f64 = 0.05;
 
-/// Comparisons with the first evaluation. `names` are the files: the baseline, then the others.
+/// Compares evaluations with the first one. `names` are the files: the baseline, then the others.
 pub fn terminal(names: &[String], comparisons: &[Comparison]) -> String {
     let mut text = String::new();
     let baseline = printable(names.first().map_or("", String::as_str));
@@ -29,8 +29,8 @@ pub fn terminal(names: &[String], comparisons: &[Comparison]) -> String {
         if !unclear.is_empty() {
             let _ = writeln!(
                 text,
-                "Not told from chance: {}. Of differences as large as \"detectable\", these \
-                 documents would show 80 in 100 (at 5 %).\n",
+                "Not significant: {}. With these documents, a difference as large as \
+                 \"detectable\" is found with a power of 80 % (at the 5 % level).\n",
                 unclear.join(", ")
             );
         }
@@ -42,7 +42,7 @@ pub fn terminal(names: &[String], comparisons: &[Comparison]) -> String {
 
 fn differences(comparison: &Comparison) -> Table {
     let header = [
-        "figure",
+        "metric",
         "first",
         "other",
         "difference",
@@ -69,7 +69,7 @@ fn differences(comparison: &Comparison) -> Table {
 }
 
 fn tests(comparison: &Comparison) -> Table {
-    let mut table = table(&["test", "p", "p adjusted", "of"], 1);
+    let mut table = table(&["test", "p", "p adjusted", "based on"], 1);
     for test in &comparison.tests {
         let adjusted = p_value(test.adjusted);
         table.add_row([test.name.into(), p_value(test.p_value), adjusted, test.detail.clone()]);

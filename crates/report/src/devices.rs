@@ -1,10 +1,10 @@
-//! GPUs as a table.
+//! The table of GPUs.
 
 use gpu_runtime::DeviceInfo;
 
 use crate::table::{plain, table};
 
-/// One line for each GPU.
+/// Returns one line for each GPU.
 pub fn terminal(devices: &[DeviceInfo]) -> String {
     let header = [
         "GPU",

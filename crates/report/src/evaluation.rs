@@ -1,4 +1,4 @@
-//! Evaluations, for a terminal, as Markdown and as an HTML page.
+//! Evaluations as text for a terminal, as Markdown, and as an HTML page.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -24,8 +24,8 @@ const TERMINAL_LABELS: usize = 30;
 /// A name and its value.
 type Line = (&'static str, String);
 
-/// The result for a terminal. With `all_labels` the table of labels is complete, and tables of the
-/// confidence of answers follow.
+/// Formats the result for a terminal. With `all_labels`, the table of labels is complete, and
+/// tables of reliability and coverage follow.
 pub fn terminal(evaluation: &Evaluation, all_labels: bool) -> String {
     let mut text = String::new();
     for (name, value) in headline(evaluation) {
@@ -38,7 +38,7 @@ pub fn terminal(evaluation: &Evaluation, all_labels: bool) -> String {
     text.push_str(&plain(labels(evaluation, shown)));
     let hidden = evaluation.per_label.len().saturating_sub(shown);
     if hidden > 0 {
-        let _ = writeln!(text, "({hidden} labels of less support not shown: -v shows all)");
+        let _ = writeln!(text, "({hidden} labels with less support not shown: -v shows all)");
     }
     if let Some(levels) = levels(evaluation) {
         text.push_str("\nlevels of the hierarchy\n");
@@ -57,9 +57,9 @@ pub fn terminal(evaluation: &Evaluation, all_labels: bool) -> String {
         }
     }
     if all_labels {
-        text.push_str("\nreliability of the labels given\n");
+        text.push_str("\nreliability of the predicted labels\n");
         text.push_str(&plain(reliability(evaluation)));
-        text.push_str("\nthe surest answers\n");
+        text.push_str("\nthe most confident answers\n");
         text.push_str(&plain(coverage(evaluation)));
     }
     text.push('\n');
@@ -67,7 +67,7 @@ pub fn terminal(evaluation: &Evaluation, all_labels: bool) -> String {
     text
 }
 
-/// The result as Markdown, with the table of all labels.
+/// Formats the result as Markdown, with the table of all labels.
 pub fn markdown(evaluation: &Evaluation) -> String {
     let mut text = "# Evaluation\n\n".to_owned();
     let mut head = table(&["measure", "value"], 2);
@@ -89,7 +89,7 @@ pub fn markdown(evaluation: &Evaluation) -> String {
         }
         None => section("Most confused labels", confused(evaluation)),
     }
-    section("Reliability of the labels given", reliability(evaluation));
+    section("Reliability of the predicted labels", reliability(evaluation));
     section("Coverage and precision", coverage(evaluation));
     section("Stages", stages(evaluation));
     text.truncate(text.trim_end().len());
@@ -97,7 +97,7 @@ pub fn markdown(evaluation: &Evaluation) -> String {
     text
 }
 
-/// The method, the metrics and the numbers of documents.
+/// Returns the method, the metrics and the document counts.
 fn headline(evaluation: &Evaluation) -> Vec<Line> {
     let mut lines = method(evaluation);
     lines.extend(quality(evaluation));
@@ -108,14 +108,14 @@ fn headline(evaluation: &Evaluation) -> Vec<Line> {
     lines
 }
 
-/// What was evaluated.
+/// Describes the training data and the model.
 fn method(evaluation: &Evaluation) -> Vec<Line> {
     let Evaluation { documents, labels, method, .. } = evaluation;
     let mut lines = vec![
         ("documents", format!("{} training, {} test", documents.train, documents.test)),
         ("labels", format!("{} in training, {} in test", labels.train, labels.test)),
     ];
-    // A model of given vectors has no terms.
+    // A model with only dense vectors has no terms.
     if method.terms > 0 || method.vectors.is_none() {
         lines.push(("terms", method.terms.to_string()));
         let formula = format!("{}: {}", weighting(&method.weighting), method.formula);
@@ -129,12 +129,12 @@ fn method(evaluation: &Evaluation) -> Vec<Line> {
     lines
 }
 
-/// A weighting's code with its common name.
+/// Returns a weighting's code with its common name.
 fn weighting(code: &str) -> String {
     code.parse().map_or_else(|_| code.to_owned(), |weighting: Weighting| weighting.name())
 }
 
-/// Accuracy and F1 with their intervals.
+/// Returns accuracy and F1 with their intervals.
 fn quality(evaluation: &Evaluation) -> Vec<Line> {
     let interval = |of: fn(&Intervals) -> [f64; 2]| match &evaluation.intervals {
         Some(intervals) => {
@@ -160,7 +160,7 @@ fn quality(evaluation: &Evaluation) -> Vec<Line> {
     lines
 }
 
-/// What tuning estimated, if its estimates are unbiased.
+/// Returns the metrics that tuning expects, if they are unbiased.
 fn expected(evaluation: &Evaluation) -> Vec<Line> {
     let Some(tuning @ TuningSummary { nested: true, .. }) = &evaluation.tuning else {
         return Vec::new();
@@ -180,7 +180,7 @@ fn expected(evaluation: &Evaluation) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(intervals) = tuning.intervals {
         let metrics = described(tuning.metrics, intervals);
-        lines.push(("expected", format!("{metrics} by left-out training documents")));
+        lines.push(("expected", format!("{metrics} on held-out training documents")));
     }
     if let Some(Expected { metrics, intervals: Some(intervals) }) = tuning.with_near_duplicates {
         let metrics = described(metrics, intervals);
@@ -189,11 +189,11 @@ fn expected(evaluation: &Evaluation) -> Vec<Line> {
     lines
 }
 
-/// How well calibrated the probabilities are, and how many documents were answered.
+/// Returns the calibration error of the probabilities, and the share of documents answered.
 fn confidence(evaluation: &Evaluation) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(error) = evaluation.calibration_error {
-        lines.push(("calibration", format!("{error:.4} expected error of probabilities")));
+        lines.push(("calibration", format!("{error:.4} expected calibration error")));
     }
     if let Some(answered) = evaluation.answered {
         let coverage = decimal(answered.coverage);
@@ -204,7 +204,7 @@ fn confidence(evaluation: &Evaluation) -> Vec<Line> {
     lines
 }
 
-/// Metrics of decisions and of the ranking of labels.
+/// Returns the metrics of decisions and of the ranking of labels.
 fn ranking(evaluation: &Evaluation) -> [Line; 3] {
     let at = evaluation.precision_at;
     let precision = [at.one, at.three, at.five].map(decimal).join(" ");
@@ -215,7 +215,7 @@ fn ranking(evaluation: &Evaluation) -> [Line; 3] {
     ]
 }
 
-/// Documents without an answer, ties, labels that training did not have, memory.
+/// Returns the counts of documents without an answer, of ties and of unseen labels, and the memory.
 fn documents(evaluation: &Evaluation) -> Vec<Line> {
     let Evaluation { documents, labels, .. } = evaluation;
     let unanswered = documents.no_known_term
@@ -224,7 +224,8 @@ fn documents(evaluation: &Evaluation) -> Vec<Line> {
         + documents.abstained
         + documents.out_of_distribution;
     let reasons = format!(
-        "no known term {}, no neighbor {}, no labeled neighbor {}, unsure {}, foreign {}",
+        "no known term {}, no neighbor {}, no labeled neighbor {}, low confidence {}, out of \
+         distribution {}",
         documents.no_known_term,
         documents.no_neighbor,
         documents.no_label,
@@ -257,7 +258,7 @@ fn averages(evaluation: &Evaluation) -> Table {
     table
 }
 
-/// The `shown` labels with the most test documents.
+/// The table of the `shown` labels with the most test documents.
 fn labels(evaluation: &Evaluation, shown: usize) -> Table {
     let header = ["label", "training", "test", "predicted", "precision", "recall", "F1"];
     let mut table = table(&header, 1);
@@ -269,7 +270,7 @@ fn labels(evaluation: &Evaluation, shown: usize) -> Table {
     table
 }
 
-/// The labels by decreasing number of test documents, then by name.
+/// Sorts the labels by decreasing number of test documents, then by name.
 fn by_support(evaluation: &Evaluation) -> Vec<&LabelResult> {
     let mut labels: Vec<&LabelResult> = evaluation.per_label.iter().collect();
     labels.sort_by(|a, b| b.support.cmp(&a.support).then(a.label.cmp(&b.label)));
@@ -278,13 +279,13 @@ fn by_support(evaluation: &Evaluation) -> Vec<&LabelResult> {
 
 /// The confusion matrix of a single-label evaluation.
 struct ConfusionMatrix<'a> {
-    /// The labels, by name. The empty one stands for no label.
+    /// The labels, by name. The empty label stands for "no label".
     labels: Vec<&'a str>,
     counts: HashMap<(&'a str, &'a str), u64>,
 }
 
 impl<'a> ConfusionMatrix<'a> {
-    /// `None` if the evaluation is not single-label, or has more than `max_labels` labels.
+    /// Returns `None` if the evaluation is multi-label or has more than `max_labels` labels.
     fn new(evaluation: &'a Evaluation, max_labels: usize) -> Option<Self> {
         let pairs = evaluation.confusion.as_ref()?;
         let mut labels: Vec<&str> =
@@ -301,13 +302,13 @@ impl<'a> ConfusionMatrix<'a> {
         Some(Self { labels, counts })
     }
 
-    /// The number of documents with `label` for which `predicted` was predicted.
+    /// Number of documents with `label` for which `predicted` was predicted.
     fn count(&self, label: &str, predicted: &str) -> u64 {
         self.counts.get(&(label, predicted)).copied().unwrap_or(0)
     }
 }
 
-/// The confusion matrix, if it is small enough to read.
+/// The table of the confusion matrix, if it is small enough to read.
 fn matrix(evaluation: &Evaluation) -> Option<Table> {
     let matrix = ConfusionMatrix::new(evaluation, MATRIX_LABELS)?;
     let names: Vec<String> = matrix.labels.iter().map(|label| label_or_none(label)).collect();
@@ -341,7 +342,7 @@ fn reliability(evaluation: &Evaluation) -> Table {
     } else {
         "mean share of the vote"
     };
-    let mut table = table(&["from", "to", "labels given", confidence, "right"], 0);
+    let mut table = table(&["from", "to", "labels predicted", confidence, "right"], 0);
     for bin in evaluation.reliability.iter().filter(|bin| bin.count > 0) {
         let ends = [bin.from, bin.to].map(|end| format!("{end:.1}"));
         let rest = [bin.count.to_string(), decimal(bin.confidence), decimal(bin.right)];
@@ -351,7 +352,7 @@ fn reliability(evaluation: &Evaluation) -> Table {
 }
 
 fn coverage(evaluation: &Evaluation) -> Table {
-    let mut table = table(&["share of the answers", "least confidence", "precision"], 0);
+    let mut table = table(&["share of the answers", "min confidence", "precision"], 0);
     for point in evaluation.coverage.iter().skip(1).step_by(2) {
         let share = format!("{:.1}", point.coverage);
         table.add_row([share, decimal(point.confidence), decimal(point.precision)]);

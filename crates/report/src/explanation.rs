@@ -1,4 +1,4 @@
-//! Explanations of predictions, for a terminal and as an HTML page.
+//! Explanations of predictions, as text for a terminal and as an HTML page.
 
 use std::fmt::Write as _;
 
@@ -19,11 +19,11 @@ const OTHER_LABELS: usize = 2;
 /// Number of unknown terms shown.
 const UNKNOWN_TERMS: usize = 20;
 
-/// The decision, the predicted labels and the next two with the terms that support and oppose them,
-/// and at most `neighbors` neighbors.
+/// Formats the decision, the predicted labels and the next two labels with the terms that support
+/// and oppose them, and at most `neighbors` neighbors.
 ///
 /// # Panics
-/// If the explanation is of another model.
+/// If the explanation was made with another model.
 pub fn terminal(explanation: &Explanation, model: &Model, id: &str, neighbors: usize) -> String {
     let explanation = explanation.named(model, id, TERMS);
     let mut text = format!("{id}: {}\n", explanation.decided);
@@ -82,7 +82,7 @@ fn write_neighbors(text: &mut String, explanation: &NamedExplanation<'_>, shown:
     for NamedNeighbor { id, similarity, vote, by, labels, terms, .. } in
         neighbors.iter().take(shown)
     {
-        let by = if *by == "vector" { " (by its vector)" } else { "" };
+        let by = if *by == "vector" { " (by dense vector)" } else { "" };
         let labels = labels.join(", ");
         let _ = writeln!(text, "  {similarity:.3}{by}  vote {vote:.3}  {id}  {labels}");
         let shared = terms.iter().take(TERMS);

@@ -1,8 +1,8 @@
-//! Text for people, made from the results of the library `classify`: tables for a terminal,
-//! Markdown and HTML pages.
+//! Reports for people about the results of the library `classify`: tables for a terminal, Markdown
+//! and HTML pages.
 //!
-//! Each module reports one kind of result. A function that is named `terminal` returns lines for a
-//! terminal, with control characters escaped.
+//! Each module reports one kind of result. Functions named `terminal` return lines for a terminal,
+//! with control characters escaped.
 
 pub mod clusters;
 pub mod comparison;

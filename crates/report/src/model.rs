@@ -1,4 +1,4 @@
-//! A model's settings and statistics.
+//! The settings and statistics of a model.
 
 use std::fmt::{Display, Write as _};
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::training::novelty_limit;
 
-/// Lines of a name and a value.
+/// Lines that each consist of a name and a value.
 struct Lines(String);
 
 impl Lines {
@@ -23,8 +23,8 @@ impl Lines {
     }
 }
 
-/// The settings of a model, and its most frequent labels: at most `labels`. `file` is the first
-/// line: the path of the model and its size.
+/// Formats the settings of a model and its `labels` most frequent labels. `file` is the first line:
+/// the path of the model and its size.
 pub fn terminal(model: &Model, file: &str, labels: usize) -> String {
     let mut lines = Lines(String::new());
     lines.push("model", file);
@@ -57,8 +57,8 @@ fn push_features(lines: &mut Lines, model: &Model) {
     match &settings.input {
         InputSpec::Text(spec) => lines.push("analysis", analysis(spec)),
         InputSpec::Features(spec) if spec.counts => lines.push("features", "counts"),
-        InputSpec::Features(_) => lines.push("features", "weights as given"),
-        InputSpec::Vectors(_) => lines.push("features", "dense vectors as given"),
+        InputSpec::Features(_) => lines.push("features", "weights from the corpus"),
+        InputSpec::Vectors(_) => lines.push("features", "dense vectors from the corpus"),
     }
     if let Some(dense) = &settings.dense {
         lines.push("vectors", vectors(dense, settings.dense_share));
@@ -94,7 +94,7 @@ fn push_decisions(lines: &mut Lines, model: &Model) {
         lines.push("tuned", tuned(tuning));
     }
     if model.calibration().is_some() {
-        lines.push("scores", "calibrated: answers have probabilities");
+        lines.push("scores", "calibrated: predictions have probabilities");
     }
     if let Some(abstention) = &settings.abstention {
         lines.push("abstains", abstains(*abstention));
@@ -105,19 +105,19 @@ fn push_decisions(lines: &mut Lines, model: &Model) {
     if let Some(updates) = settings.updates.filter(Updates::are_any) {
         lines.push("changes", changes(updates));
     }
-    lines.push("texts", if model.keeps_texts() { "kept" } else { "not kept" });
+    lines.push("texts", if model.keeps_texts() { "stored" } else { "not stored" });
 }
 
-/// The changes since training, and what they mean.
+/// Describes the changes since training and their effect.
 fn changes(updates: Updates) -> String {
     format!(
         "{} added, {} removed, {} relabeled since the model was trained or tuned: thresholds and \
-         probabilities are older than these documents; `classify tune` renews them",
+         probabilities predate these changes; `classify tune` learns them again",
         updates.added, updates.removed, updates.relabeled
     )
 }
 
-/// The labels with the most documents.
+/// Lists the labels with the most documents.
 fn frequent_labels(model: &Model, shown: usize) -> String {
     let mut counts = vec![0u64; model.labels().len()];
     for row in (0..).take(model.ids().len()) {
@@ -137,25 +137,25 @@ fn frequent_labels(model: &Model, shown: usize) -> String {
     text
 }
 
-/// When a model abstains, in words.
+/// Describes when a model abstains.
 fn abstains(limit: ConfidenceLimit) -> String {
     let ConfidenceLimit { target_error, coverage, error, error_bound, .. } = limit;
     let [target, answered, wrong, bound] =
         [target_error, coverage, error, error_bound].map(|share| share * 100.0);
     match limit.confidence {
         None => format!(
-            "always: no confidence was shown to keep the share of wrong labels low enough \
-             (target {target:.1} %)"
+            "always: no confidence limit reaches the target share of wrong labels \
+             ({target:.1} %)"
         ),
         Some(least) => format!(
-            "where the confidence is below {least:.4}: answers {answered:.1} % of the documents, \
+            "if the confidence is below {least:.4}: answers {answered:.1} % of the documents, \
              with {wrong:.1} % wrong labels, at most {bound:.1} % (leave-one-out; target \
              {target:.1} %)"
         ),
     }
 }
 
-/// Dense vectors in words.
+/// Describes dense vectors.
 fn vectors(dense: &DenseSpec, share: f64) -> String {
     let DenseSpec { features, dimension, metric, scale, .. } = dense;
     let mut text = format!(
@@ -163,14 +163,14 @@ fn vectors(dense: &DenseSpec, share: f64) -> String {
         share * 100.0
     );
     if *metric != Metric::Angular {
-        // The scale was an f32: seven digits determine it.
+        // The scale was an f32, so seven digits determine it.
         let scale = format!("{scale:.6e}").parse().unwrap_or(*scale);
         let _ = write!(text, ", similarity {scale} / ({scale} + distance)");
     }
     text
 }
 
-/// The analyzer's settings in words: first its choices, then the options that are on.
+/// Describes the analyzer: first its choices, then the options that are on.
 fn analysis(spec: &AnalyzerSpec) -> String {
     let name = |value: serde_json::Result<Value>| match value {
         Ok(Value::String(name)) => name,
@@ -203,7 +203,7 @@ fn analysis(spec: &AnalyzerSpec) -> String {
     parts.join(", ")
 }
 
-/// The objective and the metrics of tuning.
+/// Describes the objective and the metrics of tuning.
 fn tuned(tuning: &TuningSummary) -> String {
     let TuningSummary { objective, metrics, intervals, nested, documents, .. } = tuning;
     let ends = |of: fn(&Intervals) -> [f64; 2]| {
@@ -213,10 +213,10 @@ fn tuned(tuning: &TuningSummary) -> String {
     let caution = if *nested {
         ""
     } else {
-        "; terms knew the labels of left-out documents, so the figures are too good"
+        "; the term weights were learned from held-out documents too, so the metrics are optimistic"
     };
-    let with = tuning.with_near_duplicates.map_or(String::new(), |with| {
-        let Metrics { micro_f1, macro_f1, accuracy, .. } = with.metrics;
+    let near_duplicates = tuning.with_near_duplicates.map_or(String::new(), |near_duplicates| {
+        let Metrics { micro_f1, macro_f1, accuracy, .. } = near_duplicates.metrics;
         format!(
             "; if new documents have near-duplicates as often: micro F1 {micro_f1:.4}, macro F1 \
              {macro_f1:.4}, accuracy {accuracy:.4}"
@@ -225,7 +225,7 @@ fn tuned(tuning: &TuningSummary) -> String {
     let by_ranks = metrics.by_ranks.map_or(String::new(), |value| format!(" {value:.4}"));
     format!(
         "for {}{by_ranks}; leave-one-out on {documents} documents: micro F1 {:.4}{}, macro F1 \
-         {:.4}{}, accuracy {:.4}{}{with}{caution}",
+         {:.4}{}, accuracy {:.4}{}{near_duplicates}{caution}",
         objective.name(),
         metrics.micro_f1,
         ends(|intervals| intervals.micro_f1),

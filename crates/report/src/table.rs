@@ -3,7 +3,7 @@
 use classify::printable::printable;
 use comfy_table::{CellAlignment, Table, presets};
 
-/// A table with this header, in which the columns from index `first_number` on are aligned right.
+/// Creates a table with this header. The columns from index `first_number` on are right-aligned.
 pub(crate) fn table(header: &[&str], first_number: usize) -> Table {
     let mut table = Table::new();
     table.set_header(header.to_vec());
@@ -13,14 +13,14 @@ pub(crate) fn table(header: &[&str], first_number: usize) -> Table {
     table
 }
 
-/// The table without rules or trailing blanks.
+/// Formats the table as text without rules or trailing blanks.
 pub(crate) fn plain(mut table: Table) -> String {
     table.load_style(presets::NOTHING);
     let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");
     lines.collect()
 }
 
-/// The table as Markdown.
+/// Formats the table as Markdown.
 pub(crate) fn markdown(mut table: Table) -> String {
     table.load_style(presets::ASCII_MARKDOWN);
     if let Some(header) = table.header() {
@@ -34,8 +34,8 @@ pub(crate) fn markdown(mut table: Table) -> String {
     table.to_string()
 }
 
-/// Text that Markdown and HTML show as it is. It must not contain line breaks, which [`one_line`]
-/// escapes.
+/// Escapes characters that Markdown and HTML would interpret. The text must not contain line
+/// breaks, which [`one_line`] escapes.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -50,17 +50,17 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The label with line breaks and control characters escaped, which would break a table.
+/// Escapes line breaks and control characters, which would break a table.
 pub(crate) fn one_line(label: &str) -> String {
     printable(label).to_string()
 }
 
-/// The label on one line; `(none)` if it is empty.
+/// Returns the label on one line, or `(none)` if it is empty.
 pub(crate) fn label_or_none(label: &str) -> String {
     if label.is_empty() { "(none)".to_owned() } else { one_line(label) }
 }
 
-/// A metric with four decimal places.
+/// Formats a metric with four decimal places.
 pub(crate) fn decimal(value: f64) -> String {
     format!("{value:.4}")
 }

@@ -1,4 +1,4 @@
-//! Events of training, and the results of tuning.
+//! Events of training and the results of tuning.
 
 use std::fmt::Write as _;
 
@@ -6,13 +6,13 @@ use classify::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
 use classify::decide::objective::Objective;
 use classify::learn::{Event, Step, Trial, TuneScope, TuningReport};
 
-/// The event in words; `None` for events that only count documents. For [`Event::Tuned`], the best
-/// `settings` settings are listed.
+/// Describes an event; returns `None` for events that only count documents. For [`Event::Tuned`],
+/// lists the best `settings` settings.
 pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
     let text = match event {
         Event::Window(window) => format!(
-            "tuning: settings are compared without the {window} documents before and after each, \
-             which may report the same events"
+            "tuning: documents up to {window} positions before and after a held-out document are \
+             not its neighbors, because they may report the same events"
         ),
         Event::NearDuplicates { documents, above } => format!(
             "tuning: {documents} documents have a near-duplicate (similarity above {above}), which \
@@ -51,35 +51,37 @@ fn confidence_limit(limit: &ConfidenceLimit) -> String {
     if limit.reaches_target() {
         return format!(
             "with a target of {target:.1} % wrong labels, {coverage:.1} % of the documents are \
-             answered, with {error:.1} % wrong labels, at most {bound:.1} % by a bound that fails \
-             in 2 of 100 cases"
+             answered, with {error:.1} % wrong labels, at most {bound:.1} % at a confidence level \
+             of 98 %"
         );
     }
     format!(
-        "a target of {target:.1} % wrong labels is out of reach, so the model answers nothing: of \
-         the most confident {coverage:.1} % of the documents, {error:.1} % of the labels are \
-         wrong, at most {bound:.1} %; set a higher target"
+        "a target of {target:.1} % wrong labels is out of reach, so the model answers nothing: \
+         {error:.1} % of the labels are wrong for the most confident {coverage:.1} % of the \
+         documents, at most {bound:.1} %; set a higher target"
     )
 }
 
-/// The effect of the limit for out-of-distribution documents, in a sentence.
+/// Describes the effect of the limit for out-of-distribution documents.
 pub(crate) fn novelty_limit(limit: &NoveltyLimit) -> String {
     let shares = [limit.target, limit.known_refused, limit.novel_refused];
-    let [target, known, foreign] = shares.map(|share| share * 100.0);
+    let [target, known, novel] = shares.map(|share| share * 100.0);
     if limit.max_score.is_none() {
         return format!(
-            "too few documents to refuse {target:.1} % of those with known labels: nothing is \
-             refused as foreign"
+            "too few documents to learn which out-of-distribution documents to refuse (target \
+             {target:.1} %): none are refused"
         );
     }
     format!(
-        "{foreign:.1} % of documents are refused as foreign after their labels were left out ({} \
-         documents), and {known:.1} % of those with known labels (target {target:.1} %)",
+        "{novel:.1} % of the out-of-distribution documents are refused ({} held-out documents \
+         whose \
+         labels were held out, too), and {known:.1} % of the documents with known labels (target \
+         {target:.1} %)",
         limit.novel_documents
     )
 }
 
-/// The best `settings` settings of tuning.
+/// Lists the best `settings` settings of tuning.
 pub fn tuning(report: &TuningReport, settings: usize) -> String {
     let TuningReport { objective, documents, .. } = report;
     let name = objective.name();
@@ -87,12 +89,12 @@ pub fn tuning(report: &TuningReport, settings: usize) -> String {
         let Trial { k, vote, decision, metrics } = report.best;
         let value = objective.of(metrics);
         return format!(
-            "k = {k}, {vote}, {decision}: chosen by leaving out {documents} documents ({name} \
-             {value:.3}); --tune tries more"
+            "k = {k}, {vote}, {decision}: chosen on {documents} held-out documents ({name} \
+             {value:.3}); --tune tries more settings"
         );
     }
     let mut text = format!(
-        "tuning: {} settings tried on {documents} left-out documents; the best by {name}:",
+        "tuning: {} settings tried on {documents} held-out documents; the best by {name}:",
         report.trials.len(),
     );
     let mut best: Vec<&Trial> = report.trials.iter().collect();

@@ -1,4 +1,4 @@
-//! Evaluations as text and pages.
+//! Tests of evaluations as text and pages.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,8 +14,8 @@ use classify::text::corpus::{Corpus, ReadOptions};
 use classify::threads::Threads;
 use classify_report::evaluation::{html, markdown, terminal};
 
-/// An evaluation of one document: its label `a` has a score of .55, the label `b` of .4.
-fn evaluated() -> Evaluation {
+/// Evaluates one document: its label `a` has a score of .55, and the label `b` of .4.
+fn evaluation_of_one_document() -> Evaluation {
     let lines = "{\"text\": \"x\", \"label\": \"a\"}\n{\"text\": \"x\", \"label\": \"b\"}\n";
     let corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
@@ -36,10 +36,10 @@ fn evaluated() -> Evaluation {
     evaluator.finish(0, &threads, Vec::new())
 }
 
-/// An evaluation with a confusion matrix: of four documents of each of the `labels` labels, one got
-/// the next label.
-fn confused(labels: u64) -> Evaluation {
-    let mut result = evaluated();
+/// Creates an evaluation with a confusion matrix. For each of the `labels` labels, one of four
+/// documents got the next label.
+fn confused_evaluation(labels: u64) -> Evaluation {
+    let mut result = evaluation_of_one_document();
     let pair = |label: u64, predicted: u64, count| Confusion {
         label: format!("l{label:02}"),
         predicted: format!("l{predicted:02}"),
@@ -53,16 +53,16 @@ fn confused(labels: u64) -> Evaluation {
 
 #[test]
 fn labels_are_rows_of_a_markdown_table() {
-    assert!(markdown(&evaluated()).contains("| a "));
+    assert!(markdown(&evaluation_of_one_document()).contains("| a "));
 }
 
 #[test]
 fn a_confusion_matrix_is_shown_if_it_is_small() {
-    assert!(terminal(&confused(12), false).contains("confusion matrix"));
-    assert!(!terminal(&confused(13), false).contains("confusion matrix"));
-    let page = html(&confused(25)).unwrap();
+    assert!(terminal(&confused_evaluation(12), false).contains("confusion matrix"));
+    assert!(!terminal(&confused_evaluation(13), false).contains("confusion matrix"));
+    let page = html(&confused_evaluation(25)).unwrap();
     assert!(page.contains("class=\"matrix\""));
-    assert!(!html(&confused(26)).unwrap().contains("class=\"matrix\""));
+    assert!(!html(&confused_evaluation(26)).unwrap().contains("class=\"matrix\""));
     // Three quarters of each row are right, the rest are wrong.
     assert_eq!(page.matches("<td class=\"right\" style=\"--s:75\">3</td>").count(), 25);
     assert_eq!(page.matches("<td class=\"wrong\" style=\"--s:25\">1</td>").count(), 25);
@@ -70,8 +70,8 @@ fn a_confusion_matrix_is_shown_if_it_is_small() {
 
 #[test]
 fn only_bins_with_labels_are_shown() {
-    let text = terminal(&confused(2), true);
-    let table = text.split_once("reliability of the labels given").unwrap().1;
+    let text = terminal(&confused_evaluation(2), true);
+    let table = text.split_once("reliability of the predicted labels").unwrap().1;
     let bins = table.lines().skip(1).take_while(|line| !line.is_empty()).skip(1);
     assert_eq!(bins.count(), 1, "{table}");
     assert!(!text.contains("not shown"));
@@ -79,7 +79,7 @@ fn only_bins_with_labels_are_shown() {
 
 #[test]
 fn precision_and_recall_are_drawn_up_to_the_highest_score() {
-    let page = html(&confused(2)).unwrap();
+    let page = html(&confused_evaluation(2)).unwrap();
     let line = page.split("polyline").nth(1).unwrap().split('/').next().unwrap();
     assert_eq!(line.matches(',').count(), 56, "{line}");
 }
@@ -87,7 +87,7 @@ fn precision_and_recall_are_drawn_up_to_the_highest_score() {
 #[test]
 fn a_single_k_makes_no_curve() {
     let charts = |by_k: &[(usize, Metrics)]| {
-        let mut result = confused(2);
+        let mut result = confused_evaluation(2);
         result.tuning = Some(TuningSummary {
             objective: Objective::MicroF1,
             metrics: Metrics::default(),

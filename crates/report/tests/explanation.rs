@@ -1,4 +1,4 @@
-//! Explanations as text and pages.
+//! Tests of explanations as text and pages.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -18,7 +18,7 @@ fn read(lines: String) -> Corpus {
     Corpus::from_bytes("in", lines.into(), options).unwrap()
 }
 
-fn explained(text: &str) -> (Classifier, Explanation) {
+fn explanation_of(text: &str) -> (Classifier, Explanation) {
     let model = Trainer::builder().build().train(read(LINES.into())).unwrap().model;
     let classifier = Classifier::new(model.into(), &Threads::available().unwrap()).unwrap();
     let line = serde_json::json!({ "text": text }).to_string();
@@ -29,14 +29,14 @@ fn explained(text: &str) -> (Classifier, Explanation) {
 
 #[test]
 fn unknown_terms_are_shown() {
-    let (classifier, explanation) = explained("zebra zebra quagga");
+    let (classifier, explanation) = explanation_of("zebra zebra quagga");
     let text = terminal(&explanation, classifier.model(), "a", 5);
     assert!(text.contains("knows none of its terms") && text.contains("zebra quagga"), "{text}");
 }
 
 #[test]
 fn control_characters_are_escaped_for_a_terminal() {
-    let (classifier, explanation) = explained("crude oil");
+    let (classifier, explanation) = explanation_of("crude oil");
     let text = terminal(&explanation, classifier.model(), "a\u{1b}", 5);
     assert!(text.starts_with("a\\u{1b}: "), "{text}");
 }
@@ -49,7 +49,7 @@ fn a_page_escapes_the_document() {
         "  \u{feff}ÉLÉPHANT\r\n crude\u{301} OIL — oil\u{200d}oil 油油 ",
         "crude crude oil oil <b>oil</b>",
     ] {
-        let (classifier, explanation) = explained(text);
+        let (classifier, explanation) = explanation_of(text);
         let html = page_section(&explanation, classifier.model(), "<id>", text, 5);
         assert!(!html.contains("<id>") && !html.contains("<b>"), "{html}");
     }

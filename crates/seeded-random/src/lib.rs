@@ -1,6 +1,6 @@
-//! Random numbers that are the same on every machine: `SplitMix64` (Steele, Lea and Flood 2014).
+//! Random numbers that are equal on every machine: `SplitMix64` (Steele, Lea and Flood 2014).
 //!
-//! Nothing here reads a clock or the system's entropy: every number follows from a seed.
+//! This crate reads neither a clock nor the system's entropy: every number depends only on a seed.
 //!
 //! ```
 //! use seeded_random::Random;
@@ -27,12 +27,12 @@ pub struct Random {
 }
 
 impl Random {
-    /// The generator of a seed.
+    /// Creates the generator of a seed.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// One of the 2⁶⁴ generators of a seed.
+    /// Creates one of the 2⁶⁴ independent generators of a seed.
     ///
     /// If each unit of parallel work has its own stream, the numbers do not depend on the order in
     /// which the units are processed.
@@ -40,32 +40,33 @@ impl Random {
         Self { state: mix(seed ^ mix(stream.wrapping_add(STEP))) }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         mix(self.state)
     }
 
-    /// A number in [0, 1), a multiple of 2⁻⁵³.
+    /// Returns a number in [0, 1) that is a multiple of 2⁻⁵³.
     pub fn unit(&mut self) -> f64 {
         to_unit(self.next_u64())
     }
 
-    /// A number in [0, 1), a multiple of 2⁻¹⁶, so that sums of a few numbers are exact.
+    /// Returns a number in [0, 1) that is a multiple of 2⁻¹⁶, so that sums of a few are exact.
     pub fn unit_f32(&mut self) -> f32 {
         f32::from((self.next_u64() >> 48) as u16) / 65_536.0
     }
 
-    /// A number below `limit`; 0 if `limit` is 0.
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
     #[expect(clippy::cast_possible_truncation, reason = "below the limit, which is a usize")]
     pub const fn below(&mut self, limit: usize) -> usize {
         // The bias is at most limit / 2⁶⁴.
         ((self.next_u64() as u128 * limit as u128) >> 64) as usize
     }
 
-    /// `size` distinct numbers below `count`, in increasing order; all numbers if `count <= size`.
+    /// Returns `size` distinct numbers below `count` in increasing order, or all if `count <=
+    /// size`.
     ///
-    /// Takes memory for `count` numbers.
+    /// Uses memory for `count` numbers.
     ///
     /// ```
     /// # use seeded_random::Random;
@@ -85,9 +86,9 @@ impl Random {
     }
 }
 
-/// A number in [0, 1) that depends on `seed` and `number` only.
+/// Returns a number in [0, 1) that depends only on `seed` and `number`.
 ///
-/// This is for decisions about items that are not visited in order.
+/// Use it for decisions about items that are not visited in order.
 ///
 /// ```
 /// let eighth = seeded_random::unit(1, 8);
@@ -113,7 +114,7 @@ fn to_unit(bits: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The first numbers of Vigna's `splitmix64.c` for the seed 1234567.
+    /// Checks the first numbers of Vigna's `splitmix64.c` for the seed 1234567.
     #[test]
     fn numbers_of_the_reference() {
         let mut random = Random::new(1_234_567);
@@ -138,7 +139,7 @@ mod tests {
         assert_ne!(Random::stream(3, 5).next_u64(), Random::stream(3, 4).next_u64());
         assert_ne!(Random::stream(4, 4).next_u64(), Random::stream(3, 4).next_u64());
         assert!(to_unit(u64::MAX) < 1.0 && to_unit(0) <= 0.0);
-        // The numbers of a sequence are also found by their position.
+        // Each number of a sequence can also be computed from its position.
         let mut random = Random::new(11);
         assert_eq!(
             (1..4).map(|_| random.unit()).collect::<Vec<_>>(),

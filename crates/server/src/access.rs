@@ -1,4 +1,4 @@
-//! Checks tokens and hosts, and gives every answer its headers, a log line, and counts.
+//! Checks tokens and hosts, sets the headers of responses, and logs and counts requests.
 
 use std::time::Instant;
 
@@ -12,11 +12,11 @@ use crate::metrics::RequestKind;
 use crate::options::Token;
 use crate::shared::Shared;
 
-/// Number of documents that a response answers, attached to the response.
+/// Number of documents that a response answers; attached to the response as an extension.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnsweredDocuments(pub(crate) u64);
 
-/// Refuses requests that read without the token, if reading is protected.
+/// Refuses read requests without the token, if reads are protected.
 pub(crate) async fn check_read(
     State(shared): State<Shared>,
     request: Request,
@@ -41,9 +41,9 @@ pub(crate) async fn check_write(
 }
 
 fn check_token(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Failure> {
-    let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    let word = given.and_then(|given| {
-        let (scheme, word) = given.split_at_checked("bearer ".len())?;
+    let header = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let word = header.and_then(|header| {
+        let (scheme, word) = header.split_at_checked("bearer ".len())?;
         scheme.eq_ignore_ascii_case(b"bearer ").then_some(word)
     });
     match word {
@@ -53,7 +53,7 @@ fn check_token(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Failure
     }
 }
 
-/// Refuses requests to other hosts, sets the headers that every answer has, and counts and logs
+/// Refuses requests to other hosts, sets the headers of every response, and counts and logs
 /// requests.
 pub(crate) async fn observe(
     State(shared): State<Shared>,

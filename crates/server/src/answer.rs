@@ -1,4 +1,4 @@
-//! Questions of clients about documents, and their answers as JSON.
+//! Requests about documents, and their answers as JSON.
 
 use std::num::NonZeroUsize;
 
@@ -9,7 +9,7 @@ use crate::documents::text_of;
 use crate::failure::Failure;
 use crate::live::LiveModel;
 use crate::parameters::{whole_number, yes_or_no};
-use crate::queue::{AnswerMode, Answered, Results};
+use crate::queue::{AnswerMode, AnsweredRequest, Results};
 
 /// Maximum number of terms that support a label in an explanation, and of terms that oppose it.
 const EXPLAINED_TERMS: usize = 20;
@@ -22,7 +22,7 @@ const MAX_TEXTS: usize = 1_000;
 /// Maximum `k` of a request.
 const MAX_K: usize = 10_000;
 
-/// Subject of an answer.
+/// Kind of answer that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerKind {
     Prediction,
@@ -30,21 +30,21 @@ pub(crate) enum AnswerKind {
     Explanation,
 }
 
-/// Parameters of requests about documents.
+/// URL parameters of requests about documents.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AnswerParameters {
-    /// Include the scores of this many labels, given or not.
+    /// Include the scores of this many labels, predicted or not.
     #[serde(default, deserialize_with = "whole_number")]
     top: Option<usize>,
     /// Comma-separated list of extras: `scores` (of all labels with a vote) and `neighbors` (the
     /// training documents that voted).
     with: Option<String>,
-    /// Number of neighbors that vote, or that `/v1/neighbors` lists, instead of the model's number.
+    /// Number of neighbors that vote, or that `/v1/neighbors` lists; replaces the model's number.
     #[serde(default, deserialize_with = "whole_number")]
     k: Option<usize>,
-    /// Include the texts of neighbors, if the model keeps texts.
+    /// Include the texts of neighbors, if the model stores texts.
     #[serde(default, deserialize_with = "yes_or_no")]
     texts: Option<bool>,
     /// Mark the terms of an explanation in the texts.
@@ -52,7 +52,7 @@ pub(crate) struct AnswerParameters {
     marks: Option<bool>,
 }
 
-/// Question of a client about documents.
+/// What a client asks about its documents: the checked URL parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     kind: AnswerKind,
@@ -102,23 +102,24 @@ impl Question {
         }
     }
 
-    /// Whether an answer is short enough to be written at once. Writing a long one takes time.
+    /// Whether an answer is short enough to be written without yielding. Writing a long answer
+    /// takes time.
     pub(crate) fn is_short(&self) -> bool {
         self.kind == AnswerKind::Prediction && !self.neighbors
     }
 
-    /// Refuses what would be a very long answer.
+    /// Refuses requests whose answers would be very long.
     pub(crate) fn check_size(&self, documents: usize, live: &LiveModel) -> Result<(), Failure> {
         let explains = self.kind == AnswerKind::Explanation;
         let k = self.k.unwrap_or(live.options.k).get();
-        let listed = if self.neighbors { documents.saturating_mul(k) } else { 0 };
+        let neighbor_count = if self.neighbors { documents.saturating_mul(k) } else { 0 };
         let what = if explains && documents > MAX_EXPLANATIONS {
             format!("{documents} explanations in one request, at most {MAX_EXPLANATIONS}")
         } else if explains && self.marks && documents > 1 {
             format!("marks for {documents} documents in one request, at most 1")
-        } else if listed > MAX_LISTED_NEIGHBORS {
+        } else if neighbor_count > MAX_LISTED_NEIGHBORS {
             format!("{k} neighbors of {documents} documents, at most {MAX_LISTED_NEIGHBORS} in all")
-        } else if self.texts && listed > MAX_TEXTS {
+        } else if self.texts && neighbor_count > MAX_TEXTS {
             format!("texts of {k} neighbors of {documents} documents, at most {MAX_TEXTS} in all")
         } else {
             return Ok(());
@@ -126,8 +127,8 @@ impl Question {
         Err(Failure::TooMany(what))
     }
 
-    /// Writes the answers to all documents: that of a single one, or a list.
-    pub(crate) fn write_all(&self, answered: &Answered, is_one: bool) -> Vec<u8> {
+    /// Writes the answers to all documents: one object for a single document, otherwise a list.
+    pub(crate) fn write_all(&self, answered: &AnsweredRequest, is_one: bool) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         if is_one {
             self.write(answered, 0, &mut out);
@@ -146,11 +147,11 @@ impl Question {
     }
 
     /// Writes the answer to a document.
-    pub(crate) fn write(&self, answered: &Answered, at: usize, out: &mut Vec<u8>) {
-        let Answered { live, documents, results } = answered;
+    pub(crate) fn write(&self, answered: &AnsweredRequest, at: usize, out: &mut Vec<u8>) {
+        let AnsweredRequest { live, documents, results } = answered;
         let model = live.model();
         let document = &documents[at];
-        let written = match results {
+        let result = match results {
             Results::Explanations(explanations) if self.marks => {
                 let text = text_of(&document.content);
                 let marked = explanations[at].marked(model, &document.id, &text, EXPLAINED_TERMS);
@@ -174,7 +175,7 @@ impl Question {
                 serde_json::to_writer(out, &answer)
             }
         };
-        // Names and numbers always become JSON, and writing to memory does not fail.
-        written.unwrap_or_default();
+        // Serializing names and numbers to memory cannot fail.
+        result.unwrap_or_default();
     }
 }

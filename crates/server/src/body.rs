@@ -14,7 +14,7 @@ use crate::options::ServerOptions;
 /// Format of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
-    /// A document or several as JSON.
+    /// One or several documents as JSON.
     Json,
     /// A document as JSON on each line.
     Lines,
@@ -23,14 +23,15 @@ pub(crate) enum BodyFormat {
 }
 
 impl BodyFormat {
-    /// The format that the headers name.
+    /// Returns the format for the content type of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Failure> {
         if headers.contains_key(header::CONTENT_ENCODING) {
             return Err(Failure::Compressed);
         }
-        let given = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        let given = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        match given.to_ascii_lowercase().as_str() {
+        let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let content_type =
+            content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match content_type.to_ascii_lowercase().as_str() {
             "application/json" => Ok(Self::Json),
             "application/x-ndjson" | "application/jsonl" | "application/x-jsonlines" => {
                 Ok(Self::Lines)
@@ -41,13 +42,13 @@ impl BodyFormat {
     }
 }
 
-/// The next part of a body, or `None` at its end.
+/// Returns the next part of a body, or `None` at its end.
 pub(crate) async fn next_part(body: &mut Body, until: Instant) -> Result<Option<Bytes>, Failure> {
     loop {
         let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
         match timeout_at(until, frame).await.map_err(|_| Failure::SlowBody)? {
             None => return Ok(None),
-            Some(Err(_)) => return Err(Failure::CutShort),
+            Some(Err(_)) => return Err(Failure::IncompleteBody),
             Some(Ok(frame)) => {
                 // Trailers are ignored.
                 if let Ok(part) = frame.into_data() {

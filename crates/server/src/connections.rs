@@ -1,4 +1,4 @@
-//! Accepts connections, ends slow ones, and drains them at the end.
+//! Accepts connections, closes slow ones, and drains them at shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::router::router;
 use crate::shared::Shared;
 use crate::state::{ReloadCause, State};
 
-/// Time between two looks at the model's files.
+/// Interval between checks of the model's files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum time that the head of a request may take.
+/// Maximum time to receive the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time that a client may leave an answer unread, in milliseconds.
 const UNREAD_TIMEOUT: u32 = 30_000;
 /// Maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 32 << 10;
-/// Time to wait after a connection could not be accepted.
+/// Pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Answers requests until the process is told to end. `on_ready` is called once with the address.
+/// Answers requests until the process is asked to stop. Calls `on_ready` once with the address.
 pub(crate) async fn run(
     state: Arc<State>,
     on_ready: impl FnOnce(SocketAddr),
@@ -54,15 +54,15 @@ pub(crate) async fn run(
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     on_ready(address);
     loop {
-        let accepted = async {
-            // Connections beyond the limit wait in the system's queue.
+        let incoming = async {
+            // Connections beyond the limit wait in the backlog of the system.
             let permit = Arc::clone(&permits).acquire_owned().await;
             (listener.accept().await, permit)
         };
         tokio::select! {
-            (accepted, permit) = accepted => match (accepted, permit) {
+            (incoming, permit) = incoming => match (incoming, permit) {
                 (Ok((stream, _)), Ok(permit)) => connections.serve(stream, permit),
-                // There are too many open files, or the connection is gone already.
+            // Too many files are open, or the client already closed the connection.
                 _ => sleep(ACCEPT_PAUSE).await,
             },
             _ = timer.tick() => reload(&state, ReloadCause::Timer),
@@ -73,7 +73,7 @@ pub(crate) async fn run(
     }
     shared.is_stopping.store(true, Ordering::Relaxed);
     drop(listener);
-    tracing::info!("ending: open requests are answered first");
+    tracing::info!("stopping: open requests are answered first");
     let drain = state.options.drain;
     if timeout(drain, connections.open.shutdown()).await.is_err() {
         tracing::warn!("some requests were still open after {drain:?}");
@@ -89,10 +89,10 @@ struct Connections {
 }
 
 impl Connections {
-    /// Serves a connection in a task of its own.
+    /// Serves a connection in a separate task.
     fn serve(&self, stream: TcpStream, permit: OwnedSemaphorePermit) {
         let _ = stream.set_nodelay(true);
-        // A client that no longer reads is gone.
+        // The client has closed the connection if it no longer reads.
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_TIMEOUT);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -104,14 +104,14 @@ impl Connections {
         tokio::spawn(async move {
             let _permit = permit;
             state.metrics.connections.inc();
-            // A client that misbehaves ends only its own connection.
+            // An error affects only the connection of the client that caused it.
             let _ = connection.await;
             state.metrics.connections.dec();
         });
     }
 }
 
-/// Opens the model again, on a thread of its own, if there is cause for it.
+/// Reloads the model on a separate thread if there is a reason to.
 fn reload(state: &Arc<State>, cause: ReloadCause) {
     let state = Arc::clone(state);
     tokio::task::spawn_blocking(move || state.reload(cause));

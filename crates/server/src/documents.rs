@@ -1,4 +1,4 @@
-//! Request bodies → documents.
+//! Parses request bodies into documents.
 
 use std::sync::Arc;
 
@@ -35,16 +35,16 @@ impl RequestDocuments {
     }
 }
 
-/// The most frequent body: a text to classify.
+/// The most common body: one text to classify.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Document)]
 pub(crate) struct OneText {
-    /// Identifier, which comes back with the answer.
+    /// Identifier, which the answer repeats.
     #[serde(default)]
     id: Option<String>,
-    /// The text. Models of features take the field `features`, and models of several columns take
-    /// the names of the columns.
+    /// The text. For models of features, use the field `features`. For models of several columns,
+    /// use the names of the columns.
     #[schema(example = "The band played three new songs.")]
     text: String,
 }
@@ -73,7 +73,7 @@ pub(crate) fn parse(
             Ok(RequestDocuments::one(document_of(None, text.to_owned())))
         }
         BodyFormat::Text => {
-            let what = "this model does not take plain text; \
+            let what = "this model does not accept plain text; \
                         send JSON with the fields that it was trained on";
             Err(Failure::Body(what.to_owned()))
         }
@@ -116,7 +116,7 @@ fn parse_json(
     Ok(RequestDocuments { documents, is_one: true })
 }
 
-/// Reads a document from each line of JSON. Messages call a line `name` and its number.
+/// Reads a document from each line of JSON. Messages call a line `name`, followed by its number.
 pub(crate) fn parse_lines(
     name: &str,
     text: String,
@@ -127,8 +127,8 @@ pub(crate) fn parse_lines(
         return Ok(Vec::new());
     }
     let DocumentRules { labels, ids, .. } = rules.clone();
-    let read = ReadOptions { labels, ids, ..live.read.clone() };
-    let documents = Corpus::from_bytes(name, text.into_bytes(), read)
+    let read_options = ReadOptions { labels, ids, ..live.read_options.clone() };
+    let documents = Corpus::from_bytes(name, text.into_bytes(), read_options)
         .and_then(Iterator::collect::<Result<Vec<Document>, CorpusError>>)
         .map_err(Failure::Document)?;
     check_count(documents.len(), rules.max_documents)?;
@@ -139,7 +139,7 @@ pub(crate) fn not_json(error: &serde_json::Error) -> Failure {
     Failure::Body(format!("not valid JSON: {error}"))
 }
 
-/// JSON without line breaks.
+/// Removes the line breaks from a JSON document.
 fn one_line(json: &str) -> Result<String, Failure> {
     if !json.contains(['\n', '\r']) {
         return Ok(json.to_owned());
@@ -170,7 +170,7 @@ fn document_of(id: Option<String>, text: String) -> Document {
     }
 }
 
-/// The text of a document, for the log and for marks.
+/// Returns the text of a document, for the log and for marks.
 pub(crate) fn text_of(content: &Content) -> String {
     match content {
         Content::Text(text) => text.clone(),
@@ -179,7 +179,7 @@ pub(crate) fn text_of(content: &Content) -> String {
     }
 }
 
-/// Logs the texts of documents, if the server was told to.
+/// Logs the texts of documents if `logs` is set.
 pub(crate) fn log_texts(logs: bool, documents: &[Document]) {
     for document in documents.iter().filter(|_| logs) {
         let text = text_of(&document.content);

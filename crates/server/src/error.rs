@@ -1,4 +1,4 @@
-//! Errors of a server that cannot start.
+//! Errors that prevent a server from starting.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use classify::model::{ModelError, ModelProblem, UpdateError};
 use classify::search::SearchError;
 
-/// Error of a server that cannot start.
+/// Reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -19,13 +19,13 @@ pub enum ServerError {
     /// The model cannot be searched.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// The model's decision depends on whole batches of documents.
+    /// The model's decision rule needs whole batches of documents.
     #[error(
-        "the model's decision (pcut) depends on all documents of a batch, \
-         but a server answers them one at a time; train the model with another decision"
+        "the model's decision rule (pcut) needs all documents of a batch, \
+         but a server answers documents one at a time; train the model with another rule"
     )]
     NeedsBatch,
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -39,8 +39,8 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Whether the cause may disappear although the model's files stay as they are: too many open
-    /// files, too little memory, another process that changes the model.
+    /// Whether the cause may disappear without a change of the model's files: too many open
+    /// files, too little memory, or another process that changes the model.
     pub(crate) fn is_transient(&self) -> bool {
         let is_of_the_system = |error: &ModelError| {
             matches!(&error.problem, ModelProblem::Read(_) | ModelProblem::Write(_))

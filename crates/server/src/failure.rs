@@ -1,8 +1,8 @@
-//! Failures of requests, and the responses that report them: an HTTP status, and JSON with a code
-//! for programs and a message for people.
+//! Failed requests and their responses: an HTTP status, and JSON with a code for programs and a
+//! message for people.
 //!
-//! This file puts the errors of the library into words. Details for the operator, such as paths of
-//! files, are logged where the error arises.
+//! This module words the errors of the library for clients. Details for the operator, such as paths
+//! of files, are logged where the error occurs.
 
 use axum::Json;
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -14,25 +14,25 @@ use classify::search::SearchError;
 use classify::text::corpus::{CorpusError, Problem};
 use serde::Serialize;
 
-/// The name of the source of a document that is alone in its request. Messages do not number it.
+/// Source name of a document that is alone in its request. Messages do not number it.
 pub(crate) const ONLY_DOCUMENT: &str = "request";
 
 /// Reason why a request is refused or fails.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// No request has this path.
+    /// The server has no such path.
     NoSuchPath,
-    /// The path takes other methods.
+    /// The path supports other methods only.
     MethodNotAllowed(Method),
     /// The request is addressed to another host.
     HostNotAllowed(String),
     /// The request has no token.
     NoToken,
-    /// The request has another token.
+    /// The token of the request is wrong.
     WrongToken,
-    /// Documents cannot be changed: the server has no token.
+    /// Documents cannot be changed, because the server has no token.
     ReadOnly,
-    /// A parameter in the URL is wrong. The text says which, and how.
+    /// A parameter in the URL is invalid. The text names it and its valid values.
     Parameter(String),
     /// The body is compressed.
     Compressed,
@@ -42,13 +42,13 @@ pub(crate) enum Failure {
     TextWithoutLabels,
     /// The body is larger than a limit in bytes.
     TooLarge(usize),
-    /// The answer would be too long. The text says why.
+    /// The answer would be too long. The text gives the reason.
     TooMany(String),
     /// The body did not arrive in time.
     SlowBody,
     /// The body ended too early.
-    CutShort,
-    /// The body is not what the request takes. The text says why.
+    IncompleteBody,
+    /// The body is not what the request expects. The text gives the reason.
     Body(String),
     /// A document does not fit the model.
     Document(CorpusError),
@@ -58,51 +58,51 @@ pub(crate) enum Failure {
     NoSuchLabel(String),
     /// The model has no document with this identifier.
     NoSuchDocument(String),
-    /// A resource is exhausted.
-    Busy(Busy),
-    /// There was no answer in time.
+    /// A shared resource is exhausted.
+    Busy(Resource),
+    /// The deadline passed before there was an answer.
     Deadline,
-    /// The answer does not fit into memory.
+    /// There is not enough memory for the answer.
     OutOfMemory {
-        /// Documents of the request.
+        /// Number of documents in the request.
         documents: usize,
-        /// Neighbors of each document.
+        /// Number of neighbors per document.
         k: usize,
     },
     /// The search failed.
     Search,
-    /// The model file was replaced while documents were changed.
+    /// The model file was replaced while documents were being changed.
     Replaced,
     /// The change could not be written.
     Storage,
-    /// The model on disk is not open for changes.
+    /// The server could not open the model on disk for changes.
     Closed,
     /// The change was written, but cannot be searched yet.
     NotSearchable,
-    /// The client no longer reads the answers.
+    /// The client stopped reading the answers.
     ClientGone,
-    /// A part of the server panicked.
+    /// A thread of the server panicked.
     Internal,
 }
 
-/// Resource that is exhausted.
+/// Shared resource that is exhausted.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Busy {
-    /// Documents that wait for an answer.
+pub(crate) enum Resource {
+    /// Slots of documents that wait for an answer.
     Documents,
-    /// Bytes of request bodies in memory.
+    /// Memory for request bodies.
     Bodies,
-    /// Changes that wait for others.
+    /// Slots of changes that wait for other changes.
     Changes,
 }
 
-/// The body of an answer that reports an error.
+/// Body of an error response.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct ErrorReport {
     error: ErrorDetails,
 }
 
-/// An error.
+/// Code and message of an error.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct ErrorDetails {
     /// Kind of the error, for programs.
@@ -116,7 +116,7 @@ pub(crate) struct ErrorDetails {
 impl Failure {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Parameter(_) | Self::CutShort | Self::Body(_) | Self::ClientGone => {
+            Self::Parameter(_) | Self::IncompleteBody | Self::Body(_) | Self::ClientGone => {
                 StatusCode::BAD_REQUEST
             }
             Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
@@ -155,7 +155,7 @@ impl Failure {
             Self::TooLarge(_) => "too-large",
             Self::TooMany(_) => "too-many-documents",
             Self::SlowBody => "slow-body",
-            Self::CutShort | Self::Body(_) => "body",
+            Self::IncompleteBody | Self::Body(_) => "body",
             Self::Document(_) | Self::Change(_) => "document",
             Self::NoSuchLabel(_) => "no-label",
             Self::NoSuchDocument(_) => "no-document",
@@ -176,22 +176,22 @@ impl Failure {
         let text = match self {
             Self::NoSuchPath => "there is nothing at this path; /openapi.json lists all requests",
             Self::MethodNotAllowed(method) => {
-                return format!("this path does not take {method}; see the header `allow`");
+                return format!("this path does not support {method}; see the header `allow`");
             }
             Self::HostNotAllowed(host) => {
                 let host = printable(host);
                 return format!(
                     "`Host: {host}` is not allowed; \
-                     the operator of the server can add it to the allowed names"
+                     ask the operator of the server to allow this name"
                 );
             }
-            Self::NoToken => "no token; send the header `Authorization: Bearer TOKEN`",
+            Self::NoToken => "the token is missing; send the header `Authorization: Bearer TOKEN`",
             Self::WrongToken => "wrong token; send the token that the server was started with",
             Self::ReadOnly => {
                 "documents cannot be changed: the server was started without a token for changes"
             }
             Self::Parameter(text) | Self::TooMany(text) | Self::Body(text) => return text.clone(),
-            Self::Compressed => "compressed bodies are not supported; send the body as it is",
+            Self::Compressed => "compressed bodies are not supported; send the body uncompressed",
             Self::ContentType => {
                 "unsupported content type; use application/json, \
                  application/x-ndjson (one document per line) or text/plain"
@@ -203,7 +203,7 @@ impl Failure {
                 return format!("the body, or a line of it, is longer than {limit} bytes");
             }
             Self::SlowBody => "the body did not arrive in time",
-            Self::CutShort => "the body ended before it was complete",
+            Self::IncompleteBody => "the body ended before it was complete",
             Self::Document(error) => return document_message(error),
             Self::Change(error) => return change_message(error),
             Self::NoSuchLabel(label) => {
@@ -212,11 +212,12 @@ impl Failure {
             Self::NoSuchDocument(id) => {
                 return format!("the model has no document `{}`", printable(id));
             }
-            Self::Busy(Busy::Documents) => "too many documents are waiting; try again later",
-            Self::Busy(Busy::Bodies) => "too many long requests at a time; try again later",
-            Self::Busy(Busy::Changes) => "too many changes are waiting; try again later",
+            Self::Busy(Resource::Documents) => "too many documents are waiting; try again later",
+            Self::Busy(Resource::Bodies) => "too many large requests at a time; try again later",
+            Self::Busy(Resource::Changes) => "too many changes are waiting; try again later",
             Self::Deadline => {
-                "there was no answer within the deadline; try again later, or with fewer documents"
+                "the deadline passed before there was an answer; try again later, or send fewer \
+                 documents"
             }
             Self::OutOfMemory { documents, k } => {
                 return format!(
@@ -224,36 +225,36 @@ impl Failure {
                      send fewer documents, or set a smaller k"
                 );
             }
-            Self::Search => "the search failed; the server's log says why",
+            Self::Search => "the search failed; the server's log has the reason",
             Self::Replaced => {
-                "the model was replaced by another one, and nothing was changed; \
+                "the model file was replaced, and nothing was changed; \
                  try again in a second"
             }
             Self::Storage => {
                 "the change could not be written, and nothing was changed; \
-                 the server's log says why"
+                 the server's log has the reason"
             }
             Self::Closed => {
-                "documents cannot be changed until the model on disk can be opened; \
-                 the server tries again, and its log says why"
+                "documents cannot be changed until the server can open the model on disk; \
+                 the server tries again, and its log has the reason"
             }
             Self::NotSearchable => {
                 "the change was written, but answers do not include it yet; \
-                 the server's log says why"
+                 the server's log has the reason"
             }
-            Self::ClientGone => "the answers are not being read",
-            Self::Internal => "the request failed; the server's log says why",
+            Self::ClientGone => "the client stopped reading the answers",
+            Self::Internal => "the request failed; the server's log has the reason",
         };
         text.to_owned()
     }
 
-    /// The body that reports it.
+    /// The body of the error response.
     pub(crate) fn report(&self) -> ErrorReport {
         ErrorReport { error: ErrorDetails { code: self.code(), message: self.message() } }
     }
 }
 
-/// Position of a document, and its problem.
+/// Words the problem of a document, with the document's position.
 fn document_message(error: &CorpusError) -> String {
     let problem = match &error.problem {
         Problem::MissingField { field, found, .. } => {
@@ -274,7 +275,7 @@ fn document_message(error: &CorpusError) -> String {
     }
 }
 
-/// The names of the first few fields.
+/// Lists the names of the first few fields.
 fn list(fields: &[String]) -> String {
     const SHOWN: usize = 12;
     let names: Vec<String> =
@@ -293,10 +294,10 @@ fn change_message(error: &ChangeError) -> String {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = self.status();
-        // The rest of the body is not read.
+        // A connection with an unread body cannot be reused.
         let leaves_body = matches!(
             self,
-            Self::SlowBody | Self::TooLarge(_) | Self::TooMany(_) | Self::Busy(Busy::Bodies)
+            Self::SlowBody | Self::TooLarge(_) | Self::TooMany(_) | Self::Busy(Resource::Bodies)
         );
         let mut response = (status, Json(self.report())).into_response();
         let headers = response.headers_mut();
@@ -351,7 +352,7 @@ mod tests {
 
     use crate::test_server::{Reply, TestServer};
 
-    /// Clients know neither the flags nor the files of the server.
+    /// Messages must not mention flags or files of the server.
     fn check_words(reply: &Reply) {
         let message = reply.message();
         for word in ["--", "classify ", "/tmp", "Failed to", "deserialize"] {
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wrong_token_is_not_a_missing_one() {
+    async fn wrong_and_missing_tokens_differ() {
         let server = TestServer::with(|options| options.protect_reads = true);
         let asked = |authorization: Option<&str>| {
             let mut request = Request::builder().uri("/v1/model").header("host", "localhost");
@@ -400,7 +401,7 @@ mod tests {
             assert_eq!(reply.headers["www-authenticate"], "Bearer");
             check_words(reply);
         }
-        assert!(missing.message().starts_with("no token"), "{missing:?}");
+        assert!(missing.message().starts_with("the token is missing"), "{missing:?}");
         assert!(wrong.message().starts_with("wrong token"), "{wrong:?}");
     }
 
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn documents_say_what_is_wrong_with_them() {
+    async fn document_errors_are_explained() {
         let server = TestServer::open();
         for (path, body, expected) in [
             ("/v1/predict", "{}", "no field `text`: the document is empty"),
@@ -460,12 +461,12 @@ mod tests {
     }
 
     #[test]
-    fn busy_servers_say_when_to_come_back() {
+    fn busy_servers_send_retry_after() {
         use axum::response::IntoResponse;
 
-        use super::{Busy, Failure};
+        use super::{Failure, Resource};
 
-        for failure in [Failure::Busy(Busy::Bodies), Failure::Deadline, Failure::Closed] {
+        for failure in [Failure::Busy(Resource::Bodies), Failure::Deadline, Failure::Closed] {
             let response = failure.into_response();
             let headers: &HeaderMap = response.headers();
             assert_eq!(headers["retry-after"], "1");

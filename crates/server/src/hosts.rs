@@ -1,7 +1,7 @@
-//! The names that requests may address the server by.
+//! The host names by which requests may address the server.
 //!
-//! A web page can give this machine a name of its own, and then send requests to it. Such requests
-//! carry that name, and are refused.
+//! With DNS rebinding, a web page can point its own host name to this machine and send requests to
+//! it. Such requests carry that name and are refused.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use axum::http::header;
 
 use crate::options::ServerOptions;
 
-/// The names that requests may address the server by. If there is none, all are allowed.
+/// The host names by which requests may address the server. If empty, all names are allowed.
 #[derive(Debug)]
 pub(crate) struct AllowedHosts(Vec<String>);
 
@@ -19,16 +19,16 @@ impl AllowedHosts {
         let mut names = options.allowed_hosts.clone();
         let ip = options.listen.ip();
         if ip.is_loopback() {
-            let own = match ip {
+            let own_names = match ip {
                 IpAddr::V4(ip) => ip.to_string(),
                 IpAddr::V6(ip) => format!("[{ip}]"),
             };
-            names.extend([own, "localhost".into(), "127.0.0.1".into(), "[::1]".into()]);
+            names.extend([own_names, "localhost".into(), "127.0.0.1".into(), "[::1]".into()]);
         }
         Self(names)
     }
 
-    /// Checks that a request is addressed to this server. The error is the host in the request.
+    /// Checks that a request is addressed to this server. The error is the host of the request.
     pub(crate) fn check(&self, request: &Request) -> Result<(), String> {
         if self.0.is_empty() {
             return Ok(());
@@ -52,7 +52,7 @@ impl AllowedHosts {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
             _ => host,
         };
-        self.0.iter().any(|own| own.eq_ignore_ascii_case(name))
+        self.0.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
     }
 }
 

@@ -1,5 +1,5 @@
-//! HTTP server of a `classify` model: predictions, explanations, neighbors, changes of documents,
-//! and a page to try all of it.
+//! HTTP server for a `classify` model: predictions, explanations, neighbors, changes to documents,
+//! and a web page to try them.
 //!
 //! ```text
 //! connection ─▶ router ─▶ body ─▶ documents ─▶ queue ─▶ answer ─▶ response
@@ -7,26 +7,26 @@
 //!                 └─▶ routes: predict, documents, changes, model, health
 //! ```
 //!
-//! A [`Server`] opens a model with [`ServerOptions`] and answers requests until the process is told
-//! to end. Read `router` first: it lists all requests and their handlers.
+//! A [`Server`] opens a model with [`ServerOptions`] and answers requests until the process is
+//! asked to stop. Start reading in `router`, which lists all requests and their handlers.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `connections` | accepts connections, ends slow ones, and drains them at the end |
-//! | `router` | finds the handler of a request |
+//! | `connections` | accepts connections, closes slow ones, and drains them at shutdown |
+//! | `router` | maps requests to handlers |
 //! | `access` | checks the token and the host, sets headers, counts and logs requests |
 //! | `routes/` | handlers, one file for each group of requests |
 //! | `parameters` | parameters in the URL |
-//! | `body`, `documents` | request body → documents, within limits |
-//! | `stream` | documents as lines, answered as they come |
-//! | `queue` | documents → predictions or explanations; batches of requests |
-//! | `answer` | questions of clients, and answers as JSON |
-//! | `state`, `live` | the model that answers now, its changes and its replacement |
-//! | `failure` | errors → HTTP status and JSON |
-//! | `shared`, `memory`, `hosts` | shared resources, memory budget, allowed hosts |
-//! | `metrics` | metrics for Prometheus |
-//! | `openapi`, `schema` | the description of the server for programs |
-//! | `page` | the page, and the policy that browsers follow for it |
+//! | `body`, `documents` | convert request bodies to documents, within limits |
+//! | `stream` | answers documents line by line as they arrive |
+//! | `queue` | computes predictions and explanations in batches of requests |
+//! | `answer` | checks the parameters of requests, and writes answers as JSON |
+//! | `state`, `live` | hold the model that answers requests; change and replace it |
+//! | `failure` | converts errors to an HTTP status and JSON |
+//! | `shared`, `memory`, `hosts` | hold shared resources, the memory budget and the allowed hosts |
+//! | `metrics` | exports metrics for Prometheus |
+//! | `openapi`, `schema` | describe the server for programs |
+//! | `page` | serves the web page and its content security policy |
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub use error::ServerError;
 pub use options::{ServerOptions, Token};
 use state::State;
 
-/// Maximum number of threads that handle connections. Searches have threads of their own.
+/// Maximum number of threads that handle connections. Searches use separate threads.
 const MAX_HTTP_THREADS: usize = 8;
 
 /// A server whose model is open.
@@ -83,7 +83,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the model that is to be served.
+    /// Opens a model to serve.
     ///
     /// # Errors
     /// If the model cannot be opened, searched, or served.
@@ -91,14 +91,15 @@ impl Server {
         Ok(Self { state: State::open(options, engines)? })
     }
 
-    /// Answers requests until the process gets SIGTERM or SIGINT. Open requests are answered first.
-    /// `on_ready` is called once, with the address that the server listens on.
+    /// Answers requests until the process gets SIGTERM or SIGINT, and then finishes open requests.
+    /// Calls `on_ready` once, with the address that the server listens on.
     ///
-    /// A model file that is replaced by a rename, or changed by another process, is opened again.
-    /// SIGHUP has the same effect. Requests are answered with the old model meanwhile.
+    /// The server reloads a model file that is replaced by a rename or changed by another process.
+    /// SIGHUP has the same effect. Until then, the old model answers requests.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or the system refuses threads or signal handlers.
+    /// If the server cannot listen on the address, or the system refuses threads or signal
+    /// handlers.
     pub fn run(self, on_ready: impl FnOnce(SocketAddr) + Send) -> Result<(), ServerError> {
         let state = Arc::new(self.state);
         let threads = state.live().classifier.threads().count();
@@ -109,9 +110,9 @@ impl Server {
             .build()
             .map_err(ServerError::Start)?;
         let drain = state.options.drain;
-        let served = runtime.block_on(connections::run(state, on_ready));
-        // Changes that are being written end first.
+        let result = runtime.block_on(connections::run(state, on_ready));
+        // Changes that are being written finish first.
         runtime.shutdown_timeout(drain);
-        served
+        result
     }
 }

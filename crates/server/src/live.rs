@@ -1,4 +1,4 @@
-//! The model that answers requests now.
+//! The model that answers requests.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use classify::rows::dense::DenseFeatures;
 use classify::text::corpus::{Format, LabelUse, ReadOptions};
 use classify::text::counts::Fields;
 
-/// The model that answers requests now. It never changes: a change makes another one.
+/// The model that answers requests. It is immutable; each change creates a new live model.
 #[derive(Debug)]
 pub(crate) struct LiveModel {
     pub(crate) classifier: Classifier,
     /// Options of the model.
     pub(crate) options: ClassifyOptions,
-    /// Version of the model, which every change of a document changes.
+    /// Version of the model; every change to its documents gives a new version.
     pub(crate) version: String,
     /// Options for reading the documents of requests.
-    pub(crate) read: ReadOptions,
-    /// Whether a document is one text.
+    pub(crate) read_options: ReadOptions,
+    /// Whether a document consists of one text.
     pub(crate) takes_one_text: bool,
 }
 
 impl LiveModel {
     pub(crate) fn new(classifier: Classifier) -> Self {
         let model = classifier.model();
-        let mut read = ReadOptions {
+        let mut read_options = ReadOptions {
             format: Some(Format::Jsonl),
             labels: LabelUse::Optional,
             ..ReadOptions::default()
         };
-        model.fit_read_options(&mut read);
+        model.fit_read_options(&mut read_options);
         let settings = model.settings();
         let needs_vector = settings
             .dense
@@ -41,7 +41,7 @@ impl LiveModel {
         let takes_one_text = is_text && has_one_field && !needs_vector;
         let options = classifier.options();
         let version = model.version();
-        Self { classifier, options, version, read, takes_one_text }
+        Self { classifier, options, version, read_options, takes_one_text }
     }
 
     pub(crate) fn model(&self) -> &Arc<Model> {

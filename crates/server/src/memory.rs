@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::failure::{Busy, Failure};
+use crate::failure::{Failure, Resource};
 
 /// Maximum size of all request bodies in memory, in KiB.
 const TOTAL_KIB: u32 = 512 << 10;
@@ -23,7 +23,7 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// A budget of this many KiB.
+    /// Creates a budget of this many KiB.
     pub(crate) fn of_kib(total: u32) -> Self {
         Self { free: Arc::new(Semaphore::new(total as usize)), total }
     }
@@ -33,13 +33,13 @@ impl MemoryBudget {
         self.free.available_permits()
     }
 
-    /// An empty reservation, which can grow.
+    /// Creates an empty reservation, which can grow.
     pub(crate) fn reservation(&self) -> Reservation {
         Reservation { budget: self.clone(), held: None, kib: 0 }
     }
 }
 
-/// Memory reserved for a body. It is given back when the reservation is dropped.
+/// Memory reserved for a body. Dropping the reservation returns the memory to the budget.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: MemoryBudget,
@@ -48,13 +48,13 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves memory for this many bytes in all, less or more than before. A body that is larger
-    /// than the whole budget is allowed if it is the only one.
+    /// Sets the total number of reserved bytes. A body that is larger than the whole budget is
+    /// allowed if it is the only one.
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), Failure> {
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(self.budget.total);
         if kib > self.kib {
             let more = Arc::clone(&self.budget.free).try_acquire_many_owned(kib - self.kib);
-            let more = more.map_err(|_| Failure::Busy(Busy::Bodies))?;
+            let more = more.map_err(|_| Failure::Busy(Resource::Bodies))?;
             match &mut self.held {
                 Some(held) => held.merge(more),
                 held => *held = Some(more),
@@ -78,11 +78,11 @@ mod tests {
         let mut second = budget.reservation();
         first.resize(5 << 10).unwrap();
         second.resize(3 << 10).unwrap();
-        assert!(matches!(second.resize((3 << 10) + 1), Err(Failure::Busy(Busy::Bodies))));
+        assert!(matches!(second.resize((3 << 10) + 1), Err(Failure::Busy(Resource::Bodies))));
         first.resize(1).unwrap();
         second.resize(7 << 10).unwrap();
         drop(second);
-        // Larger than the whole budget, but alone.
+        // Larger than the whole budget, but the only body.
         first.resize(1 << 30).unwrap();
         assert!(budget.reservation().resize(1).is_err());
         drop(first);

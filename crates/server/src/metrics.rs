@@ -8,10 +8,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-/// Requests that are counted together.
+/// Label set under which requests are counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RequestKind {
-    /// Path, with the names of its parameters in place of their values.
+    /// Path, with the names of its parameters instead of their values.
     pub(crate) path: String,
     /// HTTP status of the answer.
     pub(crate) status: u16,
@@ -65,12 +65,12 @@ impl Default for Metrics {
         registry.register("connections", "Number of open connections", connections.clone());
         registry.register(
             "reloads",
-            "Number of times that the model was opened again",
+            "Number of times that the model was reloaded",
             reloads.clone(),
         );
         registry.register(
             "failed_reloads",
-            "Number of times that the model could not be opened again",
+            "Number of times that the model could not be reloaded",
             failed_reloads.clone(),
         );
         registry.register("panics", "Number of searches that panicked", panics.clone());
@@ -90,7 +90,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All metrics as text in the format `OpenMetrics`, which Prometheus reads.
+    /// Formats all metrics as `OpenMetrics` text, which Prometheus reads.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.

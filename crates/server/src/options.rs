@@ -13,13 +13,13 @@ use subtle::ConstantTimeEq;
 pub struct ServerOptions {
     /// Path of the model file.
     pub model: PathBuf,
-    /// Address to listen on. The system chooses a free port for port 0.
+    /// Address to listen on. For port 0, the system chooses a free port.
     pub listen: SocketAddr,
-    /// Token that requests need to change documents. Without one, documents cannot be changed.
+    /// Token that requests must send to change documents. Without one, documents cannot be changed.
     pub token: Option<Token>,
-    /// Whether requests that only read need the token, too.
+    /// Whether read requests need the token, too.
     pub protect_reads: bool,
-    /// Maximum size of a request body in bytes. In a stream, the maximum size of a line.
+    /// Maximum size in bytes of a request body, or of a line of a stream.
     pub max_body_bytes: usize,
     /// Maximum number of documents in a request that is not a stream.
     pub max_documents: usize,
@@ -29,17 +29,17 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// Maximum time that a request may take.
     pub deadline: Duration,
-    /// Maximum time that open requests may take after the server was asked to stop.
+    /// Maximum time to finish open requests after the server was asked to stop.
     pub drain: Duration,
     /// Whether the texts of documents are logged.
     pub log_texts: bool,
-    /// Host names, without a port, that requests may address the server by. If empty, every name is
-    /// allowed. On a loopback address, only its names and these are allowed.
+    /// Host names, without a port, by which requests may address the server. If empty, a server on
+    /// a loopback address allows only its own names, and any other server allows every name.
     pub allowed_hosts: Vec<String>,
 }
 
 impl ServerOptions {
-    /// The defaults for a model file.
+    /// Creates the default options for a model file.
     pub fn new(model: PathBuf) -> Self {
         Self {
             model,
@@ -58,7 +58,7 @@ impl ServerOptions {
     }
 }
 
-/// A secret that requests must present.
+/// Secret that requests must send.
 #[derive(Clone)]
 pub struct Token(Arc<str>);
 
@@ -66,7 +66,7 @@ impl Token {
     /// Minimum length of a token in bytes.
     pub const MIN_LENGTH: usize = 16;
 
-    /// Makes a token from the text of a file. White space around it is ignored.
+    /// Creates a token from the text of a file. White space around it is ignored.
     ///
     /// ```
     /// use classify_server::Token;
@@ -77,21 +77,21 @@ impl Token {
     ///
     /// # Errors
     /// If the token is shorter than 16 bytes or has characters other than visible ASCII. The error
-    /// says which.
+    /// gives the reason.
     pub fn new(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         if text.len() < Self::MIN_LENGTH {
             return Err(
-                "a token has at least 16 characters; `openssl rand -hex 32` generates a good one",
+                "a token needs at least 16 characters; `openssl rand -hex 32` generates a good one",
             );
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("a token consists of visible ASCII characters, without spaces");
+            return Err("a token may contain only visible ASCII characters, and no spaces");
         }
         Ok(Self(text.into()))
     }
 
-    /// Whether a word is the token. The time depends only on the length of the word.
+    /// Whether a word equals the token. The comparison time depends only on the length of the word.
     pub(crate) fn is(&self, word: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(word).into()
     }

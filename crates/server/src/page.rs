@@ -1,11 +1,11 @@
-//! The page, and the policy that browsers follow for it.
+//! The web page, and its content security policy.
 
 use axum::Router;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-/// Only what this server sends: no inline scripts or styles, no other hosts, no frames.
+/// Content security policy: only resources of this server, without inline scripts or frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'; \

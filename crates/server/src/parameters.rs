@@ -1,4 +1,4 @@
-//! The parameters of a request: in the query of its URL, and in its path.
+//! Parameters of a request: in the query of its URL, and in its path.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> 
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
         let Query(parameters) = Query::try_from_uri(&parts.uri).map_err(|error| {
-            // The rejection's own words are those of a program.
+            // The message of axum's rejection is not meant for people.
             let source = std::error::Error::source(&error).map(ToString::to_string);
             Failure::Parameter(source.unwrap_or_else(|| error.body_text()))
         })?;

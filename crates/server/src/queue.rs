@@ -1,12 +1,12 @@
-//! Searches the documents of requests. Requests that arrive together share one search (online
-//! batches, Barrientos 2011, section 4.3.3).
+//! Searches the documents of requests. Requests that arrive at the same time share one search
+//! (online batches, Barrientos 2011, section 4.3.3).
 //!
 //! One thread answers all requests for predictions with the model's options. A batch consists of
-//! the requests that arrived during the last batch. So a single request does not wait for others.
-//! More requests make batches larger, which lowers the cost per document.
+//! the requests that arrived during the previous batch. A single request therefore does not wait
+//! for others. More requests make batches larger, which lowers the cost per document.
 //!
-//! Explanations and requests with their own k cannot share a search. They run concurrently on
-//! threads of their own, so that predictions do not wait for them.
+//! Explanations and requests with another k cannot share a search. They run concurrently on
+//! separate threads, so that predictions do not wait for them.
 
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,19 +21,19 @@ use classify::text::corpus::Document;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
-use crate::failure::{Busy, Failure};
+use crate::failure::{Failure, Resource};
 use crate::live::LiveModel;
 use crate::state::State;
 
-/// Maximum number of documents in a batch, unless one request has more.
+/// Maximum number of documents in a batch, unless a single request has more.
 const MAX_BATCH: usize = 256;
 /// Maximum number of concurrent searches outside of batches, for each thread of the classifier.
 const SEARCHES_PER_THREAD: usize = 8;
-/// Additional time for an answer after its deadline. A search ends at the deadline, and then its
-/// predictions are made.
+/// Additional time for an answer after its deadline. A search stops at the deadline; its
+/// predictions are computed afterwards.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Kind of search that documents need.
+/// Kind of search that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerMode {
     /// Predictions with the model's options.
@@ -44,18 +44,18 @@ pub(crate) enum AnswerMode {
     Explain,
 }
 
-/// Treatment of documents when too many others are waiting.
+/// Policy for documents that arrive when the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WhenFull {
+pub(crate) enum QueueFullPolicy {
     /// Refuse them.
     Refuse,
-    /// Let them wait, at most until the deadline.
+    /// Let them wait until the deadline at most.
     Wait,
 }
 
-/// Answered documents.
+/// Documents of a request, with their results.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredRequest {
     pub(crate) live: Arc<LiveModel>,
     pub(crate) documents: Vec<Document>,
     pub(crate) results: Results,
@@ -73,25 +73,25 @@ pub(crate) enum Results {
 struct WaitingRequest {
     documents: Vec<Document>,
     deadline: Instant,
-    reply: oneshot::Sender<Result<Answered, Failure>>,
-    /// The documents' slots in the queue.
+    reply: oneshot::Sender<Result<AnsweredRequest, Failure>>,
+    /// Slots of the documents in the queue.
     _slots: OwnedSemaphorePermit,
 }
 
-/// Queue of documents that wait for their answers.
+/// Queue of documents that wait for answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Queue {
     state: Arc<State>,
-    /// To the thread that answers batches.
+    /// Channel to the thread that answers batches.
     batches: Sender<WaitingRequest>,
-    /// A slot for each document that may wait.
+    /// One slot for each document that may wait.
     slots: Arc<Semaphore>,
-    /// A permit for each concurrent search outside of batches.
+    /// One permit for each concurrent search outside of batches.
     searches: Arc<Semaphore>,
 }
 
 impl Queue {
-    /// Starts the thread that answers batches. It ends when the last queue is dropped.
+    /// Starts the thread that answers batches. The thread ends when the last queue is dropped.
     pub(crate) fn start(state: &Arc<State>) -> std::io::Result<Self> {
         let (batches, waiting) = channel();
         let answering = Arc::clone(state);
@@ -107,79 +107,79 @@ impl Queue {
         })
     }
 
-    /// Answers documents within the deadline.
+    /// Answers documents before the deadline.
     pub(crate) async fn answer(
         &self,
         documents: Vec<Document>,
         mode: AnswerMode,
-        when_full: WhenFull,
-    ) -> Result<Answered, Failure> {
+        when_full: QueueFullPolicy,
+    ) -> Result<AnsweredRequest, Failure> {
         let within = self.state.options.deadline;
         let count = u32::try_from(documents.len().max(1));
-        let count = count.map_err(|_| Failure::Busy(Busy::Documents))?;
+        let count = count.map_err(|_| Failure::Busy(Resource::Documents))?;
         let slots = Arc::clone(&self.slots);
         let slots = match when_full {
-            WhenFull::Refuse => {
-                slots.try_acquire_many_owned(count).map_err(|_| Failure::Busy(Busy::Documents))?
-            }
-            WhenFull::Wait => timeout(within, slots.acquire_many_owned(count))
+            QueueFullPolicy::Refuse => slots
+                .try_acquire_many_owned(count)
+                .map_err(|_| Failure::Busy(Resource::Documents))?,
+            QueueFullPolicy::Wait => timeout(within, slots.acquire_many_owned(count))
                 .await
                 .map_err(|_| Failure::Deadline)?
                 .map_err(|_| Failure::Internal)?,
         };
         let deadline = Instant::now() + within;
-        let answered = async {
+        let outcome = async {
             match mode {
-                AnswerMode::Predict => self.in_batch(documents, deadline, slots).await,
-                mode => self.alone(documents, mode, deadline, slots).await,
+                AnswerMode::Predict => self.answer_in_batch(documents, deadline, slots).await,
+                mode => self.answer_outside_batch(documents, mode, deadline, slots).await,
             }
         };
-        timeout(within + GRACE, answered).await.unwrap_or(Err(Failure::Deadline))
+        timeout(within + GRACE, outcome).await.unwrap_or(Err(Failure::Deadline))
     }
 
-    async fn in_batch(
+    async fn answer_in_batch(
         &self,
         documents: Vec<Document>,
         deadline: Instant,
         slots: OwnedSemaphorePermit,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<AnsweredRequest, Failure> {
         let (reply, answer) = oneshot::channel();
         let waiting = WaitingRequest { documents, deadline, reply, _slots: slots };
         self.batches.send(waiting).map_err(|_| Failure::Internal)?;
         answer.await.unwrap_or(Err(Failure::Internal))
     }
 
-    async fn alone(
+    async fn answer_outside_batch(
         &self,
         documents: Vec<Document>,
         mode: AnswerMode,
         deadline: Instant,
         slots: OwnedSemaphorePermit,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<AnsweredRequest, Failure> {
         let search = Arc::clone(&self.searches).acquire_owned().await;
         let search = search.map_err(|_| Failure::Internal)?;
         let state = Arc::clone(&self.state);
-        let answered = tokio::task::spawn_blocking(move || {
-            // The search holds both until it ends, even if its client is gone.
+        let outcome = tokio::task::spawn_blocking(move || {
+            // The search holds both permits until it ends, even if its client is gone.
             let _slots = slots;
             let _search = search;
             state.metrics.batches.observe(documents.len() as f64);
             answer_alone(state.live(), documents, mode, deadline)
         });
-        answered.await.unwrap_or_else(|_| {
-            panicked(&self.state);
+        outcome.await.unwrap_or_else(|_| {
+            report_panic(&self.state);
             Err(Failure::Internal)
         })
     }
 }
 
-fn panicked(state: &State) {
+fn report_panic(state: &State) {
     state.metrics.panics.inc();
     tracing::error!("a search panicked: its requests are answered with 500");
 }
 
 fn answer_batches(state: &State, waiting: &Receiver<WaitingRequest>) {
-    let mut found = FoundNeighbors::default();
+    let mut neighbors = FoundNeighbors::default();
     while let Ok(first) = waiting.recv() {
         let mut count = first.documents.len();
         let mut requests = vec![first];
@@ -189,7 +189,7 @@ fn answer_batches(state: &State, waiting: &Receiver<WaitingRequest>) {
             count += request.documents.len();
             requests.push(request);
         }
-        // Some clients may be gone.
+        // Clients may have closed their connections.
         requests.retain(|request| !request.reply.is_closed());
         let now = Instant::now();
         let late = requests.extract_if(.., |request| request.deadline <= now);
@@ -197,19 +197,20 @@ fn answer_batches(state: &State, waiting: &Receiver<WaitingRequest>) {
             let _ = request.reply.send(Err(Failure::Deadline));
         }
         state.metrics.batches.observe(count as f64);
-        // A panic loses the answers of this batch: their senders are dropped, and the next batch
-        // goes on.
-        let answered = catch_unwind(AssertUnwindSafe(|| answer_batch(state, requests, &mut found)));
-        if answered.is_err() {
-            found = FoundNeighbors::default();
-            panicked(state);
+        // A panic loses the answers of this batch, because their senders are dropped. The next
+        // batch continues.
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| answer_batch(state, requests, &mut neighbors)));
+        if outcome.is_err() {
+            neighbors = FoundNeighbors::default();
+            report_panic(state);
         }
     }
 }
 
-/// Answers requests in one search.
-fn answer_batch(state: &State, mut requests: Vec<WaitingRequest>, found: &mut FoundNeighbors) {
-    // The batch has the time of the request that has most.
+/// Answers several requests with one search.
+fn answer_batch(state: &State, mut requests: Vec<WaitingRequest>, neighbors: &mut FoundNeighbors) {
+    // The latest deadline of the requests applies to the batch.
     let Some(deadline) = requests.iter().map(|request| request.deadline).max() else { return };
     let live = state.live();
     let mut documents = Vec::new();
@@ -219,26 +220,26 @@ fn answer_batch(state: &State, mut requests: Vec<WaitingRequest>, found: &mut Fo
         documents.append(&mut request.documents);
     }
     let stop = Stop::at(deadline);
-    match predict(&live, &documents, &live.options, &stop, found) {
+    match predict(&live, &documents, &live.options, &stop, neighbors) {
         Ok(predictions) => {
             let mut documents = documents.into_iter();
             let mut predictions = predictions.into_iter();
             for (request, count) in requests.into_iter().zip(counts) {
                 let results = predictions.by_ref().take(count).collect();
-                let answered = Answered {
+                let outcome = AnsweredRequest {
                     live: Arc::clone(&live),
                     documents: documents.by_ref().take(count).collect(),
                     results: Results::Predictions(results),
                 };
-                let _ = request.reply.send(Ok(answered));
+                let _ = request.reply.send(Ok(outcome));
             }
         }
-        // One document is wrong. Alone, the other requests can be answered.
+        // One document is invalid. The other requests are answered separately.
         Err(ClassifyError::Document(_)) if requests.len() > 1 => {
             let mut documents = documents.into_iter();
             for (mut request, count) in requests.into_iter().zip(counts) {
                 request.documents = documents.by_ref().take(count).collect();
-                answer_batch(state, vec![request], found);
+                answer_batch(state, vec![request], neighbors);
             }
         }
         Err(ClassifyError::Search(error)) => {
@@ -254,13 +255,13 @@ fn answer_batch(state: &State, mut requests: Vec<WaitingRequest>, found: &mut Fo
     }
 }
 
-/// Answers one request by itself.
+/// Answers one request with its own search.
 fn answer_alone(
     live: Arc<LiveModel>,
     documents: Vec<Document>,
     mode: AnswerMode,
     deadline: Instant,
-) -> Result<Answered, Failure> {
+) -> Result<AnsweredRequest, Failure> {
     let stop = Stop::at(deadline);
     let mut options = live.options.clone();
     let results = if mode == AnswerMode::Explain {
@@ -274,10 +275,10 @@ fn answer_alone(
             options.novelty = None;
             options.k = k;
         }
-        let mut found = FoundNeighbors::default();
-        Results::Predictions(predict(&live, &documents, &options, &stop, &mut found)?)
+        let mut neighbors = FoundNeighbors::default();
+        Results::Predictions(predict(&live, &documents, &options, &stop, &mut neighbors)?)
     };
-    Ok(Answered { live, documents, results })
+    Ok(AnsweredRequest { live, documents, results })
 }
 
 fn predict(
@@ -285,11 +286,11 @@ fn predict(
     documents: &[Document],
     options: &ClassifyOptions,
     stop: &Stop,
-    found: &mut FoundNeighbors,
+    neighbors: &mut FoundNeighbors,
 ) -> Result<Vec<RawPrediction>, ClassifyError> {
     let vectors = live.classifier.vectorize(documents)?;
-    let _ = live.classifier.neighbors_until(&vectors, options, stop, found)?;
-    Ok(live.classifier.predict_from_neighbors(&vectors, found, options))
+    let _ = live.classifier.neighbors_until(&vectors, options, stop, neighbors)?;
+    Ok(live.classifier.predict_from_neighbors(&vectors, neighbors, options))
 }
 
 #[cfg(test)]
@@ -304,11 +305,10 @@ mod tests {
     use crate::test_server::{TestServer, threads};
 
     const TEXT: &str = r#"{"text": "apple"}"#;
-    /// Searches of this many neighbors wait for each other.
+    /// Searches for this many neighbors wait at the gate.
     const HELD_K: usize = 7;
 
-    /// An engine that holds searches of some k until as many of them have come as the barrier has
-    /// places.
+    /// An engine that blocks searches for `HELD_K` neighbors until the barrier is full.
     #[derive(Debug)]
     struct Gate {
         engine: Arc<dyn Search>,
@@ -323,16 +323,16 @@ mod tests {
         fn search(
             &self,
             request: &Request<'_>,
-            found: &mut NeighborLists,
+            neighbors: &mut NeighborLists,
         ) -> Result<Report, SearchError> {
             if request.k.get() == HELD_K {
                 self.barrier.wait();
             }
-            self.engine.search(request, found)
+            self.engine.search(request, neighbors)
         }
     }
 
-    fn gated(barrier: &Arc<Barrier>) -> TestServer {
+    fn gated_server(barrier: &Arc<Barrier>) -> TestServer {
         let server = TestServer::with(|options| options.deadline = Duration::from_secs(5));
         let live = server.shared.state.live();
         let engine = Arc::clone(live.classifier.searchers().terms.as_ref().unwrap());
@@ -345,7 +345,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn searches_with_their_own_k_run_concurrently() {
-        let server = gated(&Arc::new(Barrier::new(2)));
+        let server = gated_server(&Arc::new(Barrier::new(2)));
         let path = format!("/v1/predict?k={HELD_K}");
         let (first, second) =
             tokio::join!(server.send("POST", &path, TEXT), server.send("POST", &path, TEXT));
@@ -355,11 +355,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn predictions_do_not_wait_for_searches_with_their_own_k() {
         let barrier = Arc::new(Barrier::new(2));
-        let server = gated(&barrier);
+        let server = gated_server(&barrier);
         let path = format!("/v1/predict?k={HELD_K}");
         let held = server.send("POST", &path, TEXT);
         let quick = async {
-            // The other request is first.
+            // The other request must arrive first.
             tokio::time::sleep(Duration::from_millis(100)).await;
             let reply = server.send("POST", "/v1/predict", TEXT).await;
             let explained = server.send("POST", "/v1/explain", TEXT).await;

@@ -1,4 +1,4 @@
-//! Assigns a handler to each request.
+//! Maps requests to handlers.
 
 use axum::Router;
 use axum::http::Method;

@@ -1,4 +1,4 @@
-//! The requests that the server takes, one file for each group of them.
+//! Handlers of requests, one file for each group of requests.
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -11,7 +11,7 @@ pub(crate) mod health;
 pub(crate) mod model;
 pub(crate) mod predict;
 
-/// A JSON response that names the version of the model it is of.
+/// Creates a JSON response with the version of its model.
 fn json_of(live: &LiveModel, json: Vec<u8>) -> Response {
     let mut response = ([(header::CONTENT_TYPE, "application/json")], json).into_response();
     if let Ok(version) = HeaderValue::from_str(&live.version) {
@@ -20,7 +20,7 @@ fn json_of(live: &LiveModel, json: Vec<u8>) -> Response {
     response
 }
 
-/// A value as JSON. Names and numbers always become JSON.
+/// Serializes a value as JSON. Names and numbers always serialize.
 fn to_json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }

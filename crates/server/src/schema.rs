@@ -1,8 +1,8 @@
-//! Shapes of bodies that no type of the server has, for the description of the server.
+//! Schemas of bodies that no type of the server describes, for the `OpenAPI` description.
 //!
-//! Documents are read by the library, which knows their fields from the model. Predictions are
-//! types of the library, which knows nothing of HTTP. Tests compare these shapes with what the
-//! server reads and writes.
+//! The library reads documents, and the model determines their fields. Predictions are types of the
+//! library, which has no HTTP code. Tests compare these schemas with the bodies that the server
+//! reads and writes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::documents::OneText;
 
-/// One document, or several as `{"documents": […]}`. As `application/x-ndjson`, a document per
+/// One document, or several as `{"documents": […]}`. As `application/x-ndjson`, one document per
 /// line, answered line by line. As `text/plain`, the text itself.
 #[derive(ToSchema)]
 #[serde(untagged)]
@@ -44,7 +44,7 @@ pub(crate) struct LabeledDocuments {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
 pub(crate) struct NamedDocument {
-    /// Identifier. A document of the model with the same one is replaced.
+    /// Identifier. It replaces the document of the model with the same identifier.
     #[schema(example = "letter-17")]
     id: String,
     #[schema(example = "The band played three new songs.")]
@@ -56,26 +56,26 @@ pub(crate) struct NamedDocument {
     weight: Option<f32>,
 }
 
-/// A prediction. Several are `{"answers": […]}`, in the order of the documents.
+/// A prediction. Several predictions are `{"answers": […]}`, in the order of the documents.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
 pub(crate) struct Prediction {
     id: String,
     /// The labels, best first.
     labels: Vec<String>,
-    /// Share of the votes that the best label has.
+    /// Share of the votes for the best label.
     score: Option<f64>,
-    /// Probability that the best label is right, if the model is calibrated.
+    /// Probability that the best label is correct, if the model is calibrated.
     probability: Option<f64>,
-    /// Expected share of the given labels that are right, if the model is calibrated.
+    /// Expected share of correct labels among the predicted labels, if the model is calibrated.
     confidence: Option<f64>,
-    /// `no-known-term`, `no-neighbor`, `no-label`, `unsure` or `foreign`.
+    /// `no-known-term`, `no-neighbor`, `no-label`, `unsure` or `foreign` (out of distribution).
     reason: Option<String>,
-    /// The best labels, given or not.
+    /// The best labels, predicted or not.
     scores: Option<Vec<ScoredLabel>>,
     /// The training documents that voted, best first.
     neighbors: Option<Vec<Neighbor>>,
-    /// The neighbors by dense vectors, if the model searches terms, too.
+    /// The neighbors found by dense vectors, if the model also searches terms.
     by_vectors: Option<Vec<Neighbor>>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Neighbor {
     id: String,
     similarity: f32,
     labels: Vec<String>,
-    /// Weights of the document's vote for labels, if they were learned.
+    /// Learned weights of the document's vote for labels.
     worth: Option<BTreeMap<String, f32>>,
     text: Option<String>,
 }
@@ -115,7 +115,7 @@ mod tests {
         object.as_object().unwrap().keys().cloned().collect()
     }
 
-    /// An object with the examples of a schema.
+    /// Builds an object from the examples of a schema.
     fn example(schemas: &Value, name: &str) -> Value {
         let properties = schemas[name]["properties"].as_object().unwrap();
         let value = |schema: &Value| match schema["items"]["$ref"].as_str() {
@@ -128,9 +128,9 @@ mod tests {
     #[tokio::test]
     async fn answers_have_the_fields_of_their_descriptions() {
         let server = TestServer::open();
-        let described = server.get("/openapi.json").await.json();
-        let schemas = &described["components"]["schemas"];
-        let near = || NamedNeighbor {
+        let descriptions = server.get("/openapi.json").await.json();
+        let schemas = &descriptions["components"]["schemas"];
+        let neighbor = || NamedNeighbor {
             id: "",
             similarity: 0.0,
             labels: Vec::new(),
@@ -139,7 +139,7 @@ mod tests {
         };
         let scored = ScoredLabel { label: "", score: 0.0, probability: Some(0.0) };
         assert_eq!(
-            names(&serde_json::to_value(near()).unwrap()),
+            names(&serde_json::to_value(neighbor()).unwrap()),
             names(&schemas["Neighbor"]["properties"])
         );
         assert_eq!(
@@ -154,9 +154,9 @@ mod tests {
             confidence: Some(0.0),
             reason: Some(""),
             scores: Some(vec![scored]),
-            neighbors: Some(vec![near()]),
-            by_vectors: Some(vec![near()]),
-            // The server has a request of its own for it.
+            neighbors: Some(vec![neighbor()]),
+            by_vectors: Some(vec![neighbor()]),
+            // The server has a separate request for explanations.
             explanation: None,
         };
         assert_eq!(
@@ -168,8 +168,8 @@ mod tests {
     #[tokio::test]
     async fn examples_are_accepted() {
         let server = TestServer::open();
-        let described = server.get("/openapi.json").await.json();
-        let schemas = &described["components"]["schemas"];
+        let descriptions = server.get("/openapi.json").await.json();
+        let schemas = &descriptions["components"]["schemas"];
         for (method, path, schema) in [
             ("PUT", "/v1/documents/x", "LabeledDocument"),
             ("PATCH", "/v1/documents/x", "NewLabels"),
@@ -182,8 +182,8 @@ mod tests {
         }
         let model = server.get("/v1/model").await.json();
         assert_eq!(names(&model), names(&schemas["ModelReport"]["properties"]));
-        // Every request has an answer that is described.
-        for (path, methods) in described["paths"].as_object().unwrap() {
+        // The description covers every response of every request.
+        for (path, methods) in descriptions["paths"].as_object().unwrap() {
             for (method, operation) in methods.as_object().unwrap() {
                 assert!(operation["responses"]["200"].is_object(), "{method} {path}");
             }

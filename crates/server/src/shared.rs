@@ -10,7 +10,7 @@ use crate::memory::MemoryBudget;
 use crate::queue::Queue;
 use crate::state::State;
 
-/// Maximum number of requests that change documents or wait to do so.
+/// Maximum number of requests that change documents or wait for a change.
 const MAX_CHANGES: usize = 64;
 
 /// Resources that the handlers of all requests share.
@@ -19,7 +19,7 @@ pub(crate) struct Shared {
     pub(crate) state: Arc<State>,
     pub(crate) queue: Queue,
     pub(crate) memory: MemoryBudget,
-    /// A permit for each request that changes documents. They are made one after the other.
+    /// One permit for each request that changes documents. Changes run one after the other.
     pub(crate) changes: Arc<Semaphore>,
     pub(crate) hosts: Arc<AllowedHosts>,
     /// Whether the server is about to stop.

@@ -1,8 +1,8 @@
-//! The model that answers now and the documents behind it: changes, and models that are replaced.
+//! The model that answers requests, its documents on disk, and their changes and reloads.
 //!
-//! Requests read a [`LiveModel`] and are never blocked. Changes are made one after the other, under
-//! a lock, and each makes a new live model. Models are opened again on a timer if their files have
-//! changed, or if opening them failed for a reason that may have disappeared.
+//! Requests read a [`LiveModel`] and are never blocked. Changes run one after the other under a
+//! lock, and each creates a new live model. A timer reloads the model if its files have changed, or
+//! if opening it failed for a reason that may have disappeared.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -22,9 +22,10 @@ use crate::live::LiveModel;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 
-/// Time from a failure to open the model to the first retry. It doubles with each further failure.
+/// Delay between the first failure to open the model and the first retry. It doubles with each
+/// further failure.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
-/// Maximum time between retries.
+/// Maximum delay between retries.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// Options, metrics and model of a server.
@@ -36,13 +37,13 @@ pub(crate) struct State {
     documents: Mutex<Documents>,
 }
 
-/// The documents on disk, and the engines over them.
+/// The documents on disk, and the search engines over them.
 #[derive(Debug)]
 struct Documents {
     engines: UpdatableEngines,
-    /// The model, open for changes, if the server may change it and could open it.
+    /// The model, open for changes; `None` if the server may not change it or could not open it.
     updated: Option<UpdatedModel>,
-    /// The files that the live model was read from; `None` if it is to be opened again.
+    /// The files that the live model was read from; `None` if the model must be reloaded.
     files: Option<ModelFiles>,
     retry: Option<Retry>,
 }
@@ -61,16 +62,16 @@ impl Retry {
     }
 }
 
-/// Reason to open the model again.
+/// Reason to reload the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReloadCause {
-    /// A signal: the model is opened in any case.
+    /// A signal: reload the model in any case.
     Signal,
-    /// The timer: the model is opened if its files have changed, or if a retry is due.
+    /// The timer: reload the model if its files have changed or a retry is due.
     Timer,
 }
 
-/// The model's file and its journal, as they were at some time.
+/// State of the model's file and its journal at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ModelFiles {
     model: Option<FileStamp>,
@@ -83,7 +84,8 @@ impl ModelFiles {
     }
 }
 
-/// Identity, length and time of a file. Another stamp means that the file was changed or replaced.
+/// Identity, length and modification time of a file. A different stamp means that the file was
+/// changed or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     device: u64,
@@ -115,7 +117,7 @@ impl State {
         Ok(state)
     }
 
-    /// The model that answers now.
+    /// Returns the model that answers requests.
     pub(crate) fn live(&self) -> Arc<LiveModel> {
         Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -134,13 +136,13 @@ impl State {
         self.documents.lock().unwrap_or_else(|poisoned| self.recover(poisoned))
     }
 
-    /// The documents after a thread panicked that was changing them. Half of its change may have
-    /// been made in memory, so the model is to be opened again.
+    /// Recovers the documents after the thread that changed them panicked. The change may be
+    /// incomplete in memory, so the model must be reloaded.
     fn recover<'a>(
         &self,
         poisoned: PoisonError<MutexGuard<'a, Documents>>,
     ) -> MutexGuard<'a, Documents> {
-        tracing::error!("a change panicked: the model is opened again");
+        tracing::error!("a change panicked: the model is reloaded");
         let mut documents = poisoned.into_inner();
         documents.updated = None;
         documents.files = None;
@@ -148,7 +150,7 @@ impl State {
         documents
     }
 
-    /// Adds documents, and replaces those with the same identifiers. It blocks.
+    /// Adds documents, and replaces documents with the same identifiers. Blocks the thread.
     pub(crate) fn add(&self, added: &[Document]) -> Result<ChangeCounts, Failure> {
         let mut documents = self.documents();
         if documents.updated.is_none() {
@@ -158,7 +160,7 @@ impl State {
         self.commit(&mut documents, changes)
     }
 
-    /// Makes changes. It blocks.
+    /// Makes changes. Blocks the thread.
     pub(crate) fn change(&self, changes: Vec<Change>) -> Result<ChangeCounts, Failure> {
         self.commit(&mut self.documents(), changes)
     }
@@ -173,7 +175,7 @@ impl State {
             Ok(done) => done,
             Err(UpdateError::Change(error)) => return Err(error.into()),
             Err(UpdateError::Replaced { .. }) => {
-                // The next look at the files opens the new model.
+                // The next check of the files opens the new model.
                 documents.files = None;
                 return Err(Failure::Replaced);
             }
@@ -182,7 +184,7 @@ impl State {
                 return Err(Failure::Storage);
             }
         };
-        // The server changed the journal itself. Only others change the model's file.
+        // The server changed the journal itself. The model's file can only be changed by others.
         if let Some(files) = &mut documents.files {
             files.journal = FileStamp::now(&journal_path(&self.options.model));
         }
@@ -197,33 +199,37 @@ impl State {
         Ok(done)
     }
 
-    /// Opens the model again if there is cause for it. It blocks. If that fails, the old model goes
-    /// on answering.
+    /// Reloads the model if `cause` requires it. Blocks the thread. If opening fails, the old model
+    /// continues to answer requests.
     pub(crate) fn reload(&self, cause: ReloadCause) {
         let mut documents = match cause {
             ReloadCause::Signal => self.documents(),
             ReloadCause::Timer => match self.documents.try_lock() {
                 Ok(documents) => documents,
                 Err(TryLockError::Poisoned(poisoned)) => self.recover(poisoned),
-                // Another thread changes documents or opens the model: the timer comes back soon.
+                // Another thread changes documents or reloads the model. The timer will try again
+                // soon.
                 Err(TryLockError::WouldBlock) => return,
             },
         };
         if cause == ReloadCause::Timer && !documents.are_outdated(&self.options.model) {
             return;
         }
-        // The lock on the old model would be in the way.
+        // The old model holds a lock that would prevent opening the new one.
         drop(documents.updated.take());
         match documents.open(&self.options) {
             Ok(live) => {
-                tracing::info!(version = live.version, "opened the model again");
+                tracing::info!(version = live.version, "reloaded the model");
                 documents.retry = None;
                 self.metrics.reloads.inc();
                 self.set_live(live);
             }
             Err(error) => {
                 self.metrics.failed_reloads.inc();
-                tracing::error!("the model was not opened again, the old one goes on: {error}");
+                tracing::error!(
+                    "the model was not reloaded, the old model continues to answer: \
+                                 {error}"
+                );
                 documents.retry = error.is_transient().then(|| Retry::after(documents.retry));
             }
         }
@@ -231,15 +237,14 @@ impl State {
 }
 
 impl Documents {
-    /// Whether the model on disk is another one than the live model, as far as its files tell, or a
-    /// retry is due.
+    /// Whether the model on disk seems to differ from the live model, or a retry is due.
     fn are_outdated(&self, model: &Path) -> bool {
         let is_due = self.retry.is_some_and(|retry| retry.at <= Instant::now());
         is_due || self.files != Some(ModelFiles::now(model))
     }
 
     fn open(&mut self, options: &ServerOptions) -> Result<LiveModel, ServerError> {
-        // The next look at the files finds what changes after this one.
+        // The stamps are read first, so that the next check detects later changes.
         self.files = Some(ModelFiles::now(&options.model));
         if options.token.is_some() {
             let updated = UpdatedModel::open(&options.model)?;
@@ -250,7 +255,7 @@ impl Documents {
         self.live_model(&Collection::new(Arc::new(Model::open(&options.model)?)))
     }
 
-    /// The live model of a model that was opened just before.
+    /// Creates the live model of a model that was just opened.
     fn live_model(&mut self, collection: &Collection) -> Result<LiveModel, ServerError> {
         if collection.model().settings().decision.needs_batch() {
             return Err(ServerError::NeedsBatch);
@@ -259,7 +264,7 @@ impl Documents {
     }
 }
 
-/// The live model of the documents that a collection has now.
+/// Creates the live model for the current documents of a collection.
 fn live_model(
     engines: &mut UpdatableEngines,
     collection: &Collection,
@@ -279,7 +284,7 @@ mod tests {
 
     const CARS: &str = r#"{"id": "d", "text": "wheel brake", "label": "car"}"#;
 
-    /// Panics in a thread that changes documents.
+    /// Panics in a thread that holds the documents.
     fn poison(state: &State) {
         std::thread::scope(|scope| {
             let panicking = scope.spawn(|| {
@@ -292,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_opened_again_after_a_panic() {
+    fn models_are_reloaded_after_a_panic() {
         let server = TestServer::open();
         let state = &server.shared.state;
         poison(state);
@@ -302,19 +307,19 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_made_again_after_a_panic() {
+    fn changes_work_after_a_panic() {
         let server = TestServer::open();
         let state = &server.shared.state;
         let remove = |id: &str| state.change(vec![Change::Remove { id: id.to_owned() }]);
         poison(state);
-        // The thread may have made half of a change in memory.
+        // The panicking thread may have left a change incomplete in memory.
         assert!(matches!(remove("a"), Err(Failure::Closed)));
         state.reload(ReloadCause::Timer);
         assert_eq!(remove("a").unwrap().removed, 1);
         assert_eq!(state.live().model().ids().len(), 2);
     }
 
-    /// Another process holds the lock on the new model: its files do not change when it ends.
+    /// Another process holds the lock on the new model. Its files do not change when it ends.
     #[test]
     fn a_transient_failure_is_retried() {
         let server = TestServer::open();
@@ -330,19 +335,19 @@ mod tests {
         assert_eq!(state.live().model().ids().get(0), Some("d"));
     }
 
-    /// A process that has too many open files can open the model again when it has fewer.
+    /// A process with too many open files can open the model again after it closes some.
     #[test]
     fn too_many_open_files_are_transient() {
         const FEW_FILES: &str = "CLASSIFY_TEST_FEW_FILES";
         if std::env::var_os(FEW_FILES).is_none() {
-            // Other tests need files, too, so this one has a process of its own.
+            // Other tests also need files, so this test runs in a separate process.
             let name = "state::tests::too_many_open_files_are_transient";
             let run = "ulimit -n 128 && exec \"$0\" --exact \"$1\"";
             let mut child = Command::new("sh");
             child.args(["-c", run]).arg(std::env::current_exe().unwrap()).arg(name);
             let done = child.env(FEW_FILES, "yes").output().unwrap();
-            let said = String::from_utf8_lossy(&done.stdout);
-            assert!(done.status.success() && said.contains("1 passed"), "{said}");
+            let output = String::from_utf8_lossy(&done.stdout);
+            assert!(done.status.success() && output.contains("1 passed"), "{output}");
             return;
         }
         let server = TestServer::open();
@@ -361,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_model_is_not_retried() {
+    fn invalid_models_are_not_retried() {
         let server = TestServer::open();
         let state = &server.shared.state;
         std::fs::write(server.path("new.model"), "no model").unwrap();

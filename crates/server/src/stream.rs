@@ -1,4 +1,4 @@
-//! Documents as lines, answered as they come and in order.
+//! Documents as lines, answered in order as they arrive.
 
 use std::io;
 use std::pin::Pin;
@@ -17,27 +17,27 @@ use crate::body;
 use crate::documents::{DocumentRules, log_texts, parse_lines};
 use crate::failure::Failure;
 use crate::memory::Reservation;
-use crate::queue::WhenFull;
+use crate::queue::QueueFullPolicy;
 use crate::shared::Shared;
 
 /// Maximum number of documents that are answered together.
 const MAX_BATCH: usize = 64;
-/// Answered lines, or a failure that ends the connection.
+/// Lines of answers, or a failure that ends the connection.
 type Answers = Result<Bytes, io::Error>;
 
-/// A request that is answered line by line.
+/// A request whose lines are answered one by one.
 struct LineStream {
     shared: Shared,
     question: Question,
     answers: mpsc::Sender<Answers>,
     memory: Reservation,
-    /// Number of lines that were read.
+    /// Number of lines read so far.
     lines: u64,
-    /// Number of documents that were answered.
+    /// Number of documents answered so far.
     documents: u64,
 }
 
-/// Answers lines as they come, in order.
+/// Answers lines in order as they arrive.
 pub(crate) fn answer_lines(shared: Shared, question: Question, body: Body) -> Response {
     let (answers, receiver) = mpsc::channel(4);
     let ending = answers.clone();
@@ -45,7 +45,7 @@ pub(crate) fn answer_lines(shared: Shared, question: Question, body: Body) -> Re
     let mut stream = LineStream { shared, question, answers, memory, lines: 0, documents: 0 };
     let answering = tokio::spawn(async move {
         if let Err(failure) = stream.answer(body).await {
-            // The status was sent long ago, so the last line says what went wrong.
+            // The status was already sent, so the last line reports the error.
             let mut line = serde_json::to_vec(&failure.report()).unwrap_or_default();
             line.push(b'\n');
             let _ = stream.send(line).await;
@@ -53,7 +53,7 @@ pub(crate) fn answer_lines(shared: Shared, question: Question, body: Body) -> Re
     });
     tokio::spawn(async move {
         if answering.await.is_err() {
-            // Without a failure, the answers would seem complete.
+            // Without an error, the answers would seem complete.
             let _ = ending.send(Err(io::Error::other("the request failed"))).await;
         }
     });
@@ -61,7 +61,7 @@ pub(crate) fn answer_lines(shared: Shared, question: Question, body: Body) -> Re
     ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
 }
 
-/// The body of a response whose parts are sent through a channel.
+/// Body of a response whose parts arrive through a channel.
 struct AnswerBody(mpsc::Receiver<Answers>);
 
 impl HttpBody for AnswerBody {
@@ -90,7 +90,7 @@ impl LineStream {
         let limit = options.max_body_bytes;
         let within = options.deadline;
         let max_batch = MAX_BATCH.min(options.max_waiting);
-        // Whole lines that wait for an answer, and the beginning of the next line.
+        // Complete lines that wait for an answer, and the beginning of the next line.
         let mut whole = Vec::new();
         let mut count = 0;
         let mut rest = Vec::new();
@@ -112,11 +112,11 @@ impl LineStream {
                     count = 0;
                 }
             }
-            // Lines that came together are answered together, and do not wait for more.
+            // Lines that arrive together are answered together, without waiting for more.
             self.answer_batch(std::mem::take(&mut whole)).await?;
             count = 0;
             self.memory.resize(rest.len())?;
-            // A line has a deadline, however often bytes of it arrive.
+            // A line has one deadline, even if bytes of it keep arriving.
             if begins_line || part.contains(&b'\n') {
                 until = Instant::now() + within;
             }
@@ -124,7 +124,7 @@ impl LineStream {
         self.answer_batch(rest).await
     }
 
-    /// Answers some lines.
+    /// Answers a batch of lines.
     async fn answer_batch(&mut self, lines: Vec<u8>) -> Result<(), Failure> {
         if lines.is_empty() {
             return Ok(());
@@ -141,7 +141,7 @@ impl LineStream {
             labels: LabelUse::Optional,
             ids: IdUse::NumberedAfter(self.documents),
         };
-        // Documents without an identifier are numbered over the whole stream.
+        // Documents without an identifier are numbered across the whole stream.
         let documents =
             parse_lines("line", text, &live, &rules).map_err(|failure| self.in_stream(failure))?;
         if documents.is_empty() {
@@ -150,21 +150,22 @@ impl LineStream {
         }
         self.question.check_size(documents.len(), &live)?;
         log_texts(self.shared.state.options.log_texts, &documents);
-        let answered = self.shared.queue.answer(documents, self.question.mode(), WhenFull::Wait);
-        let answered = answered.await.map_err(|failure| self.in_stream(failure))?;
+        let answers =
+            self.shared.queue.answer(documents, self.question.mode(), QueueFullPolicy::Wait);
+        let answers = answers.await.map_err(|failure| self.in_stream(failure))?;
         self.lines += count;
         let mut out = Vec::new();
-        for at in 0..answered.documents.len() {
-            self.question.write(&answered, at, &mut out);
+        for at in 0..answers.documents.len() {
+            self.question.write(&answers, at, &mut out);
             out.push(b'\n');
         }
-        let count = answered.documents.len() as u64;
+        let count = answers.documents.len() as u64;
         self.documents += count;
         self.shared.state.metrics.answered.inc_by(count);
         self.send(out).await
     }
 
-    /// A failure of a document, whose line is counted from the beginning of the stream.
+    /// Renumbers the line of a document's failure from the beginning of the stream.
     fn in_stream(&self, mut failure: Failure) -> Failure {
         if let Failure::Document(error) = &mut failure {
             error.place.line = error.place.line.map(|line| line + self.lines);
@@ -189,7 +190,7 @@ mod tests {
     use crate::memory::MemoryBudget;
     use crate::test_server::{Reply, TestServer, request};
 
-    /// A body whose parts are sent by a test.
+    /// A body whose parts the test sends.
     fn open_body() -> (mpsc::Sender<Answers>, Body) {
         let (parts, receiver) = mpsc::channel(64);
         (parts, Body::new(AnswerBody(receiver)))
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(last_line(&reply)["error"]["message"], "line 201 is not UTF-8");
     }
 
-    /// Bytes that arrive now and then do not keep a line open for ever.
+    /// A slow trickle of bytes does not keep a line open forever.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_line_has_a_deadline() {
         let deadline = Duration::from_millis(400);
@@ -233,7 +234,7 @@ mod tests {
         let reply = lines(&server, body).await;
         assert_eq!(last_line(&reply)["error"]["code"], "slow-body", "{reply:?}");
         dripping.abort();
-        // A stream whose lines come slowly, but whole, has time.
+        // A stream of complete lines may be slow.
         let (parts, body) = open_body();
         let writing = tokio::spawn(async move {
             for _ in 0..6 {
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(reply.body.lines().count(), 6);
     }
 
-    /// Unfinished lines count against the memory of all bodies.
+    /// Unfinished lines count against the memory budget of all bodies.
     #[tokio::test(flavor = "multi_thread")]
     async fn unfinished_lines_are_limited_in_all() {
         let mut server = TestServer::open();
@@ -256,7 +257,7 @@ mod tests {
         parts.send(Ok("x".repeat(40 << 10).into())).await.unwrap();
         let first = lines(&server, body);
         let second = async {
-            // The first stream's bytes arrive.
+            // Wait until the first stream's bytes arrive.
             while server.shared.memory.free_kib() > 24 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -270,9 +271,9 @@ mod tests {
         assert_eq!(server.shared.memory.free_kib(), 64);
     }
 
-    /// A request that has sent only its head takes no memory from others.
+    /// A request that has sent only its head reserves no memory.
     #[tokio::test(flavor = "multi_thread")]
-    async fn requests_without_a_body_block_nobody() {
+    async fn requests_without_a_body_reserve_no_memory() {
         let server = Arc::new(TestServer::open());
         let mut open = Vec::new();
         let mut waiting = Vec::new();
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(other.status, StatusCode::OK, "{other:?}");
         drop(open);
         for status in waiting {
-            // Their bodies are empty, and no one was refused before.
+            // The bodies are empty, and no request was refused before.
             assert_eq!(status.await.unwrap(), StatusCode::BAD_REQUEST);
         }
     }

@@ -1,4 +1,4 @@
-//! A server in memory for tests: a small model, and requests that need no connection.
+//! In-memory server for tests: a small model, and requests without connections.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::router::router;
 use crate::shared::Shared;
 use crate::state::State;
 
-/// The token of all test servers.
+/// Token of all test servers.
 pub(crate) const TOKEN: &str = "the-token-of-these-tests";
 
 /// Documents of the first model.
@@ -30,25 +30,25 @@ const FRUIT: &str = r#"{"id": "a", "text": "apple pear plum", "label": "fruit"}
 {"id": "b", "text": "spoon fork knife", "label": "cutlery"}
 {"id": "c", "text": "apple pie with plum", "label": "fruit"}"#;
 
-/// A model of documents as lines of JSON.
+/// Trains a model on documents as lines of JSON.
 fn model(lines: &str) -> Model {
     let corpus = Corpus::from_bytes("lines", lines.into(), ReadOptions::default());
     Trainer::builder().build().train(corpus.unwrap()).unwrap().model
 }
 
-/// Threads of test servers.
+/// Threads of the test servers.
 pub(crate) fn threads() -> Threads {
     Threads::new(2.try_into().unwrap()).unwrap()
 }
 
-/// A server without connections.
+/// Server without connections.
 pub(crate) struct TestServer {
     pub(crate) shared: Shared,
     service: TowerToHyperService<Router>,
     folder: tempfile::TempDir,
 }
 
-/// An answer of a server.
+/// Response of a test server.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -71,12 +71,12 @@ impl Reply {
 }
 
 impl TestServer {
-    /// A server of the first model, which takes changes.
+    /// Opens a server of the first model that accepts changes.
     pub(crate) fn open() -> Self {
         Self::with(|_| ())
     }
 
-    /// A server with other options.
+    /// Opens a server with changed options.
     pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.model");
@@ -97,19 +97,19 @@ impl TestServer {
         self.service = TowerToHyperService::new(router(&self.shared));
     }
 
-    /// The path of a file next to the model.
+    /// Returns the path of a file next to the model.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Replaces the model by one of other documents.
+    /// Replaces the model by a model of other documents.
     pub(crate) fn replace_model(&self, lines: &str) {
         let new: &Path = &self.path("new.model");
         model(lines).save(new).unwrap();
         std::fs::rename(new, &self.shared.state.options.model).unwrap();
     }
 
-    /// Sends a request with the token, and reads the whole answer.
+    /// Sends a request with the token, and reads the whole response.
     pub(crate) async fn send(&self, method: &str, path: &str, body: impl Into<Body>) -> Reply {
         let kind = "application/json";
         self.request(request(method, path).header("content-type", kind), body).await
@@ -133,7 +133,7 @@ impl TestServer {
     }
 }
 
-/// A request with the token.
+/// Starts a request with the token.
 pub(crate) fn request(method: &str, path: &str) -> axum::http::request::Builder {
     Request::builder()
         .method(method)

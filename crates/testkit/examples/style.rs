@@ -1,4 +1,4 @@
-//! Lists the places that break a house rule: `style [--rule NAME] [PATH]`.
+//! Lists the violations of the style rules: `style [--rule NAME] [PATH]`.
 
 #![expect(clippy::print_stdout, reason = "it prints")]
 

@@ -40,14 +40,14 @@ impl Folder {
         fs::read_to_string(self.at(name)).unwrap()
     }
 
-    /// Unfinished outputs that a program left in the folder.
+    /// Temporary files of outputs that a program left in the folder.
     pub fn unfinished_outputs(&self) -> Vec<PathBuf> {
         let names = fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().path());
         names.filter(|path| path.to_string_lossy().contains(".writing-")).collect()
     }
 }
 
-/// A path as an argument of a command.
+/// Converts a path to an argument of a command.
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }

@@ -3,17 +3,17 @@
 //! | task | item |
 //! |---|---|
 //! | run the program with arguments and input | [`Program`], [`Run`] |
-//! | run shell command lines in a folder of their own | [`Shell`] |
+//! | run shell command lines in a separate folder | [`Shell`] |
 //! | work in a temporary folder | [`Folder`] |
 //! | start a server, and stop it when the test ends | [`Server`] |
 //! | wait until something happens, without a fixed sleep | [`wait_until`] |
-//! | fail if work does not finish within five minutes | [`finish`] |
+//! | fail if work takes more than five minutes | [`finish`] |
 //! | compare messages with a snapshot | [`Messages`] |
 //! | read the sample corpus and the golden models | [`root`], [`sample`], [`model`] |
 //!
-//! This crate does not depend on `classify`. The tests of `classify` use this crate, so Cargo would
-//! compile the library twice: once for its own tests, and once for this crate, with
-//! incompatible types. Fixtures made of the library's types (engines, filters, documents) are
+//! This crate does not depend on `classify`, because the tests of `classify` use this crate. Cargo
+//! would compile the library twice, for its own tests and for this crate, with incompatible types.
+//! Fixtures made of the library's types (engines, filters, documents) are
 //! modules in `tests/fixtures` instead.
 //!
 //! `tests/style.rs` checks the style rules; `examples/style.rs` lists the violations.
@@ -36,17 +36,17 @@ pub use server::Server;
 pub use shell::Shell;
 pub use wait::{finish, wait_until};
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     concat!(env!("CARGO_MANIFEST_DIR"), "/../..").into()
 }
 
-/// A file of the sample corpus, such as `train.jsonl`.
+/// Returns the path of a file of the sample corpus, such as `train.jsonl`.
 pub fn sample(name: &str) -> PathBuf {
     root().join("corpora/sample").join(name)
 }
 
-/// A golden model, such as `golden-v1.model`.
+/// Returns the path of a golden model, such as `golden-v1.model`.
 pub fn model(name: &str) -> PathBuf {
     root().join("models").join(name)
 }

@@ -1,13 +1,13 @@
-//! Messages of a program, in a form that does not depend on the machine.
+//! Messages of a program in a machine-independent form.
 
 use std::fmt;
 use std::path::Path;
 
 use crate::Run;
 
-/// The messages of several runs, to be compared with a snapshot.
+/// Messages of several runs, for comparison with a snapshot.
 ///
-/// So the wording of a message stands once: in the snapshot. Tests assert the exit codes.
+/// Only the snapshot contains the wording of messages. Tests assert the exit codes.
 #[derive(Debug)]
 pub struct Messages {
     folder: String,
@@ -15,27 +15,27 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// No messages yet. Paths in the folder are shown as `{folder}/…`.
+    /// Creates an empty collection. Paths in the folder are shown as `{folder}/…`.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_str().unwrap().to_owned(), text: String::new() }
     }
 
-    /// Adds the command and the messages of a run that must have ended with an exit code.
+    /// Adds the command and the messages of a run, and checks its exit code.
     ///
-    /// A failure is shown from the line that begins with `error`. Lines about progress, which a
-    /// slow machine prints, are omitted, and times are shown as `{time}`.
+    /// The messages of a failure start at the line that begins with `error`. Progress lines, which
+    /// only slow machines print, are omitted, and times are shown as `{time}`.
     ///
     /// # Panics
     ///
-    /// If the exit code is another one, or if the program panicked.
+    /// If the exit code differs, or if the program panicked.
     pub fn add(&mut self, command: &str, run: &Run, code: i32) {
         assert_eq!(run.code, code, "{command}: {}", run.err);
         assert!(!run.err.contains("panicked"), "{command}: {}", run.err);
         let error = run.err.lines().position(|line| line.starts_with("error"));
         let lines = run.err.lines().skip(error.unwrap_or(0)).filter(|line| !is_progress(line));
-        let said = lines.map(without_times).collect::<String>();
-        let said = format!("$ {command}\nexit code {code}\n{said}\n");
-        self.text += &said.replace(&self.folder, "{folder}");
+        let lines = lines.map(without_times).collect::<String>();
+        let lines = format!("$ {command}\nexit code {code}\n{lines}\n");
+        self.text += &lines.replace(&self.folder, "{folder}");
     }
 }
 
@@ -43,7 +43,7 @@ fn is_progress(line: &str) -> bool {
     line.ends_with(" %") || line.contains(" documents, ") && line.contains("/s")
 }
 
-/// A line with an end, in which numbers of seconds are replaced.
+/// Replaces the numbers of seconds in a line.
 fn without_times(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let is_time = |at: usize| {

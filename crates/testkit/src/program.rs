@@ -1,10 +1,10 @@
-//! Runs a program and collects what it writes.
+//! Runs a program and collects its output.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A program under test, and how it is started.
+/// A program under test, with its working folder and environment.
 #[derive(Debug, Clone)]
 pub struct Program {
     path: PathBuf,
@@ -24,25 +24,25 @@ pub struct Run {
 }
 
 impl Program {
-    /// A program that starts in the root of the repository. In a test of the crate that builds it,
-    /// the path is `env!("CARGO_BIN_EXE_…")`.
+    /// Creates a program that starts in the root of the repository. In a test of the crate that
+    /// builds the program, the path is `env!("CARGO_BIN_EXE_…")`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), folder: crate::root(), hides_gpus: false }
     }
 
-    /// The same program, started in another folder.
+    /// Sets the folder in which the program starts.
     #[must_use]
     pub fn within(self, folder: &Path) -> Self {
         Self { folder: folder.to_owned(), ..self }
     }
 
-    /// The same program, which finds no GPU even if there is one.
+    /// Hides all GPUs from the program.
     #[must_use]
     pub fn without_gpus(self) -> Self {
         Self { hides_gpus: true, ..self }
     }
 
-    /// A command that was not started yet.
+    /// Prepares a command without starting it.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(arguments).current_dir(&self.folder).env_remove("RUST_BACKTRACE");
@@ -57,7 +57,7 @@ impl Program {
         self.run_with(arguments, b"")
     }
 
-    /// Runs the program with some bytes as standard input. It may end before it has read them.
+    /// Runs the program with bytes as standard input. It may end before it has read them all.
     pub fn run_with(&self, arguments: &[&str], input: &[u8]) -> Run {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -65,14 +65,14 @@ impl Program {
         let mut pipe = child.stdin.take().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                // A pipe that was closed is no failure of the test.
+                // A closed pipe is not a failure of the test.
                 let _ = pipe.write_all(input);
             });
             child.wait_with_output().unwrap().into()
         })
     }
 
-    /// Runs the program, which must succeed.
+    /// Runs the program and checks that it succeeds.
     ///
     /// # Panics
     ///

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// A running server; dropping it ends the process.
+/// A running server. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Server {
     process: Child,
@@ -31,7 +31,7 @@ impl Server {
         };
         let log = Arc::new(Mutex::new(String::new()));
         let copy = Arc::clone(&log);
-        // Drain standard error: a full pipe would block the server.
+        // Standard error must be drained, because a full pipe would block the server.
         std::thread::spawn(move || {
             for line in lines {
                 let mut log = copy.lock().unwrap();

@@ -7,8 +7,8 @@ use crate::{Folder, Run};
 
 /// A temporary folder in which a shell runs the program.
 ///
-/// In a command line, `classify` is the program and `$SAMPLE` the folder of the sample corpus. The
-/// program finds no GPU.
+/// In a command line, `classify` is the program and `$SAMPLE` is the folder of the sample corpus.
+/// The program finds no GPU.
 #[derive(Debug)]
 pub struct Shell {
     folder: Folder,
@@ -16,13 +16,13 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// An empty folder. In a test of the crate that builds the program, its path is
+    /// Creates an empty folder. In a test of the crate that builds the program, its path is
     /// `env!("CARGO_BIN_EXE_classify")`.
     pub fn new(program: &'static str) -> Self {
         Self { folder: Folder::new(), program }
     }
 
-    /// A command that was not started yet.
+    /// Prepares a command without starting it.
     pub fn command(&self, line: &str) -> Command {
         let line = line.replace("classify ", "\"$CLASSIFY\" ");
         let mut command = Command::new("sh");
@@ -33,7 +33,7 @@ impl Shell {
         command
     }
 
-    /// Runs a command line, which a signal may end.
+    /// Runs a command line that a signal may end.
     pub fn output(&self, line: &str) -> Output {
         self.command(line).output().unwrap()
     }
@@ -43,7 +43,7 @@ impl Shell {
         self.output(line).into()
     }
 
-    /// Runs a command line that must succeed, and returns its standard output.
+    /// Runs a command line, checks that it succeeds, and returns its standard output.
     ///
     /// # Panics
     ///

@@ -1,9 +1,9 @@
-//! Waiting for something that happens elsewhere.
+//! Waits for events in other threads or processes.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Time after which a test gives up. It is long, because it matters only if the test fails.
+/// Time after which a test gives up. It is long, because only failing tests wait that long.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Waits until a condition holds.
@@ -21,7 +21,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Does work that must finish, and returns its result.
 ///
-/// For work that takes seconds at most, and hours if its complexity is wrong: slow machines pass.
+/// Use it for work that takes seconds, but hours if its complexity is wrong. Slow machines pass.
 ///
 /// # Panics
 ///

@@ -1,9 +1,10 @@
 //! The import graph of the files of each crate, and its cycles.
 //!
 //! File A uses file B if A names an item that B defines. An item that is named through a re-export
-//! counts for the file that defines it, and `pub use` alone is no use. So a parent module may
-//! re-export the items of its children, and they may use its items; a cycle is reported if its own
-//! code needs theirs, too. Code that is compiled only for tests is ignored.
+//! counts for the file that defines it. A `pub use` alone does not count as a use. A parent module
+//! may therefore re-export the items of its children, and they may use its items. A cycle is
+//! reported only if the code of the parent needs the items of its children, too.
+//! Code that is compiled only for tests is ignored.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +25,7 @@ pub(crate) fn check(sources: &[Source], places: &mut Vec<Place>) {
     }
 }
 
-/// The modules of a crate; the first one is its root.
+/// Modules of a crate; the first module is the root.
 struct Tree<'a> {
     modules: Vec<Module<'a>>,
 }
@@ -32,26 +33,26 @@ struct Tree<'a> {
 struct Module<'a> {
     parent: Option<usize>,
     source: &'a Source,
-    /// The items of the file, or of the module in braces.
+    /// Items of the file, or of an inline module.
     items: &'a [Item],
-    names: HashMap<String, Meanings>,
-    /// Paths of imports that end with `*`.
+    names: HashMap<String, Bindings>,
+    /// Paths of glob imports.
     globs: Vec<Vec<String>>,
 }
 
-/// What a name means in a module. Modules and functions may have the same name.
+/// Meanings of a name in a module. A module and a function may have the same name.
 #[derive(Default)]
-struct Meanings {
+struct Bindings {
     module: Option<usize>,
-    item: Option<Named>,
+    item: Option<ItemSource>,
 }
 
-enum Named {
+enum ItemSource {
     Here,
     Imported(Vec<String>),
 }
 
-/// What a path leads to.
+/// Module or item that a path resolves to.
 #[derive(Clone, Copy)]
 enum Target {
     Module(usize),
@@ -59,7 +60,7 @@ enum Target {
     Item(usize),
 }
 
-/// The uses of one file by another one: line and item of each.
+/// Uses of one file by another: the line and the item of each use.
 type Uses<'a> = BTreeMap<(&'a str, &'a str), Vec<(usize, String)>>;
 
 impl<'a> Tree<'a> {
@@ -77,7 +78,7 @@ impl<'a> Tree<'a> {
         files: &HashMap<&str, &'a Source>,
     ) -> usize {
         let Contents { source, items, folder } = contents;
-        let own = self.modules.len();
+        let current = self.modules.len();
         self.modules.push(Module {
             parent,
             source,
@@ -95,29 +96,30 @@ impl<'a> Tree<'a> {
                     let inner = format!("{folder}/{name}");
                     let child = if let Some((_, items)) = &module.content {
                         let contents = Contents { source, items, folder: &inner };
-                        Some(self.add(Some(own), contents, files))
+                        Some(self.add(Some(current), contents, files))
                     } else {
-                        let given = path_attribute(&module.attrs).map(|path| {
-                            let beside = source.path.rsplit_once('/').map_or("", |(at, _)| at);
-                            format!("{beside}/{path}")
+                        let explicit_path = path_attribute(&module.attrs).map(|path| {
+                            let parent = source.path.rsplit_once('/').map_or("", |(at, _)| at);
+                            format!("{parent}/{path}")
                         });
                         let paths = [format!("{inner}.rs"), format!("{inner}/mod.rs")];
-                        let file = given.iter().chain(&paths).find_map(|path| files.get(&**path));
+                        let file =
+                            explicit_path.iter().chain(&paths).find_map(|path| files.get(&**path));
                         file.map(|file| {
                             let items = &file.tree.items;
                             let contents = Contents { source: file, items, folder: &inner };
-                            self.add(Some(own), contents, files)
+                            self.add(Some(current), contents, files)
                         })
                     };
-                    self.modules[own].names.entry(name).or_default().module = child;
+                    self.modules[current].names.entry(name).or_default().module = child;
                 }
                 Item::Use(import) => {
-                    let module = &mut self.modules[own];
+                    let module = &mut self.modules[current];
                     for leaf in leaves(import) {
                         match leaf.name {
                             Some(name) => {
-                                let meanings = module.names.entry(name).or_default();
-                                meanings.item = Some(Named::Imported(leaf.path));
+                                let bindings = module.names.entry(name).or_default();
+                                bindings.item = Some(ItemSource::Imported(leaf.path));
                             }
                             None if leaf.is_glob => module.globs.push(leaf.path),
                             None => {}
@@ -126,18 +128,18 @@ impl<'a> Tree<'a> {
                 }
                 _ => {
                     if let Some(name) = name_of(item) {
-                        let names = &mut self.modules[own].names;
-                        names.entry(name).or_default().item = Some(Named::Here);
+                        let names = &mut self.modules[current].names;
+                        names.entry(name).or_default().item = Some(ItemSource::Here);
                     }
                 }
             }
         }
-        own
+        current
     }
 
-    /// Follows a path from a module, through re-exports, to what it names.
+    /// Resolves a path from a module, through re-exports.
     fn resolve(&self, from: usize, path: &[String], depth: usize) -> Option<Target> {
-        // Imports may go round in circles.
+        // Imports may be circular.
         if depth > 20 {
             return None;
         }
@@ -149,30 +151,34 @@ impl<'a> Tree<'a> {
                 "self" => target,
                 "super" => Target::Module(self.modules[module].parent?),
                 name => {
-                    self.look_up(module, name, Look { is_last: at + 1 == path.len(), depth })?
+                    self.look_up(module, name, Lookup { is_last: at + 1 == path.len(), depth })?
                 }
             };
         }
         Some(target)
     }
 
-    fn look_up(&self, module: usize, name: &str, look: Look) -> Option<Target> {
-        if let Some(meanings) = self.modules[module].names.get(name) {
-            let child = meanings.module.map(Target::Module);
-            let item = || match meanings.item.as_ref()? {
-                Named::Here => Some(Target::Item(module)),
-                // `use name::…` with a crate of the same name as the import leads nowhere.
-                Named::Imported(path) if path[0] == name && path.len() == 1 => None,
-                Named::Imported(path) => self.resolve(module, path, look.depth + 1),
+    fn look_up(&self, module: usize, name: &str, lookup: Lookup) -> Option<Target> {
+        if let Some(bindings) = self.modules[module].names.get(name) {
+            let child = bindings.module.map(Target::Module);
+            let item = || match bindings.item.as_ref()? {
+                ItemSource::Here => Some(Target::Item(module)),
+                // An import `use name::…` whose crate has the same name does not resolve.
+                ItemSource::Imported(path) if path[0] == name && path.len() == 1 => None,
+                ItemSource::Imported(path) => self.resolve(module, path, lookup.depth + 1),
             };
-            return if look.is_last { item().or(child) } else { child.or_else(item) };
+            return if lookup.is_last { item().or(child) } else { child.or_else(item) };
         }
         self.modules[module].globs.iter().find_map(|glob| {
-            let Some(Target::Module(other)) = self.resolve(module, glob, look.depth + 1) else {
+            let Some(Target::Module(other)) = self.resolve(module, glob, lookup.depth + 1) else {
                 return None;
             };
-            let look = Look { depth: look.depth + 1, ..look };
-            if other == module || look.depth > 20 { None } else { self.look_up(other, name, look) }
+            let lookup = Lookup { depth: lookup.depth + 1, ..lookup };
+            if other == module || lookup.depth > 20 {
+                None
+            } else {
+                self.look_up(other, name, lookup)
+            }
         })
     }
 
@@ -186,7 +192,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Reports each use between files that use each other, directly or not.
+/// Reports each use between files that depend on each other, directly or indirectly.
 fn report_cycles(uses: &Uses<'_>, places: &mut Vec<Place>) {
     let mut reached: HashMap<&str, Vec<&str>> = HashMap::new();
     for (start, _) in uses.keys() {
@@ -215,7 +221,7 @@ fn report_cycles(uses: &Uses<'_>, places: &mut Vec<Place>) {
     }
 }
 
-/// The items of a module, and where the files of its children are.
+/// Items of a module, and the folder of its children's files.
 #[derive(Clone, Copy)]
 struct Contents<'a, 'b> {
     source: &'a Source,
@@ -224,14 +230,14 @@ struct Contents<'a, 'b> {
 }
 
 #[derive(Clone, Copy)]
-struct Look {
-    /// Whether nothing follows the name.
+struct Lookup {
+    /// Whether the name is the last part of its path.
     is_last: bool,
-    /// Number of imports that were followed.
+    /// Number of imports followed so far.
     depth: usize,
 }
 
-/// The files that a file uses, directly or not.
+/// Returns the files that a file uses, directly or indirectly.
 fn reachable<'a>(start: &'a str, uses: &Uses<'a>) -> Vec<&'a str> {
     let mut found = Vec::new();
     let mut open = vec![start];
@@ -254,13 +260,13 @@ struct Walk<'t, 'a, 'u> {
 }
 
 impl Walk<'_, '_, '_> {
-    fn note(&mut self, path: &[String], at: Span) {
+    fn record(&mut self, path: &[String], at: Span) {
         let defines = |length: usize| match self.tree.resolve(self.module, &path[..length], 0) {
             Some(Target::Item(module)) => Some(module),
             _ => None,
         };
         let Some(module) = defines(path.len()) else { return };
-        // Names after the item are variants or functions of a type.
+        // Names after the item are variants or associated functions of a type.
         let is_item = |length: &usize| defines(*length) == Some(module);
         let length = (1..=path.len()).find(is_item).unwrap_or(path.len());
         let [from, to] =
@@ -271,8 +277,8 @@ impl Walk<'_, '_, '_> {
         }
     }
 
-    /// Notes the paths in the tokens of a macro call.
-    fn note_tokens(&mut self, tokens: &TokenStream) {
+    /// Records the paths in the tokens of a macro call.
+    fn record_tokens(&mut self, tokens: &TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut start = Span::call_site();
         let mut colons = 0;
@@ -281,7 +287,7 @@ impl Walk<'_, '_, '_> {
             match token {
                 TokenTree::Ident(ident) => {
                     if colons != 2 {
-                        self.note(&std::mem::take(&mut path), start);
+                        self.record(&std::mem::take(&mut path), start);
                         start = ident.span();
                     }
                     if !after_dot {
@@ -294,7 +300,7 @@ impl Walk<'_, '_, '_> {
                     after_dot = false;
                 }
                 other => {
-                    self.note(&std::mem::take(&mut path), start);
+                    self.record(&std::mem::take(&mut path), start);
                     colons = 0;
                     after_dot = matches!(
                         &other,
@@ -302,12 +308,12 @@ impl Walk<'_, '_, '_> {
                             if mark.as_char() == '.' && mark.spacing() == Spacing::Alone
                     );
                     if let TokenTree::Group(group) = other {
-                        self.note_tokens(&group.stream());
+                        self.record_tokens(&group.stream());
                     }
                 }
             }
         }
-        self.note(&path, start);
+        self.record(&path, start);
     }
 }
 
@@ -318,7 +324,7 @@ impl<'ast> Visit<'ast> for Walk<'_, '_, '_> {
         }
     }
 
-    /// Modules are walked one by one.
+    /// Modules are visited separately.
     fn visit_item_mod(&mut self, _: &'ast ItemMod) {}
 
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
@@ -326,7 +332,7 @@ impl<'ast> Visit<'ast> for Walk<'_, '_, '_> {
     fn visit_item_use(&mut self, import: &'ast ItemUse) {
         if matches!(import.vis, Visibility::Inherited) {
             for leaf in leaves(import).into_iter().filter(|leaf| !leaf.is_glob) {
-                self.note(&leaf.path, leaf.at);
+                self.record(&leaf.path, leaf.at);
             }
         }
     }
@@ -334,21 +340,21 @@ impl<'ast> Visit<'ast> for Walk<'_, '_, '_> {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         if path.leading_colon.is_none() {
             let names: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
-            self.note(&names, path.segments[0].ident.span());
+            self.record(&names, path.segments[0].ident.span());
         }
         visit::visit_path(self, path);
     }
 
     fn visit_macro(&mut self, call: &'ast Macro) {
-        self.note_tokens(&call.tokens);
+        self.record_tokens(&call.tokens);
         visit::visit_macro(self, call);
     }
 }
 
-/// A name that is imported.
+/// A name of an import.
 struct Leaf {
     path: Vec<String>,
-    /// What it is called here, unless that is `_` or a glob.
+    /// The local name, unless it is `_` or a glob.
     name: Option<String>,
     is_glob: bool,
     at: Span,
@@ -365,7 +371,7 @@ fn leaves(import: &ItemUse) -> Vec<Leaf> {
 fn collect_leaves(tree: &UseTree, before: &[String], leaves: &mut Vec<Leaf>) {
     let with = |name: &proc_macro2::Ident| {
         let mut path = before.to_vec();
-        // `a::{self}` is `a`.
+        // `a::{self}` imports `a`.
         if path.is_empty() || name != "self" {
             path.push(name.to_string());
         }
@@ -428,7 +434,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Returns whether the attributes say `cfg(test)`, perhaps with other conditions.
+/// Returns whether the attributes contain `cfg(test)`, possibly with other conditions.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {
@@ -440,7 +446,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The file that `#[path = "…"]` names.
+/// Returns the file named by `#[path = "…"]`.
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     attributes.iter().find_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {

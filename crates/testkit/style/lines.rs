@@ -1,4 +1,4 @@
-//! The length of lines.
+//! Rule for the length of lines.
 
 use super::{MAX_COLUMNS, Place, Rule, Source};
 

@@ -1,7 +1,7 @@
-//! House rules that neither the compiler nor Clippy checks.
+//! Style rules that neither the compiler nor Clippy checks.
 //!
-//! [`check`] returns every place that breaks a rule. The test `style` compares their number with
-//! `style-debt.txt`; the example `style` lists them.
+//! [`check`] returns every violation. The test `style` compares their number with `style-debt.txt`;
+//! the example `style` lists them.
 
 mod graph;
 mod lines;
@@ -11,18 +11,18 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// A house rule.
+/// A style rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
-    /// A file of a crate uses another file that uses the first one, directly or not.
+    /// Two files of a crate use each other, directly or indirectly.
     ModuleCycle,
-    /// A function takes more than [`MAX_PARAMETERS`].
+    /// A function has more than [`MAX_PARAMETERS`].
     ManyParameters,
     /// A line has more than [`MAX_COLUMNS`].
     LongLine,
-    /// `src` has more than [`MAX_FOLDERS`].
+    /// `src` contains more than [`MAX_FOLDERS`].
     TopFolders,
-    /// One `let` assigns the members of a tuple to several names.
+    /// One `let` assigns the members of a tuple expression to several names.
     TupleLet,
     /// A function takes a tuple.
     TupleParameter,
@@ -39,7 +39,7 @@ const MAX_COLUMNS: usize = 100;
 /// Maximum number of folders in `src`.
 const MAX_FOLDERS: usize = 10;
 
-/// Words that identifiers must not contain, and what to write instead.
+/// Words that identifiers must not contain, and their replacements.
 const VOICE: [(&str, &str); 7] = [
     ("kin", "cluster"),
     ("learnt", "learned"),
@@ -100,21 +100,21 @@ impl Source {
     }
 }
 
-/// Parses the Rust files that git tracks, and new ones that it does not ignore.
+/// Parses the Rust files that git tracks, and untracked files that git does not ignore.
 pub(crate) fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let list = ["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"];
     let output = Command::new("git").args(list).current_dir(&root).output().expect("git runs");
     assert!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
     let paths = String::from_utf8(output.stdout).expect("paths are UTF-8");
-    // A file that was moved or deleted is listed until git is told.
+    // Git lists moved and deleted files until they are staged.
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).ok().map(|text| Source::parse(path, text))
     };
     paths.lines().filter_map(read).collect()
 }
 
-/// All places that break a rule, sorted by rule, file and line.
+/// Returns all violations, sorted by rule, file and line.
 pub(crate) fn check(sources: &[Source]) -> Vec<Place> {
     let mut places = Vec::new();
     for source in sources {

@@ -1,6 +1,6 @@
-//! Parameters of functions, `let` with tuples, and words in identifiers.
+//! Rules for the parameters of functions, `let` with tuples, and words in identifiers.
 //!
-//! Code inside of macros is not parsed; its tokens are read for functions and identifiers.
+//! The code inside macros is not parsed. Its tokens are scanned for functions and identifiers.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(crate) fn check(source: &Source, places: &mut Vec<Place>) {
 
 struct Walk<'a> {
     file: &'a str,
-    /// Identifiers that were reported: once for each file.
+    /// Identifiers already reported; each is reported once per file.
     words: BTreeSet<String>,
     places: &'a mut Vec<Place>,
 }
@@ -85,7 +85,7 @@ fn is_parenthesis(group: &Group) -> bool {
     group.delimiter() == Delimiter::Parenthesis
 }
 
-/// The parameters of a function in a macro, without `self` and without those of `proptest!`.
+/// Returns the parameters of a function in a macro, without `self` and those of `proptest!`.
 fn parameters(tokens: &TokenStream) -> Vec<Vec<TokenTree>> {
     let mut parameters = vec![Vec::new()];
     let mut depth = 0;
@@ -118,7 +118,7 @@ fn is_tuple_parameter(parameter: &[TokenTree]) -> bool {
         _ => false,
     };
     let starts_with_tuple = parameter.first().is_some_and(is_tuple);
-    // `&(A, B)` ends like `impl Fn(A, B)`, but nothing except `&` and `mut` is before it.
+    // `&(A, B)` ends like `impl Fn(A, B)`, but only `&` and `mut` precede it.
     let of: Vec<&TokenTree> =
         parameter.iter().skip_while(|token| token.to_string() != ":").skip(1).collect();
     let mut of = of.into_iter().skip_while(|t| matches!(&*t.to_string(), "&" | "mut"));
@@ -166,7 +166,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
     }
 }
 
-/// Returns whether a type is a tuple or a reference to one. The unit type is not.
+/// Returns whether a type is a tuple or a reference to a tuple. The unit type does not count.
 fn is_tuple(of: &Type) -> bool {
     match of {
         Type::Tuple(tuple) => !tuple.elems.is_empty(),
@@ -177,7 +177,7 @@ fn is_tuple(of: &Type) -> bool {
     }
 }
 
-/// Returns whether a pattern takes a tuple apart.
+/// Returns whether a pattern destructures a tuple.
 fn is_tuple_pattern(pattern: &Pat) -> bool {
     match pattern {
         Pat::Tuple(tuple) => !tuple.elems.is_empty(),
@@ -188,7 +188,7 @@ fn is_tuple_pattern(pattern: &Pat) -> bool {
     }
 }
 
-/// The word of [`VOICE`] that an identifier contains.
+/// Returns the word of [`VOICE`] that an identifier contains, and its replacement.
 fn forbidden(name: &str) -> Option<(&'static str, &'static str)> {
     let name = format!("_{}_", snake_case(name));
     VOICE.into_iter().find(|(word, _)| name.contains(&format!("_{word}_")))

@@ -1,8 +1,8 @@
-//! The house rules, with a ratchet.
+//! Test of the style rules, with a ratchet.
 //!
-//! `style-debt.txt` holds how many places of each folder may still break each rule. The test fails
-//! if there are more, and says so if the numbers can be lowered. To write the file again:
-//! `UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style`. To list the places:
+//! `style-debt.txt` limits the number of violations of each rule in each folder. The test fails if
+//! there are more, and suggests to lower limits that are too high. To write the file again:
+//! `UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style`. To list the violations:
 //! `cargo run -p testkit --example style`.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
@@ -17,7 +17,7 @@ use std::path::Path;
 
 use style::{Place, Rule, Source};
 
-/// How many places of the repository may assign a tuple to several names, wherever they are.
+/// Number of tuple lets that the repository may contain anywhere.
 const FREE_TUPLE_LETS: usize = 15;
 
 const HEAD: &str = "# Number of places that still break a house rule: rule, folder, places.
@@ -29,12 +29,12 @@ const HEAD: &str = "# Number of places that still break a house rule: rule, fold
 type Debt = BTreeMap<(String, String), usize>;
 
 #[test]
-fn no_place_more_breaks_a_house_rule() {
+fn style_violations_do_not_increase() {
     let places = style::check(&style::sources());
     let found = debt_of(&places);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("style-debt.txt");
     if std::env::var_os("UPDATE_STYLE_DEBT").is_some() {
-        std::fs::write(&path, written(&found)).unwrap();
+        std::fs::write(&path, format_debt(&found)).unwrap();
         return;
     }
     let allowed = read(&std::fs::read_to_string(&path).unwrap());
@@ -52,9 +52,9 @@ fn no_place_more_breaks_a_house_rule() {
     assert!(report.is_empty(), "{report}Fix them, or those that were there before.");
     let lower = allowed.iter().filter(|(key, limit)| found.get(key).unwrap_or(&0) < limit).count();
     if lower > 0 {
-        // Not `eprintln`, which a test that passes does not show.
-        let said = "style-debt.txt can be lowered: UPDATE_STYLE_DEBT=1 cargo test -p testkit";
-        writeln!(std::io::stderr(), "{said} --test style ({lower} numbers)").unwrap();
+        // `eprintln` would be captured, and a passing test does not show captured output.
+        let hint = "style-debt.txt can be lowered: UPDATE_STYLE_DEBT=1 cargo test -p testkit";
+        writeln!(std::io::stderr(), "{hint} --test style ({lower} numbers)").unwrap();
     }
 }
 
@@ -75,7 +75,7 @@ fn key_of(place: &Place) -> (String, String) {
     (place.rule.name().to_owned(), folder(&place.file))
 }
 
-/// The folder that a file counts for: `tests`, `crates/cli`, or `src/search` for
+/// Returns the folder that a file counts for: `tests`, `crates/cli`, or `src/search` for
 /// `src/search/mod.rs`.
 fn folder(file: &str) -> String {
     let mut parts = file.split('/');
@@ -88,7 +88,7 @@ fn folder(file: &str) -> String {
     }
 }
 
-fn written(debt: &Debt) -> String {
+fn format_debt(debt: &Debt) -> String {
     let line =
         |((rule, folder), count): (&(String, String), &usize)| format!("{rule} {folder} {count}\n");
     HEAD.to_owned() + &debt.iter().map(line).collect::<String>()
@@ -104,7 +104,7 @@ fn read(text: &str) -> Debt {
     text.lines().filter(|line| !line.starts_with('#')).map(line).collect()
 }
 
-/// One file that breaks every rule about syntax, and a crate of files that use each other.
+/// Checks a file that violates every syntax rule, and a crate of files that use each other.
 #[test]
 fn each_rule_is_checked() {
     let wrong = r#"

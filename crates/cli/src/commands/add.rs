@@ -12,12 +12,12 @@ use classify::threads::Threads;
 
 use crate::commands::updating::summary;
 use crate::failure::Failure;
-use crate::flags::reading::{Reading, fit, open};
-use crate::flags::searching::Searching;
+use crate::flags::reading::{ReadingFlags, apply_model_settings, open};
+use crate::flags::searching::SearchFlags;
 use crate::output::files::Files;
 use crate::output::progress::{Progress, Verbosity};
 
-/// Number of documents weighted together.
+/// Number of documents analyzed and weighted per batch.
 const BATCH: usize = 1024;
 /// Share of unknown terms above which reweighting is advised.
 const MANY_UNKNOWN: f64 = 0.2;
@@ -26,23 +26,23 @@ const MANY_UNKNOWN: f64 = 0.2;
 pub(crate) struct Add {
     /// The model
     model: PathBuf,
-    /// Labeled documents: files, folders, or - for standard input. A document replaces the one with
-    /// the same identifier
+    /// Labeled documents: files, folders, or - for standard input. A document replaces the
+    /// document of the model with the same identifier
     #[arg(required = true, value_name = "CORPUS")]
     corpora: Vec<PathBuf>,
-    /// Give documents without an identifier this prefix and their number as identifier [default:
+    /// Number documents without an identifier, and put this prefix before the number [default:
     /// refuse such documents, because their numbers may already be identifiers in the model]
     #[arg(long, value_name = "PREFIX")]
     number_as: Option<String>,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadingFlags,
     #[command(flatten)]
-    searching: Searching,
+    searching: SearchFlags,
 }
 
 impl Add {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
-        let _ = Files::default().reads_corpora(&self.corpora, self.reading.format());
+        let _ = Files::default().with_corpora(&self.corpora, self.reading.format());
         let mut updated = UpdatedModel::open(&self.model)?;
         let model = updated.model();
         let share = model.settings().dense_share;
@@ -53,11 +53,11 @@ impl Add {
             Searchers::default()
         };
         let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
-        let mut read = self.reading.options(LabelUse::Required, Some(threads))?;
-        read.ids = self.number_as.map_or(IdUse::Required, IdUse::Prefixed);
-        fit(&model, share, &mut read)?;
+        let mut read_options = self.reading.options(LabelUse::Required, Some(threads))?;
+        read_options.ids = self.number_as.map_or(IdUse::Required, IdUse::Prefixed);
+        apply_model_settings(&model, share, &mut read_options)?;
         let progress = Progress::new(verbosity, "adding", &self.corpora);
-        let mut corpus = open(&self.corpora, read, verbosity, &progress)?;
+        let mut corpus = open(&self.corpora, read_options, verbosity, &progress)?;
         let mut changes = Vec::new();
         let mut known = 0;
         let mut unknown = 0;
@@ -80,20 +80,20 @@ impl Add {
         let done = updated.commit(changes)?;
         drop(progress);
         let mut text = summary(&self.model, &updated);
-        let _ = write!(text, "{} added, {} of them in place of others", done.added, done.replaced);
+        let _ = write!(text, "{} added; {} of them replaced a document", done.added, done.replaced);
         if duplicates > 0 {
             let _ = write!(
                 text,
-                "\nnote: {duplicates} documents had the identifier of one before them, which they \
-                 replaced"
+                "\nnote: {duplicates} documents repeated the identifier of an earlier document and \
+                 replaced it"
             );
         }
         let share = unknown as f64 / (known + unknown).max(1) as f64;
         if share > MANY_UNKNOWN {
             let _ = write!(
                 text,
-                "\nnote: the model does not know {:.0} % of their terms; `classify compact \
-                 --reweigh`, or training again, would let it learn them",
+                "\nnote: the model does not know {:.0} % of their terms; to learn them, run \
+                 `classify compact --reweigh` or train again",
                 share * 100.0
             );
         }

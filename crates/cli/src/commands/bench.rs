@@ -11,7 +11,8 @@ mod speedup;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// Tables 1 to 3 of Bresler et al. 2011: their algorithms in their settings, and ours
+    /// Tables 1 to 3 of Bresler et al. 2011: the paper's algorithms in its settings, and our
+    /// engines
     Paper(paper::Paper),
 }
 

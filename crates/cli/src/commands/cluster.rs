@@ -17,28 +17,28 @@ use classify_report::clusters::terminal;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::flags::reading::{Reading, name, open};
-use crate::flags::searching::Searching;
+use crate::flags::reading::{ReadingFlags, name, open};
+use crate::flags::searching::SearchFlags;
 use crate::flags::training::Analysis;
 use crate::output::files::Files;
 use crate::output::progress::{Progress, Verbosity};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Cluster {
-    /// Documents: files, folders, or - for standard input. If they have labels, the clusters are
-    /// compared with the labels
+    /// Documents: files, folders, or - for standard input. If they have labels, the command
+    /// compares the clusters with the labels
     #[arg(required = true, value_name = "CORPUS")]
     corpora: Vec<PathBuf>,
     /// The number of clusters
     #[arg(long, value_name = "N")]
     k: NonZeroUsize,
-    /// The number of starts, of which the best is kept
+    /// The number of runs from different starting centers; the best run is kept
     #[arg(long, value_name = "N", default_value = "10")]
     starts: NonZeroUsize,
     /// The number of terms that describe a cluster
     #[arg(long, value_name = "N", default_value_t = 8)]
     terms: usize,
-    /// Where to write the cluster of each document, as JSONL
+    /// The file for the cluster of each document, as JSONL
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The SMART code of the weighting; its third letter must be c (cosine)
@@ -51,11 +51,11 @@ pub(crate) struct Cluster {
     #[arg(long, value_name = "N", default_value = "100%")]
     max_df: DfLimit,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadingFlags,
     #[command(flatten)]
     analysis: Analysis,
     #[command(flatten)]
-    searching: Searching,
+    searching: SearchFlags,
 }
 
 /// A line of the JSONL output.
@@ -74,22 +74,23 @@ impl Cluster {
         verbosity: Verbosity,
     ) -> Result<(), Failure> {
         if !self.weighting.is_cosine() {
-            let message = "--weighting: clusters are of rows of length 1, so its third letter is c";
+            let message = "--weighting: clustering needs rows of length 1; use a SMART code whose \
+                           third letter is c, such as ltc";
             return Err(Failure::Usage(message.to_owned()));
         }
-        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
-        let mut files = files.reads(self.reading.files());
+        let files = Files::default().with_corpora(&self.corpora, self.reading.format());
+        let mut files = files.with_inputs(self.reading.files());
         let out = files.optional(self.output.as_ref())?;
         let mut report = files.report()?;
         let model = self.weighted(threads, verbosity)?;
         let engines = self.searching.engines(threads, verbosity)?;
         let options = ClusterOptions { starts: self.starts, seed, ..ClusterOptions::new(self.k) };
         let start = Instant::now();
-        let found = cluster(model.rows(), options, &engines)?;
-        let took = start.elapsed().as_secs_f64();
+        let clustering = cluster(model.rows(), options, &engines)?;
+        let seconds = start.elapsed().as_secs_f64();
         if let Some(mut out) = out {
             for (number, (cluster, similarity)) in
-                found.of_row.iter().zip(&found.similarities).enumerate()
+                clustering.of_row.iter().zip(&clustering.similarities).enumerate()
             {
                 let id = model.ids().get(number).unwrap_or_default();
                 let line = Line { id, cluster: *cluster, similarity: *similarity };
@@ -99,28 +100,28 @@ impl Cluster {
             out.commit()?;
         }
         if let Some(out) = &mut report {
-            let text = terminal(&model, &found, self.terms);
+            let text = terminal(&model, &clustering, self.terms);
             out.write_all(text.as_bytes()).map_err(|error| out.error(error))?;
         }
         report.map_or(Ok(()), array_file::output::Output::commit)?;
-        let mean = found.objective / (found.of_row.len().max(1) as f64);
+        let mean = clustering.objective / (clustering.of_row.len().max(1) as f64);
         verbosity.print(&format!(
-            "{} documents, {} clusters, mean similarity {mean:.4}, {took:.1} s{}",
-            found.of_row.len(),
-            found.centers.rows(),
-            agreement(&model, &found)
+            "{} documents, {} clusters, mean similarity {mean:.4}, {seconds:.1} s{}",
+            clustering.of_row.len(),
+            clustering.centers.rows(),
+            agreement(&model, &clustering)
         ));
         Ok(())
     }
 
     /// Reads and weights the documents.
     fn weighted(&self, threads: &Threads, verbosity: Verbosity) -> Result<Model, Failure> {
-        let mut read = self.reading.options(LabelUse::Optional, Some(threads))?;
+        let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
         let fields = self.analysis.fields();
-        fields.read_apart(&mut read);
-        let first_column = read.first_column.unwrap_or(1);
+        fields.read_apart(&mut read_options);
+        let first_column = read_options.first_column.unwrap_or(1);
         let progress = Progress::new(verbosity, "reading", &self.corpora);
-        let corpus = open(&self.corpora, read, verbosity, &progress)?;
+        let corpus = open(&self.corpora, read_options, verbosity, &progress)?;
         let options = TrainOptions {
             analyzer: self.analysis.spec(false),
             fields,
@@ -142,14 +143,14 @@ impl Cluster {
     }
 }
 
-/// The agreement of the clusters with the labels of documents that have one label.
-fn agreement(model: &Model, found: &Clusters) -> String {
+/// Describes how well the clusters match the labels of documents that have exactly one label.
+fn agreement(model: &Model, clustering: &Clusters) -> String {
     let mut labels = Vec::new();
     let mut clusters = Vec::new();
-    for (row, cluster) in (0..).zip(&found.of_row) {
+    for (row, cluster) in (0..).zip(&clustering.of_row) {
         if let [label] = model.document_labels(row) {
             labels.push(*label);
-            // Documents without a cluster form a group.
+            // All documents without a cluster form one group.
             clusters.push(cluster.unwrap_or(u32::MAX));
         }
     }

@@ -14,7 +14,7 @@ use crate::output::progress::Verbosity;
 pub(crate) struct Compact {
     /// The model
     model: PathBuf,
-    /// Recount and reweight the kept texts, so that the model knows the terms of all documents
+    /// Count and weight the stored texts again, so that the model knows the terms of all documents
     #[arg(long)]
     reweigh: bool,
 }
@@ -29,7 +29,7 @@ impl Compact {
             let reweighted = reweigh(&model, threads)?;
             updated.replace(&reweighted, output)?;
             verbosity.print(&format!(
-                "{}: {documents} documents, weighed anew: {} terms instead of {}",
+                "{}: {documents} documents, reweighted: {} terms instead of {}",
                 self.model.display(),
                 reweighted.vocabulary().len(),
                 model.vocabulary().len()

@@ -32,18 +32,18 @@ pub(crate) struct Compare {
 
 fn probability(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| *number > 0.0 && *number < 1.0);
-    number.ok_or_else(|| "not a number between 0 and 1".to_owned())
+    number.ok_or_else(|| "expected a number between 0 and 1".to_owned())
 }
 
 #[derive(Serialize)]
 struct Report<'a> {
     schema: &'static str,
     baseline: &'a str,
-    comparisons: Vec<Named<'a>>,
+    comparisons: Vec<NamedComparison<'a>>,
 }
 
 #[derive(Serialize)]
-struct Named<'a> {
+struct NamedComparison<'a> {
     name: &'a str,
     #[serde(flatten)]
     comparison: &'a Comparison,
@@ -52,7 +52,7 @@ struct Named<'a> {
 impl Compare {
     pub(crate) fn run(self, threads: &Threads, seed: u64) -> Result<(), Failure> {
         let paths: Vec<&PathBuf> = std::iter::once(&self.baseline).chain(&self.others).collect();
-        let mut files = Files::default().reads(paths.iter().copied());
+        let mut files = Files::default().with_inputs(paths.iter().copied());
         let json = files.optional(self.json.as_ref())?;
         let printed = files.report()?;
         let failed =
@@ -75,7 +75,8 @@ impl Compare {
         }
         if let Some(json) = json {
             let pairs = names[1..].iter().zip(&comparisons);
-            let comparisons = pairs.map(|(name, comparison)| Named { name, comparison }).collect();
+            let comparisons =
+                pairs.map(|(name, comparison)| NamedComparison { name, comparison }).collect();
             let report =
                 Report { schema: "classify.comparison/1", baseline: &names[0], comparisons };
             write_json(json, &report)?;

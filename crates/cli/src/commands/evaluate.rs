@@ -26,16 +26,16 @@ use classify_report::evaluation::{html, markdown, terminal};
 use process_setup::return_freed_memory_after;
 
 use crate::failure::Failure;
-use crate::flags::opening::Opening;
-use crate::flags::reading::{Reading, fit, name, open};
-use crate::flags::searching::Searching;
-use crate::flags::training::Training;
+use crate::flags::opening::OpeningFlags;
+use crate::flags::reading::{ReadingFlags, apply_model_settings, name, open};
+use crate::flags::searching::SearchFlags;
+use crate::flags::training::TrainingFlags;
 use crate::flags::tuning::TrainingProgress;
 use crate::output::files::{Files, write, write_json};
 use crate::output::progress::{Progress, Verbosity};
 
-/// The delay after which freed memory returns to the system. Testing does not need the memory that
-/// training freed; a short training ends before the delay.
+/// Delay after which freed memory returns to the system. Testing does not need the memory that
+/// training freed. A short training ends before the delay.
 const RETURN_MEMORY_AFTER: Duration = Duration::from_millis(300);
 
 #[derive(Debug, clap::Args)]
@@ -53,7 +53,7 @@ pub(crate) struct Evaluate {
     /// Test on these corpora
     #[arg(long, value_name = "CORPUS", num_args = 1.., requires = "train")]
     test: Vec<PathBuf>,
-    /// A file of the dense vectors of the training corpora; --vectors is for the test corpora
+    /// A file with the dense vectors of the training corpora; --vectors is for the test corpora
     #[arg(long, value_name = "FILE", requires = "train", conflicts_with = "vector_field")]
     train_vectors: Option<PathBuf>,
     /// The document identifiers of the rows of --train-vectors, one per line
@@ -84,19 +84,21 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     #[command(flatten)]
-    opening: Opening,
+    opening: OpeningFlags,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadingFlags,
     #[command(flatten)]
-    training: Training,
+    training: TrainingFlags,
     #[command(flatten)]
-    searching: Searching,
+    searching: SearchFlags,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
     let share = number.filter(|percent| *percent > 0.0 && *percent < 100.0);
-    share.map(|percent| percent / 100.0).ok_or_else(|| "not a percentage such as 20%".to_owned())
+    share
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| "expected a percentage such as 20%".to_owned())
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -142,16 +144,16 @@ impl Evaluate {
         let printed = files.report()?;
         let prepare = || self.prepare(threads, verbosity, seed);
         let (engines, start, prepared) = self.searching.engines_while(threads, prepare)?;
-        Searching::report(&engines, verbosity);
+        SearchFlags::report(&engines, verbosity);
         run.stages.0.push(start);
         let (model, test) = match prepared {
-            Prepared::Preset(preset) => self.preset_and_test(*preset, &engines, &mut run)?,
-            Prepared::Model(model, opened) => {
-                run.stages.0.push(opened);
+            Preparation::Preset(preset) => self.preset_and_test(*preset, &engines, &mut run)?,
+            Preparation::Model(model, stage) => {
+                run.stages.0.push(stage);
                 let test = self.test_of_model(&model, threads, &mut run)?;
                 (*model, test)
             }
-            Prepared::Nothing => self.train_and_test(&engines, &mut run)?,
+            Preparation::Nothing => self.train_and_test(&engines, &mut run)?,
         };
         let evaluation = self.evaluate(model, test, engines, run)?;
         verbosity.stages(&evaluation.stages);
@@ -206,7 +208,7 @@ impl Evaluate {
         let tally = tally(&classifier, &options, source, setup, &tick)?;
         drop(progress);
         Ok(thread::scope(|scope| {
-            // Closing a GPU takes a while.
+            // Closing a GPU is slow, so it runs in parallel.
             let close = move || drop((classifier, engines));
             let closing = thread::Builder::new().name("close".to_owned());
             let _ = closing.spawn_scoped(scope, close);
@@ -216,56 +218,61 @@ impl Evaluate {
 
     /// All input files.
     fn files(&self) -> Files {
-        let files = Files::default().reads(self.reading.files()).reads(self.training.files());
-        let files = files.reads(&self.train_vectors).reads(&self.train_vector_ids);
+        let files =
+            Files::default().with_inputs(self.reading.files()).with_inputs(self.training.files());
+        let files = files.with_inputs(&self.train_vectors).with_inputs(&self.train_vector_ids);
         match self.paths.as_slice() {
             paths if self.preset.is_some() => {
-                paths.iter().fold(files, |files, folder| files.reads_preset(folder))
+                paths.iter().fold(files, |files, folder| files.with_preset(folder))
             }
             [] => {
                 let format = self.reading.format();
-                files.reads_corpora(&self.train, format).reads_corpora(&self.test, format)
+                files.with_corpora(&self.train, format).with_corpora(&self.test, format)
             }
             [model, corpora @ ..] => {
-                files.reads([model]).reads_corpora(corpora, self.reading.format())
+                files.with_inputs([model]).with_corpora(corpora, self.reading.format())
             }
         }
     }
 
-    /// The reading options set by the flags.
+    /// The read options of the flags.
     fn read_options(&self, threads: &Threads) -> Result<ReadOptions, Failure> {
         let mut options = self.reading.options(LabelUse::Required, Some(threads))?;
         self.training.analysis.fields().read_apart(&mut options);
         Ok(options)
     }
 
-    /// Does what can be done while a GPU starts: opens a preset and trains on it, or opens the
-    /// model.
+    /// Does the work that does not need the GPU while it starts: opens a preset and trains on it,
+    /// or opens the model.
     fn prepare(
         &self,
         threads: &Threads,
         verbosity: Verbosity,
         seed: u64,
-    ) -> Result<Prepared, Failure> {
+    ) -> Result<Preparation, Failure> {
         if let Some(PresetArgument(preset)) = self.preset {
-            let opened = self.open_preset(preset, threads, Run::new(verbosity, seed))?;
-            return Ok(Prepared::Preset(Box::new(opened)));
+            let opened_preset = self.open_preset(preset, threads, Run::new(verbosity, seed))?;
+            return Ok(Preparation::Preset(Box::new(opened_preset)));
         }
         if !self.train.is_empty() {
-            return Ok(Prepared::Nothing);
+            return Ok(Preparation::Nothing);
         }
         let [path, corpora @ ..] = self.paths.as_slice() else {
-            let message = "give a MODEL and a CORPUS, or --train and --test, or --preset";
+            let message = "expected MODEL CORPUS, --train with --test or --holdout, or --preset \
+                           NAME \
+                           FOLDER";
             return Err(Failure::Usage(message.into()));
         };
         if corpora.is_empty() {
-            return Err(Failure::Usage("no test corpus after the model".into()));
+            return Err(Failure::Usage(
+                "no test corpus after the model: `classify evaluate MODEL CORPUS`".into(),
+            ));
         }
         self.training.refuse_with_model()?;
         let start = Instant::now();
         let model = self.opening.model_on(path, threads)?;
         let stage = Stage::since("open the model", model.rows().rows() as u64, start);
-        Ok(Prepared::Model(Box::new(model), stage))
+        Ok(Preparation::Model(Box::new(model), stage))
     }
 
     /// Opens the corpora of a preset. Without `--tune`, also trains: the CPU searches the few
@@ -277,28 +284,29 @@ impl Evaluate {
         mut run: Run,
     ) -> Result<OpenedPreset, Failure> {
         let [folder] = self.paths.as_slice() else {
-            return Err(Failure::Usage("--preset NAME takes one folder".into()));
+            return Err(Failure::Usage("--preset NAME needs one folder".into()));
         };
         let options = self.read_options(threads)?;
-        let opened = run.stages.time("open the corpus", 0, || preset.open(folder, &options))?;
-        run.verbosity.print(&format!("{}: {}", preset.name(), opened.note));
-        let mut train = opened.train;
+        let opened_preset =
+            run.stages.time("open the corpus", 0, || preset.open(folder, &options))?;
+        run.verbosity.print(&format!("{}: {}", preset.name(), opened_preset.note));
+        let mut train = opened_preset.train;
         let mut model = None;
         if !self.training.tunes() {
             let engines = self.searching.on_cpu(threads);
             model = Some(run.train(&mut *train, &[], self.preset_options(threads)?, &engines)?);
         }
-        Ok(OpenedPreset { train, test: opened.test, model, stages: run.stages })
+        Ok(OpenedPreset { train, test: opened_preset.test, model, stages: run.stages })
     }
 
     /// The training options for a preset.
     fn preset_options(&self, threads: &Threads) -> Result<TrainOptions, Failure> {
         // LYRL2004 columns are identifiers: any number is valid.
-        let read = ReadOptions { first_column: Some(0), ..self.read_options(threads)? };
-        self.training.options(&read, false)
+        let read_options = ReadOptions { first_column: Some(0), ..self.read_options(threads)? };
+        self.training.options(&read_options, false)
     }
 
-    /// The model and the test corpus of a preset.
+    /// Returns the model of a preset, trained now if necessary, and its test corpus.
     fn preset_and_test(
         &self,
         preset: OpenedPreset,
@@ -317,7 +325,7 @@ impl Evaluate {
         Ok((model, TestCorpus { source, paths: Vec::new(), name: name(&self.paths) }))
     }
 
-    /// The test corpus for a model that was opened.
+    /// Opens the test corpus for a stored model.
     fn test_of_model(
         &self,
         model: &Model,
@@ -341,7 +349,7 @@ impl Evaluate {
             return Ok(TestCorpus { source, paths: Vec::new(), name: name(corpora) });
         }
         let share = self.training.deciding.dense_share();
-        fit(model, share.unwrap_or(model.settings().dense_share), &mut options)?;
+        apply_model_settings(model, share.unwrap_or(model.settings().dense_share), &mut options)?;
         let progress = Progress::new(run.verbosity, "testing", &[]);
         let documents = open(corpora, options, run.verbosity, &progress)?;
         let source = Source::Documents(Box::new(documents));
@@ -359,18 +367,23 @@ impl Evaluate {
         if self.train.iter().any(is_stdin)
             && (self.holdout.is_some() || self.test.iter().any(is_stdin))
         {
-            return Err(Failure::Usage("standard input can be read only once".into()));
+            return Err(Failure::Usage(
+                "standard input (-) can be read only once: name a file for one of the corpora"
+                    .into(),
+            ));
         }
         if !self.paths.is_empty() {
-            return Err(Failure::Usage("--train replaces MODEL and CORPUS".into()));
+            return Err(Failure::Usage(
+                "--train conflicts with MODEL CORPUS: name the test corpus with --test".into(),
+            ));
         }
         let verbosity = run.verbosity;
         let progress = Progress::new(verbosity, "training", &self.train);
-        let mut read = self.read_options_of_training(&options)?;
-        let train_options = self.training.options(&read, false)?;
-        read.text_optional = train_options.has_no_terms();
-        options.text_optional = read.text_optional;
-        let mut train: Documents = Box::new(open(&self.train, read, verbosity, &progress)?);
+        let mut read_options = self.read_options_of_training(&options)?;
+        let train_options = self.training.options(&read_options, false)?;
+        read_options.text_optional = train_options.has_no_terms();
+        options.text_optional = read_options.text_optional;
+        let mut train: Documents = Box::new(open(&self.train, read_options, verbosity, &progress)?);
         let test: Documents = match self.holdout {
             Some(share) => {
                 let quiet = Verbosity { quiet: true, ..verbosity };
@@ -379,7 +392,7 @@ impl Evaluate {
                 Box::new(hold_out(test, share, run.seed, Side::HeldOut))
             }
             None if self.test.is_empty() => {
-                return Err(Failure::Usage("--train needs --test or --holdout".into()));
+                return Err(Failure::Usage("--train needs --test CORPUS or --holdout 20%".into()));
             }
             None => Box::new(open(&self.test, options, verbosity, &progress)?),
         };
@@ -390,27 +403,28 @@ impl Evaluate {
         Ok((model, TestCorpus { source, paths: paths.clone(), name: name(paths) }))
     }
 
-    /// The reading options of the training corpora, which can have a vectors file of their own.
+    /// The read options of the training corpora, which can have a separate vectors file.
     fn read_options_of_training(&self, options: &ReadOptions) -> Result<ReadOptions, Failure> {
-        let mut read = options.clone();
+        let mut read_options = options.clone();
         if let Some(path) = &self.train_vectors {
             if self.holdout.is_some() {
-                let message = "with --holdout, --vectors names the vectors of the training corpora";
+                let message = "--train-vectors conflicts with --holdout: name the vectors of the \
+                               training corpora with --vectors";
                 return Err(Failure::Usage(message.into()));
             }
             let vectors = VectorsBeside::read(path, self.train_vector_ids.as_deref())?;
-            read.vectors_beside = Some(Arc::new(vectors));
+            read_options.vectors_beside = Some(Arc::new(vectors));
         } else if self.holdout.is_none() && options.vectors_beside.is_some() {
-            let message = "--vectors holds those of the test corpora; --train-vectors names those \
-                           of the training corpora";
+            let message = "--vectors is for the test corpora: name the vectors of the training \
+                           corpora with --train-vectors";
             return Err(Failure::Usage(message.into()));
         }
-        Ok(read)
+        Ok(read_options)
     }
 }
 
-/// What was prepared while a GPU started.
-enum Prepared {
+/// The model or corpora opened while a GPU starts.
+enum Preparation {
     Preset(Box<OpenedPreset>),
     Model(Box<Model>, Stage),
     Nothing,

@@ -12,13 +12,13 @@ use classify::threads::Threads;
 use classify_report::explanation::{PAGE_TAIL, page_head, page_section, terminal};
 
 use crate::failure::Failure;
-use crate::flags::deciding::Deciding;
-use crate::flags::opening::Opening;
-use crate::flags::reading::{Reading, fit};
-use crate::flags::searching::Searching;
+use crate::flags::deciding::DecisionFlags;
+use crate::flags::opening::OpeningFlags;
+use crate::flags::reading::{ReadingFlags, apply_model_settings};
+use crate::flags::searching::SearchFlags;
 use crate::output::files::Files;
 
-/// Number of documents explained together.
+/// Number of documents explained per batch.
 const BATCH: usize = 64;
 
 #[derive(Debug, clap::Args)]
@@ -35,8 +35,8 @@ pub(crate) struct Explain {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The format of the explanations
-    #[arg(long, value_enum, default_value_t = Form::Text)]
-    to: Form,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    to: OutputFormat,
     /// The number of neighbors to show (text and HTML)
     #[arg(long, value_name = "N", default_value_t = 5)]
     neighbors: usize,
@@ -44,17 +44,17 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "N", default_value_t = 20)]
     terms: usize,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadingFlags,
     #[command(flatten)]
-    opening: Opening,
+    opening: OpeningFlags,
     #[command(flatten)]
-    deciding: Deciding,
+    deciding: DecisionFlags,
     #[command(flatten)]
-    searching: Searching,
+    searching: SearchFlags,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum OutputFormat {
     /// Text for reading
     Text,
     /// One JSON object per document (schema classify.explanation/1)
@@ -69,26 +69,27 @@ impl Explain {
         threads: &Threads,
         verbosity: crate::output::progress::Verbosity,
     ) -> Result<(), Failure> {
-        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
-        let mut files = files.reads([&self.model]).reads(self.reading.files());
+        let files = Files::default().with_corpora(&self.corpora, self.reading.format());
+        let mut files = files.with_inputs([&self.model]).with_inputs(self.reading.files());
         let mut out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;
         let model = Arc::new(self.opening.model_on(&self.model, threads)?);
         let engines = self.searching.engines(threads, verbosity)?;
         self.deciding.refuse_learning()?;
         let options = self.deciding.change(&model)?;
         if options.decision.needs_batch() {
-            let message = "pcut decides on whole batches: it has no explanation of one document";
+            let message = "explain cannot explain the rule pcut, which decides on whole batches: \
+                           choose another rule with --rule";
             return Err(Failure::Usage(message.to_owned()));
         }
         let searchers = Searchers::of(&model, options.dense_share, &engines)?;
         let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
         let mut documents: Box<dyn Iterator<Item = Result<Document, CorpusError>>> =
             if let Some(text) = &self.text {
-                Box::new(std::iter::once(Ok(given(text))))
+                Box::new(std::iter::once(Ok(text_document(text))))
             } else {
-                let mut read = self.reading.options(LabelUse::Optional, Some(threads))?;
-                fit(&model, options.dense_share, &mut read)?;
-                Box::new(Corpus::open(&self.corpora, read)?)
+                let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
+                apply_model_settings(&model, options.dense_share, &mut read_options)?;
+                Box::new(Corpus::open(&self.corpora, read_options)?)
             };
         let mut is_first = true;
         loop {
@@ -100,11 +101,11 @@ impl Explain {
             for (document, explanation) in batch.iter().zip(explain(&classifier, &batch, &options)?)
             {
                 let written = match self.to {
-                    Form::Jsonl => {
+                    OutputFormat::Jsonl => {
                         let json = explanation.json(&model, &document.id, self.terms);
                         writeln!(out, "{json}")
                     }
-                    Form::Html => {
+                    OutputFormat::Html => {
                         let text = match &document.content {
                             Content::Text(text) => text.clone(),
                             Content::Fields(fields) => fields.join("\n"),
@@ -116,7 +117,7 @@ impl Explain {
                             page_section(&explanation, &model, &document.id, &text, self.neighbors);
                         write!(out, "{head}{section}")
                     }
-                    Form::Text => {
+                    OutputFormat::Text => {
                         let text = terminal(&explanation, &model, &document.id, self.neighbors);
                         let gap = if is_first { "" } else { "\n" };
                         is_first = false;
@@ -126,7 +127,7 @@ impl Explain {
                 written.map_err(|error| out.error(error))?;
             }
         }
-        if self.to == Form::Html {
+        if self.to == OutputFormat::Html {
             let head = if is_first { page_head(&model) } else { String::new() };
             write!(out, "{head}{PAGE_TAIL}").map_err(|error| out.error(error))?;
         }
@@ -134,8 +135,8 @@ impl Explain {
     }
 }
 
-/// The text of `--text`.
-fn given(text: &str) -> Document {
+/// The document for the text of `--text`.
+fn text_document(text: &str) -> Document {
     Document {
         id: "text".to_owned(),
         content: Content::Text(text.to_owned()),

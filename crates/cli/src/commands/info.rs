@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use classify_report::model::terminal;
 
 use crate::failure::Failure;
-use crate::flags::opening::Opening;
+use crate::flags::opening::OpeningFlags;
 use crate::output::files::print;
 
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub(crate) struct Info {
     #[arg(long, value_name = "N", default_value_t = 10)]
     labels: usize,
     #[command(flatten)]
-    opening: Opening,
+    opening: OpeningFlags,
 }
 
 impl Info {

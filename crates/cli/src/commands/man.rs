@@ -39,8 +39,8 @@ impl Man {
 
 /// Adds the pages of a command and its subcommands.
 fn render(command: &Command, pages: &mut Vec<Page>) -> std::io::Result<()> {
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-        render(below, pages)?;
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        render(subcommand, pages)?;
     }
     let page = clap_mangen::Man::new(command.clone());
     let mut text = Vec::new();

@@ -21,10 +21,10 @@ use classify::text::corpus::{CorpusError, Document, LabelUse};
 use classify::threads::Threads;
 
 use crate::failure::Failure;
-use crate::flags::deciding::Deciding;
-use crate::flags::opening::Opening;
-use crate::flags::reading::{Reading, fit, open};
-use crate::flags::searching::Searching;
+use crate::flags::deciding::DecisionFlags;
+use crate::flags::opening::OpeningFlags;
+use crate::flags::reading::{ReadingFlags, apply_model_settings, open};
+use crate::flags::searching::SearchFlags;
 use crate::output::files::Files;
 use crate::output::progress::{Progress, Verbosity};
 
@@ -40,26 +40,26 @@ pub(crate) struct Predict {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The format of the predictions
-    #[arg(long, value_enum, default_value_t = Form::Jsonl)]
-    to: Form,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Jsonl)]
+    to: OutputFormat,
     /// Include the scores of the N best labels, predicted or not
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// What to include for each document
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    /// The details to include for each document
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "DETAILS")]
     with: Vec<Extra>,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadingFlags,
     #[command(flatten)]
-    opening: Opening,
+    opening: OpeningFlags,
     #[command(flatten)]
-    deciding: Deciding,
+    deciding: DecisionFlags,
     #[command(flatten)]
-    searching: Searching,
+    searching: SearchFlags,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum OutputFormat {
     /// One JSON object per document
     Jsonl,
     /// Comma-separated values with a header; labels are separated by semicolons
@@ -82,21 +82,21 @@ enum Extra {
 
 impl Predict {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
-        if self.to == Form::Fasttext && (self.top.is_some() || !self.with.is_empty()) {
-            let message = "fastText lines have no place for --top and --with";
+        if self.to == OutputFormat::Fasttext && (self.top.is_some() || !self.with.is_empty()) {
+            let message = "--to fasttext conflicts with --top and --with: use --to jsonl";
             return Err(Failure::Usage(message.into()));
         }
         let explains = self.with.contains(&Extra::Explanation);
-        if explains && self.to != Form::Jsonl {
-            let message = "--with explanation needs --to jsonl: tables have no place for it";
+        if explains && self.to != OutputFormat::Jsonl {
+            let message = "--with explanation needs --to jsonl";
             return Err(Failure::Usage(message.into()));
         }
-        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
-        let mut files = files.reads([&self.model]).reads(self.reading.files());
+        let files = Files::default().with_corpora(&self.corpora, self.reading.format());
+        let mut files = files.with_inputs([&self.model]).with_inputs(self.reading.files());
         let out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;
         let open_model = || Ok(self.opening.model_on(&self.model, threads)?);
         let (engines, _, model) = self.searching.engines_while(threads, open_model)?;
-        Searching::report(&engines, verbosity);
+        SearchFlags::report(&engines, verbosity);
         let model = Arc::new(model);
         self.deciding.refuse_learning()?;
         let mut options = self.deciding.change(&model)?;
@@ -112,9 +112,9 @@ impl Predict {
                 Source::from(self.opening.vectors(vectors, &model)?)
             }
             corpora => {
-                let mut read = self.reading.options(LabelUse::Optional, Some(threads))?;
-                fit(&model, options.dense_share, &mut read)?;
-                Source::Documents(Box::new(open(corpora, read, verbosity, &progress)?))
+                let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
+                apply_model_settings(&model, options.dense_share, &mut read_options)?;
+                Source::Documents(Box::new(open(corpora, read_options, verbosity, &progress)?))
             }
         };
         let learned = model.learned_votes().filter(|_| options.vote.learned);
@@ -122,7 +122,9 @@ impl Predict {
         let mut writer = LineWriter { progress: &progress, out, count: 0 };
         if explains {
             let Source::Documents(documents) = source else {
-                let message = "--with explanation needs the documents, not a vectors file";
+                let message = "--with explanation needs the documents: name the corpus instead \
+                               of the \
+                               vectors file";
                 return Err(Failure::Usage(message.into()));
             };
             writer.explained(&formatter, &classifier, &options, documents)?;
@@ -130,10 +132,10 @@ impl Predict {
         }
         let line = |id: &str, prediction: &RawPrediction| formatter.line(id, prediction);
         let header = formatter.header().and_then(|header| writer.out.write_all(&header));
-        let given = header
+        let outcome = header
             .map_err(StreamError::Answer)
             .and_then(|()| classify_stream(&classifier, &options, source, line, &mut writer));
-        match given {
+        match outcome {
             Ok(stages) => {
                 verbosity.stages(&stages);
                 Ok(writer.out.commit()?)
@@ -152,12 +154,12 @@ impl Predict {
 /// Formats predictions as lines.
 struct Formatter<'a> {
     model: &'a Model,
-    /// The vote weights, if learned votes count.
+    /// The vote weights, if the vote uses them.
     learned: Option<&'a LearnedVotes>,
     command: &'a Predict,
 }
 
-/// Writes the lines of predictions.
+/// Writes predictions as lines.
 struct LineWriter<'a> {
     progress: &'a Progress,
     out: Output,
@@ -182,9 +184,9 @@ impl Answers for LineWriter<'_> {
     }
 }
 
-/// Maximum number of documents explained together.
+/// Maximum number of documents explained per batch.
 const MAX_EXPLAINED: usize = 64;
-/// Number of terms for and against a label.
+/// Maximum number of terms for and against a label.
 const TERMS: usize = 20;
 
 impl LineWriter<'_> {
@@ -197,10 +199,12 @@ impl LineWriter<'_> {
         documents: impl Iterator<Item = Result<Document, CorpusError>> + Send,
     ) -> Result<(), Failure> {
         if options.decision.needs_batch() {
-            let message = "pcut decides on whole batches: it has no explanation of one document";
+            let message = "--with explanation cannot explain the rule pcut, which decides on whole \
+                           batches: choose another rule with --rule";
             return Err(Failure::Usage(message.into()));
         }
-        // A document is answered as soon as it was read. Documents read meanwhile form a batch.
+        // The thread answers a document as soon as it is read. Documents read in the meantime form
+        // a batch.
         std::thread::scope(|scope| {
             let (read, waiting) = sync_channel::<Result<Document, CorpusError>>(MAX_EXPLAINED);
             let reader = std::thread::Builder::new().name("reader".to_owned());
@@ -251,7 +255,7 @@ impl Formatter<'_> {
     }
 
     fn separator(&self) -> u8 {
-        if self.command.to == Form::Tsv { b'\t' } else { b',' }
+        if self.command.to == OutputFormat::Tsv { b'\t' } else { b',' }
     }
 
     fn record(&self, fields: &[String]) -> std::io::Result<Vec<u8>> {
@@ -265,7 +269,7 @@ impl Formatter<'_> {
     }
 
     fn header(&self) -> std::io::Result<Vec<u8>> {
-        if !matches!(self.command.to, Form::Csv | Form::Tsv) {
+        if !matches!(self.command.to, OutputFormat::Csv | OutputFormat::Tsv) {
             return Ok(Vec::new());
         }
         let mut names = vec!["id", "labels", "score", "probability", "confidence", "reason"];
@@ -284,8 +288,8 @@ impl Formatter<'_> {
     fn line(&self, id: &str, prediction: &RawPrediction) -> std::io::Result<Vec<u8>> {
         let answer = self.answer(id, prediction);
         match self.command.to {
-            Form::Jsonl => json(&answer),
-            Form::Fasttext => {
+            OutputFormat::Jsonl => json(&answer),
+            OutputFormat::Fasttext => {
                 let labels: Vec<String> = answer
                     .labels
                     .iter()
@@ -293,7 +297,7 @@ impl Formatter<'_> {
                     .collect();
                 Ok(format!("{}\n", labels.join(" ")).into_bytes())
             }
-            Form::Csv | Form::Tsv => {
+            OutputFormat::Csv | OutputFormat::Tsv => {
                 let mut fields = vec![
                     answer.id.to_owned(),
                     answer.labels.join(";"),
@@ -306,16 +310,18 @@ impl Formatter<'_> {
                     let scores = scores.iter().map(|s| format!("{}={}", s.label, s.score));
                     fields.push(scores.collect::<Vec<_>>().join(";"));
                 }
-                let joined = |neighbors: &[NamedNeighbor<'_>]| {
-                    let near = |n: &NamedNeighbor<'_>| {
+                let format_neighbors = |neighbors: &[NamedNeighbor<'_>]| {
+                    let format_neighbor = |n: &NamedNeighbor<'_>| {
                         format!("{}={}[{}]", n.id, n.similarity, n.labels.join(","))
                     };
-                    neighbors.iter().map(near).collect::<Vec<_>>().join(";")
+                    neighbors.iter().map(format_neighbor).collect::<Vec<_>>().join(";")
                 };
                 if let Some(neighbors) = &answer.neighbors {
-                    fields.push(joined(neighbors));
+                    fields.push(format_neighbors(neighbors));
                     if self.model.searches_both() {
-                        fields.push(joined(answer.by_vectors.as_deref().unwrap_or_default()));
+                        fields.push(format_neighbors(
+                            answer.by_vectors.as_deref().unwrap_or_default(),
+                        ));
                     }
                 }
                 self.record(&fields)
@@ -334,7 +340,7 @@ impl Formatter<'_> {
     }
 }
 
-/// A line of JSON.
+/// A prediction as a line of JSON.
 fn json(answer: &Answer<'_>) -> std::io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');

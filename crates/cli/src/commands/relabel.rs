@@ -16,7 +16,7 @@ pub(crate) struct Relabel {
     /// The identifier of the document
     #[arg(required_unless_present = "from", conflicts_with = "from")]
     id: Option<String>,
-    /// Its new labels, which replace all old ones; without any, it has no labels
+    /// The new labels, which replace all old labels; without labels, the document has none
     labels: Vec<String>,
     /// A JSONL file with the fields `id` and `labels` (a list); - is standard input
     #[arg(long, value_name = "FILE")]
@@ -54,13 +54,13 @@ impl Relabel {
         let mut updated = UpdatedModel::open(&self.model)?;
         let done = updated.commit(changes).map_err(|error| in_model(&self.model, error))?;
         let mut text = summary(&self.model, &updated);
-        let _ = write!(text, "{} got other labels", done.relabeled);
+        let _ = write!(text, "{} relabeled", done.relabeled);
         verbosity.print(&text);
         Ok(())
     }
 }
 
-/// An unknown identifier is an error of the input.
+/// Reports an unknown identifier as an error of the model file that was searched for it.
 fn in_model(path: &Path, error: UpdateError) -> Failure {
     match error {
         UpdateError::Change(error @ ChangeError::NoSuchDocument { .. }) => {

@@ -38,7 +38,10 @@ impl Remove {
         let missing: Vec<&String> =
             ids.iter().filter(|id| !updated.collection().contains(id)).collect();
         if !missing.is_empty() && !self.ignore_missing {
-            return Err(Failure::Input { path: self.model, message: none_has(&missing) });
+            return Err(Failure::Input {
+                path: self.model,
+                message: unknown_ids_message(&missing),
+            });
         }
         let count = missing.len();
         ids.retain(|id| updated.collection().contains(id));
@@ -47,17 +50,21 @@ impl Remove {
         let mut text = summary(&self.model, &updated);
         let _ = write!(text, "{} removed", done.removed);
         if count > 0 {
-            let _ = write!(text, "; {count} were not there");
+            let _ = write!(text, "; {count} identifiers are not in the model");
         }
         verbosity.print(&text);
         Ok(())
     }
 }
 
-fn none_has(ids: &[&String]) -> String {
+fn unknown_ids_message(ids: &[&String]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<String> = ids.iter().take(SHOWN).map(|id| format!("`{id}`")).collect();
     let more = ids.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!(" and {more} others") } else { String::new() };
-    format!("no document is called {}{more}; nothing was removed", shown.join(", "))
+    format!(
+        "no document has the identifier {}{more}; nothing was removed (--ignore-missing skips \
+         unknown identifiers)",
+        shown.join(", ")
+    )
 }

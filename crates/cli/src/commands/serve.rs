@@ -11,21 +11,21 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::failure::Failure;
-use crate::flags::searching::Searching;
+use crate::flags::searching::SearchFlags;
 use crate::output::progress::Verbosity;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     /// The model
     model: PathBuf,
-    /// The address to listen on; port 0 takes a free port
+    /// The address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// A file with the token, at least 16 characters, that requests need to change documents.
+    /// A file with the token that clients must send to change documents (at least 16 characters).
     /// Without it, documents cannot be changed
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Require the token for reading too
+    /// Require the token for reading, too
     #[arg(long, requires = "token_file")]
     protect_reads: bool,
     /// The maximum size of a request body, or of a line of a stream, in MiB
@@ -40,7 +40,7 @@ pub(crate) struct Serve {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     max_documents: u32,
-    /// The maximum number of documents that wait for an answer; further requests get status 429
+    /// The maximum number of documents that wait for a response; further requests get status 429
     #[arg(
         long, value_name = "N", default_value_t = 4096,
         value_parser = clap::value_parser!(u32).range(1..)
@@ -58,23 +58,23 @@ pub(crate) struct Serve {
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     deadline: u16,
-    /// The maximum time for open requests after SIGTERM, in seconds
+    /// The maximum time to finish open requests after SIGTERM, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     drain: u16,
-    /// A host name that clients may use for the server, such as the name of a proxy; repeat for
-    /// each [default: localhost and the address on a loopback address, any name otherwise]
+    /// A host name that clients may use for the server, such as the name of a proxy; repeat it for
+    /// each name [default: localhost and the address on a loopback address, any name otherwise]
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// What to log on stderr, as lines of JSON
+    /// The events to log on standard error, as lines of JSON
     #[arg(long, value_enum, default_value_t = Log::Requests)]
     log: Log,
     #[command(flatten)]
-    searching: Searching,
+    searching: SearchFlags,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Log {
-    /// Errors, and changes of the model
+    /// Errors, and changes to the model
     Events,
     /// Also one line per request, without its text
     Requests,
@@ -99,7 +99,7 @@ impl Serve {
             protect_reads: self.protect_reads,
             max_body_bytes: usize::from(self.max_body) << 20,
             max_documents: self.max_documents as usize,
-            // A request that may be sent has a place in an empty queue.
+            // The largest allowed request must fit into an empty queue.
             max_waiting: self.queue.max(self.max_documents) as usize,
             max_connections: self.max_connections as usize,
             deadline: Duration::from_secs(self.deadline.into()),
@@ -109,7 +109,10 @@ impl Serve {
             ..ServerOptions::new(self.model.clone())
         };
         if !self.listen.ip().is_loopback() && options.token.is_none() {
-            verbosity.print("note: anyone who reaches this address can read from the model");
+            verbosity.print(
+                "note: without --token-file, anyone who can reach this address can read from the \
+                 model",
+            );
         }
         let engines = self.searching.engines(threads, verbosity)?;
         let ready = |address| verbosity.print(&format!("listening on http://{address}"));

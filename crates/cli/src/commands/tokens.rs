@@ -8,8 +8,8 @@ use classify::text::analyze::Analyzer;
 use classify::text::corpus::{Content, Corpus, CorpusError, LabelUse, Problem};
 
 use crate::failure::Failure;
-use crate::flags::opening::Opening;
-use crate::flags::reading::Reading;
+use crate::flags::opening::OpeningFlags;
+use crate::flags::reading::ReadingFlags;
 use crate::flags::training::Analysis;
 
 /// Prints one line per document: its terms, separated by tabs.
@@ -22,9 +22,9 @@ pub(crate) struct Tokens {
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
     #[command(flatten)]
-    opening: Opening,
+    opening: OpeningFlags,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadingFlags,
     #[command(flatten)]
     analysis: Analysis,
 }
@@ -37,7 +37,9 @@ impl Tokens {
         let model = self.model.as_deref().map(|path| self.opening.model(path)).transpose()?;
         let analyzer = match &model {
             Some(model) => model.analyzer().ok_or_else(|| {
-                Failure::Usage("the model was trained on features: it has no analyzer".into())
+                Failure::Usage(
+                    "--model: this model was trained on features, so it has no analyzer".into(),
+                )
             })?,
             None => Analyzer::new(self.analysis.spec(false)),
         };
@@ -51,7 +53,7 @@ impl Tokens {
                 Content::Fields(texts) => &texts.join("\n"),
                 Content::Features(_) => {
                     let problem =
-                        Problem::WrongContent { found: "features", expected: "tokens needs text" };
+                        Problem::WrongContent { found: "features", expected: "tokens needs texts" };
                     return Err(CorpusError { place: document.place, problem }.into());
                 }
             };

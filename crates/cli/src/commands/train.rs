@@ -10,11 +10,11 @@ use classify::stages::Stage;
 use classify::text::corpus::LabelUse;
 use classify::threads::Threads;
 
-use crate::commands::updating::lock;
+use crate::commands::updating::lock_documents;
 use crate::failure::Failure;
-use crate::flags::reading::{Reading, name, open};
-use crate::flags::searching::Searching;
-use crate::flags::training::Training;
+use crate::flags::reading::{ReadingFlags, name, open};
+use crate::flags::searching::SearchFlags;
+use crate::flags::training::TrainingFlags;
 use crate::flags::tuning::TrainingProgress;
 use crate::output::files::{Files, write_json};
 use crate::output::progress::{Progress, Verbosity};
@@ -24,34 +24,34 @@ pub(crate) struct Train {
     /// Corpora: files, folders, or - for standard input
     #[arg(required = true, value_name = "CORPUS")]
     corpora: Vec<PathBuf>,
-    /// Where to write the model
+    /// The model file to write
     #[arg(short, long, value_name = "MODEL")]
     output: PathBuf,
-    /// Keep the texts of the documents in the model
+    /// Store the texts of the documents in the model
     #[arg(long)]
     keep_text: bool,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadingFlags,
     #[command(flatten)]
-    training: Training,
+    training: TrainingFlags,
     #[command(flatten)]
-    searching: Searching,
+    searching: SearchFlags,
 }
 
 impl Train {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         let start = Instant::now();
-        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
-        let mut files = files.reads(self.reading.files()).reads(self.training.files());
+        let files = Files::default().with_corpora(&self.corpora, self.reading.format());
+        let mut files = files.with_inputs(self.reading.files()).with_inputs(self.training.files());
         let output = files.file(&self.output, "a model")?;
         let table = files.optional(self.training.tune_table())?;
-        let held = lock(&self.output)?;
+        let journal_lock = lock_documents(&self.output)?;
         let reading = Progress::new(verbosity, "reading", &self.corpora);
-        let mut read = self.reading.options(LabelUse::Required, Some(threads))?;
-        let options = self.training.options(&read, self.keep_text)?;
-        options.fields.read_apart(&mut read);
-        read.text_optional = options.has_no_terms();
-        let corpus = open(&self.corpora, read, verbosity, &reading)?;
+        let mut read_options = self.reading.options(LabelUse::Required, Some(threads))?;
+        let options = self.training.options(&read_options, self.keep_text)?;
+        options.fields.read_apart(&mut read_options);
+        read_options.text_optional = options.has_no_terms();
+        let corpus = open(&self.corpora, read_options, verbosity, &reading)?;
         let engines = self.training.engines(self.searching, threads, verbosity)?;
         self.training.keep_memory();
         let training_progress = TrainingProgress::new(verbosity, reading);
@@ -61,8 +61,8 @@ impl Train {
         let trained = builder.build().train(corpus)?;
         drop(training_progress);
         let saving = Instant::now();
-        threads.run(|| match &held {
-            Some(held) => trained.model.save_held(output, held),
+        threads.run(|| match &journal_lock {
+            Some(journal_lock) => trained.model.save_held(output, journal_lock),
             None => trained.model.save_to(output),
         })?;
         let documents = trained.model.settings().counts.documents;
@@ -76,7 +76,8 @@ impl Train {
     }
 }
 
-/// The size of the model, the time since `start`, and notes on documents that are never neighbors.
+/// Summarizes the size of the model and the time since `start`, with notes on documents that are
+/// never neighbors.
 fn summary(model: &Model, output: &Path, start: Instant) -> String {
     let settings = model.settings();
     let counts = settings.counts;
@@ -95,7 +96,7 @@ fn summary(model: &Model, output: &Path, start: Instant) -> String {
         (counts.unlabeled, "documents without a label"),
         (counts.empty, "documents without a weighted term, which are never neighbors"),
     ] {
-        // A model of given vectors needs no terms.
+        // A model with only dense vectors needs no terms.
         let matters = model.has_terms() || count == counts.unlabeled;
         if count > 0 && matters {
             let _ = write!(text, "\nnote: {what}: {count}");

@@ -8,12 +8,12 @@ use classify::learn::{Event, TrainError, TrainOptions, Trainer};
 use classify::threads::Threads;
 use process_setup::keep_freed_memory;
 
-use crate::commands::updating::lock;
+use crate::commands::updating::lock_documents;
 use crate::failure::{Failure, train_message};
 use crate::flags::deciding::{AbstainArgument, AbstentionTargets, Mode};
-use crate::flags::opening::Opening;
-use crate::flags::searching::Searching;
-use crate::flags::tuning::{TrainingProgress, TuningFlags};
+use crate::flags::opening::OpeningFlags;
+use crate::flags::searching::SearchFlags;
+use crate::flags::tuning::{SharedTuningFlags, TrainingProgress};
 use crate::output::files::{Files, write_json};
 use crate::output::progress::{Progress, Verbosity};
 
@@ -21,19 +21,19 @@ use crate::output::progress::{Progress, Verbosity};
 pub(crate) struct Tune {
     /// The model
     model: PathBuf,
-    /// Where to write the tuned model [default: replace the model]
+    /// The tuned model to write [default: replace the model]
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
     /// Whether a document has a single label or multiple labels [default: as in the model]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// When to abstain. `target-error=5%` learns a confidence limit that leaves at most 5 % wrong
-    /// labels, and `foreign=5%` learns to refuse documents that have none of the labels, at the
-    /// cost of refusing 5 % of the others; separate both with a comma. `off` never abstains
-    /// [default: the targets of the model]
+    /// When to abstain: `target-error=5%` learns a confidence limit that leaves at most 5 % wrong
+    /// labels. `foreign=5%` learns to refuse out-of-distribution (novel) documents, which have none
+    /// of the labels; it refuses at most 5 % of the other documents by mistake. Separate both with
+    /// a comma. `off` never abstains [default: the targets of the model]
     #[arg(long, value_name = "WHAT")]
     abstain: Option<AbstainArgument>,
-    /// Multi-label: try only this rule: threshold, scut, scut-fbr, scut-smoothed, rtcut,
+    /// Multi-label: the only rule to try: threshold, scut, scut-fbr, scut-smoothed, rtcut,
     /// micromacro, rcut, mcut or pcut
     #[arg(long, value_name = "RULE")]
     rule: Option<RuleOption>,
@@ -42,22 +42,22 @@ pub(crate) struct Tune {
     #[arg(long, value_name = "SHARE", value_parser = crate::flags::deciding::share)]
     dense_share: Option<f64>,
     #[command(flatten)]
-    tuning: TuningFlags,
+    tuning: SharedTuningFlags,
     #[command(flatten)]
-    opening: Opening,
+    opening: OpeningFlags,
     #[command(flatten)]
-    searching: Searching,
+    searching: SearchFlags,
 }
 
 impl Tune {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         let mut files = Files::default();
         let output = files.file(self.output.as_ref().unwrap_or(&self.model), "a model")?;
-        // The output may replace the model, which is read before.
-        let mut files = files.reads([&self.model]);
+        // The output may replace the model, which is read first.
+        let mut files = files.with_inputs([&self.model]);
         let table = files.optional(self.tuning.tune_table.as_ref())?;
         // Without the lock, concurrent changes would be lost.
-        let held = lock(output.path())?;
+        let journal_lock = lock_documents(output.path())?;
         let model = self.opening.model_on(&self.model, threads)?;
         keep_freed_memory();
         let settings = model.settings();
@@ -65,19 +65,20 @@ impl Tune {
             Some(abstain) => abstain.targets(),
             None => AbstentionTargets {
                 error: settings.abstention.map(|limit| limit.target_error),
-                foreign: settings.novelty.map(|limit| limit.target),
+                novelty: settings.novelty.map(|limit| limit.target),
             },
         };
         let several = self.mode.map(Mode::is_multi);
         if self.dense_share.is_some() && !model.searches_both() {
-            let message = "--dense-share: this model does not search both terms and dense vectors";
+            let message = "--dense-share: this model does not search both terms and dense vectors; \
+                           `classify info MODEL` shows its features";
             return Err(Failure::Usage(message.into()));
         }
         let options = TrainOptions {
             dense_share: self.dense_share,
             decision: DecisionOptions { several, rule: self.rule, ..DecisionOptions::default() },
             target_error: targets.error,
-            novelty: targets.foreign,
+            novelty: targets.novelty,
             tuning: Some(self.tuning.options()),
             ..TrainOptions::default()
         };
@@ -97,8 +98,8 @@ impl Tune {
         drop(training_progress);
         verbosity.stages(&trained.stages);
         let path = output.path().to_owned();
-        threads.run(|| match &held {
-            Some(held) => trained.model.save_held(output, held),
+        threads.run(|| match &journal_lock {
+            Some(journal_lock) => trained.model.save_held(output, journal_lock),
             None => trained.model.save_to(output),
         })?;
         if let Some(report) = &trained.tuning {

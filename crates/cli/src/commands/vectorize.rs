@@ -9,12 +9,12 @@ use classify::text::corpus::{CorpusError, Document, LabelUse, Place, Problem};
 use classify::threads::Threads;
 
 use crate::failure::Failure;
-use crate::flags::opening::Opening;
-use crate::flags::reading::{Reading, fit, name, open};
+use crate::flags::opening::OpeningFlags;
+use crate::flags::reading::{ReadingFlags, apply_model_settings, name, open};
 use crate::output::files::Files;
 use crate::output::progress::{Progress, Verbosity};
 
-/// Number of documents analyzed together.
+/// Number of documents analyzed per batch.
 const BATCH: usize = 8_192;
 
 #[derive(Debug, clap::Args)]
@@ -28,20 +28,20 @@ pub(crate) struct Vectorize {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
-    opening: Opening,
+    opening: OpeningFlags,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadingFlags,
 }
 
 impl Vectorize {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
-        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
-        let mut files = files.reads([&self.model]).reads(self.reading.files());
+        let files = Files::default().with_corpora(&self.corpora, self.reading.format());
+        let mut files = files.with_inputs([&self.model]).with_inputs(self.reading.files());
         let output = files.file(&self.output, "a vectors file")?;
         let model = Arc::new(self.opening.model_on(&self.model, threads)?);
         let progress = Progress::new(verbosity, "vectorizing", &self.corpora);
         let mut options = self.reading.options(LabelUse::Optional, Some(threads))?;
-        fit(&model, model.settings().dense_share, &mut options)?;
+        apply_model_settings(&model, model.settings().dense_share, &mut options)?;
         let mut corpus = open(&self.corpora, options, verbosity, &progress)?;
         // Weighting needs no engine.
         let classifier =

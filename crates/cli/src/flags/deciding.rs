@@ -1,4 +1,4 @@
-//! Decision flags: from neighbors to labels.
+//! Decision flags: how neighbors become labels.
 
 use std::num::NonZeroUsize;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ use classify::model::Model;
 
 use crate::failure::Failure;
 
-/// How neighbors become labels.
+/// Flags for the vote and the decision rule.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Deciding")]
-pub(crate) struct Deciding {
+pub(crate) struct DecisionFlags {
     /// The number of neighbors that vote [default: chosen in training, or from the model]
     #[arg(short, value_name = "K", value_parser = crate::flags::positive::positive)]
     k: Option<NonZeroUsize>,
@@ -36,15 +36,15 @@ pub(crate) struct Deciding {
     #[arg(long)]
     allow_none: bool,
     /// Multi-label: the rule that selects labels: threshold, rcut:N (the N best labels), mcut (the
-    /// labels before the largest gap), pcut or pcut:FACTOR (as many documents per label as its
-    /// share of the training documents; keeps all documents in memory). With --tune also scut,
-    /// scut-fbr, scut-smoothed, rtcut, micromacro
+    /// labels before the largest gap), pcut or pcut:FACTOR (for each label, its share of the
+    /// training documents; keeps all documents in memory). With --tune also scut, scut-fbr,
+    /// scut-smoothed, rtcut, micromacro
     #[arg(long, value_name = "RULE", conflicts_with_all = ["threshold", "allow_none"])]
     rule: Option<RuleOption>,
     /// When to abstain. With --tune, `target-error=5%` learns a confidence limit that leaves at
-    /// most 5 % wrong labels, and `foreign=5%` learns to refuse documents that have none of the
-    /// labels, at the cost of refusing 5 % of the others; separate both with a comma. `off` never
-    /// abstains [default: as in the model]
+    /// most 5 % wrong labels. `foreign=5%` learns to refuse out-of-distribution (novel) documents,
+    /// which have none of the labels; it refuses at most 5 % of the other documents by mistake.
+    /// Separate both with a comma. `off` never abstains [default: as in the model]
     #[arg(long, value_name = "WHAT")]
     abstain: Option<AbstainArgument>,
     /// With terms and dense vectors: the share of the vector neighbors in the votes, from 0 to 1
@@ -55,7 +55,7 @@ pub(crate) struct Deciding {
 
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "not a number from 0 to 1".to_owned())
+    share.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -70,20 +70,20 @@ impl Mode {
     }
 }
 
-/// `--abstain`
+/// The value of `--abstain`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum AbstainArgument {
     Off,
     Targets(AbstentionTargets),
 }
 
-/// The shares that limits for abstaining are learned for.
+/// The target shares for which tuning learns the limits of abstaining.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct AbstentionTargets {
     /// The target share of wrong labels.
     pub(crate) error: Option<f64>,
-    /// The target share of known documents refused as out-of-distribution.
-    pub(crate) foreign: Option<f64>,
+    /// The target share of known documents refused as out of distribution.
+    pub(crate) novelty: Option<f64>,
 }
 
 impl AbstainArgument {
@@ -102,33 +102,34 @@ impl FromStr for AbstainArgument {
         if text == "off" {
             return Ok(Self::Off);
         }
-        let wrong = || {
-            "expected `off`, target-error=5%, foreign=5%, or both with a comma between them"
+        let invalid = || {
+            "expected `off`, target-error=5%, foreign=5% (out-of-distribution documents), or both \
+             targets with a comma between them"
                 .to_owned()
         };
         let mut error = None;
-        let mut foreign = None;
+        let mut novelty = None;
         for part in text.split(',') {
-            let (name, share) = part.split_once('=').ok_or_else(wrong)?;
+            let (name, share) = part.split_once('=').ok_or_else(invalid)?;
             let number = match share.strip_suffix('%') {
                 Some(percent) => percent.parse().map(|percent: f64| percent / 100.0).ok(),
                 None => share.parse().ok(),
             };
-            let target = number.filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)?;
+            let target = number.filter(|share| (0.0..1.0).contains(share)).ok_or_else(invalid)?;
             let target_of_name = match name {
                 "target-error" => &mut error,
-                "foreign" => &mut foreign,
-                _ => return Err(wrong()),
+                "foreign" => &mut novelty,
+                _ => return Err(invalid()),
             };
             if target_of_name.replace(target).is_some() {
                 return Err(format!("{name} is given twice"));
             }
         }
-        Ok(Self::Targets(AbstentionTargets { error, foreign }))
+        Ok(Self::Targets(AbstentionTargets { error, novelty }))
     }
 }
 
-impl Deciding {
+impl DecisionFlags {
     pub(crate) fn k(&self) -> Option<NonZeroUsize> {
         self.k
     }
@@ -145,7 +146,7 @@ impl Deciding {
         self.abstain.map(AbstainArgument::targets).unwrap_or_default()
     }
 
-    /// The parts of a decision that the flags set.
+    /// The decision options that the flags set.
     pub(crate) fn options(&self) -> DecisionOptions {
         DecisionOptions {
             several: self.mode.map(Mode::is_multi),
@@ -155,7 +156,7 @@ impl Deciding {
         }
     }
 
-    /// Rejects flags that take effect only while tuning.
+    /// Rejects flags that have an effect only during tuning.
     pub(crate) fn refuse_learning(&self) -> Result<(), Failure> {
         if self.abstention_targets() == AbstentionTargets::default() {
             return Ok(());
@@ -168,8 +169,9 @@ impl Deciding {
         let mut options = ClassifyOptions::of(model);
         if let Some(share) = self.dense_share {
             if !model.searches_both() {
-                let message =
-                    "--dense-share: this model does not search both terms and dense vectors";
+                let message = "--dense-share: this model does not search both terms and dense \
+                               vectors; \
+                     `classify info MODEL` shows its features";
                 return Err(Failure::Usage(message.into()));
             }
             options.dense_share = share;
@@ -179,12 +181,12 @@ impl Deciding {
         options.vote = match self.vote {
             Some(Vote::LEARNED) if options.vote.learned => options.vote,
             Some(vote) if vote.learned && model.learned_votes().is_none() => {
-                let message = "--vote learned: this model has no learned votes; they are learned \
-                               by --tune or `classify tune MODEL`";
+                let message = "--vote learned: this model has no learned votes; learn them with \
+                               --tune or `classify tune MODEL`";
                 return Err(Failure::Usage(message.into()));
             }
             Some(vote) if vote.prototypes > 0.0 && model.prototypes().is_none() => {
-                let message = "--vote: this model has no prototypes; they are learned by --tune or \
+                let message = "--vote: this model has no prototypes; learn them with --tune or \
                                `classify tune MODEL`";
                 return Err(Failure::Usage(message.into()));
             }
@@ -192,8 +194,9 @@ impl Deciding {
         };
         let options = self.without_abstaining(options);
         if !options.fits_abstention_of(model) {
-            let message = "this model abstains by limits learned for its own k, vote and \
-                           rule; add --abstain off to change these";
+            let message = "this model abstains by limits learned for its k, vote and rule; to \
+                           change \
+                           these, add --abstain off";
             return Err(Failure::Usage(message.into()));
         }
         Ok(options)

@@ -1,4 +1,4 @@
-//! Features flags: weighted terms, dense vectors, or both.
+//! Flags that choose the features: weighted terms, dense vectors, or both.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,19 +11,19 @@ use classify::text::corpus::ReadOptions;
 
 use crate::failure::Failure;
 
-/// The features that documents are compared by.
+/// Flags that choose the features by which documents are compared.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Features")]
 pub(crate) struct Features {
-    /// The features that documents are compared by: tfidf (weighted terms; values in svmlight files
-    /// are weights), counts (values in svmlight files are counts), dense (dense vectors of the
-    /// corpus), lsa:N (N dimensions computed from the weighted terms), words (the mean of
+    /// The features by which documents are compared: tfidf (weighted terms; values in svmlight
+    /// files are weights), counts (values in svmlight files are counts), dense (dense vectors of
+    /// the corpus), lsa:N (N dimensions computed from the weighted terms), words (the mean of
     /// --word-vectors), or terms and vectors, such as tfidf+lsa:300 [default: tfidf; dense or words
     /// if their flags are set]
     #[arg(long = "features", value_name = "FEATURES")]
     kinds: Option<FeaturesArgument>,
-    /// A file of word vectors: word2vec (text or .bin), `GloVe`, or fastText (.vec). A document is
-    /// represented by the mean of the vectors of its words, with the weights of the terms
+    /// A file of word vectors: word2vec (text or .bin), `GloVe`, or fastText (.vec). The vector of
+    /// a document is the mean of the vectors of its words, weighted by the weights of the terms
     #[arg(long, value_name = "FILE")]
     word_vectors: Option<PathBuf>,
     /// The distance between dense vectors: angular, euclidean or manhattan [default: angular]
@@ -31,12 +31,12 @@ pub(crate) struct Features {
     metric: Option<Metric>,
 }
 
-/// `--features`
+/// The value of `--features`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FeaturesArgument {
     /// Whether terms are searched.
     terms: bool,
-    /// Whether given features are counts.
+    /// Whether the feature values of the corpus are counts.
     counts: bool,
     dense: Option<DenseArgument>,
 }
@@ -94,7 +94,7 @@ impl Features {
         self.word_vectors.iter()
     }
 
-    /// Whether given features are counts.
+    /// Whether the feature values of the corpus are counts.
     pub(crate) fn counts(&self) -> bool {
         self.kinds.is_some_and(|features| features.counts)
     }
@@ -103,11 +103,11 @@ impl Features {
     /// votes.
     pub(crate) fn dense(
         &self,
-        read: &ReadOptions,
+        read_options: &ReadOptions,
         share: Option<f64>,
     ) -> Result<Option<DenseOptions>, Failure> {
         let usage = |message: String| Err(Failure::Usage(message));
-        let is_given = read.vector_field.is_some() || read.vectors_beside.is_some();
+        let is_given = read_options.vector_field.is_some() || read_options.vectors_beside.is_some();
         let default = match (&self.word_vectors, is_given) {
             (Some(_), _) => Some(DenseArgument::Words),
             (None, true) => Some(DenseArgument::Given),
@@ -117,30 +117,30 @@ impl Features {
             self.kinds.map_or((default.is_none(), default), |given| (given.terms, given.dense));
         let shown = dense.map_or("terms".to_owned(), |dense| dense.to_string());
         if self.word_vectors.is_some() && dense != Some(DenseArgument::Words) {
-            return usage(format!("--word-vectors goes with --features words, not {shown}"));
+            return usage(format!("--word-vectors needs --features words instead of {shown}"));
         }
         if is_given && dense != Some(DenseArgument::Given) {
             return usage(format!(
-                "--vector-field and --vectors go with --features dense or tfidf+dense, not {shown}"
+                "--vector-field and --vectors need --features dense or tfidf+dense, not {shown}"
             ));
         }
         let Some(dense) = dense else {
             if self.metric.is_some() {
-                return usage("--metric is for dense vectors: see --features".to_owned());
+                return usage("--metric needs dense vectors: see --features".to_owned());
             }
             if share.is_some() {
-                return usage("--dense-share is for dense vectors: see --features".to_owned());
+                return usage("--dense-share needs dense vectors: see --features".to_owned());
             }
             return Ok(None);
         };
         if share.is_some() && !terms {
             return usage(format!(
-                "--dense-share divides the votes between terms and vectors: --features \
+                "--dense-share divides the votes between terms and vectors: use --features \
                  tfidf+{dense}"
             ));
         }
         let source = match dense {
-            DenseArgument::Given => DenseSource::Given { field: read.vector_field.clone() },
+            DenseArgument::Given => DenseSource::Given { field: read_options.vector_field.clone() },
             DenseArgument::Lsa(dimensions) => DenseSource::Lsa { dimensions, seed: 0 },
             DenseArgument::Words => match &self.word_vectors {
                 Some(path) => DenseSource::WordVectors(path.clone()),

@@ -1,4 +1,4 @@
-//! `--map`: how models and vectors files are opened.
+//! The flag `--map`: how models and vectors files are opened.
 
 use std::path::Path;
 
@@ -6,36 +6,38 @@ use classify::classifier::vectors::{StoredVectors, VectorsError};
 use classify::model::{Model, ModelError};
 use classify::threads::Threads;
 
-/// How models and vectors files are opened.
+/// Flags for opening models and vectors files.
 #[derive(Debug, Clone, Copy, clap::Args)]
-pub(crate) struct Opening {
+pub(crate) struct OpeningFlags {
     /// Memory-map the model (and a vectors file), so that processes share the memory. While it is
     /// mapped, replace the file only by renaming; never overwrite it
     #[arg(long)]
     map: bool,
 }
 
-impl Opening {
-    #[expect(unsafe_code, reason = "the user maps the file")]
+impl OpeningFlags {
+    #[expect(unsafe_code, reason = "the user requests the mapping")]
     pub(crate) fn model(self, path: &Path) -> Result<Model, ModelError> {
         if !self.map {
             return Model::open(path);
         }
-        // SAFETY: whoever gives `--map` promises what its help asks for.
+        // SAFETY: with `--map`, the user guarantees that the file does not change while it is
+        // mapped.
         unsafe { Model::map(path) }
     }
 
-    /// Like [`model`](Self::model), but checks the model on these threads.
+    /// Opens a model, and checks it on these threads.
     pub(crate) fn model_on(self, path: &Path, threads: &Threads) -> Result<Model, ModelError> {
         threads.run(|| self.model(path))
     }
 
-    #[expect(unsafe_code, reason = "the user maps the file")]
+    #[expect(unsafe_code, reason = "the user requests the mapping")]
     pub(crate) fn vectors(self, path: &Path, model: &Model) -> Result<StoredVectors, VectorsError> {
         if !self.map {
             return StoredVectors::open(path, model);
         }
-        // SAFETY: whoever gives `--map` promises what its help asks for.
+        // SAFETY: with `--map`, the user guarantees that the file does not change while it is
+        // mapped.
         unsafe { StoredVectors::map(path, model) }
     }
 }

@@ -1,4 +1,4 @@
-//! Reading flags, and opening of corpora.
+//! Flags for reading corpora, and functions that open them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::output::progress::{Progress, Verbosity};
 /// Flags for reading a corpus.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Reading")]
-pub(crate) struct Reading {
+pub(crate) struct ReadingFlags {
     /// The corpus format [default: detected per file]
     #[arg(long, value_enum)]
     format: Option<FormatArgument>,
-    /// The text field (JSONL, CSV, TSV); repeat to join several fields [default: text]
+    /// The text field (JSONL, CSV, TSV); repeat it to join several fields [default: text]
     #[arg(long, value_name = "FIELD")]
     text_column: Vec<String>,
     /// The label field (JSONL, CSV, TSV) [default: labels, label, category or class]
@@ -43,13 +43,13 @@ pub(crate) struct Reading {
     /// The separator of labels within a field [default: none; the field is one label]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     label_separator: Option<String>,
-    /// A file of labels by document id, with lines `label id 1`, such as rcv1-v2.topics.qrels
+    /// A file with the labels of documents, in lines `label id 1`, such as rcv1-v2.topics.qrels
     #[arg(long, value_name = "FILE")]
     qrels: Option<PathBuf>,
     /// The number of the first column in svmlight files, 0 or 1 [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1))]
     first_column: Option<u32>,
-    /// The part of the ModApte split to read (Reuters-21578)
+    /// The side of the ModApte split to read (Reuters-21578)
     #[arg(long, value_enum, default_value_t = SplitArgument::All)]
     split: SplitArgument,
     /// The field of a dense vector, a list of numbers (JSONL, CSV, TSV) [default: from the model]
@@ -58,20 +58,20 @@ pub(crate) struct Reading {
     /// A file of dense vectors (.npy, .fvecs, .bvecs, IDX); row i belongs to the i-th document
     #[arg(long, value_name = "FILE", conflicts_with = "vector_field")]
     vectors: Option<PathBuf>,
-    /// The document identifiers of the rows of --vectors, one per line
+    /// A file with the document identifiers of the rows of --vectors, one per line
     #[arg(long, value_name = "FILE", requires = "vectors")]
     vector_ids: Option<PathBuf>,
     /// The text encoding, such as latin-1 or windows-1252 [default: utf-8]
     #[arg(long, value_name = "NAME", value_parser = encoding)]
     encoding: Option<&'static encoding_rs::Encoding>,
-    /// What to do with bytes that are invalid in the encoding
+    /// How to handle bytes that are invalid in the encoding
     #[arg(long, value_enum, default_value_t = OnBadUtf8Argument::Error)]
     on_bad_utf8: OnBadUtf8Argument,
 }
 
 fn encoding(name: &str) -> Result<&'static encoding_rs::Encoding, String> {
     encoding_for_label(name).ok_or_else(|| {
-        "no such encoding; use a name of the WHATWG standard, such as utf-8, latin-1, \
+        "unknown encoding; use a name of the WHATWG standard, such as utf-8, latin-1, \
          windows-1252, iso-8859-15, koi8-r, shift_jis, gb18030, utf-16le"
             .to_owned()
     })
@@ -113,7 +113,7 @@ enum OnBadUtf8Argument {
     Replace,
 }
 
-impl Reading {
+impl ReadingFlags {
     /// The input files other than the corpora.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.qrels.iter().chain(&self.vectors).chain(&self.vector_ids)
@@ -144,32 +144,37 @@ impl Reading {
         ];
         match given.iter().find(|(_, given)| *given) {
             Some((flag, _)) => Err(Failure::Usage(format!(
-                "{flag} goes with `classify vectorize`, which reads the documents of a vectors file"
+                "{flag} does not apply to a vectors file: use it with `classify vectorize`, \
+                 which reads \
+                 the documents"
             ))),
             None => Ok(()),
         }
     }
 
-    /// The options set by the flags. The files of the flags are read on these threads, if any.
+    /// The read options of the flags. If there are `threads`, they read the files of the flags.
     pub(crate) fn options(
         &self,
         labels: LabelUse,
         threads: Option<&Threads>,
     ) -> Result<ReadOptions, Failure> {
-        let read = |path: &PathBuf| match threads {
+        let read_qrels = |path: &PathBuf| match threads {
             Some(threads) => Qrels::read_with(path, threads),
             None => Qrels::read(path),
         };
-        let qrels = self.qrels.as_ref().map(read).transpose()?.map(Arc::new);
+        let qrels = self.qrels.as_ref().map(read_qrels).transpose()?.map(Arc::new);
         let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
         if self.vectors.iter().chain(&self.vector_ids).any(|path| is_stdin(&path)) {
-            return Err(Failure::Usage("--vectors and --vector-ids name files, not -".into()));
+            return Err(Failure::Usage(
+                "--vectors and --vector-ids need file names; standard input (-) is not supported"
+                    .into(),
+            ));
         }
-        let beside = |path: &PathBuf| VectorsBeside::read(path, self.vector_ids.as_deref());
-        let beside = self.vectors.as_ref().map(beside).transpose()?;
+        let read_vectors = |path: &PathBuf| VectorsBeside::read(path, self.vector_ids.as_deref());
+        let vectors = self.vectors.as_ref().map(read_vectors).transpose()?;
         Ok(ReadOptions {
             vector_field: self.vector_field.clone(),
-            vectors_beside: beside.map(Arc::new),
+            vectors_beside: vectors.map(Arc::new),
             text_optional: false,
             format: self.format.map(|format| format.0),
             text_columns: self.text_column.clone(),
@@ -201,27 +206,31 @@ impl Reading {
     }
 }
 
-/// Sets the reading options that a model fixes. `share` is the share of the vector neighbors in the
-/// votes.
-pub(crate) fn fit(model: &Model, share: f64, read: &mut ReadOptions) -> Result<(), Failure> {
-    let takes = matches!(
+/// Applies the model's settings to the read options. `share` is the share of the vector neighbors
+/// in the votes.
+pub(crate) fn apply_model_settings(
+    model: &Model,
+    share: f64,
+    read_options: &mut ReadOptions,
+) -> Result<(), Failure> {
+    let uses_vectors = matches!(
         &model.settings().dense,
         Some(DenseSpec { features: DenseFeatures::Given { .. }, .. })
     );
-    let given = read.vector_field.is_some() || read.vectors_beside.is_some();
-    if given && !takes {
-        let message = "--vector-field and --vectors: this model does not take given vectors";
+    let has_vectors = read_options.vector_field.is_some() || read_options.vectors_beside.is_some();
+    if has_vectors && !uses_vectors {
+        let message = "--vector-field and --vectors: this model does not use vectors of the corpus";
         return Err(Failure::Usage(message.into()));
     }
-    model.fit_read_options(read);
-    if !given && share <= 0.0 {
-        // The vector neighbors would have no vote.
-        read.vector_field = None;
+    model.fit_read_options(read_options);
+    if !has_vectors && share <= 0.0 {
+        // The vector neighbors have no vote, so their vectors are not needed.
+        read_options.vector_field = None;
     }
     Ok(())
 }
 
-/// Opens a corpus that reports its formats and counts its bytes for `progress`.
+/// Opens a corpus that reports its formats to `progress` and counts its bytes there.
 pub(crate) fn open(
     paths: &[PathBuf],
     mut options: ReadOptions,
@@ -229,14 +238,14 @@ pub(crate) fn open(
     progress: &Progress,
 ) -> Result<Corpus, Failure> {
     if let Some(vectors) = paths.iter().find(|path| StoredVectors::is_at(path)) {
-        let what = "a vectors file; predict and evaluate take it, as the only corpus";
+        let what = "a vectors file; only predict and evaluate accept it, as their only corpus";
         return Err(Failure::Usage(format!("{}: {what}", vectors.display())));
     }
     options.bytes_read = Some(progress.bytes());
     Ok(Corpus::open(paths, options)?.on_open(progress.formats(verbosity)))
 }
 
-/// The paths joined into one name for messages.
+/// Joins the paths of a corpus into one name for messages.
 pub(crate) fn name(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! `--device` and `--engine`: where searches run, and how.
+//! Flags for the search: the device, the engine and the index.
 
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
@@ -12,10 +12,10 @@ use classify::threads::Threads;
 use crate::failure::Failure;
 use crate::output::progress::Verbosity;
 
-/// Where and how searches run. These flags do not affect results.
+/// Flags that choose where and how searches run. They do not affect results.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Searching")]
-pub(crate) struct Searching {
+pub(crate) struct SearchFlags {
     /// Where to search: auto (a GPU if one works), cpu, cuda (the GPU with the most free memory),
     /// cuda:N or cuda:all (all GPUs); does not affect results
     #[arg(long, value_name = "WHERE", default_value_t = DeviceChoice::Auto)]
@@ -31,13 +31,13 @@ pub(crate) struct Searching {
     index: DenseIndex,
 }
 
-impl Searching {
-    /// Whether the user requested a device or an engine, which must then be available.
+impl SearchFlags {
+    /// Whether the flags request a device or an engine, which must then be available.
     pub(crate) fn is_requested(&self) -> bool {
         self.device != DeviceChoice::Auto || self.engine.is_some()
     }
 
-    /// Builds the engine factory and reports the choice.
+    /// Builds the engine factory and prints the chosen engine.
     pub(crate) fn engines(
         self,
         threads: &Threads,
@@ -52,16 +52,16 @@ impl Searching {
     pub(crate) fn build(self, threads: &Threads) -> Result<Engines, Failure> {
         let engines = self.device.open(self.engine, threads).map_err(|error| match error {
             DeviceError::Conflict { engine, place, device } => Failure::Usage(format!(
-                "--engine {engine} runs on {place}, not with --device {device}"
+                "--engine {engine} runs on {place} and conflicts with --device {device}"
             )),
             DeviceError::Gpu(error) => Failure::Gpu(error),
         })?;
         Ok(engines.with_index(self.index))
     }
 
-    /// Builds the engine factory while `open` runs, because a GPU takes a while to start. Returns
-    /// the factory, the time that it took, and the result of `open`. If both fail, the error is
-    /// that of the engines.
+    /// Builds the engine factory in parallel with `open`, because a GPU starts slowly. Returns the
+    /// factory, its start-up time, and the result of `open`. If both fail, returns the error of the
+    /// factory.
     pub(crate) fn engines_while<T>(
         self,
         threads: &Threads,
@@ -72,22 +72,22 @@ impl Searching {
             let engines = self.build(threads);
             (engines, Stage::since("start the search device", 0, start))
         };
-        let (started, opened) = thread::scope(|scope| {
+        let (start_result, result) = thread::scope(|scope| {
             let starting =
                 thread::Builder::new().name("start".to_owned()).spawn_scoped(scope, start);
-            let opened = open();
-            let started = match starting.map(ScopedJoinHandle::join) {
-                Ok(started) => started.unwrap_or_else(|panic| resume_unwind(panic)),
-                // If no thread can be started, the engines are built now.
+            let result = open();
+            let start_result = match starting.map(ScopedJoinHandle::join) {
+                Ok(start_result) => start_result.unwrap_or_else(|panic| resume_unwind(panic)),
+                // If no thread can be started, this thread builds the engines.
                 Err(_) => start(),
             };
-            (started, opened)
+            (start_result, result)
         });
-        let (engines, stage) = started;
-        Ok((engines?, stage, opened?))
+        let (engines, stage) = start_result;
+        Ok((engines?, stage, result?))
     }
 
-    /// The engines of the CPU, which need no time to start.
+    /// The CPU engines, which start immediately.
     pub(crate) fn on_cpu(self, threads: &Threads) -> Engines {
         Engines::cpu(threads).with_index(self.index)
     }
@@ -95,7 +95,7 @@ impl Searching {
     /// Prints the chosen engine.
     pub(crate) fn report(engines: &Engines, verbosity: Verbosity) {
         let line = format!("search: {}", engines.describe());
-        // The CPU is the default, so it is printed only on request.
+        // The CPU is the default, so its name is printed only with --verbose.
         if verbosity.verbose || engines.is_gpu() {
             verbosity.print(&line);
         }

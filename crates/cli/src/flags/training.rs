@@ -1,4 +1,4 @@
-//! Training flags: analysis, weighting, decisions, tuning.
+//! Flags for training: analysis, weighting, decisions and tuning.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -20,18 +20,18 @@ use classify::threads::Threads;
 use process_setup::keep_freed_memory;
 
 use crate::failure::Failure;
-use crate::flags::deciding::Deciding;
+use crate::flags::deciding::DecisionFlags;
 use crate::flags::features::Features;
 use crate::flags::positive::positive;
-use crate::flags::searching::Searching;
-use crate::flags::tuning::Tuning;
+use crate::flags::searching::SearchFlags;
+use crate::flags::tuning::TuningFlags;
 use crate::output::progress::Verbosity;
 
 /// Flags for splitting texts into terms.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Analysis")]
 pub(crate) struct Analysis {
-    /// What counts as a word: a Unicode word (UAX #29), a run of letters, digits and _, or text
+    /// The definition of a word: a Unicode word (UAX #29), a run of letters, digits and _, or text
     /// between white space [default: unicode]
     #[arg(long, value_enum)]
     words: Option<WordsArgument>,
@@ -47,7 +47,7 @@ pub(crate) struct Analysis {
     /// Drop the stop words of a language (ISO 639-1 code, such as en)
     #[arg(long, value_name = "LANGUAGE", value_parser = stop_word_list)]
     stop_words: Option<StopWords>,
-    /// Stem words with one of the 18 Snowball stemmers: english, spanish, …
+    /// Stem words with one of 18 Snowball stemmers: english, spanish, …
     #[arg(long, value_name = "LANGUAGE")]
     stem: Option<Stemmer>,
     /// Drop words with fewer than N characters
@@ -59,27 +59,27 @@ pub(crate) struct Analysis {
     /// Lengths of character n-grams, such as 3-5
     #[arg(long, value_name = "RANGE")]
     char_ngrams: Option<NgramRange>,
-    /// Whether character n-grams stay inside words
+    /// The scope of character n-grams: within words, or the whole text
     #[arg(long, value_enum, default_value_t = CharScopeArgument::Word)]
     char_scope: CharScopeArgument,
-    /// Count the first line of each text, its title, this many times
+    /// The number of times to count the first line of each text, its title
     #[arg(long, value_name = "TIMES", value_parser = boost, conflicts_with = "field")]
     title_boost: Option<f32>,
-    /// A text field and how many times to count it, such as title:2. Fields are columns (JSONL,
-    /// CSV, TSV) or title and body (Reuters-21578); repeat for each field
+    /// A text field and the number of times to count it, such as title:2. Fields are columns
+    /// (JSONL, CSV, TSV) or title and body (Reuters-21578); repeat the flag for each field
     #[arg(long, value_name = "NAME:TIMES", value_parser = field)]
     field: Vec<(String, f32)>,
 }
 
 fn boost(text: &str) -> Result<f32, String> {
     let boost = text.parse().ok().filter(|boost| *boost > 0.0 && *boost <= Fields::LIMIT);
-    boost.ok_or_else(|| format!("not a number above 0, at most {}", Fields::LIMIT))
+    boost.ok_or_else(|| format!("expected a number above 0 and at most {}", Fields::LIMIT))
 }
 
 fn field(text: &str) -> Result<(String, f32), String> {
     let (name, times) = text.rsplit_once(':').unwrap_or((text, "1"));
     if name.is_empty() {
-        return Err("the field has no name".to_owned());
+        return Err("the field has no name; expected NAME:TIMES, such as title:2".to_owned());
     }
     Ok((name.to_owned(), boost(times)?))
 }
@@ -89,7 +89,7 @@ struct StopWords(Vec<String>);
 
 fn stop_word_list(language: &str) -> Result<StopWords, String> {
     let words = stop_words(language).ok_or_else(|| {
-        format!("no list of stop words; available: {}", stop_word_languages().join(", "))
+        format!("no stop words for this language; use one of {}", stop_word_languages().join(", "))
     })?;
     Ok(StopWords(words.iter().map(|&word| word.to_owned()).collect()))
 }
@@ -125,10 +125,14 @@ impl Analysis {
     /// Rejects flags that do not apply to a trained model.
     pub(crate) fn refuse_with_model(&self) -> Result<(), Failure> {
         let default = default_flags().analysis;
-        if format!("{self:?}") == format!("{default:?}") { Ok(()) } else { Err(fixed_by_model()) }
+        if format!("{self:?}") == format!("{default:?}") {
+            Ok(())
+        } else {
+            Err(fixed_by_model_failure())
+        }
     }
 
-    /// Whether tuning may choose stems and n-grams, because no flag sets them.
+    /// Whether tuning may choose stems and n-grams: no flag sets them.
     fn leaves_terms_open(&self) -> bool {
         self.stem.is_none() && self.word_ngrams.is_none() && self.char_ngrams.is_none()
     }
@@ -142,8 +146,8 @@ impl Analysis {
         }
     }
 
-    /// The analyzer set by the flags. With `sklearn`, the defaults are those of scikit-learn's
-    /// `TfidfVectorizer`.
+    /// The analyzer settings of the flags. With `sklearn`, the defaults equal the settings of
+    /// scikit-learn's `TfidfVectorizer`.
     pub(crate) fn spec(&self, sklearn: bool) -> AnalyzerSpec {
         let default = if sklearn { AnalyzerSpec::sklearn() } else { AnalyzerSpec::default() };
         AnalyzerSpec {
@@ -202,10 +206,11 @@ pub(crate) struct Weights {
     /// The parameter b of BM25
     #[arg(long, value_name = "B", default_value_t = 0.75)]
     bm25_b: f64,
-    /// Drop terms that occur in fewer documents: a count such as 5, or a share such as 0.1%
+    /// Drop terms that occur in fewer documents than this: a count such as 5, or a share such as
+    /// 0.1%
     #[arg(long, value_name = "LIMIT", default_value = "1")]
     min_df: DfLimit,
-    /// Drop terms that occur in more documents: a count, or a share such as 50%
+    /// Drop terms that occur in more documents than this: a count, or a share such as 50%
     #[arg(long, value_name = "LIMIT", default_value = "100%")]
     max_df: DfLimit,
     /// Keep only the N terms with the highest document frequency
@@ -219,9 +224,9 @@ pub(crate) struct Weights {
     /// ancestors of labels are added to documents and predictions
     #[arg(long, value_name = "FILE")]
     hierarchy: Option<PathBuf>,
-    /// The weight of the votes of each label's documents: `balanced` (the same total weight for
-    /// every label), or a comma-separated list of LABEL:WEIGHT. A document with several labels gets
-    /// the mean
+    /// The vote weights of each label's documents: `balanced` (the same total for every label), or
+    /// a comma-separated list of LABEL:WEIGHT. A document with several labels gets the mean of
+    /// their weights
     #[arg(long, value_name = "WEIGHTS")]
     class_weight: Option<ClassWeights>,
 }
@@ -230,24 +235,30 @@ impl Weights {
     fn weighting(&self) -> Result<Weighting, Failure> {
         let weighting: Weighting = self.weighting.parse().map_err(Failure::Usage)?;
         let weighting = weighting.with_idf_power(self.idf_power).ok_or_else(|| {
-            Failure::Usage(format!("--idf-power {:?}: not a number from 0 to 10", self.idf_power))
+            Failure::Usage(format!(
+                "--idf-power {:?}: expected a number from 0 to 10",
+                self.idf_power
+            ))
         })?;
         let chi2_power = self.chi2_power.unwrap_or(0.0);
         let weighting = weighting.with_chi2_power(chi2_power).ok_or_else(|| {
-            Failure::Usage(format!("--chi2-power {chi2_power:?}: not a number from 0 to 10"))
+            Failure::Usage(format!("--chi2-power {chi2_power:?}: expected a number from 0 to 10"))
         })?;
         weighting.with_bm25(self.bm25_k1, self.bm25_b).ok_or_else(|| {
-            Failure::Usage("--bm25-k1 must be at least 0, --bm25-b from 0 to 1".to_owned())
+            Failure::Usage(
+                "--bm25-k1 must be at least 0, and --bm25-b must be from 0 to 1".to_owned(),
+            )
         })
     }
 
-    /// Whether tuning may choose the weighting, because no flag sets it.
+    /// Whether tuning may choose the weighting: no flag sets it.
     fn leaves_weighting_open(&self) -> bool {
-        let said = default_flags().weights;
-        self.weighting == said.weighting && self.idf_power.to_bits() == said.idf_power.to_bits()
+        let default = default_flags().weights;
+        self.weighting == default.weighting
+            && self.idf_power.to_bits() == default.idf_power.to_bits()
     }
 
-    /// Whether tuning may choose the power of χ², because no flag sets it.
+    /// Whether tuning may choose the power of χ²: no flag sets it.
     fn leaves_chi2_power_open(&self) -> bool {
         self.chi2_power.is_none()
     }
@@ -258,26 +269,27 @@ impl Weights {
     }
 }
 
-fn fixed_by_model() -> Failure {
-    let message =
-        "a model fixes its analysis and weighting: these flags go with --train or --preset";
+fn fixed_by_model_failure() -> Failure {
+    let message = "a trained model fixes its analysis and weighting: use these flags with \
+                   --train or \
+         --preset";
     Failure::Usage(message.into())
 }
 
 /// The flags with their default values.
-fn default_flags() -> Training {
-    <TrainingOnly as clap::Parser>::parse_from(["classify"]).training
+fn default_flags() -> TrainingFlags {
+    <TrainingFlagsParser as clap::Parser>::parse_from(["classify"]).training
 }
 
 #[derive(Debug, clap::Parser)]
-struct TrainingOnly {
+struct TrainingFlagsParser {
     #[command(flatten)]
-    training: Training,
+    training: TrainingFlags,
 }
 
 /// All flags that shape a trained model.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Training {
+pub(crate) struct TrainingFlags {
     #[command(flatten)]
     pub(crate) analysis: Analysis,
     #[command(flatten)]
@@ -285,12 +297,12 @@ pub(crate) struct Training {
     #[command(flatten)]
     pub(crate) weights: Weights,
     #[command(flatten)]
-    pub(crate) deciding: Deciding,
+    pub(crate) deciding: DecisionFlags,
     #[command(flatten)]
-    pub(crate) tuning: Tuning,
+    pub(crate) tuning: TuningFlags,
 }
 
-impl Training {
+impl TrainingFlags {
     /// The input files other than the corpora.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.weights.hierarchy.iter().chain(self.features.files())
@@ -303,10 +315,10 @@ impl Training {
         if format!("{:?}", self.weights) != format!("{:?}", default.weights)
             || format!("{:?}", self.features) != format!("{:?}", default.features)
         {
-            return Err(fixed_by_model());
+            return Err(fixed_by_model_failure());
         }
         if self.tuning.tune.is_some() || self.tuning.no_tune {
-            let message = "--tune and --no-tune go with --train or --preset; `classify tune MODEL` \
+            let message = "--tune and --no-tune need --train or --preset; `classify tune MODEL` \
                            tunes an existing model";
             return Err(Failure::Usage(message.into()));
         }
@@ -314,7 +326,7 @@ impl Training {
         self.refuse_tuning_flags_without_tune()
     }
 
-    /// Rejects flags that take effect only while tuning, unless `--tune` is given.
+    /// Rejects tuning flags unless `--tune` is set.
     fn refuse_tuning_flags_without_tune(&self) -> Result<(), Failure> {
         let default = default_flags().tuning;
         let mut tuning = self.tuning.clone();
@@ -323,15 +335,15 @@ impl Training {
             return Ok(());
         }
         let message = "--objective, --k-max, --near-duplicates, --time-order, --tune-sample and \
-                       --tune-table go with --tune";
+                       --tune-table need --tune";
         Err(Failure::Usage(message.into()))
     }
 
-    /// The engine factory. A GPU is opened only with `--tune` or on request, because training
+    /// Builds the engine factory. Opens a GPU only with `--tune` or on request, because training
     /// searches few documents otherwise.
     pub(crate) fn engines(
         &self,
-        searching: Searching,
+        searching: SearchFlags,
         threads: &Threads,
         verbosity: Verbosity,
     ) -> Result<Engines, Failure> {
@@ -341,7 +353,7 @@ impl Training {
         Ok(Engines::cpu(threads))
     }
 
-    /// Rejects flags for terms, which do not apply to a model of given vectors.
+    /// Rejects flags for terms, because a model with only dense vectors has no terms.
     fn refuse_terms(&self) -> Result<(), Failure> {
         let default = default_flags();
         let mut weights = self.weights.clone();
@@ -352,42 +364,42 @@ impl Training {
         {
             return Ok(());
         }
-        let message = "flags for analysis and weighting are for terms, and this model would have \
-                       only the given vectors: --features tfidf+dense has both";
+        let message = "flags for analysis and weighting need terms, and this model would have only \
+                       dense vectors: use --features tfidf+dense for both";
         Err(Failure::Usage(message.into()))
     }
 
-    /// Keeps freed memory during `--tune`, because all trials allocate and free the same amount.
+    /// Keeps freed memory during `--tune`, because the trials allocate the same amount repeatedly.
     pub(crate) fn keep_memory(&self) {
         if self.tunes() {
             keep_freed_memory();
         }
     }
 
-    /// Whether `--tune` is given.
+    /// Whether `--tune` is set.
     pub(crate) fn tunes(&self) -> bool {
         self.tuning.tune.is_some()
     }
 
-    /// Where to write the tuning results.
+    /// The file for the tuning results.
     pub(crate) fn tune_table(&self) -> Option<&PathBuf> {
         self.tuning.flags.tune_table.as_ref()
     }
 
-    /// The label hierarchy.
+    /// Reads the label hierarchy.
     fn hierarchy(&self) -> Result<Hierarchy, Failure> {
         let read = |path: &PathBuf| Hierarchy::read(path).map_err(Failure::from);
         self.weights.hierarchy.as_ref().map_or_else(|| Ok(Hierarchy::default()), read)
     }
 
-    /// The training options set by the flags, for a corpus that is read with the options `read`.
+    /// The training options of the flags, for a corpus that is read with `read_options`.
     pub(crate) fn options(
         &self,
-        read: &ReadOptions,
+        read_options: &ReadOptions,
         keep_text: bool,
     ) -> Result<TrainOptions, Failure> {
         self.refuse_tuning_flags_without_tune()?;
-        let dense = self.features.dense(read, self.deciding.dense_share())?;
+        let dense = self.features.dense(read_options, self.deciding.dense_share())?;
         if dense.as_ref().is_some_and(DenseOptions::is_alone) {
             self.refuse_terms()?;
         }
@@ -403,7 +415,7 @@ impl Training {
             fields: self.analysis.fields(),
             features: FeatureSpec {
                 counts: self.features.counts(),
-                first_column: read.first_column.unwrap_or(1),
+                first_column: read_options.first_column.unwrap_or(1),
             },
             dense,
             dense_share: self.deciding.dense_share(),
@@ -416,7 +428,7 @@ impl Training {
             vote: self.deciding.vote(),
             decision: self.deciding.options(),
             target_error: targets.error,
-            novelty: targets.foreign,
+            novelty: targets.novelty,
             tuning: self.tuning.options(free),
             keep_text,
             part_of: None,

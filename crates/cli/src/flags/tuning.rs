@@ -1,4 +1,4 @@
-//! Tuning flags.
+//! Flags for tuning, and the progress of training.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -11,19 +11,19 @@ use classify::learn::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions, Tune
 use crate::flags::positive::positive;
 use crate::output::progress::{Progress, Verbosity};
 
-/// How a model is tuned.
+/// Flags for tuning during training.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Tuning")]
-pub(crate) struct Tuning {
-    /// Choose the features, k, vote and decision rule (`all`), or all but the features (`votes`),
-    /// by leave-one-out on the training documents; values set by other flags are kept
+pub(crate) struct TuningFlags {
+    /// Choose the features, k, vote and decision rule (`all`), or everything except the features
+    /// (`votes`), by leave-one-out on the training documents; values set by other flags are kept
     #[arg(
         long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
         default_missing_value = "all"
     )]
     pub(crate) tune: Option<Scope>,
     /// Choose nothing: use k = 30, similarity votes and a threshold of 0.4, unless other flags set
-    /// them. Without --no-tune and --tune, a few values of these are compared on 2,000 held-out
+    /// them. Without --no-tune and --tune, training compares a few settings on 2,000 held-out
     /// documents, if there are at least 100 documents
     #[arg(long, conflicts_with = "tune")]
     pub(crate) no_tune: bool,
@@ -31,13 +31,13 @@ pub(crate) struct Tuning {
     #[arg(long, value_name = "N", default_value_t = 4_000)]
     tune_sample: usize,
     #[command(flatten)]
-    pub(crate) flags: TuningFlags,
+    pub(crate) flags: SharedTuningFlags,
 }
 
-/// The flags that `classify tune` has too.
+/// Flags for tuning that `train`, `evaluate` and `tune` share.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Tuning")]
-pub(crate) struct TuningFlags {
+pub(crate) struct SharedTuningFlags {
     /// The objective to maximize
     #[arg(long, value_enum, default_value_t = ObjectiveArgument::MicroF1)]
     objective: ObjectiveArgument,
@@ -93,7 +93,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),
         "no" => Ok(false),
-        _ => Err("neither `yes` nor `no`".to_owned()),
+        _ => Err("expected `yes` or `no`".to_owned()),
     }
 }
 
@@ -104,11 +104,11 @@ fn cosine_or_off(text: &str) -> Result<NearDuplicateLimit, String> {
     let limit = text.parse().ok().filter(|limit| (0.0..=1.0).contains(limit));
     limit
         .map(NearDuplicateLimit::Above)
-        .ok_or_else(|| "neither a cosine from 0 to 1 nor `off`".to_owned())
+        .ok_or_else(|| "expected a cosine from 0 to 1, or `off`".to_owned())
 }
 
-impl Tuning {
-    /// The tuning options set by the flags; `None` without `--tune`.
+impl TuningFlags {
+    /// The tuning options of the flags; `None` with `--no-tune`.
     pub(crate) fn options(&self, free: FreeFeatures) -> Option<TuneOptions> {
         let scope = match self.tune {
             None if self.no_tune => return None,
@@ -120,7 +120,7 @@ impl Tuning {
     }
 }
 
-impl TuningFlags {
+impl SharedTuningFlags {
     pub(crate) fn options(&self) -> TuneOptions {
         TuneOptions {
             scope: TuneScope::Votes,
@@ -133,16 +133,16 @@ impl TuningFlags {
     }
 }
 
-/// Shows the progress of training and prints its events.
+/// Progress of training. Prints its events.
 pub(crate) struct TrainingProgress {
     verbosity: Verbosity,
     reading: Progress,
-    /// The progress of held-out documents, created at the first one.
+    /// Progress over the held-out documents; created with the first event about them.
     tuning: OnceLock<Progress>,
 }
 
 impl TrainingProgress {
-    /// `reading` shows how much of the corpus has been read.
+    /// Creates the progress of a training. `reading` shows how much of the corpus has been read.
     pub(crate) fn new(verbosity: Verbosity, reading: Progress) -> Self {
         Self { verbosity, reading, tuning: OnceLock::new() }
     }
@@ -157,8 +157,8 @@ impl TrainingProgress {
                     .tick(documents);
             }
             event => {
-                let shown = if self.verbosity.verbose { usize::MAX } else { 10 };
-                if let Some(text) = classify_report::training::event(&event, shown) {
+                let max_settings = if self.verbosity.verbose { usize::MAX } else { 10 };
+                if let Some(text) = classify_report::training::event(&event, max_settings) {
                     self.print(&text);
                 }
             }

@@ -1,4 +1,4 @@
-//! The files of a command. Outputs are opened before the work starts and written at its end.
+//! The files of a command. Outputs are opened before the work starts and written when it ends.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ pub(crate) struct Files(Outputs);
 
 impl Files {
     /// Adds input files.
-    pub(crate) fn reads<'a>(mut self, paths: impl IntoIterator<Item = &'a PathBuf>) -> Self {
+    pub(crate) fn with_inputs<'a>(mut self, paths: impl IntoIterator<Item = &'a PathBuf>) -> Self {
         paths.into_iter().for_each(|path| self.0.reads(path));
         self
     }
 
-    /// Adds corpora. For a folder, only the files that are read as a corpus are added, so that
-    /// outputs may be in the same folder.
-    pub(crate) fn reads_corpora(mut self, paths: &[PathBuf], format: Option<Format>) -> Self {
+    /// Adds corpora. Of a folder, adds only the files that are read as a corpus, so that outputs
+    /// may be in the same folder.
+    pub(crate) fn with_corpora(mut self, paths: &[PathBuf], format: Option<Format>) -> Self {
         for path in paths {
             if path.as_os_str() == "-" || !path.is_dir() {
                 self.0.reads(path);
@@ -37,8 +37,8 @@ impl Files {
         self
     }
 
-    /// Adds the files of a benchmark in a folder.
-    pub(crate) fn reads_preset(mut self, folder: &Path) -> Self {
+    /// Adds the files of a benchmark folder.
+    pub(crate) fn with_preset(mut self, folder: &Path) -> Self {
         // An error here is reported when the files are read.
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -56,7 +56,7 @@ impl Files {
         Ok(self.0.open(path)?)
     }
 
-    /// Like [`text`](Self::text), if there is a path.
+    /// Opens a text output if there is a path.
     pub(crate) fn optional(&mut self, path: Option<&PathBuf>) -> Result<Option<Output>, Failure> {
         path.map(|path| self.text(path)).transpose()
     }
@@ -64,13 +64,14 @@ impl Files {
     /// Opens an output that must be a file, such as a model.
     pub(crate) fn file(&mut self, path: &Path, what: &str) -> Result<Output, Failure> {
         if path.as_os_str() == "-" {
-            let message = format!("{what} is a file: -o takes its name");
+            let message =
+                format!("{what} cannot be written to standard output: name a file with -o FILE");
             return Err(Failure::Usage(message));
         }
         self.text(path)
     }
 
-    /// Opens standard output for the report of the command. `None` if another output goes there.
+    /// Opens standard output for the report; returns `None` if another output uses it.
     pub(crate) fn report(&mut self) -> Result<Option<Output>, Failure> {
         if self.0.take_standard_output() {
             return Ok(None);
@@ -85,7 +86,7 @@ pub(crate) fn standard_is_open() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints on standard output.
+/// Prints text on standard output.
 pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
     write(Output::standard()?, text)
 }

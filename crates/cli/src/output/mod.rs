@@ -1,4 +1,4 @@
-//! What a command writes: its files, and messages and progress on standard error.
+//! Outputs of a command: its files, and messages and progress on standard error.
 
 pub(crate) mod files;
 pub(crate) mod progress;

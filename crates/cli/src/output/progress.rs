@@ -33,9 +33,9 @@ impl Verbosity {
     }
 }
 
-/// The progress of a stage: documents, documents/s, and the share of the bytes to be read.
+/// Progress of a stage: documents, documents/s, and the share of the bytes already read.
 pub(crate) struct Progress {
-    shown: Arc<progress::Progress>,
+    bar: Arc<progress::Progress>,
     start: Instant,
     bytes: Arc<AtomicU64>,
 }
@@ -44,22 +44,23 @@ impl Progress {
     /// Shows the progress of a stage that reads `paths`.
     pub(crate) fn new(verbosity: Verbosity, stage: &'static str, paths: &[PathBuf]) -> Self {
         let total = paths.iter().map(|path| size(path)).sum();
-        let shown = Arc::new(progress::Progress::new(stage, total, verbosity.quiet));
-        Self { shown, start: Instant::now(), bytes: Arc::new(AtomicU64::new(0)) }
+        let bar = Arc::new(progress::Progress::new(stage, total, verbosity.quiet));
+        Self { bar, start: Instant::now(), bytes: Arc::new(AtomicU64::new(0)) }
     }
 
     /// Removes the progress bar.
     pub(crate) fn finish(&self) {
-        self.shown.finish();
+        self.bar.finish();
     }
 
-    /// A callback that reports each file's format: once for consecutive files of the same format.
+    /// A callback that reports the format of each file. Consecutive files of one format are
+    /// reported once, unless `--verbose` is set.
     pub(crate) fn formats(&self, verbosity: Verbosity) -> OnOpen {
         let mut last = None;
-        let shown = Arc::clone(&self.shown);
+        let bar = Arc::clone(&self.bar);
         Box::new(move |name: &str, format: Format| {
             if verbosity.verbose || last != Some(format) {
-                shown.suspend(|| {
+                bar.suspend(|| {
                     verbosity.print(&format!("reading {} as {format}", printable(name)));
                 });
             }
@@ -77,7 +78,7 @@ impl Progress {
         self.show(documents, "");
     }
 
-    /// Like [`tick`](Self::tick), with the busiest of the stages that run in parallel.
+    /// Reports progress with the busiest of the stages that run in parallel.
     pub(crate) fn tick_stages(&self, so_far: &SoFar<'_>) {
         let SoFar { documents, busiest, busy } = so_far;
         self.show(*documents, &format!("; busiest: {busiest} ({:.0} %)", busy * 100.0));
@@ -86,7 +87,7 @@ impl Progress {
     fn show(&self, documents: u64, stages: &str) {
         let rate = documents as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
         let message = format!("{documents} documents, {rate:.0}/s{stages}");
-        self.shown.show(self.bytes.load(Ordering::Relaxed), &message);
+        self.bar.show(self.bytes.load(Ordering::Relaxed), &message);
     }
 }
 
@@ -97,7 +98,7 @@ fn size(path: &Path) -> u64 {
         return metadata.len();
     }
     let Ok(entries) = std::fs::read_dir(path) else { return 0 };
-    // Links are not followed: a link to a folder could lead back here.
+    // Links are not followed, because a link to a parent folder would never end.
     let is_link = |path: &Path| path.is_symlink();
     entries.flatten().map(|entry| entry.path()).filter(|p| !is_link(p)).map(|p| size(&p)).sum()
 }

@@ -8,9 +8,9 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::output::progress::Verbosity;
 
-/// Prints warnings from now on.
+/// Prints all warnings from this call on.
 pub(crate) fn print_from_now_on(verbosity: Verbosity) {
-    // If a subscriber is already set, it stays; it prints the same.
+    // If a subscriber is already set, it stays, because it prints the same warnings.
     let _ = tracing::subscriber::set_global_default(Warnings(verbosity));
 }
 

@@ -1,4 +1,4 @@
-//! Documents that get no answer: `--abstain`.
+//! Tests of `--abstain`: documents without an answer.
 
 use serde_json::Value;
 use testkit::{Folder, Messages, Run, text};
@@ -6,12 +6,12 @@ use testkit::{Folder, Messages, Run, text};
 use crate::{TRAIN, ok, read_json, refused};
 
 #[test]
-fn foreign_documents_are_refused() {
+fn out_of_distribution_documents_are_refused() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let [model, json, train, test] =
         ["model", "r.json", "train.jsonl", "test.jsonl"].map(|name| folder.at(name));
-    // Every label has words of its own; out-of-distribution documents share only the common words.
+    // Every label has its own words; out-of-distribution documents share only the common words.
     let mut random = classify::random::Random::new(3);
     let mut line = |label: usize| {
         let own: Vec<String> = (0..6).map(|_| format!("l{label}w{}", random.below(60))).collect();
@@ -25,9 +25,9 @@ fn foreign_documents_are_refused() {
     let test = text(&test);
     let train = ["train", text(&train), "-o", text(&model), "--tune=votes"];
     let tuned = ok(&[&train[..], &["--abstain", "foreign=5%"]].concat());
-    let lines = tuned.err.lines().filter(|line| line.contains("foreign"));
+    let lines = tuned.err.lines().filter(|line| line.contains("out-of-distribution"));
     let err = lines.collect::<Vec<_>>().join("\n");
-    said.add("train --abstain foreign=5%", &Run { err, ..tuned }, 0);
+    messages.add("train --abstain foreign=5%", &Run { err, ..tuned }, 0);
     assert!(ok(&["info", text(&model)]).out.contains("refuses"));
     let foreign = |arguments: &[&str]| {
         ok(&[&["evaluate", text(&model), test, "--json", text(&json)], arguments].concat());
@@ -55,7 +55,7 @@ fn foreign_documents_are_refused() {
     assert!(ok(&["predict", text(&other), text(&asked)]).out.contains("\"foreign\""));
     ok(&["add", text(&other), text(&more), "--number-as", "m"]);
     assert!(ok(&["predict", text(&other), text(&asked)]).out.contains("[\"mixture\"]"));
-    // Tuned again, the model keeps its target; both targets can be set, and neither.
+    // Tuning again keeps the target of the model. Flags can set both targets, or none.
     ok(&["tune", text(&model)]);
     assert!(ok(&["info", text(&model)]).out.contains("refuses"));
     ok(&["tune", text(&model), "--abstain", "target-error=20%,foreign=10%"]);
@@ -64,21 +64,21 @@ fn foreign_documents_are_refused() {
     ok(&["tune", text(&model), "--abstain", "off"]);
     assert!(!ok(&["info", text(&model)]).out.contains("refuses"));
     for argument in ["foreign=5%,foreign=6%", "foreign", "strange=5%", "foreign=200%"] {
-        refused(&mut said, 2, &[&train[..], &["--abstain", argument]].concat());
+        refused(&mut messages, 2, &[&train[..], &["--abstain", argument]].concat());
     }
-    refused(&mut said, 2, &["train", train[1], "-o", text(&model), "--abstain", "foreign=5%"]);
+    refused(&mut messages, 2, &["train", train[1], "-o", text(&model), "--abstain", "foreign=5%"]);
     // A single label cannot be held out.
     let one = folder.write("one.jsonl", (0..50).map(|_| line(0)).collect::<String>());
     let alone =
         ["train", text(&one), "-o", text(&model), "--tune=votes", "--abstain", "foreign=5%"];
-    refused(&mut said, 2, &alone);
-    insta::assert_snapshot!(said);
+    refused(&mut messages, 2, &alone);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
 fn probabilities_and_abstaining() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let [model, json, train, test] =
         ["model", "r.json", "train.jsonl", "test.jsonl"].map(|name| folder.at(name));
     // The words of every third document do not depend on its label.
@@ -96,7 +96,7 @@ fn probabilities_and_abstaining() {
     std::fs::write(&test, lines(900)).unwrap();
     let test = text(&test);
     let train = ["train", text(&train), "-o", text(&model)];
-    refused(&mut said, 2, &[&train[..], &["--abstain", "target-error=5%"]].concat());
+    refused(&mut messages, 2, &[&train[..], &["--abstain", "target-error=5%"]].concat());
     let tuned = ok(&[&train[..], &["--tune=votes", "--abstain", "target-error=5%"]].concat());
     assert!(!tuned.err.contains("out of reach"), "{}", tuned.err);
     let info = ok(&["info", text(&model)]).out;
@@ -120,15 +120,15 @@ fn probabilities_and_abstaining() {
     assert!((0.0..=1.0).contains(&probability));
     assert_eq!(answer["scores"][0]["probability"], answer["probability"]);
     // Other votes give other scores, so the learned limits do not apply.
-    refused(&mut said, 2, &["predict", text(&model), test, "-k", "3"]);
+    refused(&mut messages, 2, &["predict", text(&model), test, "-k", "3"]);
     let other = ok(&["predict", text(&model), test, "-k", "3", "--abstain", "off"]).out;
     assert!(!other.contains("probability"));
-    // When tuned again, the model keeps its target, unless told otherwise.
+    // Tuning again keeps the target of the model, unless a flag changes it.
     ok(&["tune", text(&model), "--k-max", "100"]);
     assert!(ok(&["info", text(&model)]).out.contains("target 5.0 %"));
     ok(&["tune", text(&model), "--k-max", "100", "--abstain", "off"]);
     assert!(!ok(&["info", text(&model)]).out.contains("target "));
     // Term limits apply to the whole corpus, not to its first document.
     ok(&[&train[..], &["--tune=votes", "--min-df", "2", "--max-df", "50%"]].concat());
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }

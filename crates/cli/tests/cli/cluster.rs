@@ -7,26 +7,26 @@ use crate::{TRAIN, ok, program, refused, refused_with};
 #[test]
 fn clusters() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let out = folder.at("clusters.jsonl");
     let asked = ["cluster", TRAIN, "--k", "8", "-o", text(&out)];
-    // With a GPU, the program also says what searches.
+    // With a GPU, the program also prints the search engine.
     let without_gpus = program().without_gpus();
     let first = without_gpus.succeed(&asked);
     assert_eq!(first.out.lines().count(), 9, "{}", first.out);
-    said.add("cluster --k 8", &first, 0);
+    messages.add("cluster --k 8", &first, 0);
     let lines = std::fs::read_to_string(&out).unwrap();
     assert_eq!(lines.lines().count(), 248);
-    // The number of threads changes nothing.
+    // The number of threads does not change the result.
     ok(&[&asked[..], &["-j", "1"]].concat());
     assert_eq!(std::fs::read_to_string(&out).unwrap(), lines);
     assert_ne!(ok(&[&asked[..], &["--seed", "1"]].concat()).out, first.out);
     let plain = without_gpus
         .run_with(&["cluster", "-", "--k", "2"], b"the cat sat\nthe dog ran\nthe cat ran\n");
-    said.add("cluster - --k 2", &plain, 0);
-    refused(&mut said, 2, &["cluster", TRAIN, "--k", "0"]);
-    refused(&mut said, 2, &["cluster", TRAIN, "--k", "2", "--weighting", "nnn"]);
-    refused(&mut said, 3, &["cluster", "/nonexistent", "--k", "2"]);
-    refused_with(&mut said, 3, &["cluster", "-", "--k", "2"], b"\n...\n");
-    insta::assert_snapshot!(said);
+    messages.add("cluster - --k 2", &plain, 0);
+    refused(&mut messages, 2, &["cluster", TRAIN, "--k", "0"]);
+    refused(&mut messages, 2, &["cluster", TRAIN, "--k", "2", "--weighting", "nnn"]);
+    refused(&mut messages, 3, &["cluster", "/nonexistent", "--k", "2"]);
+    refused_with(&mut messages, 3, &["cluster", "-", "--k", "2"], b"\n...\n");
+    insta::assert_snapshot!(messages);
 }

@@ -8,7 +8,7 @@ use crate::{TEST, TRAIN, ok, read_json, refused};
 #[test]
 fn comparisons() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let evaluated = |name: &str, extra: &[&str]| {
         let path = folder.at(name);
         let sides = ["evaluate", "--train", TRAIN, "--test", TEST, "--json", text(&path)];
@@ -27,19 +27,19 @@ fn comparisons() {
     assert!(worse["micro_f1"]["difference"].as_f64().unwrap() < -0.2);
     let p = |value: &Value| value.as_f64().unwrap();
     assert!(p(&worse["micro_f1"]["adjusted"]) < 0.01);
-    // Holm: twice the smaller of two p-values.
+    // By Holm's method, the smaller of two p-values is doubled.
     let twice = 2.0 * p(&worse["micro_f1"]["p_value"]);
     assert!((p(&worse["micro_f1"]["adjusted"]) - twice).abs() < 1e-12);
     assert!((p(&equal["micro_f1"]["p_value"]) - 1.0).abs() < 1e-12);
     assert!((p(&equal["tests"][0]["p_value"]) - 1.0).abs() < 1e-12);
     let gate = ["compare", text(&good), "--fail-if-worse"];
     ok(&[&gate[..], &[text(&same)]].concat());
-    refused(&mut said, 6, &[&gate[..], &[text(&same), text(&bad)]].concat());
-    refused(&mut said, 3, &[&gate[..], &[text(&without)]].concat());
+    refused(&mut messages, 6, &[&gate[..], &[text(&same), text(&bad)]].concat());
+    refused(&mut messages, 3, &[&gate[..], &[text(&without)]].concat());
     let other = folder.at("other.json");
     let held_out = ["evaluate", "--train", TRAIN, "--holdout", "30%", "--per-document"];
     ok(&[&held_out[..], &["--json", text(&other)]].concat());
-    refused(&mut said, 3, &[&gate[..], &[text(&other)]].concat());
-    refused(&mut said, 3, &[&gate[..], &[TRAIN]].concat());
-    insta::assert_snapshot!(said);
+    refused(&mut messages, 3, &[&gate[..], &[text(&other)]].concat());
+    refused(&mut messages, 3, &[&gate[..], &[TRAIN]].concat());
+    insta::assert_snapshot!(messages);
 }

@@ -1,13 +1,13 @@
-//! `classify devices`, `--device`, and `classify bench`, without a GPU.
+//! Tests of `classify devices`, `--device` and `classify bench` without a GPU.
 
 use testkit::{Folder, Messages, text};
 
 use crate::{TEST, TRAIN, ok, program, read_json, without_times};
 
 #[test]
-fn without_a_gpu_the_cpu_searches_and_asking_for_one_is_a_clear_error() {
+fn requesting_a_missing_gpu_fails() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let model = folder.at("model");
     let without_gpus = program().without_gpus();
     let evaluate = ["evaluate", "--train", TRAIN, "--test", TEST];
@@ -43,17 +43,17 @@ fn without_a_gpu_the_cpu_searches_and_asking_for_one_is_a_clear_error() {
         &["--device", "cpu", "--engine", "fused"],
         &["--device", "cuda", "--engine", "inverted"],
     ] {
-        said.add(&wrong.join(" "), &with(wrong), 2);
+        messages.add(&wrong.join(" "), &with(wrong), 2);
     }
     let devices = without_gpus.run(&["devices"]);
     assert_eq!(devices.code, 0);
     assert!(devices.out.starts_with("no GPU: ") && devices.out.contains("inverted on the CPU"));
     assert_eq!(without_gpus.run(&["bench", "paper", "--gpu", "0"]).code, 5);
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
-fn the_papers_bench_reads_files_and_measures_what_there_is() {
+fn paper_benchmark_reads_files() {
     let folder = Folder::new();
     let [corpus, json, svg] = ["rcv1", "a.json", "a.svg"].map(|name| folder.at(name));
     ok(&["generate", "rcv1-like", "-q", "--documents", "600", "-o", text(&corpus)]);

@@ -1,4 +1,4 @@
-//! `classify evaluate`, and the way from training to evaluation.
+//! Tests of `classify evaluate`, and of the path from training to evaluation.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -6,11 +6,11 @@ use std::process::Stdio;
 use serde_json::Value;
 use testkit::{Folder, text, wait_until};
 
-use crate::{TEST, TRAIN, command, ok, read_json, small_corpus, trained};
+use crate::{TEST, TRAIN, command, ok, read_json, small_corpus, trained_model};
 
-/// A failure does not wait for a source that stays open.
+/// A failure ends the program even if its input stays open.
 #[test]
-fn evaluate_ends_when_a_document_does_not_fit_though_more_may_come() {
+fn evaluate_fails_before_its_input_ends() {
     let folder = Folder::new();
     let corpus = folder.write("two.svm", "1 1:1 2:1\n2 3:1\n");
     let model = folder.at("two.model");
@@ -23,7 +23,7 @@ fn evaluate_ends_when_a_document_does_not_fit_though_more_may_come() {
             .spawn()
             .unwrap();
     let mut pipe = child.stdin.take().unwrap();
-    // More than one batch of the CPU, and less than two: the second one never gets full.
+    // More than one batch of the CPU, but less than two, so that the second batch is never full.
     let line = "{\"text\": \"a b\", \"label\": \"x\"}\n";
     let _ = pipe.write_all(line.repeat(5_000).as_bytes());
     // The pipe stays open, so only the failure can end the program.
@@ -34,7 +34,7 @@ fn evaluate_ends_when_a_document_does_not_fit_though_more_may_come() {
 
 #[test]
 fn train_evaluate_predict_info() {
-    let (folder, model) = trained(&[]);
+    let (folder, model) = trained_model(&[]);
     let json = folder.at("result.json");
     let page = folder.at("result.md");
     let run =
@@ -77,7 +77,7 @@ fn holdout_is_seeded() {
     assert_ne!(metrics("1"), metrics("2"));
 }
 
-/// The metrics on the page equal the ones in the JSON, bit for bit.
+/// The metrics on the HTML page equal the metrics in the JSON, bit for bit.
 #[test]
 fn reports_agree() {
     let folder = Folder::new();
@@ -136,7 +136,7 @@ fn a_hold_out_keeps_groups_together() {
         let more = ["--seed", seed, "-q", "--json", text(&json), "--per-document"];
         ok(&[&evaluate[..], &more].concat());
         let result = read_json(&json);
-        // Ten authors of six documents each.
+        // There are ten authors with six documents each.
         assert_eq!(result["documents"]["test"].as_u64().unwrap() % 6, 0, "seed {seed}");
     }
 }

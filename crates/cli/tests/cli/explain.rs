@@ -3,11 +3,11 @@
 use serde_json::Value;
 use testkit::{Messages, text};
 
-use crate::{TEST, ok, refused, run_with, trained};
+use crate::{TEST, ok, refused, run_with, trained_model};
 
 #[test]
 fn explains_predictions() {
-    let (folder, model) = trained(&["--keep-text"]);
+    let (folder, model) = trained_model(&["--keep-text"]);
     let asked = ["explain", text(&model), "--text", "tighten the derailleur cable, zorbify"];
     let run = ok(&asked);
     for words in ["cycling (labels with", "* cycling  score", "for: cable", "s005", "zorbify"] {
@@ -35,11 +35,11 @@ fn explains_predictions() {
         assert_eq!(explanation, serde_json::from_str::<Value>(explained).unwrap());
         assert_eq!(with, serde_json::from_str::<Value>(plain).unwrap());
     }
-    // Documents before a malformed one are answered.
+    // Documents before a malformed document are answered.
     let lines = b"{\"text\": \"tighten the cable\"}\n{\"text\": 7}\n";
     let some = run_with(&["predict", text(&model), "-", "--with", "explanation"], lines);
     assert_eq!((some.code, some.out.lines().count()), (3, 1));
-    let mut said = Messages::new(folder.path());
-    refused(&mut said, 2, &["explain", text(&model), "--rule", "pcut"]);
-    insta::assert_snapshot!(said);
+    let mut messages = Messages::new(folder.path());
+    refused(&mut messages, 2, &["explain", text(&model), "--rule", "pcut"]);
+    insta::assert_snapshot!(messages);
 }

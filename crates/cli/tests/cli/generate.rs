@@ -10,10 +10,10 @@ use crate::{ok, refused};
 fn generated_corpora() {
     let folder = Folder::new();
     let [one, two, other] = ["one", "two", "other"].map(|name| folder.at(name));
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     for (path, seed) in [(&one, "5"), (&two, "5"), (&other, "6")] {
         let made = ["generate", "rcv1-like", "--documents", "3001", "--seed", seed, "-o"];
-        said.add(&made.join(" "), &ok(&[&made[..], &[text(path)]].concat()), 0);
+        messages.add(&made.join(" "), &ok(&[&made[..], &[text(path)]].concat()), 0);
     }
     let read = |folder: &Path, file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
     let train = read(&one, "lyrl2004_vectors_train.dat");
@@ -45,6 +45,6 @@ fn generated_corpora() {
     assert!(all.contains("1500 training, 1501 test"), "{all}");
     let some = ok(&[&evaluate[..], &["--subset", "10"]].concat()).out;
     assert!(some.contains("1500 training, 10 test"), "{some}");
-    refused(&mut said, 2, &["generate", "rcv1-like", "--documents", "1", "-o", text(&one)]);
-    insta::assert_snapshot!(said);
+    refused(&mut messages, 2, &["generate", "rcv1-like", "--documents", "1", "-o", text(&one)]);
+    insta::assert_snapshot!(messages);
 }

@@ -1,7 +1,7 @@
-//! The program as a user meets it, one module per command.
+//! Tests of the program as users run it, one module per command.
 //!
-//! This is one binary, because each more would be linked with the whole library. Tests assert exit
-//! codes; the wording of messages stands in `snapshots`.
+//! All modules form one binary, because every binary is linked with the whole library. Tests assert
+//! exit codes; `snapshots` contains the wording of messages.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -52,17 +52,17 @@ fn ok(arguments: &[&str]) -> Run {
     program().succeed(arguments)
 }
 
-/// Runs a command that must fail with an exit code, and keeps what it says for a snapshot.
-fn refused(said: &mut Messages, code: i32, arguments: &[&str]) {
-    refused_with(said, code, arguments, b"");
+/// Runs a command that must fail with an exit code, and records its messages for a snapshot.
+fn refused(messages: &mut Messages, code: i32, arguments: &[&str]) {
+    refused_with(messages, code, arguments, b"");
 }
 
-fn refused_with(said: &mut Messages, code: i32, arguments: &[&str], input: &[u8]) {
-    said.add(&arguments.join(" "), &run_with(arguments, input), code);
+fn refused_with(messages: &mut Messages, code: i32, arguments: &[&str], input: &[u8]) {
+    messages.add(&arguments.join(" "), &run_with(arguments, input), code);
 }
 
-/// A folder with a model of the sample corpus.
-fn trained(extra: &[&str]) -> (Folder, PathBuf) {
+/// Returns a folder with a model of the sample corpus.
+fn trained_model(extra: &[&str]) -> (Folder, PathBuf) {
     let folder = Folder::new();
     let model = folder.at("sample.model");
     ok(&[&["train", TRAIN, "-o", text(&model)], extra].concat());
@@ -73,13 +73,13 @@ fn read_json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The lines of an output that are the same in every run: without times and memory.
+/// Returns the lines of an output without times and memory, which differ between runs.
 fn without_times(out: &str) -> Vec<String> {
     let lines = out.lines().take_while(|line| !line.starts_with(" stage"));
     lines.filter(|line| !line.starts_with("peak memory")).map(str::to_owned).collect()
 }
 
-/// A corpus with two labels, one of them rare, and groups.
+/// Writes a corpus with groups and two labels, one of them rare.
 fn small_corpus(folder: &Path) -> PathBuf {
     let path = folder.join("small.jsonl");
     let line = |number: usize| {

@@ -4,11 +4,11 @@ use testkit::{Folder, Messages, text};
 
 use crate::{GOLDEN, TEST, TRAIN, refused};
 
-/// Arguments and their exit codes. `{dir}` is the temporary folder.
+/// Runs arguments, and checks their exit codes. `{dir}` is the temporary folder.
 #[test]
 fn mistakes() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     folder.write("empty.jsonl", b"");
     folder.write("bad.jsonl", b"{\"text\": \"a\", \"label\": \"x\"}\n{\"txt\": \"a\"}\n");
     folder.write("latin.jsonl", b"{\"text\": \"caf\xe9\", \"label\": \"x\"}\n");
@@ -62,9 +62,9 @@ fn mistakes() {
     for &(line, code) in cases {
         let line = line.replace("{dir}", text(folder.path())).replace("{train}", TRAIN);
         let line = line.replace("{test}", TEST).replace("{golden}", GOLDEN);
-        refused(&mut said, code, &line.split_whitespace().collect::<Vec<_>>());
+        refused(&mut messages, code, &line.split_whitespace().collect::<Vec<_>>());
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
     assert!(!folder.at("m").exists(), "no model is left behind");
     let left = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(left, 6, "no temporary file is left behind");

@@ -8,7 +8,7 @@ use testkit::{Folder, Messages, Run, text};
 
 use crate::{GOLDEN, TEST, TRAIN, command, ok, program, refused, run, run_with, small_corpus};
 
-/// A pipe that has a name is read once, to its end.
+/// A named pipe is read once, to its end.
 #[cfg(unix)]
 #[test]
 fn a_pipe_with_a_name() {
@@ -22,7 +22,7 @@ fn a_pipe_with_a_name() {
 }
 
 #[test]
-fn answers_in_every_form() {
+fn predictions_in_every_format() {
     let ask = |extra: &[&str], stdin: &str| {
         let run = run_with(&[&["predict", GOLDEN, "-q"], extra].concat(), stdin.as_bytes());
         assert_eq!(run.code, 0, "{}", run.err);
@@ -65,23 +65,23 @@ fn answers_in_every_form() {
 
 /// A failed prediction into a file leaves no partial output.
 #[test]
-fn nothing_half_written() {
+fn failed_predictions_leave_no_partial_output() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let questions = folder.write("q.jsonl", "{\"text\": \"bread\"}\nbroken\n");
     let answers = folder.write("a.jsonl", "old answers");
-    refused(&mut said, 3, &["predict", GOLDEN, text(&questions), "-o", text(&answers)]);
+    refused(&mut messages, 3, &["predict", GOLDEN, text(&questions), "-o", text(&answers)]);
     assert_eq!(folder.read("a.jsonl"), "old answers");
     // On standard output, predictions before the error are written.
     let failed = run(&["predict", GOLDEN, text(&questions)]);
     assert_eq!((failed.code, failed.out.lines().count()), (3, 1));
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
-/// Outputs that are not regular files are written to directly, and links stay links.
+/// Outputs that are not regular files are written directly, and links stay links.
 #[cfg(unix)]
 #[test]
-fn outputs_that_are_no_regular_files() {
+fn outputs_that_are_not_regular_files() {
     let folder = Folder::new();
     let target = folder.write("target", "old");
     let link = folder.at("link");
@@ -102,8 +102,8 @@ fn outputs_that_are_no_regular_files() {
     assert!(!std::fs::metadata(&pipe).unwrap().is_file());
 }
 
-/// A source that delivers one byte at a time gives the same results as one that delivers all at
-/// once.
+/// A source that delivers one byte at a time gives the same results as a source that delivers
+/// everything at once.
 #[test]
 fn a_slow_pipe() {
     let mut child = command(&["predict", GOLDEN, "-q", "--to", "fasttext"])
@@ -122,35 +122,35 @@ fn a_slow_pipe() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "__label__cooking\n");
 }
 
-/// Lines that look like features are text to a text model; a CSV header is recognized.
+/// A text model reads lines that look like features as text. A CSV header is recognized.
 #[test]
-fn detection_heeds_the_model() {
-    let mut said = Messages::new(&testkit::root());
-    // With a GPU, the program also says what searches.
+fn format_detection_uses_the_model() {
+    let mut messages = Messages::new(&testkit::root());
+    // With a GPU, the program also prints the search engine.
     let without_gpus = program().without_gpus();
     let arguments = ["predict", GOLDEN, "-", "--to", "fasttext"];
     let ask = |stdin: &str| without_gpus.run_with(&arguments, stdin.as_bytes());
     let run = ask("3 4:30 bread\n");
     assert_eq!((run.code, run.out.as_str()), (0, "__label__cooking\n"), "{}", run.err);
     let run = ask("id,text\n1,bread\n");
-    said.add("predict - (a header and a line)", &run, 0);
+    messages.add("predict - (a header and a line)", &run, 0);
     assert_eq!(run.out, "__label__cooking\n");
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
-/// Predictions before a document that does not match the model are written.
+/// Predictions for the documents before an invalid document are written.
 #[test]
-fn answers_before_a_mistake() {
+fn predictions_before_an_invalid_document_are_written() {
     let lines = b"{\"text\": \"bread\"}\n{\"features\": {\"1\": 1}}\n{\"text\": \"stars\"}\n";
-    let mut said = Messages::new(&testkit::root());
+    let mut messages = Messages::new(&testkit::root());
     let run = run_with(&["predict", GOLDEN, "-"], lines);
-    said.add("predict -", &run, 3);
+    messages.add("predict -", &run, 3);
     assert_eq!(run.out.lines().count(), 1);
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
-fn a_broken_pipe_is_a_quiet_end() {
+fn a_broken_pipe_exits_quietly() {
     let mut child = command(&["predict", GOLDEN, "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -185,14 +185,14 @@ fn a_document_without_a_vote_gets_the_most_frequent_label() {
     assert_eq!(answer(&["--mode", "multi"])["labels"].as_array().unwrap().len(), 0);
 }
 
-/// If the system cannot start more threads, the command says so.
+/// If the system cannot start more threads, the command reports this.
 #[test]
 fn threads_that_cannot_be_started() {
     let folder = Folder::new();
     let corpus = small_corpus(folder.path());
     let model = folder.at("m");
     ok(&["train", text(&corpus), "-o", text(&model), "-q"]);
-    // One thread is the process itself; the limit does not affect root.
+    // The process itself counts as one thread. The limit does not affect root.
     let program = env!("CARGO_BIN_EXE_classify");
     let limited = |threads: u32, command: &str| {
         let script = format!(

@@ -3,15 +3,17 @@
 use serde_json::Value;
 use testkit::{Folder, Messages, text};
 
-use crate::{TEST, TRAIN, ok, read_json, refused, refused_with, run_with, small_corpus, trained};
+use crate::{
+    TEST, TRAIN, ok, read_json, refused, refused_with, run_with, small_corpus, trained_model,
+};
 
 #[test]
-fn the_same_bytes_every_time() {
+fn models_are_deterministic() {
     let settings = ["--stem", "en", "--word-ngrams", "1-2", "--char-ngrams", "3", "--keep-text"];
-    let (_first, model) = trained(&settings);
+    let (_first, model) = trained_model(&settings);
     let bytes = std::fs::read(&model).unwrap();
     for threads in ["1", "2", "7"] {
-        let (_folder, model) = trained(&[&settings[..], &["-j", threads]].concat());
+        let (_folder, model) = trained_model(&[&settings[..], &["-j", threads]].concat());
         assert!(std::fs::read(&model).unwrap() == bytes, "{threads} threads");
     }
     let answers = |threads| {
@@ -23,24 +25,24 @@ fn the_same_bytes_every_time() {
 #[test]
 fn features() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let model = folder.at("model");
     let corpus = folder.write("train.svm", "a 1:1 2:2\nb 3:1\na,b 2:1 3:1\n");
     for kind in ["tfidf", "counts"] {
         ok(&["train", text(&corpus), "-o", text(&model), "--features", kind]);
         let run = run_with(&["predict", text(&model), "-"], b"x 2:3\n");
         assert!(run.out.contains("\"labels\":[\"a\""), "{} {}", run.out, run.err);
-        refused_with(&mut said, 3, &["predict", text(&model), "-"], b"some text\n");
+        refused_with(&mut messages, 3, &["predict", text(&model), "-"], b"some text\n");
     }
     let bad = folder.write("bad.svm", "a 1:-1\n");
-    refused(&mut said, 3, &["train", text(&bad), "-o", text(&model), "--features", "counts"]);
-    insta::assert_snapshot!(said);
+    refused(&mut messages, 3, &["train", text(&bad), "-o", text(&model), "--features", "counts"]);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
 fn fields_and_selection() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let lines = [
         r#"{"title": "bread", "body": "the oven is hot", "labels": ["cooking"]}"#,
         r#"{"title": "guitar", "body": "the string is loose", "labels": ["music"]}"#,
@@ -51,7 +53,7 @@ fn fields_and_selection() {
     ok(&["train", text(&corpus), "-o", text(&model), "--field", "title:2.5", "--field", "body"]);
     let info = ok(&["info", text(&model)]).out;
     assert!(info.contains("title × 2.5, body × 1"), "{info}");
-    // The model stores its fields; a document weighted as in training is its own neighbor.
+    // The model stores its fields. A document weighted as in training is its own neighbor.
     let answers = ok(&["predict", text(&model), text(&corpus), "--with", "neighbors"]).out;
     for (line, answer) in answers.lines().enumerate() {
         let answer: Value = serde_json::from_str(answer).unwrap();
@@ -75,15 +77,15 @@ fn fields_and_selection() {
         (["--field", "nothing:2"], 3),
     ] {
         let train = ["train", TRAIN, "-o", text(&selected)];
-        refused(&mut said, code, &[&train, &flags[..]].concat());
+        refused(&mut messages, code, &[&train, &flags[..]].concat());
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
 fn hierarchies() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let [tree, model, json] = ["tree.tsv", "model", "r.json"].map(|name| folder.at(name));
     std::fs::write(&tree, "cycling\tsport\nsport\tleisure\ncooking\tleisure\n").unwrap();
     ok(&["train", TRAIN, "-o", text(&model), "--hierarchy", text(&tree)]);
@@ -99,7 +101,7 @@ fn hierarchies() {
         }
     }
     assert!(seen > 3);
-    // Test documents also get the ancestors.
+    // Test documents also get the ancestors of their labels.
     ok(&["evaluate", text(&model), TEST, "--json", text(&json)]);
     let result = read_json(&json);
     let levels = result["levels"].as_array().unwrap();
@@ -110,22 +112,22 @@ fn hierarchies() {
         result["per_label"].as_array().unwrap().iter().find(|l| l["label"] == "cycling").unwrap();
     assert_eq!(recall.to_bits(), cycling["recall"].as_f64().unwrap().to_bits());
     std::fs::write(&tree, "a\tb\nb\ta\n").unwrap();
-    refused(&mut said, 3, &["train", TRAIN, "-o", text(&model), "--hierarchy", text(&tree)]);
-    // The model has its own hierarchy.
-    refused(&mut said, 2, &["evaluate", text(&model), TEST, "--hierarchy", text(&tree)]);
-    insta::assert_snapshot!(said);
+    refused(&mut messages, 3, &["train", TRAIN, "-o", text(&model), "--hierarchy", text(&tree)]);
+    // The model stores its hierarchy.
+    refused(&mut messages, 2, &["evaluate", text(&model), TEST, "--hierarchy", text(&tree)]);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
 fn rules_weights_and_groups() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let [model, table, grouped] =
         ["model", "table.json", "grouped.jsonl"].map(|name| folder.at(name));
     ok(&["train", TRAIN, "-o", text(&model), "--rule", "rcut:2"]);
     let answers = ok(&["predict", text(&model), TEST]).out;
     assert!(answers.lines().all(|line| line.contains("\"],\"score\"") && line.contains("\",\"")));
-    // All of standard input is one batch, with a fixed number of documents for each label.
+    // Standard input is one batch, in which each label gets a fixed number of documents.
     let answers = ok(&["predict", text(&model), TEST, "--rule", "pcut"]).out;
     let given: usize = answers
         .lines()
@@ -149,13 +151,13 @@ fn rules_weights_and_groups() {
         &["--class-weight", "cycling"],
     ] {
         let train = ["train", TRAIN, "-o", text(&model)];
-        refused(&mut said, 2, &[&train, wrong].concat());
+        refused(&mut messages, 2, &[&train, wrong].concat());
     }
     ok(&["train", TRAIN, "-o", text(&model), "--class-weight", "balanced"]);
     let balanced = classify::model::Model::open(&model).unwrap();
     let weights = balanced.document_weights();
     assert!(weights.iter().any(|weight| weight.to_bits() != weights[0].to_bits()));
-    // Documents of one group are not neighbors: with all in one group, none has a neighbor.
+    // Documents of one group are not neighbors. If all are in one group, none has a neighbor.
     let corpus = std::fs::read_to_string(testkit::root().join(TRAIN)).unwrap();
     let lines: Vec<String> =
         corpus.lines().map(|line| line.replacen('{', "{\"who\": \"all\", ", 1)).collect();
@@ -163,20 +165,20 @@ fn rules_weights_and_groups() {
     let tune = ["--tune=votes", "--group-column", "who", "--tune-table", text(&table)];
     ok(&[&["train", text(&grouped), "-o", text(&model)], &tune[..]].concat());
     assert!(read_json(&table)["figures"]["micro_f1"].as_f64().unwrap() <= 0.0);
-    refused(&mut said, 3, &["train", TRAIN, "-o", text(&model), "--group-column", "who"]);
-    insta::assert_snapshot!(said);
+    refused(&mut messages, 3, &["train", TRAIN, "-o", text(&model), "--group-column", "who"]);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
-fn flags_that_would_do_nothing_or_too_much() {
+fn ineffective_flags_are_refused() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let corpus = small_corpus(folder.path());
     let model = folder.at("m");
     let train = ["train", text(&corpus), "-o", text(&model), "-q"];
-    refused(&mut said, 2, &[&train[..], &["--features", "counts"]].concat());
+    refused(&mut messages, 2, &[&train[..], &["--features", "counts"]].concat());
     // A k larger than the number of documents is capped, however large it is.
     ok(&[&train[..], &["--tune=votes", "--k-max", "18446744073709551615"]].concat());
     ok(&["tune", text(&model), "--k-max", "1000000000000", "-q"]);
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }

@@ -1,4 +1,4 @@
-//! `classify tune`, and tuning in training.
+//! Tests of `classify tune`, and of tuning during training.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::{TEST, TRAIN, ok, read_json, refused};
 #[test]
 fn tuning() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let [one, two, votes, table] =
         ["one.model", "two.model", "votes.model", "table.json"].map(|name| folder.at(name));
     let train = |model: &Path, threads| {
@@ -19,7 +19,7 @@ fn tuning() {
     let steps = train(&one, "1").err;
     train(&two, "2");
     assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&two).unwrap());
-    // Not a snapshot: the lines have times.
+    // Not a snapshot, because the lines contain times.
     assert!(steps.contains("as given") && steps.contains("documents; the best"), "{steps}");
     let info = ok(&["info", text(&one)]).out;
     assert!(info.contains("tuned") && info.contains("leave-one-out on 248 documents"), "{info}");
@@ -29,9 +29,9 @@ fn tuning() {
     ok(&[&["train", TRAIN, "-o", text(&one), "--mode", "single"], &fixed[..]].concat());
     let info = ok(&["info", text(&one)]).out;
     assert!(info.contains("k = 7, vote rank/size^0.2") && info.contains("lsc: "), "{info}");
-    refused(&mut said, 2, &["evaluate", text(&one), TEST, "--tune"]);
+    refused(&mut messages, 2, &["evaluate", text(&one), TEST, "--tune"]);
 
-    // Only k, vote and decision of an existing model.
+    // For an existing model, only k, the vote and the decision rule are tuned.
     ok(&["train", TRAIN, "-o", text(&votes), "--mode", "single"]);
     let before = std::fs::read(&votes).unwrap();
     let tune = ["tune", text(&votes), "--objective", "accuracy", "--tune-table", text(&table)];
@@ -42,7 +42,7 @@ fn tuning() {
     let table = read_json(&table);
     assert_eq!(table["schema"], "classify.tuning/1");
     let trials = table["trials"].as_array().unwrap();
-    // Eight values of k, 12 votes, 4 compensations; then more values of k around the best.
+    // Eight values of k, 12 votes and 4 compensations, then more values of k around the best one.
     assert!((8 * 12 * 4 + 6 * 4..8 * 12 * 4 + 6 * 16 * 4).contains(&trials.len()));
     let best = table["best"]["accuracy"].as_f64().unwrap();
     assert!(trials.iter().all(|trial| trial["accuracy"].as_f64().unwrap() <= best));
@@ -55,15 +55,15 @@ fn tuning() {
     ok(&["train", TRAIN, "-o", text(&one), "--mode", "multi"]);
     ok(&["tune", text(&one), "--objective", "macro-f1", "--rule", "scut-smoothed"]);
     assert!(ok(&["info", text(&one)]).out.contains("threshold per label (scut-smoothed)"));
-    // Thresholds survive writing and reading bit for bit.
+    // Thresholds survive writing and reading, bit for bit.
     classify::model::Model::open(&one).unwrap().save(&two).unwrap();
     assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&two).unwrap());
     ok(&["evaluate", text(&one), TEST]);
 
     ok(&["train", TRAIN, "-o", text(&one), "--weighting", "ltc.lnc"]);
-    refused(&mut said, 2, &["tune", text(&one)]);
-    // Queries come from stored texts, or from counts computed from rows of BM25: the metrics are
-    // the ones of training.
+    refused(&mut messages, 2, &["tune", text(&one)]);
+    // The queries come from stored texts, or from counts computed from rows of BM25. The metrics
+    // equal those of training.
     let table = || read_json(&two)["figures"]["micro_f1"].as_f64().unwrap();
     let retuned = |flags: &[&str]| {
         ok(&[&["train", TRAIN, "-o", text(&one)], flags].concat());
@@ -75,35 +75,35 @@ fn tuning() {
     let flags = ["--weighting", "bm25", "--tune=votes", "--tune-table", text(&two)];
     ok(&[&["train", TRAIN, "-o", text(&one)], &flags[..]].concat());
     assert!((retuned - table()).abs() < 1e-12, "{retuned} and {}", table());
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
-/// Whether documents are chronological is detected, or given by a flag.
+/// Chronological order is detected, or set by a flag.
 #[test]
 fn time_order() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let model = folder.at("model");
     let train = ["train", TRAIN, "-o", text(&model), "--tune=votes"];
-    let window = "compared without the 15 documents before and after";
+    let window = "documents up to 15 positions before and after";
     for (given, is_chronological) in [("yes", true), ("no", false)] {
         let tuned = ok(&[&train[..], &["--time-order", given]].concat());
         assert_eq!(tuned.err.contains(window), is_chronological, "{}", tuned.err);
     }
-    refused(&mut said, 2, &[&train[..], &["--time-order", "maybe"]].concat());
-    refused(&mut said, 2, &["train", TRAIN, "-o", text(&model), "--time-order", "yes"]);
-    insta::assert_snapshot!(said);
+    refused(&mut messages, 2, &[&train[..], &["--time-order", "maybe"]].concat());
+    refused(&mut messages, 2, &["train", TRAIN, "-o", text(&model), "--time-order", "yes"]);
+    insta::assert_snapshot!(messages);
 }
 
-/// Learned votes are shown, kept by `tune`, and refused where a model has none.
+/// Learned votes are shown, kept by `tune`, and refused if a model has none.
 #[test]
 fn learned_votes() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let [model, unlabeled] = ["model", "unlabeled.jsonl"].map(|name| folder.at(name));
     let train = ["train", TRAIN, "-o", text(&model), "--vote", "learned"];
-    refused(&mut said, 2, &train);
-    refused(&mut said, 2, &[&train[..], &["--tune=votes", "--rule", "pcut"]].concat());
+    refused(&mut messages, 2, &train);
+    refused(&mut messages, 2, &[&train[..], &["--tune=votes", "--rule", "pcut"]].concat());
     ok(&[&train[..], &["--tune=votes"]].concat());
     assert!(ok(&["info", text(&model)]).out.contains("/learned"));
     let answers = ok(&["predict", text(&model), TEST, "--with", "neighbors"]).out;
@@ -120,19 +120,19 @@ fn learned_votes() {
     folder.write("unlabeled.jsonl", lines);
     let train = ["train", text(&unlabeled), "-o", text(&model), "--tune=votes", "--mode", "multi"];
     assert!(!ok(&train).err.contains("learned"));
-    refused(&mut said, 2, &["predict", text(&model), TEST, "--vote", "learned"]);
-    insta::assert_snapshot!(said);
+    refused(&mut messages, 2, &["predict", text(&model), TEST, "--vote", "learned"]);
+    insta::assert_snapshot!(messages);
 }
 
-/// Label prototypes are shown and explained. Another vote removes them, and a flag of training
-/// cannot ask for them.
+/// Label prototypes are shown and explained. Another vote removes them, and no flag of training
+/// can request them.
 #[test]
 fn prototypes() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let model = folder.at("model");
     let train = ["train", TRAIN, "-o", text(&model)];
-    refused(&mut said, 2, &[&train[..], &["--tune", "--vote", "exp/prototypes:1"]].concat());
+    refused(&mut messages, 2, &[&train[..], &["--tune", "--vote", "exp/prototypes:1"]].concat());
     ok(&["train", TRAIN, "-o", text(&model), "--tune=votes", "-k", "5"]);
     let info = ok(&["info", text(&model)]).out;
     assert!(info.contains("/prototypes:0.55"), "{info}");
@@ -148,12 +148,12 @@ fn prototypes() {
     assert!(page.contains("prototype ("), "{page}");
     let plain = ok(&[&why[..], &["--vote", "similarity", "--to", "jsonl"]].concat()).out;
     assert!(!plain.contains("prototype"), "{plain}");
-    // Half of the share that was chosen.
+    // Half of the chosen share.
     let less = ["--vote", "similarity/prototypes:0.275", "--to", "jsonl"];
     assert!(ok(&[&why[..], &less].concat()).out.contains("\"share\":0.275"));
     ok(&["train", TRAIN, "-o", text(&model), "--no-tune"]);
-    refused(&mut said, 2, &["predict", text(&model), TEST, "--vote", "exp/prototypes:0.5"]);
-    insta::assert_snapshot!(said);
+    refused(&mut messages, 2, &["predict", text(&model), TEST, "--vote", "exp/prototypes:0.5"]);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! `classify vectorize`, and vectors as a corpus.
+//! Tests of `classify vectorize`, and of vectors files as corpora.
 
 use testkit::{Folder, Messages, text};
 
 use crate::{TEST, TRAIN, ok, refused, without_times};
 
 #[test]
-fn vectors_give_the_answers_of_their_text() {
+fn vectors_files_give_the_same_predictions() {
     let folder = Folder::new();
-    let mut said = Messages::new(folder.path());
+    let mut messages = Messages::new(folder.path());
     let [model, other, vectors, unlabeled] =
         ["m.model", "other.model", "test.vectors", "unlabeled.vectors"]
             .map(|name| folder.text(name));
@@ -23,12 +23,12 @@ fn vectors_give_the_answers_of_their_text() {
         assert_eq!(evaluate(TEST), evaluate(&vectors));
     }
     ok(&["train", TEST, "-o", &other]);
-    refused(&mut said, 3, &["evaluate", &other, &vectors]);
-    refused(&mut said, 2, &["predict", &model, &vectors, TEST]);
-    refused(&mut said, 2, &["predict", &model, &vectors, "--text-column", "body"]);
-    // Without labels there is nothing to evaluate.
+    refused(&mut messages, 3, &["evaluate", &other, &vectors]);
+    refused(&mut messages, 2, &["predict", &model, &vectors, TEST]);
+    refused(&mut messages, 2, &["predict", &model, &vectors, "--text-column", "body"]);
+    // Without labels, there is nothing to evaluate.
     let lines = folder.write("lines.txt", "tighten the derailleur cable\n");
     ok(&["vectorize", &model, text(&lines), "-o", &unlabeled]);
-    refused(&mut said, 3, &["evaluate", &model, &unlabeled]);
-    insta::assert_snapshot!(said);
+    refused(&mut messages, 3, &["evaluate", &model, &unlabeled]);
+    insta::assert_snapshot!(messages);
 }

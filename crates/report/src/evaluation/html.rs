@@ -1,4 +1,4 @@
-//! An evaluation as one HTML page: no network, no script, light and dark.
+//! Evaluations as a self-contained HTML page without scripts, for light and dark displays.
 
 use askama::Template;
 use classify::decide::objective::Metrics;
@@ -8,7 +8,7 @@ use svg_chart::{Axis, Bar, Chart, Colors, Dot, Mark, Scale};
 
 use super::{ConfusionMatrix, by_support};
 
-/// Number of labels shown before the fold.
+/// Number of labels shown; the others are collapsed.
 const SHOWN: usize = 30;
 /// Maximum number of labels in a confusion matrix.
 const MATRIX_LABELS: usize = 25;
@@ -46,7 +46,7 @@ fn plot(title: &str, x: Axis, y: Axis, marks: Vec<Mark>) -> String {
     Chart::new(title, x, y, marks).svg(Colors::Page)
 }
 
-/// A confusion matrix: one row per label, one cell per predicted label.
+/// A confusion matrix with one row per label and one cell per predicted label.
 struct Matrix<'a> {
     names: Vec<&'a str>,
     rows: Vec<(&'a str, Vec<Cell>)>,
@@ -54,16 +54,16 @@ struct Matrix<'a> {
 
 struct Cell {
     count: u64,
-    /// The percentage of the row.
+    /// Percentage of the documents of the row.
     share: u64,
     right: bool,
 }
 
-/// The result as an HTML page. Metrics are in `data` elements, whose `value` has all digits, as in
-/// the JSON.
+/// Formats the result as an HTML page. Metrics are in `data` elements, whose `value` has all
+/// digits, as in the JSON.
 ///
 /// # Errors
-/// If the template cannot be rendered; no case is known.
+/// If the template cannot be rendered, which no input is known to cause.
 pub fn html(evaluation: &Evaluation) -> std::io::Result<String> {
     let mut labels = by_support(evaluation);
     let other_labels = labels.split_off(labels.len().min(SHOWN));
@@ -113,11 +113,11 @@ fn tiles(evaluation: &Evaluation) -> Vec<Tile> {
         },
     ];
     if let Some(value) = evaluation.calibration_error {
-        let note = "of the probabilities of the labels given".into();
+        let note = "of the probabilities of the predicted labels".into();
         tiles.push(Tile { id: "calibration_error", name: "calibration error", value, note });
     }
     if let Some(answered) = evaluation.answered {
-        let note = format!("{:.2} % of the labels given are wrong", answered.error * 100.0);
+        let note = format!("{:.2} % of the predicted labels are wrong", answered.error * 100.0);
         tiles.push(Tile { id: "answered", name: "answered", value: answered.coverage, note });
     }
     tiles
@@ -150,7 +150,7 @@ fn by_frequency(evaluation: &Evaluation) -> Figure {
     let x = Axis::new("training documents", 1.0, most, Scale::Logarithmic);
     Figure {
         title: "F1 against training frequency",
-        note: format!("a dot a label, {} labels", points.len()),
+        note: format!("one dot per label, {} labels", points.len()),
         svg: plot(
             "F1 of each label against its number of training documents",
             x,
@@ -161,7 +161,7 @@ fn by_frequency(evaluation: &Evaluation) -> Figure {
 }
 
 fn curve(evaluation: &Evaluation, of: fn(&Prf) -> f64) -> Vec<(f64, f64)> {
-    // Above the highest score no label is assigned, so there is no precision.
+    // No label is predicted above the highest score, so there is no precision.
     let points = evaluation.curve.iter().filter(|point| point.prf.recall > 0.0);
     points.map(|point| (point.threshold, of(&point.prf))).collect()
 }
@@ -170,12 +170,13 @@ fn precision_recall(evaluation: &Evaluation) -> Figure {
     let line = evaluation.curve.iter().filter(|point| point.prf.recall > 0.0);
     let line = line.map(|point| (point.prf.recall, point.prf.precision)).collect();
     let here = evaluation.micro;
-    let text = format!("as decided: precision {:.4}, recall {:.4}", here.precision, here.recall);
+    let text = format!("decision rule: precision {:.4}, recall {:.4}", here.precision, here.recall);
     let dot = Dot { x: here.recall, y: here.precision, text };
     Figure {
         title: "Precision and recall",
         note:
-            "over all decisions; the line is one threshold for all labels, the dot what was decided"
+            "over all decisions; the line is one threshold for all labels, the dot is the decision \
+             rule"
                 .into(),
         svg: plot(
             "precision against recall",
@@ -196,7 +197,7 @@ fn by_threshold(evaluation: &Evaluation) -> Figure {
     };
     Figure {
         title: "One threshold for all labels",
-        note: "what each share of the vote would give".into(),
+        note: "metrics if each share of the vote were the threshold".into(),
         svg: plot(
             "precision, recall and F1 by threshold",
             Axis::unit("threshold"),
@@ -216,7 +217,7 @@ fn reliability(evaluation: &Evaluation) -> Figure {
     let bins = evaluation.reliability.iter().filter(|bin| bin.count > 0);
     let bars = bins.map(|bin| {
         let text = format!(
-            "{} labels of a mean {what} of {:.3}: {:.1} % right",
+            "{} labels with a mean {what} of {:.3}: {:.1} % correct",
             bin.count,
             bin.confidence,
             bin.right * 100.0
@@ -225,7 +226,7 @@ fn reliability(evaluation: &Evaluation) -> Figure {
     });
     Figure {
         title: "Reliability",
-        note: format!("of the labels given: {what} against the share that is right"),
+        note: format!("predicted labels: {what} against the share of correct labels"),
         svg: plot(
             "reliability",
             Axis::unit(what),
@@ -242,7 +243,7 @@ fn coverage(evaluation: &Evaluation) -> Figure {
     let points = evaluation.coverage.iter().map(|point| (point.coverage, point.precision));
     Figure {
         title: "Coverage and precision",
-        note: "if only the surest answers were given".into(),
+        note: "precision if only the most confident documents are answered".into(),
         svg: plot(
             "precision against coverage",
             Axis::unit("share of the answers"),
@@ -262,10 +263,9 @@ fn by_k(evaluation: &Evaluation) -> Option<Figure> {
     let x = Axis::new("k", 1.0, most as f64, Scale::Logarithmic);
     Some(Figure {
         title: "Neighbors",
-        note: "leave-one-out on the training documents, with the vote and rule that were chosen"
-            .into(),
+        note: "leave-one-out on the training documents, with the chosen vote and rule".into(),
         svg: plot(
-            "leave-one-out figures by k",
+            "leave-one-out metrics by k",
             x,
             Axis::unit("leave-one-out"),
             vec![
@@ -292,13 +292,13 @@ fn matrix(evaluation: &Evaluation) -> Option<Matrix<'_>> {
     Some(Matrix { rows: rows.collect(), names: matrix.labels })
 }
 
-/// A metric with four decimal places.
+/// Formats a metric with four decimal places.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
 fn figure(value: &f64) -> String {
     format!("{value:.4}")
 }
 
-/// The label; `(none)` if it is empty.
+/// Returns the label, or `(none)` if it is empty.
 fn named(label: impl AsRef<str>) -> String {
     let label = label.as_ref();
     if label.is_empty() { "(none)".to_owned() } else { label.to_owned() }

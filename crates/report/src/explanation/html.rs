@@ -1,10 +1,10 @@
-//! Explanations as an HTML page: no network, no script, light and dark.
+//! Explanations as a self-contained HTML page without scripts, for light and dark displays.
 
 use askama::Template;
 use classify::classifier::explain::{Explanation, NamedExplanation, NamedPart};
 use classify::model::Model;
 
-/// The page up to the first explanation.
+/// The page before the first explanation.
 #[derive(Template)]
 #[template(path = "explanations.html")]
 struct Head<'a> {
@@ -18,11 +18,11 @@ struct Section<'a> {
     named: &'a NamedExplanation<'a>,
     /// Maximum number of neighbors shown.
     neighbors: usize,
-    /// The highest contribution of a marked term.
+    /// The highest contribution of any marked term.
     max_part: f64,
 }
 
-/// Maximum number of bytes shown of a piece of unmarked text.
+/// Maximum number of bytes shown of a text segment without marks.
 const MAX_PIECE: usize = 4_000;
 /// Number of terms on a line.
 const TERMS: usize = 8;
@@ -30,7 +30,7 @@ const TERMS: usize = 8;
 const UNKNOWN_TERMS: usize = 30;
 
 impl Section<'_> {
-    /// The opacity of a mark in percent, from 15 to 90.
+    /// Returns the opacity of a mark in percent, from 15 to 90.
     #[expect(clippy::ref_option, reason = "the template passes references")]
     fn share(&self, part: &Option<f64>) -> u32 {
         let share = (part.unwrap_or(0.0) / self.max_part).clamp(0.0, 1.0);
@@ -59,39 +59,39 @@ fn figure(value: &Option<f64>) -> String {
     value.as_ref().map_or(String::new(), number)
 }
 
-/// The beginning of a long text.
+/// Returns the beginning of a long text.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_PIECE)]
 }
 
-/// The strongest terms with their contributions.
+/// Lists the terms with the highest contributions.
 fn words(parts: &[NamedPart]) -> String {
     let shown = parts.iter().filter(|part| part.part.abs() >= 0.0005).take(TERMS);
     shown.map(|part| format!("{} {:.3}", part.term, part.part)).collect::<Vec<_>>().join(", ")
 }
 
-/// The first unknown terms.
+/// Lists the first unknown terms.
 fn first(unknown: &[String]) -> String {
     unknown.iter().take(UNKNOWN_TERMS).map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// The page up to the first explanation; [`page_section`] for each explanation and then
-/// [`PAGE_TAIL`] follow.
+/// Returns the page before the first explanation. Append a [`page_section`] for each explanation,
+/// and then [`PAGE_TAIL`].
 ///
 /// # Panics
-/// Never: the page is text.
+/// Never, because rendering to a string cannot fail.
 pub fn page_head(model: &Model) -> String {
     Head { model }.render().expect("numbers and names")
 }
 
-/// The end of a page.
+/// End of the page.
 pub const PAGE_TAIL: &str = "</main>\n</body>\n</html>\n";
 
-/// An explanation as a section of an HTML page, with the document's text and at most `neighbors`
-/// neighbors.
+/// Formats an explanation as a section of an HTML page, with the document's text and at most
+/// `neighbors` neighbors.
 ///
 /// # Panics
-/// If the explanation is of another model.
+/// If the explanation was made with another model.
 pub fn page_section(
     explanation: &Explanation,
     model: &Model,

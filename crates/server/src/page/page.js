@@ -1,13 +1,13 @@
 "use strict";
-// Everything that comes from texts or the model becomes text nodes, never markup.
+// Content from texts or the model becomes text nodes, never markup.
 
 const $ = (id) => document.getElementById(id);
-const SHOWN = 20000; // characters of a text
-const FEW = 8; // neighbors at first
-const PAGE = 20; // documents of a label
+const MAX_CHARACTERS = 20000; // maximum number of characters shown of a text
+const FIRST_NEIGHBORS = 8; // number of neighbors shown at first
+const PAGE_SIZE = 20; // number of documents of a label per page
 let model = null;
 let last = null; // the explained text
-let corrected = null; // the identifier of the last correction
+let corrected = null; // the identifier of the last corrected document
 let browsing = null;
 
 function make(name, options = {}, ...children) {
@@ -40,7 +40,7 @@ async function ask(path, options = {}) {
   try {
     body = await answer.json();
   } catch {
-    // Below.
+    // A body that is not JSON is reported below by its status.
   }
   if (answer.status === 401) $("token-field").hidden = false;
   if (!answer.ok) throw new Error(body?.error?.message ?? `The server answered with ${answer.status}.`);
@@ -49,7 +49,7 @@ async function ask(path, options = {}) {
 
 const json = (value) => ({ body: JSON.stringify(value), headers: headers({ "content-type": "application/json" }) });
 
-// ---- Asking ----
+// ---- Requests ----
 
 async function classify() {
   const text = $("text").value;
@@ -78,7 +78,7 @@ function show(answer) {
   $("marked").replaceChildren(...pieces(answer.marked));
   $("unknown").textContent = answer.unknown.length
     ? `Words unknown to the model: ${answer.unknown.slice(0, 30).join(", ")}${answer.unknown.length > 30 ? " …" : ""}` : "";
-  neighbors(FEW);
+  neighbors(FIRST_NEIGHBORS);
   $("right").value = answer.labels.join("\n");
 }
 
@@ -87,7 +87,7 @@ function score(label) {
   const filled = make("span");
   filled.style.width = `${100 * Math.min(1, label.probability ?? label.score)}%`;
   bar.append(filled);
-  // The threshold of a rank may be one that no score reaches.
+  // A rank rule can have a threshold that no score reaches.
   const threshold = label.threshold >= 0 && label.threshold <= 1 ? label.threshold : null;
   if (threshold !== null && label.probability === null) {
     const at = make("i");
@@ -109,8 +109,8 @@ function terms(label) {
       rows.push(make("tr", {}, make("th", { scope: "row" }, term), make("td", {}, what), make("td", {}, number(part))));
     }
   }
-  const said = label.prototype ? [["supports, by the prototype", label.prototype.for], ["opposes, by the prototype", label.prototype.against]] : [];
-  for (const [what, parts] of said) {
+  const prototypeTerms = label.prototype ? [["supports, by the prototype", label.prototype.for], ["opposes, by the prototype", label.prototype.against]] : [];
+  for (const [what, parts] of prototypeTerms) {
     for (const { term, part } of parts.slice(0, 4)) {
       rows.push(make("tr", {}, make("th", { scope: "row" }, term), make("td", {}, what), make("td", {}, number(part))));
     }
@@ -123,7 +123,7 @@ function terms(label) {
 function pieces(marked) {
   const strongest = Math.max(1e-12, ...marked.map((piece) => piece.part ?? 0));
   const nodes = [];
-  let left = SHOWN;
+  let left = MAX_CHARACTERS;
   for (const piece of marked) {
     if (left <= 0) break;
     const text = piece.text.length > left ? `${piece.text.slice(0, left)} …` : piece.text;
@@ -162,16 +162,17 @@ function neighbor(one) {
     make("span", { class: "number" }, `similarity ${number(one.similarity)}, ${percent(one.vote)} of the votes`),
     make("span", { class: "number" }, one.id));
   const words = one.terms.slice(0, 10).filter(({ part }) => part >= 0.0005).map(({ term, part }) => `${term} ${number(part)}`).join(", ");
-  const shared = make("div", { class: "words" }, one.by === "vector" ? "Found by its vector" : words);
+  const shared = make("div", { class: "words" }, one.by === "vector" ? "Found by dense vector" : words);
   const text = one.marked
-    ? make("details", {}, make("summary", {}, "Its text"), make("div", { class: "document" }, ...pieces(one.marked))) : null;
+    ? make("details", {}, make("summary", {}, "Text"), make("div", { class: "document" }, ...pieces(one.marked))) : null;
   return make("li", {}, head, shared, text);
 }
 
-// ---- Correcting ----
+// ---- Corrections ----
 
 function name(text) {
-  // Two texts with one name would replace each other: 64 bits, by FNV-1a in two halves.
+  // Two texts with the same identifier would replace each other, so the identifier has 64 bits:
+  // two FNV-1a hashes of 32 bits.
   let [low, high] = [0x811c9dc5, 0x01000193];
   for (let at = 0; at < text.length; at += 1) {
     low = Math.imul(low ^ text.charCodeAt(at), 0x01000193) >>> 0;
@@ -224,7 +225,7 @@ function labels() {
 
 async function browse(label, start, focuses) {
   try {
-    const query = new URLSearchParams({ label, start, count: PAGE });
+    const query = new URLSearchParams({ label, start, count: PAGE_SIZE });
     const found = await ask(`/v1/documents?${query}`, { headers: headers() });
     browsing = { label, start, total: found.total };
     $("browse").hidden = false;
@@ -243,7 +244,7 @@ async function browse(label, start, focuses) {
   }
 }
 
-// ---- The model's card ----
+// ---- Description of the model ----
 
 async function open() {
   try {
@@ -278,7 +279,7 @@ async function open() {
   }
   const { updates } = settings;
   if (updates && updates.added + updates.removed + updates.relabeled > 0) {
-    facts.push(["Changes since training", `${updates.added} documents added, ${updates.removed} removed, ${updates.relabeled} relabeled; the tuned settings are older`]);
+    facts.push(["Changes since training", `${updates.added} documents added, ${updates.removed} removed, ${updates.relabeled} relabeled; the tuned settings predate them`]);
   }
   facts.push(["Version", model.version]);
   $("card").replaceChildren(...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
@@ -349,6 +350,6 @@ $("pick").addEventListener("change", () => {
 $("token").addEventListener("change", open);
 $("more").addEventListener("click", () => neighbors(Infinity));
 $("find").addEventListener("input", labels);
-$("before").addEventListener("click", () => browse(browsing.label, Math.max(0, browsing.start - PAGE)));
-$("after").addEventListener("click", () => browse(browsing.label, browsing.start + PAGE));
+$("before").addEventListener("click", () => browse(browsing.label, Math.max(0, browsing.start - PAGE_SIZE)));
+$("after").addEventListener("click", () => browse(browsing.label, browsing.start + PAGE_SIZE));
 open();

@@ -11,26 +11,26 @@ use serde::{Deserialize, Serialize};
 use super::{json_of, to_json};
 use crate::body::{self, BodyFormat};
 use crate::documents::{DocumentRules, RequestDocuments, not_json, parse};
-use crate::failure::{Busy, ErrorReport, Failure};
+use crate::failure::{ErrorReport, Failure, Resource};
 use crate::parameters::DocumentId;
 use crate::schema::{LabeledDocument, LabeledDocuments};
 use crate::shared::Shared;
 use crate::state;
 
-/// Result of a change.
+/// Counts of a change.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct ChangeReport<'a> {
     /// Number of documents that were added.
     added: u64,
-    /// Number of documents that the model has now.
+    /// Number of documents in the model after the change.
     documents: usize,
-    /// Number of documents that got other labels.
+    /// Number of documents whose labels were replaced.
     relabeled: u64,
     /// Number of documents that were removed.
     removed: u64,
-    /// Number of documents that were replaced by added ones with the same identifiers.
+    /// Number of documents that were replaced by added documents with the same identifiers.
     replaced: u64,
-    /// Version of the model now, as in the header `x-model-version` of answers.
+    /// Version of the model after the change, as in the header `x-model-version`.
     version: &'a str,
 }
 
@@ -60,13 +60,13 @@ pub(crate) async fn put_document(
     request: Request,
 ) -> Result<Response, Failure> {
     let RequestDocuments { mut documents, is_one } =
-        labeled(&shared, request, IdUse::Numbered).await?;
-    let (Some(document), true) = (documents.first_mut(), is_one) else {
-        let what = "expected one document; POST /v1/documents takes several";
+        read_labeled_documents(&shared, request, IdUse::Numbered).await?;
+    let Some(document) = documents.first_mut().filter(|_| is_one) else {
+        let what = "expected one document; use POST /v1/documents for several";
         return Err(Failure::Body(what.to_owned()));
     };
     document.id = id;
-    make(&shared, move |state| state.add(&documents)).await
+    make_change(&shared, move |state| state.add(&documents)).await
 }
 
 #[utoipa::path(
@@ -84,8 +84,8 @@ pub(crate) async fn add_documents(
     State(shared): State<Shared>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let added = labeled(&shared, request, IdUse::Required).await?;
-    make(&shared, move |state| state.add(&added.documents)).await
+    let added = read_labeled_documents(&shared, request, IdUse::Required).await?;
+    make_change(&shared, move |state| state.add(&added.documents)).await
 }
 
 #[utoipa::path(
@@ -103,7 +103,7 @@ pub(crate) async fn remove_document(
     State(shared): State<Shared>,
     DocumentId(id): DocumentId,
 ) -> Result<Response, Failure> {
-    make(&shared, move |state| state.change(vec![Change::Remove { id }])).await
+    make_change(&shared, move |state| state.change(vec![Change::Remove { id }])).await
 }
 
 #[utoipa::path(
@@ -126,11 +126,11 @@ pub(crate) async fn relabel_document(
     let mut memory = shared.memory.reservation();
     let bytes = body::read(request.into_body(), &shared.state.options, &mut memory).await?;
     let NewLabels { labels } = serde_json::from_slice(&bytes).map_err(|error| not_json(&error))?;
-    make(&shared, move |state| state.change(vec![Change::Relabel { id, labels }])).await
+    make_change(&shared, move |state| state.change(vec![Change::Relabel { id, labels }])).await
 }
 
-/// Reads documents with labels.
-async fn labeled(
+/// Reads documents that must have labels.
+async fn read_labeled_documents(
     shared: &Shared,
     request: Request,
     ids: IdUse,
@@ -147,26 +147,26 @@ async fn labeled(
     parse(&bytes, format, &shared.state.live(), &rules)
 }
 
-/// Makes a change, which writes to disk, on a thread of its own.
-async fn make(
+/// Makes a change on a separate thread, because it writes to disk.
+async fn make_change(
     shared: &Shared,
     change: impl FnOnce(&state::State) -> Result<ChangeCounts, Failure> + Send + 'static,
 ) -> Result<Response, Failure> {
     let permit = Arc::clone(&shared.changes).try_acquire_owned();
-    let permit = permit.map_err(|_| Failure::Busy(Busy::Changes))?;
+    let permit = permit.map_err(|_| Failure::Busy(Resource::Changes))?;
     let state = Arc::clone(&shared.state);
-    let changed = tokio::task::spawn_blocking(move || {
+    let counts = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         change(&state)
     });
-    let changed = changed.await.map_err(|_| Failure::Internal)??;
+    let counts = counts.await.map_err(|_| Failure::Internal)??;
     let live = shared.state.live();
     let report = ChangeReport {
-        added: changed.added,
+        added: counts.added,
         documents: live.model().ids().len(),
-        relabeled: changed.relabeled,
-        removed: changed.removed,
-        replaced: changed.replaced,
+        relabeled: counts.relabeled,
+        removed: counts.removed,
+        replaced: counts.replaced,
         version: &live.version,
     };
     Ok(json_of(&live, to_json(&report)))

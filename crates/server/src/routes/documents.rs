@@ -13,7 +13,7 @@ use crate::shared::Shared;
 
 /// Maximum number of documents in a list.
 const MAX_LISTED: usize = 1000;
-/// Number of documents in a list if the client does not say.
+/// Default number of documents in a list.
 const LISTED: usize = 20;
 /// Maximum size of a text in a list, in bytes.
 const SHOWN_TEXT: usize = 1000;
@@ -23,7 +23,7 @@ const SHOWN_TEXT: usize = 1000;
 pub(crate) struct StoredDocument<'a> {
     id: &'a str,
     labels: Vec<&'a str>,
-    /// The text, if the model keeps texts. In a list, its beginning.
+    /// The text, if the model stores texts. In a list, only its beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct StoredDocument<'a> {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct StoredDocuments<'a> {
     documents: Vec<StoredDocument<'a>>,
-    /// Number of documents that could be listed.
+    /// Number of documents that match the request.
     total: usize,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct ListParameters {
     count: Option<usize>,
 }
 
-fn stored(live: &LiveModel, row: u32) -> StoredDocument<'_> {
+fn stored_document(live: &LiveModel, row: u32) -> StoredDocument<'_> {
     let model = live.model();
     StoredDocument {
         id: model.ids().get(row as usize).unwrap_or_default(),
@@ -74,12 +74,12 @@ pub(crate) async fn document(
     DocumentId(id): DocumentId,
 ) -> Result<Response, Failure> {
     let live = shared.state.live();
-    // The first lookup in a model indexes its documents.
-    let found = tokio::task::spawn_blocking(move || match live.model().row_of(&id) {
-        Some(row) => Ok(to_json(&stored(&live, row))),
+    // The first lookup in a model builds an index of its identifiers.
+    let position = tokio::task::spawn_blocking(move || match live.model().row_of(&id) {
+        Some(row) => Ok(to_json(&stored_document(&live, row))),
         None => Err(Failure::NoSuchDocument(id)),
     });
-    found.await.map_err(|_| Failure::Internal)?.map(json)
+    position.await.map_err(|_| Failure::Internal)?.map(json)
 }
 
 #[utoipa::path(
@@ -117,7 +117,7 @@ fn list(live: &LiveModel, parameters: ListParameters) -> Result<Vec<u8>, Failure
     let rows: Vec<u32> = (0..).take(model.ids().len()).filter(has_label).collect();
     let count = count.unwrap_or(LISTED).min(MAX_LISTED);
     let documents = rows.iter().skip(start.unwrap_or(0)).take(count).map(|&row| {
-        let mut document = stored(live, row);
+        let mut document = stored_document(live, row);
         document.text = document.text.map(|text| &text[..text.floor_char_boundary(SHOWN_TEXT)]);
         document
     });

@@ -1,4 +1,4 @@
-//! Requests of those who operate the server.
+//! Requests of operators: health, readiness and metrics.
 
 use std::sync::atomic::Ordering;
 
@@ -8,12 +8,12 @@ use axum::response::{IntoResponse, Response};
 
 use crate::shared::Shared;
 
-/// `GET /healthz`: whether the server runs.
+/// `GET /healthz`: returns 200 while the server runs.
 pub(crate) async fn health() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`: whether the server takes requests.
+/// `GET /readyz`: returns 200 while the server accepts requests.
 pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
     if shared.is_stopping.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "ending\n");

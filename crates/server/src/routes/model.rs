@@ -1,4 +1,4 @@
-//! The request about the model.
+//! The request that describes the model.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -12,16 +12,16 @@ use crate::shared::Shared;
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "fields of JSON")]
 pub(crate) struct ModelReport<'a> {
-    /// Whether the model keeps the texts of its documents.
+    /// Whether the model stores the texts of its documents.
     keeps_texts: bool,
     /// The labels, by decreasing number of documents.
     labels: Vec<LabelReport<'a>>,
-    /// Whether reading needs the token.
+    /// Whether read requests need the token.
     protected: bool,
     /// The settings of the model, its size, and its metrics if it was tuned.
     #[schema(value_type = Object)]
     settings: Value,
-    /// Whether a document is one text, in the field `text`.
+    /// Whether a document consists of one text, in the field `text`.
     takes_text: bool,
     /// Version of the model, as in the header `x-model-version` of answers.
     version: &'a str,
@@ -51,7 +51,7 @@ pub(crate) async fn model(State(shared): State<Shared>) -> Response {
     let model = live.model();
     let mut settings = serde_json::to_value(model.settings()).unwrap_or_default();
     if let Some(settings) = settings.as_object_mut() {
-        // Both are long, and of no use to clients.
+        // Both are long, and clients do not need them.
         settings.remove("checksums");
         settings.remove("hierarchy");
     }

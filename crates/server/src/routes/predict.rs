@@ -1,4 +1,4 @@
-//! Requests about documents of the client: their labels, why they get them, and their neighbors.
+//! Requests about documents of the client: predictions, explanations and neighbors.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -11,7 +11,7 @@ use crate::body::{self, BodyFormat};
 use crate::documents::{DocumentRules, RequestDocuments, log_texts, parse};
 use crate::failure::{ErrorReport, Failure};
 use crate::parameters::Parameters;
-use crate::queue::{Answered, WhenFull};
+use crate::queue::{AnsweredRequest, QueueFullPolicy};
 use crate::schema::{OneOrMore, Prediction};
 use crate::shared::Shared;
 use crate::stream::answer_lines;
@@ -43,7 +43,7 @@ pub(crate) async fn predict(
     request_body = OneOrMore,
     responses((
         status = 200,
-        description = "Why each document gets its labels: schema classify.explanation/1",
+        description = "Explanation of the labels of each document: schema classify.explanation/1",
     ))
 )]
 pub(crate) async fn explain(
@@ -97,21 +97,21 @@ async fn answer(
     drop(bytes);
     question.check_size(documents.len(), &live)?;
     log_texts(options.log_texts, &documents);
-    let answered = shared.queue.answer(documents, question.mode(), WhenFull::Refuse).await?;
+    let answers = shared.queue.answer(documents, question.mode(), QueueFullPolicy::Refuse).await?;
     if question.is_short() {
-        return Ok(respond(&question, &answered, is_one));
+        return Ok(respond(&question, &answers, is_one));
     }
-    // Writing a long answer would keep other requests waiting.
-    let written = tokio::task::spawn_blocking(move || {
+    // Writing a long answer would block other requests.
+    let body = tokio::task::spawn_blocking(move || {
         let _memory = memory;
-        respond(&question, &answered, is_one)
+        respond(&question, &answers, is_one)
     });
-    written.await.map_err(|_| Failure::Internal)
+    body.await.map_err(|_| Failure::Internal)
 }
 
-fn respond(question: &Question, answered: &Answered, is_one: bool) -> Response {
-    let mut response = json_of(&answered.live, question.write_all(answered, is_one));
-    let count = answered.documents.len() as u64;
+fn respond(question: &Question, answers: &AnsweredRequest, is_one: bool) -> Response {
+    let mut response = json_of(&answers.live, question.write_all(answers, is_one));
+    let count = answers.documents.len() as u64;
     response.extensions_mut().insert(AnsweredDocuments(count));
     response
 }

@@ -1,9 +1,9 @@
 //! `classify bench paper`: the experiments of Bresler et al. 2011, on this machine.
 //!
 //! Measures the seconds to find the neighbors of the first 10, 100, … test documents among the
-//! training documents. As in the paper, the time includes copying queries to the GPU and neighbors
-//! back, but not reading. The index is built before the clock starts, like the paper's training
-//! matrix.
+//! training documents. As in the paper, the time includes copying queries to the GPU and copying
+//! neighbors back, but not reading the files. The index is built before the clock starts, like the
+//! paper's training matrix.
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
@@ -41,26 +41,26 @@ const PAPER: [(&str, [f64; 6]); 4] = [
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Paper {
-    /// The folder of the LYRL2004 files of RCV1-v2, or of files written by `classify generate
+    /// A folder with the LYRL2004 files of RCV1-v2, or with files written by `classify generate
     /// rcv1-like` [default: similar rows, generated in memory with --seed]
     folder: Option<PathBuf>,
     /// Which GPU to use
     #[arg(long, value_name = "N")]
     gpu: Option<usize>,
-    /// Measure only these engines, with the names of --engine, such as grid:256x128,fused
+    /// Measure only these engines; the names are those of --engine, such as grid:256x128,fused
     #[arg(long, value_name = "ENGINE", value_delimiter = ',')]
     only: Vec<EngineKind>,
     /// The number of neighbors per query
     #[arg(short, default_value = "30", value_parser = crate::flags::positive::positive)]
     k: NonZeroUsize,
     /// The largest number of test documents to measure
-    #[arg(long, value_name = "N", default_value_t = 781_265)]
-    most: usize,
+    #[arg(long = "most", value_name = "N", default_value_t = 781_265)]
+    max_documents: usize,
     /// Skip measurements that would take more seconds than this
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
     limit: f64,
-    /// The number of runs of each measurement, whose median is reported (one if it takes over a
-    /// second)
+    /// The number of runs of each measurement; the median is reported. Measurements that take
+    /// over a second run once
     #[arg(long, value_name = "N", default_value_t = 5)]
     runs: usize,
     /// Write the measurements as JSON (schema classify.bench-paper/1)
@@ -78,7 +78,7 @@ struct Sample<'a> {
     sizes: &'a [usize],
 }
 
-/// The results.
+/// The measurements, as they are written to `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
@@ -106,7 +106,7 @@ impl Paper {
         verbosity: Verbosity,
     ) -> Result<(), Failure> {
         let mut files =
-            self.folder.iter().fold(Files::default(), |f, folder| f.reads_preset(folder));
+            self.folder.iter().fold(Files::default(), |f, folder| f.with_preset(folder));
         let json = files.optional(self.json.as_ref())?;
         let svg = files.optional(self.svg.as_ref())?;
         let printed = files.report()?;
@@ -126,7 +126,7 @@ impl Paper {
         let (rows, corpus) = self.rows(threads, seed, verbosity)?;
         let sizes: Vec<usize> = SIZES
             .into_iter()
-            .filter(|&size| size <= self.most && size <= rows.test.rows())
+            .filter(|&size| size <= self.max_documents && size <= rows.test.rows())
             .collect();
         let one = Threads::new(NonZeroUsize::MIN);
         let one = one.map_err(|error| Failure::Resource(format!("no threads: {error}")))?;
@@ -192,7 +192,7 @@ impl Paper {
     ) -> Result<(Rows, String), Failure> {
         let Some(folder) = &self.folder else {
             verbosity.print("generating rows like those of RCV1-v2");
-            let test = (DOCUMENTS - TRAINING).min(self.most as u64);
+            let test = (DOCUMENTS - TRAINING).min(self.max_documents as u64);
             let corpus = format!("rcv1-like, seed {seed}");
             return Ok((rcv1_like_rows(TRAINING, test, seed), corpus));
         };
@@ -205,16 +205,16 @@ impl Paper {
         let classifier = Classifier::new(Arc::clone(&model), threads)?;
         let mut test_documents = sides.test;
         let mut test = CsrBuilder::default();
-        let mut left = self.most;
+        let mut remaining = self.max_documents;
         loop {
             let batch: Vec<Document> = test_documents
                 .by_ref()
-                .take(left.min(16_384))
+                .take(remaining.min(16_384))
                 .collect::<Result<_, CorpusError>>()?;
             if batch.is_empty() {
                 break;
             }
-            left -= batch.len();
+            remaining -= batch.len();
             push(&mut test, &classifier.vectorize(&batch)?.rows, batch.len());
         }
         let mut training = CsrBuilder::default();
@@ -281,7 +281,7 @@ impl Paper {
     }
 }
 
-/// The paper's settings and ours.
+/// The settings of the paper, and the default engines.
 fn settings() -> Vec<(String, EngineKind)> {
     const SIZES: [u32; 4] = [32, 64, 128, 256];
     let kind = |text: String| text.parse().expect("the names are valid");

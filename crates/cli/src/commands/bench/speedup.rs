@@ -3,7 +3,7 @@
 use serde::Serialize;
 use svg_chart::{Axis, Chart, Colors, Dot, Mark, Scale};
 
-/// An engine's seconds at each size; `None` if that size was not measured.
+/// The seconds of an engine at each size; `None` if that size was not measured.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Line {
     pub(super) name: String,
@@ -11,13 +11,13 @@ pub(super) struct Line {
     pub(super) seconds: Vec<Option<f64>>,
 }
 
-/// Speed-ups over `BaseCSR` by number of documents, on two logarithmic axes: the best setting of
-/// each algorithm. If `BaseCSR` was not measured at a size, its time is extrapolated in proportion
-/// to the number of documents.
+/// Draws the best speed-up of each algorithm over `BaseCSR` by number of documents, on two
+/// logarithmic axes. If `BaseCSR` was not measured at a size, its time is extrapolated in
+/// proportion to the number of documents.
 pub(super) fn chart(sizes: &[usize], lines: &[Line]) -> String {
     let sequential = extended(sizes, lines);
     let mut marks = Vec::new();
-    let mut most = 10.0f64;
+    let mut max_speedup = 10.0f64;
     for (class, (name, speedups)) in best_of_each(lines, &sequential).into_iter().enumerate() {
         let dots: Vec<Dot> = sizes
             .iter()
@@ -27,19 +27,19 @@ pub(super) fn chart(sizes: &[usize], lines: &[Line]) -> String {
                 Some(Dot { x: size as f64, y: speedup?, text })
             })
             .collect();
-        most = dots.iter().map(|dot| dot.y).fold(most, f64::max);
+        max_speedup = dots.iter().map(|dot| dot.y).fold(max_speedup, f64::max);
         let points = dots.iter().map(|dot| (dot.x, dot.y)).collect();
         marks.push(Mark::Line { class, points, name: name.to_owned() });
         marks.push(Mark::Dots { class, points: dots });
     }
-    let end = |size: Option<&usize>| size.map_or(1.0, |&size| size as f64);
-    let from = end(sizes.first());
-    let to = end(sizes.last());
+    let position = |size: Option<&usize>| size.map_or(1.0, |&size| size as f64);
+    let from = position(sizes.first());
+    let to = position(sizes.last());
     let x = Axis {
         marked: Some(sizes.iter().map(|&size| size as f64).collect()),
         ..Axis::new("documents", from, to, Scale::Logarithmic)
     };
-    let decades = libm::ceil(libm::log10(most));
+    let decades = libm::ceil(libm::log10(max_speedup));
     let y = Axis {
         unit: " ×",
         ..Axis::new("speed-up", 1.0, libm::pow(10.0, decades), Scale::Logarithmic)
@@ -49,8 +49,8 @@ pub(super) fn chart(sizes: &[usize], lines: &[Line]) -> String {
     chart.svg(Colors::Own) + "\n"
 }
 
-/// The seconds of the first line, the sequential one, at every size, extrapolated where not
-/// measured.
+/// The seconds of the first line (the sequential algorithm) at every size. Sizes that were not
+/// measured are extrapolated.
 fn extended(sizes: &[usize], lines: &[Line]) -> Vec<f64> {
     let mut extended = Vec::new();
     let mut last = 0.0;

@@ -20,8 +20,8 @@
 //! | `abstention` | the confidence below which no label is given |
 //!
 //! The entry of a learner is its function `learn`. Every learner learns from held-out documents
-//! (`held_out`): a document is never scored by what it was learned from. `features` chooses how text
-//! becomes terms, `dense` makes dense vectors.
+//! (`held_out`): nothing that was learned from a document scores it. `features` chooses how text
+//! becomes terms, and `dense` makes dense vectors.
 
 mod abstention;
 mod dense;

@@ -8,10 +8,10 @@ use crate::decide::vote::LearnedVotes;
 use crate::model::Model;
 use crate::search::Neighbor;
 
-/// What an answer contains besides its labels.
+/// The optional contents of an answer, in addition to its labels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extras<'a> {
-    /// Number of best labels whose scores are included, given or not.
+    /// Number of top-ranked labels whose scores are included, predicted or not.
     pub scores: Option<usize>,
     /// Whether the training documents that voted are included.
     pub neighbors: bool,
@@ -48,22 +48,23 @@ pub struct Answer<'a> {
     /// The share of the vote of the best label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// The probability that the best label is right; only if the model is calibrated.
+    /// The probability that the best label is correct; only if the model is calibrated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// The expected share of right labels among those given; only if the model is calibrated.
+    /// The expected share of correct labels among the predicted labels; only if the model is
+    /// calibrated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// Why there are no labels, or unreliable ones.
+    /// Why there are no labels, or why they are unreliable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// The best labels, given or not.
+    /// The best labels, predicted or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scores: Option<Vec<ScoredLabel<'a>>>,
     /// The training documents that voted, best first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbors: Option<Vec<NamedNeighbor<'a>>>,
-    /// The neighbors by dense vectors, if the neighbors above are those by terms.
+    /// The neighbors found by dense vectors, if `neighbors` were found by terms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_vectors: Option<Vec<NamedNeighbor<'a>>>,
     /// Why the document gets its labels.
@@ -75,7 +76,7 @@ impl<'a> Answer<'a> {
     /// Creates the answer for a document.
     ///
     /// # Panics
-    /// If the prediction is of another model.
+    /// If the prediction belongs to another model.
     pub fn new(
         model: &'a Model,
         id: &'a str,

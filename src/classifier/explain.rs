@@ -57,19 +57,18 @@ pub struct Explanation {
     pub labels: Vec<ExplainedLabel>,
     /// How labels were chosen.
     pub decision: Decision,
-    /// When the model abstains.
+    /// The minimum confidence, below which the model abstains.
     pub abstention: Option<ConfidenceLimit>,
 }
 
-/// A neighbor, its vote, and what makes it similar.
+/// A neighbor, its vote, and the terms that make it similar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExplainedNeighbor {
     /// The training document.
     pub row: u32,
     /// The similarity.
     pub similarity: f32,
-    /// Its share of all votes, before the weights that votes have for a label (`learned`,
-    /// `/size^G`).
+    /// Its share of all votes, before weights per label (`learned`, `/size^G`) are applied.
     pub vote: f64,
     /// Whether it was found by its dense vector.
     pub by_vector: bool,
@@ -99,7 +98,7 @@ pub struct ExplainedLabel {
     pub probability: Option<f64>,
     /// The score that it needs; `None` if no threshold decides.
     pub threshold: Option<f64>,
-    /// Whether the document gets it.
+    /// Whether the label is predicted.
     pub is_given: bool,
     /// The evidence of each shared term: positive if it supports the label, negative if it opposes
     /// it; the highest first. See [`explain`].
@@ -304,7 +303,7 @@ fn threshold(decision: &Decision, found: &LabelScore, rank: usize) -> Option<f64
     }
 }
 
-/// The evidence of each shared term for a label, which has this share of the training documents.
+/// The evidence of each shared term for a label, given the label's share of the training documents.
 fn evidence(
     model: &Model,
     neighbors: &[ExplainedNeighbor],

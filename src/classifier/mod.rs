@@ -1,14 +1,14 @@
-//! From documents to predictions: [`Classifier`].
+//! Turns documents into predictions: [`Classifier`].
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `vectorize` | turns documents into query rows (`document_vectors`) |
 //! | `searchers` | searches the neighbors of query rows |
 //! | `predictor` | turns neighbors into predictions (`prediction`) |
-//! | `predict` | does all of this for texts and batches of documents, [`stream`] for a stream |
+//! | `predict`, [`stream`] | run all of these stages, for batches of documents and for a stream |
 //! | `updates` | adds documents to a model, and searches models that change |
-//! | [`vectors`] | files of documents that were vectorized |
-//! | [`answer`], [`explain`] | predictions as JSON, and the reasons for them |
+//! | [`vectors`] | reads and writes files of vectorized documents |
+//! | [`answer`], [`explain`] | represent predictions as JSON, and explain them |
 
 pub mod answer;
 mod document_vectors;

@@ -39,7 +39,7 @@ impl Classifier {
     /// Predicts the labels of documents with given options.
     ///
     /// This is the advanced interface: documents can have features and vectors, and predictions
-    /// hold label ids. [`RawPrediction::named`] replaces them by names.
+    /// hold label ids. [`RawPrediction::named`] replaces them with names.
     ///
     /// # Errors
     /// If a document has features but the model needs text, or vice versa; or the search fails.

@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::search::{Neighbor, SearchError};
 use crate::text::corpus::CorpusError;
 
-/// Why a document gets no labels, or unreliable ones.
+/// Why a document gets no labels, or why they are unreliable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// No term of the document is in the vocabulary.
@@ -64,7 +64,7 @@ pub struct ScoredLabel<'a> {
     pub label: &'a str,
     /// Its share of the vote.
     pub score: f64,
-    /// The probability that it is right; only if the model is calibrated.
+    /// The probability that the label is correct; only if the model is calibrated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
 }
@@ -105,7 +105,7 @@ fn names<'a>(model: &'a Model, labels: &[u32]) -> Vec<&'a str> {
 }
 
 /// A prediction with label ids and row numbers in place of names, for programs that process many
-/// predictions. [`Model::labels`] has the names of labels, [`Model::ids`] those of rows.
+/// predictions. [`Model::labels`] has the names of labels, and [`Model::ids`] the names of rows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RawPrediction {
     /// The labels, best first.
@@ -134,7 +134,7 @@ impl RawPrediction {
     /// Returns the prediction with names.
     ///
     /// # Panics
-    /// If the prediction is of another model.
+    /// If the prediction belongs to another model.
     pub fn named<'a>(&self, model: &'a Model) -> Prediction<'a> {
         Prediction {
             labels: self.label_names(model),
@@ -161,13 +161,13 @@ impl RawPrediction {
     }
 }
 
-/// Which labels get probabilities.
+/// The labels that get probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Probabilities {
     /// All labels with a vote.
     #[default]
     All,
-    /// The first labels up to the last one that is given, at least the first one. This is faster.
+    /// The labels up to the last predicted label, and at least the first label. This is faster.
     Given,
 }
 
@@ -183,12 +183,12 @@ pub struct ClassifyOptions {
     pub decision: Decision,
     /// The minimum confidence of an answer; `None`: never abstain.
     pub abstention: Option<ConfidenceLimit>,
-    /// The limit of the novelty score above which a document is refused; `None`: never.
+    /// The maximum novelty score, above which a document is refused; `None`: never.
     pub novelty: Option<NoveltyLimit>,
-    /// The share of the neighbors by dense vectors in the votes: 0 for a model without vectors, 1
-    /// for one without terms.
+    /// The share of the votes that neighbors found by dense vectors have: 0 for a model without
+    /// vectors, 1 for a model without terms.
     pub dense_share: f64,
-    /// Which labels get probabilities, if the model is calibrated.
+    /// The labels that get probabilities, if the model is calibrated.
     pub probabilities: Probabilities,
 }
 

@@ -238,7 +238,7 @@ impl<'a> Predictor<'a> {
         self.neighbors.get(document).first(self.options.k.get())
     }
 
-    /// Scores labels by the voters, and by label prototypes if these have a share.
+    /// Scores labels by the voters, and by label prototypes if they have a share in the scores.
     fn vote(&self, document: usize, outcome: &mut Outcome) {
         let model = &self.classifier.model;
         let vote = self.options.vote;
@@ -256,7 +256,7 @@ impl<'a> Predictor<'a> {
             let rows = self.vectors.rows.view();
             let (terms, weights) = row(&rows, document);
             prototypes.join(terms, weights, vote.prototypes, &mut outcome.scores);
-            // Scores are in another order now.
+            // The order of the scores has changed.
             outcome.supporters.clear();
         }
     }
@@ -275,7 +275,7 @@ mod tests {
     use crate::text::hierarchy::Hierarchy;
     use crate::threads::Threads;
 
-    /// Ancestors of given labels are given, too, and have probabilities.
+    /// Ancestors of predicted labels are also predicted, and have probabilities.
     #[test]
     fn probabilities_up_to_the_last_label_given() {
         let threads = Threads::available().expect("threads start");

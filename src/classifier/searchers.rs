@@ -9,14 +9,14 @@ use crate::search::{Engines, NEVER, NeighborLists, Report, Request, Search, Sear
 use crate::text::analyze::{Analyzer, TermCounter};
 use crate::threads::Threads;
 
-/// The neighbors of a batch of documents. Memory is reused when it is filled again.
+/// The neighbors of a batch of documents. The next batch reuses the memory.
 #[derive(Debug, Clone, Default)]
 pub struct FoundNeighbors {
-    /// The neighbors by terms; no list if only dense vectors were searched.
+    /// The neighbors found by terms; no list if only dense vectors were searched.
     pub terms: NeighborLists,
-    /// The neighbors by dense vectors; no list if only terms were searched.
+    /// The neighbors found by dense vectors; no list if only terms were searched.
     pub vectors: NeighborLists,
-    /// The share of the neighbors by vectors in the votes.
+    /// The share of the votes that neighbors found by vectors have.
     pub(super) dense_share: f64,
 }
 
@@ -58,8 +58,8 @@ pub struct Searchers {
 }
 
 impl Searchers {
-    /// Creates the engines that a model needs if the neighbors by dense vectors have this share in
-    /// the votes.
+    /// Creates the engines that a model needs if neighbors found by dense vectors have this share
+    /// of the votes.
     ///
     /// # Errors
     /// If the model's rows cannot be indexed.
@@ -80,7 +80,7 @@ pub struct Classifier {
     pub(super) model: Arc<Model>,
     pub(super) searchers: Searchers,
     pub(super) analyzer: Option<Analyzer>,
-    /// Counters that are not in use; their caches speed up the next documents.
+    /// Term counters that are not in use; their caches speed up the next documents.
     pub(super) counters: Mutex<Vec<TermCounter>>,
     pub(super) threads: Threads,
     pub(super) boosts: Vec<f32>,
@@ -167,7 +167,7 @@ impl Classifier {
         self.neighbors_until(vectors, options, &NEVER, found)
     }
 
-    /// Like [`neighbors`](Self::neighbors), but can be ended early by `stop`.
+    /// Like [`neighbors`](Self::neighbors), but `stop` can end it early.
     ///
     /// # Errors
     /// [`SearchError::Stopped`] if it was stopped, or as [`neighbors`](Self::neighbors).

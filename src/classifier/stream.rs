@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `source` | says where documents come from |
+//! | `source` | defines the sources of documents |
 //! | `backlog` | buffers documents that were read |
 //! | `pipeline` | runs the stages concurrently |
 //! | `answers` | delivers predictions in order |

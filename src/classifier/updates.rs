@@ -22,13 +22,13 @@ pub struct Additions {
     pub terms: Vec<TermUse>,
 }
 
-/// Number of neighbors among which the best other document is searched.
+/// Number of neighbors to search for the best other document.
 const OTHERS: NonZeroUsize = NonZeroUsize::new(4).expect("above 0");
 
 impl Classifier {
     /// Creates changes that add documents to the model, weighted like its documents.
     ///
-    /// If the model has a novelty score, the best neighbor of each document is searched.
+    /// If the model has a novelty score, the best neighbor of each document is also found.
     ///
     /// # Errors
     /// As [`predict_documents`](Self::predict_documents).
@@ -92,7 +92,7 @@ pub struct UpdatableEngines {
 }
 
 impl UpdatableEngines {
-    /// Creates an empty set of engines; `engines` makes them.
+    /// Creates an empty set of engines, which `engines` will build.
     pub fn new(engines: Engines) -> Self {
         Self { engines, terms: Vec::new(), vectors: Vec::new() }
     }
@@ -102,8 +102,8 @@ impl UpdatableEngines {
         self.engines.threads()
     }
 
-    /// Returns engines over the present documents, if the neighbors by dense vectors have this
-    /// share in the votes.
+    /// Returns engines over the current documents, if neighbors found by dense vectors have this
+    /// share of the votes.
     ///
     /// # Errors
     /// If rows cannot be indexed.

@@ -17,7 +17,7 @@ use crate::text::counts::tally;
 use crate::text::tfidf::Side;
 use crate::text::vocabulary::Vocabulary;
 
-/// Query rows of some documents.
+/// Query rows of a group of documents.
 struct QueryRows {
     rows: Csr,
     terms: Vec<TermUse>,
@@ -171,7 +171,7 @@ impl Classifier {
     }
 }
 
-/// Appends the vector that a document provides: its own, or its features as one.
+/// Appends the vector that a document provides: its dense vector, or its features as a vector.
 fn given_vector(
     document: &Document,
     dimension: usize,

@@ -1,4 +1,4 @@
-//! Vectors files: documents analyzed and weighted once by a model, classified repeatedly.
+//! Vectors files: documents that are analyzed and weighted once, and can be classified repeatedly.
 //!
 //! [`VectorsWriter`] writes the file (`classify vectorize`), and [`StoredVectors`] reads it. It is
 //! a safetensors file like the model. It holds the weighted rows, the identifiers and labels of the
@@ -87,7 +87,7 @@ pub struct VectorsError {
     pub problem: VectorsProblem,
 }
 
-/// What can be wrong with a vectors file.
+/// A problem with a vectors file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VectorsProblem {
@@ -103,7 +103,7 @@ pub enum VectorsProblem {
 }
 
 impl VectorsError {
-    /// The kind of the I/O error, if it is one.
+    /// The kind of the I/O error, or `None` if the problem is not an I/O error.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match &self.problem {
             VectorsProblem::File(problem) => problem.io_kind(),
@@ -111,7 +111,7 @@ impl VectorsError {
         }
     }
 
-    /// What the user can do next.
+    /// Advice for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match &self.problem {
             VectorsProblem::File(problem) if problem.is_of_the_system() => problem.system_hint(),
@@ -218,7 +218,7 @@ impl VectorsWriter {
         self.len() == 0
     }
 
-    /// Writes the file: completely or not at all.
+    /// Writes the file completely or not at all.
     ///
     /// # Errors
     /// If it cannot be written; the previous file at `path` is then unchanged.
@@ -303,7 +303,7 @@ impl StoredVectors {
         let opened = std::fs::File::open(path);
         let read = opened.and_then(|file| file.take(BEGIN).read_to_end(&mut begin));
         // Checks the length of a JSON header and its beginning; no text begins like this. A file
-        // cut short before the name of its format counts too.
+        // truncated before the name of its format also counts.
         let header = begin.get(4..begin.len().min(9)).unwrap_or_default();
         read.is_ok()
             && !header.is_empty()
@@ -327,7 +327,7 @@ impl StoredVectors {
     ///
     /// # Safety
     /// As for [`Model::map`]: while the vectors or a part of them exist, the file may be replaced
-    /// by a rename only. It must not be overwritten or truncated in place.
+    /// only by renaming. It must not be overwritten or truncated in place.
     #[expect(unsafe_code, reason = "the bytes of a mapped file can change")]
     pub unsafe fn map(path: &Path, model: &Model) -> Result<Self, VectorsError> {
         // SAFETY: the caller's promise.

@@ -1,9 +1,9 @@
-//! Scores → probabilities, and when to abstain.
+//! Converts scores to probabilities, and decides when to abstain.
 //!
-//! A score is a share of the vote. A probability says how often a label with such votes is right.
+//! A score is a share of the vote. A probability is how often a label with such votes is correct.
 //! It comes from a logistic regression on the votes, learned from held-out documents: see
 //! [`Calibration`]. The confidence in an answer is the mean probability of its labels: the expected
-//! share of them that is right.
+//! share of correct labels among them.
 //!
 //! | module | what it does |
 //! |---|---|

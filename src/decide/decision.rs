@@ -1,4 +1,4 @@
-//! Label scores → labels.
+//! Chooses labels by their scores.
 //!
 //! | rule | result |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | [`Multi`](Decision::Multi) | every label whose score reaches one threshold |
 //! | [`PerLabel`](Decision::PerLabel) | every label whose score reaches its own threshold |
 //! | [`First`](Decision::First) | the best n labels (RCut, Yang 2001) |
-//! | [`LargestGap`](Decision::LargestGap) | the labels before the largest drop of the score |
+//! | [`LargestGap`](Decision::LargestGap) | the labels before the largest drop in score |
 //! | [`Proportional`](Decision::Proportional) | the best documents of each label |
 //!
 //! `LargestGap` is MCut (Largeron et al. 2012). `Proportional` is PCut (Yang 2001), which needs the

@@ -1,12 +1,13 @@
-//! From neighbors to labels.
+//! Turns neighbors into labels.
 //!
 //! ```text
 //! neighbors ──▶ label scores ──▶ labels ──▶ probabilities
 //!               vote             decision    calibrate
 //! ```
 //!
-//! Comes in: the neighbors of a document, with their similarities and labels. Goes out: its labels,
-//! a score for each, and the probability that the answer is right. Read [`vote`] first.
+//! The input is the neighbors of a document, with their similarities and labels. The output is the
+//! document's labels, a score for each, and the probability that the answer is correct. Read
+//! [`vote`] first.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What tuning maximizes, and the metrics that it reports.
+//! The objectives that tuning can maximize, and the metrics that it reports.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// The objective's value for some metrics.
+    /// The objective's value, given metrics.
     pub fn of(self, metrics: Metrics) -> f64 {
         match self {
             Self::MicroF1 => metrics.micro_f1,
@@ -43,7 +43,7 @@ impl Objective {
         if self.best_labels().is_some() { metrics.micro_f1 } else { self.of(metrics) }
     }
 
-    /// Number of best labels that the objective depends on, if it depends on these alone.
+    /// Number of top-ranked labels that the objective depends on, if it depends only on them.
     pub(crate) fn best_labels(self) -> Option<usize> {
         match self {
             Self::PrecisionAt5 => Some(5),
@@ -52,8 +52,8 @@ impl Objective {
         }
     }
 
-    /// The objective for a document with `right` right labels among the best, if it depends on
-    /// these alone.
+    /// The objective for a document with `right` correct labels among its top-ranked labels, if it
+    /// depends only on them.
     pub(crate) fn of_ranking(self, right: usize) -> f64 {
         match self {
             Self::PrecisionAt5 => right as f64 / 5.0,
@@ -88,13 +88,13 @@ pub struct Metrics {
     pub by_ranks: Option<f64>,
 }
 
-/// Expected metrics of new documents.
+/// Metrics expected on new documents.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
     /// The metrics.
     #[serde(rename = "figures")]
     pub metrics: Metrics,
-    /// Their 95 % intervals, by resampling the held-out documents.
+    /// Their 95 % intervals, from resampling the held-out documents.
     pub intervals: Option<Intervals>,
 }

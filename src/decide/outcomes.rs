@@ -6,7 +6,7 @@
 //! Macro F1 is the mean over a fixed set of labels, in the estimate and in every replicate. A label
 //! whose documents are not drawn contributes 0. A label with a single document is missing in e⁻¹ of
 //! all replicates, so the mean of the replicates lies below the estimate. This bias (the mean of
-//! the replicates minus the estimate) is subtracted from the percentiles (chapter 10 there).
+//! the replicates minus the estimate) is subtracted from the percentiles (chapter 10 of that book).
 //! Without the correction, intervals for corpora with many rare labels would not even contain the
 //! estimate.
 
@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 
-/// Precision, recall and F1.
+/// Precision, recall and F1 score.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Prf {
-    /// Right labels among those predicted.
+    /// The share of correct labels among the predicted labels.
     pub precision: f64,
-    /// Predicted labels among those that documents have.
+    /// The share of predicted labels among the labels that documents have.
     pub recall: f64,
-    /// The harmonic mean of the two.
+    /// The harmonic mean of precision and recall.
     pub f1: f64,
 }
 
@@ -177,8 +177,8 @@ impl Outcomes {
     }
 
     /// The headline metrics of the documents with these numbers. Macro F1 is the mean over the
-    /// first `labels` labels, whether documents have them or not; labels with higher numbers count
-    /// for the micro F1 only.
+    /// first `labels` labels, whether documents have them or not. Labels with higher numbers count
+    /// only in micro F1.
     pub fn metrics(
         &self,
         documents: impl Iterator<Item = usize>,
@@ -187,7 +187,7 @@ impl Outcomes {
         self.weighted(documents.map(|document| (document, 1)), labels)
     }
 
-    /// The headline metrics of documents that count several times each.
+    /// The headline metrics if each document counts as often as it was drawn.
     fn weighted(
         &self,
         documents: impl Iterator<Item = (usize, u64)>,
@@ -248,7 +248,7 @@ impl Outcomes {
     }
 }
 
-/// Number of parts by hash in which patterns are found concurrently.
+/// Number of hash partitions whose patterns are found concurrently.
 const SHARES: u64 = 16;
 
 /// Groups of documents with the same decisions. A replicate counts how often each pattern is drawn,
@@ -280,7 +280,7 @@ impl Patterns {
         let documents = 0..narrow(outcomes.len());
         let hashes: Vec<u64> =
             documents.into_par_iter().map(|document| state.hash_one(decisions(document))).collect();
-        // For one part of the hashes: the first document of each pattern, and the pattern of each
+        // For one hash partition: the first document of each pattern, and the pattern of each
         // document.
         let of_share = |share: u64| {
             let mut found: HashTable<(u64, u32)> = HashTable::new();
@@ -450,7 +450,7 @@ impl Replicates {
     }
 }
 
-/// Number of replicates for this number of decisions: a thousand, or fewer if that takes long.
+/// Number of replicates for this number of decisions: 1,000, or fewer if they would take long.
 pub(crate) fn replicates(decisions: usize) -> u64 {
     (400_000_000 / decisions.max(1) as u64).clamp(200, 1_000)
 }

@@ -5,8 +5,8 @@
 //! length 1. The two steps alternate until no document moves.
 //!
 //! The first centers are documents, drawn in proportion to their distance from earlier centers
-//! (k-means++, Arthur and Vassilvitskii 2007, with several candidates for each center). Of several
-//! starts, the one with the highest sum of similarities to the centers is returned.
+//! (k-means++, Arthur and Vassilvitskii 2007, with several candidates for each center). After
+//! several starts, the result with the highest sum of similarities to the centers is returned.
 //!
 //! ```
 //! use std::num::NonZeroUsize;
@@ -37,10 +37,10 @@ use crate::random::Random;
 use crate::rows::matrix::{Csr, CsrBuilder, row};
 use crate::search::{Engines, NeighborLists, Request, SearchError};
 
-/// How documents are clustered.
+/// Options for clustering.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterOptions {
-    /// The number of clusters, or of documents if these are fewer.
+    /// The number of clusters; at most the number of documents.
     pub clusters: NonZeroUsize,
     /// The number of starts.
     pub starts: NonZeroUsize,
@@ -275,7 +275,7 @@ fn means(
             }
         }
         used.sort_unstable();
-        // A sum may have been 0 in between.
+        // A sum may have been 0 temporarily.
         used.dedup();
         let square = |&term: &u32| sums[term as usize] * sums[term as usize];
         let length = used.iter().map(square).sum::<f64>().sqrt();
@@ -332,8 +332,8 @@ impl Clusters {
         sizes
     }
 
-    /// For each cluster, the `count` terms whose weight in the center exceeds the mean of all
-    /// centers the most, best first.
+    /// For each cluster, the `count` terms whose weight in its center exceeds the mean weight over
+    /// all centers the most, best first.
     pub fn best_terms(&self, count: usize) -> Vec<Vec<u32>> {
         let view = self.centers.view();
         let clusters = self.centers.rows();
@@ -363,10 +363,10 @@ fn length(count: usize) -> u32 {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Agreement {
     /// Normalized mutual information, normalized by the mean of the two entropies: 1 for equal
-    /// groupings, 0 for independent ones.
+    /// groupings, 0 for independent groupings.
     pub nmi: f64,
     /// The adjusted Rand index (Hubert and Arabie 1985): 1 for equal groupings, 0 on average for
-    /// random ones.
+    /// random groupings.
     pub ari: f64,
 }
 
@@ -477,7 +477,7 @@ mod tests {
             found.sizes().iter().sum::<usize>(),
             60 - found.of_row.iter().filter(|c| c.is_none()).count()
         );
-        // More clusters than documents, copies only, nothing at all.
+        // More clusters than documents, only identical rows, and no rows.
         assert!(of(&rows(3), 10).centers.rows() <= 3);
         let mut copies = CsrBuilder::default();
         for _ in 0..5 {

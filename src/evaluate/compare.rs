@@ -1,11 +1,10 @@
-//! Two evaluations of the same documents: is one better, or was it chance?
+//! Compares evaluations of the same documents, and tests whether the differences are significant.
 //!
 //! * **Micro F1, macro F1, share of exactly labeled documents:** a paired bootstrap over documents
-//!   gives an interval of the difference, and a p-value from how often the difference changes its
-//!   sign.
-//! * **Decisions:** an exact sign test on the decisions that only one of the two has right (the
+//!   gives an interval of the difference, and a p-value from how often the difference changes sign.
+//! * **Decisions:** an exact sign test on the decisions that only one evaluation has right (the
 //!   s-test of Yang and Liu 1999).
-//! * **Documents:** `McNemar`'s exact test on the documents that only one of the two has exactly
+//! * **Documents:** `McNemar`'s exact test on the documents that only one evaluation has exactly
 //!   right.
 //! * **F1 of labels:** a paired t-test (the macro t-test of Yang and Liu 1999), and Wilcoxon's
 //!   signed-rank test (normal approximation, corrected for ties).
@@ -148,7 +147,7 @@ pub struct Difference {
 /// quantiles of .975 and .8, divided by twice the quantile of .975.
 const DETECTABLE: f64 = (1.959_964 + 0.841_621) / (2.0 * 1.959_964);
 
-/// A test and its outcome.
+/// A statistical test and its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Test {
     /// Its name.
@@ -161,7 +160,7 @@ pub struct Test {
     pub adjusted: f64,
 }
 
-/// Two evaluations compared. As JSON it is an entry of the schema `classify.comparison/1`.
+/// A comparison of two evaluations. As JSON it is an entry of the schema `classify.comparison/1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// Number of documents.
@@ -195,7 +194,7 @@ impl Comparison {
 /// enough replicates, up to 100,000, for a p-value below `alpha`.
 ///
 /// # Errors
-/// The number of the evaluation, from 0 for the baseline, and why it cannot be compared.
+/// Returns the index of the evaluation (0 is the baseline), and why it cannot be compared.
 pub fn compare(
     baseline: &SavedEvaluation,
     others: &[SavedEvaluation],
@@ -313,7 +312,7 @@ fn draws_of(documents: usize, min_count: f64) -> u64 {
     replicates(documents * 8).max(min_count)
 }
 
-/// What only one of two evaluations has right.
+/// The numbers of items that only one of two evaluations has right.
 #[derive(Debug, Clone, Copy, Default)]
 struct OnlyRight {
     first: u64,
@@ -329,7 +328,7 @@ fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
             (false, true) => documents.other += 1,
             _ => {}
         }
-        // A decision that both got right, or both wrong, is no evidence.
+        // A decision that is right or wrong in both evaluations is no evidence.
         let errors = |outcomes: &Outcomes| {
             let errors = outcomes.of(document).filter(|&(_, kind)| kind != Kind::Right);
             LabelSet::new(errors.map(|(label, _)| label).collect::<Vec<_>>())

@@ -47,7 +47,7 @@ pub(super) struct Confidences {
     predicted: Vec<(f32, bool)>,
     /// The documents that got labels.
     documents: Vec<Answer>,
-    /// For each [`step`], the labels whose score is there.
+    /// For each [`step`], the numbers of labels whose scores have that step.
     scores: Vec<StepCounts>,
     /// Whether confidences are probabilities; otherwise they are shares of the vote.
     calibrated: bool,
@@ -83,7 +83,7 @@ pub struct Bin {
     pub count: u64,
     /// Their mean confidence: the probability, or without calibration the share of the vote.
     pub confidence: f64,
-    /// The share that was right.
+    /// The share of them that is correct.
     pub right: f64,
 }
 
@@ -108,19 +108,19 @@ pub struct Point {
     pub prf: Prf,
 }
 
-/// The documents for which a model that may abstain did predict labels.
+/// The documents for which a model that may abstain predicts labels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Answered {
     /// Their share of the test documents.
     pub coverage: f64,
     /// The share of right labels among those predicted.
     pub precision: f64,
-    /// The share of wrong ones.
+    /// The share of wrong labels among those predicted.
     pub error: f64,
 }
 
 impl Confidences {
-    /// For the predictions of a model, which may or may not abstain.
+    /// Creates an empty collection. `may_abstain` is whether the model may abstain.
     pub(super) fn new(may_abstain: bool) -> Self {
         Self { may_abstain, ..Self::default() }
     }
@@ -268,8 +268,8 @@ mod tests {
     use super::*;
     use crate::decide::vote::LabelScore;
 
-    /// The step of a score is the number of thresholds above 0 that it reaches, by comparison with
-    /// every one of them. `(0.29 * 100.0) as usize` is 28.
+    /// The step of a score is the number of thresholds above 0 that it reaches, compared with each
+    /// threshold. `(0.29 * 100.0) as usize` is 28.
     #[test]
     fn steps_are_those_that_a_score_reaches() {
         let by_comparison =
@@ -346,7 +346,7 @@ mod tests {
     fn coverage_by_hand() {
         let points = collected(false, false, &ROWS).coverage();
         assert_eq!(points.len(), POINTS);
-        // Three documents have labels: the first third is one document, the rest follows.
+        // Three documents have labels, so the first third is one document.
         let of = |at: usize| (points[at].confidence, points[at].precision);
         assert_eq!([of(0), of(5), of(6)], [(1.0, 1.0), (1.0, 1.0), (0.75, 0.5)]);
         assert_eq!(of(19), (0.5, 0.5));

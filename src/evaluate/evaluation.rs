@@ -23,7 +23,7 @@ pub struct Evaluation {
     pub documents: DocumentCounts,
     /// Numbers of labels.
     pub labels: LabelCounts,
-    /// The share of documents whose predicted label is right; single-label only.
+    /// The share of documents whose predicted label is correct; single-label only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// The share of documents whose predicted labels are exactly right.
@@ -66,11 +66,11 @@ pub struct Evaluation {
     /// error over ten bins); only with a calibrated model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration_error: Option<f64>,
-    /// The predicted labels by confidence, and how many of them are right.
+    /// The predicted labels by confidence, and the share of them that is correct.
     pub reliability: Vec<Bin>,
     /// Precision of the most confident predictions.
     pub coverage: Vec<Coverage>,
-    /// Precision and recall of one threshold for the share of the vote.
+    /// Precision and recall at each single threshold for the share of the vote.
     pub curve: Vec<Point>,
     /// The wrong predictions with the highest scores.
     pub worst_errors: Vec<WorstError>,

@@ -18,7 +18,7 @@ use crate::threads::Threads;
 #[derive(Debug)]
 pub struct Evaluator {
     options: ClassifyOptions,
-    /// The labels of training, then new ones.
+    /// The training labels, then new labels.
     names: Vec<String>,
     /// The numbers of new labels.
     numbers: HashMap<String, u32>,
@@ -32,7 +32,7 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// An evaluator of predictions that a model makes with these options.
+    /// Creates an evaluator for a model's predictions with these options.
     pub fn new(model: Arc<Model>, options: ClassifyOptions) -> Self {
         let names: Vec<String> = model.labels().iter().map(str::to_owned).collect();
         let train = model.label_sizes().iter().copied().map(u64::from).collect();
@@ -61,8 +61,8 @@ impl Evaluator {
         self
     }
 
-    /// Adds the prediction for a document with these labels. `tied_at_k` says whether a row that is
-    /// not a neighbor has the similarity of the last neighbor.
+    /// Adds the prediction for a document with these labels. `tied_at_k` is whether a row that is
+    /// not a neighbor has the same similarity as the last neighbor.
     pub fn add(
         &mut self,
         id: &str,
@@ -129,14 +129,14 @@ impl Evaluator {
         }
     }
 
-    /// The metrics of all predictions. `seed` draws the documents of the intervals. The time that
-    /// this takes is added to `stages`.
+    /// The metrics of all predictions. `seed` draws the documents of the intervals. The time taken
+    /// is added to `stages`.
     pub fn finish(self, seed: u64, threads: &Threads, mut stages: Vec<Stage>) -> Evaluation {
         let start = Instant::now();
         let Tally { documents, confidences, outcomes, .. } = &self.all;
         let count = documents.test as f64;
         let mean = |sum: f64| if count > 0.0 { sum / count } else { 0.0 };
-        // The other metrics are computed meanwhile.
+        // The other metrics are computed concurrently.
         let mut intervals = None;
         let (summary, confusion, reliability, coverage, answered) = threads.scope(|scope| {
             scope.spawn(|_| intervals = outcomes.intervals(self.train.len(), seed));

@@ -1,6 +1,7 @@
 //! Evaluation of predictions: the metrics of single-label and multi-label classification.
 //!
-//! A ratio of 0 / 0 counts as 0, as in scikit-learn. With tp, fp and fn of a label:
+//! A ratio of 0 / 0 counts as 0, as in scikit-learn. For the true positives tp, false positives fp
+//! and false negatives fn of each label:
 //!
 //! * **micro** precision, recall and F1 use the sums of tp, fp and fn over all labels. Labels that
 //!   only the test corpus has are included: their documents are misses.

@@ -1,4 +1,4 @@
-//! Tallies of predictions. Parts of a batch are tallied in parallel and added in their order.
+//! Tallies of predictions. Parts of a batch are tallied in parallel and added in order.
 
 use std::borrow::Cow;
 use std::collections::HashMap as Map;
@@ -19,18 +19,18 @@ pub(super) type HashMap<K, V> = Map<K, V, RandomState>;
 
 /// Number of worst errors that are kept.
 const MAX_ERRORS: usize = 50;
-/// Number of neighbors kept of each of them.
+/// Number of neighbors kept for each of the worst errors.
 const MAX_NEIGHBORS: usize = 5;
 
-/// Maximum number of pairs of a missed and a wrong label of a document that counts for the confused
-/// labels. With more labels, nothing says which one was confused with which, and the pairs of
-/// documents with thousands of labels would fill the memory.
+/// Maximum number of pairs of a missed and a wrong label in a document that counts for the confused
+/// labels. With more pairs, it is unclear which labels were confused with each other, and documents
+/// with thousands of labels would exhaust the memory.
 const MAX_PAIRS: usize = 10_000;
 
 /// The ranks of P@1, P@3 and P@5.
 pub(super) const RANKS: [usize; 3] = [1, 3, 5];
 
-/// What every thread needs to tally documents.
+/// The data that every thread needs to tally documents.
 #[derive(Debug, Clone)]
 pub(super) struct Counter {
     pub(super) model: Arc<Model>,
@@ -58,7 +58,7 @@ impl Counter {
         }
     }
 
-    /// An empty tally.
+    /// Creates an empty tally.
     pub(super) fn tally(&self) -> Tally {
         Tally {
             confidences: Confidences::new(self.may_abstain),
@@ -88,7 +88,7 @@ pub(super) struct PredictedDocument<'a> {
     pub(super) id: &'a str,
     pub(super) labels: &'a [String],
     pub(super) prediction: &'a RawPrediction,
-    /// Whether a row that is not a neighbor has the similarity of the last neighbor.
+    /// Whether a row that is not a neighbor has the same similarity as the last neighbor.
     pub(super) tied_at_k: bool,
 }
 
@@ -189,7 +189,7 @@ impl Tally {
         }
     }
 
-    /// Keeps an error if it is one of the worst. Of equal errors the first ones are kept.
+    /// Keeps an error if it is one of the worst. Among equal errors, the first ones are kept.
     fn keep_error(&mut self, error: WorstError) {
         let score = error.wrong_score;
         if self.min_error_score().is_none_or(|min| score > min) {
@@ -247,9 +247,9 @@ impl Tally {
         }
     }
 
-    /// Counts the pair of the document's label and the predicted one, right or wrong. For a
-    /// document with several labels, the pair has the predicted label if it is one of them,
-    /// otherwise `first`.
+    /// Counts the pair of the document's label and the predicted label, right or wrong. If the
+    /// document has several labels, the pair contains the predicted label if it is one of them, and
+    /// `first` otherwise.
     fn confuse_single(&mut self, expected: &LabelSet, first: Option<u32>, predicted: Option<u32>) {
         let label = predicted.filter(|&label| expected.contains(label)).or(first);
         *self.confused.entry((label, predicted)).or_default() += 1;

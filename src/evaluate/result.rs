@@ -1,4 +1,4 @@
-//! The parts of the result of an evaluation.
+//! The components of an evaluation result.
 
 use serde::{Deserialize, Serialize};
 
@@ -68,9 +68,9 @@ pub struct DocumentCounts {
     /// Test documents refused as out-of-distribution.
     #[serde(rename = "foreign")]
     pub out_of_distribution: u64,
-    /// Test documents that have no label themselves.
+    /// Test documents without a label.
     pub unlabeled: u64,
-    /// Test documents for which a row that is not a neighbor has the similarity of the last
+    /// Test documents for which a row that is not a neighbor has the same similarity as the last
     /// neighbor.
     pub tied_at_k: u64,
 }
@@ -109,7 +109,7 @@ pub struct Method {
 }
 
 impl Method {
-    /// The method of a model with these options.
+    /// Describes the method of a model with these options.
     pub(super) fn of(model: &Model, options: &ClassifyOptions) -> Self {
         let settings = model.settings();
         Self {
@@ -157,10 +157,11 @@ pub struct DocumentResult {
     /// The share of the vote of the best label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// The probability of the best label, of a calibrated model.
+    /// The probability of the best label; only if the model is calibrated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// The share of the predicted labels that should be right, of a calibrated model.
+    /// The expected share of correct labels among the predicted labels; only if the model is
+    /// calibrated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
     /// Why no label was predicted.

@@ -27,7 +27,7 @@ use crate::threads::Threads;
 /// Number of documents that one task tallies.
 const PART: usize = 512;
 
-/// How a classifier is evaluated.
+/// Options for an evaluation.
 #[derive(Debug, Clone, Default)]
 pub struct EvaluateOptions {
     /// The name of the test corpus in errors.
@@ -37,7 +37,7 @@ pub struct EvaluateOptions {
     pub batch: usize,
     /// Whether the prediction for every document is kept.
     pub per_document: bool,
-    /// The seed of the documents that the intervals draw.
+    /// The seed for the documents drawn for the intervals.
     pub seed: u64,
     /// The stages before the evaluation, for its list of stages.
     pub stages: Vec<Stage>,
@@ -80,7 +80,7 @@ impl From<CorpusError> for EvaluateError {
 /// A batch of documents with their predictions.
 struct PredictedBatch {
     documents: Vec<Labeled>,
-    /// One for each [`PART`] documents.
+    /// One part per [`PART`] documents.
     parts: Vec<BatchPart>,
 }
 
@@ -89,7 +89,7 @@ enum BatchPart {
     /// The tally, if all labels of the documents are known.
     Tallied(Box<Tally>),
     /// The predictions, and whether each is tied at k. Unknown labels get their numbers in the
-    /// order of the documents, so these are tallied later.
+    /// order of the documents, so these predictions are tallied later.
     Predicted(Vec<(RawPrediction, bool)>),
 }
 
@@ -202,7 +202,7 @@ pub fn tally(
         evaluator = evaluator.with_documents();
     }
     let options = ClassifyOptions { probabilities: Probabilities::Given, ..options.clone() };
-    // One more neighbor than votes shows whether the last one is tied.
+    // Searches one more neighbor than votes, to detect a tie with the last one.
     let one_more = ClassifyOptions { k: options.k.saturating_add(1), ..options.clone() };
     let pipeline = Pipeline {
         classifier,
@@ -333,7 +333,8 @@ mod tests {
         assert!(given.into_iter().map(|one| one.predicted).eq(expected));
     }
 
-    /// Of equally bad errors the first ones are kept, and new labels are numbered in their order.
+    /// Among equally bad errors, the first ones are kept, and new labels are numbered in their
+    /// order.
     #[test]
     fn batches_are_counted_as_documents_one_after_the_other() {
         let threads = Threads::available().expect("threads start");

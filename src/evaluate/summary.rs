@@ -39,16 +39,16 @@ pub(super) struct Summary {
     pub(super) macro_present: Prf,
     pub(super) weighted: Prf,
     pub(super) labels: LabelCounts,
-    /// By name.
+    /// The metrics of each label, by name.
     pub(super) per_label: Vec<LabelResult>,
     pub(super) levels: Vec<LevelResult>,
 }
 
 /// The decisions on each label.
 pub(super) struct LabelTable<'a> {
-    /// The labels of training, then new ones.
+    /// The training labels, then new labels.
     pub(super) names: &'a [String],
-    /// The number of training documents with each label of training.
+    /// The number of training documents with each training label.
     pub(super) train: &'a [u64],
     pub(super) tallies: &'a [LabelTally],
     pub(super) documents_with_unseen: u64,

@@ -16,10 +16,10 @@ use crate::decide::vote::TrainingLabels;
 
 /// Learns when a model must abstain to reach a target error, from held-out documents.
 ///
-/// The documents of each fold are decided, and their confidence computed, by what is learned from
-/// the other folds: `decisions` are those learned without each fold. `unknown` returns the share of
+/// Each fold is decided, and its confidences are computed, with what was learned from the other
+/// folds: `decisions` has one decision per fold, learned without it. `unknown` returns the share of
 /// unknown terms of a document. If documents were held out twice, without and with their
-/// near-duplicates, the target is reached both ways: new documents may or may not have
+/// near-duplicates, both results must reach the target, because new documents may or may not have
 /// near-duplicates.
 pub(super) fn learn(
     held_out: &HeldOutScores<'_>,
@@ -29,7 +29,7 @@ pub(super) fn learn(
     unknown: &dyn Fn(u32) -> f64,
 ) -> ConfidenceLimit {
     let documents: Vec<HeldOutDocument<'_>> = held_out.documents().collect();
-    // By document, held out for the first and the second time.
+    // The answers by document: held out for the first time, and for the second time.
     let mut answers: BTreeMap<u32, [Option<Answer>; 2]> = BTreeMap::new();
     for (fold, decision) in decisions.iter().enumerate() {
         let calibration = learn_without(&documents, among, unknown, Some(fold));

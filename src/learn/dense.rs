@@ -1,4 +1,4 @@
-//! Builds the dense part of a model: given with the documents, or projected from terms.
+//! Builds the dense part of a model, from vectors given with the documents or projected from terms.
 
 use super::given_vectors::GivenVectors;
 use super::options::{DenseOptions, DenseSource};

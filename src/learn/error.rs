@@ -30,7 +30,7 @@ pub enum TrainError {
     /// Counts were requested for a corpus of texts.
     #[error("counts were requested, but this corpus has texts, whose terms are counted anyway")]
     NoFeatures,
-    /// A class weight for a label that no document has.
+    /// A class weight was set for a label that no document has.
     #[error("a class weight names the label `{0}`, which no document has")]
     UnknownLabel(String),
     /// Abstaining requires tuning.
@@ -42,7 +42,7 @@ pub enum TrainError {
          documents needs more documents, and several labels that do not occur together"
     )]
     NoNovelDocuments,
-    /// A part of a corpus cannot determine what the whole does.
+    /// A part of a corpus cannot determine what the whole corpus determines.
     #[error(
         "a part of a corpus is weighted by the document frequencies of the whole: tuning, term \
          selection, χ² and dense vectors need all documents"
@@ -63,13 +63,14 @@ pub enum TrainError {
     /// Abstaining conflicts with deciding on whole batches.
     #[error("abstaining conflicts with PCut: its limits apply to single documents")]
     AbstainByBatch,
-    /// Label-size compensation conflicts with several labels.
+    /// Label-size compensation conflicts with multi-label decisions.
     #[error(
         "label-size compensation is for one label per document; label thresholds already account \
          for sizes"
     )]
     CompensationForSeveral,
-    /// The model weights queries differently from documents, and has no texts to make queries of.
+    /// The model weights queries differently from documents, and has no texts to build queries
+    /// from.
     #[error(
         "{weighting} weights queries differently from documents, and the model keeps no texts from \
          which queries could be made"

@@ -12,11 +12,11 @@ use crate::rows::dense::DensePart;
 pub enum Event<'a> {
     /// The number of documents read so far.
     Read(u64),
-    /// Settings are compared without this many documents before and after each.
+    /// Number of documents before and after each that are excluded while settings are compared.
     Window(u32),
     /// Near-duplicates were found.
     NearDuplicates {
-        /// The number of documents that have one.
+        /// The number of documents that have a near-duplicate.
         documents: usize,
         /// The cosine above which documents are near-duplicates.
         above: f32,
@@ -28,11 +28,11 @@ pub enum Event<'a> {
         /// The objective to maximize.
         objective: Objective,
     },
-    /// The dense vectors of the training documents were made.
+    /// The dense vectors of the training documents were computed.
     Dense {
         /// The dense part of the model.
         part: &'a DensePart,
-        /// How many of how many terms have a word vector, if the vectors are made of these.
+        /// The numbers of terms with a word vector and of all terms, if word vectors are used.
         known: Option<(usize, usize)>,
     },
     /// Number of documents held out so far.

@@ -1,14 +1,14 @@
-//! Dense vectors that documents bring along.
+//! Dense vectors given with the documents.
 
 use crate::rows::dense::MOST_DIMENSIONS;
 use crate::text::corpus::{Content, CorpusError, Document, Problem, add_features, check_vector};
 
-/// Collects the vectors that documents bring along.
+/// Collects the vectors given with the documents.
 #[derive(Debug, Default)]
 pub(super) struct GivenVectors {
     dimension: Option<usize>,
     values: Vec<f32>,
-    /// Features as vectors: the dimension is known when all were read.
+    /// Features as vectors. The dimension is known once all documents have been read.
     features: Vec<Vec<(u32, f32)>>,
     /// The dimension of the longest of them.
     longest: usize,
@@ -21,7 +21,7 @@ impl GivenVectors {
         Self { first_column, ..Self::default() }
     }
 
-    /// Takes the vector of the next document.
+    /// Adds the vector of the next document.
     pub(super) fn take(&mut self, document: &mut Document) -> Result<(), CorpusError> {
         let place = document.place.clone();
         self.take_from(document).map_err(|problem| problem.at(&place))

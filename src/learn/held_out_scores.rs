@@ -22,8 +22,8 @@ pub(super) struct ChosenVote<'a> {
     pub(super) prototypes: Option<&'a HeldOutPrototypes>,
 }
 
-/// Held-out documents with the scores of their labels. If vote weights are learned, those of each
-/// fold are learned from the other folds.
+/// Held-out documents with the scores of their labels. If vote weights are learned, the weights for
+/// each fold are learned from the other folds.
 #[derive(Debug)]
 pub(super) struct HeldOutScores<'a> {
     table: VoteTable<'a>,
@@ -71,8 +71,8 @@ impl<'a> HeldOutScores<'a> {
         Self { table, trial, scores, factors }
     }
 
-    /// The decision of the trial, and its metrics. Each fold is decided with what is learned from
-    /// the others.
+    /// The decision of the trial, and its metrics. Each fold is decided with what was learned from
+    /// the other folds.
     pub(super) fn decision(&self) -> (Decision, Metrics) {
         RuleSearch::new(&self.table).learn(&self.trial, &self.scores)
     }
@@ -82,10 +82,10 @@ impl<'a> HeldOutScores<'a> {
         RuleSearch::new(&self.table).learn_by_fold(&self.trial, &self.scores)
     }
 
-    /// What to expect of new documents: the metrics of decisions that each fold's documents get by
-    /// what is learned from the other folds. Of a document that was held out twice, the second time
-    /// counts: new documents have near-duplicates where those of the corpus have them. Not for a
-    /// decision that needs the batch.
+    /// The metrics expected on new documents: each fold is decided with what was learned from the
+    /// other folds. If a document was held out twice, the second time counts, because new documents
+    /// are assumed to have near-duplicates as often as the corpus. Not for a decision that needs
+    /// the batch.
     pub(super) fn expected(
         &self,
         decisions: &[Decision; FOLDS],

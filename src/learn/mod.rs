@@ -1,27 +1,27 @@
-//! From a corpus to a model: training, and tuning by cross-validation.
+//! Trains models, and tunes them by cross-validation.
 //!
 //! ```text
 //! documents ─▶ count ─▶ choose features ─▶ hold out each document ─▶ learners ─▶ Model
 //!                       features           held_out
 //! ```
 //!
-//! Comes in: a stream of documents and [`TrainOptions`]. Goes out: a
+//! The input is a stream of documents and [`TrainOptions`]. The output is a
 //! [`Model`](crate::model::Model) and a report of what tuning chose. Read [`Trainer`] first, then
-//! `pipeline.rs`: it runs the learners one after another.
+//! `pipeline.rs`, which runs the learners in sequence.
 //!
 //! | module | what it learns |
 //! |---|---|
 //! | `votes` | the number of neighbors, their vote, learned vote weights |
 //! | `prototypes` | a weight vector per label |
-//! | `thresholds` | the score from which a label is given |
-//! | `term_weights` | factors of the weights of terms |
+//! | `thresholds` | the minimum score at which a label is predicted |
+//! | `term_weights` | a factor for the weight of each term |
 //! | `novelty` | when a document has none of the known labels |
-//! | `probabilities` | what a score says about the probability of a label |
-//! | `abstention` | the confidence below which no label is given |
+//! | `probabilities` | the probability of a label, given its score |
+//! | `abstention` | the confidence below which no label is predicted |
 //!
 //! The entry of a learner is its function `learn`. Every learner learns from held-out documents
-//! (`held_out`): nothing that was learned from a document scores it. `features` chooses how text
-//! becomes terms, and `dense` makes dense vectors.
+//! (`held_out`): no document is scored with anything learned from it. `features` chooses how text
+//! is converted to terms, and `dense` computes dense vectors.
 
 mod abstention;
 mod dense;

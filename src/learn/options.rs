@@ -1,4 +1,4 @@
-//! What determines the trained model.
+//! The options that determine the trained model.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -18,18 +18,18 @@ use crate::text::tfidf::Weighting;
 /// Everything that determines the trained model.
 #[derive(Debug, Clone)]
 pub struct TrainOptions {
-    /// How text becomes terms.
+    /// How text is converted to terms.
     pub analyzer: AnalyzerSpec,
     /// The fields of a text and their boosts.
     pub fields: Fields,
     /// How features are read, for a corpus of features.
     pub features: FeatureSpec,
-    /// Dense vectors, if the model is to have them.
+    /// Dense vectors, if the model has them.
     pub dense: Option<DenseOptions>,
-    /// Terms and dense vectors together: the share of the neighbors by vectors in the votes, from 0
-    /// to 1; `None`: a half, or chosen by tuning.
+    /// With both terms and dense vectors: the share of the votes that neighbors found by vectors
+    /// have, from 0 to 1; `None`: a half, or chosen by tuning.
     pub dense_share: Option<f64>,
-    /// How counts become weights.
+    /// How counts are converted to weights.
     pub weighting: Weighting,
     /// Which terms enter the vocabulary.
     pub limits: TermLimits,
@@ -49,12 +49,13 @@ pub struct TrainOptions {
     pub target_error: Option<f64>,
     /// Maximum share of documents with known labels that are refused as out-of-distribution.
     pub novelty: Option<f64>,
-    /// What to choose by leave-one-out; `None`: nothing. By default [`TuneOptions::quick`].
+    /// The settings to choose by leave-one-out; `None`: no settings. By default
+    /// [`TuneOptions::quick`].
     pub tuning: Option<TuneOptions>,
     /// Whether the model keeps the texts of the documents.
     pub keep_text: bool,
-    /// The terms of a whole corpus that includes the documents. Terms get their weights in the
-    /// whole corpus, and the limits of terms are not applied.
+    /// The terms of a whole corpus that includes the documents. Term weights are computed from the
+    /// whole corpus, and the term limits are not applied.
     pub part_of: Option<Arc<CorpusStatistics>>,
 }
 
@@ -84,7 +85,7 @@ impl Default for TrainOptions {
 }
 
 impl TrainOptions {
-    /// Whether documents are dense vectors and nothing else, so that they need no text.
+    /// Whether documents consist only of dense vectors, so that they need no text.
     pub fn has_no_terms(&self) -> bool {
         self.dense.as_ref().is_some_and(DenseOptions::is_alone)
     }
@@ -93,7 +94,7 @@ impl TrainOptions {
 /// Dense vectors for a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DenseOptions {
-    /// Where the vectors come from.
+    /// The source of the vectors.
     pub source: DenseSource,
     /// The distance between them.
     pub metric: Metric,
@@ -101,13 +102,13 @@ pub struct DenseOptions {
     pub with_terms: bool,
 }
 
-/// Where dense vectors come from.
+/// The source of dense vectors.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DenseSource {
-    /// Documents bring them along: [`Document::vector`](crate::text::corpus::Document::vector), or
+    /// The documents provide them: [`Document::vector`](crate::text::corpus::Document::vector), or
     /// features as vectors.
     Given {
-        /// The field that a corpus of JSONL, CSV or TSV has them in, for the model to remember.
+        /// The field of a JSONL, CSV or TSV corpus that contains them; stored in the model.
         field: Option<String>,
     },
     /// Latent semantic analysis of the weighted terms.
@@ -128,13 +129,13 @@ impl DenseOptions {
     }
 }
 
-/// What tuning chooses.
+/// The scope of tuning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TuneScope {
-    /// k, vote and, with several labels, one threshold, out of a few, on a sample of the documents.
-    /// The fixed defaults stay if nothing is clearly better, and if there are fewer than 100
-    /// documents or very many.
+    /// k, vote and, for multi-label corpora, one threshold, from a small grid, on a sample of the
+    /// documents. The fixed defaults stay if no setting is clearly better, and for fewer than 100
+    /// or very many documents.
     Quick,
     /// k, vote, learned votes and decision, on all documents.
     Votes,
@@ -142,10 +143,10 @@ pub enum TuneScope {
     All,
 }
 
-/// What tuning may choose, and how.
+/// Options for tuning.
 #[derive(Debug, Clone, Copy)]
 pub struct TuneOptions {
-    /// What to choose.
+    /// The settings to choose.
     pub scope: TuneScope,
     /// Which features may be changed.
     pub free: FreeFeatures,
@@ -157,7 +158,7 @@ pub struct TuneOptions {
     pub k_max: NonZeroUsize,
     /// Which documents are not neighbors of each other while tuning.
     pub near_duplicates: NearDuplicateLimit,
-    /// Whether the documents are in the order of time; `None`: estimated from the data.
+    /// Whether the documents are in chronological order; `None`: estimated from the data.
     pub time_order: Option<bool>,
 }
 
@@ -176,13 +177,13 @@ impl Default for TuneOptions {
 }
 
 impl TuneOptions {
-    /// What training does by default: [`TuneScope::Quick`] on 2,000 documents.
+    /// The default for training: [`TuneScope::Quick`] on 2,000 documents.
     pub fn quick() -> Self {
         Self { scope: TuneScope::Quick, sample: 2_000, ..Self::default() }
     }
 }
 
-/// Which features tuning may change. By default all.
+/// The features that tuning may change. By default, all of them.
 #[expect(clippy::struct_excessive_bools, reason = "four features, each free or not")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeFeatures {

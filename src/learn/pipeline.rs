@@ -1,4 +1,4 @@
-//! The learners, one after another: k, vote, prototypes, decision, probabilities, abstention and
+//! Runs the learners in sequence: k, vote, prototypes, decision, probabilities, abstention and
 //! novelty, all learned from one leave-one-out search.
 
 use std::num::NonZeroUsize;
@@ -22,14 +22,14 @@ use crate::decide::vote::Vote;
 use crate::model::{Learned, TrainSettings};
 use crate::threads::Threads;
 
-/// The shares of the neighbors by vectors that tuning tries.
+/// The shares of the votes for neighbors found by vectors that tuning tries.
 const SHARES: [f64; 11] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0];
 
 /// A learned vote is chosen if it improves the objective by at least this much; a smaller gain may
 /// be noise.
 const MIN_GAIN: f64 = 0.001;
 
-/// Training documents to be held out, and everything that the learners need to know of them.
+/// Training documents to be held out, and the data about them that the learners need.
 pub(super) struct Pipeline<'a> {
     pub(super) run: &'a Run<'a>,
     pub(super) rows: &'a TrainingRows<'a>,
@@ -196,7 +196,7 @@ impl Pipeline<'_> {
             self.restricted(Grid::full(max_k, self.multi_label, objective), rule)
         };
         let tries_prototypes = !(quick || options.vote.is_some() || rule == Some(Rule::Pcut));
-        // Neither needs the other, so both are done concurrently.
+        // These do not depend on each other, so they run concurrently.
         let ((mut tuned, mut learning), prototypes) = self.threads().join(
             || self.best_of_grid(found, &grid),
             || {
@@ -259,7 +259,7 @@ impl Pipeline<'_> {
         if let Some(best) = tuned.trials.iter().max_by(order) {
             tuned.best = *best;
         }
-        // The default k, or the largest below it that was tried.
+        // The default k, or the largest smaller k that was tried.
         let k = options.k.unwrap_or(TrainSettings::K).get();
         let vote = options.vote.unwrap_or_default();
         let is_near = |trial: &&Trial| trial.vote == vote && trial.k <= k;
@@ -273,7 +273,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Tries learned vote weights. They become the best settings if they are better, or asked for.
+    /// Tries learned vote weights. They become the best settings if they are better, or requested.
     fn try_vote_weights(
         &self,
         found: &LeaveOneOut,
@@ -297,7 +297,7 @@ impl Pipeline<'_> {
     }
 
     /// Learns when documents are refused because they have none of the known labels, if the options
-    /// ask for that.
+    /// request it.
     fn learn_novelty(
         &self,
         found: &LeaveOneOut,
@@ -305,7 +305,7 @@ impl Pipeline<'_> {
         prototypes: Option<&HeldOutPrototypes>,
     ) -> Result<Option<(NoveltyLimit, NoveltyScore)>, TrainError> {
         let Some(target) = self.run.options.novelty else { return Ok(None) };
-        // New documents have no neighbors of their own time.
+        // New documents have no neighbors from their own time.
         let exclusion = self.excluded.exclusion();
         let search = NoveltySearch {
             k,
@@ -338,7 +338,7 @@ impl Pipeline<'_> {
         Grid { rules: Rules(rule), ..grid }
     }
 
-    /// Refuses options that cannot be tuned together.
+    /// Rejects options that cannot be tuned together.
     fn check_options(&self, rule: Option<Rule>) -> Result<(), TrainError> {
         let options = self.run.options;
         if options.vote.is_some_and(|vote| vote.prototypes > 0.0) {
@@ -357,8 +357,8 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// Chooses the share of the neighbors by vectors that is best for a few k and votes. Ties go to
-    /// the share nearest to a half.
+    /// Chooses the share of the votes for neighbors found by vectors that is best for a few k and
+    /// votes. Ties go to the share nearest to a half.
     fn choose_dense_share(&self, mut found: LeaveOneOut, steps: &mut Vec<Step>) -> LeaveOneOut {
         let objective = self.tuning.objective;
         let grid = Grid::coarse(self.tuning.k_max, self.multi_label, objective);

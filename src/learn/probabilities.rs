@@ -22,8 +22,8 @@ pub(super) fn learn(
     learn_without(&documents, among, unknown, None)
 }
 
-/// Learns the probabilities of labels from held-out documents, without those of `fold` if given.
-/// `unknown` returns the share of unknown terms of a document.
+/// Learns the probabilities of labels from held-out documents, excluding `fold` if given. `unknown`
+/// returns the share of unknown terms of a document.
 pub(super) fn learn_without(
     documents: &[HeldOutDocument<'_>],
     among: TrainingLabels<'_>,

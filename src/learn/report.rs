@@ -18,7 +18,7 @@ pub struct Trained {
     pub model: Model,
     /// The results of tuning, if anything was chosen.
     pub tuning: Option<TuningReport>,
-    /// How long each stage took.
+    /// The duration of each stage.
     pub stages: Vec<Stage>,
 }
 
@@ -27,13 +27,13 @@ pub struct Trained {
 pub struct TuningReport {
     /// The schema's name.
     pub schema: &'static str,
-    /// What was chosen.
+    /// The scope of tuning.
     pub scope: TuneScope,
     /// The objective that was maximized.
     pub objective: Objective,
     /// Number of documents that were held out, one at a time.
     pub documents: u64,
-    /// Documents with a higher cosine were not neighbors of each other.
+    /// The cosine above which documents were not neighbors of each other.
     pub near_duplicates_above: Option<f32>,
     /// Number of documents held out before and after each document when settings were compared.
     pub window: u32,
@@ -41,7 +41,7 @@ pub struct TuningReport {
     pub documents_with_near_duplicates: usize,
     /// The features that were tried.
     pub features: Vec<Step>,
-    /// The share of the neighbors by dense vectors in the votes, if there are any.
+    /// The share of the votes for neighbors found by dense vectors, if the model has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense_share: Option<f64>,
     /// The best of `trials`.
@@ -49,13 +49,13 @@ pub struct TuningReport {
     /// How its votes were learned, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning: Option<VoteLearning>,
-    /// What to expect of new documents without near-duplicates: its metrics without a window.
+    /// The metrics of `best` expected on new documents without near-duplicates, without a window.
     #[serde(rename = "figures")]
     pub metrics: Metrics,
-    /// Their 95 % intervals, by resampling the held-out documents.
+    /// Their 95 % intervals, from resampling the held-out documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
-    /// What to expect of documents that have near-duplicates as often as these.
+    /// The metrics expected on documents that have near-duplicates as often as these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_near_duplicates: Option<Expected>,
     /// Whether terms that are selected or weighted by labels were evaluated on documents whose

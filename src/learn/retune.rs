@@ -95,7 +95,8 @@ pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<Trained, TrainError>
         tuning: &tuning,
         multi_label: options.decision.several(settings.decision.is_multi()),
         excluded: &excluded,
-        // The model does not record how many terms were dropped, so unknown terms mean nothing.
+        // The model does not record how many terms were dropped, so the share of unknown terms is
+        // meaningless.
         unknown_share: &|_| 0.0,
     };
     let (learned, report) = pipeline.learn(Vec::new())?;
@@ -140,7 +141,7 @@ fn queries(run: &Run<'_>, model: &Arc<Model>) -> Result<Queries, TrainError> {
         return Err(TrainError::NotSymmetric { weighting: weighting.to_string() });
     }
     let mut documents: Vec<Document> = kept_documents(model).collect();
-    // Vectors that documents brought along are searched as they are.
+    // Vectors given with the documents are searched unchanged.
     if let Some(given) = model.dense().filter(|dense| dense.projection().is_none()) {
         for (document, vector) in documents.iter_mut().zip(given.vectors().view().iter()) {
             document.vector = Some(vector.to_vec());

@@ -1,4 +1,4 @@
-//! The terms of a model, counted and weighed anew from the texts that it keeps.
+//! Counts and weights the terms of a model again, from the texts that it stores.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use crate::text::corpus::{Content, CorpusError, Document, Place};
 use crate::text::counts::{CountOptions, Counts, DfLimit, TermLimits};
 use crate::threads::Threads;
 
-/// Why a model cannot be weighed anew.
+/// Why a model cannot be reweighted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReweighError {
-    /// It keeps no texts.
+    /// The model stores no texts.
     #[error("the model keeps no texts: keep them in training")]
     NoText,
-    /// Texts had fields in columns, which are not kept apart.
+    /// The texts had separate fields, which the model does not store separately.
     #[error("the texts had several fields, which a model does not keep apart: train it again")]
     Fields,
-    /// Its dense vectors are made of its terms.
+    /// The model's dense vectors are computed from its terms.
     #[error("the dense vectors are made of the terms: train it again")]
     Vectors,
     /// The texts have no term.
@@ -27,7 +27,7 @@ pub enum ReweighError {
     Corpus(#[from] CorpusError),
 }
 
-/// The documents of a model that keeps their texts.
+/// The documents of a model that stores their texts.
 pub(super) fn kept_documents(model: &Model) -> impl Iterator<Item = Document> {
     let source: Arc<str> = "the model's texts".into();
     let label = |&label: &u32| model.label_name(label).to_owned();
@@ -43,14 +43,13 @@ pub(super) fn kept_documents(model: &Model) -> impl Iterator<Item = Document> {
     })
 }
 
-/// Counts and weights the kept texts of a model again. The vocabulary, term weights and rows are
-/// then those of a model trained on the present documents. As before, terms with fewer documents
-/// than the rarest term of the model are dropped; a term selection is made again. Everything else
-/// that was learned stays: k, vote, decision, and also the factors of terms. New terms have no
-/// factor.
+/// Counts and weights the stored texts of a model again. The vocabulary, term weights and rows are
+/// then as in a model trained on the current documents. As before, terms with fewer documents than
+/// the rarest term of the model are dropped; a term selection is made again. Everything else that
+/// was learned is unchanged: k, vote, decision, and term factors. New terms have no factor.
 ///
 /// # Errors
-/// If the model keeps no texts, or not all that the terms are made of.
+/// If the model stores no texts, or not all of the data that terms are computed from.
 pub fn reweigh(model: &Model, threads: &Threads) -> Result<Model, ReweighError> {
     let settings = model.settings();
     if !model.keeps_texts() || !matches!(settings.input, InputSpec::Text(_)) {
@@ -134,7 +133,7 @@ mod tests {
         let read = Model::open(&path).unwrap();
         assert!(read.learned_terms());
         assert_eq!(read.settings().formula, model.settings().formula);
-        // A document less: bread is in one of two documents, butter in none.
+        // One document less: bread is in one of two documents, butter in none.
         let mut collection = Collection::new(read.into());
         collection.apply(vec![Change::Remove { id: "1".into() }]).unwrap();
         let again = reweigh(&collection.model(), &threads).unwrap();

@@ -1,4 +1,4 @@
-//! One training run: its options, its engines, and who hears of its progress.
+//! One training run: its options, its engines, and its event callback.
 
 use super::given_vectors::GivenVectors;
 use super::options::DenseSource;
@@ -16,7 +16,7 @@ pub(super) type Documents<'a> = &'a mut (dyn Iterator<Item = Result<Document, Co
 /// Called with each event of a training run.
 pub type OnEvent<'a> = &'a (dyn Fn(Event<'_>) + Sync);
 
-/// What all steps of a training run share.
+/// The data that all steps of a training run share.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'a> {
     pub(super) options: &'a TrainOptions,
@@ -41,13 +41,13 @@ impl<'a> Run<'a> {
         CorpusError { place: Place { source: self.corpus_name.into(), line: None }, problem }
     }
 
-    /// Whether documents bring dense vectors along.
+    /// Whether dense vectors are given with the documents.
     pub(super) fn takes_vectors(&self) -> bool {
         let dense = self.options.dense.as_ref();
         dense.is_some_and(|dense| matches!(dense.source, DenseSource::Given { .. }))
     }
 
-    /// Reads all documents, and the vectors that they bring along.
+    /// Reads all documents, and the vectors given with them.
     pub(super) fn read_all(
         &self,
         documents: Documents<'_>,

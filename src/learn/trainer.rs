@@ -1,4 +1,4 @@
-//! The entry of training: dispatches to plain, quick and full training.
+//! The entry point for training: dispatches to plain, quick and full training.
 
 use std::time::Instant;
 
@@ -44,12 +44,12 @@ impl std::fmt::Debug for Trainer<'_> {
     }
 }
 
-/// Builds a [`Trainer`]; everything is optional.
+/// Builds a [`Trainer`]. Every field is optional.
 #[derive(Debug, Clone)]
 pub struct TrainerBuilder<'a>(Trainer<'a>);
 
 impl<'a> TrainerBuilder<'a> {
-    /// Everything that determines the model. By default [`TrainOptions::default`].
+    /// The options that determine the model. By default [`TrainOptions::default`].
     #[must_use]
     pub fn options(self, options: TrainOptions) -> Self {
         Self(Trainer { options, ..self.0 })
@@ -136,12 +136,11 @@ impl<'a> Trainer<'a> {
     /// whatever the scope of the options.
     ///
     /// # Errors
-    /// If the model weights queries differently from documents, and neither can the counts be
-    /// recovered from its rows nor does it keep the texts; if the options conflict; or if the
-    /// search fails.
+    /// If the model weights queries differently from documents, its rows do not allow the counts to
+    /// be recovered, and it stores no texts; if the options conflict; or if the search fails.
     ///
     /// # Panics
-    /// Never: nobody else has the model.
+    /// Never: there are no other references to the model.
     pub fn retune(&self, model: Model) -> Result<Trained, TrainError> {
         let engines = self.engines()?;
         retune(&self.run(&engines), model)

@@ -1,4 +1,4 @@
-//! Tuned training: everything that the learners choose is known before the model is made.
+//! Tuned training: the learners make all choices before the model is built.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -36,9 +36,10 @@ struct Chosen {
 
 /// Minimum number of documents for choosing settings quickly.
 const MIN_DOCUMENTS: usize = 100;
-/// Maximum number of pairs of a document and a term for that: it needs about 20 bytes for each.
+/// Maximum number of pairs of a document and a term for choosing settings quickly. Each pair needs
+/// about 20 bytes.
 const MAX_ENTRIES: usize = 1 << 26;
-/// Maximum number of products of a search by dense vectors for that.
+/// Maximum number of products in a search by dense vectors for choosing settings quickly.
 const MAX_PRODUCTS: usize = 20_000_000_000;
 /// The dimension of word vectors that is assumed before their file is read.
 const WORD_VECTOR_DIMENSION: usize = 300;
@@ -135,8 +136,8 @@ fn train_on(
     learn_and_build(run, chosen, given, tuning)
 }
 
-/// How settings are chosen quickly. `None` if options set them, or if there are too few or too many
-/// documents.
+/// The options for choosing settings quickly. `None` if the settings are given, or if there are too
+/// few or too many documents.
 pub(super) fn quick_options(
     run: &Run<'_>,
     counts: &Counts,
@@ -182,7 +183,7 @@ pub(super) fn train_quickly(
     learn_and_build(run, chosen, given, tuning)
 }
 
-/// The features that the options ask for.
+/// The features that the options request.
 fn features_of(run: &Run<'_>, settings: &TrainSettings) -> Features {
     let analyzer = match &settings.input {
         InputSpec::Text(spec) => Some(spec.clone()),
@@ -279,7 +280,7 @@ fn learn_and_build(
     Ok((model.with_learned(learned, threads), report))
 }
 
-/// The learned factors of terms, by the labels of all documents.
+/// The learned factors of terms, from the labels of all documents.
 fn term_factors(
     run: &Run<'_>,
     counts: &Counts,
@@ -295,8 +296,8 @@ fn term_factors(
     Ok(factors.into_iter().flatten().collect())
 }
 
-/// Near-duplicates and the window, determined with the rows that tuning starts from; and these
-/// rows. Nothing for documents without terms.
+/// Near-duplicates and the window, determined from the rows that tuning starts with; and these
+/// rows. For documents without terms, all are empty.
 fn exclusions(
     run: &Run<'_>,
     counts: &Counts,
@@ -312,7 +313,7 @@ fn exclusions(
         weighting if weighting == weighting.of_weights() => Weighting::default().of_weights(),
         _ => Weighting::default(),
     };
-    // ProjectionInput weighted by labels make documents with the same label nearly equal.
+    // Terms weighted by labels make documents with the same label nearly equal.
     let weighting = weighting.with_chi2_power(0.0).unwrap_or(weighting);
     let plain = IndexedRows::new(counts, &start.fields, weighting, run.engines)?;
     let sizes = counts.label_sizes();

@@ -2,7 +2,7 @@
 
 /// The concatenated terms, as UTF-8.
 pub(crate) const TERMS: &str = "vocabulary.text";
-/// The offset of each term, and the end of the last one.
+/// The offset of each term, and the end of the last term.
 pub(crate) const TERM_OFFSETS: &str = "vocabulary.offsets";
 /// The number of documents with each term.
 pub(crate) const DOCUMENT_FREQUENCIES: &str = "vocabulary.document_frequencies";
@@ -10,7 +10,7 @@ pub(crate) const DOCUMENT_FREQUENCIES: &str = "vocabulary.document_frequencies";
 pub(crate) const IDF: &str = "vocabulary.idf";
 /// The learned factor of each term, which is included in its weight.
 pub(crate) const TERM_FACTORS: &str = "vocabulary.factors";
-/// The offset of each document's terms, and the end of the last one's.
+/// The offset of each document's terms, and the end of the last document's terms.
 pub(crate) const ROW_BOUNDS: &str = "rows.indptr";
 /// The terms of each document.
 pub(crate) const ROW_TERMS: &str = "rows.indices";
@@ -24,7 +24,7 @@ pub(crate) const LABEL_OFFSETS: &str = "labels.offsets";
 pub(crate) const IDS: &str = "documents.id_text";
 /// The offset of each identifier.
 pub(crate) const ID_OFFSETS: &str = "documents.id_offsets";
-/// The offset of each document's labels, and the end of the last one's.
+/// The offset of each document's labels, and the end of the last document's labels.
 pub(crate) const LABEL_BOUNDS: &str = "documents.label_indptr";
 /// The labels of each document.
 pub(crate) const LABEL_NUMBERS: &str = "documents.label_indices";
@@ -42,7 +42,7 @@ pub(crate) const TEXT_OFFSETS: &str = "documents.text_offsets";
 pub(crate) const DENSE_VECTORS: &str = "dense.vectors";
 /// The dense vectors of the terms, row by row.
 pub(crate) const DENSE_PROJECTION: &str = "dense.projection";
-/// The offset of each document's vote weights, and the end of the last one's.
+/// The offset of each document's vote weights, and the end of the last document's vote weights.
 pub(crate) const VOTE_STARTS: &str = "votes.starts";
 /// The label of each vote weight.
 pub(crate) const VOTE_LABELS: &str = "votes.labels";

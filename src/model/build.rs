@@ -1,4 +1,4 @@
-//! Builds models: from counted documents, and from what the learners found.
+//! Builds models from counted documents and the results of the learners.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -20,16 +20,16 @@ use crate::text::select::all_term_weights;
 use crate::text::tfidf::{RawRows, Side, TermWeights};
 use crate::threads::Threads;
 
-/// The results of the learners of [`learn`](crate::learn), for a model to keep.
+/// The results of the learners of [`learn`](crate::learn) that a model stores.
 #[derive(Debug, Clone)]
 pub(crate) struct Learned {
     /// The number of neighbors that vote.
     pub(crate) k: NonZeroUsize,
     /// How neighbors vote.
     pub(crate) vote: Vote,
-    /// How scores become labels.
+    /// How labels are chosen by their scores.
     pub(crate) decision: Decision,
-    /// The share of the neighbors by dense vectors in the votes, from 0 to 1.
+    /// The share of the votes for neighbors found by dense vectors, from 0 to 1.
     pub(crate) dense_share: f64,
     /// The part of the tuning report that the model stores.
     pub(crate) summary: TuningSummary,
@@ -154,7 +154,7 @@ impl Model {
         model
     }
 
-    /// Adds dense vectors, and the share of their neighbors in the votes.
+    /// Adds dense vectors, and the share of the votes for neighbors found by them.
     #[must_use]
     pub(crate) fn with_dense(mut self, dense: DensePart, dense_share: f64) -> Self {
         self.settings.dense = Some(dense.spec().clone());
@@ -167,7 +167,7 @@ impl Model {
     /// Replaces everything that was learned before.
     ///
     /// # Panics
-    /// If the calibration is for another number of labels.
+    /// If the calibration has another number of labels.
     #[must_use]
     pub(crate) fn with_learned(mut self, learned: Learned, threads: &Threads) -> Self {
         let labels = self.labels().len();
@@ -180,7 +180,7 @@ impl Model {
         self.settings.tuning = Some(learned.summary);
         self.settings.abstention = learned.abstention;
         self.settings.novelty = limit;
-        // Everything was learned from the present documents.
+        // Everything was learned from the current documents.
         let weighed = self.settings.updates.map(|updates| updates.weighed);
         self.settings.updates = weighed.map(|weighed| Updates { weighed, ..Updates::default() });
         self.arrays.calibration = Some(learned.calibration);
@@ -190,7 +190,7 @@ impl Model {
     }
 
     /// The model with the terms and rows of another model of the same documents. Everything that
-    /// was learned stays.
+    /// was learned is unchanged.
     pub(crate) fn with_terms_of(&self, other: Self) -> Self {
         let arrays = Arrays {
             label_names: self.arrays.label_names.clone(),

@@ -19,7 +19,7 @@ use segment::{LabelWeights, Lists, Segment};
 /// A change of a model's documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// Adds a document after all others, and removes those with the same identifier.
+    /// Adds a document after all others, and removes documents with the same identifier.
     Put(Box<NewDocument>),
     /// Removes the documents with an identifier.
     Remove {
@@ -71,7 +71,7 @@ pub enum ChangeError {
     Document {
         /// Its identifier.
         id: String,
-        /// What does not fit.
+        /// The reason why it does not fit.
         what: &'static str,
     },
     /// There would be 2^32 or more documents or labels.
@@ -86,9 +86,9 @@ pub struct ChangeCounts {
     pub added: u64,
     /// Number of documents removed because one with the same identifier was added.
     pub replaced: u64,
-    /// Number of documents removed otherwise.
+    /// Number of documents removed by request.
     pub removed: u64,
-    /// Number of documents that got other labels.
+    /// Number of relabeled documents.
     pub relabeled: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct ChangeCounts {
 /// one change, and speeds up every search.
 const MERGE_FACTOR: u32 = 16;
 
-/// Where a document is stored.
+/// The location of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Location {
     segment: u32,
@@ -111,19 +111,19 @@ fn id_in(segments: &[Segment], location: Location) -> &str {
 
 /// The documents of a model, which can be added, removed and relabeled.
 ///
-/// The vocabulary, its term weights and everything that was learned stay as they are. Answers are
-/// bit-identical to those of a model with the same vocabulary that was trained on the present
-/// documents: the remaining ones in their order, then the added ones.
+/// The vocabulary, its term weights and everything that was learned do not change. Answers are
+/// bit-identical to the answers of a model with the same vocabulary that was trained on the current
+/// documents: the remaining documents in their order, then the added documents.
 ///
 /// A label that no document had before becomes a label of the model, and a label whose last
 /// document was removed remains. If labels have thresholds, a new label gets the median threshold
-/// of the others. The offset of its probability is the mean of theirs.
+/// of the other labels. The offset of its probability is the mean of their offsets.
 #[derive(Debug)]
 pub struct Collection {
     /// The model before all changes.
     base: Arc<Model>,
     segments: Vec<Segment>,
-    /// The labels; those of the base come first.
+    /// The labels; labels of the base come first.
     labels: Vec<String>,
     label_numbers: HashMap<String, u32>,
     /// The locations of all documents, by identifier.

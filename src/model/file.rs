@@ -28,7 +28,7 @@ use crate::threads;
 const MODELS: Format = Format { what: "a model", key: FILE_KEY, name: FORMAT, version: VERSION };
 
 impl Model {
-    /// Writes the model: completely or not at all, with identical bytes for identical models.
+    /// Writes the model completely or not at all, with identical bytes for identical models.
     ///
     /// # Errors
     /// If the model could not be opened again, or the file cannot be written; the previous file at
@@ -46,8 +46,8 @@ impl Model {
     /// then unchanged.
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
-        // The journal of a replaced model is removed with it. The lock keeps other processes from
-        // changing its documents meanwhile.
+        // The journal of a replaced model is removed, too. The lock keeps other processes from
+        // changing the model's documents meanwhile.
         let is_file = std::fs::metadata(&path).is_ok_and(|data| data.is_file());
         let held = match JournalLock::new(&path) {
             _ if !is_file => None,
@@ -126,8 +126,8 @@ impl Model {
     /// If the file cannot be read, or is not a valid, undamaged model.
     ///
     /// # Safety
-    /// As for [`Bytes::map`]: while the model or a part of it exists, the file may be replaced by
-    /// a rename only, as [`Model::save`] does. It must not be overwritten or truncated in place.
+    /// As for [`Bytes::map`]: while the model or a part of it exists, the file may be replaced only
+    /// by renaming, as [`Model::save`] does. It must not be overwritten or truncated in place.
     #[expect(unsafe_code, reason = "the bytes of a mapped file can change")]
     pub unsafe fn map(path: &Path) -> Result<Self, ModelError> {
         // SAFETY: the caller's promise.

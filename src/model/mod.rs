@@ -1,4 +1,4 @@
-//! The model: everything that classification needs, frozen at training, and its file format.
+//! The model, which contains everything that classification needs, and its file format.
 //!
 //! The file is a single safetensors file with a JSON document in its metadata; see
 //! `models/README.md`. It is read into memory (or mapped, with [`Model::map`]) and validated
@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `settings` | the settings of a model: the JSON document in its file |
 //! | `trained` | the model in memory, and access to its arrays |
-//! | `build` | builds a model from counted documents and from what the learners found |
+//! | `build` | builds a model from counted documents and the results of the learners |
 //! | `check` | the properties that the program relies on |
 //! | `file` | writes, opens and maps model files; `array_names` names their arrays |
 //! | `collection` | documents that are added, removed and relabeled, in segments |

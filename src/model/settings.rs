@@ -70,7 +70,7 @@ pub struct TrainSettings {
     pub input: InputSpec,
     /// The fields of a text and their boosts.
     pub fields: Fields,
-    /// How counts become weights.
+    /// How counts are converted to weights.
     pub weighting: Weighting,
     /// The number of neighbors that vote.
     pub k: NonZeroUsize,
@@ -82,7 +82,7 @@ pub struct TrainSettings {
     pub selection: Option<Selection>,
     /// The results of tuning, if any.
     pub tuning: Option<TuningSummary>,
-    /// When the model abstains; `None`: never.
+    /// The confidence limit below which the model abstains; `None`: it never abstains.
     pub abstention: Option<ConfidenceLimit>,
     /// The label hierarchy: ancestors of labels are added to training documents and predictions.
     pub hierarchy: Hierarchy,
@@ -148,7 +148,7 @@ pub struct Settings {
     pub input: InputSpec,
     /// The fields of a text and their boosts.
     pub fields: Fields,
-    /// How counts become weights.
+    /// How counts are converted to weights.
     pub weighting: Weighting,
     /// The exact formula of the weighting.
     pub formula: String,
@@ -162,7 +162,7 @@ pub struct Settings {
     pub selection: Option<Selection>,
     /// The results of tuning, if k, vote and decision were tuned.
     pub tuning: Option<TuningSummary>,
-    /// When the model abstains; `None`: never.
+    /// The confidence limit below which the model abstains; `None`: it never abstains.
     pub abstention: Option<ConfidenceLimit>,
     /// The limit of the novelty score; `None`: the model never refuses out-of-distribution
     /// documents.
@@ -173,15 +173,15 @@ pub struct Settings {
     /// The dense vectors, if the model has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense: Option<DenseSpec>,
-    /// The share of the neighbors by dense vectors in the votes, from 0 (terms only) to 1 (vectors
-    /// only).
+    /// The share of the votes for neighbors found by dense vectors, from 0 (terms only) to 1
+    /// (vectors only).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dense_share: f64,
-    /// The number of documents of the whole corpus whose term weights are used, if the model has
-    /// only a part of them.
+    /// The number of documents in the whole corpus that term weights come from, if the model has
+    /// only a part of the documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_of: Option<u64>,
-    /// How the documents differ from the training documents, if they do.
+    /// The changes of the documents since training, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updates: Option<Updates>,
     /// The size of the model.
@@ -195,7 +195,7 @@ fn is_zero(share: &f64) -> bool {
     share.to_bits() == 0
 }
 
-/// How a model's documents differ from the documents that it was trained on.
+/// The changes of a model's documents since it was trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Updates {
@@ -205,7 +205,7 @@ pub struct Updates {
     pub added: u64,
     /// Number of documents removed, including replaced ones.
     pub removed: u64,
-    /// Number of documents that got other labels.
+    /// Number of relabeled documents.
     pub relabeled: u64,
 }
 

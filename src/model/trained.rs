@@ -31,7 +31,7 @@ pub struct Model {
 #[derive(Debug)]
 pub(crate) struct Arrays {
     pub(crate) vocabulary: Arc<Vocabulary>,
-    /// The weight of each term, its learned factor included.
+    /// The weight of each term, including its learned factor.
     pub(crate) idf: Array<f64>,
     /// The learned factor of each term, if term weights were learned.
     pub(crate) term_factors: Option<Array<f32>>,
@@ -112,7 +112,7 @@ impl Model {
         }
     }
 
-    /// Whether documents have terms, which is not so for [given vectors only](InputSpec::Vectors).
+    /// Whether documents have terms. False for [given vectors only](InputSpec::Vectors).
     pub fn has_terms(&self) -> bool {
         !matches!(self.settings.input, InputSpec::Vectors(_))
     }

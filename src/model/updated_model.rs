@@ -108,7 +108,7 @@ impl UpdatedModel {
         let before = self.end;
         let written = self.append(&bytes);
         if let Err(source) = written {
-            // What was written is not a commit, unless it cannot even be truncated.
+            // The written bytes are not a commit, unless they cannot even be truncated.
             let end = self.end;
             self.failed |=
                 self.lock.journal.as_ref().is_some_and(|file| file.set_len(end).is_err());
@@ -157,8 +157,9 @@ impl UpdatedModel {
         Ok(())
     }
 
-    /// Replaces the model file by one with all changes, and removes the journal. If the process is
-    /// killed meanwhile, either the old model and its journal remain, or the new model.
+    /// Replaces the model file with a file that contains all changes, and removes the journal. If
+    /// the process is killed meanwhile, either the old model and its journal remain, or the new
+    /// model.
     ///
     /// # Errors
     /// If the model cannot be written; then nothing is changed. Or if the journal cannot be
@@ -171,7 +172,8 @@ impl UpdatedModel {
         Ok(model)
     }
 
-    /// Replaces the model by another one and removes the journal, like [`compact`](Self::compact).
+    /// Replaces the model with another one and removes the journal, like
+    /// [`compact`](Self::compact).
     ///
     /// # Errors
     /// As [`compact`](Self::compact).

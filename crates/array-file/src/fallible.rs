@@ -6,7 +6,7 @@ thread_local! {
     static IS_FALLIBLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs code whose failed allocations are handled: `try_reserve` returns its error.
+/// Runs code that handles failed allocations itself, so that `try_reserve` can return an error.
 pub(crate) fn fallibly<R>(allocate: impl FnOnce() -> R) -> R {
     let before = IS_FALLIBLE.replace(true);
     let result = allocate();
@@ -14,7 +14,8 @@ pub(crate) fn fallibly<R>(allocate: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether the calling thread handles a failed allocation itself, as when it reads a file.
+/// Whether the calling thread handles a failed allocation itself, for example while it reads a
+/// file.
 ///
 /// A global allocator that ends the process when memory runs out must return null instead if this
 /// is true.
@@ -23,6 +24,6 @@ pub(crate) fn fallibly<R>(allocate: impl FnOnce() -> R) -> R {
 /// assert!(!array_file::handles_failed_allocation());
 /// ```
 pub fn handles_failed_allocation() -> bool {
-    // A thread that is ending has no flag any more.
+    // A thread that is exiting no longer has the flag.
     IS_FALLIBLE.try_with(Cell::get).unwrap_or(false)
 }

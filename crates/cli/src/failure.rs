@@ -60,7 +60,7 @@ impl Failure {
         move |error| Self::Output(OutputError::write(path, error))
     }
 
-    /// The error of a write to standard output.
+    /// Wraps an error from writing to standard output.
     pub(crate) fn stdout(error: io::Error) -> Self {
         Self::output(Path::new("-"))(error)
     }
@@ -140,7 +140,7 @@ impl Failure {
     }
 }
 
-/// What to do about a corpus that cannot be read. Names a flag if a flag helps.
+/// Returns advice for a corpus that cannot be read, naming the relevant flag if there is one.
 fn corpus_hint(error: &CorpusError) -> Option<&'static str> {
     Some(match &error.problem {
         Problem::Thread(_) => NO_THREAD,
@@ -341,7 +341,7 @@ impl From<DecisionError> for Failure {
     }
 }
 
-/// The flag of a multi-label option.
+/// Returns the flag that sets a multi-label option.
 fn flag(option: MultiLabelOption) -> &'static str {
     match option {
         MultiLabelOption::Rule => "--rule",
@@ -351,7 +351,7 @@ fn flag(option: MultiLabelOption) -> &'static str {
     }
 }
 
-/// Words a conflict between decision flags.
+/// Returns the message for a conflict between decision flags.
 fn decision_message(error: DecisionError) -> String {
     let message = match error {
         DecisionError::OneLabel { option } => {
@@ -378,7 +378,7 @@ fn decision_message(error: DecisionError) -> String {
     message.to_owned()
 }
 
-/// Words an error of training. Most are conflicts between flags.
+/// Returns the message for a training error. Most are conflicts between flags.
 pub(crate) fn train_message(error: &TrainError) -> String {
     let message = match error {
         TrainError::UnknownLabel(label) => {
@@ -422,7 +422,7 @@ pub(crate) fn train_message(error: &TrainError) -> String {
     message.to_owned()
 }
 
-/// Words the reason why a file cannot be compared with other evaluations.
+/// Returns the message for a file that cannot be compared with other evaluations.
 pub(crate) fn compare_message(error: &CompareError) -> String {
     match error {
         CompareError::NotAnEvaluation(what) => {
@@ -464,7 +464,7 @@ mod tests {
 
     use super::*;
 
-    /// A hint names a flag if a flag helps. Otherwise it is the library's hint.
+    /// A hint names the relevant flag. If there is none, it is the library's hint.
     #[test]
     fn hints_name_flags() {
         let group = ReadOptions { group_column: Some("author".into()), ..ReadOptions::default() };

@@ -285,7 +285,8 @@ struct ConfusionMatrix<'a> {
 }
 
 impl<'a> ConfusionMatrix<'a> {
-    /// Returns `None` if the evaluation is multi-label or has more than `max_labels` labels.
+    /// Counts the pairs of a label and a prediction. Returns `None` if the evaluation is
+    /// multi-label or has more than `max_labels` labels.
     fn new(evaluation: &'a Evaluation, max_labels: usize) -> Option<Self> {
         let pairs = evaluation.confusion.as_ref()?;
         let mut labels: Vec<&str> =

@@ -9,13 +9,13 @@ use super::TermPart;
 use crate::model::Model;
 use crate::text::analyze::Analyzer;
 
-/// A piece of a text, and the marked term that it contains, if any.
+/// A segment of a text, and the marked term that it contains, if any.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Marked<'a> {
     /// The text.
     pub text: &'a str,
-    /// The term as it is in the vocabulary. If there are several, such as n-grams of characters,
-    /// all of them, separated by blanks.
+    /// The term as it is in the vocabulary. Several terms, such as character n-grams, are separated
+    /// by spaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<String>,
     /// The sum of the contributions of the terms.
@@ -26,8 +26,8 @@ pub struct Marked<'a> {
 /// Number of bytes at the beginning of a text in which terms are marked.
 const MAX_BYTES: usize = 1 << 16;
 
-/// Divides a text into pieces where terms begin and end. Joined, the pieces are the text. A term of
-/// several words is marked from the first to the last. Terms are marked in the first 64 KiB, and
+/// Splits a text into segments where terms begin and end. Joined, the segments are the text. A term
+/// of several words is marked from the first to the last. Terms are marked in the first 64 KiB, and
 /// only if the model was trained on text.
 pub fn marks<'a>(model: &Model, text: &'a str, terms: &[TermPart]) -> Vec<Marked<'a>> {
     let plain = |text| Marked { text, term: None, part: None };
@@ -75,7 +75,7 @@ fn word_count(term: &str) -> usize {
 }
 
 /// The marked terms in a text of `words` words, and the sum of their contributions. If there are
-/// several words, only terms of as many count.
+/// several words, only terms of the same number of words count.
 fn terms_in(
     analyzer: &Analyzer,
     text: &str,

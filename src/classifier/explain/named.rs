@@ -25,7 +25,8 @@ pub struct NamedExplanation<'a> {
     pub id: &'a str,
     /// The predicted labels, best first.
     pub labels: Vec<&'a str>,
-    /// The share of the predicted labels that should be right, of a calibrated model.
+    /// The expected share of correct labels among the predicted labels; only if the model is
+    /// calibrated.
     pub confidence: Option<f64>,
     /// Why no label was predicted.
     pub reason: Option<&'static str>,
@@ -93,7 +94,7 @@ pub struct NamedNeighbor<'a> {
     pub similarity: f32,
     /// Its share of all votes.
     pub vote: f64,
-    /// `terms` or `vector`: what it was found by.
+    /// How the neighbor was found: by `terms` or by its `vector`.
     pub by: &'static str,
     /// Its labels.
     pub labels: Vec<&'a str>,
@@ -126,8 +127,8 @@ impl NamedExplanation<'_> {
 }
 
 impl Explanation {
-    /// The explanation as JSON: schema `classify.explanation/1`. At most `terms` terms support each
-    /// label, and as many oppose it.
+    /// The explanation as JSON: schema `classify.explanation/1`. It lists at most `terms` terms
+    /// that support each label, and at most `terms` that oppose it.
     ///
     /// # Panics
     /// If the explanation is of another model.
@@ -135,8 +136,8 @@ impl Explanation {
         serde_json::to_string(&self.named(model, id, terms)).expect("names and numbers")
     }
 
-    /// The explanation with names instead of numbers. At most `terms` terms support each label, and
-    /// as many oppose it.
+    /// The explanation with names instead of numbers. It lists at most `terms` terms that support
+    /// each label, and at most `terms` that oppose it.
     ///
     /// # Panics
     /// If the explanation is of another model.

@@ -15,16 +15,16 @@ use crate::text::corpus::CorpusError;
 
 /// Maximum number of stored vectors that are classified together. Batches of documents are smaller.
 const BATCH: usize = 16_384;
-/// Maximum number of predictions that are formatted at a time, because that may take much memory.
+/// Maximum number of predictions that are formatted at a time, to limit memory.
 const MADE: usize = 2_048;
 /// Receives predictions as they are made.
 pub trait Answers {
     /// The error of a prediction that cannot be accepted.
     type Error;
-    /// What is made of a prediction on any thread before it is received, such as a line of text.
+    /// The result of formatting a prediction, on any thread; such as a line of text.
     type Made: Send;
 
-    /// Receives what was made of the prediction for the next document.
+    /// Receives the formatted prediction for the next document.
     ///
     /// # Errors
     /// If it cannot be accepted, which ends the stream.
@@ -80,8 +80,8 @@ impl<E> From<PipelineError<E>> for StreamError<E> {
 }
 
 /// Reads documents, classifies them and delivers the predictions in order. Each stage runs on its
-/// own thread. Returns the time of each stage. `make` is called with the identifier and the
-/// prediction of each document on the classifier's threads, and `answers` receives what it makes.
+/// own thread. Returns the time of each stage. `make` formats the identifier and the prediction of
+/// each document on the classifier's threads, and `answers` receives the result.
 ///
 /// A slow source gets each prediction immediately. The documents that a fast source delivers while
 /// others are being classified are classified together. Predictions before an error are delivered.
@@ -106,7 +106,7 @@ pub fn classify_stream<A: Answers>(
         };
         let prepare = || Predictor::new(classifier, &vectors, neighbors, options);
         if documents.len() == 1 && !options.decision.needs_batch() {
-            // Switching threads would take longer.
+            // Switching threads would take longer than predicting one document.
             hand_over(1, vec![make_one(&prepare(), &mut Predicted::default(), 0)]);
             return;
         }
@@ -128,7 +128,7 @@ pub fn classify_stream<A: Answers>(
         answers.progress(so_far);
         answers.flush()
     })?;
-    // Also without any documents.
+    // Flushes even if there were no documents.
     answers.flush().map_err(StreamError::Answer)?;
     Ok(stages)
 }

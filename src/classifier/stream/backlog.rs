@@ -1,4 +1,4 @@
-//! Buffers documents that were read until they are classified.
+//! Buffers documents between reading and classification.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use crate::text::corpus::{Content, CorpusError, Document};
 pub(super) struct Limits {
     /// Maximum number of documents that wait, and that leave together.
     pub(super) documents: usize,
-    /// Number of bytes from which no document is added, however few there are.
+    /// Number of bytes at which no more documents are added, even if there are few.
     pub(super) bytes: usize,
     /// Whether documents wait until a limit is reached, even if nothing else is being processed.
     pub(super) patient: bool,
@@ -17,7 +17,7 @@ pub(super) struct Limits {
 
 /// Documents between a reading and a classifying thread. They leave in order: when a limit is
 /// reached, at the end, and, unless the backlog is patient, whenever all earlier batches are done.
-/// So a slow source is answered at once, and a fast one in large batches.
+/// So a slow source is answered immediately, and a fast source in large batches.
 #[derive(Debug)]
 pub(super) struct Backlog {
     limits: Limits,
@@ -100,7 +100,7 @@ impl Backlog {
         }
     }
 
-    /// Closes the backlog: nothing is taken any more.
+    /// Closes the backlog: no more documents are taken.
     pub(super) fn close(&self) {
         self.state().closed = true;
         self.ready.notify_one();

@@ -24,7 +24,7 @@ const QUEUE: usize = 1;
 /// Maximum number of documents in a batch. They take more memory than stored vectors, and up to
 /// eight batches are processed concurrently.
 const MAX_DOCUMENTS: usize = 8_192;
-/// Number of bytes of text or features from which a batch is full.
+/// Number of bytes of text or features at which a batch is full.
 const MAX_BYTES: usize = 32 << 20;
 
 /// The names of all stages but the last.
@@ -51,7 +51,7 @@ pub(crate) struct Pipeline<'a> {
     pub(crate) last: &'static str,
 }
 
-/// What a stage hands to the next one.
+/// The data that a stage passes to the next one.
 type StageResult<T> = Result<T, ClassifyError>;
 
 /// A vectorized batch.
@@ -66,12 +66,12 @@ struct Searched {
     neighbors: FoundNeighbors,
 }
 
-/// Hands over what was made of a number of documents. Returns whether more is wanted.
+/// Passes on the results for a number of documents. Returns whether more results are wanted.
 pub(crate) type HandOver<'a, V> = &'a mut dyn FnMut(usize, V) -> bool;
 
 /// The input of the last stage.
 enum Voted<V> {
-    /// A number of documents and what was made of them.
+    /// A number of documents and the results for them.
     Part(usize, V),
     /// The end of a batch.
     Batch,
@@ -165,7 +165,7 @@ impl Pipeline<'_> {
                 Ok(())
             };
             let outcome = iter::from_fn(|| threads::receive(&voted)).try_for_each(&mut take);
-            // Threads that wait for a channel end.
+            // Closing the channels ends the threads that wait for them.
             drop(voted);
             drop(closing);
             let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {
@@ -367,7 +367,7 @@ impl Pipeline<'_> {
                 start = Instant::now();
                 taken.is_ok()
             });
-            // After the last search, nobody takes them.
+            // After the last search, no thread takes them.
             let _ = give_back.send(neighbors);
             if to_receive.send(Ok(Voted::Batch)).is_err() {
                 break;
@@ -390,7 +390,7 @@ fn read(
     busy: &Busy,
     mut stage: Stage,
 ) -> Stage {
-    // If reading panics, the documents before are classified.
+    // If reading panics, the documents before the panic are classified.
     let _ending = Ending(backlog);
     loop {
         let start = Instant::now();

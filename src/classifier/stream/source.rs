@@ -1,4 +1,4 @@
-//! Where the documents of a stream come from.
+//! The sources of the documents of a stream.
 
 use std::num::NonZeroUsize;
 
@@ -18,7 +18,7 @@ pub(super) fn batch_size(max: usize, options: &ClassifyOptions) -> usize {
     (NEIGHBORS / options.k).max(16).min(max)
 }
 
-/// Where documents come from.
+/// A source of documents.
 pub enum Source {
     /// A stream of documents.
     Documents(Box<dyn Iterator<Item = Result<Document, CorpusError>> + Send>),

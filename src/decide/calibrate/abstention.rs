@@ -15,15 +15,15 @@ use serde::{Deserialize, Serialize};
 pub struct ConfidenceLimit {
     /// The target share of wrong labels among those predicted.
     pub target_error: f64,
-    /// The minimum confidence. `None`: the target is out of reach, and nothing is answered.
+    /// The minimum confidence. `None`: the target cannot be reached, and the model always abstains.
     pub confidence: Option<f64>,
-    /// The share of held-out documents that got labels. If the target is out of reach, the share of
-    /// the most confident ones that were tested.
+    /// The share of held-out documents that got labels. If the target cannot be reached, the share
+    /// of documents above the highest limit tested.
     pub coverage: f64,
-    /// The share of wrong labels among their labels.
+    /// The share of wrong labels among the labels of these documents.
     pub error: f64,
-    /// The upper end of a one-sided interval of that share. For 98 of 100 draws of training
-    /// documents, the model's true error is below it, if new documents are like these.
+    /// The upper end of a one-sided 98 % interval of that share. For 98 of 100 draws of training
+    /// documents, the model's true error is below it, if new documents resemble these.
     pub error_bound: f64,
 }
 
@@ -43,17 +43,17 @@ pub struct Answer {
 
 /// The probability that a bound does not hold.
 const RISK: f64 = 0.02;
-/// Number of limits that are tested, one after another.
+/// Number of limits that are tested in sequence.
 const TESTS: usize = 50;
 
 impl ConfidenceLimit {
     /// Learns the lowest limit whose share of wrong labels is shown to be at most the target.
     ///
     /// Limits are tested from high to low, each by the upper end of its Clopper–Pearson interval,
-    /// until one fails. With such a fixed sequence, all tests together fail no more often than a
-    /// single one. Labels of a document or a cluster tend to be right or wrong together, so they
-    /// carry less information: the counts are divided by the design effect. If no limit passes,
-    /// nothing is answered, and coverage and error are those of the highest limit.
+    /// until one fails. With such a fixed sequence, all tests together err no more often than a
+    /// single test. Labels of a document or a cluster tend to be right or wrong together, so they
+    /// carry less information: the counts are divided by the design effect. If no limit passes, the
+    /// model always abstains; coverage and error are then for the highest limit.
     ///
     /// ```
     /// use classify::decide::calibrate::{Answer, ConfidenceLimit};
@@ -75,7 +75,7 @@ impl ConfidenceLimit {
         Self::at_risk(target_error, answers, RISK)
     }
 
-    /// Learns one of two limits that together fail no more often than one of
+    /// Learns one of two limits. Together, they fail no more often than a single limit from
     /// [`learn`](Self::learn).
     pub(crate) fn one_of_two(target_error: f64, answers: &[Answer]) -> Self {
         Self::at_risk(target_error, answers, RISK / 2.0)
@@ -84,7 +84,7 @@ impl ConfidenceLimit {
     fn at_risk(target_error: f64, answers: &[Answer], risk: f64) -> Self {
         let mut answered: Vec<&Answer> = answers.iter().filter(|answer| answer.given > 0).collect();
         answered.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-        // Fewer right answers prove nothing, even without an error.
+        // Fewer correct answers prove nothing, even without an error.
         let min_right = libm::log(risk) / libm::log1p(-target_error.clamp(1e-9, 0.999));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let first = (2.0 * min_right) as usize;
@@ -148,8 +148,8 @@ struct ClusterLabels {
     wrong: f64,
 }
 
-/// Sums over clusters of answers: of the labels given, of the wrong ones, and of squares and
-/// products of both.
+/// Sums over clusters of answers: the numbers of labels and of wrong labels, and their squares and
+/// products.
 #[derive(Debug, Clone, Default)]
 struct Sums {
     /// The labels of each cluster.
@@ -176,8 +176,8 @@ impl Sums {
         self.given_wrong += cluster.given * cluster.wrong - before.given * before.wrong;
     }
 
-    /// The variance of the share of wrong labels relative to that of independent labels, at least
-    /// 1. `None` without a wrong label, when it cannot be estimated.
+    /// The variance of the share of wrong labels, relative to its variance for independent labels;
+    /// at least 1. `None` if no label is wrong, because the variance cannot be estimated then.
     fn known_design_effect(&self) -> Option<f64> {
         let share = self.wrong / self.given;
         // Each cluster has one label.
@@ -207,8 +207,8 @@ impl Sums {
     }
 }
 
-/// The upper end of the one-sided Clopper–Pearson interval of a share of which `count` of `of` were
-/// seen: the share at which so few would be seen with probability `risk`.
+/// The upper end of the one-sided Clopper–Pearson interval of a share, after `count` successes in
+/// `of` trials: the share for which so few successes have probability `risk`.
 fn upper_bound(count: u64, of: u64, risk: f64) -> f64 {
     if count >= of {
         return 1.0;
@@ -222,8 +222,8 @@ fn upper_bound(count: u64, of: u64, risk: f64) -> f64 {
     high
 }
 
-/// The probability of at most `count` of `of` successes, each with this probability. As it is above
-/// `count / of`, terms decrease from the last one on.
+/// The probability of at most `count` successes in `of` trials, each with this probability. The
+/// probability is above `count / of`, so the terms decrease from the last one down.
 fn binomial_tail(count: u64, of: u64, probability: f64) -> f64 {
     let n = of as f64;
     let k = count as f64;
@@ -280,7 +280,7 @@ mod tests {
         assert!(limit.reaches_target() && limit.coverage >= 1.0, "{limit:?}");
     }
 
-    /// An error as large as the target is rarely taken for a smaller one.
+    /// An error rate as large as the target rarely passes as a smaller one.
     #[test]
     fn bounds_hold_for_new_answers() {
         let mut random = crate::random::Random::new(1);
@@ -294,7 +294,7 @@ mod tests {
         };
         let reached =
             (0..300).filter(|_| ConfidenceLimit::learn(0.1, &draw(2_000)).reaches_target());
-        // Expected are 6, with a standard error of 2.4.
+        // The expected number is 6, with a standard error of 2.4.
         let reached = reached.count();
         assert!(reached <= 13, "{reached} of 300");
     }

@@ -3,7 +3,7 @@
 
 use crate::rows::symmetric::cholesky;
 
-/// The values of a scored label, and whether the label was right.
+/// The values of a scored label, and whether the label was correct.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observation<const VALUES: usize> {
     /// The values; the first is the constant 1.
@@ -55,8 +55,8 @@ pub(crate) fn line(values: &[(f64, bool)]) -> ([f64; 2], f64) {
     (found, observations.iter().map(loss).sum())
 }
 
-/// The weights of the values, and an offset for each group that explains what the weights leave
-/// open.
+/// The weights of the values, and an offset for each group that accounts for what the weights do
+/// not explain.
 pub(super) fn weights_and_offsets<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     groups: usize,
@@ -134,7 +134,7 @@ impl<const VALUES: usize> Standards<VALUES> {
     }
 }
 
-/// Fits the weights of standardized values, given those of each observation.
+/// Fits the weights of standardized values, given the values of each observation.
 fn fitted<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     standardized: &[[f64; VALUES]],
@@ -208,7 +208,7 @@ mod tests {
                 values[0] = 1.0;
                 values[1] = random.unit() * 4.0 - 2.0;
                 values[2] = random.unit() * 3.0;
-                // Never varies, so it must not matter.
+                // This value never varies, so it must have no effect.
                 values[3] = 7.0;
                 let group = at % 3;
                 let offset = if group == 2 { 0.8 } else { 0.0 };

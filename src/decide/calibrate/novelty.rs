@@ -12,14 +12,14 @@ use crate::rows::matrix::Array;
 use crate::rows::powers::whole_power;
 use crate::search::RowSet;
 
-/// The limit of the novelty score: a document above it is refused as out-of-distribution.
+/// The maximum novelty score: a document above it is refused as out-of-distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoveltyLimit {
     /// The target: the maximum share of documents with known labels that are refused.
     pub target: f64,
     /// The novelty score above which a document is refused. `None`: there were too few documents to
-    /// learn it, and no document is refused.
+    /// learn the limit, and no document is refused.
     #[serde(rename = "strangeness")]
     pub max_score: Option<f64>,
     /// The share of held-out documents with known labels that were refused. It is estimated on
@@ -35,9 +35,9 @@ pub struct NoveltyLimit {
 
 impl NoveltyLimit {
     /// Learns the limit that refuses at most `target` of the documents like the `known` ones. Both
-    /// `known` and `novel` are novelty scores; `novel` ones are counted only.
+    /// `known` and `novel` are novelty scores; the `novel` scores are only counted.
     ///
-    /// The limit is the ⌈(n + 1)(1 − target)⌉-th lowest of the n known scores. The next document of
+    /// The limit is the ⌈(n + 1)(1 − target)⌉-th lowest of the n known scores. A new document of
     /// the same kind exceeds it with a probability of at most the target.
     ///
     /// ```
@@ -98,20 +98,21 @@ impl NoveltyLimit {
     }
 }
 
-/// The novelty score: the log odds that a document has none of the model's labels. The odds are
-/// those in the mix of known and novel documents from which the score was learned.
+/// The novelty score: the log odds that a document has none of the model's labels. The odds apply
+/// to the mix of known and novel documents from which the score was learned.
 ///
 /// If the model has label prototypes, the score is a logistic regression on their margins: the
-/// highest margin, its distance from the next one, and the log odds of the score that it becomes.
-/// Values from neighbors are then left out: they fit labels removed from training better than truly
-/// novel documents, and fewer of these were recognized.
+/// highest margin, its distance from the next one, and the log odds of the score it maps to. Values
+/// from neighbors are then excluded: they fit labels removed from training better than truly novel
+/// documents, so fewer novel documents were recognized.
 ///
-/// Otherwise the score is a logistic regression on the neighbors, whatever the vote:
+/// Otherwise the score is a logistic regression on the neighbors. It does not depend on the vote:
 ///
 /// * The similarity of the best neighbor: its logarithm, the share of held-out documents whose best
 ///   neighbor is less similar, and the share of the neighbors whose own best neighbor is less
 ///   similar.
-/// * The mean similarity of the neighbors: as such a share, and relative to the best similarity.
+/// * The mean similarity of the neighbors: as the share of held-out documents with a lower mean,
+///   and relative to the best similarity.
 /// * The log ratio of a neighbor's similarity to that neighbor's similarity with its own best
 ///   neighbor (Tax and Duin 2000): for the first neighbor, and the mean over the first five.
 /// * The largest share of the neighbors' similarities that one label has: that share, its distance
@@ -130,14 +131,14 @@ pub struct NoveltyScore {
     pub(crate) nearest: Array<f32>,
 }
 
-/// Number of values by neighbors, including the constant.
+/// Number of values computed from neighbors, including the constant.
 const VALUES: usize = 14;
-/// Number of values by margins, including the constant.
+/// Number of values computed from margins, including the constant.
 const MARGIN_VALUES: usize = 4;
 /// Number of closest neighbors that have values of their own.
 const CLOSEST: usize = 5;
 
-/// What is known of a document when its novelty is scored.
+/// The input for a document's novelty score.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoveltyEvidence<'a> {
     /// The neighbors that vote.
@@ -230,7 +231,7 @@ impl NoveltyScore {
         self.log_odds(evidence, &|row| nearest(row, Some(&evidence)), training)
     }
 
-    /// The log odds by the regression.
+    /// The log odds from the regression.
     fn log_odds(
         &self,
         evidence: NoveltyEvidence<'_>,
@@ -470,8 +471,8 @@ mod tests {
         assert!(scores.is_sorted() && scores[0] < -1.0 && scores[2] > 1.0, "{scores:?}");
     }
 
-    /// The documents of its label are no candidates of a novel document, and a held-out document is
-    /// no candidate of its own.
+    /// A novel document's candidates exclude the documents of its label, and a held-out document is
+    /// not its own candidate.
     #[test]
     fn candidates_of_held_out_documents() {
         let candidates = RowSet::from_fn(5, |row| row > 2);

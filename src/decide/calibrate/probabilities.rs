@@ -1,11 +1,11 @@
-//! Votes → the probability that a label is right.
+//! Computes the probability that a label is correct from its votes.
 
 use super::logistic::{Observation, dot, logistic, weights_and_offsets};
 use super::quantiles::{QUANTILES, quantile, quantiles};
 use crate::decide::vote::{LabelScore, TrainingLabels, Voters, with_tally};
 use crate::rows::matrix::Array;
 
-/// The probability that a label is right: a logistic regression on these values of the votes on a
+/// The probability that a label is correct: a logistic regression on these values of the votes on a
 /// document:
 ///
 /// 1. the log odds of the score,
@@ -13,16 +13,17 @@ use crate::rows::matrix::Array;
 /// 3. the score minus the best score of the other labels,
 /// 4. the share of the neighbors that have the label,
 /// 5. the similarity of the best neighbor, expressed as the share of held-out documents whose best
-///    neighbor is less similar, which means the same for every weighting,
+///    neighbor is less similar (comparable between weightings),
 /// 6. the product of 2 and 5,
 /// 7. the share of the document's terms that the model does not know,
-/// 8. whether the label has the highest score, and the products of that with 5 and 7,
+/// 8. whether the label has the highest score, and the products of this value with 5 and 7,
 ///
 /// and an offset per label with a normal prior, which keeps the offset of a label with few
 /// documents near 0.
 ///
-/// There are two regressions. One is for the label with the highest score, which usually is the
-/// answer. The other is for all other labels, whose probabilities are capped below the first one.
+/// There are two regressions. The first is for the label with the highest score, which usually is
+/// the answer. The second is for all other labels; their probabilities cannot exceed the
+/// probability of the first label.
 #[derive(Debug, Clone)]
 pub struct Calibration {
     /// The constant and the weights of the ten values: first for the label with the highest score,
@@ -163,7 +164,8 @@ impl Calibration {
         self.offsets.len() / 2
     }
 
-    /// The offsets of the regression for the label with the highest score, and of the other one.
+    /// The offsets of the regression for the label with the highest score, and of the other
+    /// regression.
     pub(crate) fn offsets_by_rank(&self) -> [&[f64]; 2] {
         let (first, others) = self.offsets.split_at(self.labels());
         [first, others]
@@ -240,8 +242,8 @@ mod tests {
     use super::*;
     use crate::search::Neighbor;
 
-    /// Label 0 is right as often as its score says, label 1 never. Documents with distant neighbors
-    /// get wrong labels.
+    /// Label 0 is correct as often as its score predicts, and label 1 never is. Documents with
+    /// distant neighbors get wrong labels.
     #[test]
     fn probabilities_by_votes() {
         let training = TrainingLabels {
@@ -281,7 +283,7 @@ mod tests {
             let votes = Votes { scores, supporters: &[], voters: Voters::one(list), unknown: 0.0 };
             let mut all = Vec::new();
             calibration.probabilities(votes, scores.len(), &training, &mut all);
-            // The same if the supporters are counted already, and for the first label only.
+            // The same with supporters already counted, and for the first label only.
             let mut first = Vec::new();
             let counted = Votes { supporters: &[1, 1], ..votes };
             calibration.probabilities(counted, 1, &training, &mut first);

@@ -1,4 +1,4 @@
-//! The parts of a decision that a caller sets; the rest follows from the corpus or the model.
+//! The options of a decision that a caller sets. The corpus or the model determines the rest.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Decision, ThresholdRule};
 
-/// A decision rule for several labels.
+/// A multi-label decision rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
@@ -23,11 +23,11 @@ pub enum Rule {
     Rtcut,
     /// [`ThresholdRule::Micromacro`].
     Micromacro,
-    /// The best labels of each document.
+    /// The labels of each document with the highest scores.
     Rcut,
-    /// The labels of each document before the largest gap of the scores.
+    /// The labels of each document before the largest gap between two scores.
     Mcut,
-    /// The best documents of each label; only for whole batches.
+    /// The documents with the highest scores for each label; only for whole batches.
     Pcut,
 }
 
@@ -106,8 +106,8 @@ impl RuleOption {
         if self.number.is_some() { Err(DecisionError::NumberIsTuned) } else { Ok(self.rule) }
     }
 
-    /// Returns the decision, if it needs no tuning. `shares` returns the labels' shares in
-    /// training.
+    /// Returns the decision, if it needs no tuning. `shares` returns the share of the training
+    /// documents with each label.
     fn decision(self, shares: impl FnOnce() -> Vec<f64>) -> Result<Decision, DecisionError> {
         match (self.rule, self.number) {
             (Rule::Threshold, _) => {
@@ -130,7 +130,7 @@ impl RuleOption {
     }
 }
 
-/// An option that is only for several labels per document.
+/// An option for multi-label decisions only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MultiLabelOption {
     /// [`DecisionOptions::rule`].
@@ -154,10 +154,10 @@ impl fmt::Display for MultiLabelOption {
     }
 }
 
-/// Conflicting options of a decision.
+/// A conflict between the options of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecisionError {
-    /// One label per document was requested together with an option for several labels.
+    /// A single-label decision was requested together with a multi-label option.
     #[error("{option} is for several labels and conflicts with one label per document")]
     OneLabel {
         /// The option.
@@ -175,7 +175,7 @@ pub enum DecisionError {
     /// The number of the rule was set, but tuning chooses it.
     #[error("tuning chooses the number of the rule: leave it out")]
     NumberIsTuned,
-    /// The rule lacks its number.
+    /// The rule needs a number.
     #[error("the rule rcut needs the number of labels, such as rcut:2, or tuning")]
     HowMany,
     /// The rule learns thresholds, which needs tuning.
@@ -186,7 +186,7 @@ pub enum DecisionError {
     NoThreshold,
 }
 
-/// The parts of a decision that a caller sets; none by default.
+/// The options of a decision that a caller sets; none by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DecisionOptions {
     /// Whether a document may have several labels; `None`: as in the training corpus.
@@ -200,14 +200,13 @@ pub struct DecisionOptions {
 }
 
 impl DecisionOptions {
-    /// Whether documents may have several labels. `corpus`: whether the training corpus has such
-    /// documents.
+    /// Whether documents may have several labels. `corpus` is the answer for the training corpus.
     pub fn several(&self, corpus: bool) -> bool {
         let implied = self.threshold.is_some() || self.allow_none || self.rule.is_some();
         self.several.unwrap_or(corpus || implied)
     }
 
-    /// Rejects a decision for one label combined with an option for several labels.
+    /// Rejects a single-label decision combined with a multi-label option.
     ///
     /// # Errors
     /// If these options request one label per document.
@@ -248,8 +247,8 @@ impl DecisionOptions {
         self.rule.map(RuleOption::tuned).transpose()
     }
 
-    /// Returns the decision without tuning. `several` says whether the training corpus has
-    /// documents with several labels, and `shares` returns the labels' shares in it.
+    /// Returns the decision without tuning. `several` is true if the training corpus has documents
+    /// with several labels; `shares` returns the share of its documents with each label.
     ///
     /// # Errors
     /// If the options conflict or need tuning.

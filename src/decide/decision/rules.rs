@@ -1,4 +1,4 @@
-//! The decision rules, and how they choose labels by scores.
+//! The decision rules, which choose labels by their scores.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +27,8 @@ pub enum Decision {
     PerLabel {
         /// How the thresholds were learned.
         rule: ThresholdRule,
-        /// One threshold per label. `None`: the label is never given, except to a document that
-        /// must have one.
+        /// One threshold per label. `None`: the label is never predicted, except for a document
+        /// that must have one.
         thresholds: Vec<Option<f64>>,
         /// As in [`Decision::Multi`].
         allow_none: bool,
@@ -38,8 +38,8 @@ pub enum Decision {
         /// The number of labels.
         labels: usize,
     },
-    /// The labels before the largest drop of the score from one to the next (the last one drops to
-    /// 0).
+    /// The labels before the largest drop in score between two consecutive labels (after the last
+    /// label, the score drops to 0).
     LargestGap,
     /// For each label, the documents with the highest scores. Their number is the product of the
     /// label's share of the training documents, `factor`, and the number of documents in the batch.
@@ -63,9 +63,9 @@ pub enum ThresholdRule {
     /// The threshold with the best F1 when averaged with labels of similar frequency. This helps
     /// labels with few documents, whose own best threshold is largely noise.
     ScutSmoothed,
-    /// Takes labels by decreasing frequency, and for each the threshold that maximizes the micro F1
-    /// so far plus the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023).
-    /// Alternatively, takes the thresholds that maximize micro F1 plus macro F1, averaged with
+    /// Processes labels by decreasing frequency, and chooses the threshold that maximizes the micro
+    /// F1 so far plus the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023).
+    /// Alternatively, chooses the thresholds that maximize micro F1 plus macro F1, averaged with
     /// labels of similar frequency and found by cyclic optimization (Fan and Lin 2007).
     Micromacro,
     /// SCut on rank and score combined: a label's value is score / 2 − rank, with rank counted from
@@ -85,7 +85,7 @@ impl ThresholdRule {
         }
     }
 
-    /// The value that is compared with the threshold of the label at `rank` (from 0).
+    /// The value of the label at `rank` (from 0) that is compared with its threshold.
     pub fn value(self, score: f64, rank: usize) -> f64 {
         match self {
             Self::Rtcut => score / 2.0 - rank as f64,
@@ -179,7 +179,7 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
         Decision::PerLabel { rule, thresholds, allow_none } => {
             let reached = |(rank, score): (usize, &LabelScore)| {
                 let threshold = thresholds.get(score.label as usize).copied().flatten()?;
-                // A label with score 0 is never given.
+                // A label with score 0 is never predicted.
                 let reached = score.score > 0.0 && rule.value(score.score, rank) >= threshold;
                 reached.then_some(score.label)
             };
@@ -306,7 +306,7 @@ mod tests {
         let multi = |threshold| Decision::Multi { threshold, allow_none: true };
         assert_eq!(decide(&falling, &multi(0.5)), [0, 1]);
         assert_eq!(decide(&falling, &multi(0.5f64.next_up())), [0]);
-        // A score of 0 is no vote.
+        // A score of 0 means no vote.
         let zero = scores(&[0.5, 0.0]);
         let thresholds = vec![Some(0.0), Some(0.0)];
         let own = Decision::PerLabel { rule: ThresholdRule::Scut, thresholds, allow_none: true };
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(decide(&scores(&[0.75, 0.5, 0.25]), &Decision::LargestGap), [0]);
     }
 
-    /// Time is linear in the number of labels, and labels are in the order of scores.
+    /// Time is linear in the number of labels, and labels are sorted by score.
     #[test]
     fn batches_of_many_labels() {
         let labels = 0..40_000u32;
@@ -334,7 +334,7 @@ mod tests {
         assert!(given[0].iter().copied().eq(labels.map(|label| label * 7 % 40_000)));
     }
 
-    /// Half of three documents are rounded to two.
+    /// Half of three documents is rounded to two.
     #[test]
     fn shares_of_a_batch_are_rounded() {
         let batch: Vec<Vec<LabelScore>> = [0.2, 0.9, 0.5].map(|score| scores(&[score])).to_vec();

@@ -7,16 +7,16 @@ use crate::rows::matrix::Array;
 /// and 0 for all others. Documents that predict a label well get more weight for it; misleading
 /// documents get less.
 ///
-/// A label is scored if a neighbor has it. Let vⱼ be the share of neighbor j in all votes, and w(j,
-/// c) the weight of its vote for label c. The sum of label c is s(c) = Σⱼ vⱼ w(j, c). Its score is
+/// A label is scored if a neighbor has it. Let vⱼ be neighbor j's share of all votes, and w(j, c)
+/// the weight of its vote for label c. The sum of label c is s(c) = Σⱼ vⱼ w(j, c). Its score is
 ///
 /// * in single-label mode, the softmax of the sums: exp(T s(c)) / Σ exp(T s(d)) over the scored
 ///   labels d;
 /// * in multi-label mode, the logistic function of b(c) + a(c) s(c).
 ///
 /// Weights, b and a minimize the logarithmic loss on held-out documents, with a quadratic penalty
-/// on their distance from their initial values. Related are the learned instance weights of Paredes
-/// and Vidal (2006), and kernel logistic regression, of which this is a local form.
+/// on their distance from their initial values. This method is a local form of kernel logistic
+/// regression, and is related to the learned instance weights of Paredes and Vidal (2006).
 #[derive(Debug, Clone)]
 pub struct LearnedVotes {
     /// The vote weights of training document `i` are `starts[i]..starts[i + 1]`.

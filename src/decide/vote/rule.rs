@@ -31,7 +31,7 @@ pub struct Vote {
 }
 
 impl Vote {
-    /// Learned vote weights on top of a rule chosen by tuning; `learned` for short.
+    /// Learned vote weights with a base rule chosen by tuning; its text form is `learned`.
     pub const LEARNED: Self = Self {
         weight: VoteWeight::Similarity { power: 1.0 },
         compensation: 0.0,

@@ -1,4 +1,4 @@
-//! Votes → label scores.
+//! Turns votes into label scores.
 
 use super::tally::{RankedLabel, with_tally};
 use super::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters};
@@ -74,7 +74,7 @@ pub(crate) fn vote_with(
     });
 }
 
-/// A label's score, given its votes, all votes, and the share of each list.
+/// A label's score, given the votes for it, the sum of all votes, and the share of each list.
 pub(crate) fn label_score(sums: [f64; 2], totals: [f64; 2], shares: [f64; 2]) -> f64 {
     let of = |list: usize| shares[list] * share(sums[list], totals[list]);
     (of(0) + of(1)).min(1.0)
@@ -131,12 +131,13 @@ mod tests {
         // Squares of similarities relative to the best: 1, 1/4, 1/4.
         let squares = scores(VoteWeight::Similarity { power: 2.0 }, ones);
         assert_eq!(squares, [(2, 1.0 / 1.5), (1, 0.5 / 1.5), (0, 0.25 / 1.5)]);
-        // Label 1 has four times the documents of the others, so half its share.
+        // Label 1 has four times as many documents as the others, so its share is halved.
         let compensated = scores("uniform/size^0.5".parse::<Vote>().unwrap(), ones);
         assert_eq!(compensated, [(2, 1.0 / 3.0), (1, 1.0 / 3.0), (0, 1.0 / 3.0)]);
     }
 
-    /// Scores agree with the definition in the module's page, for rows of no, few and many labels.
+    /// Scores agree with the definition in the module documentation, for rows with no, few and many
+    /// labels.
     #[test]
     fn votes_as_defined() {
         let mut random = crate::random::Random::new(5);

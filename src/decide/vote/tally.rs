@@ -6,15 +6,15 @@ use super::{TrainingLabels, Voters};
 use crate::search::Neighbor;
 
 thread_local! {
-    /// Reused for the next document of the thread.
+    /// The thread's tally, reused for its next document.
     static TALLY: RefCell<VoteTally> = const { RefCell::new(VoteTally::new()) };
 }
 
-/// The votes for all labels, most of which have none.
+/// The votes for all labels. Most labels have no votes.
 ///
 /// Most neighbors have few labels, but their number varies, and processors mispredict the end of a
-/// loop over them. So votes are first [listed](Self::list) without such a loop, and then counted
-/// one after another.
+/// loop over them. So votes are first [listed](Self::list) without such a loop, and then counted in
+/// order.
 #[derive(Debug)]
 pub(crate) struct VoteTally {
     /// The label of each listed vote, in the order of the neighbors. Longer than `listed`.
@@ -60,8 +60,8 @@ impl VoteTally {
         }
     }
 
-    /// Counts the votes of all neighbors for their labels. `weight` is called with the number of
-    /// the list, the rank and the neighbor, and returns the weight of its votes.
+    /// Counts the votes of all neighbors for their labels. `weight` takes the number of the list,
+    /// the rank and the neighbor, and returns the weight of the neighbor's votes.
     pub(crate) fn count(
         &mut self,
         voters: Voters<'_>,
@@ -101,7 +101,7 @@ impl VoteTally {
             training.indices[own.start..].first_chunk::<COPIED_LABELS>(),
             own.len() <= COPIED_LABELS,
         ) {
-            // The next neighbor overwrites what follows this one's labels.
+            // The next neighbor overwrites the entries after this neighbor's labels.
             self.labels[at..at + COPIED_LABELS].copy_from_slice(first);
             self.weights[at..at + COPIED_LABELS].fill(weight);
         } else {
@@ -224,7 +224,7 @@ mod tests {
         let voters = Voters::both(&lists[0], &lists[1], 0.5);
         let weight = |list: usize, rank: usize, _: &Neighbor| [1.0, 4.0][list] * (rank + 1) as f64;
         for _ in 0..2 {
-            // A panic leaves no votes behind.
+            // No votes remain after a panic.
             let panics = || {
                 with_tally(|tally| {
                     tally.count(voters, &training, weight);

@@ -74,7 +74,7 @@ impl<'a> Voters<'a> {
         self.terms.len().max(self.vectors.len())
     }
 
-    /// The number of neighbors in both lists.
+    /// The total number of neighbors in both lists.
     pub(crate) fn count(self) -> usize {
         self.terms.len() + self.vectors.len()
     }
@@ -100,7 +100,7 @@ impl<'a> Voters<'a> {
         self.ranked_from(0, usize::MAX)
     }
 
-    /// Calls `visit` with the list number, the rank and the neighbor of each, in the order of
+    /// Calls `visit` with the list number, rank and neighbor of each entry, in the order of
     /// [`ranked`](Self::ranked).
     #[inline]
     pub(crate) fn for_each_ranked(self, mut visit: impl FnMut(usize, usize, &'a Neighbor)) {

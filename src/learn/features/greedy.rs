@@ -20,7 +20,7 @@ use crate::text::tfidf::Weighting;
 
 /// The search for the best features.
 pub(in crate::learn) struct FeatureSearch<'a> {
-    /// What they have in common.
+    /// The setup that all trials share.
     pub setup: TrialSetup<'a>,
     /// Counts the training documents again.
     pub recount: &'a mut Recount<'a>,
@@ -51,7 +51,7 @@ const MORE_TERM_COUNTS: [usize; 4] = [500, 1_000, 4_000, 16_000];
 /// close to them, it lost on all corpora of docs/quality.md, and it is tried again with the
 /// features that they found.)
 const MIN_LEAD: f64 = MIN_GAIN_WITHOUT_LEARNERS / 2.0;
-/// Trials go up to this k at least.
+/// Minimum of the largest k that a trial tries.
 const MIN_LARGEST_K: NonZeroUsize = NonZeroUsize::new(60).unwrap();
 /// Maximum number of changes of one dimension that are tried on the whole sample.
 const MAX_CONTESTANTS: usize = 16;
@@ -61,7 +61,7 @@ const MIN_FIRST_FOLD: usize = 400;
 /// longer texts, and seldom help there.
 const MAX_ENTRIES_FOR_CHARACTERS: usize = 300_000;
 
-/// How documents become terms.
+/// How documents are converted to terms.
 #[derive(Debug, PartialEq)]
 struct Terms {
     analyzer: Option<AnalyzerSpec>,
@@ -79,7 +79,7 @@ impl Terms {
     }
 }
 
-/// A change that takes part in the search.
+/// A change that is still in the search.
 struct Contestant {
     change: String,
     features: Features,
@@ -106,11 +106,11 @@ struct Best {
     k: usize,
 }
 
-/// The weightings of cosine similarity to try, and the other.
+/// The cosine weightings to try, and the one weighting that is not a cosine.
 const COSINE: [&str; 4] = ["ltc", "lsc", "btc", "ntc"];
 const BM25: &str = "bm25";
-/// Weightings that differ from `ltc` by the term frequency alone, which is 1 for given features
-/// that are all 1.
+/// Weightings that differ from `ltc` only in the term frequency, which is 1 for given features that
+/// are all 1.
 const ALIKE_IF_BINARY: [&str; 2] = ["btc", "ntc"];
 
 /// The state of the greedy search.
@@ -121,8 +121,8 @@ struct GreedySearch<'t, 'a> {
     counted: Vec<(Terms, Counted)>,
     steps: Vec<Step>,
     tried: Vec<Features>,
-    /// The objective of what was tried on the first fold, or on the whole sample if that fold has
-    /// too few documents.
+    /// The objective of each change tried on the first fold, or on the whole sample if that fold
+    /// has too few documents.
     on_first: Vec<(Features, f64)>,
     /// The stemmer for the corpus's language.
     stemmer: Option<Stemmer>,
@@ -212,7 +212,7 @@ impl GreedySearch<'_, '_> {
         Ok(())
     }
 
-    /// The objective of some features on the whole sample.
+    /// The objective of the given features on the whole sample.
     fn value(&self, best: &Best) -> f64 {
         let objective = self.trials.setup.grid.objective;
         best.metrics.map_or(0.0, |metrics| objective.of(metrics.whole_sample))
@@ -245,8 +245,8 @@ impl GreedySearch<'_, '_> {
         Ok(self.counted.len() - 1)
     }
 
-    /// Tries changes of one dimension: all on the first fold, and those that are among the best
-    /// there on the whole sample. Keeps the best of them if it is better than the best so far.
+    /// Tries changes of one dimension: all of them on the first fold, and the best of these on the
+    /// whole sample. Keeps the best of them if it is better than the best so far.
     fn try_out(&mut self, changes: Vec<(String, Features)>) -> Result<(), FeatureError> {
         let mut open = Vec::new();
         for (change, features) in changes {
@@ -287,7 +287,7 @@ impl GreedySearch<'_, '_> {
             };
             let loses =
                 allows_learners(&self.best.features) && !allows_learners(&contestant.features);
-            // Another number of steps is the same kind of features.
+            // A different number of steps counts as the same kind of change.
             let learns = |features: &Features| features.term_steps > 0;
             let gain = match (loses, learns(&self.best.features)) {
                 (true, _) => MIN_GAIN_WITHOUT_LEARNERS,
@@ -341,8 +341,9 @@ impl GreedySearch<'_, '_> {
         if together == 1 || threads.count() == 1 {
             return contestants.iter_mut().map(try_one).collect();
         }
-        // Values that several contestants need are computed before. If a contestant waited for them
-        // while its threads try another one, which waits for the same, it would wait forever.
+        // Values that several contestants need are computed first. Otherwise a deadlock is
+        // possible: a contestant could wait for them while its threads try another one that also
+        // waits.
         for contestant in &*contestants {
             let counted = &counted[contestant.counted].1;
             let exclusion = setup.exclusion;
@@ -381,13 +382,13 @@ impl GreedySearch<'_, '_> {
         self.try_out(changes)
     }
 
-    /// The objective of some features on the first fold, if they were tried.
+    /// The objective of the given features on the first fold, if they were tried.
     fn value_on_first(&self, features: &Features) -> Option<f64> {
         let tried = self.on_first.iter().find(|(other, _)| other == features);
         tried.map(|&(_, value)| value)
     }
 
-    /// Tries the exponents next to the best so far, and goes on as long as they get better.
+    /// Tries the exponents next to the best so far, and continues as long as they improve.
     fn chi2_powers(&mut self) -> Result<(), FeatureError> {
         loop {
             let start = self.best.features.clone();

@@ -1,4 +1,4 @@
-//! What a search of features starts from, and what it returns.
+//! The input and the result of a search of features.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::text::analyze::AnalyzerSpec;
 use crate::text::corpus::CorpusError;
 use crate::text::counts::{Counts, Fields};
 
-/// Which features may be changed.
+/// The features that may be changed.
 #[expect(clippy::struct_excessive_bools, reason = "six dimensions, each free or not")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::learn) struct Free {
@@ -32,7 +32,7 @@ pub(in crate::learn) struct Free {
 }
 
 impl Free {
-    /// Which of the requested features of a corpus can be changed.
+    /// Returns which of the requested features of a corpus can be changed.
     pub(in crate::learn) fn for_corpus(
         free: FreeFeatures,
         input: &InputSpec,
@@ -84,7 +84,7 @@ pub enum FeatureError {
 pub(in crate::learn) type Recount<'a> =
     dyn FnMut(&Option<AnalyzerSpec>, &Fields) -> Result<Counts, CorpusError> + 'a;
 
-/// What all trials have in common.
+/// The setup that all trials share.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::learn) struct TrialSetup<'a> {
     /// The documents to hold out, as row numbers.

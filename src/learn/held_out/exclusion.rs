@@ -11,7 +11,7 @@ use crate::learn::options::{NearDuplicateLimit, TuneOptions, TuneScope};
 use crate::search::SearchError;
 use crate::threads::Threads;
 
-/// Training rows in which near-duplicates and a chronological order are looked for.
+/// Training rows that are searched for near-duplicates and a chronological order.
 pub(in crate::learn) struct Inspected<'a> {
     pub(in crate::learn) terms: Option<View<'a>>,
     pub(in crate::learn) vectors: Option<View<'a>>,
@@ -33,7 +33,7 @@ pub(in crate::learn) struct Excluded {
     pub(in crate::learn) window: u32,
     /// The group of each document; empty if there are no groups.
     groups: Vec<u32>,
-    /// The hash of each document, by which samples are drawn and folds are dealt.
+    /// The hash of each document, which determines samples and folds.
     pub(in crate::learn) hashes: Vec<u64>,
 }
 
@@ -89,12 +89,12 @@ impl Excluded {
         Ok(excluded)
     }
 
-    /// What is excluded when settings are compared.
+    /// The neighbors that are excluded when settings are compared.
     pub(in crate::learn) fn exclusion(&self) -> Exclusion<'_> {
         Exclusion { window: self.window, ..self.without_window() }
     }
 
-    /// What is excluded when thresholds are learned.
+    /// The neighbors that are excluded when thresholds are learned.
     pub(in crate::learn) fn without_window(&self) -> Exclusion<'_> {
         Exclusion {
             near: Some(&self.near),

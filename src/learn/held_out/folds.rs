@@ -26,7 +26,7 @@ pub(crate) fn folds(among: &TrainingLabels<'_>, cluster_of: &[u64], count: usize
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
     let of_row =
         |row: u32| cluster_of.get(row as usize).copied().unwrap_or_else(|| mixed(row.into()));
-    // The rarest label of a document with its size; none comes last.
+    // The rarest label of a document with its size; documents without a label come last.
     let rarest = |row: u32| {
         let sized = |&label: &u32| (among.sizes[label as usize], label);
         among.labels(row).iter().map(sized).min().unwrap_or((u32::MAX, u32::MAX))
@@ -48,8 +48,8 @@ pub(crate) fn folds(among: &TrainingLabels<'_>, cluster_of: &[u64], count: usize
     (0..rows).map(|row| units[&of_row(row)]).collect()
 }
 
-/// A hash of each document by its terms, or vector, and its labels. What is based on these hashes
-/// does not depend on the order of documents. Equal documents get different hashes.
+/// A hash of each document's terms (or vector) and labels. Results based on these hashes do not
+/// depend on the order of documents. Equal documents get different hashes.
 ///
 /// # Panics
 /// If there are 2³² rows.
@@ -96,7 +96,7 @@ pub(crate) fn hashes(
 
 /// At most `count` documents, drawn by their hashes, in increasing order.
 pub(crate) fn drawn(hashes: &[u64], count: usize) -> Vec<u32> {
-    // Folds are dealt by hashes too, so these are mixed once more.
+    // Folds also use the hashes, so they are mixed once more.
     let mut order: Vec<(u64, u32)> = hashes.iter().map(|&hash| mixed(hash)).zip(0..).collect();
     if count < order.len() {
         order.select_nth_unstable(count);
@@ -119,7 +119,7 @@ fn mixed(number: u64) -> u64 {
 const STRETCHES: usize = 40;
 
 /// The cluster of each document: its group; in chronological order, its stretch of a fortieth of
-/// the corpus; otherwise its near-duplicates. The number of a cluster is the least hash of its
+/// the corpus; otherwise its near-duplicates. The number of a cluster is the lowest hash of its
 /// documents.
 pub(crate) fn clusters(exclusion: Exclusion<'_>, rows: usize) -> Vec<u64> {
     if exclusion.is_chronological && exclusion.groups.is_empty() {
@@ -146,7 +146,8 @@ pub(crate) fn clusters(exclusion: Exclusion<'_>, rows: usize) -> Vec<u64> {
     sets.iter().map(|set| least[set]).collect()
 }
 
-/// The first document of each one's set of near-duplicates of near-duplicates.
+/// For each document, the first document of its near-duplicate set (near-duplicates of
+/// near-duplicates included).
 fn near_duplicates(exclusion: Exclusion<'_>, rows: usize) -> Vec<u32> {
     let mut above: Vec<u32> = (0u32..).take(rows).collect();
     let root = |above: &mut Vec<u32>, mut row: u32| {

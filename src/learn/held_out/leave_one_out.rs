@@ -195,7 +195,7 @@ impl LeaveOneOut {
         Self { dense_share, vectors: vectors.vectors, ..terms }
     }
 
-    /// The same neighbors with another share of those by vectors in the votes.
+    /// The same neighbors with another share of the votes for neighbors found by vectors.
     #[must_use]
     pub(crate) fn with_dense_share(self, dense_share: f64) -> Self {
         Self { dense_share, ..self }
@@ -215,7 +215,8 @@ impl LeaveOneOut {
         &self.rows
     }
 
-    /// The same documents, and after them those of another search, in the folds of this one.
+    /// The documents of this search followed by the documents of another search, in the folds of
+    /// this search.
     #[must_use]
     pub(crate) fn and_again(mut self, other: &Self) -> Self {
         let clusters = Arc::clone(&self.clusters);
@@ -277,8 +278,8 @@ impl LeaveOneOut {
 /// of labels does not matter: in a corpus sorted by label, the random document is nearby just as
 /// often.
 ///
-/// The window is 0 if, on average, it holds more than a quarter of the documents with a document's
-/// labels: it would remove the label.
+/// The window is 0 if, on average, it contains more than a quarter of the documents with a
+/// document's labels: excluding it would remove the label.
 pub(crate) fn chronological_window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
     let reach = window_size(among.weights.len());
@@ -375,9 +376,9 @@ pub(crate) fn nearest_of_sample(
 /// there are none.
 ///
 /// The cosines of best neighbors cluster around one value. If there are many near-duplicates, a
-/// second cluster appears at 1. The limit is the rarest cosine between the two: the lowest point of
-/// the histogram (bins of 0.05, smoothed over three) after its peak and above a half, if the
-/// histogram later rises to twice that value.
+/// second cluster appears at 1. The limit is the least frequent cosine between the two clusters:
+/// the lowest point of the histogram (bins of 0.05, smoothed over three) after its peak and above a
+/// half, if the histogram later rises to twice that value.
 ///
 /// # Errors
 /// If the queries do not match the engine's rows.

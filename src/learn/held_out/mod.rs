@@ -1,4 +1,4 @@
-//! Documents held out of training, one at a time, and what is excluded while they are.
+//! Documents held out of training, one at a time, and the neighbors that are excluded meanwhile.
 //!
 //! * [`LeaveOneOut`]: the nearest other documents of each training document.
 //! * [`Exclusion`], [`Excluded`]: which documents are not neighbors of each other.
@@ -21,8 +21,8 @@ pub(super) use leave_one_out::{chronological_window, near_duplicates, nearest_of
 pub(crate) use near_duplicates::Exclusion;
 
 /// The number of folds of the held-out documents. When settings are compared, each fold is decided
-/// with what was learned from the other folds, because everything looks too good on the documents
-/// that it was learned from.
+/// with what was learned from the other folds, because results are optimistic on the documents that
+/// the settings were learned from.
 pub(crate) const FOLDS: usize = 5;
 
 /// An engine over training rows, and the rows as queries.

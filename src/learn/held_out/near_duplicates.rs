@@ -1,8 +1,8 @@
-//! Which documents are not neighbors of each other.
+//! Documents that are not neighbors of each other.
 
 use crate::search::RowSet;
 
-/// Which rows are not neighbors of a document, besides itself.
+/// The rows that are excluded as neighbors of a document, in addition to the document itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Exclusion<'a> {
     /// Excludes the document's near-duplicates.

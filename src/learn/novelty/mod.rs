@@ -1,7 +1,7 @@
 //! Learns when a document has none of the known labels (out-of-distribution detection).
 //!
-//! Labels are held out, fold by fold. Documents that have only these labels are novel to the rest,
-//! and show what novel documents look like.
+//! Labels are held out, fold by fold. Documents that have only these labels are novel to the other
+//! labels, and serve as examples of novel documents.
 //!
 //! * Learns from: leave-one-out neighbors of known documents, and neighbors of novel ones.
 //! * Estimates by: folds of labels and of documents; the limit of a fold is learned from the
@@ -94,7 +94,7 @@ pub(super) struct NoveltySearch<'a> {
     /// The number of neighbors.
     pub(super) k: NonZeroUsize,
     pub(super) exclusion: Exclusion<'a>,
-    /// The share of the neighbors by vectors in the votes.
+    /// The share of the votes for neighbors found by vectors.
     pub(super) dense_share: f64,
     /// Returns the share of a document's terms that would be unknown if it were held out. If rows
     /// depend on the fold, the share is counted again.
@@ -103,7 +103,7 @@ pub(super) struct NoveltySearch<'a> {
     pub(super) prototypes: Option<PrototypeLearning>,
 }
 
-/// Novel documents, as the documents of other labels see them.
+/// Novel documents, with their neighbors among the documents of other labels.
 #[derive(Debug, Default)]
 pub(super) struct NovelDocuments {
     /// The documents of other labels.
@@ -116,7 +116,7 @@ pub(super) struct NovelDocuments {
     pub(super) margins: Vec<Option<TopMargins>>,
 }
 
-/// What is known of each held-out document besides its neighbors.
+/// The data about each held-out document, in addition to its neighbors.
 pub(super) struct DocumentEvidence<'a> {
     /// The share of its terms that are unknown.
     pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),

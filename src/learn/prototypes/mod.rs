@@ -2,8 +2,8 @@
 //!
 //! * Learns from: the unit rows of the documents outside each fold.
 //! * Estimates by: the margins of the documents in the fold.
-//! * Yields: how prototypes are learned from all documents ([`PrototypeLearning`]), and the share
-//!   that their scores have next to those of neighbors.
+//! * Yields: how prototypes are learned from all documents ([`PrototypeLearning`]), and their share
+//!   of the scores.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) struct FoldRows {
     pub(super) queries: Arc<Csr>,
 }
 
-/// What kind of corpus prototypes are learned from.
+/// The kind of corpus that prototypes are learned from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CorpusKind {
     /// Whether documents can have several labels.
@@ -56,15 +56,16 @@ pub(super) struct HeldOutPrototypes {
 
 /// Single-label folds are split into this many parts. Each part is evaluated with prototypes
 /// trained on the other folds and the other parts, so that they see almost as much data as the
-/// final model. This is not done in chronological order, where nearby documents must not be learned
-/// from; nor for several labels, where the estimates were not too low.
+/// final model. This is not done for chronological corpora, where nearby documents must be
+/// excluded, or for multi-label corpora, where the estimates were not too low.
 const PARTS: usize = 4;
-/// Maximum number of pairs of a label and a document for that: more take too long.
+/// Maximum number of pairs of a label and a document for splitting folds: more take too long.
 const MAX_PAIRS_IN_PARTS: usize = 1 << 20;
 /// Number of parts for documents that are held out again: enough that most of their near-duplicates
 /// are in other parts.
 const PARTS_AGAIN: usize = 8;
-/// Minimum share of the held-out documents with near-duplicates for that; fewer make no difference.
+/// Minimum share of held-out documents with near-duplicates for holding documents out again; fewer
+/// make no difference.
 const MIN_SHARE_AGAIN: f64 = 0.1;
 /// The costs that are tried on the first fold.
 const COSTS: [f32; 3] = [0.25, 1.0, 4.0];
@@ -82,7 +83,7 @@ const SHARES: [f64; 7] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9];
 /// Maximum number of pairs of a document and a label from which the link of several labels is
 /// learned.
 const MAX_PAIRS: usize = 1 << 21;
-/// Number of neighbors from which on they count as many: they propose more labels.
+/// Number of neighbors that counts as many: more neighbors propose more labels.
 const MANY_NEIGHBORS: usize = 50;
 
 /// Documents dealt to the parts of folds: part p of fold f has the number f + p · [`FOLDS`].
@@ -205,8 +206,8 @@ impl PrototypeLearner<'_> {
         Ok((link[0] > 0.0).then_some(learned))
     }
 
-    /// Scores the documents of `again`, which are held out again with their near-duplicates: most
-    /// of these are now learned from, as near-duplicates of new documents are.
+    /// Scores the documents of `again`, which are held out again. This time, prototypes also learn
+    /// from most of their near-duplicates, as they do from near-duplicates of new documents.
     ///
     /// Nothing changes in chronological order, with too many pairs of a label and a document, or if
     /// few documents have near-duplicates. `held_out` are the documents from which the prototypes
@@ -329,8 +330,8 @@ impl HeldOutPrototypes {
         score.filter(|score| score.is_finite())
     }
 
-    /// Multiplies the scores of votes by the factors of labels, and gives those of prototypes a
-    /// `share` in them.
+    /// Multiplies the scores of votes by the factors of labels, and mixes in the scores of
+    /// prototypes with the given `share`.
     pub(super) fn add_to(
         &self,
         table: &VoteTable<'_>,
@@ -356,7 +357,7 @@ impl HeldOutPrototypes {
         self.highest.get(self.index_of[row as usize] as usize).copied().flatten()
     }
 
-    /// How to learn from all documents.
+    /// The parameters for learning from all documents.
     pub(super) fn learning(&self) -> PrototypeLearning {
         self.learning
     }
@@ -366,7 +367,7 @@ impl HeldOutPrototypes {
 struct FoldMargins {
     margins: Vec<f32>,
     learning: PrototypeLearning,
-    /// What was learned from the other folds, as a start for learning from more documents.
+    /// The solution for the other folds, as a warm start for learning from more documents.
     start: Option<WarmStart>,
 }
 
@@ -412,7 +413,7 @@ fn learn_link(
     ([best.1, f32::NAN], best.0)
 }
 
-/// Trials with prototypes next to neighbors.
+/// Trials with both prototypes and neighbors.
 pub(super) struct PrototypeTrials<'a> {
     pub(super) found: &'a LeaveOneOut,
     pub(super) labels: TrainingLabels<'a>,
@@ -462,7 +463,7 @@ impl PrototypeTrials<'_> {
         trials
     }
 
-    /// Tries shares of prototypes next to some settings.
+    /// Tries shares of prototypes with each of the given settings.
     fn try_shares(
         &self,
         table: &VoteTable<'_>,

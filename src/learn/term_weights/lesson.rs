@@ -18,7 +18,7 @@ pub(super) struct Lesson {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LabeledNeighbor {
     pub(super) row: u32,
-    /// The Jaccard similarity of its labels and those of the document, from 0 to 1.
+    /// The Jaccard similarity of its labels and the document's labels, from 0 to 1.
     pub(super) agreement: f32,
 }
 

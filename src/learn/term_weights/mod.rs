@@ -1,11 +1,12 @@
-//! Learns factors of term weights that make documents of the same label more similar than others.
+//! Learns factors of term weights that make documents with the same label more similar to each
+//! other than to other documents.
 //!
 //! The softmax of a document's similarities to its nearest documents is the probability that it
-//! takes over the labels of each. The factors minimize the negative logarithm of the probability of
-//! its own labels, as in neighborhood components analysis (Goldberger, Roweis, Hinton and
-//! Salakhutdinov 2005), but with one weight per term instead of a projection. Weight-adjusted
-//! k-nearest-neighbor classification (Han, Karypis and Kumar 2001) is related. A few steps from
-//! weights that are good already are enough: many steps overfit the training documents.
+//! gets the labels of each. The factors minimize the negative logarithm of the probability of its
+//! own labels, as in neighborhood components analysis (Goldberger, Roweis, Hinton and Salakhutdinov
+//! 2005), but with one weight per term instead of a projection. Weight-adjusted k-nearest-neighbor
+//! classification (Han, Karypis and Kumar 2001) is related. A few steps suffice, because the
+//! initial weights are good already; many steps overfit.
 //!
 //! * Learns from: the unit rows of the documents outside each fold, and their nearest neighbors.
 //! * Estimates by: the greedy search of features, which tries several numbers of steps.
@@ -28,13 +29,13 @@ use lesson::{Lesson, NEIGHBORS, lesson};
 use overlap::Overlaps;
 
 /// Maximum number of documents to learn from in single-label mode. With 4,096, fewer held-out
-/// documents of Debian sections are right; with 20,000, no more.
+/// documents of Debian sections are classified correctly; with 20,000, not more.
 const MAX_SINGLE_LABEL: usize = 8_192;
 /// Maximum number of documents to learn from in multi-label mode. With 8,192, macro F1 of Debian
 /// tags is .258 instead of .304.
 const MAX_MULTI_LABEL: usize = 20_000;
-/// Maximum number of batches. The documents are dealt to batches, and each step uses the next one:
-/// the factors are as good, and take a third of the time.
+/// Maximum number of batches. The documents are divided into batches, and each step uses the next
+/// batch. The factors are equally good, and learning takes a third of the time.
 const MAX_BATCHES: usize = 3;
 /// Minimum number of documents of a batch.
 const MIN_BATCH: usize = 2_048;
@@ -50,13 +51,13 @@ const DECAYS: [f32; 2] = [0.9, 0.999];
 const MAX_PIECES: usize = 16;
 /// Maximum number of gradients in memory.
 const MAX_GRADIENTS: usize = 1 << 26;
-/// Number of terms whose factors a thread moves at a time.
+/// Number of terms whose factors a thread updates per task.
 const CHUNK: usize = 1 << 10;
 
 /// The factor of each term after each number of steps in `checkpoints` (increasing).
 ///
-/// `rows` are training documents of length 1. Those that `exclusion` allows are learned from, or a
-/// sample of them, drawn by their hashes; and they are the neighbors.
+/// `rows` are training documents of length 1. Learns from the documents that `exclusion` allows, or
+/// from a sample of them drawn by hash. All allowed documents can be neighbors.
 ///
 /// # Errors
 /// If the rows cannot be indexed.
@@ -93,7 +94,7 @@ fn descend(
     threads: &Threads,
 ) -> Vec<Vec<f32>> {
     let terms = rows.cols();
-    // A term that only one document has does not make it similar to others.
+    // A term that only one document has does not make it similar to any other document.
     let mut documents = vec![0u32; terms];
     for &term in rows.indices() {
         documents[term as usize] += 1;
@@ -166,13 +167,14 @@ impl<'r> Scaled<'r> {
         Self { rows, factors, scales }
     }
 
-    /// The derivative of the loss by the logarithm of each term's factor, as several vectors to be
-    /// added, at most two for each of `pieces`; of the lessons with the numbers in `batch`.
+    /// The derivative of the loss with respect to the logarithm of each term's factor, as several
+    /// vectors to be added, at most two for each of `pieces`; of the lessons with the numbers in
+    /// `batch`.
     ///
-    /// With x the rows, the derivative of the similarity s of two rows i and j by the logarithm of
-    /// term t is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²). The first part needs the terms that
-    /// both rows have. For the second part, s is added up for each row, and squares are added at
-    /// the end.
+    /// With x the rows, the derivative of the similarity s of two rows i and j with respect to the
+    /// logarithm of term t is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²). The first part needs the
+    /// terms that both rows have. For the second part, s is added up for each row, and squares are
+    /// added at the end.
     fn gradients(&self, lessons: &Overlaps<'_>, batch: &[usize], pieces: usize) -> Vec<Vec<f32>> {
         let piece = batch.len().div_ceil(pieces).max(1);
         let slopes: Vec<Slopes> =
@@ -245,7 +247,8 @@ impl<'r> Scaled<'r> {
 
 /// Contributions to the derivatives of the loss.
 struct Slopes {
-    /// By the logarithm of each term's factor, for terms that two rows share.
+    /// The derivative with respect to the logarithm of each term's factor, for terms that two rows
+    /// share.
     by_term: Vec<f32>,
     /// The factor of the squares of each row's values, which are subtracted.
     by_row: Vec<f32>,
@@ -260,7 +263,7 @@ mod tests {
     use crate::random::Random;
     use crate::rows::matrix::CsrBuilder;
 
-    /// Rows of six of 20 terms, and a lesson of each about the others.
+    /// Rows with six of 20 terms each, and a lesson from each row about the other rows.
     pub(super) fn made() -> (Csr, Vec<Lesson>) {
         let mut random = Random::new(4);
         let mut rows = CsrBuilder::default();
@@ -286,7 +289,7 @@ mod tests {
         (rows.build(20), lessons.collect())
     }
 
-    /// The loss, the slow, obvious way.
+    /// The loss, computed in the slow, obvious way.
     fn loss(rows: &Csr, lessons: &[Lesson], logarithms: &[f64]) -> f64 {
         let unit = |row_number: u32| {
             let view = rows.view();

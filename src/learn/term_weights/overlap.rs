@@ -6,24 +6,24 @@ use rayon::prelude::*;
 use super::lesson::{LabeledNeighbor, Lesson, NEIGHBORS};
 use crate::rows::matrix::{Common, CsrView, Spread, prefetch_row, row};
 
-/// Overlaps are kept up to about this many bytes.
+/// Approximate maximum number of bytes of stored overlaps.
 const MOST_KEPT: usize = 320 << 20;
-/// Overlaps are made at a time, before their bytes are counted, as long as they cannot have more
-/// entries in total; but one at least.
+/// Maximum number of entries of the overlaps that are built before their bytes are counted. At
+/// least one overlap is built at a time.
 const AT_A_TIME: usize = 1 << 24;
-/// Neighbors that are on their way into the cache while another is read.
+/// Number of neighbors prefetched while another is read.
 const AHEAD: usize = 4;
 
-/// A place of a neighbor.
+/// A position of a neighbor.
 type Place = u8;
 const _: () = assert!(NEIGHBORS.get() <= 1 << Place::BITS, "a place for each neighbor");
 
-/// The terms that a document has in common with its neighbors: like postings of its terms, among
-/// its neighbors alone.
+/// The terms that a document has in common with its neighbors: postings of its terms, limited to
+/// its neighbors.
 #[derive(Debug, Default)]
 pub(super) struct Overlap {
     terms: Vec<Term>,
-    /// The places of the neighbors with a term, and its weights there.
+    /// The positions of the neighbors with a term, and the term's weights in them.
     places: Vec<Place>,
     weights: Vec<f32>,
 }

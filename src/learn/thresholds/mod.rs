@@ -1,4 +1,4 @@
-//! Learns the threshold of each label: the score from which the label is given.
+//! Learns the threshold of each label: the minimum score at which the label is predicted.
 //!
 //! * Learns from: the leave-one-out scores of held-out documents.
 //! * Estimates by: five folds; the thresholds of a fold are learned from the others.
@@ -13,18 +13,17 @@ use crate::decide::decision::ThresholdRule;
 
 pub(super) mod micromacro;
 
-/// The scores of one label, by decreasing score, and whether the label is gold in each document;
-/// and the number of documents in which it is gold, including those without a score.
+/// The scores of one label in all documents, and the number of its gold documents.
 #[cfg(test)]
 #[derive(Debug, Clone, Default)]
 pub(super) struct LabelScores {
-    /// Scores above 0 and whether the label is gold there, by decreasing score.
+    /// Each score, and whether the label is gold in that document, by decreasing score.
     pub(super) scores: Vec<(f64, bool)>,
-    /// The number of documents in which the label is gold.
+    /// The number of documents in which the label is gold, including documents without a score.
     pub(super) gold: u32,
 }
 
-/// True positives, false positives and false negatives.
+/// Counts of true positives, false positives and gold documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tally {
     pub(crate) tp: u64,
@@ -43,8 +42,8 @@ impl Tally {
         Self { tp: self.tp + other.tp, fp: self.fp + other.fp, gold: self.gold + other.gold }
     }
 
-    /// The best tally possible if the label is given to `given` documents: as many gold ones as
-    /// possible.
+    /// The best possible tally if the label is predicted for `given` documents: as many of them as
+    /// possible are gold.
     fn ideal(self, given: u64) -> Self {
         Self { tp: self.gold, fp: given.saturating_sub(self.gold), gold: self.gold }
     }
@@ -58,11 +57,11 @@ pub(super) struct Entry {
     pub(super) slot: u32,
     /// The document's fold.
     pub(super) fold: u8,
-    /// Whether the label is gold there.
+    /// Whether the label is gold in the document.
     pub(super) gold: bool,
 }
 
-/// Which documents to learn from: all, or all except one fold.
+/// The fold to hold out; `None` learns from all documents.
 pub(super) type Without = Option<usize>;
 
 /// The number of documents of each fold in which a label is gold.
@@ -107,7 +106,7 @@ impl Best {
 }
 
 impl RankedScores {
-    /// Empties the list, for a label that is gold in the given numbers of documents.
+    /// Clears the list for another label, which is gold in `gold` documents of each fold.
     pub(super) fn reset(&mut self, gold: FoldCounts) {
         self.entries.clear();
         self.sorted = 0;
@@ -118,7 +117,7 @@ impl RankedScores {
         self.entries.push(entry);
     }
 
-    /// Sorts at least `min_sorted` entries; the first time, about as many as a rule inspects.
+    /// Sorts at least `min_sorted` entries. The first call sorts about as many as a rule inspects.
     fn sort(&mut self, min_sorted: usize) {
         let rest = &mut self.entries[self.sorted..];
         let by_score = |a: &Entry, b: &Entry| b.score.total_cmp(&a.score);
@@ -155,8 +154,8 @@ impl RankedScores {
         &sorted[..sorted.partition_point(|entry| entry.score >= threshold)]
     }
 
-    /// The cut with the highest value; ties go to the shortest. Equal scores are not separated;
-    /// `floor` gives the value after the last score.
+    /// The cut with the highest value; ties go to the shortest. Equal scores are not separated.
+    /// `floor` returns the score assumed to follow the last one.
     ///
     /// `value` must not decrease with true positives, nor increase with false positives.
     fn best(&mut self, without: Without, floor: Floor, value: impl Fn(Tally) -> f64) -> Best {
@@ -176,7 +175,7 @@ impl RankedScores {
                 }
                 if let Some(last) = last.filter(|&last| entry.score < last) {
                     best.consider(tally, value(tally), last, entry.score);
-                    // Checked from time to time: no longer cut can be better.
+                    // Every eight documents: stop if a longer cut cannot be better.
                     let given = tally.tp + tally.fp;
                     if given.is_multiple_of(8) && value(tally.ideal(given + 1)) < best.value {
                         return best;
@@ -227,11 +226,13 @@ impl From<&LabelScores> for RankedScores {
     }
 }
 
-/// The value after the last score.
+/// Returns the score assumed to follow the last one.
 type Floor = fn(f64) -> f64;
 
-/// The cuts that [`ScutFbr`](crate::decide::decision::ThresholdRule::ScutFbr) replaces if their F1
-/// is below its limit.
+/// The cut with the best F1 for each label.
+///
+/// [`ScutFbr`](crate::decide::decision::ThresholdRule::ScutFbr) replaces a cut whose F1 is below
+/// its limit.
 #[derive(Debug)]
 pub(super) struct Cuts {
     labels: Vec<LabelCut>,
@@ -240,14 +241,14 @@ pub(super) struct Cuts {
 /// The cut of one label.
 #[derive(Debug, Clone, Copy)]
 struct LabelCut {
-    /// The threshold of best F1.
+    /// The threshold with the best F1.
     threshold: Option<f64>,
     best_f1: f64,
     highest_score: Option<f64>,
 }
 
 impl Cuts {
-    /// The cuts of best F1 of each label.
+    /// The cut with the best F1 for each label.
     pub(super) fn scut(labels: &mut [RankedScores], without: Without) -> Self {
         let cut = |label: &mut RankedScores| {
             let best = label.best(without, |_| 0.0, Tally::f1);
@@ -269,7 +270,7 @@ impl Cuts {
 }
 
 /// RTCut: SCut on combined values of rank and score, which are negative from the second rank on.
-/// Values of the same rank differ by less than one half, those of different ranks by more.
+/// Values of the same rank differ by less than one half; values of different ranks differ by more.
 pub(super) fn rtcut(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
     let cut =
         |label: &mut RankedScores| label.best(without, |last| last - 0.5, Tally::f1).threshold;
@@ -280,13 +281,13 @@ pub(super) fn rtcut(labels: &mut [RankedScores], without: Without) -> Vec<Option
 const PER_DOUBLING: u64 = 16;
 /// The lowest threshold to try: 2⁻⁹.
 const LOWEST: f64 = 1.0 / 512.0;
-/// The number of steps: the thresholds that smoothed rules and the single threshold for all labels
-/// try. Step 0 stands for all scores below the lowest threshold.
+/// Number of steps that the smoothed rules and the single-threshold rule try. Each step is a
+/// threshold, except step 0, which stands for all scores below the lowest threshold.
 pub(super) const STEPS: usize = 9 * 16 + 2;
 
 /// The highest step that a score from 0 to 1 reaches.
 pub(super) fn step(score: f64) -> usize {
-    // The leading bits of a positive number increase with it: exponent, then four bits of mantissa.
+    // The leading bits of a positive float (exponent, four bits of mantissa) increase with it.
     let leading = |number: f64| number.to_bits() >> (52 - PER_DOUBLING.trailing_zeros());
     let steps = (leading(score) + 1).saturating_sub(leading(LOWEST));
     usize::try_from(steps).unwrap_or(STEPS).min(STEPS - 1)
@@ -298,11 +299,12 @@ pub(super) fn threshold(step: usize) -> f64 {
     f64::from_bits(LOWEST.to_bits() + (steps << (52 - PER_DOUBLING.trailing_zeros())))
 }
 
-/// For each step, the number of right and of wrong scores of a label that reach it.
+/// For each step, the numbers of gold and of other documents whose scores reach it.
 pub(super) type Reached = [(u32, u32); STEPS];
 
 impl RankedScores {
-    /// Whether any score of the documents to learn from is right; otherwise F1 is 0 at every step.
+    /// Whether the label is gold in any scored document to learn from. If not, F1 is 0 at every
+    /// step.
     pub(super) fn any_right(&self, without: Without) -> bool {
         let held_out = without.and_then(|fold| u8::try_from(fold).ok());
         self.entries.iter().any(|entry| entry.gold && Some(entry.fold) != held_out)
@@ -350,7 +352,7 @@ type Curve = [f64; STEPS];
 /// label with n documents, its own curve has weight n, and the mean of the curves of surrounding
 /// labels with at least two documents has weight `weight`.
 ///
-/// Only the curves of one neighborhood are in memory. Labels that are right in no document share
+/// Only the curves of one neighborhood are in memory. Labels without a scored gold document share
 /// one search per neighborhood.
 pub(super) fn scut_smoothed(
     labels: &[RankedScores],
@@ -415,7 +417,7 @@ struct Neighborhood<'l> {
     curves: VecDeque<Option<Box<Curve>>>,
     first: usize,
     mean: Box<Curve>,
-    /// The maximum of the mean curve alone, by weight.
+    /// For each weight, the threshold at the maximum of the mean curve alone.
     highest: Vec<(f64, Option<f64>)>,
 }
 
@@ -478,10 +480,12 @@ impl<'l> Neighborhood<'l> {
     }
 }
 
-/// The threshold of every label by a rule; `None`: the label is never given. `parameter` is the
-/// limit of [`ThresholdRule::ScutFbr`] or the weight of labels of similar frequency in
-/// [`ThresholdRule::ScutSmoothed`] and [`ThresholdRule::Micromacro`], where 0 means no smoothing;
-/// for [`ThresholdRule::Rtcut`] the scores are its values.
+/// The threshold of every label under a rule; `None`: the label is never predicted.
+///
+/// For [`ThresholdRule::ScutFbr`], `parameter` is the limit. For [`ThresholdRule::ScutSmoothed`]
+/// and [`ThresholdRule::Micromacro`], it is the weight of labels of similar frequency, where 0
+/// means no smoothing. [`ThresholdRule::Rtcut`] expects combined values of rank and score as
+/// scores.
 #[cfg(test)]
 pub(super) fn thresholds(
     rule: ThresholdRule,
@@ -523,8 +527,8 @@ mod tests {
         assert_eq!(thresholds(ThresholdRule::Rtcut, 0.0, &[values]), [Some(-1.4)]);
     }
 
-    /// On its own, the rare label would be given six times to be right once. After the frequent
-    /// label, that costs more micro F1 than it adds to macro F1.
+    /// Alone, the rare label would be predicted six times and be correct once. Together with the
+    /// frequent label, that costs more micro F1 than it adds to macro F1.
     #[test]
     fn micromacro_goes_by_frequency() {
         let frequent = label(&[(0.9, true), (0.8, true), (0.7, true), (0.2, false)], 3);

@@ -1,10 +1,10 @@
 //! Counted training documents as rows to search, weighted with the labels of all documents or, for
 //! each fold, without the labels of its documents.
 //!
-//! Terms that are selected or weighted by labels know the labels of the documents that they were
-//! learned from. If these documents were held out as neighbors only, they would look easier than
-//! new ones are. So a fold is held out as a whole when terms are weighted, and document by document
-//! when neighbors are searched.
+//! Terms that are selected or weighted by labels contain information about the labels of the
+//! documents that they were learned from. If these documents were held out only as neighbors, they
+//! would be easier to classify than new documents. So terms are weighted without the whole fold,
+//! and neighbors are searched without the single document.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -39,16 +39,16 @@ pub(in crate::learn) struct WeightedRows {
     mean_length: f64,
 }
 
-/// The terms and rows that queries are made of, if not of the rows themselves.
+/// The terms and rows of the queries, if they differ from the rows to search.
 #[derive(Clone, Copy)]
 struct QueryTerms<'a> {
-    /// Which terms a query keeps.
+    /// The terms that a query keeps.
     terms: &'a [bool],
     /// The rows that become queries; the others are empty.
     rows: &'a [u32],
 }
 
-/// How counted documents become weighted rows.
+/// How counted documents are converted to weighted rows.
 #[derive(Clone, Copy)]
 struct RowWeighting<'a> {
     counts: &'a Counts,
@@ -175,13 +175,13 @@ impl WeightedRows {
 /// The settings that determine the vectors of documents.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::learn) struct Features {
-    /// How text becomes terms; `None`: the documents are given as vectors.
+    /// How text is converted to terms; `None`: the documents are given as vectors.
     pub(in crate::learn) analyzer: Option<AnalyzerSpec>,
     /// The fields and their boosts.
     pub(in crate::learn) fields: Fields,
-    /// How counts become weights.
+    /// How counts are converted to weights.
     pub(in crate::learn) weighting: Weighting,
-    /// Which terms are kept.
+    /// The terms that are kept.
     pub(in crate::learn) selection: Option<Selection>,
     /// Number of steps by which factors of term weights are learned: 5, 10 or 20; 0: no factors.
     pub(in crate::learn) term_steps: u32,
@@ -243,7 +243,7 @@ impl FoldTerms {
     }
 }
 
-/// Counted documents, their folds, and what is computed from them once.
+/// Counted documents, their folds, and the values that are computed once from them.
 #[derive(Debug)]
 pub(in crate::learn) struct Counted {
     counts: Counts,
@@ -489,8 +489,8 @@ impl Counted {
             return self.search_fold(features, &self.in_folds(rows, &folds), &terms, search, &done);
         }
         let HoldOutSearch { exclusion, engines, concurrent_folds, .. } = *search;
-        // A thread that waits for these values may take up another fold, which needs the same
-        // values, and neither would end. So they are computed before.
+        // A thread that waits for these values may start another fold that needs the same values,
+        // which would be a deadlock. So they are computed first.
         self.prepare(features, folds.clone(), exclusion, engines)?;
         let of_fold = |&fold: &usize| {
             let rows = self.in_folds(rows, &(fold..fold + 1));

@@ -35,7 +35,7 @@ pub(super) struct TrainingRows<'a> {
     /// The rows to be searched by terms if they depend on the fold.
     pub(super) by_fold: Option<ByFold<'a>>,
     pub(super) vectors: Option<View<'a>>,
-    /// The share of the neighbors by vectors in the votes, if it is fixed.
+    /// The share of the votes for neighbors found by vectors, if it is fixed.
     pub(super) share: Option<f64>,
     pub(super) labels: TrainingLabels<'a>,
     /// Rows of terms of length 1 that do not depend on the fold, if there are no dense vectors.
@@ -58,8 +58,8 @@ impl<'a> TrainingRows<'a> {
         }
     }
 
-    /// The `k` leave-one-out neighbors of some rows; `dense_share` is the share of the neighbors by
-    /// vectors in the votes.
+    /// The `k` leave-one-out neighbors of some rows; `dense_share` is the share of the votes for
+    /// neighbors found by vectors.
     pub(super) fn leave_one_out(
         &self,
         rows: &[u32],
@@ -199,7 +199,7 @@ pub(super) struct Prepared<'a> {
     part: Option<&'a DensePart>,
     terms: Option<Arc<dyn Search>>,
     vectors: Option<Arc<dyn Search>>,
-    /// The dense vectors as queries, if those of documents are others.
+    /// The dense vectors as queries, if they differ from the vectors of documents.
     queries: Option<Vectors>,
     /// Whether the rows do not depend on labels.
     nested: bool,

@@ -15,7 +15,7 @@ use crate::learn::thresholds::{
 
 /// The factors that PCut tries.
 const PCUT_FACTORS: [f64; 8] = [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5];
-/// RTCut never gives labels of a lower rank.
+/// RTCut never predicts labels of a lower rank.
 const MAX_RTCUT_RANK: usize = 16;
 /// The largest number of labels that RCut tries.
 const MAX_RCUT: usize = 5;
@@ -66,7 +66,7 @@ pub(in crate::learn) struct RuleSearch<'t> {
     score_rankings: Vec<RankedScores>,
     /// RTCut's ranked values of each label, if requested.
     value_rankings: Vec<RankedScores>,
-    /// The cuts of best F1 without each fold, and of all.
+    /// The cuts with the best F1: without each fold, and for all documents.
     cuts: [Option<Cuts>; FOLDS + 1],
     count: PredictionCounts<'t>,
 }
@@ -357,7 +357,7 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// The decision of a candidate, with thresholds learned from the present scores.
+    /// The decision of a candidate, with thresholds learned from the current scores.
     fn decision(&mut self, candidate: Candidate, without: Without) -> Decision {
         match candidate {
             Candidate::Single => Decision::Single,
@@ -380,7 +380,7 @@ impl<'t> RuleSearch<'t> {
     }
 }
 
-/// The value of an objective that depends on the best labels of documents alone.
+/// The value of an objective that depends only on the best labels of documents.
 pub(super) fn ranked_value(
     table: &VoteTable<'_>,
     objective: Objective,

@@ -1,4 +1,4 @@
-//! Which of the held-out documents a vote table uses.
+//! The held-out documents that a vote table uses.
 
 use crate::decide::vote::TrainingLabels;
 use crate::learn::held_out::LeaveOneOut;
@@ -23,7 +23,7 @@ pub(super) fn sampled(found: &LeaveOneOut, among: &TrainingLabels<'_>) -> Vec<us
 }
 
 fn sampled_to(found: &LeaveOneOut, among: &TrainingLabels<'_>, max: Size) -> Vec<usize> {
-    // Most corpora are small enough whatever labels the neighbors have.
+    // Most corpora are small enough for any labels of the neighbors.
     let longest = among.indptr.windows(2).map(|bounds| bounds[1] - bounds[0]).max().unwrap_or(0);
     let neighbors: usize = (0..found.len()).map(|index| found.get(index).1.ranked().count()).sum();
     if neighbors as u64 * longest <= max.slots.min(max.votes) as u64 {

@@ -59,7 +59,7 @@ impl<'a> GridEvaluation<'a> {
         Self { table, grid, ks, compensations, threads }
     }
 
-    /// The trials of some tasks, in their order.
+    /// The trials of the given tasks, in order.
     fn trials(&self, tasks: &[Task]) -> Vec<Trial> {
         // Several threads share the values of k of one vote, if that takes little memory.
         let pieces = self.threads.count().div_ceil(tasks.len().max(1));
@@ -157,7 +157,7 @@ pub(crate) fn evaluate_grid(
 /// 2. the six best pairs of vote and rule with up to 16 values of k around the best of each.
 ///
 /// The differences between neighboring settings are within noise, and the more settings are
-/// compared, the more the best one owes to chance. Otherwise as [`evaluate_grid`].
+/// compared, the more the best result is due to chance. Otherwise like [`evaluate_grid`].
 ///
 /// # Panics
 /// If the grid has no k or no votes.

@@ -4,7 +4,7 @@ use super::ranking::Ranking;
 use super::table::VoteTable;
 use crate::learn::thresholds::{RankedScores, STEPS, Tally, count_outside, cumulate, step};
 
-/// The results of each step as the threshold of all labels.
+/// The results with each step as the threshold for all labels.
 pub(super) struct Totals {
     /// The right and wrong labels whose scores reach the step.
     reached: [(u64, u64); STEPS],

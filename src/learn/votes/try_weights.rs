@@ -27,7 +27,7 @@ pub(in crate::learn) fn held_out_scores(
         }
         None => table.vote(trial.vote.weight, &[trial.k], |_, found| scores = found.to_vec()),
     }
-    // Without a value of k or with too many vote weights there are no scores.
+    // There are no scores without a value of k or with too many vote weights.
     scores.resize(table.slots(), 0.0);
     scores
 }
@@ -56,7 +56,7 @@ const FIRST_PENALTY: f32 = 1.0;
 const SECOND_PENALTY: f32 = 0.3;
 /// The penalty of votes for labels of others.
 const PENALTY_OF_OTHERS: f32 = 0.1;
-/// The vote of which weights for labels of others are learned.
+/// The vote for which weights for labels of others are learned.
 const VOTE_OF_OTHERS: VoteWeight = VoteWeight::Similarity { power: 2.0 };
 
 /// Tries vote weights for a few settings around the best of a grid: its k, twice that, and all
@@ -82,7 +82,7 @@ pub(in crate::learn) fn try_vote_weights(
         ks.extend([2 * tuned.best.k, longest].map(|k| k.min(max)));
     }
     ks.sort_unstable();
-    // Values that are close to each other give about the same.
+    // Values that are close to each other give similar results.
     ks.dedup_by(|next, before| 2 * *next < 3 * *before);
     let mut tried: Vec<(Trial, VoteLearning)> = Vec::new();
     let mut try_out = |weight, k, others, penalty| {

@@ -12,7 +12,7 @@ use crate::decide::vote::{LearnedVotes, VoteWeight, sums_to_scores, vote_shares}
 use crate::learn::held_out::FOLDS;
 use crate::threads::Threads;
 
-/// What is learned, and how.
+/// The options for learning vote weights.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct VoteLearning {
     /// Whether a document can also vote for labels that it does not have, but that documents near
@@ -24,8 +24,8 @@ pub struct VoteLearning {
     pub steps: usize,
 }
 
-/// The scales of sums that are tried for single labels. The one of least loss before vote weights
-/// are learned is the initial scale.
+/// The scales of sums that are tried for single labels. The scale with the lowest loss before vote
+/// weights are learned is the initial scale.
 const SCALES: [f32; 11] = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0];
 /// The scale and offset from which Newton's method finds the initial ones for several labels.
 const FIRST: (f64, f64) = (4.0, -2.0);
@@ -37,10 +37,10 @@ const PENALTIES: [f32; 2] = [1.0, 0.1];
 const MAX_PIECES: usize = 16;
 /// Maximum number of gradients in memory.
 const MAX_GRADIENTS: usize = 1 << 26;
-/// Number of vote weights that a thread moves at a time.
+/// Number of vote weights that a thread updates per task.
 const CHUNK: usize = 1 << 10;
 
-/// What is learned: the votes of which neighbors, weighted how, for which documents.
+/// The votes that weights are learned for: which neighbors vote, and how their votes are weighted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VoteSetup {
     /// The weight of a vote by similarity or rank.
@@ -71,7 +71,7 @@ pub(super) struct VoteWeightLearner<'t> {
     initial: Vec<f32>,
 }
 
-/// What has been learned so far.
+/// The values learned so far.
 #[derive(Debug, Clone)]
 struct State {
     weights: Vec<f32>,
@@ -307,7 +307,7 @@ impl<'t> VoteWeightLearner<'t> {
         }
     }
 
-    /// The scale and the offset of least loss before vote weights are learned.
+    /// The scale and the offset with the lowest loss before vote weights are learned.
     #[expect(clippy::cast_possible_truncation, reason = "initial values")]
     fn first_scale(&self, documents: &[usize]) -> (f32, f32) {
         let mut of_slots = Vec::new();
@@ -358,9 +358,9 @@ impl<'t> VoteWeightLearner<'t> {
         (scale as f32, offset as f32)
     }
 
-    /// The approximate curvature of the loss by each vote weight. Infinite for labels of others
-    /// that none of these documents has: such a weight stays as it is, as if the held-out fold were
-    /// not known.
+    /// The approximate curvature of the loss with respect to each vote weight. Infinite for labels
+    /// of others that none of these documents has: such a weight keeps its initial value, as if the
+    /// held-out fold were unknown.
     fn curvature(&self, documents: &[usize], scale: f32) -> Vec<f32> {
         let mut is_learned: Vec<bool> = self.initial.iter().map(|&weight| weight > 0.0).collect();
         let mut curvature = vec![0.0; self.initial.len()];
@@ -455,8 +455,8 @@ impl<'t> VoteWeightLearner<'t> {
         }
     }
 
-    /// The scores of all slots after each number of steps; those of each fold are learned from the
-    /// others.
+    /// The scores of all slots after each number of steps. The scores of each fold are learned from
+    /// the other folds.
     pub(super) fn held_out(
         &self,
         penalty: f32,

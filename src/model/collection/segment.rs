@@ -1,4 +1,4 @@
-//! A segment: documents of a collection that were added together, or merged since.
+//! A segment: documents of a collection that were added together, or merged later.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use crate::rows::dense::Vectors;
 use crate::rows::matrix::Csr;
 use crate::rows::strings::{Strings, StringsBuilder};
 
-/// Documents that were added together, or merged since.
+/// Documents that were added together, or merged later.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) rows: Arc<Csr>,

@@ -1,4 +1,4 @@
-//! Makes a model of the present documents of a collection.
+//! Builds a model from the current documents of a collection.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::rows::dense::{DensePart, Vectors};
 use crate::rows::matrix::{Csr, row};
 use crate::rows::strings::{Strings, StringsBuilder};
 
-/// What a model stores for each document, of the documents that were not removed.
+/// The data that a model stores for each document that was not removed.
 struct LiveDocuments {
     ids: Strings,
     labels: Lists,
@@ -38,12 +38,12 @@ impl Collection {
         })
     }
 
-    /// The model with the present documents. Rows and texts are not copied.
+    /// The model with the current documents. Rows and texts are not copied.
     pub fn model(&self) -> Arc<Model> {
         Arc::clone(self.model.get_or_init(|| Arc::new(self.make())))
     }
 
-    /// The model with the present documents in one segment. Frees everything else.
+    /// The model with the current documents in one segment. Frees everything else.
     pub(crate) fn into_model(self) -> Result<Model, Arc<Model>> {
         let model = self.model();
         drop(self);
@@ -147,7 +147,7 @@ impl Collection {
             };
             DensePart { vectors, ..part }
         });
-        // Values per label; a new label gets the mean of the others.
+        // Values per label; a new label gets the mean of the other labels' values.
         let by_label = |values: &[f32]| {
             let mean = values.iter().sum::<f32>() / values.len().max(1) as f32;
             let value = |&label: &u32| values.get(label as usize).copied().unwrap_or(mean);

@@ -7,9 +7,9 @@ const MAGIC: &[u8; 8] = b"CLSFJRNL";
 const VERSION: u32 = 1;
 /// Number of bytes of the header.
 pub(in crate::model) const HEADER_SIZE: usize = 20;
-/// Number of bytes in front of the changes of a frame.
+/// Number of bytes before the changes of a frame.
 const FRAME_HEADER_SIZE: usize = 13;
-/// Number of bytes from which a frame ends.
+/// Number of bytes at which a frame ends.
 const FRAME_SIZE: usize = 1 << 20;
 /// Maximum number of bytes of a frame: it ends after the change that fills it.
 const MAX_FRAME_SIZE: u32 = 1 << 30;
@@ -110,10 +110,10 @@ fn read_frames(bytes: &[u8]) -> Result<JournalContents, ModelProblem> {
     Ok(contents)
 }
 
-/// Whether damage is that of a commit that was never completed. After a power failure, any part of
-/// such a commit may be on disk. Other damage is followed by the end of a later commit, which began
-/// only when the damaged one was on disk. `length` is the length of the damaged frame, if it is
-/// known: only a long commit has a frame after it.
+/// Whether the damage is due to a commit that was never completed. After a power failure, any part
+/// of such a commit may be on disk. Any other damage is followed by the end of a later commit,
+/// which began only after the damaged commit was on disk. `length` is the length of the damaged
+/// frame, if known: only long commits have another frame after it.
 fn is_torn(bytes: &[u8], length: usize) -> bool {
     let ends_a_commit = |frame: &[u8]| {
         let head = &frame[..FRAME_HEADER_SIZE];
@@ -139,7 +139,7 @@ fn is_torn(bytes: &[u8], length: usize) -> bool {
 /// The state of the journal next to a model.
 pub(in crate::model) enum JournalState {
     Missing,
-    /// A journal of another model, or one whose header is incomplete.
+    /// A journal of another model, or a journal with an incomplete header.
     Stale,
     Valid(JournalContents),
 }

@@ -36,7 +36,7 @@ pub enum UpdateError {
 
 /// The path of a model's journal: the model's path with `.journal` appended.
 pub fn journal_path(model: &Path) -> PathBuf {
-    // All paths of a file share one journal.
+    // All paths to a file share one journal.
     let model = std::fs::canonicalize(model).unwrap_or_else(|_| model.to_owned());
     let mut name = model.into_os_string();
     name.push(".journal");
@@ -114,7 +114,7 @@ impl JournalLock {
                 let _ = std::fs::remove_file(&self.path);
                 return Err(io::Error::new(ErrorKind::PermissionDenied, "the model is read-only"));
             }
-            // Changes the owner, if this user may.
+            // Changes the owner, if this user is allowed to.
             let _ = fchown(&journal, Some(its.uid()), Some(its.gid()));
             journal.set_permissions(its.permissions())?;
             self.journal = Some(journal);

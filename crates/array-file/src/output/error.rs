@@ -1,4 +1,4 @@
-//! Problems of an output, and advice for the user.
+//! Errors in opening or writing an output, and advice for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn name(path: &Path) -> String {
     }
 }
 
-/// A problem of an output.
+/// A problem with an output.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputProblem {
@@ -72,7 +72,7 @@ impl OutputError {
         Self { path: path.to_owned(), problem: OutputProblem::Io { doing: "write", source } }
     }
 
-    /// The kind of the I/O error, if it is one.
+    /// The kind of the I/O error, or `None` if the problem is not an I/O error.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match &self.problem {
             OutputProblem::Io { source, .. } => Some(source.kind()),

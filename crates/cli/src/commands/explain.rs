@@ -135,7 +135,7 @@ impl Explain {
     }
 }
 
-/// The document for the text of `--text`.
+/// Wraps the text given with `--text` in a document.
 fn text_document(text: &str) -> Document {
     Document {
         id: "text".to_owned(),

@@ -76,8 +76,8 @@ impl Train {
     }
 }
 
-/// Summarizes the size of the model and the time since `start`, with notes on documents that are
-/// never neighbors.
+/// Summarizes the size of the model and the time since `start`, with notes on documents without a
+/// label or a weighted term.
 fn summary(model: &Model, output: &Path, start: Instant) -> String {
     let settings = model.settings();
     let counts = settings.counts;

@@ -26,7 +26,7 @@ impl OpeningFlags {
         unsafe { Model::map(path) }
     }
 
-    /// Opens a model, and checks it on these threads.
+    /// Opens and validates a model on `threads`.
     pub(crate) fn model_on(self, path: &Path, threads: &Threads) -> Result<Model, ModelError> {
         threads.run(|| self.model(path))
     }

@@ -221,7 +221,7 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
             constants = plus(constants, &moved, 1.0);
         }
     }
-    // The first `open` do not rest.
+    // The first `open` documents do not rest.
     let mut order: Vec<usize> = (0..sides.len()).collect();
     let mut open = order.len();
     let mut random = Random::new(u64::from(labels[0]));
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
     use crate::rows::matrix::CsrBuilder;
 
-    /// At the end of the descent every document fits, including those that rested.
+    /// At the end of the descent every document fits, including documents that rested.
     #[test]
     fn documents_that_rested_fit() {
         const ROWS: u32 = 600;

@@ -1,4 +1,4 @@
-//! Margins of labels, and the scores that they become.
+//! Converts margins of labels to scores.
 
 /// The highest margins of a document's labels, whether its neighbors have them or not.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,7 +11,7 @@ pub(crate) struct TopMargins {
 
 impl TopMargins {
     /// Finds the highest margins; infinite ones belong to labels without a prototype. `parameters`
-    /// are those of [`margins_to_scores`].
+    /// are as in [`margins_to_scores`].
     pub(crate) fn of(mut margins: Vec<f32>, parameters: &[f32]) -> Option<Self> {
         let mut highest = [f32::NEG_INFINITY; 2];
         for &margin in margins.iter().filter(|margin| margin.is_finite()) {
@@ -53,8 +53,8 @@ pub(crate) fn margins_to_scores(margins: &mut [f32], parameters: &[f32]) {
     }
 }
 
-/// The score of a label by its votes and its prototype, which has a `share`. Without a prototype,
-/// it is the score by votes.
+/// The score of a label: its score from votes, mixed with the score from its prototype, which has
+/// the given `share`. Without a prototype, it is the score from votes.
 pub(crate) fn mix_scores(votes: f64, prototype: Option<f32>, share: f64) -> f64 {
     let Some(prototype) = prototype else { return votes };
     ((1.0 - share) * votes + share * f64::from(prototype)).max(f64::MIN_POSITIVE)

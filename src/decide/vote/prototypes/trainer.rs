@@ -48,8 +48,8 @@ impl PrototypeTrainer<'_> {
         self.prototypes(svms.hyperplanes)
     }
 
-    /// The documents to learn from, in an order that depends on their content alone: so prototypes
-    /// do not depend on the order of the rows.
+    /// The documents to learn from, in an order that depends only on their content, so that
+    /// prototypes do not depend on the order of the rows.
     fn documents(&self, takes: impl Fn(u32) -> bool) -> SvmDocuments {
         let Self { rows, labels, .. } = *self;
         let count = u32::try_from(rows.rows()).expect("fewer than 2^32 rows");
@@ -166,7 +166,7 @@ mod tests {
     const TERMS: u32 = 8;
     const SINGLE_LABEL: PrototypeLearning = PrototypeLearning { cost: 1.0, link: [2.0, f32::NAN] };
 
-    /// 30 rows of three labels. Most terms of a row are among the three terms of its label.
+    /// Thirty rows with three labels. Most terms of a row are among the three terms of its label.
     fn made(order: &[usize]) -> (Csr, Vec<u32>) {
         let mut random = Random::new(3);
         let mut documents = Vec::new();

@@ -16,8 +16,8 @@ use crate::rows::matrix::Array;
 /// A prototype is the hyperplane that separates the documents with the label from the others: a
 /// linear support vector machine with squared hinge loss, trained by dual coordinate descent
 /// (Hsieh, Chang, Lin, Keerthi and Sundararajan 2008). It can also be read as a vote of all
-/// training documents: the sum of their rows, each times its dual variable. Related is the SVM-KNN
-/// of Zhang, Berg, Maire and Malik (2006), which trains the SVM on the neighbors.
+/// training documents: the sum of their rows, each times its dual variable. The SVM-KNN of Zhang,
+/// Berg, Maire and Malik (2006), which trains the SVM on the neighbors, is related.
 #[derive(Debug, Clone)]
 pub struct Prototypes {
     /// The weights of term `t` are `starts[t]..starts[t + 1]`.
@@ -102,8 +102,8 @@ impl Prototypes {
         (contributions, self.offsets[label as usize])
     }
 
-    /// Mixes the scores of prototypes for a weighted row into the scores of a vote, and sorts
-    /// these.
+    /// Mixes the scores of prototypes for a weighted row into the scores of a vote, and sorts the
+    /// result.
     pub(crate) fn join(
         &self,
         terms: &[u32],

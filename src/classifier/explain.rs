@@ -134,7 +134,7 @@ pub struct ExplainedPrototype {
 /// neighbors found by dense vectors have none. Contributions of prototypes are separate.
 ///
 /// # Errors
-/// As [`Classifier::classify`].
+/// As [`Classifier::predict_documents`].
 pub fn explain(
     classifier: &Classifier,
     documents: &[Document],

@@ -79,8 +79,7 @@ fn train_message(error: &TrainError) -> String {
             return format!(
                 "{weighting} weights queries differently from documents, and tuning needs \
                  the texts, which the model does not store: fit it with keep_text=True, or tune \
-                 while \
-                 fitting, with tune='votes'"
+                 while fitting, with tune='votes'"
             );
         }
         TrainError::NoText => "keep_text: the documents are features or vectors, not texts",
@@ -93,9 +92,6 @@ fn train_message(error: &TrainError) -> String {
         TrainError::NoNovelDocuments => {
             "foreign: holding out labels leaves fewer than 20 out-of-distribution documents; it \
              needs more documents, and labels that do not always occur together"
-        }
-        TrainError::LearnedNeedsTuning => {
-            "weights='learned' is learned by tuning: it needs tune=True"
         }
         TrainError::LearnedNeedsTuning => "weights='learned' is learned by tuning: set tune=True",
         TrainError::PrototypesAreTuned => {

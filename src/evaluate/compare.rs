@@ -14,7 +14,7 @@
 //! the p-values of each test are adjusted by Holm's method (1979).
 
 use std::collections::HashMap;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,9 @@ struct SavedLabel {
     label: String,
     train: u64,
 }
+
+/// The byte order mark that some editors write in front of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Why evaluations cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,7 +93,7 @@ impl SavedEvaluation {
     /// # Errors
     /// If the text is not an evaluation, or has no decisions on documents.
     pub fn from_json(text: &[u8]) -> Result<Self, CompareError> {
-        Self::checked(serde_json::from_slice(text))
+        Self::checked(serde_json::from_slice(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)))
     }
 
     /// Like [`from_json`](Self::from_json), from a file of at most [`limits::FILE`] bytes.
@@ -102,7 +105,10 @@ impl SavedEvaluation {
     }
 
     fn from_limited(file: impl Read, limit: u64) -> Result<Self, CompareError> {
-        let file = LimitedReader::new(BufReader::new(file), "a file", limit);
+        let mut file = LimitedReader::new(BufReader::new(file), "a file", limit);
+        if file.fill_buf().is_ok_and(|head| head.starts_with(BYTE_ORDER_MARK)) {
+            file.consume(BYTE_ORDER_MARK.len());
+        }
         Self::checked(serde_json::from_reader(file))
     }
 

@@ -77,7 +77,7 @@ pub fn markdown(evaluation: &Evaluation) -> String {
     let mut section = |title: &str, table: Table| {
         let _ = write!(text, "## {title}\n\n{}\n\n", table::markdown(table));
     };
-    section("HeadlineMetrics", head);
+    section("Headline metrics", head);
     section("Averages", averages(evaluation));
     section("Labels", labels(evaluation, usize::MAX));
     if let Some(levels) = levels(evaluation) {

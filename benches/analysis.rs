@@ -15,7 +15,6 @@ use classify::model::{InputSpec, Model, TrainSettings};
 use classify::text::analyze::AnalyzerSpec;
 use classify::text::corpus::{Content, Corpus, CorpusError, Document, ReadOptions};
 use classify::text::counts::{CountOptions, Counts, Fields};
-use classify::text::hierarchy::Hierarchy;
 use classify::threads::Threads;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -48,22 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             &|_| (),
         )?;
         let counted = cpu_seconds() - cpu;
-        let model = Model::of_counts(
-            counts,
-            TrainSettings {
-                input,
-                fields: Fields::Whole,
-                weighting: "ltc".parse()?,
-                k: TrainSettings::K,
-                vote: "similarity".parse()?,
-                decision: Decision::Single,
-                selection: None,
-                tuning: None,
-                abstention: None,
-                hierarchy: Hierarchy::default(),
-            },
-            &threads,
-        );
+        let model = Model::of_counts(counts, TrainSettings::new(input, Decision::Single), &threads);
         let cpu = cpu_seconds() - cpu;
         println!(
             "{{\"bytes\": {bytes}, \"terms\": {}, \"counted_s\": {counted:.4}, \

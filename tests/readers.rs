@@ -27,6 +27,11 @@ fn row(document: &Document) -> (&str, &str, Vec<&str>) {
     (&document.id, text, document.labels.iter().map(String::as_str).collect())
 }
 
+/// Options that use the field `weight`.
+fn weighted() -> ReadOptions {
+    ReadOptions { weight_column: Some("weight".into()), weight_optional: true, ..default() }
+}
+
 fn default() -> ReadOptions {
     ReadOptions::default()
 }
@@ -38,21 +43,21 @@ fn jsonl() {
 {"label": "z", "text": "two", "weight": 2.5}
 {"text": "three", "labels": [1, true], "id": 7}
 {"text": "four", "labels": null}"#;
-    let documents = read(lines, &default()).unwrap();
+    let documents = read(lines, &weighted()).unwrap();
     assert_eq!(
         texts(&documents),
         [
             ("a", "one", vec!["x", "y"]),
-            ("2", "two", vec!["z"]),
+            ("row-2", "two", vec!["z"]),
             ("7", "three", vec!["1", "true"]),
-            ("4", "four", vec![])
+            ("row-4", "four", vec![])
         ]
     );
     assert_eq!(documents[1].weight.to_bits(), 2.5f32.to_bits());
     assert_eq!(documents[1].place.to_string(), "in:3");
     let options = ReadOptions {
         text_columns: vec!["title".into(), "body".into()],
-        label_column: Some("tags".into()),
+        label_columns: vec!["tags".into()],
         label_separator: Some(",".into()),
         ..default()
     };
@@ -495,19 +500,13 @@ fn encodings() {
 fn malformed() {
     let format = |format| ReadOptions { format: Some(format), ..default() };
     let sjis = ReadOptions { encoding: encoding_for_label("shift_jis"), ..format(Format::Jsonl) };
-    let column = |name: &str| ReadOptions { label_column: Some(name.into()), ..default() };
+    let column = |name: &str| ReadOptions { label_columns: vec![name.into()], ..default() };
     let csv_column =
-        |name: &str| ReadOptions { label_column: Some(name.into()), ..format(Format::Csv) };
+        |name: &str| ReadOptions { label_columns: vec![name.into()], ..format(Format::Csv) };
     let cases: Vec<(&[u8], ReadOptions, &str, &str)> = vec![
         (b"", default(), "in: no document", ""),
-        (b"hello\nworld\n", default(), "in: cannot tell the format", "jsonl, csv"),
+        (b"hello\nworld\n", default(), "in: cannot tell the format", "jsonl, json, csv"),
         (b"hello\n", format(Format::Plain), "in: plain text has no labels", "labeled documents"),
-        (
-            b"\xff\xfe{\x00",
-            default(),
-            "in: the file begins with a UTF-16 byte order mark",
-            "utf-16le",
-        ),
         (
             b"{\"text\": \"a\", \"label\": \"x\"}\n{\"text\": \"\xe9\", \"label\": \"x\"}\n",
             default(),
@@ -556,13 +555,13 @@ fn malformed() {
         (b"{\"text\": \"\", \"labels\": [\"\"]}\n", default(), "in:1: an empty label", ""),
         (
             b"{\"text\": \"\", \"labels\": [], \"weight\": 0}\n",
-            default(),
+            weighted(),
             "in:1: weight `0`, expected a number above 0",
             "",
         ),
         (
             b"{\"text\": \"\", \"labels\": [], \"weight\": \"2\"}\n",
-            default(),
+            weighted(),
             "field `weight` is a string",
             "",
         ),
@@ -703,7 +702,7 @@ fn identifiers_and_numbers() {
         let options = ReadOptions { ids, labels: LabelUse::Optional, ..default() };
         read(lines, &options).unwrap().into_iter().map(|document| document.id).collect()
     };
-    assert_eq!(ids(IdUse::Numbered), ["\0x", "2", "7", "4"]);
+    assert_eq!(ids(IdUse::Numbered), ["\0x", "row-2", "7", "row-4"]);
     assert_eq!(ids(IdUse::NumberedAfter(100)), ["\0x", "102", "7", "104"]);
-    assert_eq!(ids(IdUse::Prefixed("p".into())), ["\0x", "p2", "7", "p4"]);
+    assert_eq!(ids(IdUse::Prefixed { prefix: "p".into(), after: 10 }), ["\0x", "p12", "7", "p14"]);
 }

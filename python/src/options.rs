@@ -349,6 +349,7 @@ impl<'py> Parameters<'_, 'py> {
             tuning: self.tuning()?,
             keep_text: self.boolean("keep_text")?.unwrap_or(default.keep_text),
             part_of: None,
+            reading: default.reading,
         })
     }
 }

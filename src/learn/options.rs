@@ -10,6 +10,7 @@ use crate::decide::vote::Vote;
 use crate::model::FeatureSpec;
 use crate::rows::dense::Metric;
 use crate::text::analyze::AnalyzerSpec;
+use crate::text::corpus::ReadingSpec;
 use crate::text::counts::{ClassWeights, CorpusStatistics, Fields, TermLimits};
 use crate::text::hierarchy::Hierarchy;
 use crate::text::select::Selection;
@@ -39,6 +40,8 @@ pub struct TrainOptions {
     pub class_weights: Option<ClassWeights>,
     /// The label hierarchy.
     pub hierarchy: Hierarchy,
+    /// How the corpus is read, for the model to remember.
+    pub reading: ReadingSpec,
     /// The number of neighbors that vote; `None`: 30, or chosen by tuning.
     pub k: Option<NonZeroUsize>,
     /// How votes are weighted; `None`: by similarity, or chosen by tuning.
@@ -72,6 +75,7 @@ impl Default for TrainOptions {
             selection: None,
             class_weights: None,
             hierarchy: Hierarchy::default(),
+            reading: ReadingSpec::default(),
             k: None,
             vote: None,
             decision: DecisionOptions::default(),

@@ -122,6 +122,7 @@ impl<'a> Run<'a> {
             tuning: None,
             abstention: None,
             hierarchy: options.hierarchy.clone(),
+            reading: options.reading.clone(),
         })
     }
 }

@@ -136,6 +136,7 @@ impl Model {
                 abstention: settings.abstention,
                 novelty: None,
                 hierarchy: settings.hierarchy,
+                reading: settings.reading,
                 dense: None,
                 dense_share: 0.0,
                 part_of: whole.map(|whole| whole.documents),

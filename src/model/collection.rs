@@ -169,6 +169,11 @@ impl Collection {
         self.locations.find(hash, |&location| self.id(location) == id).is_some()
     }
 
+    /// The identifiers of all documents, in no particular order.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.locations.iter().map(|&location| self.id(location))
+    }
+
     /// The effect of all changes so far.
     pub fn changed(&self) -> ChangeCounts {
         self.changed

@@ -11,6 +11,7 @@ use crate::decide::decision::Decision;
 use crate::decide::vote::Vote;
 use crate::rows::dense::DenseSpec;
 use crate::text::analyze::{Analyzer, AnalyzerSpec};
+use crate::text::corpus::ReadingSpec;
 use crate::text::counts::{Fields, Input};
 use crate::text::hierarchy::Hierarchy;
 use crate::text::select::Selection;
@@ -86,6 +87,8 @@ pub struct TrainSettings {
     pub abstention: Option<ConfidenceLimit>,
     /// The label hierarchy: ancestors of labels are added to training documents and predictions.
     pub hierarchy: Hierarchy,
+    /// How the corpus was read.
+    pub reading: ReadingSpec,
 }
 
 impl Default for InputSpec {
@@ -109,6 +112,7 @@ impl TrainSettings {
             tuning: None,
             abstention: None,
             hierarchy: Hierarchy::default(),
+            reading: ReadingSpec::default(),
         }
     }
 
@@ -170,6 +174,9 @@ pub struct Settings {
     pub novelty: Option<NoveltyLimit>,
     /// The label hierarchy.
     pub hierarchy: Hierarchy,
+    /// How the corpus was read; later corpora are read in the same way.
+    #[serde(default, skip_serializing_if = "ReadingSpec::is_default")]
+    pub reading: ReadingSpec,
     /// The dense vectors, if the model has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense: Option<DenseSpec>,

@@ -13,7 +13,9 @@ use crate::rows::dense::{DenseFeatures, DensePart};
 use crate::rows::matrix::{Array, Csr, row};
 use crate::rows::strings::Strings;
 use crate::text::analyze::Analyzer;
-use crate::text::corpus::ReadOptions;
+use crate::text::corpus::{
+    LabelFrequency, Note, ReadOptions, label_notes, repeated_ids, unknown_names,
+};
 use crate::text::tfidf::TermWeights;
 use crate::text::vocabulary::Vocabulary;
 
@@ -203,6 +205,23 @@ impl Model {
     /// The share of the training documents with each label.
     pub fn label_shares(&self) -> Vec<f64> {
         label_shares(&self.label_sizes, self.ids().len())
+    }
+
+    /// Every label with the number of training documents that have it, in order of label ids.
+    pub fn label_frequencies(&self) -> Vec<LabelFrequency<'_>> {
+        let sizes = self.label_sizes.iter().map(|&size| u64::from(size));
+        let labels = self.labels().iter().zip(sizes);
+        labels.map(|(label, documents)| LabelFrequency { label, documents }).collect()
+    }
+
+    /// What is remarkable about the corpus that the model was trained on.
+    pub fn notes(&self) -> Vec<Note> {
+        let labels: Vec<&str> = self.labels().iter().collect();
+        let documents = self.settings.counts.documents;
+        let mut notes = label_notes(&self.label_frequencies(), documents);
+        notes.extend(unknown_names(self.settings.hierarchy.children(), &labels));
+        notes.extend(repeated_ids(self.ids().iter()));
+        notes
     }
 
     /// The labels and weights of the training documents, for voting.

@@ -14,12 +14,14 @@
 //! | files | what they do |
 //! |---|---|
 //! | `place`, `error`, `document`, `format` | what a corpus consists of; what can be wrong |
+//! | `label_cell`, `notes` | labels in a field, in one normal form; what is remarkable |
 //! | `peeked`, `compressed`, `members`, `magic`, `encoding` | bytes: decompressed, decoded |
-//! | `lines`, `quotes`, `cutter`, `source` | a named stream: lines, or blocks of records |
+//! | `lines`, `table`, `quotes`, `cutter`, `source` | a named stream: lines, or blocks of records |
 //! | `blocks` | blocks parsed by several threads, in order |
 //! | `qrels`, `vectors_beside` | labels and dense vectors in files next to the corpus |
-//! | `options`, `records` | how to read; records completed and checked |
-//! | `svmlight`, `jsonl`, `delimited`, `fasttext`, `plain` | the readers of general formats |
+//! | `options`, `reading_spec`, `records` | how to read; what a model remembers; records checked |
+//! | `svmlight`, `jsonl`, `json`, `delimited` | the readers of rows, JSON and tables |
+//! | `fasttext`, `annif`, `plain` | the readers of lines |
 //! | `reuters`, `lyrl2004` | the readers of two benchmarks |
 //! | `detect`, `folders`, `reading` | the format of a file; label folders; the [`Corpus`] |
 //! | `holdout`, [`preset`] | splits: a random one, and those of benchmarks |
@@ -38,18 +40,24 @@ mod members;
 mod magic;
 mod encoding;
 mod lines;
+mod table;
 mod quotes;
 mod cutter;
 mod source;
 mod blocks;
 mod qrels;
 mod vectors_beside;
+mod label_cell;
+mod notes;
 mod options;
+mod reading_spec;
 mod records;
 mod svmlight;
 mod jsonl;
+mod json;
 mod delimited;
 mod fasttext;
+mod annif;
 mod plain;
 mod reuters;
 mod lyrl2004;
@@ -66,9 +74,16 @@ pub use encoding::{OnBadUtf8, encoding_for_label};
 pub use error::{CorpusError, FieldRole, Problem};
 pub use format::Format;
 pub use holdout::{HoldOut, Side, hold_out};
+pub use label_cell::normalized_label;
+pub use notes::{
+    LabelFrequency, Note, Notes, closest_label, label_notes, repeated_ids, unknown_labels,
+    unknown_names,
+};
 pub use options::{IdUse, LabelUse, ReadOptions, Split};
 pub use place::Place;
 pub use qrels::Qrels;
 pub use reading::{Corpus, OnOpen};
+pub use reading_spec::ReadingSpec;
 pub(crate) use source::open_bytes;
+pub use table::{Quoting, TableOptions};
 pub use vectors_beside::VectorsBeside;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{self, LimitedReader};
-use crate::text::corpus::{CorpusError, Place, Problem, read_error};
+use crate::text::corpus::{CorpusError, Place, Problem, normalized_label, read_error};
 
 /// The parents of labels.
 ///
@@ -65,7 +65,7 @@ impl Hierarchy {
     pub fn parse(source: &str, text: &str) -> Result<Self, CorpusError> {
         let mut hierarchy = Self::default();
         let mut roots: BTreeSet<&str> = BTreeSet::new();
-        let mut lines: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut lines: BTreeMap<String, u64> = BTreeMap::new();
         let at = |line| Place { source: source.into(), line: Some(line) };
         for (line, text) in (1..).zip(text.lines()) {
             if text.trim().is_empty() {
@@ -76,9 +76,10 @@ impl Hierarchy {
             if parent == "None" && text.trim_start().starts_with("parent:") {
                 roots.insert(child);
             } else if !roots.contains(parent) {
-                let parents = hierarchy.parents.entry(child.to_owned()).or_default();
-                parents.insert(parent.to_owned());
-                lines.insert(child, line);
+                let child = normalized_label(child).into_owned();
+                lines.insert(child.clone(), line);
+                let parents = hierarchy.parents.entry(child).or_default();
+                parents.insert(normalized_label(parent).into_owned());
             }
         }
         match hierarchy.above_itself() {
@@ -126,6 +127,11 @@ impl Hierarchy {
     /// Whether there are no pairs: no label has a parent.
     pub fn is_empty(&self) -> bool {
         self.parents.is_empty()
+    }
+
+    /// The labels that have parents, in byte order.
+    pub fn children(&self) -> impl Iterator<Item = &str> {
+        self.parents.keys().map(String::as_str)
     }
 
     /// The ancestors of a label, in byte order.

@@ -46,6 +46,8 @@ pub(crate) enum Failure {
     Resource(String),
     /// A thread that cannot be started.
     Thread(io::Error),
+    /// A note on the corpus, with `--strict`.
+    Strict(String),
     /// A comparison that found a worse evaluation, with `--fail-if-worse`.
     Worse(String),
 }
@@ -96,7 +98,7 @@ impl Failure {
             | Self::Gpu(_)
             | Self::Resource(_)
             | Self::Thread(_) => 5,
-            Self::Corpus(_) | Self::Input { .. } | Self::Vectors(_) => 3,
+            Self::Corpus(_) | Self::Input { .. } | Self::Vectors(_) | Self::Strict(_) => 3,
             Self::Model(_) => 4,
             Self::Search(_) => 1,
             Self::Worse(_) => 6,
@@ -114,6 +116,7 @@ impl Failure {
             Self::Gpu(error) => (error.to_string(), Some(NO_GPU)),
             Self::Output(error) => (error.to_string(), error.hint()),
             Self::Input { path, message } => (format!("{}: {message}", path.display()), None),
+            Self::Strict(note) => (note.clone(), Some("without `--strict` this is a note")),
             Self::Thread(error) => (format!("cannot start a thread: {error}"), Some(NO_THREAD)),
             Self::Internal(message) | Self::Resource(message) | Self::Worse(message) => {
                 (message.clone(), None)
@@ -155,11 +158,26 @@ fn corpus_hint(error: &CorpusError) -> Option<&'static str> {
         Problem::BadEncoding { .. } => {
             "set another encoding with `--encoding`, or use `--on-bad-utf8 replace`"
         }
-        Problem::Utf16 => "read it with `--encoding utf-16le` or `--encoding utf-16be`",
         Problem::Json(_) => {
             "expected one JSON object per line (JSONL); set another format with `--format`"
         }
         Problem::MissingField { role, .. } => missing_field(*role),
+        Problem::NoHeader { .. } => {
+            "`--no-header --text-column 1 --label-column 2` names columns by their numbers"
+        }
+        Problem::OneColumn { .. } => {
+            "set the character between fields with `--separator`, or remove lines above the \
+             column names"
+        }
+        Problem::IndicatorList => {
+            "write the names of the labels, or one column of 0 and 1 per label \
+             (`--label-column NAME,NAME,…`)"
+        }
+        Problem::NotAnIndicator { .. } => {
+            "several label columns hold 0 or 1 each; one column of label lists needs \
+             `--label-separator`"
+        }
+        Problem::LoneSurrogate => "`--on-bad-utf8 replace` reads it as U+FFFD",
         Problem::NoDocument => {
             "expected at least one document, such as a line {\"text\": \"…\", \"label\": \"…\"}; \
              check the path, and whether the file was written completely"
@@ -170,8 +188,8 @@ fn corpus_hint(error: &CorpusError) -> Option<&'static str> {
             "`--features tfidf` uses the values as weights, which may be negative"
         }
         Problem::UnknownFormat => {
-            "set the format: --format jsonl|csv|tsv|fasttext|folders|plain|svmlight|reuters|\
-             lyrl2004-tokens|lyrl2004-vectors"
+            "set the format: --format jsonl|json|csv|tsv|fasttext|annif|folders|plain|svmlight|\
+             reuters|lyrl2004-tokens|lyrl2004-vectors"
         }
         Problem::NoLabels { from_qrels: true, .. } => {
             "set the labels with `--qrels rcv1-v2.topics.qrels`; `--format svmlight` reads rows \
@@ -211,7 +229,10 @@ fn missing_field(role: FieldRole) -> &'static str {
             "`--field` names the fields of the text; a trained model reads the fields that it was \
              trained on, unless `--text-column` names other fields"
         }
-        FieldRole::Label => "name the field of the labels with `--label-column`",
+        FieldRole::Label => {
+            "name the field of the labels with `--label-column`; several fields of 0 and 1, named \
+             like the labels, with `--label-column NAME,NAME,…`"
+        }
         FieldRole::Id => {
             "`--id-column` must name a field that every record has; omit it if there is no such \
              field"
@@ -474,14 +495,13 @@ mod tests {
             ..ReadOptions::default()
         };
         let json = "{\"text\": \"a\", \"label\": \"x\"}\n";
-        let cases: [(&[u8], ReadOptions, &str); 11] = [
+        let cases: [(&[u8], ReadOptions, &str); 10] = [
             (json.as_bytes(), group, "--group-column"),
             (json.as_bytes(), columns, "--field"),
             (b"{\"text\": \"a\"}\n", ReadOptions::default(), "--label-column"),
             (b"{\"label\": \"a\"}\n", ReadOptions::default(), "--text-column"),
             (b"2286  2:3\n", ReadOptions::default(), "--qrels"),
-            (b"hello\nworld\n", ReadOptions::default(), "--format jsonl|csv"),
-            (b"\xff\xfe{\x00", ReadOptions::default(), "--encoding utf-16le"),
+            (b"hello\nworld\n", ReadOptions::default(), "--format jsonl|json|csv"),
             (b"{\"text\": \"\xe9\"}\n", ReadOptions::default(), "--encoding latin-1"),
             (b"1 1:2\n1 0:2\n", ReadOptions::default(), "--first-column 0"),
             (b"__label__a x\nno label\n", ReadOptions::default(), "--format plain"),

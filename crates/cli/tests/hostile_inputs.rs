@@ -287,7 +287,7 @@ const EVIL: &str = "e\u{1b}[31m\u{9b}2J\u{202e}\u{2066}\u{2028}\u{7}\u{7f}\r";
 fn errors_of_corpora_are_printable() {
     let json = serde_json::json!({ EVIL: "a", "label": "x" }).to_string();
     let wrong_type = serde_json::json!({ "text": "a", EVIL: {} }).to_string();
-    let named = ReadOptions { label_column: Some(EVIL.into()), ..default() };
+    let named = ReadOptions { label_columns: vec![EVIL.into()], ..default() };
     let unlabeled = ReadOptions { labels: LabelUse::Optional, ..format(Format::Lyrl2004Tokens) };
     let mut errors = vec![
         read(json.as_bytes(), &default()).unwrap_err(),
@@ -319,10 +319,11 @@ fn errors_of_corpora_are_printable() {
 fn errors_of_corpora_are_short() {
     let long = "x".repeat(100_000);
     let weight = format!("text,label,weight\na,x,{long}\n");
+    let weighted = ReadOptions { weight_column: Some("weight".into()), ..format(Format::Csv) };
     let named = serde_json::json!({ &long: "a", "label": "x" }).to_string();
     for (bytes, options) in [
         (format!("\"{long}\"\n"), format(Format::Jsonl)),
-        (weight, format(Format::Csv)),
+        (weight, weighted),
         (named, default()),
         (format!("{{\"features\": {{\"{long}\": 1}}, \"labels\": []}}"), default()),
     ] {

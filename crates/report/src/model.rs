@@ -9,6 +9,7 @@ use classify::model::{InputSpec, Model, TuningSummary, Updates};
 use classify::printable::printable;
 use classify::rows::dense::{DenseSpec, Metric};
 use classify::text::analyze::AnalyzerSpec;
+use classify::text::corpus::ReadingSpec;
 use classify::text::counts::Fields;
 use serde_json::Value;
 
@@ -60,6 +61,9 @@ fn push_features(lines: &mut Lines, model: &Model) {
         InputSpec::Features(_) => lines.push("features", "weights from the corpus"),
         InputSpec::Vectors(_) => lines.push("features", "dense vectors from the corpus"),
     }
+    if !settings.reading.is_default() {
+        lines.push("reading", reading(&settings.reading));
+    }
     if let Some(dense) = &settings.dense {
         lines.push("vectors", vectors(dense, settings.dense_share));
     }
@@ -73,6 +77,31 @@ fn push_features(lines: &mut Lines, model: &Model) {
         let cosine = settings.weighting.is_cosine();
         lines.push("similarity", if cosine { "cosine" } else { "dot product" });
     }
+}
+
+/// The reading options that the model remembers.
+fn reading(spec: &ReadingSpec) -> String {
+    let list = |name: &str, columns: &[String]| {
+        (!columns.is_empty()).then(|| format!("{name} {}", columns.join(", ")))
+    };
+    let one =
+        |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
+    let table = spec.table;
+    let parts = [
+        list("text", &spec.text_columns),
+        list("labels", &spec.label_columns),
+        one("identifier", &spec.id_column),
+        one("weight", &spec.weight_column),
+        one("group", &spec.group_column),
+        spec.label_separator.as_ref().map(|separator| format!("labels separated by `{separator}`")),
+        table
+            .separator
+            .map(|separator| format!("fields separated by `{}`", separator.escape_ascii())),
+        table.quote.map(|quote| format!("quote {}", char::from(quote))),
+        table.no_header.then(|| "no header".to_owned()),
+        one("encoding", &spec.encoding),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn push_decisions(lines: &mut Lines, model: &Model) {

@@ -28,6 +28,8 @@ impl LiveModel {
         let mut read_options = ReadOptions {
             format: Some(Format::Jsonl),
             labels: LabelUse::Optional,
+            weight_column: Some("weight".to_owned()),
+            weight_optional: true,
             ..ReadOptions::default()
         };
         model.fit_read_options(&mut read_options);

@@ -1,4 +1,4 @@
-//! CSV and TSV with a header line. Quoted fields may contain line breaks.
+//! CSV and TSV, with or without a header. Quoted fields may contain line breaks.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -9,43 +9,44 @@ use super::cutter::Ends;
 use super::document::{Content, Document};
 use super::encoding::{OnBadUtf8, read_error, utf8};
 use super::error::{CorpusError, FieldRole, Problem};
-use super::jsonl::{LABEL_FIELDS, split};
+use super::label_cell::{LABEL_FIELDS, indicator, is_list, labels_of_text};
 use super::lines::Lines;
+use super::notes::Note;
 use super::options::{LabelUse, ReadOptions};
 use super::peeked::Bytes;
 use super::place::Place;
 use super::quotes::Quotes;
 use super::records::{Records, one_by_one, parsed_in_blocks, threads_for};
 use super::source::Source;
+use super::table::{Dialect, looks_like_data};
 use crate::limits::LimitedReader;
 
-/// The records of a file; without a `delimiter`, they are delimited by a comma, or by the semicolon
-/// that some spreadsheets write.
+/// The records of a file; `separator` is the usual one of its format.
 pub(super) fn read(
     mut source: Source,
     options: &Arc<ReadOptions>,
-    delimiter: Option<u8>,
+    separator: u8,
 ) -> Result<Records, CorpusError> {
-    let delimiter = match delimiter {
-        Some(delimiter) => delimiter,
-        None => comma_or_semicolon(source.first_line()?),
+    let dialect = {
+        let wanted = options.table_columns();
+        Dialect::of(source.first_line()?, separator, &wanted, options.table)
     };
     let Some(threads) = threads_for(&source, options) else {
         let place = source.place();
         let on_bad_utf8 = source.on_bad_utf8();
-        let quotes = Quotes::new(delimiter, 1);
+        let quotes = Quotes::new(dialect, 1);
         let mut records =
             Delimited::new(source.into_records(), quotes, place, on_bad_utf8, options);
-        records.read_header()?;
+        records.read_columns()?;
         return Ok(one_by_one(records, options));
     };
-    let mut cutter = source.blocks(Ends::Quoted(Quotes::new(delimiter, 1)));
+    let mut cutter = source.blocks(Ends::Quoted(Quotes::new(dialect, 1)));
     let first = cutter.next_block()?.unwrap_or_else(|| cutter.no_lines());
-    let mut first = Delimited::of_lines(first, delimiter, options);
-    first.read_header()?;
+    let mut first = Delimited::of_lines(first, dialect, options);
+    first.read_columns()?;
     let columns = Arc::clone(&first.columns);
     let open = move |lines: Lines, options: &Arc<ReadOptions>| {
-        let mut records = Delimited::of_lines(lines, delimiter, options);
+        let mut records = Delimited::of_lines(lines, dialect, options);
         records.columns = Arc::clone(&columns);
         Ok(records)
     };
@@ -61,6 +62,8 @@ struct Delimited {
     on_bad_utf8: OnBadUtf8,
     /// The place of the last record.
     place: Place,
+    /// Whether the record was only looked at, to count the columns of a table without a header.
+    is_waiting: bool,
 }
 
 /// The positions of the fields that are read.
@@ -69,11 +72,22 @@ struct Columns {
     /// The number of fields of every record.
     count: usize,
     texts: Vec<Option<usize>>,
-    label: Option<usize>,
+    labels: LabelColumns,
     id: Option<usize>,
     weight: Option<usize>,
     vector: Option<usize>,
     group: Option<usize>,
+}
+
+/// Where the labels are.
+#[derive(Default)]
+enum LabelColumns {
+    #[default]
+    None,
+    /// In one column.
+    One(usize),
+    /// Each in a column of zeros and ones that has the label's name.
+    Indicators(Vec<(usize, String)>),
 }
 
 impl Delimited {
@@ -85,8 +99,7 @@ impl Delimited {
         options: &Arc<ReadOptions>,
     ) -> Self {
         // A record of other length is reported with the record's own place.
-        let mut reader = csv::ReaderBuilder::new();
-        let reader = reader.delimiter(quotes.delimiter()).has_headers(false).flexible(true);
+        let reader = quotes.dialect().parser();
         let begins = VecDeque::new();
         let bytes = QuoteTracker { bytes, read: 0, quotes, begins, open_at_end: false };
         Self {
@@ -96,11 +109,12 @@ impl Delimited {
             options: Arc::clone(options),
             on_bad_utf8,
             place,
+            is_waiting: false,
         }
     }
 
-    fn of_lines(lines: Lines, delimiter: u8, options: &Arc<ReadOptions>) -> Self {
-        let quotes = Quotes::new(delimiter, lines.before() + 1);
+    fn of_lines(lines: Lines, dialect: Dialect, options: &Arc<ReadOptions>) -> Self {
+        let quotes = Quotes::new(dialect, lines.before() + 1);
         let place = lines.place();
         let on_bad_utf8 = lines.on_bad_utf8();
         Self::new(lines.into_records(), quotes, place, on_bad_utf8, options)
@@ -123,10 +137,14 @@ impl Delimited {
         Ok(more)
     }
 
-    /// Reads the first record, which names the columns.
-    fn read_header(&mut self) -> Result<(), CorpusError> {
+    /// Reads the first record, which names the columns, or of which each has its number as name.
+    fn read_columns(&mut self) -> Result<(), CorpusError> {
         self.place.line = Some(1);
-        self.advance()?;
+        let dialect = *self.reader.get_ref().quotes.dialect();
+        if dialect.has_separator_line {
+            self.advance()?;
+        }
+        let is_there = self.advance()?;
         let place = self.place.clone();
         let mut names = Vec::with_capacity(self.record.len());
         for field in &self.record {
@@ -137,20 +155,26 @@ impl Delimited {
         if names.iter().all(String::is_empty) {
             return Err(Problem::NoDocument.at(&place));
         }
+        if !dialect.has_header {
+            self.is_waiting = is_there;
+            names = (1..=names.len()).map(|number| number.to_string()).collect();
+        }
         let columns = Columns::find(&names, &self.options);
         self.columns = Arc::new(columns.map_err(|problem| problem.at(&place))?);
         Ok(())
     }
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
-        if !self.advance()? {
+        if !std::mem::take(&mut self.is_waiting) && !self.advance()? {
             return Ok(None);
         }
         let place = self.place.clone();
         let fields = self.record.len();
         let expected = self.columns.count;
         if fields != expected {
-            let message = format!("{fields} fields, but the header has {expected}");
+            let has_header = self.reader.get_ref().quotes.dialect().has_header;
+            let first = if has_header { "the header" } else { "the first row" };
+            let message = format!("{fields} fields, but {first} has {expected}");
             return Err(Problem::Csv { message }.at(&place));
         }
         self.document().map(Some).map_err(|problem| problem.at(&place))
@@ -165,10 +189,34 @@ impl Delimited {
         let texts = self.columns.texts.iter();
         let text = |&column: &Option<usize>| Ok(optional(column)?.unwrap_or_default().into_owned());
         let texts: Vec<String> = texts.map(text).collect::<Result<_, Problem>>()?;
+        for text in &texts {
+            self.note_rows_in(text);
+        }
         let vector = optional(self.columns.vector)?.map(|field| numbers(&field)).transpose()?;
         let content = Content::of_columns(texts, self.options.fields);
-        let labels = optional(self.columns.label)?;
-        let labels = split(&labels.unwrap_or_default(), self.options.label_separator.as_deref());
+        let labels = match &self.columns.labels {
+            LabelColumns::None => Vec::new(),
+            LabelColumns::One(column) => {
+                let separator = self.options.label_separator.as_deref();
+                let cell = field(*column)?;
+                if separator.is_none() && cell.starts_with('[') && is_list(&cell) {
+                    self.options.note(|| Note::ListsAsLabels { place: self.place.clone() });
+                }
+                labels_of_text(&cell, separator)?
+            }
+            LabelColumns::Indicators(columns) => {
+                let mut labels = Vec::new();
+                for (column, name) in columns {
+                    let cell = field(*column)?;
+                    let has = indicator(&cell).ok_or_else(|| Problem::NotAnIndicator {
+                        field: name.clone(),
+                        found: cell.into_owned(),
+                    })?;
+                    labels.extend(has.then(|| name.clone()));
+                }
+                labels
+            }
+        };
         let id = optional(self.columns.id)?.unwrap_or_default().into_owned();
         let weight = match optional(self.columns.weight)?.as_deref().map(str::trim) {
             None | Some("") => 1.0,
@@ -180,6 +228,26 @@ impl Delimited {
         let group = optional(self.columns.group)?.map(Cow::into_owned);
         let group = group.filter(|group| !group.is_empty());
         Ok(Document { id, content, labels, weight, vector, group, place })
+    }
+
+    /// Notes a field that a stray quote has made of whole rows: its inner lines have as many
+    /// separators as rows do, and no blanks after them.
+    fn note_rows_in(&self, field: &str) {
+        const FEWEST_LINES: usize = 4;
+        if self.options.notes.is_none() || self.columns.count < 2 || !field.contains('\n') {
+            return;
+        }
+        let separator = char::from(self.reader.get_ref().quotes.dialect().separator);
+        let is_row = |line: &str| {
+            let fields = line.split(separator);
+            fields.clone().count() == self.columns.count
+                && fields.skip(1).all(|field| !field.is_empty() && !field.starts_with(' '))
+        };
+        let lines = field.lines().count();
+        let mut inner = field.lines().take(lines - 1).skip(1);
+        if lines >= FEWEST_LINES && inner.all(is_row) {
+            self.options.note(|| Note::QuotedRows { place: self.place.clone(), lines });
+        }
     }
 }
 
@@ -194,16 +262,11 @@ impl Iterator for Delimited {
 impl Columns {
     fn find(names: &[String], options: &ReadOptions) -> Result<Self, Problem> {
         let position = |name: &str| names.iter().position(|column| column == name);
-        let needed = |name: &str, role: FieldRole| {
-            position(name).ok_or_else(|| Problem::MissingField {
-                field: name.to_owned(),
-                found: names.to_vec(),
-                role,
-            })
-        };
-        let named_or = |named: &Option<String>, default: &str, role| match named {
+        let needed =
+            |name: &str, role: FieldRole| position(name).ok_or_else(|| missing(name, names, role));
+        let named_or = |named: &Option<String>, default: Option<&str>, role| match named {
             Some(name) => needed(name, role).map(Some),
-            None => Ok(position(default)),
+            None => Ok(default.and_then(position)),
         };
         let text = |name: &str| needed(name, options.text_role());
         let texts = match options.text_columns.as_slice() {
@@ -213,18 +276,31 @@ impl Columns {
         };
         let vector = options.vector_field.as_ref();
         let vector = vector.map(|name| needed(name, FieldRole::Vector)).transpose()?;
-        let label = match &options.label_column {
-            Some(name) if options.labels == LabelUse::Required => {
-                Some(needed(name, FieldRole::Label)?)
-            }
-            Some(name) => position(name),
-            None => LABEL_FIELDS.iter().find_map(|name| position(name)),
+        let are_needed = options.labels == LabelUse::Required;
+        let label = |name: &String| match position(name) {
+            None if are_needed => Err(missing(name, names, FieldRole::Label)),
+            found => Ok(found.map(|column| (column, name.clone()))),
         };
-        if label.is_none() && options.labels == LabelUse::Required && options.qrels.is_none() {
-            return Err(needed("label", FieldRole::Label).err().unwrap_or(Problem::EmptyLabel));
+        let labels = match options.label_columns.as_slice() {
+            [] => LABEL_FIELDS.iter().find_map(|name| position(name)).map(LabelColumns::One),
+            [name] => label(name)?.map(|(column, _)| LabelColumns::One(column)),
+            columns => {
+                let columns = columns.iter().filter_map(|name| label(name).transpose());
+                Some(LabelColumns::Indicators(columns.collect::<Result<_, _>>()?))
+            }
+        };
+        if labels.is_none() && are_needed && options.qrels.is_none() {
+            return Err(missing("label", names, FieldRole::Label));
         }
-        let id = named_or(&options.id_column, "id", FieldRole::Id)?;
-        let weight = named_or(&options.weight_column, "weight", FieldRole::Weight)?;
+        let labels = labels.unwrap_or_default();
+        let id = named_or(&options.id_column, Some("id"), FieldRole::Id)?;
+        let weight = named_or(&options.weight_column, None, FieldRole::Weight)?;
+        if weight.is_none() && position("weight").is_some() {
+            options.note(|| Note::UnusedWeights { field: "weight".to_owned() });
+        }
+        if let Some(field) = options.unread_text(names.iter().map(String::as_str)) {
+            options.note(|| Note::UnusedText { field: field.to_owned() });
+        }
         let group = match &options.group_column {
             Some(name) if options.labels == LabelUse::Required => {
                 Some(needed(name, FieldRole::Group)?)
@@ -232,7 +308,17 @@ impl Columns {
             Some(name) => position(name),
             None => None,
         };
-        Ok(Self { count: names.len(), texts, label, id, weight, vector, group })
+        Ok(Self { count: names.len(), texts, labels, id, weight, vector, group })
+    }
+}
+
+/// The problem with a header that lacks a column.
+fn missing(field: &str, names: &[String], role: FieldRole) -> Problem {
+    let field = field.to_owned();
+    match names {
+        [only] => Problem::OneColumn { field, found: only.clone() },
+        names if looks_like_data(names) => Problem::NoHeader { field, columns: names.len() },
+        names => Problem::MissingField { field, found: names.to_vec(), role },
     }
 }
 
@@ -246,11 +332,6 @@ fn numbers(field: &str) -> Result<Vec<f32>, Problem> {
         item.parse().map_err(|_| Problem::Unexpected { found, expected: "a number of the vector" })
     };
     items.filter(|item| !item.is_empty()).map(number).collect()
-}
-
-fn comma_or_semicolon(head: &[u8]) -> u8 {
-    let header = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    if header.contains(&b';') && !header.contains(&b',') { b';' } else { b',' }
 }
 
 fn csv_error(error: csv::Error, place: &Place) -> CorpusError {
@@ -291,8 +372,13 @@ impl Read for QuoteTracker {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::TableOptions;
     use super::*;
     use crate::random::Random;
+
+    fn comma() -> Dialect {
+        Dialect::of(b"", b',', &[], TableOptions::default())
+    }
 
     fn records(text: &[u8]) -> Vec<Vec<Vec<u8>>> {
         let mut reader = csv::ReaderBuilder::new();
@@ -309,7 +395,7 @@ mod tests {
         for _ in 0..3_000 {
             let length = random.below(24);
             let text: Vec<u8> = (0..length).map(|_| b"a,\"\"\n\r"[random.below(6)]).collect();
-            let mut quotes = Quotes::new(b',', 1);
+            let mut quotes = Quotes::new(comma(), 1);
             let whole = records(&text);
             let mut begins = 0;
             for (at, byte) in text.iter().enumerate() {
@@ -325,7 +411,7 @@ mod tests {
                     cuts += 1;
                 }
             }
-            if let Some(end) = Quotes::new(b',', 1).last_end(&text, |_| ()) {
+            if let Some(end) = Quotes::new(comma(), 1).last_end(&text, |_| ()) {
                 let parts = [records(&text[..end]), records(&text[end..])].concat();
                 assert_eq!(parts, whole, "{:?} cut at {end}", String::from_utf8_lossy(&text));
             }

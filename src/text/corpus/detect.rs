@@ -4,6 +4,7 @@ use super::error::{CorpusError, Problem};
 use super::format::Format;
 use super::options::{LabelUse, ReadOptions};
 use super::source::Source;
+use super::{annif, svmlight};
 
 /// The format of `source`. The content decides before the name, which may be wrong. Lines of no
 /// known format are plain text, which only prediction can use.
@@ -28,7 +29,7 @@ pub(super) fn format(source: &mut Source, options: &ReadOptions) -> Result<Forma
     }
 }
 
-fn first_line(head: &[u8]) -> &[u8] {
+pub(super) fn first_line(head: &[u8]) -> &[u8] {
     head.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
@@ -48,7 +49,9 @@ fn header(head: &[u8], text_column: &str) -> Option<Format> {
     };
     match () {
         () if names('\t') => Some(Format::Tsv),
-        () if names(',') || names(';') => Some(Format::Csv),
+        () if [',', ';', '|'].into_iter().any(names) || line.starts_with("sep=") => {
+            Some(Format::Csv)
+        }
         () => None,
     }
 }
@@ -72,13 +75,22 @@ fn by_content(head: &[u8], lyrl2004: bool) -> Option<Format> {
     let start = head.trim_ascii_start();
     let line = first_line(start).trim_ascii_end();
     if start.starts_with(b"{") {
-        Some(Format::Jsonl)
+        let begins = serde_json::from_slice::<serde::de::IgnoredAny>(line);
+        let is_open = line.len() < head.len() && begins.is_err_and(|error| error.is_eof());
+        Some(if is_open { Format::Json } else { Format::Jsonl })
+    } else if line == b"[" || start.starts_with(b"[{") {
+        Some(Format::Json)
     } else if start.starts_with(b"<!DOCTYPE lewis") || start.starts_with(b"<REUTERS") {
         Some(Format::Reuters)
     } else if line.starts_with(b".I ") {
         Some(Format::Lyrl2004Tokens)
     } else if start.starts_with(b"__label__") {
         Some(Format::FastText)
+    } else if std::str::from_utf8(line).is_ok_and(annif::is_line) {
+        Some(Format::Annif)
+    } else if svmlight::Counts::of(line).is_some() {
+        let second = start.get(line.len()..).unwrap_or_default().trim_ascii_start();
+        feature_rows(first_line(second), false).filter(|format| *format == Format::Svmlight)
     } else {
         feature_rows(line, lyrl2004)
     }

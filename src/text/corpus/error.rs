@@ -63,9 +63,6 @@ pub enum Problem {
         /// The encoding's name.
         encoding: &'static str,
     },
-    /// A UTF-16 byte order mark.
-    #[error("the file begins with a UTF-16 byte order mark")]
-    Utf16,
     /// A line of a hierarchy that is neither `child<TAB>parent` nor as in RCV1-v2's file.
     #[error("neither `child<TAB>parent` nor `parent: P  child: C`")]
     BadHierarchy,
@@ -78,6 +75,12 @@ pub enum Problem {
     /// A record that is not a JSON object.
     #[error("not a JSON object: {}", quoted(in_line(.0)))]
     Json(#[source] serde_json::Error),
+    /// `NaN` or `Infinity` in JSON.
+    #[error("NaN or Infinity, which are not JSON")]
+    JsonNumber,
+    /// Half of a surrogate pair in JSON, such as `\\ud83d` alone.
+    #[error("the escape of half a surrogate pair, such as `\\ud83d`, which is no character")]
+    LoneSurrogate,
     /// A CSV or TSV file that cannot be parsed.
     #[error("not valid CSV: {}", quoted(.message))]
     Csv {
@@ -110,6 +113,33 @@ pub enum Problem {
     /// A label without characters.
     #[error("an empty label")]
     EmptyLabel,
+    /// A list of zeros and ones in place of labels.
+    #[error("the labels are a list of zeros and ones, which does not say what they are called")]
+    IndicatorList,
+    /// One of several label columns holds something else than 0 or 1.
+    #[error("field `{}` is `{}`, expected 0 or 1", quoted(.field), quoted(.found))]
+    NotAnIndicator {
+        /// The field.
+        field: String,
+        /// What it holds.
+        found: String,
+    },
+    /// A table whose first row is a document.
+    #[error("no column `{}`; line 1 looks like a document, not like column names", quoted(.field))]
+    NoHeader {
+        /// The column looked for.
+        field: String,
+        /// The number of columns.
+        columns: usize,
+    },
+    /// A table whose first row is one field without the name of a needed column.
+    #[error("no column `{}`; line 1 is a single field: `{}`", quoted(.field), quoted(.found))]
+    OneColumn {
+        /// The column looked for.
+        field: String,
+        /// The field in line 1.
+        found: String,
+    },
     /// A weight that is not a positive number.
     #[error("weight `{}`, expected a number above 0", quoted(.found))]
     BadWeight {
@@ -119,6 +149,16 @@ pub enum Problem {
     /// A fastText line without a label.
     #[error("no `__label__` at the start of the line")]
     NoFastTextLabel,
+    /// A row with a column or a label that the counts in line 1 exclude.
+    #[error("{what} {found}, but line 1 counts {count}, from 0")]
+    BeyondCounts {
+        /// `column` or `label`.
+        what: &'static str,
+        /// The column or label.
+        found: u32,
+        /// The number in line 1.
+        count: u32,
+    },
     /// A svmlight or LYRL2004 item that is not `column:value`.
     #[error("`{}` is not `column:value`", quoted(.item))]
     BadFeature {
@@ -305,16 +345,29 @@ impl CorpusError {
             }
             Problem::OnlyUtf8 { .. } => "convert it: `iconv -f windows-1252 -t utf-8 FILE`",
             Problem::BadEncoding { .. } => "name another encoding, or have invalid bytes replaced",
-            Problem::Utf16 => "name the encoding: utf-16le or utf-16be",
             Problem::Json(_) => "JSONL holds one JSON object on each line",
+            Problem::JsonNumber => "write `null`, or leave the field out",
+            Problem::LoneSurrogate => "have invalid characters replaced",
             Problem::MissingField { role, .. } => role.hint(),
             Problem::OpenQuote => "inside a quoted field a quote is written twice: \"\"",
+            Problem::IndicatorList => {
+                "write the names of the labels, or a column of 0 and 1 for each label"
+            }
+            Problem::NotAnIndicator { .. } => {
+                "several label columns hold 0 or 1 each; labels of one column may have a separator"
+            }
+            Problem::NoHeader { .. } => {
+                "say that there is no header, and name the columns by their numbers, from 1"
+            }
+            Problem::OneColumn { .. } => {
+                "name the character between the fields, and remove lines above the column names"
+            }
             Problem::NoFastTextLabel => "for predictions, lines without labels are plain text",
             Problem::ColumnZero => "if columns are counted from 0, say so",
             Problem::NegativeCount { .. } => "TF-IDF features may have negative values",
             Problem::UnknownFormat => {
-                "name it: jsonl, csv, tsv, fasttext, folders, plain, svmlight, reuters, \
-                 lyrl2004-tokens or lyrl2004-vectors"
+                "name it: jsonl, json, csv, tsv, fasttext, annif, folders, plain, svmlight, \
+                 reuters, lyrl2004-tokens or lyrl2004-vectors"
             }
             Problem::NoLabels { from_qrels: true, .. } => {
                 "give the relevance judgments too (rcv1-v2.topics.qrels); \

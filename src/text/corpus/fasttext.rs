@@ -1,4 +1,5 @@
-//! fastText lines: `__label__x __label__y text`.
+//! fastText lines: `__label__x __label__y text`. As in fastText, every word that begins with
+//! `__label__` is a label, wherever it stands.
 
 use super::document::{Content, Document};
 use super::error::{CorpusError, Problem};
@@ -31,7 +32,14 @@ impl FastText {
                 labels.push(after[..end].to_owned());
                 rest = after[end..].trim_start();
             }
-            let content = Content::Text(rest.to_owned());
+            let mut text = rest.to_owned();
+            if rest.contains(PREFIX) {
+                let later = rest.split_whitespace().filter_map(|word| word.strip_prefix(PREFIX));
+                labels.extend(later.map(str::to_owned));
+                let words = rest.split_whitespace().filter(|word| !word.starts_with(PREFIX));
+                text = words.collect::<Vec<_>>().join(" ");
+            }
+            let content = Content::Text(text);
             let place = self.lines.place();
             if labels.is_empty() && self.labels_needed {
                 return Err(Problem::NoFastTextLabel.at(&place));

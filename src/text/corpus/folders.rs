@@ -1,4 +1,5 @@
-//! Folders: one folder per label and one file per document, or a folder of corpus files.
+//! Folders: one folder per label and one file per document; documents with their labels in files
+//! next to them (Annif); or a folder of corpus files.
 //!
 //! Symbolic links to files and folders are followed; hidden entries are skipped.
 
@@ -6,12 +7,14 @@ use std::fs::FileType;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::annif::subjects;
 use super::blocks::BlockReader;
 use super::cutter::BLOCK;
 use super::detect;
 use super::document::{Content, Document};
 use super::error::{CorpusError, Problem};
 use super::format::Format;
+use super::notes::Note;
 use super::options::{LabelUse, ReadOptions};
 use super::place::Place;
 use super::records::{Record, Records, one_by_one, parse};
@@ -66,14 +69,33 @@ fn place(path: &Path) -> Place {
     Place { source: path.to_string_lossy().into(), line: None }
 }
 
-/// Whether a folder is read as one folder per label: it holds folders and nothing else.
-pub(super) fn is_label_tree(folder: &Path, format: Option<Format>) -> Result<bool, CorpusError> {
-    if let Some(format) = format {
-        Ok(format == Format::Folders)
-    } else {
-        let entries = entries(folder)?;
-        Ok(!entries.is_empty() && entries.iter().all(|entry| entry.is_dir))
+/// Whether a folder is read as one folder per label (it holds folders and nothing else), or as
+/// texts with their labels next to them. `None`: it holds corpus files.
+pub(super) fn tree_format(
+    folder: &Path,
+    format: Option<Format>,
+) -> Result<Option<Format>, CorpusError> {
+    if format.is_some() {
+        return Ok(format.filter(|format| matches!(format, Format::Folders | Format::Annif)));
     }
+    let entries = entries(folder)?;
+    if !entries.is_empty() && entries.iter().all(|entry| entry.is_dir) {
+        return Ok(Some(Format::Folders));
+    }
+    let has_labels = |entry: &Entry| is_text(&entry.path) && labels_file(&entry.path).is_some();
+    Ok(entries.iter().any(has_labels).then_some(Format::Annif))
+}
+
+fn is_text(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "txt")
+}
+
+/// The file next to a text with its labels: `.tsv` or `.key`, as Annif reads them.
+fn labels_file(text: &Path) -> Option<PathBuf> {
+    ["tsv", "key"]
+        .into_iter()
+        .map(|extension| text.with_extension(extension))
+        .find(|path| path.is_file())
 }
 
 /// The corpus files in a folder: those named like `format`, or those of any recognized format.
@@ -106,7 +128,7 @@ pub(super) fn corpus_files(
 
 fn recognized(path: &Path) -> Result<bool, CorpusError> {
     let mut source = match Source::open(path, &SourceOptions::default()) {
-        Err(CorpusError { problem: Problem::Utf16 | Problem::NotText { .. }, .. }) => {
+        Err(CorpusError { problem: Problem::NotText { .. }, .. }) => {
             return Ok(false);
         }
         source => source?,
@@ -114,29 +136,39 @@ fn recognized(path: &Path) -> Result<bool, CorpusError> {
     Ok(detect::format(&mut source, &ReadOptions::default()).is_ok())
 }
 
-/// The documents of a folder of label folders. The label is the name of the top folder, the
-/// identifier the path below the root.
-pub(super) fn read(root: &Path, options: &Arc<ReadOptions>) -> Result<Records, CorpusError> {
+/// The documents of a folder of label folders, whose label is the name of the top folder, or of a
+/// folder of texts with their labels next to them. The identifier is the path below the root.
+pub(super) fn read(
+    root: &Path,
+    format: Format,
+    options: &Arc<ReadOptions>,
+) -> Result<Records, CorpusError> {
     let mut files = Vec::new();
     let real = std::fs::canonicalize(root).map_err(|error| io_error(root, error))?;
     collect(root, &mut vec![real], &mut files)?;
     let folder = root.to_owned();
     let shared = Arc::clone(options);
     let place = Place { source: root.to_string_lossy().into(), line: None };
-    let document = move |path: &Path| document(&folder, path, &shared);
+    if format == Format::Annif {
+        files.retain(|path| is_text(path));
+    }
+    let document = move |path: &Path| document(&folder, path, format, &shared);
     Ok(match options.threads.as_ref().filter(|threads| threads.count() > 1) {
         Some(threads) => Box::new(
             in_blocks(files, document, options, threads)
                 .map_err(|error| Problem::Thread(error).at(&place))?,
         ),
-        None => one_by_one(files.into_iter().map(move |path| document(&path)), options),
+        None => one_by_one(
+            files.into_iter().filter_map(move |path| document(&path).transpose()),
+            options,
+        ),
     })
 }
 
 /// The records of files, which `read` reads.
 fn in_blocks(
     files: Vec<PathBuf>,
-    read: impl Fn(&Path) -> Result<Document, CorpusError> + Send + Sync + 'static,
+    read: impl Fn(&Path) -> Result<Option<Document>, CorpusError> + Send + Sync + 'static,
     options: &Arc<ReadOptions>,
     threads: &Threads,
 ) -> std::io::Result<BlockReader<Record>> {
@@ -150,7 +182,9 @@ fn in_blocks(
         };
         Ok(files.peek().is_some().then(|| next(&mut files)))
     };
-    let parse = move |files: Vec<PathBuf>| parse(Ok(files.iter().map(|path| read(path))), &options);
+    let parse = move |files: Vec<PathBuf>| {
+        parse(Ok(files.iter().filter_map(|path| read(path).transpose())), &options)
+    };
     BlockReader::start(next, parse, threads)
 }
 
@@ -197,14 +231,45 @@ fn collect(
     Ok(())
 }
 
-fn document(root: &Path, path: &Path, options: &ReadOptions) -> Result<Document, CorpusError> {
-    let source = Source::open(path, &options.source())?;
+/// Whether a byte is a control character that texts do not contain.
+fn is_control(byte: u8) -> bool {
+    matches!(byte, 0..=8 | 14..=26 | 28..=31)
+}
+
+/// The document in a file; `None` if it is no text.
+fn document(
+    root: &Path,
+    path: &Path,
+    format: Format,
+    options: &ReadOptions,
+) -> Result<Option<Document>, CorpusError> {
+    let opened = Source::open(path, &options.source());
+    let opened = opened.and_then(|mut source| {
+        let is_binary = source.first_line()?.iter().copied().any(is_control);
+        Ok((!is_binary).then_some(source))
+    });
+    let source = match opened {
+        Ok(Some(source)) => source,
+        Ok(None) | Err(CorpusError { problem: Problem::NotText { .. }, .. }) => {
+            options.note(|| Note::SkippedFiles { place: place(path) });
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
     let place = source.place();
     let text = source.into_document()?;
     let below = path.strip_prefix(root).unwrap_or(path);
     let mut components = below.components();
     let top = components.next().map(|part| part.as_os_str().to_string_lossy().into_owned());
     let labels = match (top, components.next()) {
+        _ if format == Format::Annif => match labels_file(path) {
+            Some(file) => subjects(&Source::open(&file, &options.source())?.into_document()?),
+            None if options.labels == LabelUse::Required && options.qrels.is_none() => {
+                let format = "a text without a `.tsv` or `.key` file next to it";
+                return Err(Problem::NoLabels { format, from_qrels: false }.at(&place));
+            }
+            None => Vec::new(),
+        },
         (Some(label), Some(_)) => vec![label],
         _ if options.labels == LabelUse::Required && options.qrels.is_none() => {
             return Err(Problem::NoLabels {
@@ -216,7 +281,7 @@ fn document(root: &Path, path: &Path, options: &ReadOptions) -> Result<Document,
         _ => Vec::new(),
     };
     let id = below.to_string_lossy().into_owned();
-    Ok(Document {
+    Ok(Some(Document {
         id,
         content: Content::Text(text),
         labels,
@@ -224,5 +289,5 @@ fn document(root: &Path, path: &Path, options: &ReadOptions) -> Result<Document,
         vector: None,
         group: None,
         place,
-    })
+    }))
 }

@@ -7,12 +7,16 @@ use std::fmt;
 pub enum Format {
     /// One JSON object per line.
     Jsonl,
+    /// A JSON array of objects, or JSON objects over several lines.
+    Json,
     /// Comma-separated values with a header line.
     Csv,
     /// Tab-separated values with a header line.
     Tsv,
     /// fastText lines: `__label__x __label__y text`.
     FastText,
+    /// Annif lines: `text<TAB><uri> <uri>`.
+    Annif,
     /// A folder of folders: each inner folder is a label, and each file in it a document.
     Folders,
     /// One document per line, without labels.
@@ -29,11 +33,13 @@ pub enum Format {
 
 impl Format {
     /// All formats, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Jsonl,
+        Self::Json,
         Self::Csv,
         Self::Tsv,
         Self::FastText,
+        Self::Annif,
         Self::Folders,
         Self::Plain,
         Self::Svmlight,
@@ -46,9 +52,11 @@ impl Format {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Jsonl => "jsonl",
+            Self::Json => "json",
             Self::Csv => "csv",
             Self::Tsv => "tsv",
             Self::FastText => "fasttext",
+            Self::Annif => "annif",
             Self::Folders => "folders",
             Self::Plain => "plain",
             Self::Svmlight => "svmlight",

@@ -13,42 +13,33 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::Value;
 
 use super::document::{Content, Document};
+use super::encoding::OnBadUtf8;
 use super::error::{CorpusError, FieldRole, Problem};
+use super::label_cell::{
+    LABEL_FIELDS, check_indicators, indicator, is_list, label_of_number, labels_of_text,
+};
 use super::lines::Lines;
+use super::notes::Note;
 use super::options::{LabelUse, ReadOptions};
 use super::place::Place;
 use super::svmlight::sorted;
 
-/// The fields that may hold labels if the user names none, in order of preference.
-pub(super) const LABEL_FIELDS: [&str; 4] = ["labels", "label", "category", "class"];
-
 pub(super) struct Jsonl {
     lines: Lines,
-    options: Arc<ReadOptions>,
+    fields: JsonFields,
 }
 
 impl Jsonl {
     pub(super) fn new(lines: Lines, options: Arc<ReadOptions>) -> Self {
-        Self { lines, options }
+        Self { lines, fields: JsonFields::new(options) }
     }
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
         loop {
             let Some((place, line)) = self.lines.next_placed()? else { return Ok(None) };
-            if line.trim().is_empty() {
-                continue;
+            if !line.trim().is_empty() {
+                return self.fields.document(&line, &place).map(Some);
             }
-            let mut json = serde_json::Deserializer::from_str(&line);
-            let parsed = Fields { options: &self.options }
-                .deserialize(&mut json)
-                .and_then(|record| json.end().map(|()| record));
-            let record = parsed.map_err(|error| Problem::Json(error).at(&place))?;
-            return record.document(&self.options, &place).map(Some).map_err(|mut error| {
-                if let Problem::MissingField { found, .. } = &mut error.problem {
-                    *found = names(&line);
-                }
-                error
-            });
         }
     }
 }
@@ -61,16 +52,37 @@ impl Iterator for Jsonl {
     }
 }
 
-/// The fields of a record that the options name.
-#[derive(Default)]
-struct Record {
-    texts: Vec<Option<Value>>,
+/// The fields of records, and the part of a document that each of them holds.
+pub(super) struct JsonFields {
+    options: Arc<ReadOptions>,
+    /// The texts, then the labels, then the identifier, the weight and the group.
+    fields: Vec<Field>,
+    texts: usize,
+    labels: usize,
+}
+
+/// A field that may hold a part of a document.
+struct Field {
+    /// The names from the record to the value, joined by dots; `None`: no field holds this part.
+    path: Option<String>,
+    /// Whether the options do not name it.
+    is_default: bool,
+}
+
+impl Field {
+    /// The path after `key`, if it begins with it.
+    fn path_after(&self, key: &str) -> Option<&str> {
+        let rest = self.path.as_deref()?.strip_prefix(key)?;
+        if rest.is_empty() { Some(rest) } else { rest.strip_prefix('.') }
+    }
+}
+
+/// The values of the fields that the options name.
+pub(super) struct FieldValues {
+    /// In the order of [`JsonFields::fields`].
+    values: Vec<Option<Value>>,
     features: Option<Value>,
     vector: Option<VectorField>,
-    labels: Option<(usize, String, Value)>,
-    id: Option<Value>,
-    weight: Option<Value>,
-    group: Option<Value>,
 }
 
 /// What the field of the vector holds.
@@ -185,17 +197,6 @@ impl<'de> Deserialize<'de> for Element {
     }
 }
 
-/// What a field of a record is used for.
-struct Parts {
-    /// The rank of the field among those that may hold labels.
-    label: Option<usize>,
-    id: bool,
-    weight: bool,
-    group: bool,
-    /// How many parts the field has, those of the text among them.
-    count: usize,
-}
-
 /// The names of the fields of a record, for messages.
 fn names(line: &str) -> Vec<String> {
     struct Names;
@@ -218,205 +219,300 @@ fn names(line: &str) -> Vec<String> {
     names.unwrap_or_default()
 }
 
-struct Fields<'a> {
-    options: &'a ReadOptions,
-}
-
-impl Fields<'_> {
-    /// Whether the field is text number `index`.
-    fn is_text(&self, index: usize, key: &str) -> bool {
-        self.options.text_columns.get(index).map_or("text", String::as_str) == key
-    }
-
-    /// What the field is used for. It has every part that the options name it for; a part that they
-    /// leave to a default name is its own only if it has no other.
-    fn parts(&self, key: &str) -> Parts {
-        let options = self.options;
-        let texts = options.text_columns.len().max(1);
-        let mut count = (0..texts).filter(|&index| self.is_text(index, key)).count();
-        let label = self.label_rank(key).filter(|_| count == 0 || options.label_column.is_some());
-        count += usize::from(label.is_some());
-        let mut has = |column: &Option<String>, default: &str| {
-            let has = match column {
-                Some(column) => column == key,
-                None => count == 0 && key == default,
-            };
-            count += usize::from(has);
-            has
+impl JsonFields {
+    pub(super) fn new(options: Arc<ReadOptions>) -> Self {
+        let field =
+            |path: Option<&str>, is_default| Field { path: path.map(str::to_owned), is_default };
+        let named = |path: &Option<String>, default| match path {
+            Some(path) => field(Some(path), false),
+            None => field(default, true),
         };
-        let id = has(&options.id_column, "id");
-        let weight = has(&options.weight_column, "weight");
-        let group = options.group_column.is_some() && has(&options.group_column, "");
-        Parts { label, id, weight, group, count }
+        let mut fields: Vec<Field> =
+            options.text_columns.iter().map(|path| field(Some(path), false)).collect();
+        if fields.is_empty() {
+            fields.push(field(Some("text"), false));
+        }
+        let texts = fields.len();
+        match options.label_columns.as_slice() {
+            [] => fields.extend(LABEL_FIELDS.map(|path| field(Some(path), true))),
+            paths => fields.extend(paths.iter().map(|path| field(Some(path), false))),
+        }
+        let labels = fields.len() - texts;
+        fields.push(named(&options.id_column, Some("id")));
+        fields.push(named(&options.weight_column, None));
+        fields.push(named(&options.group_column, None));
+        Self { options, fields, texts, labels }
     }
 
-    /// The rank of the field among those that may hold labels: the lowest wins.
-    fn label_rank(&self, key: &str) -> Option<usize> {
-        match &self.options.label_column {
-            Some(column) => (column == key).then_some(0),
-            None => LABEL_FIELDS.iter().position(|&field| field == key),
+    /// The document that a JSON object holds.
+    pub(super) fn document(&self, json: &str, place: &Place) -> Result<Document, CorpusError> {
+        let record = self.record(json).map_err(|problem| problem.at(place))?;
+        let document = self.document_of(record, place);
+        document.map_err(|problem| with_names(problem, json).at(place))
+    }
+
+    fn record(&self, json: &str) -> Result<FieldValues, Problem> {
+        let parse = |json: &str| {
+            let mut parser = serde_json::Deserializer::from_str(json);
+            let record = self.deserialize(&mut parser)?;
+            parser.end().map(|()| record)
+        };
+        let error = match parse(json) {
+            Ok(record) => return Ok(record),
+            Err(error) => error,
+        };
+        match without_lone_surrogates(json) {
+            Some(whole) if self.options.on_bad_utf8 == OnBadUtf8::Replace => {
+                parse(&whole).map_err(Problem::Json)
+            }
+            Some(_) => Err(Problem::LoneSurrogate),
+            None if is_at_no_number(&error, json) => Err(Problem::JsonNumber),
+            None => Err(Problem::Json(error)),
         }
     }
+
+    /// The fields that `key` begins, with the rest of their paths. A field that the options do not
+    /// name is not among them if an earlier one is.
+    fn of_key<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+        let mut is_taken = false;
+        self.fields.iter().enumerate().filter_map(move |(number, field)| {
+            let rest = field.path_after(key).filter(|_| !(field.is_default && is_taken))?;
+            is_taken = true;
+            Some((number, rest))
+        })
+    }
+
+    fn document_of(&self, mut record: FieldValues, place: &Place) -> Result<Document, Problem> {
+        let options = &*self.options;
+        let required = options.labels == LabelUse::Required;
+        let labels = self.labels_of(&mut record, place)?;
+        let [id, weight, group] = [0, 1, 2].map(|part| self.texts + self.labels + part);
+        let mut take = |field: usize, is_needed: bool, role| match record.values[field].take() {
+            None if is_needed && !self.fields[field].is_default => {
+                Err(missing(self.path(field), role))
+            }
+            value => Ok(value.filter(|value| !value.is_null())),
+        };
+        let id = match take(id, true, FieldRole::Id)? {
+            None => String::new(),
+            Some(Value::String(id)) => id,
+            Some(Value::Number(id)) => id.to_string(),
+            Some(other) => return Err(wrong_type(self.path(id), "a string or a number", &other)),
+        };
+        let weight = match take(weight, !options.weight_optional, FieldRole::Weight)? {
+            None => 1.0,
+            Some(Value::Number(number)) => narrow(number.as_f64().unwrap_or(f64::NAN)),
+            Some(other) => return Err(wrong_type(self.path(weight), "a number", &other)),
+        };
+        // Documents to be classified need no group.
+        let group = match take(group, required, FieldRole::Group)? {
+            None => None,
+            Some(Value::String(group)) => Some(group),
+            Some(Value::Number(group)) => Some(group.to_string()),
+            Some(other) => {
+                return Err(wrong_type(self.path(group), "a string or a number", &other));
+            }
+        };
+        let vector = match (&options.vector_field, record.vector.take()) {
+            (None, _) => None,
+            (Some(_), Some(VectorField::Numbers(vector))) => Some(vector),
+            (Some(field), Some(VectorField::Other(found))) => {
+                let field = field.clone();
+                return Err(Problem::WrongType { field, expected: "a list of numbers", found });
+            }
+            (Some(field), None) => return Err(missing(field, FieldRole::Vector)),
+        };
+        let content = self.content_of(&mut record)?;
+        Ok(Document { id, content, labels, weight, vector, group, place: place.clone() })
+    }
+
+    fn labels_of(&self, record: &mut FieldValues, place: &Place) -> Result<Vec<String>, Problem> {
+        let fields = self.texts..self.texts + self.labels;
+        if self.options.label_columns.len() > 1 {
+            let mut labels = Vec::new();
+            for field in fields {
+                let value = record.values[field].take().unwrap_or_default();
+                let name = self.path(field);
+                if is_set(&value, name)? {
+                    labels.push(name.to_owned());
+                }
+            }
+            return Ok(labels);
+        }
+        let is_needed = self.options.labels == LabelUse::Required && self.options.qrels.is_none();
+        let Some((field, value)) =
+            fields.clone().find_map(|field| Some((field, record.values[field].take()?)))
+        else {
+            let field = if is_needed { self.path(fields.start) } else { return Ok(Vec::new()) };
+            return Err(missing(field, FieldRole::Label));
+        };
+        let separator = self.options.label_separator.as_deref();
+        if let Value::String(text) = &value
+            && separator.is_none()
+            && is_list(text)
+        {
+            self.options.note(|| Note::ListsAsLabels { place: place.clone() });
+        }
+        labels_of_value(value, self.path(field), separator)
+    }
+
+    fn content_of(&self, record: &mut FieldValues) -> Result<Content, Problem> {
+        let options = &*self.options;
+        if options.text_columns.is_empty()
+            && record.values[0].is_none()
+            && let Some(features) = record.features.take()
+        {
+            return features_of(features);
+        }
+        let mut texts = Vec::with_capacity(self.texts);
+        for field in 0..self.texts {
+            match record.values[field].take() {
+                Some(Value::String(text)) => texts.push(text),
+                // As an empty cell of a table.
+                Some(Value::Null) => texts.push(String::new()),
+                Some(other) => return Err(wrong_type(self.path(field), "a string", &other)),
+                None if options.text_optional => texts.push(String::new()),
+                None => return Err(missing(self.path(field), options.text_role())),
+            }
+        }
+        Ok(Content::of_columns(texts, options.fields))
+    }
+
+    fn path(&self, field: usize) -> &str {
+        self.fields[field].path.as_deref().unwrap_or_default()
+    }
 }
 
-impl<'de> DeserializeSeed<'de> for Fields<'_> {
-    type Value = Record;
+impl<'de> DeserializeSeed<'de> for &JsonFields {
+    type Value = FieldValues;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Record, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<FieldValues, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Fields<'_> {
-    type Value = Record;
+impl<'de> Visitor<'de> for &JsonFields {
+    type Value = FieldValues;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record, A::Error> {
-        let texts = self.options.text_columns.len().max(1);
-        let mut record = Record { texts: vec![None; texts], ..Record::default() };
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FieldValues, A::Error> {
+        let values = vec![None; self.fields.len()];
+        let mut record = FieldValues { values, features: None, vector: None };
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
-            let parts = self.parts(&key);
+            let parts = self.of_key(&key).count();
             if self.options.vector_field.as_deref() == Some(&*key) {
                 record.vector = Some(map.next_value()?);
-                continue;
-            }
-            if parts.count == 0 && key == "features" {
-                record.features = Some(map.next_value()?);
-                continue;
-            } else if parts.count == 0 {
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            }
-            let mut value: Value = map.next_value()?;
-            let mut left: usize = parts.count;
-            // The last part takes the value itself.
-            let mut next = || {
-                left -= 1;
-                if left == 0 { std::mem::take(&mut value) } else { value.clone() }
-            };
-            for index in (0..texts).filter(|&index| self.is_text(index, &key)) {
-                record.texts[index] = Some(next());
-            }
-            if let Some(rank) = parts.label {
-                let value = next();
-                if record.labels.as_ref().is_none_or(|(best, ..)| rank < *best) {
-                    record.labels = Some((rank, key.into_owned(), value));
+            } else if parts > 0 {
+                let mut value: Value = map.next_value()?;
+                for (part, (field, rest)) in self.of_key(&key).enumerate() {
+                    let is_last = part + 1 == parts;
+                    let own = if is_last { std::mem::take(&mut value) } else { value.clone() };
+                    if let Some(found) = at_path(own, rest) {
+                        record.values[field] = Some(found);
+                    }
                 }
-            }
-            if parts.id {
-                record.id = Some(next());
-            }
-            if parts.weight {
-                record.weight = Some(next());
-            }
-            if parts.group {
-                record.group = Some(next());
+            } else if key == "features" {
+                record.features = Some(map.next_value()?);
+            } else {
+                if key == "weight" {
+                    self.options.note(|| Note::UnusedWeights { field: key.to_string() });
+                } else if let Some(field) = self.options.unread_text([&*key].into_iter()) {
+                    self.options.note(|| Note::UnusedText { field: field.to_owned() });
+                }
+                map.next_value::<IgnoredAny>()?;
             }
         }
         Ok(record)
     }
 }
 
-impl Record {
-    fn document(mut self, options: &ReadOptions, place: &Place) -> Result<Document, CorpusError> {
-        let at = |problem: Problem| problem.at(place);
-        let labels = match self.labels.take() {
-            Some((_, field, value)) => {
-                labels(value, &field, options.label_separator.as_deref()).map_err(at)?
+/// The value at a path of names below `value`; of a list, the values below its items.
+fn at_path(value: Value, path: &str) -> Option<Value> {
+    match value {
+        value if path.is_empty() => Some(value),
+        Value::Object(mut object) => {
+            if let Some(value) = object.remove(path) {
+                return Some(value);
             }
-            None if options.labels == LabelUse::Required && options.qrels.is_none() => {
-                let field = options.label_column.clone().unwrap_or_else(|| "labels".into());
-                return Err(missing(&field, FieldRole::Label).at(place));
-            }
-            None => Vec::new(),
-        };
-        let has_id = self.id.is_some();
-        let has_weight = self.weight.is_some();
-        let id = match self.id.take() {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(id)) => id,
-            Some(Value::Number(id)) => id.to_string(),
-            Some(other) => {
-                let field = options.id_column.clone().unwrap_or_else(|| "id".into());
-                return Err(wrong_type(field, "a string or a number", &other).at(place));
-            }
-        };
-        let weight = match self.weight.take() {
-            None | Some(Value::Null) => 1.0,
-            Some(Value::Number(number)) => narrow(number.as_f64().unwrap_or(f64::NAN)),
-            Some(other) => {
-                let field = options.weight_column.clone().unwrap_or_else(|| "weight".into());
-                return Err(wrong_type(field, "a number", &other).at(place));
-            }
-        };
-        let has_group = self.group.is_some();
-        let group = match self.group.take() {
-            None | Some(Value::Null) => None,
-            Some(Value::String(group)) => Some(group),
-            Some(Value::Number(group)) => Some(group.to_string()),
-            Some(other) => {
-                let field = options.group_column.clone().unwrap_or_default();
-                return Err(wrong_type(field, "a string or a number", &other).at(place));
-            }
-        };
-        // Documents to be classified need no group.
-        let group_column =
-            options.group_column.clone().filter(|_| options.labels == LabelUse::Required);
-        for (column, value, role) in [
-            (&options.id_column, has_id, FieldRole::Id),
-            (&options.weight_column, has_weight, FieldRole::Weight),
-            (&group_column, has_group, FieldRole::Group),
-        ] {
-            if let (Some(column), false) = (column, value) {
-                return Err(missing(column, role).at(place));
-            }
+            let (name, rest) = path.split_once('.')?;
+            at_path(object.remove(name)?, rest)
         }
-        let vector = match (&options.vector_field, self.vector.take()) {
-            (None, _) => None,
-            (Some(_), Some(VectorField::Numbers(vector))) => Some(vector),
-            (Some(field), Some(VectorField::Other(found))) => {
-                let field = field.clone();
-                let expected = "a list of numbers";
-                return Err(Problem::WrongType { field, expected, found }.at(place));
-            }
-            (Some(field), None) => return Err(missing(field, FieldRole::Vector).at(place)),
-        };
-        let content = self.content(options).map_err(at)?;
-        Ok(Document { id, content, labels, weight, vector, group, place: place.clone() })
-    }
-
-    fn content(&mut self, options: &ReadOptions) -> Result<Content, Problem> {
-        if options.text_columns.is_empty()
-            && self.texts[0].is_none()
-            && let Some(features) = self.features.take()
-        {
-            return features_of(features);
+        Value::Array(items) => {
+            let below = items.into_iter().filter_map(|item| at_path(item, path));
+            Some(Value::Array(below.collect()))
         }
-        let mut texts = Vec::with_capacity(self.texts.len());
-        for index in 0..self.texts.len() {
-            let field = options.text_columns.get(index).map_or("text", String::as_str);
-            match self.texts[index].take() {
-                Some(Value::String(text)) => texts.push(text),
-                Some(other) => return Err(wrong_type(field.into(), "a string", &other)),
-                None if options.text_optional => texts.push(String::new()),
-                None => return Err(missing(field, options.text_role())),
-            }
-        }
-        Ok(Content::of_columns(texts, options.fields))
+        _ => None,
     }
 }
 
-/// The error of a missing field; the caller fills in which fields there are.
+/// Whether the value of an indicator field says that a document has its label.
+fn is_set(value: &Value, field: &str) -> Result<bool, Problem> {
+    let text = match value {
+        Value::Null => return Ok(false),
+        Value::Bool(is_set) => return Ok(*is_set),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    indicator(&text).ok_or(Problem::NotAnIndicator { field: field.to_owned(), found: text })
+}
+
+/// Whether JSON ends where a number such as `NaN` stands, which JSON does not have.
+fn is_at_no_number(error: &serde_json::Error, json: &str) -> bool {
+    let line = json.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let at = |column: usize| line.get(column..).unwrap_or_default();
+    let starts = |rest: &str| rest.starts_with("NaN") || rest.starts_with("Infinity");
+    starts(at(error.column().saturating_sub(1))) || starts(at(error.column()))
+}
+
+/// JSON in which `\ud83d` without its other half is U+FFFD; `None` if every escape is a character.
+fn without_lone_surrogates(json: &str) -> Option<String> {
+    let unit = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    let mut whole = String::with_capacity(json.len());
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(backslash) = memchr::memchr(b'\\', &json.as_bytes()[at..]) {
+        at += backslash;
+        let second = unit(at + 6).is_some_and(|unit| (0xDC00..0xE000).contains(&unit));
+        match unit(at) {
+            Some(0xD800..0xDC00) if second => at += 12,
+            Some(0xD800..0xE000) => {
+                whole.push_str(&json[copied..at]);
+                whole.push_str("\\ufffd");
+                at += 6;
+                copied = at;
+            }
+            _ => at = json.len().min(at + 2),
+        }
+        while !json.is_char_boundary(at) {
+            at += 1;
+        }
+    }
+    whole.push_str(&json[copied..]);
+    (copied > 0).then_some(whole)
+}
+
+/// The problem; of a missing field, with the names of those that are there.
+fn with_names(mut problem: Problem, json: &str) -> Problem {
+    if let Problem::MissingField { found, .. } = &mut problem {
+        *found = names(json);
+    }
+    problem
+}
+
+/// The problem of a missing field; [`with_names`] adds the fields that are there.
 fn missing(field: &str, role: FieldRole) -> Problem {
     Problem::MissingField { field: field.to_owned(), found: Vec::new(), role }
 }
 
 fn features_of(value: Value) -> Result<Content, Problem> {
     let Value::Object(map) = value else {
-        return Err(wrong_type("features".into(), "an object of column: value", &value));
+        return Err(wrong_type("features", "an object of column: value", &value));
     };
     let mut features = Vec::with_capacity(map.len());
     for (column, value) in map {
@@ -429,28 +525,26 @@ fn features_of(value: Value) -> Result<Content, Problem> {
     sorted(features).map(Content::Features)
 }
 
-fn labels(value: Value, field: &str, separator: Option<&str>) -> Result<Vec<String>, Problem> {
+fn labels_of_value(
+    value: Value,
+    field: &str,
+    separator: Option<&str>,
+) -> Result<Vec<String>, Problem> {
     let one = |value: Value| match value {
         Value::String(label) => Ok(label),
-        Value::Number(label) => Ok(label.to_string()),
+        Value::Number(label) => Ok(label_of_number(&label)),
         Value::Bool(label) => Ok(label.to_string()),
-        other => Err(wrong_type(field.into(), "a label or a list of labels", &other)),
+        other => Err(wrong_type(field, "a label or a list of labels", &other)),
     };
     match value {
         Value::Null => Ok(Vec::new()),
-        Value::Array(items) => items.into_iter().map(one).collect(),
-        Value::String(label) => Ok(split(&label, separator)),
+        Value::Array(items) => {
+            let labels: Vec<String> = items.into_iter().map(one).collect::<Result<_, _>>()?;
+            check_indicators(&labels)?;
+            Ok(labels)
+        }
+        Value::String(label) => labels_of_text(&label, separator),
         other => Ok(vec![one(other)?]),
-    }
-}
-
-/// The labels in one field, trimmed: the whole field, or its parts between separators.
-pub(super) fn split(field: &str, separator: Option<&str>) -> Vec<String> {
-    let trimmed = field.trim();
-    match separator {
-        _ if trimmed.is_empty() => Vec::new(),
-        None => vec![trimmed.to_owned()],
-        Some(separator) => trimmed.split(separator).map(|label| label.trim().to_owned()).collect(),
     }
 }
 
@@ -462,7 +556,7 @@ fn narrow(value: f64) -> f32 {
     value as f32
 }
 
-fn wrong_type(field: String, expected: &'static str, found: &Value) -> Problem {
+fn wrong_type(field: &str, expected: &'static str, found: &Value) -> Problem {
     let found = match found {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -471,5 +565,5 @@ fn wrong_type(field: String, expected: &'static str, found: &Value) -> Problem {
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     };
-    Problem::WrongType { field, expected, found }
+    Problem::WrongType { field: field.to_owned(), expected, found }
 }

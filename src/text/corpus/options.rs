@@ -6,8 +6,11 @@ use std::sync::atomic::AtomicU64;
 use super::encoding::OnBadUtf8;
 use super::error::FieldRole;
 use super::format::Format;
+use super::label_cell::LABEL_FIELDS;
+use super::notes::{Note, Notes};
 use super::qrels::Qrels;
 use super::source::SourceOptions;
+use super::table::TableOptions;
 use super::vectors_beside::VectorsBeside;
 use crate::threads::Threads;
 
@@ -38,19 +41,26 @@ pub enum LabelUse {
 /// What becomes of documents without an identifier.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum IdUse {
-    /// They get their number in the corpus, from 1.
+    /// They get their number in the corpus, from 1; after a document with an identifier, `row-`
+    /// and their number, since the number alone may be the identifier of another one.
     #[default]
     Numbered,
     /// They get their number, counted after this many earlier documents.
     NumberedAfter(u64),
-    /// They get this and their number.
-    Prefixed(String),
+    /// They get a prefix and their number, counted after this many earlier documents.
+    Prefixed {
+        /// The prefix.
+        prefix: String,
+        /// The number of earlier documents.
+        after: u64,
+    },
     /// They are an error.
     Required,
 }
 
 /// How to read a corpus. By default the format is detected and the fields have their usual names.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent options")]
 pub struct ReadOptions {
     /// The format; `None` detects it for each file.
     pub format: Option<Format>,
@@ -60,19 +70,23 @@ pub struct ReadOptions {
     /// Whether these fields stay separate ([`Content::Fields`](super::Content::Fields)) instead of
     /// being joined.
     pub fields: bool,
-    /// JSONL, CSV and TSV: the field of the labels. `None`: the first of `labels`, `label`,
-    /// `category` and `class` that exists.
-    pub label_column: Option<String>,
+    /// JSONL, CSV and TSV: the field of the labels. If empty: the first of `labels`, `label`,
+    /// `category` and `class` that exists. Several fields hold 0 or 1 each, for the label that the
+    /// field is named after.
+    pub label_columns: Vec<String>,
     /// JSONL, CSV and TSV: the field of the identifier. `None`: `id` if it exists.
     pub id_column: Option<String>,
-    /// JSONL, CSV and TSV: the field of the document's weight. `None`: `weight` if it exists.
+    /// JSONL, CSV and TSV: the field of the document's weight. `None`: every document has weight 1.
     pub weight_column: Option<String>,
     /// JSONL, CSV and TSV: the field of the document's group. `None`: no groups.
     pub group_column: Option<String>,
     /// What separates the labels in one CSV or TSV field or JSON string. `None`: the field is one
     /// label.
     pub label_separator: Option<String>,
-    /// svmlight: the number of the first column, 0 or 1. `None`: 1.
+    /// CSV and TSV: how rows are written.
+    pub table: TableOptions,
+    /// svmlight: the number of the first column, 0 or 1. `None`: 1, or 0 in a file that begins with
+    /// its counts of rows, columns and labels.
     pub first_column: Option<u32>,
     /// The text encoding; `None` is UTF-8 (Reuters-21578: windows-1252).
     pub encoding: Option<&'static encoding_rs::Encoding>,
@@ -92,8 +106,12 @@ pub struct ReadOptions {
     pub vectors_beside: Option<Arc<VectorsBeside>>,
     /// JSONL, CSV and TSV: whether a record may be without a text, which is then empty.
     pub text_optional: bool,
+    /// JSON: whether a record may be without the weight that the options name; it is then 1.
+    pub weight_optional: bool,
     /// Whether documents are known to be text: rows of features are then not detected.
     pub text_only: bool,
+    /// Collects what is remarkable about the corpus, if it is to be reported.
+    pub notes: Option<Arc<Notes>>,
     /// How many bytes a record may have: a line, a CSV record, a file in a label folder.
     /// `None`: [`limits::RECORD`](crate::limits::RECORD).
     pub max_record: Option<u64>,
@@ -115,6 +133,34 @@ impl ReadOptions {
             bytes_read: self.bytes_read.clone(),
             threads: self.threads.clone(),
         }
+    }
+
+    /// Notes what is remarkable, once per kind.
+    pub(super) fn note(&self, note: impl FnOnce() -> Note) {
+        if let Some(notes) = &self.notes {
+            notes.add(note());
+        }
+    }
+
+    /// The columns of texts and labels that a table may name.
+    pub(super) fn table_columns(&self) -> Vec<&str> {
+        let columns = self.text_columns.iter().chain(&self.label_columns).map(String::as_str);
+        let text = self.text_columns.is_empty().then_some("text");
+        let label = if self.label_columns.is_empty() { &LABEL_FIELDS[..] } else { &[] };
+        columns.chain(text).chain(label.iter().copied()).collect()
+    }
+
+    /// A field next to the text that looks like a part of it and is not read, if the options name
+    /// no fields of text.
+    pub(super) fn unread_text<'a>(
+        &self,
+        mut fields: impl Iterator<Item = &'a str>,
+    ) -> Option<&'a str> {
+        const PARTS: [&str; 4] = ["title", "headline", "subject", "abstract"];
+        if self.notes.is_none() || !self.text_columns.is_empty() {
+            return None;
+        }
+        fields.find(|field| PARTS.contains(field))
     }
 
     /// What the fields of the text are for.

@@ -10,9 +10,11 @@ use super::document::Document;
 use super::error::{CorpusError, Problem};
 use super::format::Format;
 use super::options::{IdUse, ReadOptions};
-use super::records::{Record, Records, finish, in_blocks};
+use super::records::{Record, Records, finish, in_blocks, one_by_one};
 use super::source::{Source, io_error};
-use super::{delimited, detect, fasttext, folders, jsonl, lyrl2004, plain, reuters, svmlight};
+use super::{
+    annif, delimited, detect, fasttext, folders, json, jsonl, lyrl2004, plain, reuters, svmlight,
+};
 use crate::threads::Threads;
 
 /// The records of a file or of a label tree.
@@ -43,6 +45,8 @@ pub struct Corpus {
     options: Arc<ReadOptions>,
     on_open: Option<OnOpen>,
     read: u64,
+    /// Whether a document had an identifier.
+    has_ids: bool,
     failed: bool,
 }
 
@@ -72,15 +76,15 @@ impl Corpus {
                 continue;
             }
             let kind = std::fs::metadata(path).map_err(|error| io_error(path, error))?;
-            if kind.is_dir() && !folders::is_label_tree(path, options.format)? {
+            if kind.is_dir() && folders::tree_format(path, options.format)?.is_none() {
                 waiting.extend(folders::corpus_files(path, options.format)?);
             } else {
                 waiting.push_back(path.clone());
             }
         }
-        let options = Arc::new(options);
-        let ahead = VecDeque::new();
-        Ok(Self { waiting, ahead, current: None, options, on_open: None, read: 0, failed: false })
+        let mut corpus = Self::empty(Arc::new(options));
+        corpus.waiting = waiting;
+        Ok(corpus)
     }
 
     /// The files, and the folders of one folder a label, that are still to be read, in order.
@@ -102,15 +106,22 @@ impl Corpus {
         let source =
             Source::from_reader(name, Box::new(std::io::Cursor::new(bytes)), &options.source())?;
         let (_, records) = read_source(source, &options)?;
-        Ok(Self {
+        let mut corpus = Self::empty(options);
+        corpus.current = Some(records);
+        Ok(corpus)
+    }
+
+    fn empty(options: Arc<ReadOptions>) -> Self {
+        Self {
             waiting: VecDeque::new(),
             ahead: VecDeque::new(),
-            current: Some(records),
+            current: None,
             options,
             on_open: None,
             read: 0,
+            has_ids: false,
             failed: false,
-        })
+        }
     }
 
     /// Calls `on_open` for each file that is opened from now on.
@@ -177,13 +188,16 @@ impl Iterator for Corpus {
         let finished = next.and_then(|Record { mut document, is_finished }| {
             self.read += 1;
             if is_finished {
+                self.has_ids = true;
                 return Ok(document);
             }
+            self.has_ids |= !document.id.is_empty();
             if document.id.is_empty() {
                 document.id = match &self.options.ids {
+                    IdUse::Numbered if self.has_ids => format!("row-{}", self.read),
                     IdUse::Numbered => self.read.to_string(),
                     IdUse::NumberedAfter(before) => (before + self.read).to_string(),
-                    IdUse::Prefixed(prefix) => format!("{prefix}{}", self.read),
+                    IdUse::Prefixed { prefix, after } => format!("{prefix}{}", after + self.read),
                     IdUse::Required => return Err(Problem::NoId.at(&document.place)),
                 };
             }
@@ -206,7 +220,8 @@ const MOST_OPEN: usize = 4;
 
 fn open_path(path: &Path, options: &Arc<ReadOptions>) -> OpenedFile {
     if path.as_os_str() != "-" && path.is_dir() {
-        return Ok((Format::Folders, folders::read(path, options)?));
+        let format = folders::tree_format(path, options.format)?.unwrap_or(Format::Folders);
+        return Ok((format, folders::read(path, format, options)?));
     }
     read_source(Source::open(path, &options.source())?, options)
 }
@@ -229,14 +244,21 @@ fn read_source(mut source: Source, options: &Arc<ReadOptions>) -> OpenedFile {
         Format::Plain => in_blocks(source, options, Ends::Lines, |lines, options| {
             plain::Plain::new(lines, options)
         })?,
-        Format::Svmlight => in_blocks(source, options, Ends::Lines, |lines, options| {
-            Ok(svmlight::Svmlight::new(lines, options))
+        Format::Json => one_by_one(json::Json::new(source, options), options),
+        Format::Annif => in_blocks(source, options, Ends::Lines, |lines, options| {
+            Ok(annif::Annif::new(lines, options))
         })?,
+        Format::Svmlight => {
+            let counts = svmlight::Counts::of(detect::first_line(source.first_line()?));
+            in_blocks(source, options, Ends::Lines, move |lines, options| {
+                Ok(svmlight::Svmlight::new(lines, options, counts))
+            })?
+        }
         Format::Lyrl2004Vectors => in_blocks(source, options, Ends::Lines, |lines, options| {
             lyrl2004::Vectors::new(lines, options)
         })?,
-        Format::Csv => delimited::read(source, options, None)?,
-        Format::Tsv => delimited::read(source, options, Some(b'\t'))?,
+        Format::Csv => delimited::read(source, options, b',')?,
+        Format::Tsv => delimited::read(source, options, b'\t')?,
         Format::Reuters => {
             let ends = Ends::Between(reuters::story_records);
             in_blocks(source, options, ends, |lines, options| {

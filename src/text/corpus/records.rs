@@ -1,6 +1,7 @@
 //! Documents as a reader makes them, completed and checked: on the calling thread, or in blocks on
 //! several threads.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use super::blocks::{BlockReader, Parsed};
 use super::cutter::{Cutter, Ends};
 use super::document::{Document, check_vector};
 use super::error::{CorpusError, Problem};
+use super::label_cell::normalized_label;
 use super::lines::Lines;
 use super::options::ReadOptions;
 use super::source::Source;
@@ -41,6 +43,13 @@ const FEW_LABELS: usize = 16;
 
 /// Checks what must hold for the documents of every reader, and drops repeated labels.
 pub(super) fn finish(mut document: Document) -> Result<Document, CorpusError> {
+    for label in &mut document.labels {
+        if let Cow::Owned(normalized) = normalized_label(label) {
+            *label = normalized;
+        } else if label.trim().len() < label.len() {
+            *label = label.trim().to_owned();
+        }
+    }
     if document.labels.iter().any(String::is_empty) {
         return Err(Problem::EmptyLabel.at(&document.place));
     }

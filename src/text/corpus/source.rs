@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use encoding_rs::Encoding;
+use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
 use super::compressed::decompressed;
 use super::cutter::{Cutter, Ends};
@@ -120,7 +120,10 @@ impl Source {
                     source.bytes.consume(3);
                     source.offset = 3;
                 } else if head.starts_with(&[0xFF, 0xFE]) || head.starts_with(&[0xFE, 0xFF]) {
-                    return Err(Problem::Utf16.at(&source.place()));
+                    // The decoder removes the mark.
+                    let is_little = head.starts_with(&[0xFF, 0xFE]);
+                    let utf_16 = if is_little { UTF_16LE } else { UTF_16BE };
+                    source = source.decoded(utf_16, options.on_bad_utf8);
                 }
             }
         }

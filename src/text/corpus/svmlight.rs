@@ -1,33 +1,80 @@
 //! svmlight / libsvm rows: `label,label column:value column:value … # comment`.
 //!
-//! A row may have no label: it then begins with a blank or with `column:value`. `qid:n` is ignored.
-//! Columns may be in any order, but must not repeat.
+//! XMLC files begin with their counts of rows, columns and labels; columns and labels are then
+//! numbered from 0. A row may have no label: it then begins with a blank or with `column:value`.
+//! `qid:n` is ignored. Columns may be in any order, but must not repeat.
 
 use super::document::{Content, Document};
 use super::error::{CorpusError, Problem};
+use super::label_cell::label_of_number;
 use super::lines::Lines;
 use super::options::ReadOptions;
 
 pub(super) struct Svmlight {
     lines: Lines,
     first_column: u32,
+    counts: Option<Counts>,
+}
+
+/// The counts in the first line of an XMLC file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    columns: u32,
+    labels: u32,
+}
+
+impl Counts {
+    /// The counts in a line `rows columns labels`.
+    pub(super) fn of(line: &[u8]) -> Option<Self> {
+        let line = std::str::from_utf8(line).ok()?;
+        let numbers = line.split_ascii_whitespace().map(|number| number.parse().ok());
+        let numbers: Vec<u32> = numbers.collect::<Option<_>>()?;
+        match numbers[..] {
+            [_, columns, labels] => Some(Self { columns, labels }),
+            _ => None,
+        }
+    }
+
+    fn check(self, labels: &[String], features: &[(u32, f32)]) -> Result<(), Problem> {
+        let beyond = |what, found, count| Err(Problem::BeyondCounts { what, found, count });
+        match features.last() {
+            Some(&(column, _)) if column >= self.columns => {
+                return beyond("column", column, self.columns);
+            }
+            _ => {}
+        }
+        let numbers = labels.iter().filter_map(|label| label.parse().ok());
+        match numbers.max() {
+            Some(label) if label >= self.labels => beyond("label", label, self.labels),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Svmlight {
-    pub(super) fn new(lines: Lines, options: &ReadOptions) -> Self {
-        Self { lines, first_column: options.first_column.unwrap_or(1) }
+    pub(super) fn new(lines: Lines, options: &ReadOptions, counts: Option<Counts>) -> Self {
+        let usual = u32::from(counts.is_none());
+        Self { lines, first_column: options.first_column.unwrap_or(usual), counts }
     }
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
         loop {
+            let is_first = self.lines.before() == 0;
             let Some(line) = self.lines.next()? else { return Ok(None) };
+            if is_first && self.counts.is_some() {
+                continue;
+            }
             let row = line.split('#').next().unwrap_or_default();
             if row.trim().is_empty() {
                 continue;
             }
             let parsed = parse(row, self.first_column);
             let place = self.lines.place();
-            let (labels, features) = parsed.map_err(|problem| problem.at(&place))?;
+            let checked = parsed.and_then(|(labels, features)| {
+                self.counts.map_or(Ok(()), |counts| counts.check(&labels, &features))?;
+                Ok((labels, features))
+            });
+            let (labels, features) = checked.map_err(|problem| problem.at(&place))?;
             let content = Content::Features(features);
             return Ok(Some(Document {
                 id: String::new(),
@@ -59,8 +106,12 @@ fn parse(row: &str, first_column: u32) -> Result<Row, Problem> {
     if unlabeled || first.contains(':') {
         return Ok((Vec::new(), features(row, first_column, true)?));
     }
-    // `+1` and `1` are the same label, as in every reader of this format.
-    let labels = first.split(',').map(|l| l.strip_prefix('+').unwrap_or(l).to_owned()).collect();
+    // `+1`, `1` and `1.0` are the same label, as in every reader of this format.
+    let label = |label: &str| {
+        let label = label.strip_prefix('+').unwrap_or(label);
+        label.parse().map_or_else(|_| label.to_owned(), |number| label_of_number(&number))
+    };
+    let labels = first.split(',').map(label).collect();
     Ok((labels, features(rest, first_column, true)?))
 }
 

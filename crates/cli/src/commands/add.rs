@@ -10,7 +10,7 @@ use classify::model::UpdatedModel;
 use classify::text::corpus::{Document, IdUse, LabelUse};
 use classify::threads::Threads;
 
-use crate::commands::updating::summary;
+use crate::commands::updating::{refuse_new_labels, summary};
 use crate::failure::Failure;
 use crate::flags::reading::{ReadingFlags, apply_model_settings, open};
 use crate::flags::searching::SearchFlags;
@@ -34,10 +34,18 @@ pub(crate) struct Add {
     /// refuse such documents, because their numbers may already be identifiers in the model]
     #[arg(long, value_name = "PREFIX")]
     number_as: Option<String>,
+    /// Allow labels that no document of the model has
+    #[arg(long)]
+    new_labels: bool,
     #[command(flatten)]
     reading: ReadingFlags,
     #[command(flatten)]
     searching: SearchFlags,
+}
+
+/// The highest number that follows the prefix in an identifier, or 0.
+fn last_number<'a>(ids: impl Iterator<Item = &'a str>, prefix: &str) -> u64 {
+    ids.filter_map(|id| id.strip_prefix(prefix)?.parse().ok()).max().unwrap_or(0)
 }
 
 impl Add {
@@ -54,7 +62,13 @@ impl Add {
         };
         let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
         let mut read_options = self.reading.options(LabelUse::Required, Some(threads))?;
-        read_options.ids = self.number_as.map_or(IdUse::Required, IdUse::Prefixed);
+        read_options.ids = match &self.number_as {
+            Some(prefix) => IdUse::Prefixed {
+                prefix: prefix.clone(),
+                after: last_number(updated.collection().ids(), prefix),
+            },
+            None => IdUse::Required,
+        };
         apply_model_settings(&model, share, &mut read_options)?;
         let progress = Progress::new(verbosity, "adding", &self.corpora);
         let mut corpus = open(&self.corpora, read_options, verbosity, &progress)?;
@@ -68,6 +82,10 @@ impl Add {
             if batch.is_empty() {
                 break;
             }
+            if !self.new_labels {
+                let labels = batch.iter().flat_map(|document| &document.labels);
+                refuse_new_labels(&self.model, &model, labels)?;
+            }
             let added = classifier.additions(&batch)?;
             for used in added.terms {
                 known += used.known;
@@ -77,8 +95,9 @@ impl Add {
             changes.extend(added.changes);
             progress.tick(changes.len() as u64);
         }
-        let done = updated.commit(changes)?;
         drop(progress);
+        self.reading.report(None, verbosity)?;
+        let done = updated.commit(changes)?;
         let mut text = summary(&self.model, &updated);
         let _ = write!(text, "{} added; {} of them replaced a document", done.added, done.replaced);
         if duplicates > 0 {

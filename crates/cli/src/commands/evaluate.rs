@@ -19,7 +19,8 @@ use classify::search::Engines;
 use classify::stages::{SoFar, Stage};
 use classify::text::corpus::preset::{Documents, Preset};
 use classify::text::corpus::{
-    CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
+    CorpusError, Document, LabelUse, Note, ReadOptions, Side, VectorsBeside, hold_out,
+    unknown_labels,
 };
 use classify::threads::Threads;
 use classify_report::evaluation::{html, markdown, terminal};
@@ -155,7 +156,10 @@ impl Evaluate {
             }
             Preparation::Nothing => self.train_and_test(&engines, &mut run)?,
         };
+        let trained = if self.trains() { model.notes() } else { Vec::new() };
         let evaluation = self.evaluate(model, test, engines, run)?;
+        let unknown = unknown_labels_of(&evaluation);
+        self.reading.report(trained.into_iter().chain(unknown), verbosity)?;
         verbosity.stages(&evaluation.stages);
         if let Some(printed) = printed {
             write(printed, terminal(&evaluation, verbosity.verbose).as_bytes())?;
@@ -186,8 +190,7 @@ impl Evaluate {
             Some(count) => test.source.first(count),
             None => test.source,
         };
-        let is_trained_now = self.preset.is_some() || !self.train.is_empty();
-        let options = if is_trained_now {
+        let options = if self.trains() {
             self.training.deciding.change_trained(&model)
         } else {
             self.training.deciding.change(&model)?
@@ -214,6 +217,11 @@ impl Evaluate {
             let _ = closing.spawn_scoped(scope, close);
             tally.measure(&threads)
         }))
+    }
+
+    /// Whether the model is trained first.
+    fn trains(&self) -> bool {
+        self.preset.is_some() || !self.train.is_empty()
     }
 
     /// All input files.
@@ -421,6 +429,14 @@ impl Evaluate {
         }
         Ok(read_options)
     }
+}
+
+/// The note on labels of the test corpus that the model does not have.
+fn unknown_labels_of(evaluation: &Evaluation) -> Option<Note> {
+    let labels = &evaluation.per_label;
+    let tested = labels.iter().filter(|label| label.support > 0);
+    let known = labels.iter().filter(|label| label.train > 0).map(|label| label.label.as_str());
+    unknown_labels(tested.map(|label| label.label.as_str()), &known.collect::<Vec<_>>())
 }
 
 /// The model or corpora opened while a GPU starts.

@@ -285,6 +285,16 @@ impl Formatter<'_> {
         self.record(&names.into_iter().map(str::to_owned).collect::<Vec<_>>())
     }
 
+    /// Labels in one field: separated by `;`, or as JSON if a label of the model contains `;`, so
+    /// that they can be read back.
+    fn joined_labels(&self, labels: &[&str]) -> std::io::Result<String> {
+        if self.model.labels().iter().any(|label| label.contains(';')) {
+            Ok(serde_json::to_string(labels)?)
+        } else {
+            Ok(labels.join(";"))
+        }
+    }
+
     fn line(&self, id: &str, prediction: &RawPrediction) -> std::io::Result<Vec<u8>> {
         let answer = self.answer(id, prediction);
         match self.command.to {
@@ -300,7 +310,7 @@ impl Formatter<'_> {
             OutputFormat::Csv | OutputFormat::Tsv => {
                 let mut fields = vec![
                     answer.id.to_owned(),
-                    answer.labels.join(";"),
+                    self.joined_labels(&answer.labels)?,
                     answer.score.map_or(String::new(), |score| score.to_string()),
                     answer.probability.map_or(String::new(), |share| share.to_string()),
                     answer.confidence.map_or(String::new(), |share| share.to_string()),

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use classify::model::{Change, ChangeError, UpdateError, UpdatedModel};
+use classify::text::corpus::normalized_label;
 
-use crate::commands::updating::{read_text, summary};
+use crate::commands::updating::{read_text, refuse_new_labels, summary};
 use crate::failure::Failure;
 use crate::output::progress::Verbosity;
 
@@ -18,6 +19,9 @@ pub(crate) struct Relabel {
     id: Option<String>,
     /// The new labels, which replace all old labels; without labels, the document has none
     labels: Vec<String>,
+    /// Allow labels that no document of the model has
+    #[arg(long)]
+    new_labels: bool,
     /// A JSONL file with the fields `id` and `labels` (a list); - is standard input
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
@@ -46,18 +50,29 @@ impl Relabel {
                     );
                     Failure::Input { path: from.clone(), message }
                 })?;
-                changes.push(Change::Relabel { id, labels });
+                changes.push(Change::Relabel { id, labels: normalized(&labels) });
             }
         } else if let Some(id) = self.id {
-            changes.push(Change::Relabel { id, labels: self.labels });
+            changes.push(Change::Relabel { id, labels: normalized(&self.labels) });
         }
         let mut updated = UpdatedModel::open(&self.model)?;
+        if !self.new_labels {
+            let labels = changes.iter().flat_map(|change| match change {
+                Change::Relabel { labels, .. } => labels.as_slice(),
+                _ => &[],
+            });
+            refuse_new_labels(&self.model, &updated.model(), labels)?;
+        }
         let done = updated.commit(changes).map_err(|error| in_model(&self.model, error))?;
         let mut text = summary(&self.model, &updated);
         let _ = write!(text, "{} relabeled", done.relabeled);
         verbosity.print(&text);
         Ok(())
     }
+}
+
+fn normalized(labels: &[String]) -> Vec<String> {
+    labels.iter().map(|label| normalized_label(label).into_owned()).collect()
 }
 
 /// Reports an unknown identifier as an error of the model file that was searched for it.

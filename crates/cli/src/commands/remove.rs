@@ -30,7 +30,8 @@ impl Remove {
         let mut ids = self.ids.clone();
         if let Some(from) = &self.from {
             let text = read_text(from)?;
-            ids.extend(text.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+            let lines = text.lines().map(str::trim);
+            ids.extend(lines.filter(|line| !line.is_empty()).map(str::to_owned));
         }
         let mut updated = UpdatedModel::open(&self.model)?;
         let mut seen = BTreeSet::new();

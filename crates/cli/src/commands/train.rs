@@ -60,6 +60,7 @@ impl Train {
         let builder = builder.corpus_name(name(&self.corpora)).on_event(&on_event);
         let trained = builder.build().train(corpus)?;
         drop(training_progress);
+        self.reading.report(trained.model.notes(), verbosity)?;
         let saving = Instant::now();
         threads.run(|| match &journal_lock {
             Some(journal_lock) => trained.model.save_held(output, journal_lock),

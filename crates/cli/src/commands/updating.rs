@@ -1,8 +1,10 @@
 //! Helpers for the commands that change the documents of a model.
 
+use std::collections::HashSet;
 use std::path::Path;
 
-use classify::model::{JournalLock, UpdatedModel};
+use classify::model::{JournalLock, Model, UpdatedModel};
+use classify::text::corpus::closest_label;
 
 use crate::failure::Failure;
 
@@ -17,12 +19,37 @@ pub(super) fn summary(path: &Path, updated: &UpdatedModel) -> String {
     format!("{}: {} documents; ", path.display(), updated.collection().len())
 }
 
-/// Reads the text of a file or of standard input.
+/// Refuses labels that the model does not have: a misspelled one would become a label of its own.
+pub(super) fn refuse_new_labels<'a>(
+    path: &Path,
+    model: &Model,
+    labels: impl IntoIterator<Item = &'a String>,
+) -> Result<(), Failure> {
+    let known: HashSet<&str> = model.labels().iter().collect();
+    let is_new = |label: &&String| !label.is_empty() && !known.contains(label.as_str());
+    let Some(new) = labels.into_iter().find(is_new) else {
+        return Ok(());
+    };
+    let closest = match closest_label(new, model.labels().iter().collect::<Vec<_>>()) {
+        Some(label) => format!("; the closest is `{label}`"),
+        None => String::new(),
+    };
+    let message = format!(
+        "the model has no label `{new}`{closest}; nothing was changed. `--new-labels` allows it"
+    );
+    Err(Failure::Input { path: path.to_owned(), message })
+}
+
+/// The text of a file or of standard input, without a byte order mark.
 pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
     let read = if path.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())
     } else {
         std::fs::read_to_string(path)
     };
+    let read = read.map(|text| match text.strip_prefix('\u{FEFF}') {
+        Some(text) => text.to_owned(),
+        None => text,
+    });
     read.map_err(|error| Failure::Input { path: path.to_owned(), message: error.to_string() })
 }

@@ -61,6 +61,7 @@ impl Vectorize {
             let place = Place { source: name(&self.corpora).as_str().into(), line: None };
             return Err(CorpusError { place, problem: Problem::NoDocument }.into());
         }
+        self.reading.report(None, verbosity)?;
         let count = writer.len();
         writer.save_to(output)?;
         verbosity.print(&format!("{}: vectors of {count} documents", self.output.display()));

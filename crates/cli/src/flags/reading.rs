@@ -9,12 +9,13 @@ use classify::classifier::vectors::StoredVectors;
 use classify::model::Model;
 use classify::rows::dense::{DenseFeatures, DenseSpec};
 use classify::text::corpus::{
-    Corpus, Format, IdUse, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, VectorsBeside,
-    encoding_for_label,
+    Corpus, Format, IdUse, LabelUse, Note, Notes, OnBadUtf8, Qrels, Quoting, ReadOptions, Split,
+    TableOptions, VectorsBeside, encoding_for_label,
 };
 use classify::threads::Threads;
 
 use crate::failure::Failure;
+use crate::output::notes::report;
 use crate::output::progress::{Progress, Verbosity};
 
 /// Flags for reading a corpus.
@@ -24,16 +25,18 @@ pub(crate) struct ReadingFlags {
     /// The corpus format [default: detected per file]
     #[arg(long, value_enum)]
     format: Option<FormatArgument>,
-    /// The text field (JSONL, CSV, TSV); repeat it to join several fields [default: text]
-    #[arg(long, value_name = "FIELD")]
+    /// The text field (JSON, CSV, TSV), or several to join: title,body. In JSON, doc.body is the
+    /// field body of the object doc [default: text]
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     text_column: Vec<String>,
-    /// The label field (JSONL, CSV, TSV) [default: labels, label, category or class]
-    #[arg(long, value_name = "FIELD")]
-    label_column: Option<String>,
+    /// The label field (JSON, CSV, TSV), or several fields of 0 and 1, named like their labels
+    /// [default: labels, label, category or class]
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    label_column: Vec<String>,
     /// The identifier field (JSONL, CSV, TSV) [default: id]
     #[arg(long, value_name = "FIELD")]
     id_column: Option<String>,
-    /// The field of the weight of a document's vote (JSONL, CSV, TSV) [default: weight]
+    /// The field of the weight of a document's vote (JSON, CSV, TSV) [default: none, weight 1]
     #[arg(long, value_name = "FIELD")]
     weight_column: Option<String>,
     /// The group field (JSONL, CSV, TSV). Documents of one group, such as one author, are not
@@ -43,6 +46,24 @@ pub(crate) struct ReadingFlags {
     /// The separator of labels within a field [default: none; the field is one label]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     label_separator: Option<String>,
+    /// The character between the fields of a table, such as `;`, or `tab` [default: detected]
+    #[arg(long, value_name = "CHAR", value_parser = separator)]
+    separator: Option<u8>,
+    /// How fields of a table are quoted; `auto` is `none` for tabs, otherwise `csv`
+    #[arg(long, value_enum, default_value_t = QuotingArgument::Auto)]
+    quoting: QuotingArgument,
+    /// The character that quotes a field of a table [default: "]
+    #[arg(long, value_name = "CHAR", value_parser = separator)]
+    quote: Option<u8>,
+    /// The first row of a table is a document; columns are named by numbers: `--text-column 1`
+    #[arg(long)]
+    no_header: bool,
+    /// Treat notes on the corpus as errors (exit code 3)
+    #[arg(long)]
+    strict: bool,
+    /// What was remarkable while reading.
+    #[arg(skip)]
+    notes: Arc<Notes>,
     /// A file with the labels of documents, in lines `label id 1`, such as rcv1-v2.topics.qrels
     #[arg(long, value_name = "FILE")]
     qrels: Option<PathBuf>,
@@ -75,6 +96,26 @@ fn encoding(name: &str) -> Result<&'static encoding_rs::Encoding, String> {
          windows-1252, iso-8859-15, koi8-r, shift_jis, gb18030, utf-16le"
             .to_owned()
     })
+}
+
+/// A single ASCII character, or the name of one that a shell does not pass easily.
+fn separator(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"tab" | b"\\t" => Ok(b'\t'),
+        b"comma" => Ok(b','),
+        b"semicolon" => Ok(b';'),
+        b"pipe" => Ok(b'|'),
+        &[byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | 0) => Ok(byte),
+        _ => Err("expected one ASCII character, tab, comma, semicolon or pipe".to_owned()),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum QuotingArgument {
+    Auto,
+    Csv,
+    Backslash,
+    None,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -124,16 +165,33 @@ impl ReadingFlags {
         self.format.map(|format| format.0)
     }
 
+    /// Prints the notes of reading, and after them `others`.
+    ///
+    /// # Errors
+    /// With `--strict`, if there is a note.
+    pub(crate) fn report(
+        &self,
+        others: impl IntoIterator<Item = Note>,
+        verbosity: Verbosity,
+    ) -> Result<(), Failure> {
+        let notes = self.notes.take().into_iter().chain(others);
+        report(&notes.collect::<Vec<_>>(), self.strict, verbosity)
+    }
+
     /// Rejects flags that do not apply to a vectors file.
     pub(crate) fn refuse_with_vectors(&self) -> Result<(), Failure> {
         let given = [
             ("--format", self.format.is_some()),
             ("--text-column", !self.text_column.is_empty()),
-            ("--label-column", self.label_column.is_some()),
+            ("--label-column", !self.label_column.is_empty()),
             ("--id-column", self.id_column.is_some()),
             ("--weight-column", self.weight_column.is_some()),
             ("--group-column", self.group_column.is_some()),
             ("--label-separator", self.label_separator.is_some()),
+            ("--separator", self.separator.is_some()),
+            ("--quoting", self.quoting != QuotingArgument::Auto),
+            ("--quote", self.quote.is_some()),
+            ("--no-header", self.no_header),
             ("--qrels", self.qrels.is_some()),
             ("--first-column", self.first_column.is_some()),
             ("--split", self.split != SplitArgument::All),
@@ -179,11 +237,22 @@ impl ReadingFlags {
             format: self.format.map(|format| format.0),
             text_columns: self.text_column.clone(),
             fields: false,
-            label_column: self.label_column.clone(),
+            label_columns: self.label_column.clone(),
             id_column: self.id_column.clone(),
             weight_column: self.weight_column.clone(),
             group_column: self.group_column.clone(),
             label_separator: self.label_separator.clone(),
+            table: TableOptions {
+                separator: self.separator,
+                quoting: match self.quoting {
+                    QuotingArgument::Auto => Quoting::Auto,
+                    QuotingArgument::Csv => Quoting::Csv,
+                    QuotingArgument::Backslash => Quoting::Backslash,
+                    QuotingArgument::None => Quoting::None,
+                },
+                quote: self.quote,
+                no_header: self.no_header,
+            },
             first_column: self.first_column,
             encoding: self.encoding,
             on_bad_utf8: match self.on_bad_utf8 {
@@ -198,7 +267,9 @@ impl ReadingFlags {
                 SplitArgument::Train => Split::Train,
                 SplitArgument::Test => Split::Test,
             },
+            weight_optional: false,
             text_only: false,
+            notes: Some(Arc::clone(&self.notes)),
             max_record: None,
             bytes_read: None,
             threads: threads.cloned(),
@@ -222,6 +293,7 @@ pub(crate) fn apply_model_settings(
         let message = "--vector-field and --vectors: this model does not use vectors of the corpus";
         return Err(Failure::Usage(message.into()));
     }
+    model.settings().reading.complete(read_options);
     model.fit_read_options(read_options);
     if !has_vectors && share <= 0.0 {
         // The vector neighbors have no vote, so their vectors are not needed.

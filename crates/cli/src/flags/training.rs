@@ -11,7 +11,7 @@ use classify::text::analyze::{
     AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words, stop_word_languages,
     stop_words,
 };
-use classify::text::corpus::ReadOptions;
+use classify::text::corpus::{ReadOptions, ReadingSpec};
 use classify::text::counts::{ClassWeights, DfLimit, Fields, TermLimits};
 use classify::text::hierarchy::Hierarchy;
 use classify::text::select::Selection;
@@ -424,6 +424,7 @@ impl TrainingFlags {
             selection: self.weights.select,
             class_weights: self.weights.class_weight.clone(),
             hierarchy: self.hierarchy()?,
+            reading: ReadingSpec::of(read_options),
             k: self.deciding.k(),
             vote: self.deciding.vote(),
             decision: self.deciding.options(),

@@ -1,5 +1,6 @@
 //! Outputs of a command: its files, and messages and progress on standard error.
 
 pub(crate) mod files;
+pub(crate) mod notes;
 pub(crate) mod progress;
 pub(crate) mod warnings;

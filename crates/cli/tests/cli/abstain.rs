@@ -53,7 +53,7 @@ fn out_of_distribution_documents_are_refused() {
     ok(&[&train_other[..], &["--abstain", "foreign=50%"]].concat());
     assert!(ok(&["info", text(&other)]).out.contains("/prototypes:"));
     assert!(ok(&["predict", text(&other), text(&asked)]).out.contains("\"foreign\""));
-    ok(&["add", text(&other), text(&more), "--number-as", "m"]);
+    ok(&["add", text(&other), text(&more), "--number-as", "m", "--new-labels"]);
     assert!(ok(&["predict", text(&other), text(&asked)]).out.contains("[\"mixture\"]"));
     // Tuning again keeps the target of the model. Flags can set both targets, or none.
     ok(&["tune", text(&model)]);

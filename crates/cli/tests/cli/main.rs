@@ -13,6 +13,7 @@ mod evaluate;
 mod explain;
 mod generate;
 mod mistakes;
+mod notes;
 mod predict;
 mod shell;
 mod tokens;

@@ -24,14 +24,14 @@ fn documents_are_added_removed_and_relabeled() {
     // Documents without identifiers could replace others.
     let unnamed = folder.write("unnamed.jsonl", "{\"text\": \"quokka\", \"label\": \"animals\"}\n");
     refused(&mut messages, 3, &["add", text(&model), text(&unnamed)]);
-    let added = ok(&["add", text(&model), text(&unnamed), "--number-as", "zoo-"]);
+    let added = ok(&["add", text(&model), text(&unnamed), "--number-as", "zoo-", "--new-labels"]);
     messages.add("add --number-as zoo-", &added, 0);
-    ok(&["relabel", text(&model), "zoo-1", "marsupials", "animals"]);
+    ok(&["relabel", text(&model), "zoo-1", "marsupials", "animals", "--new-labels"]);
     let labels = folder.write(
         "labels.jsonl",
         "{\"id\": \"zoo-1\", \"labels\": []}\n\n{\"id\": \"s001\", \"labels\": [\"x\"]}\n",
     );
-    let relabeled = ok(&["relabel", text(&model), "--from", text(&labels)]);
+    let relabeled = ok(&["relabel", text(&model), "--new-labels", "--from", text(&labels)]);
     messages.add("relabel --from", &relabeled, 0);
     let info = ok(&["info", text(&model)]).out;
     assert!(

@@ -1,0 +1,66 @@
+//! Notes on what was read, with the flags that change it.
+
+use classify::text::corpus::Note;
+
+use crate::failure::Failure;
+use crate::output::progress::Verbosity;
+
+/// Prints the notes on standard error.
+///
+/// # Errors
+/// With `--strict`, if there is a note.
+pub(crate) fn report(notes: &[Note], is_strict: bool, verbosity: Verbosity) -> Result<(), Failure> {
+    for note in notes {
+        verbosity.print(&format!("note: {note}; {}", advice(note)));
+    }
+    match notes {
+        [first, ..] if is_strict => Err(Failure::Strict(first.to_string())),
+        _ => Ok(()),
+    }
+}
+
+/// What the user can do about a note.
+fn advice(note: &Note) -> String {
+    match note {
+        Note::UnusedWeights { field } => {
+            format!("`--weight-column {field}` uses it; `-q` silences notes")
+        }
+        Note::UnusedText { field } => {
+            format!("`--text-column {field},text` reads both")
+        }
+        Note::ListsAsLabels { .. } => {
+            "another `--label-separator` keeps such a field as one label".to_owned()
+        }
+        Note::QuotedRows { .. } => {
+            "close the quote in the file, or use `--quoting none` if quotes are characters \
+             like any other"
+                .to_owned()
+        }
+        Note::SkippedFiles { .. } => "move them elsewhere if they are not documents".to_owned(),
+        Note::LabelsWithSeparator { separator, .. } => {
+            format!("`--label-separator '{separator}'` splits them")
+        }
+        Note::GluedLabels { separator, .. } => format!(
+            "put a blank between a label and the text after it; if these are lists, use \
+             `--label-separator '{separator}'`"
+        ),
+        Note::RareLabels { .. } => {
+            "is the label column right (`--label-column`)? A label on one document cannot be \
+             learned"
+                .to_owned()
+        }
+        Note::OneLabel { .. } => {
+            "every prediction will be this label; `--label-column` names another field".to_owned()
+        }
+        Note::SimilarLabels { .. } => "they are learned as different labels".to_owned(),
+        Note::UnknownLabels { .. } => {
+            "they can never be predicted; are the reading options those of the training corpus?"
+                .to_owned()
+        }
+        Note::HierarchyNames { .. } => "each line of a hierarchy is `child<TAB>parent`".to_owned(),
+        Note::RepeatedIds { .. } => {
+            "changes by identifier reach all of them; `--id-column` names another field".to_owned()
+        }
+        _ => "`-q` silences notes".to_owned(),
+    }
+}

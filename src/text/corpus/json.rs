@@ -1,0 +1,100 @@
+//! JSON that is not one object per line: an array of objects, or objects over several lines.
+
+use std::io::BufRead;
+use std::sync::Arc;
+
+use super::document::Document;
+use super::encoding::{OnBadUtf8, read_error, utf8};
+use super::error::{CorpusError, Problem};
+use super::jsonl::JsonFields;
+use super::options::ReadOptions;
+use super::peeked::Bytes;
+use super::place::Place;
+use super::source::Source;
+use crate::limits::LimitedReader;
+
+/// The objects of a source, one at a time.
+pub(super) struct Json {
+    name: Arc<str>,
+    bytes: LimitedReader<Bytes>,
+    on_bad_utf8: OnBadUtf8,
+    fields: JsonFields,
+    /// The line of the next byte, from 1.
+    line: u64,
+    offset: u64,
+}
+
+impl Json {
+    pub(super) fn new(source: Source, options: &Arc<ReadOptions>) -> Self {
+        let name = source.place().source;
+        let on_bad_utf8 = source.on_bad_utf8();
+        let fields = JsonFields::new(Arc::clone(options));
+        Self { name, bytes: source.into_records(), on_bad_utf8, fields, line: 1, offset: 0 }
+    }
+
+    fn place(&self) -> Place {
+        Place { source: Arc::clone(&self.name), line: Some(self.line) }
+    }
+
+    fn read(&mut self) -> Result<Option<Document>, CorpusError> {
+        self.bytes.restart(0);
+        // What is between objects: the brackets of the array, commas, blanks.
+        let place = loop {
+            let place = self.place();
+            match self.next_byte()? {
+                None => return Ok(None),
+                Some(b'{') => break place,
+                Some(b'[' | b']' | b',') => {}
+                Some(byte) if byte.is_ascii_whitespace() => {}
+                Some(byte) => {
+                    let found = format!("`{}`", byte.escape_ascii());
+                    return Err(Problem::Unexpected { found, expected: "a JSON object" }.at(&place));
+                }
+            }
+        };
+        let start = self.offset - 1;
+        let object = self.object(&place)?;
+        let json = utf8(&object, self.on_bad_utf8, start).map_err(|problem| problem.at(&place))?;
+        self.fields.document(&json, &place).map(Some)
+    }
+
+    /// The object whose brace has just been read.
+    fn object(&mut self, place: &Place) -> Result<Vec<u8>, CorpusError> {
+        let mut object = vec![b'{'];
+        let mut depth = 1;
+        let mut in_string = false;
+        while depth > 0 {
+            let Some(byte) = self.next_byte()? else {
+                return Err(Problem::CutShort { missing: "closing `}`" }.at(place));
+            };
+            object.push(byte);
+            match byte {
+                b'\\' if in_string => object.extend(self.next_byte()?),
+                b'"' => in_string = !in_string,
+                b'{' if !in_string => depth += 1,
+                b'}' if !in_string => depth -= 1,
+                _ => {}
+            }
+        }
+        Ok(object)
+    }
+
+    fn next_byte(&mut self) -> Result<Option<u8>, CorpusError> {
+        let next = self.bytes.fill_buf().map(|bytes| bytes.first().copied());
+        let byte = next.map_err(|error| read_error(error, &self.place()))?;
+        if let Some(byte) = byte {
+            self.bytes.consume(1);
+            self.offset += 1;
+            self.line += u64::from(byte == b'\n');
+        }
+        Ok(byte)
+    }
+}
+
+impl Iterator for Json {
+    type Item = Result<Document, CorpusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}

@@ -1,0 +1,176 @@
+//! The labels in one field, and the one form in which labels are stored.
+
+use std::borrow::Cow;
+
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+
+use super::error::Problem;
+
+/// The fields that may hold labels if the user names none, in order of preference.
+pub(super) const LABEL_FIELDS: [&str; 4] = ["labels", "label", "category", "class"];
+
+/// A label as it is stored: in Unicode normalization form C, without blanks at its ends.
+///
+/// macOS writes folder names in form D, so `Économie` can be spelled in two ways that look alike.
+///
+/// ```
+/// use classify::text::corpus::normalized_label;
+///
+/// assert_eq!(normalized_label(" E\u{301}conomie\u{a0}"), "Économie");
+/// ```
+pub fn normalized_label(label: &str) -> Cow<'_, str> {
+    let label = label.trim();
+    if label.is_ascii() || is_nfc_quick(label.chars()) == IsNormalized::Yes {
+        return Cow::Borrowed(label);
+    }
+    Cow::Owned(label.nfc().collect())
+}
+
+/// The labels in a field of text.
+///
+/// With a separator, the field is split there. Without one, it is one label, unless it is a list of
+/// JSON or Python (`["a", "b"]`, `['a', 'b']`), whose items are the labels.
+///
+/// # Errors
+/// If the field is a list of several zeros and ones: they say which labels a document has, but not
+/// what the labels are called.
+pub(super) fn labels_of_text(field: &str, separator: Option<&str>) -> Result<Vec<String>, Problem> {
+    let field = field.trim();
+    match separator {
+        _ if field.is_empty() => Ok(Vec::new()),
+        Some(separator) => {
+            Ok(field.split(separator).map(|label| label.trim().to_owned()).collect())
+        }
+        None => match list(field) {
+            Some(items) => {
+                check_indicators(&items)?;
+                Ok(items)
+            }
+            None => Ok(vec![field.to_owned()]),
+        },
+    }
+}
+
+/// Whether a field of text holds a list of JSON or Python.
+pub(super) fn is_list(field: &str) -> bool {
+    list(field.trim()).is_some()
+}
+
+/// Refuses several zeros and ones as labels if one of them is repeated.
+pub(super) fn check_indicators(labels: &[String]) -> Result<(), Problem> {
+    let are_bits = labels.len() > 1 && labels.iter().all(|label| matches!(&**label, "0" | "1"));
+    let is_repeated = labels.iter().skip(1).any(|label| labels[0] == *label) || labels.len() > 2;
+    if are_bits && is_repeated { Err(Problem::IndicatorList) } else { Ok(()) }
+}
+
+/// Whether an indicator column says that a document has its label. `None`: it says neither.
+pub(super) fn indicator(field: &str) -> Option<bool> {
+    match field.trim().to_ascii_lowercase().as_str() {
+        "1" | "1.0" | "true" | "yes" => Some(true),
+        "" | "0" | "0.0" | "false" | "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// A number as a label: numbers that are equal are the same label.
+pub(super) fn label_of_number(number: &serde_json::Number) -> String {
+    /// Above this, not every integer is an `f64`.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match number.as_f64() {
+        Some(value) if number.is_f64() && value.fract() == 0.0 && value.abs() < EXACT => {
+            // Without the sign of a negative zero.
+            format!("{:.0}", value + 0.0)
+        }
+        _ => number.to_string(),
+    }
+}
+
+/// The items of a list of JSON or Python literals: strings, numbers and words such as `True`.
+fn list(field: &str) -> Option<Vec<String>> {
+    let mut rest = field.strip_prefix('[')?.strip_suffix(']')?.trim();
+    let mut items = Vec::new();
+    while !rest.is_empty() {
+        let (item, after) = literal(rest)?;
+        items.push(item);
+        rest = after.trim_start();
+        match rest.strip_prefix(',') {
+            Some(after) => rest = after.trim_start(),
+            None if rest.is_empty() => {}
+            None => return None,
+        }
+    }
+    Some(items)
+}
+
+/// The literal at the beginning of `text`, and the text after it.
+fn literal(text: &str) -> Option<(String, &str)> {
+    let mut chars = text.char_indices();
+    let (_, first) = chars.next()?;
+    if !matches!(first, '"' | '\'') {
+        let end = text.find([',', ' ']).unwrap_or(text.len());
+        let number: serde_json::Number = text[..end].parse().ok()?;
+        return Some((label_of_number(&number), &text[end..]));
+    }
+    let mut item = String::new();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '\\' => item.push(escaped(&mut chars)?),
+            _ if char == first => return Some((item, &text[at + char.len_utf8()..])),
+            _ => item.push(char),
+        }
+    }
+    None
+}
+
+/// The character that an escape stands for, after its backslash.
+fn escaped(chars: &mut std::str::CharIndices<'_>) -> Option<char> {
+    let digits = match chars.next()?.1 {
+        'n' => return Some('\n'),
+        't' => return Some('\t'),
+        'r' => return Some('\r'),
+        'x' => 2,
+        'u' => 4,
+        other => return Some(other),
+    };
+    let code: String = chars.by_ref().take(digits).map(|(_, char)| char).collect();
+    char::from_u32(u32::from_str_radix(&code, 16).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(field: &str) -> Vec<String> {
+        labels_of_text(field, None).unwrap()
+    }
+
+    #[test]
+    fn lists_of_json_and_python() {
+        assert_eq!(labels(r#"["a, b", "c"]"#), ["a, b", "c"]);
+        assert_eq!(labels(r"['it\'s', 'é', '\u00e9']"), ["it's", "é", "é"]);
+        assert_eq!(labels("['a',]"), ["a"]);
+        assert_eq!(labels("[3, 4.0]"), ["3", "4"]);
+        assert_eq!(labels("[]"), [""; 0]);
+    }
+
+    #[test]
+    fn text_in_brackets_is_a_label() {
+        for label in ["[sport]", "[a, b]", "['a' 'b']", "['a", "[", "[]]"] {
+            assert_eq!(labels(label), [label]);
+        }
+    }
+
+    #[test]
+    fn lists_of_zeros_and_ones_are_refused() {
+        for field in ["[1, 0, 0]", "[0,0]", "['0', '1', '0']"] {
+            assert!(matches!(labels_of_text(field, None), Err(Problem::IndicatorList)), "{field}");
+        }
+        assert_eq!(labels("[1]"), ["1"]);
+    }
+
+    #[test]
+    fn labels_in_normal_form() {
+        assert_eq!(normalized_label("\u{feff} a "), "\u{feff} a");
+        assert_eq!(normalized_label("e\u{301}"), "\u{e9}");
+    }
+}

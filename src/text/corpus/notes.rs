@@ -1,0 +1,482 @@
+//! Notes: what a reader or a model finds remarkable about a corpus.
+//!
+//! A note says that a result is probably not what the user meant. It carries data and no advice:
+//! each interface adds what its users can do.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::mem::discriminant;
+use std::sync::{Mutex, PoisonError};
+
+use metric_index::metric::{Edit, Metric};
+use unicode_normalization::UnicodeNormalization;
+
+use super::place::Place;
+use crate::printable::printable;
+
+/// Something remarkable about a corpus.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A field is called like a weight, but the options name no field of weights.
+    UnusedWeights {
+        /// The field.
+        field: String,
+    },
+    /// A field next to the text looks like a part of it, but is not read.
+    UnusedText {
+        /// The field.
+        field: String,
+    },
+    /// Fields that hold a list of JSON or Python were read as several labels.
+    ListsAsLabels {
+        /// The place of the first one.
+        place: Place,
+    },
+    /// A quoted field contains whole rows.
+    QuotedRows {
+        /// Where it begins.
+        place: Place,
+        /// The number of its lines.
+        lines: usize,
+    },
+    /// Files in label folders that are no text were left out.
+    SkippedFiles {
+        /// The first of them.
+        place: Place,
+    },
+    /// Most labels contain the same separator, and their parts recur.
+    LabelsWithSeparator {
+        /// The separator.
+        separator: char,
+        /// The number of labels.
+        labels: usize,
+        /// The number of different parts.
+        parts: usize,
+        /// One of the labels.
+        example: String,
+    },
+    /// Most labels contain a separator, and few different parts come before it.
+    GluedLabels {
+        /// The separator.
+        separator: char,
+        /// The number of labels.
+        labels: usize,
+        /// The number of different parts before the separator.
+        parts: usize,
+        /// One of the labels.
+        example: String,
+    },
+    /// More than half of the labels occur once.
+    RareLabels {
+        /// How many occur once.
+        rare: usize,
+        /// The number of labels.
+        labels: usize,
+        /// One that occurs once.
+        example: String,
+    },
+    /// All documents have the same label.
+    OneLabel {
+        /// The label.
+        label: String,
+    },
+    /// Labels that are probably the same one in several spellings.
+    SimilarLabels {
+        /// The number of pairs.
+        pairs: usize,
+        /// The rarer spelling of the first pair.
+        rarer: String,
+        /// The other spelling.
+        other: String,
+    },
+    /// Labels of a corpus that a model does not have.
+    UnknownLabels {
+        /// How many.
+        unknown: usize,
+        /// The number of labels in the corpus.
+        labels: usize,
+        /// One of them.
+        example: String,
+        /// The most similar label of the model.
+        closest: Option<String>,
+    },
+    /// Names in a hierarchy that are no label, nor above one.
+    HierarchyNames {
+        /// How many.
+        unknown: usize,
+        /// One of them.
+        example: String,
+        /// The most similar label.
+        closest: Option<String>,
+    },
+    /// Several documents have the same identifier.
+    RepeatedIds {
+        /// The number of documents whose identifier occurred before.
+        documents: usize,
+        /// One of the identifiers.
+        example: String,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let closest = |closest: &Option<String>| match closest {
+            Some(label) => format!(" (the closest label is `{}`)", printable(label)),
+            None => String::new(),
+        };
+        match self {
+            Self::UnusedWeights { field } => {
+                write!(f, "the field `{}` is not used as a weight", printable(field))
+            }
+            Self::UnusedText { field } => {
+                write!(f, "the field `{}` is not read, only the text is", printable(field))
+            }
+            Self::ListsAsLabels { place } => {
+                write!(f, "{place}: the label field holds a list; its items are read as labels")
+            }
+            Self::QuotedRows { place, lines } => {
+                write!(f, "{place}: a quoted field of {lines} lines contains what look like rows")
+            }
+            Self::SkippedFiles { place } => {
+                write!(f, "{place}: not a text; such files in label folders are left out")
+            }
+            Self::LabelsWithSeparator { separator, labels, parts, example } => write!(
+                f,
+                "most of the {labels} labels contain `{separator}`, such as `{}`; split there, \
+                 they would be {parts} labels",
+                printable(example)
+            ),
+            Self::GluedLabels { separator, labels, parts, example } => write!(
+                f,
+                "most of the {labels} labels contain `{separator}`, such as `{}`; only {parts} \
+                 different names come before it",
+                printable(example)
+            ),
+            Self::RareLabels { rare, labels, example } => {
+                write!(f, "{rare} of {labels} labels occur once, such as `{}`", printable(example))
+            }
+            Self::OneLabel { label } => {
+                write!(f, "all documents have the label `{}`", printable(label))
+            }
+            Self::SimilarLabels { pairs: 1, rarer, other } => write!(
+                f,
+                "the labels `{}` and `{}` differ only in spelling",
+                printable(rarer),
+                printable(other)
+            ),
+            Self::SimilarLabels { pairs, rarer, other } => write!(
+                f,
+                "{pairs} pairs of labels differ only in spelling, such as `{}` and `{}`",
+                printable(rarer),
+                printable(other)
+            ),
+            Self::UnknownLabels { unknown, labels, example, closest: label } => write!(
+                f,
+                "{unknown} of the {labels} labels of this corpus are unknown to the model, such \
+                 as `{}`{}",
+                printable(example),
+                closest(label)
+            ),
+            Self::HierarchyNames { unknown: 1, example, closest: label } => write!(
+                f,
+                "the name `{}` of the hierarchy is not a label{}",
+                printable(example),
+                closest(label)
+            ),
+            Self::HierarchyNames { unknown, example, closest: label } => write!(
+                f,
+                "{unknown} names of the hierarchy are not labels, such as `{}`{}",
+                printable(example),
+                closest(label)
+            ),
+            Self::RepeatedIds { documents, example } => write!(
+                f,
+                "{documents} documents have an identifier that occurred before, such as `{}`",
+                printable(example)
+            ),
+        }
+    }
+}
+
+/// Collects notes while a corpus is read: the first one of each kind.
+#[derive(Debug, Default)]
+pub struct Notes(Mutex<Vec<Note>>);
+
+impl Notes {
+    /// Adds a note, unless there is one of its kind.
+    pub fn add(&self, note: Note) {
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.iter().all(|other| discriminant(other) != discriminant(&note)) {
+            notes.push(note);
+        }
+    }
+
+    /// Takes the notes, in the order in which they were added.
+    pub fn take(&self) -> Vec<Note> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A label and the number of documents that have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LabelFrequency<'a> {
+    /// The label.
+    pub label: &'a str,
+    /// The number of documents.
+    pub documents: u64,
+}
+
+/// The note on identifiers that several documents have.
+pub fn repeated_ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> Option<Note> {
+    let mut seen = HashSet::new();
+    let repeated: Vec<&str> = ids.into_iter().filter(|id| !seen.insert(*id)).collect();
+    let example = (*repeated.first()?).to_owned();
+    Some(Note::RepeatedIds { documents: repeated.len(), example })
+}
+
+/// The note on names in a hierarchy that are no labels: if most of them are not, or if one is
+/// nearly a label.
+pub fn unknown_names<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+    labels: &[&str],
+) -> Option<Note> {
+    let known: HashSet<&str> = labels.iter().copied().collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let unknown: Vec<&str> = names.iter().copied().filter(|name| !known.contains(name)).collect();
+    let similar = unknown.iter().find_map(|name| {
+        closest_label(name, labels.iter().copied()).map(|label| (*name, Some(label.to_owned())))
+    });
+    let many = (unknown.len() * 2 > names.len()).then(|| (unknown[0], None));
+    let (example, closest) = similar.or(many)?;
+    let example = example.to_owned();
+    Some(Note::HierarchyNames { unknown: unknown.len(), example, closest })
+}
+
+/// What is remarkable about the labels of a corpus of this many documents.
+///
+/// ```
+/// use classify::text::corpus::{LabelFrequency, Note, label_notes};
+///
+/// let labels = [("Rock", 1), ("jazz", 20), ("rock", 30)];
+/// let labels = labels.map(|(label, documents)| LabelFrequency { label, documents });
+/// let notes = label_notes(&labels, 51);
+/// assert!(matches!(&notes[..], [Note::SimilarLabels { pairs: 1, .. }]));
+/// ```
+pub fn label_notes(labels: &[LabelFrequency<'_>], documents: u64) -> Vec<Note> {
+    if let [LabelFrequency { label, documents: all }] = *labels
+        && documents > 1
+        && all == documents
+    {
+        return vec![Note::OneLabel { label: label.to_owned() }];
+    }
+    let separated = with_separator(labels);
+    let separated = separated.or_else(|| glued(labels));
+    let rare = if separated.is_none() { rare_labels(labels) } else { None };
+    separated.into_iter().chain(rare).chain(similar_labels(labels)).collect()
+}
+
+/// Labels that are lists: most contain a separator, and splitting leaves far fewer.
+fn with_separator(labels: &[LabelFrequency<'_>]) -> Option<Note> {
+    const FEWEST: usize = 4;
+    for separator in [';', '|', ','] {
+        let containing = labels.iter().filter(|label| label.label.contains(separator));
+        let parts = labels.iter().flat_map(|label| label.label.split(separator));
+        let parts: HashSet<&str> = parts.map(str::trim).collect();
+        let count = containing.clone().count();
+        if labels.len() >= FEWEST && count * 2 > labels.len() && parts.len() * 2 <= labels.len() {
+            return Some(Note::LabelsWithSeparator {
+                separator,
+                labels: labels.len(),
+                parts: parts.len(),
+                example: containing.map(|label| label.label).next()?.to_owned(),
+            });
+        }
+    }
+    None
+}
+
+/// Labels with text after them: few different parts precede a separator without a blank.
+fn glued(labels: &[LabelFrequency<'_>]) -> Option<Note> {
+    const FEWEST: usize = 8;
+    [',', ';', '|'].into_iter().find_map(|separator| {
+        let parts = labels.iter().filter_map(|label| label.label.split_once(separator));
+        let parts: Vec<&str> =
+            parts.filter(|(_, rest)| !rest.starts_with(' ')).map(|(part, _)| part).collect();
+        let different: HashSet<&str> = parts.iter().copied().collect();
+        let is_glued = labels.len() >= FEWEST
+            && parts.len() * 2 > labels.len()
+            && different.len() * 3 <= parts.len();
+        let example =
+            labels.iter().map(|label| label.label).find(|label| label.contains(separator))?;
+        is_glued.then(|| Note::GluedLabels {
+            separator,
+            labels: labels.len(),
+            parts: different.len(),
+            example: example.to_owned(),
+        })
+    })
+}
+
+/// More than half of the labels on one document each.
+fn rare_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
+    const FEWEST: usize = 8;
+    let once = || labels.iter().filter(|label| label.documents == 1);
+    let rare = once().count();
+    // The longest label shows best whether it is one.
+    let example = once().map(|label| label.label).max_by_key(|label| label.chars().count())?;
+    (labels.len() >= FEWEST && rare * 2 > labels.len()).then(|| Note::RareLabels {
+        rare,
+        labels: labels.len(),
+        example: example.to_owned(),
+    })
+}
+
+/// Labels that are equal but for case, compatibility forms, blanks, punctuation at the ends, or the
+/// form of a number; and rare labels that are one edit away from a common one.
+fn similar_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
+    let mut groups: HashMap<String, LabelFrequency<'_>> = HashMap::new();
+    let mut pairs: Vec<(LabelFrequency<'_>, LabelFrequency<'_>)> = Vec::new();
+    for &label in labels {
+        let other = groups.entry(folded(label.label)).or_insert(label);
+        if other.label != label.label {
+            pairs.push((label, *other));
+            if label.documents > other.documents {
+                *other = label;
+            }
+        }
+    }
+    pairs.extend(misspelled(labels));
+    let &(one, other) = pairs.first()?;
+    let (rarer, other) = if one.documents <= other.documents { (one, other) } else { (other, one) };
+    Some(Note::SimilarLabels {
+        pairs: pairs.len(),
+        rarer: rarer.label.to_owned(),
+        other: other.label.to_owned(),
+    })
+}
+
+/// What labels have in common if they differ only in spelling.
+fn folded(label: &str) -> String {
+    if let Ok(number) = label.parse::<f64>() {
+        return number.to_string();
+    }
+    let folded: String = label.nfkc().collect::<String>().to_lowercase();
+    let words = folded.split(|char: char| char.is_whitespace() || matches!(char, '_' | '-'));
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Rare labels next to a common one that is one edit away.
+fn misspelled<'a>(labels: &[LabelFrequency<'a>]) -> Vec<(LabelFrequency<'a>, LabelFrequency<'a>)> {
+    /// Short labels and codes with digits differ by one character on purpose.
+    const SHORTEST: usize = 5;
+    /// How many times as many documents the common label has.
+    const FACTOR: u64 = 5;
+    /// Maximum number of pairs that are compared.
+    const COMPARED: usize = 1_000_000;
+    let is_word = |label: &&LabelFrequency<'_>| {
+        label.label.chars().count() >= SHORTEST
+            && !label.label.contains(|char: char| char.is_ascii_digit())
+    };
+    let rare: Vec<_> = labels.iter().filter(|label| label.documents <= 2).filter(is_word).collect();
+    let common: Vec<_> =
+        labels.iter().filter(|label| label.documents >= FACTOR).filter(is_word).collect();
+    if rare.len().saturating_mul(common.len()) > COMPARED {
+        return Vec::new();
+    }
+    let similar = |rare: &LabelFrequency<'a>| {
+        common.iter().find(|common| {
+            common.documents >= rare.documents * FACTOR
+                && folded(common.label) != folded(rare.label)
+                && Edit.distance_within(rare.label, common.label, 1.0).is_some()
+        })
+    };
+    rare.iter().filter_map(|rare| similar(rare).map(|common| (**rare, **common))).collect()
+}
+
+/// The note on labels of a corpus that are not among `known`, if a fifth of them are not.
+pub fn unknown_labels<'a>(
+    labels: impl IntoIterator<Item = &'a str>,
+    known: &[&str],
+) -> Option<Note> {
+    let names: HashSet<&str> = known.iter().copied().collect();
+    let labels: Vec<&str> = labels.into_iter().collect();
+    let unknown: Vec<&str> =
+        labels.iter().copied().filter(|label| !names.contains(label)).collect();
+    let &example = unknown.first()?;
+    (unknown.len() * 5 >= labels.len()).then(|| Note::UnknownLabels {
+        unknown: unknown.len(),
+        labels: labels.len(),
+        example: example.to_owned(),
+        closest: closest_label(example, known.iter().copied()).map(str::to_owned),
+    })
+}
+
+/// The label that differs least from `label`: in spelling only, or by a third of its characters at
+/// most.
+pub fn closest_label<'a>(
+    label: &str,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+) -> Option<&'a str> {
+    let key = folded(label);
+    if let Some(same) = known.clone().into_iter().find(|known| folded(known) == key) {
+        return Some(same);
+    }
+    let mut most = (label.chars().count() as f32 / 3.0).max(1.0);
+    let mut closest = None;
+    for other in known {
+        if let Some(distance) = Edit.distance_within(label, other, most) {
+            closest = Some(other);
+            most = distance - 1.0;
+        }
+    }
+    closest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notes(labels: &[(&str, u64)]) -> Vec<Note> {
+        let documents = labels.iter().map(|(_, documents)| documents).sum();
+        let labels: Vec<_> =
+            labels.iter().map(|&(label, documents)| LabelFrequency { label, documents }).collect();
+        label_notes(&labels, documents)
+    }
+
+    #[test]
+    fn well_formed_labels_give_no_note() {
+        assert_eq!(notes(&[("C15", 40), ("C151", 1), ("C152", 30), ("comp.sys", 9)]), []);
+        assert_eq!(notes(&[("Science, Technology", 4), ("Arts, Letters", 5), ("Sports", 7)]), []);
+    }
+
+    #[test]
+    fn lists_in_labels() {
+        let labels = [("a;b", 1), ("b;c", 1), ("a;c", 1), ("b", 2), ("a;b;c", 1), ("c", 1)];
+        let [Note::LabelsWithSeparator { separator: ';', labels: 6, parts: 3, .. }] =
+            &notes(&labels)[..]
+        else {
+            panic!("{:?}", notes(&labels));
+        };
+    }
+
+    #[test]
+    fn spellings() {
+        let spellings = [("café", "CAFÉ"), ("1.0", "1"), ("a  b", "a b"), ("moneyy", "money")];
+        for (rare, common) in spellings {
+            let found = notes(&[(common, 20), (rare, 1), ("other", 9)]);
+            let [Note::SimilarLabels { pairs: 1, rarer, other }] = &found[..] else {
+                panic!("{rare}: {found:?}");
+            };
+            assert_eq!([&**rarer, &**other], [rare, common]);
+        }
+    }
+
+    #[test]
+    fn the_closest_label() {
+        let known = ["money", "society", "abroad"];
+        assert_eq!(closest_label("mony", known), Some("money"));
+        assert_eq!(closest_label("Money", known), Some("money"));
+        assert_eq!(closest_label("sport", known), None);
+    }
+}

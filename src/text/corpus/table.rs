@@ -1,0 +1,145 @@
+//! How the rows of a table are written: what separates fields, how fields are quoted, and whether
+//! the first row names the columns.
+
+use serde::{Deserialize, Serialize};
+
+/// How the rows of CSV and TSV files are written. By default this is detected from the first lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TableOptions {
+    /// The ASCII character between fields. `None`: an Excel line `sep=;` decides; otherwise the
+    /// first of comma, semicolon, tab and `|` that makes the wanted columns appear in the header,
+    /// or splits the first lines evenly.
+    pub separator: Option<u8>,
+    /// How fields are quoted.
+    pub quoting: Quoting,
+    /// The ASCII character that quotes a field. `None`: the double quote.
+    pub quote: Option<u8>,
+    /// Whether the first row is a document. Columns are then named by their numbers, from 1.
+    pub no_header: bool,
+}
+
+/// How fields of CSV and TSV files are quoted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quoting {
+    /// `None` if a tab separates the fields, otherwise `Csv`.
+    #[default]
+    Auto,
+    /// A field may be quoted; a quote inside it is written twice (RFC 4180).
+    Csv,
+    /// A field may be quoted; inside it, a backslash keeps the next character.
+    Backslash,
+    /// Quotes are characters like any other, and every line is a row.
+    None,
+}
+
+/// How the rows of one table are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dialect {
+    pub(super) separator: u8,
+    /// The quote; `None` if quotes are characters like any other.
+    pub(super) quote: Option<u8>,
+    /// Whether a backslash in a quoted field keeps the next character.
+    pub(super) escapes: bool,
+    pub(super) has_header: bool,
+    /// Whether the first line is `sep=` and the separator, as Excel writes it.
+    pub(super) has_separator_line: bool,
+}
+
+/// The separators that are tried, in order of preference.
+const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
+/// Number of rows that are examined to find the separator.
+const ROWS: usize = 16;
+
+impl Dialect {
+    /// The dialect of a table that begins with `head`. `usual` is the separator of its format, and
+    /// `wanted` are the columns that the header should name.
+    pub(super) fn of(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions) -> Self {
+        let own = separator_line(head);
+        let detected = || detected(head, usual, wanted, table);
+        let separator = table.separator.or(own).unwrap_or_else(detected);
+        Self { has_separator_line: own.is_some(), ..Self::with(separator, table) }
+    }
+
+    fn with(separator: u8, table: TableOptions) -> Self {
+        let is_quoted = match table.quoting {
+            Quoting::Auto => separator != b'\t',
+            Quoting::Csv | Quoting::Backslash => true,
+            Quoting::None => false,
+        };
+        Self {
+            separator,
+            quote: is_quoted.then(|| table.quote.unwrap_or(b'"')),
+            escapes: table.quoting == Quoting::Backslash,
+            has_header: !table.no_header,
+            has_separator_line: false,
+        }
+    }
+
+    /// A parser of rows of any length.
+    pub(super) fn parser(self) -> csv::ReaderBuilder {
+        let mut parser = csv::ReaderBuilder::new();
+        parser.delimiter(self.separator).has_headers(false).flexible(true);
+        match self.quote {
+            Some(quote) => parser.quote(quote).escape(self.escapes.then_some(b'\\')),
+            None => parser.quoting(false),
+        };
+        parser
+    }
+
+    /// The first rows of `head`, which may be cut in its last line.
+    fn rows(self, head: &[u8]) -> Vec<csv::ByteRecord> {
+        let whole = memchr::memrchr(b'\n', head).map_or(head, |end| &head[..end]);
+        self.parser()
+            .from_reader(whole)
+            .into_byte_records()
+            .map_while(Result::ok)
+            .take(ROWS)
+            .collect()
+    }
+}
+
+/// The separator that the line `sep=;` names.
+fn separator_line(head: &[u8]) -> Option<u8> {
+    let line = head.split(|&byte| byte == b'\n').next()?.trim_ascii_end();
+    let line = if line == b"sep=" { b"sep=\t" } else { line };
+    match line.strip_prefix(b"sep=").or_else(|| line.strip_prefix(b"SEP=")) {
+        Some(&[separator]) if separator.is_ascii() => Some(separator),
+        _ => None,
+    }
+}
+
+/// The separator under which the header names most of the wanted columns; among equals, one under
+/// which the first rows have the same number of fields, and the usual one of the format.
+fn detected(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions) -> u8 {
+    let is_wanted =
+        |field: &[u8]| std::str::from_utf8(field).is_ok_and(|name| wanted.contains(&name.trim()));
+    let rank = |separator: u8| {
+        let rows = Dialect::with(separator, table).rows(head);
+        let fields = rows.first().map_or(0, csv::ByteRecord::len);
+        let wanted = match rows.first() {
+            Some(header) if !table.no_header => {
+                header.iter().filter(|field| is_wanted(field)).count()
+            }
+            _ => 0,
+        };
+        let is_even = fields > 1 && rows.iter().all(|row| row.len() == fields);
+        (wanted, is_even, fields > 1, separator == usual)
+    };
+    let ranked = SEPARATORS.iter().rev().map(|&separator| (rank(separator), separator));
+    ranked.max_by_key(|&(rank, _)| rank).map_or(usual, |(_, separator)| separator)
+}
+
+/// Whether a row looks like a document instead of the names of columns: a name is short, and no
+/// column has the same one.
+pub(super) fn looks_like_data(row: &[String]) -> bool {
+    const LONGEST_NAME: usize = 60;
+    const WORDS_OF_NAME: usize = 6;
+    row.iter().any(|field| {
+        field.chars().count() > LONGEST_NAME
+            || field.split_whitespace().count() > WORDS_OF_NAME
+            || field.starts_with("http")
+            || field.starts_with("<http")
+    })
+}

@@ -521,9 +521,15 @@ fn malformed() {
         ),
         (
             b"{\"text\": \"a\", \n",
-            default(),
+            format(Format::Jsonl),
             "in:1: not a JSON object: EOF while parsing a value at column 14",
             "one JSON object on each line",
+        ),
+        (
+            b"{\"text\": \"a\", \n",
+            default(),
+            "in:1: the file ends inside a record: no closing `}`",
+            "",
         ),
         (b"{\"text\": \"a\", \"label\": \"x\"}\n[1]\n", default(), "in:2: not a JSON object", ""),
         (

@@ -14,7 +14,6 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::ascii;
 use super::spec::{AnalyzerSpec, Case, Normalization, Words};
-use super::stemmer::Stemmer;
 use crate::text::term_store::{PREFIX, Term};
 
 /// Blanks that follow a text, so that sixteen bytes follow the start of each word.
@@ -35,10 +34,6 @@ pub(super) fn words(
     buffers: &mut Buffers,
     word: &mut impl FnMut(Term<'_>),
 ) {
-    if is_turkish(spec) && text.contains('I') {
-        // The lower case of `I` is not ASCII.
-        return unicode_words(spec, text, &mut buffers.folded, word);
-    }
     let mut rest = text;
     loop {
         // Examines many bytes at once; the search for the first non-ASCII byte does not.
@@ -94,46 +89,8 @@ fn ascii_words(
     }
 }
 
-/// Whether case is folded as in Turkish: `I` and `ı` are one letter, `İ` and `i` another.
-fn is_turkish(spec: &AnalyzerSpec) -> bool {
-    spec.stemmer == Some(Stemmer::TURKISH) && spec.case != Case::Keep
-}
-
-/// `text` with `'` for typographic apostrophes, and without characters that Unicode calls default
-/// ignorable: soft hyphens, zero-width characters, byte order marks, variation selectors.
-/// `NFKC_Casefold` removes them, too.
-fn plain(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(|c| is_apostrophe(c) || is_default_ignorable(c)) {
-        return Cow::Borrowed(text);
-    }
-    let kept = text.chars().filter(|&c| !is_default_ignorable(c));
-    kept.map(|c| if is_apostrophe(c) { '\'' } else { c }).collect()
-}
-
-/// The characters that are written in place of the apostrophe in `don't`.
-fn is_apostrophe(c: char) -> bool {
-    matches!(c, '\u{2018}' | '\u{2019}' | '\u{02BC}' | '\u{FF07}')
-}
-
-/// The property `Default_Ignorable_Code_Point` of Unicode.
-fn is_default_ignorable(c: char) -> bool {
-    matches!(c,
-        '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}'
-        | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}'
-        | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}'
-        | '\u{FFA0}' | '\u{FFF0}'..='\u{FFF8}' | '\u{1BCA0}'..='\u{1BCA3}'
-        | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}')
-}
-
 /// `text` normalized and case-folded, into `folded`.
 pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
-    let mut text = match spec.normalization {
-        Normalization::Nfkc => plain(text),
-        _ => Cow::Borrowed(text),
-    };
-    if is_turkish(spec) {
-        text = Cow::Owned(text.replace('I', "\u{131}").replace('\u{130}', "i"));
-    }
     let normal: Cow<'_, str> = match spec.normalization {
         Normalization::Nfkc if is_nfkc_quick(text.chars()) != IsNormalized::Yes => {
             text.nfkc().collect()
@@ -141,7 +98,7 @@ pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
         Normalization::Nfc if is_nfc_quick(text.chars()) != IsNormalized::Yes => {
             text.nfc().collect()
         }
-        _ => text,
+        _ => Cow::Borrowed(text),
     };
     folded.clear();
     match spec.case {
@@ -149,10 +106,6 @@ pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
         Case::Lower => folded.push_str(&normal.to_lowercase()),
         // The standard library has lower case only, which keeps `ß` and distinguishes `ς` from `σ`.
         Case::Fold => folded.push_str(&unicase::UniCase::new(normal.as_ref()).to_folded_case()),
-    }
-    // `İ` is folded to `i` and a dot above, which no other word has.
-    if spec.normalization == Normalization::Nfkc && normal.contains('\u{130}') {
-        *folded = folded.replace("i\u{307}", "i");
     }
 }
 
@@ -240,34 +193,6 @@ mod tests {
         words(spec, text, &mut Buffers::default(), &mut |word| fast.push(word.text().to_owned()));
         words_slowly(spec, text, &mut |word| slow.push(word.text().to_owned()));
         (fast, slow)
-    }
-
-    fn folded(spec: &AnalyzerSpec, text: &str) -> String {
-        let mut folded = String::new();
-        fold(spec, text, &mut folded);
-        folded
-    }
-
-    #[test]
-    fn apostrophes_and_invisible_characters() {
-        let spec = AnalyzerSpec::default();
-        for text in ["don\u{2019}t", "don\u{2018}t", "do\u{AD}n't", "\u{FEFF}don't\u{200B}"] {
-            assert_eq!(folded(&spec, text), "don't");
-            assert_eq!(both(&spec, text).0, ["don't"]);
-        }
-        let plain = AnalyzerSpec { normalization: Normalization::None, ..spec };
-        assert_eq!(folded(&plain, "don\u{2019}t"), "don\u{2019}t");
-    }
-
-    #[test]
-    fn turkish_letters() {
-        let spec = AnalyzerSpec::default();
-        assert_eq!(folded(&spec, "İZMİR"), "izmir");
-        let turkish = AnalyzerSpec { stemmer: Some(Stemmer::TURKISH), ..spec };
-        assert_eq!(folded(&turkish, "IŞIK İZMİR"), "ışık izmir");
-        let (fast, slow) = both(&turkish, "ISPARTA x");
-        assert_eq!(fast, ["ısparta", "x"]);
-        assert_eq!(fast, slow);
     }
 
     fn specs() -> Vec<AnalyzerSpec> {

@@ -19,9 +19,9 @@
 //! | `probabilities` | the probability of a label, given its score |
 //! | `abstention` | the confidence below which no label is predicted |
 //!
-//! The entry of a learner is its function `learn`. Every learner learns from held-out documents
-//! (`held_out`): no document is scored with anything learned from it. `features` chooses how text
-//! is converted to terms, and `dense` computes dense vectors.
+//! The entry point of each learner is its function `learn`. Every learner learns from held-out
+//! documents (`held_out`): no document is scored with anything learned from it. `features` chooses
+//! how text is converted to terms, and `dense` computes dense vectors.
 
 mod abstention;
 mod dense;

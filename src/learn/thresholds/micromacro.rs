@@ -2,7 +2,7 @@
 
 use super::{REACH, RankedScores, Reached, STEPS, Tally, Without, count_outside, threshold};
 
-/// For each weight, the thresholds of all labels: by [`smoothed`] if it is above 0, otherwise by
+/// Returns the thresholds of all labels for each weight. Weights above 0 use [`smoothed`]; 0 uses
 /// [`greedy`].
 pub(in crate::learn) fn thresholds(
     labels: &mut [RankedScores],
@@ -21,7 +21,8 @@ pub(in crate::learn) fn thresholds(
     weights.iter().map(of_weight).collect()
 }
 
-/// Lin and Lin 2023, section 4.3, on given scores: labels by decreasing frequency, then by number.
+/// Chooses thresholds as in Lin and Lin 2023, section 4.3, from given scores. Visits labels by
+/// decreasing frequency, then by number.
 fn greedy(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by_key(|&label| {
@@ -87,7 +88,8 @@ fn smoothed(curves: &Curves, weight: f64) -> Vec<Option<f64>> {
     thresholds
 }
 
-/// The step of the first maximum above `min`. If there is none, 0: the label is never given.
+/// The step of the first maximum above `min`. Returns 0 if there is none; the label is then never
+/// predicted.
 fn highest(values: &[f64; STEPS], min: f64) -> usize {
     let mut best = (0, min);
     for (step, &value) in values.iter().enumerate().skip(1) {
@@ -108,11 +110,11 @@ fn f1([tp, fp]: [f64; 2], gold: f64) -> f64 {
 struct Curves {
     /// The labels by increasing frequency, then by number.
     order: Vec<usize>,
-    /// Of each label of `order`.
+    /// The score counts of each label in `order`.
     reached: Vec<Reached>,
     /// The number of documents in which each label of `order` is gold.
     gold: Vec<f64>,
-    /// The first label of `order` with at least two such documents.
+    /// Index in `order` of the first label that is gold in at least two documents.
     first_usable: usize,
 }
 
@@ -205,7 +207,8 @@ impl<'c> Around<'c> {
         }
     }
 
-    /// A label of `gold` documents with this mean.
+    /// Mixes the curves of a label with this mean. A label with more documents (`gold`) relies more
+    /// on its own curves.
     fn mixed(&self, own: &Smoothed, gold: f64, weight: f64) -> Smoothed {
         let share = gold / (gold + weight);
         let other = (1.0 - share) / self.labels.len().max(1) as f64;

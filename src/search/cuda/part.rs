@@ -17,15 +17,15 @@ use crate::threads::Threads;
 const HOST_BYTES: usize = 1 << 30;
 /// Bits of a query's term table in `rescore` and `fused_small`.
 const TABLE_BITS: usize = 65_536;
-/// The column in the padding between rows: no column.
+/// Column number that marks padding between rows.
 const NO_COLUMN: u32 = u32::MAX;
 
 /// The structures that a part has in addition to its CSR rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PartStructures {
-    /// Textures of at most this many texels.
+    /// Maximum texture width in texels; `None` for no textures.
     pub(super) texture_width: Option<usize>,
-    /// Tiles of at most this many rows.
+    /// Maximum number of rows per tile; `None` for no tiles.
     pub(super) tile_rows: Option<usize>,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn bytes(
     let nonzeros = nonzeros(training, rows);
     let csr = rows.len() * 16 + (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 8;
     let tiles = structures.tile_rows.map_or(0, |max_rows| rows.len().div_ceil(max_rows.max(1)));
-    // The two halves of a list are padded to four postings each.
+    // Each half of a list is padded to a multiple of four postings.
     let padded = nonzeros + 6 * nonzeros.min(tiles * training.cols());
     let narrow =
         if is_narrow(training) { (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 2 } else { 0 };
@@ -131,7 +131,7 @@ impl Part {
             };
             some.par_iter().map(index).collect()
         };
-        // The first ones are made while the rows are copied.
+        // The first tile indexes are built while the rows are copied.
         let mut made = Vec::new();
         let copied = threads.scope(|scope| {
             scope.spawn(|_| made = cuts.chunks(at_once).next().map(index).unwrap_or_default());
@@ -174,8 +174,8 @@ impl Part {
     }
 }
 
-/// Cuts `count` rows into tiles of about equal size, at most `max_rows` rows, multiples of eight.
-/// Tiles with too many entries for 32-bit offsets are halved.
+/// Cuts `count` rows into tiles of about equal size. Each has at most `max_rows` rows, and a
+/// multiple of eight where that fits. Tiles with too many entries for 32-bit offsets are halved.
 fn cuts(
     count: usize,
     max_rows: usize,
@@ -222,7 +222,10 @@ fn csr(
         vals.resize(cols.len(), 0.0);
     }
     let narrow_cols = if tiles && is_narrow(training) {
-        #[expect(clippy::cast_possible_truncation, reason = "columns fit 16 bits, or are none")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "columns fit in 16 bits or are `NO_COLUMN`"
+        )]
         let narrow: Vec<u16> = cols.iter().map(|&col| col as u16).collect();
         Some(upload(device, stream, &narrow)?)
     } else {

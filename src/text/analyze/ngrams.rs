@@ -1,11 +1,12 @@
-//! Finished words → word n-grams and character n-grams.
+//! Builds word and character n-grams from analyzed words.
 
 use super::spec::{AnalyzerSpec, CharScope, NgramRange};
 
 /// The first character of a term that is a character n-gram.
 const CHAR_NGRAM: char = '~';
 
-/// All n-grams of finished words: `words` holds the words end to end, `ends` the end of each.
+/// Calls `term` with each n-gram. `words` holds the analyzed words without separators, and `ends`
+/// the end of each word.
 pub(super) fn ngrams(
     spec: &AnalyzerSpec,
     words: &str,

@@ -236,7 +236,7 @@ fn is_control(byte: u8) -> bool {
     matches!(byte, 0..=8 | 14..=26 | 28..=31)
 }
 
-/// The document in a file; `None` if it is no text.
+/// The document in a file; `None` if the file is not text.
 fn document(
     root: &Path,
     path: &Path,

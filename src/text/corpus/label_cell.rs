@@ -28,8 +28,8 @@ pub fn normalized_label(label: &str) -> Cow<'_, str> {
 
 /// The labels in a field of text.
 ///
-/// With a separator, the field is split there. Without one, it is one label, unless it is a list of
-/// JSON or Python (`["a", "b"]`, `['a', 'b']`), whose items are the labels.
+/// With a separator, the field is split there. Without one, the field is one label. If it is a JSON
+/// or Python list (`["a", "b"]`, `['a', 'b']`), each item is a label.
 ///
 /// # Errors
 /// If the field is a list of several zeros and ones: they say which labels a document has, but not
@@ -51,7 +51,7 @@ pub(super) fn labels_of_text(field: &str, separator: Option<&str>) -> Result<Vec
     }
 }
 
-/// Whether a field of text holds a list of JSON or Python.
+/// Whether a text field holds a JSON or Python list.
 pub(super) fn is_list(field: &str) -> bool {
     list(field.trim()).is_some()
 }
@@ -63,7 +63,8 @@ pub(super) fn check_indicators(labels: &[String]) -> Result<(), Problem> {
     if are_bits && is_repeated { Err(Problem::IndicatorList) } else { Ok(()) }
 }
 
-/// Whether an indicator column says that a document has its label. `None`: it says neither.
+/// Whether an indicator column says that a document has its label. `None` if the value means
+/// neither yes nor no.
 pub(super) fn indicator(field: &str) -> Option<bool> {
     match field.trim().to_ascii_lowercase().as_str() {
         "1" | "1.0" | "true" | "yes" => Some(true),
@@ -74,18 +75,20 @@ pub(super) fn indicator(field: &str) -> Option<bool> {
 
 /// A number as a label: numbers that are equal are the same label.
 pub(super) fn label_of_number(number: &serde_json::Number) -> String {
-    /// Above this, not every integer is an `f64`.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+    /// Up to this number, every integer is an `f64`.
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     match number.as_f64() {
-        Some(value) if number.is_f64() && value.fract() == 0.0 && value.abs() < EXACT => {
-            // Without the sign of a negative zero.
+        Some(value)
+            if number.is_f64() && value.fract() == 0.0 && value.abs() < MAX_EXACT_INTEGER =>
+        {
+            // Adding 0.0 removes the sign of a negative zero.
             format!("{:.0}", value + 0.0)
         }
         _ => number.to_string(),
     }
 }
 
-/// The items of a list of JSON or Python literals: strings, numbers and words such as `True`.
+/// The items of a JSON or Python list of strings and numbers.
 fn list(field: &str) -> Option<Vec<String>> {
     let mut rest = field.strip_prefix('[')?.strip_suffix(']')?.trim();
     let mut items = Vec::new();

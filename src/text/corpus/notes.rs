@@ -1,4 +1,4 @@
-//! Notes: what a reader or a model finds remarkable about a corpus.
+//! Notes: warnings about a corpus from a reader or a model.
 //!
 //! A note says that a result is probably not what the user meant. It carries data and no advice:
 //! each interface adds what its users can do.
@@ -14,11 +14,11 @@ use unicode_normalization::UnicodeNormalization;
 use super::place::Place;
 use crate::printable::printable;
 
-/// Something remarkable about a corpus.
+/// A warning about a corpus.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Note {
-    /// A field is called like a weight, but the options name no field of weights.
+    /// A field has a name that suggests weights, but no weight field is set.
     UnusedWeights {
         /// The field.
         field: String,
@@ -28,9 +28,9 @@ pub enum Note {
         /// The field.
         field: String,
     },
-    /// Fields that hold a list of JSON or Python were read as several labels.
+    /// Fields that hold a JSON or Python list were read as several labels.
     ListsAsLabels {
-        /// The place of the first one.
+        /// The place of the first such field.
         place: Place,
     },
     /// A quoted field contains whole rows.
@@ -40,9 +40,9 @@ pub enum Note {
         /// The number of its lines.
         lines: usize,
     },
-    /// Files in label folders that are no text were left out.
+    /// Files in label folders that are not text were skipped.
     SkippedFiles {
-        /// The first of them.
+        /// The place of the first skipped file.
         place: Place,
     },
     /// Most labels contain the same separator, and their parts recur.
@@ -57,7 +57,7 @@ pub enum Note {
         example: String,
     },
     /// Most labels contain a separator, and few different parts come before it.
-    GluedLabels {
+    LabelsWithTrailingText {
         /// The separator.
         separator: char,
         /// The number of labels.
@@ -69,11 +69,11 @@ pub enum Note {
     },
     /// More than half of the labels occur once.
     RareLabels {
-        /// How many occur once.
+        /// The number of labels that occur once.
         rare: usize,
         /// The number of labels.
         labels: usize,
-        /// One that occurs once.
+        /// A label that occurs once.
         example: String,
     },
     /// All documents have the same label.
@@ -92,20 +92,20 @@ pub enum Note {
     },
     /// Labels of a corpus that a model does not have.
     UnknownLabels {
-        /// How many.
+        /// The number of unknown labels.
         unknown: usize,
         /// The number of labels in the corpus.
         labels: usize,
-        /// One of them.
+        /// An unknown label.
         example: String,
         /// The most similar label of the model.
         closest: Option<String>,
     },
-    /// Names in a hierarchy that are no label, nor above one.
+    /// Names in a hierarchy that are neither labels nor ancestors of labels.
     HierarchyNames {
-        /// How many.
+        /// The number of unknown names.
         unknown: usize,
-        /// One of them.
+        /// An unknown name.
         example: String,
         /// The most similar label.
         closest: Option<String>,
@@ -147,7 +147,7 @@ impl fmt::Display for Note {
                  they would be {parts} labels",
                 printable(example)
             ),
-            Self::GluedLabels { separator, labels, parts, example } => write!(
+            Self::LabelsWithTrailingText { separator, labels, parts, example } => write!(
                 f,
                 "most of the {labels} labels contain `{separator}`, such as `{}`; only {parts} \
                  different names come before it",
@@ -227,7 +227,7 @@ pub struct LabelFrequency<'a> {
     pub documents: u64,
 }
 
-/// The note on identifiers that several documents have.
+/// Returns a note if several documents have the same identifier.
 pub fn repeated_ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> Option<Note> {
     let mut seen = HashSet::new();
     let repeated: Vec<&str> = ids.into_iter().filter(|id| !seen.insert(*id)).collect();
@@ -235,8 +235,8 @@ pub fn repeated_ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> Option<Note> 
     Some(Note::RepeatedIds { documents: repeated.len(), example })
 }
 
-/// The note on names in a hierarchy that are no labels: if most of them are not, or if one is
-/// nearly a label.
+/// Returns a note if most names in a hierarchy are not labels, or if an unknown name closely
+/// resembles a label.
 pub fn unknown_names<'a>(
     names: impl IntoIterator<Item = &'a str>,
     labels: &[&str],
@@ -253,7 +253,7 @@ pub fn unknown_names<'a>(
     Some(Note::HierarchyNames { unknown: unknown.len(), example, closest })
 }
 
-/// What is remarkable about the labels of a corpus of this many documents.
+/// Returns notes on the labels of a corpus of `documents` documents.
 ///
 /// ```
 /// use classify::text::corpus::{LabelFrequency, Note, label_notes};
@@ -271,20 +271,21 @@ pub fn label_notes(labels: &[LabelFrequency<'_>], documents: u64) -> Vec<Note> {
         return vec![Note::OneLabel { label: label.to_owned() }];
     }
     let separated = with_separator(labels);
-    let separated = separated.or_else(|| glued(labels));
+    let separated = separated.or_else(|| labels_with_trailing_text(labels));
     let rare = if separated.is_none() { rare_labels(labels) } else { None };
     separated.into_iter().chain(rare).chain(similar_labels(labels)).collect()
 }
 
-/// Labels that are lists: most contain a separator, and splitting leaves far fewer.
+/// Returns a note if most labels contain a separator, and splitting them leaves far fewer.
 fn with_separator(labels: &[LabelFrequency<'_>]) -> Option<Note> {
-    const FEWEST: usize = 4;
+    const MIN_LABELS: usize = 4;
     for separator in [';', '|', ','] {
         let containing = labels.iter().filter(|label| label.label.contains(separator));
         let parts = labels.iter().flat_map(|label| label.label.split(separator));
         let parts: HashSet<&str> = parts.map(str::trim).collect();
         let count = containing.clone().count();
-        if labels.len() >= FEWEST && count * 2 > labels.len() && parts.len() * 2 <= labels.len() {
+        if labels.len() >= MIN_LABELS && count * 2 > labels.len() && parts.len() * 2 <= labels.len()
+        {
             return Some(Note::LabelsWithSeparator {
                 separator,
                 labels: labels.len(),
@@ -296,20 +297,21 @@ fn with_separator(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     None
 }
 
-/// Labels with text after them: few different parts precede a separator without a blank.
-fn glued(labels: &[LabelFrequency<'_>]) -> Option<Note> {
-    const FEWEST: usize = 8;
+/// Returns a note if most labels are followed by other text: by a separator without a space after
+/// it, and few different strings before it.
+fn labels_with_trailing_text(labels: &[LabelFrequency<'_>]) -> Option<Note> {
+    const MIN_LABELS: usize = 8;
     [',', ';', '|'].into_iter().find_map(|separator| {
         let parts = labels.iter().filter_map(|label| label.label.split_once(separator));
         let parts: Vec<&str> =
             parts.filter(|(_, rest)| !rest.starts_with(' ')).map(|(part, _)| part).collect();
         let different: HashSet<&str> = parts.iter().copied().collect();
-        let is_glued = labels.len() >= FEWEST
+        let is_followed_by_text = labels.len() >= MIN_LABELS
             && parts.len() * 2 > labels.len()
             && different.len() * 3 <= parts.len();
         let example =
             labels.iter().map(|label| label.label).find(|label| label.contains(separator))?;
-        is_glued.then(|| Note::GluedLabels {
+        is_followed_by_text.then(|| Note::LabelsWithTrailingText {
             separator,
             labels: labels.len(),
             parts: different.len(),
@@ -318,22 +320,22 @@ fn glued(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     })
 }
 
-/// More than half of the labels on one document each.
+/// Returns a note if more than half of the labels occur in only one document.
 fn rare_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
-    const FEWEST: usize = 8;
+    const MIN_LABELS: usize = 8;
     let once = || labels.iter().filter(|label| label.documents == 1);
     let rare = once().count();
-    // The longest label shows best whether it is one.
+    // The longest label shows best whether the field really holds labels.
     let example = once().map(|label| label.label).max_by_key(|label| label.chars().count())?;
-    (labels.len() >= FEWEST && rare * 2 > labels.len()).then(|| Note::RareLabels {
+    (labels.len() >= MIN_LABELS && rare * 2 > labels.len()).then(|| Note::RareLabels {
         rare,
         labels: labels.len(),
         example: example.to_owned(),
     })
 }
 
-/// Labels that are equal but for case, compatibility forms, blanks, punctuation at the ends, or the
-/// form of a number; and rare labels that are one edit away from a common one.
+/// Returns a note on labels that differ only in case, compatibility forms, spaces, hyphens,
+/// underscores or number format, and on rare labels one edit away from a common label.
 fn similar_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     let mut groups: HashMap<String, LabelFrequency<'_>> = HashMap::new();
     let mut pairs: Vec<(LabelFrequency<'_>, LabelFrequency<'_>)> = Vec::new();
@@ -356,7 +358,7 @@ fn similar_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     })
 }
 
-/// What labels have in common if they differ only in spelling.
+/// Returns a form that is equal for labels that differ only in spelling.
 fn folded(label: &str) -> String {
     if let Ok(number) = label.parse::<f64>() {
         return number.to_string();
@@ -366,22 +368,22 @@ fn folded(label: &str) -> String {
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Rare labels next to a common one that is one edit away.
+/// Returns pairs of a rare label and a common label one edit away.
 fn misspelled<'a>(labels: &[LabelFrequency<'a>]) -> Vec<(LabelFrequency<'a>, LabelFrequency<'a>)> {
-    /// Short labels and codes with digits differ by one character on purpose.
-    const SHORTEST: usize = 5;
-    /// How many times as many documents the common label has.
+    /// Minimum length of a compared label. Shorter labels often differ by one character on purpose.
+    const MIN_CHARS: usize = 5;
+    /// Minimum ratio of the common label's document count to the rare label's.
     const FACTOR: u64 = 5;
     /// Maximum number of pairs that are compared.
-    const COMPARED: usize = 1_000_000;
+    const MAX_PAIRS: usize = 1_000_000;
     let is_word = |label: &&LabelFrequency<'_>| {
-        label.label.chars().count() >= SHORTEST
+        label.label.chars().count() >= MIN_CHARS
             && !label.label.contains(|char: char| char.is_ascii_digit())
     };
     let rare: Vec<_> = labels.iter().filter(|label| label.documents <= 2).filter(is_word).collect();
     let common: Vec<_> =
         labels.iter().filter(|label| label.documents >= FACTOR).filter(is_word).collect();
-    if rare.len().saturating_mul(common.len()) > COMPARED {
+    if rare.len().saturating_mul(common.len()) > MAX_PAIRS {
         return Vec::new();
     }
     let similar = |rare: &LabelFrequency<'a>| {
@@ -394,7 +396,7 @@ fn misspelled<'a>(labels: &[LabelFrequency<'a>]) -> Vec<(LabelFrequency<'a>, Lab
     rare.iter().filter_map(|rare| similar(rare).map(|common| (**rare, **common))).collect()
 }
 
-/// The note on labels of a corpus that are not among `known`, if a fifth of them are not.
+/// Returns a note if at least a fifth of the labels are not in `known`.
 pub fn unknown_labels<'a>(
     labels: impl IntoIterator<Item = &'a str>,
     known: &[&str],

@@ -1,4 +1,4 @@
-//! The reading options that belong to a model: those that say which fields mean what.
+//! Reading options that a model stores: field names, table format and encoding.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,19 +11,19 @@ use super::table::TableOptions;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReadingSpec {
-    /// The fields of the text.
+    /// Names of the fields that hold the text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub text_columns: Vec<String>,
-    /// The field of the labels, or several indicator fields.
+    /// Name of the label field, or names of several indicator fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub label_columns: Vec<String>,
-    /// The field of the identifier.
+    /// Name of the field that holds the identifier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_column: Option<String>,
-    /// The field of the weight.
+    /// Name of the field that holds the weight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight_column: Option<String>,
-    /// The field of the group.
+    /// Name of the field that holds the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_column: Option<String>,
     /// The separator of labels in a field.
@@ -43,10 +43,10 @@ fn is_default(table: &TableOptions) -> bool {
 }
 
 impl ReadingSpec {
-    /// The options of a corpus that a model is to remember.
+    /// Selects the reading options that a model stores.
     pub fn of(options: &ReadOptions) -> Self {
         Self {
-            // The fields of separate texts have a place of their own in the model.
+            // The model stores the names of separate text fields elsewhere.
             text_columns: if options.fields { Vec::new() } else { options.text_columns.clone() },
             label_columns: options.label_columns.clone(),
             id_column: options.id_column.clone(),

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TableOptions {
-    /// The ASCII character between fields. `None`: an Excel line `sep=;` decides; otherwise the
-    /// first of comma, semicolon, tab and `|` that makes the wanted columns appear in the header,
-    /// or splits the first lines evenly.
+    /// The ASCII character between fields. `None` detects it. An Excel line such as `sep=;` takes
+    /// precedence. Otherwise, the separator that best matches the header or splits the first lines
+    /// evenly is used.
     pub separator: Option<u8>,
     /// How fields are quoted.
     pub quoting: Quoting,
@@ -28,7 +28,7 @@ pub enum Quoting {
     Auto,
     /// A field may be quoted; a quote inside it is written twice (RFC 4180).
     Csv,
-    /// A field may be quoted; inside it, a backslash keeps the next character.
+    /// A field may be quoted; inside it, a backslash escapes the next character.
     Backslash,
     /// Quotes are characters like any other, and every line is a row.
     None,
@@ -40,7 +40,7 @@ pub(super) struct Dialect {
     pub(super) separator: u8,
     /// The quote; `None` if quotes are characters like any other.
     pub(super) quote: Option<u8>,
-    /// Whether a backslash in a quoted field keeps the next character.
+    /// Whether a backslash in a quoted field escapes the next character.
     pub(super) escapes: bool,
     pub(super) has_header: bool,
     /// Whether the first line is `sep=` and the separator, as Excel writes it.
@@ -57,8 +57,8 @@ impl Dialect {
     /// `wanted` are the columns that the header should name.
     pub(super) fn of(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions) -> Self {
         let own = separator_line(head);
-        let detected = || detected(head, usual, wanted, table);
-        let separator = table.separator.or(own).unwrap_or_else(detected);
+        let detect = || detect_separator(head, usual, wanted, table);
+        let separator = table.separator.or(own).unwrap_or_else(detect);
         Self { has_separator_line: own.is_some(), ..Self::with(separator, table) }
     }
 
@@ -110,9 +110,9 @@ fn separator_line(head: &[u8]) -> Option<u8> {
     }
 }
 
-/// The separator under which the header names most of the wanted columns; among equals, one under
-/// which the first rows have the same number of fields, and the usual one of the format.
-fn detected(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions) -> u8 {
+/// Chooses the separator that matches the most wanted columns in the header. Ties go to one that
+/// gives the first rows equal field counts, then to the default of the format.
+fn detect_separator(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions) -> u8 {
     let is_wanted =
         |field: &[u8]| std::str::from_utf8(field).is_ok_and(|name| wanted.contains(&name.trim()));
     let rank = |separator: u8| {
@@ -131,14 +131,14 @@ fn detected(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions) -> u8 
     ranked.max_by_key(|&(rank, _)| rank).map_or(usual, |(_, separator)| separator)
 }
 
-/// Whether a row looks like a document instead of the names of columns: a name is short, and no
-/// column has the same one.
+/// Whether a row looks like data instead of column names: a field is long, has many words or is a
+/// URL.
 pub(super) fn looks_like_data(row: &[String]) -> bool {
-    const LONGEST_NAME: usize = 60;
-    const WORDS_OF_NAME: usize = 6;
+    const MAX_NAME_CHARS: usize = 60;
+    const MAX_NAME_WORDS: usize = 6;
     row.iter().any(|field| {
-        field.chars().count() > LONGEST_NAME
-            || field.split_whitespace().count() > WORDS_OF_NAME
+        field.chars().count() > MAX_NAME_CHARS
+            || field.split_whitespace().count() > MAX_NAME_WORDS
             || field.starts_with("http")
             || field.starts_with("<http")
     })

@@ -40,7 +40,7 @@ fn advice(note: &Note) -> String {
         Note::LabelsWithSeparator { separator, .. } => {
             format!("`--label-separator '{separator}'` splits them")
         }
-        Note::GluedLabels { separator, .. } => format!(
+        Note::LabelsWithTrailingText { separator, .. } => format!(
             "put a blank between a label and the text after it; if these are lists, use \
              `--label-separator '{separator}'`"
         ),

@@ -22,6 +22,8 @@ pub(super) struct Json {
     /// The line of the next byte, from 1.
     line: u64,
     offset: u64,
+    /// Whether a bracket is open.
+    is_in_array: bool,
 }
 
 impl Json {
@@ -29,7 +31,8 @@ impl Json {
         let name = source.place().source;
         let on_bad_utf8 = source.on_bad_utf8();
         let fields = JsonFields::new(Arc::clone(options));
-        Self { name, bytes: source.into_records(), on_bad_utf8, fields, line: 1, offset: 0 }
+        let bytes = source.into_records();
+        Self { name, bytes, on_bad_utf8, fields, line: 1, offset: 0, is_in_array: false }
     }
 
     fn place(&self) -> Place {
@@ -42,9 +45,14 @@ impl Json {
         let place = loop {
             let place = self.place();
             match self.next_byte()? {
+                None if self.is_in_array => {
+                    return Err(Problem::CutShort { missing: "closing `]`" }.at(&place));
+                }
                 None => return Ok(None),
                 Some(b'{') => break place,
-                Some(b'[' | b']' | b',') => {}
+                Some(b'[') if !self.is_in_array => self.is_in_array = true,
+                Some(b']') if self.is_in_array => self.is_in_array = false,
+                Some(b',') => {}
                 Some(byte) if byte.is_ascii_whitespace() => {}
                 Some(byte) => {
                     let found = format!("`{}`", byte.escape_ascii());

@@ -135,8 +135,20 @@ fn escaped(chars: &mut std::str::CharIndices<'_>) -> Option<char> {
         'u' => 4,
         other => return Some(other),
     };
+    let code = hexadecimal(chars, digits)?;
+    if !matches!(code, 0xd800..0xdc00) {
+        return char::from_u32(code);
+    }
+    // JSON writes a character above U+FFFF as two surrogates.
+    let is_escape = chars.next()?.1 == '\\' && chars.next()?.1 == 'u';
+    let low = hexadecimal(chars, 4).filter(|low| is_escape && matches!(low, 0xdc00..0xe000))?;
+    char::from_u32(0x1_0000 + ((code - 0xd800) << 10) + (low - 0xdc00))
+}
+
+/// The number that the next `digits` characters stand for.
+fn hexadecimal(chars: &mut std::str::CharIndices<'_>, digits: usize) -> Option<u32> {
     let code: String = chars.by_ref().take(digits).map(|(_, char)| char).collect();
-    char::from_u32(u32::from_str_radix(&code, 16).ok()?)
+    u32::from_str_radix(&code, 16).ok()
 }
 
 #[cfg(test)]
@@ -152,6 +164,7 @@ mod tests {
         assert_eq!(labels(r#"["a, b", "c"]"#), ["a, b", "c"]);
         assert_eq!(labels(r"['it\'s', 'é', '\u00e9']"), ["it's", "é", "é"]);
         assert_eq!(labels("['a',]"), ["a"]);
+        assert_eq!(labels(r#"["\ud83d\ude00", "b"]"#), ["😀", "b"]);
         assert_eq!(labels("[3, 4.0]"), ["3", "4"]);
         assert_eq!(labels("[]"), [""; 0]);
     }

@@ -13,8 +13,8 @@
 //!
 //! | files | what they do |
 //! |---|---|
-//! | `place`, `error`, `document`, `format` | what a corpus consists of; what can be wrong |
-//! | `label_cell`, `notes` | labels in a field, in one normal form; what is remarkable |
+//! | `place`, `error`, `label_cell` | places; what can be wrong; labels in a field, in normal form |
+//! | `document`, `format`, `notes` | what a corpus consists of; what is remarkable |
 //! | `peeked`, `compressed`, `members`, `magic`, `encoding` | bytes: decompressed, decoded |
 //! | `lines`, `table`, `quotes`, `cutter`, `source` | a named stream: lines, or blocks of records |
 //! | `blocks` | blocks parsed by several threads, in order |
@@ -32,6 +32,7 @@
 
 mod place;
 mod error;
+mod label_cell;
 mod document;
 mod format;
 mod peeked;
@@ -47,7 +48,6 @@ mod source;
 mod blocks;
 mod qrels;
 mod vectors_beside;
-mod label_cell;
 mod notes;
 mod options;
 mod reading_spec;

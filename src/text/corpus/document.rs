@@ -1,6 +1,10 @@
 //! A document, and what must hold for its content.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+
 use super::error::{CorpusError, Problem};
+use super::label_cell::normalized_label;
 use super::place::Place;
 use crate::rows::dense::GREATEST;
 
@@ -61,17 +65,54 @@ impl Document {
 }
 
 /// A document is a record that was read without an error.
+/// Checks the document as if it had been read from a file.
 impl From<Document> for Result<Document, CorpusError> {
     fn from(document: Document) -> Self {
-        Ok(document)
+        finish(document)
     }
 }
 
-/// Copies the document.
+/// Copies and checks the document.
 impl From<&Document> for Result<Document, CorpusError> {
     fn from(document: &Document) -> Self {
-        Ok(document.clone())
+        finish(document.clone())
     }
+}
+
+/// Up to this many labels are compared with each other faster than they are hashed.
+const FEW_LABELS: usize = 16;
+
+/// Normalizes the labels, drops repeated ones, and checks what must hold for every document.
+pub(super) fn finish(mut document: Document) -> Result<Document, CorpusError> {
+    for label in &mut document.labels {
+        if let Cow::Owned(normalized) = normalized_label(label) {
+            *label = normalized;
+        } else if label.trim().len() < label.len() {
+            *label = label.trim().to_owned();
+        }
+    }
+    if document.labels.iter().any(String::is_empty) {
+        return Err(Problem::EmptyLabel.at(&document.place));
+    }
+    if !(document.weight.is_finite() && document.weight > 0.0) {
+        return Err(Problem::BadWeight { found: document.weight.to_string() }.at(&document.place));
+    }
+    if let Some(Err(problem)) = document.vector.as_deref().map(check_vector) {
+        return Err(problem.at(&document.place));
+    }
+    if let labels @ [_, _, ..] = &*document.labels
+        && labels.len() <= FEW_LABELS
+        && labels.iter().enumerate().all(|(at, label)| !labels[..at].contains(label))
+    {
+        return Ok(document);
+    }
+    if document.labels.len() > 1 {
+        let mut seen = HashSet::with_capacity(document.labels.len());
+        let first: Vec<bool> = document.labels.iter().map(|label| seen.insert(&**label)).collect();
+        let mut first = first.into_iter();
+        document.labels.retain(|_| first.next().unwrap_or(true));
+    }
+    Ok(document)
 }
 
 /// The content of a document.

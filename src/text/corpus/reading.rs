@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cutter::Ends;
-use super::document::Document;
+use super::document::{Document, finish};
 use super::error::{CorpusError, Problem};
 use super::format::Format;
 use super::options::{IdUse, ReadOptions};
-use super::records::{Record, Records, finish, in_blocks, one_by_one};
+use super::records::{Record, Records, in_blocks, one_by_one};
 use super::source::{Source, io_error};
 use super::{
     annif, delimited, detect, fasttext, folders, json, jsonl, lyrl2004, plain, reuters, svmlight,

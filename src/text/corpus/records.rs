@@ -1,15 +1,12 @@
 //! Documents as a reader makes them, completed and checked: on the calling thread, or in blocks on
 //! several threads.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::blocks::{BlockReader, Parsed};
 use super::cutter::{Cutter, Ends};
-use super::document::{Document, check_vector};
-use super::error::{CorpusError, Problem};
-use super::label_cell::normalized_label;
+use super::document::{Document, finish};
+use super::error::CorpusError;
 use super::lines::Lines;
 use super::options::ReadOptions;
 use super::source::Source;
@@ -36,42 +33,6 @@ impl Record {
         }
         Ok(Self { document: finish(document)?, is_finished: true })
     }
-}
-
-/// Up to this many labels are compared with each other faster than they are hashed.
-const FEW_LABELS: usize = 16;
-
-/// Checks what must hold for the documents of every reader, and drops repeated labels.
-pub(super) fn finish(mut document: Document) -> Result<Document, CorpusError> {
-    for label in &mut document.labels {
-        if let Cow::Owned(normalized) = normalized_label(label) {
-            *label = normalized;
-        } else if label.trim().len() < label.len() {
-            *label = label.trim().to_owned();
-        }
-    }
-    if document.labels.iter().any(String::is_empty) {
-        return Err(Problem::EmptyLabel.at(&document.place));
-    }
-    if !(document.weight.is_finite() && document.weight > 0.0) {
-        return Err(Problem::BadWeight { found: document.weight.to_string() }.at(&document.place));
-    }
-    if let Some(Err(problem)) = document.vector.as_deref().map(check_vector) {
-        return Err(problem.at(&document.place));
-    }
-    if let labels @ [_, _, ..] = &*document.labels
-        && labels.len() <= FEW_LABELS
-        && labels.iter().enumerate().all(|(at, label)| !labels[..at].contains(label))
-    {
-        return Ok(document);
-    }
-    if document.labels.len() > 1 {
-        let mut seen = HashSet::with_capacity(document.labels.len());
-        let first: Vec<bool> = document.labels.iter().map(|label| seen.insert(&**label)).collect();
-        let mut first = first.into_iter();
-        document.labels.retain(|_| first.next().unwrap_or(true));
-    }
-    Ok(document)
 }
 
 /// The records of one block: those before an error, and the error.

@@ -14,6 +14,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::ascii;
 use super::spec::{AnalyzerSpec, Case, Normalization, Words};
+use super::stemmer::Stemmer;
 use crate::text::term_store::{PREFIX, Term};
 
 /// Blanks that follow a text, so that sixteen bytes follow the start of each word.
@@ -34,6 +35,10 @@ pub(super) fn words(
     buffers: &mut Buffers,
     word: &mut impl FnMut(Term<'_>),
 ) {
+    if is_turkish(spec) && text.contains('I') {
+        // The lower case of `I` is not ASCII.
+        return unicode_words(spec, text, &mut buffers.folded, word);
+    }
     let mut rest = text;
     loop {
         // Examines many bytes at once; the search for the first non-ASCII byte does not.
@@ -89,8 +94,46 @@ fn ascii_words(
     }
 }
 
+/// Whether case is folded as in Turkish: `I` and `ı` are one letter, `İ` and `i` another.
+fn is_turkish(spec: &AnalyzerSpec) -> bool {
+    spec.stemmer == Some(Stemmer::TURKISH) && spec.case != Case::Keep
+}
+
+/// `text` with `'` for typographic apostrophes, and without characters that Unicode calls default
+/// ignorable: soft hyphens, zero-width characters, byte order marks, variation selectors.
+/// `NFKC_Casefold` removes them, too.
+fn plain(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_apostrophe(c) || is_default_ignorable(c)) {
+        return Cow::Borrowed(text);
+    }
+    let kept = text.chars().filter(|&c| !is_default_ignorable(c));
+    kept.map(|c| if is_apostrophe(c) { '\'' } else { c }).collect()
+}
+
+/// The characters that are written in place of the apostrophe in `don't`.
+fn is_apostrophe(c: char) -> bool {
+    matches!(c, '\u{2018}' | '\u{2019}' | '\u{02BC}' | '\u{FF07}')
+}
+
+/// The property `Default_Ignorable_Code_Point` of Unicode.
+fn is_default_ignorable(c: char) -> bool {
+    matches!(c,
+        '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}'
+        | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}'
+        | '\u{FFA0}' | '\u{FFF0}'..='\u{FFF8}' | '\u{1BCA0}'..='\u{1BCA3}'
+        | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}')
+}
+
 /// `text` normalized and case-folded, into `folded`.
 pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
+    let mut text = match spec.normalization {
+        Normalization::Nfkc => plain(text),
+        _ => Cow::Borrowed(text),
+    };
+    if is_turkish(spec) {
+        text = Cow::Owned(text.replace('I', "\u{131}").replace('\u{130}', "i"));
+    }
     let normal: Cow<'_, str> = match spec.normalization {
         Normalization::Nfkc if is_nfkc_quick(text.chars()) != IsNormalized::Yes => {
             text.nfkc().collect()
@@ -98,7 +141,7 @@ pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
         Normalization::Nfc if is_nfc_quick(text.chars()) != IsNormalized::Yes => {
             text.nfc().collect()
         }
-        _ => Cow::Borrowed(text),
+        _ => text,
     };
     folded.clear();
     match spec.case {
@@ -106,6 +149,10 @@ pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
         Case::Lower => folded.push_str(&normal.to_lowercase()),
         // The standard library has lower case only, which keeps `ß` and distinguishes `ς` from `σ`.
         Case::Fold => folded.push_str(&unicase::UniCase::new(normal.as_ref()).to_folded_case()),
+    }
+    // `İ` is folded to `i` and a dot above, which no other word has.
+    if spec.normalization == Normalization::Nfkc && normal.contains('\u{130}') {
+        *folded = folded.replace("i\u{307}", "i");
     }
 }
 
@@ -132,39 +179,74 @@ fn is_word_character(c: char) -> bool {
     c == '_' || matches!(group, GeneralCategoryGroup::Letter | GeneralCategoryGroup::Number)
 }
 
-/// UAX #29 words. Adjacent CJK words are joined and given as overlapping bigrams of characters; a
-/// single character is given as it is.
+/// UAX #29 words. Adjacent words of a script without blanks between words are joined, and given as
+/// overlapping bigrams of characters (CJK) or grapheme clusters (Thai and its neighbors). A single
+/// character is given as it is.
 fn uax29_with_bigrams(text: &str, word: &mut impl FnMut(Term<'_>)) {
     let mut run = 0..0;
+    let mut run_script = Script::Spaced;
     for (at, with_blank) in text.unicode_word_indices() {
         // A stray mark is joined to the blank before it (WB4), but the blank is not part of a word.
         let found = with_blank.trim_start();
         let start = at + with_blank.len() - found.len();
-        if !found.chars().all(is_cjk) {
-            bigrams(&text[std::mem::take(&mut run)], word);
-            word(found.into());
-        } else if run.end == start && !run.is_empty() {
+        let script = Script::of(found);
+        if script == run_script && run.end == start && !run.is_empty() {
             run.end += found.len();
+            continue;
+        }
+        bigrams(&text[std::mem::take(&mut run)], run_script, word);
+        run_script = script;
+        if script == Script::Spaced {
+            word(found.into());
         } else {
-            bigrams(&text[run], word);
             run = start..start + found.len();
         }
     }
-    bigrams(&text[run], word);
+    bigrams(&text[run], run_script, word);
 }
 
-fn bigrams(run: &str, word: &mut impl FnMut(Term<'_>)) {
-    let mut last = None;
-    let mut pairs = 0;
-    for (at, c) in run.char_indices() {
-        if let Some(start) = last {
-            word(Term::within(run, start, at + c.len_utf8()));
-            pairs += 1;
+/// How a script separates words, and what is written in one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Script {
+    /// With blanks.
+    Spaced,
+    /// Without; a character is a syllable or a morpheme.
+    Cjk,
+    /// Without; a grapheme cluster is a consonant with its vowels and tones.
+    SoutheastAsian,
+}
+
+impl Script {
+    fn of(word: &str) -> Self {
+        if word.chars().all(is_cjk) {
+            Self::Cjk
+        } else if word.chars().all(is_southeast_asian) {
+            Self::SoutheastAsian
+        } else {
+            Self::Spaced
         }
-        last = Some(at);
     }
-    if pairs == 0 && !run.is_empty() {
-        word(run.into());
+}
+
+/// The overlapping pairs of the characters or grapheme clusters of a run.
+fn bigrams(run: &str, script: Script, word: &mut impl FnMut(Term<'_>)) {
+    match script {
+        Script::SoutheastAsian => pairs(run, run.grapheme_indices(true).map(|(at, _)| at), word),
+        _ => pairs(run, run.char_indices().map(|(at, _)| at), word),
+    }
+}
+
+/// The overlapping pairs of the parts of `run` that begin at `starts`, or the only part.
+fn pairs(run: &str, starts: impl Iterator<Item = usize>, word: &mut impl FnMut(Term<'_>)) {
+    let mut starts = starts.peekable();
+    let Some(mut start) = starts.next() else { return };
+    if starts.peek().is_none() {
+        return word(run.into());
+    }
+    while let Some(middle) = starts.next() {
+        let end = starts.peek().copied().unwrap_or(run.len());
+        word(Term::within(run, start, end));
+        start = middle;
     }
 }
 
@@ -176,6 +258,14 @@ fn is_cjk(c: char) -> bool {
         | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}' | '\u{A960}'..='\u{A97F}'
         | '\u{AC00}'..='\u{D7FF}' | '\u{F900}'..='\u{FAFF}' | '\u{FF66}'..='\u{FF9D}'
         | '\u{20000}'..='\u{3FFFF}')
+}
+
+/// Thai, Lao, Burmese, Khmer and the smaller scripts of the region without blanks between words.
+fn is_southeast_asian(c: char) -> bool {
+    matches!(c,
+        '\u{E00}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{17FF}'
+        | '\u{1950}'..='\u{19FF}' | '\u{1A20}'..='\u{1AAF}' | '\u{A9E0}'..='\u{A9FF}'
+        | '\u{AA60}'..='\u{AADF}')
 }
 
 #[cfg(test)]
@@ -193,6 +283,41 @@ mod tests {
         words(spec, text, &mut Buffers::default(), &mut |word| fast.push(word.text().to_owned()));
         words_slowly(spec, text, &mut |word| slow.push(word.text().to_owned()));
         (fast, slow)
+    }
+
+    fn folded(spec: &AnalyzerSpec, text: &str) -> String {
+        let mut folded = String::new();
+        fold(spec, text, &mut folded);
+        folded
+    }
+
+    #[test]
+    fn apostrophes_and_invisible_characters() {
+        let spec = AnalyzerSpec::default();
+        for text in ["don\u{2019}t", "don\u{2018}t", "do\u{AD}n't", "\u{FEFF}don't\u{200B}"] {
+            assert_eq!(folded(&spec, text), "don't");
+            assert_eq!(both(&spec, text).0, ["don't"]);
+        }
+        let plain = AnalyzerSpec { normalization: Normalization::None, ..spec };
+        assert_eq!(folded(&plain, "don\u{2019}t"), "don\u{2019}t");
+    }
+
+    #[test]
+    fn turkish_letters() {
+        let spec = AnalyzerSpec::default();
+        assert_eq!(folded(&spec, "İZMİR"), "izmir");
+        let turkish = AnalyzerSpec { stemmer: Some(Stemmer::TURKISH), ..spec };
+        assert_eq!(folded(&turkish, "IŞIK İZMİR"), "ışık izmir");
+        let (fast, slow) = both(&turkish, "ISPARTA x");
+        assert_eq!(fast, ["ısparta", "x"]);
+        assert_eq!(fast, slow);
+    }
+
+    /// Thai, Lao, Burmese and Khmer are written without blanks between words.
+    #[test]
+    fn pairs_of_grapheme_clusters() {
+        let spec = AnalyzerSpec::default();
+        assert_eq!(both(&spec, "กินข้าว กา ก").0, ["กิน", "นข้", "ข้า", "าว", "กา", "ก"]);
     }
 
     fn specs() -> Vec<AnalyzerSpec> {

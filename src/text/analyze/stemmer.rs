@@ -33,6 +33,9 @@ const LANGUAGES: [(&str, &str, Algorithm); 18] = [
 ];
 
 impl Stemmer {
+    /// The stemmer of Turkish, whose lower case of `I` is `ı`.
+    pub const TURKISH: Self = Self(Algorithm::Turkish);
+
     /// The stemmers of all languages, ordered by name.
     pub fn all() -> impl Iterator<Item = Self> {
         LANGUAGES.into_iter().map(|(.., algorithm)| Self(algorithm))

@@ -5,15 +5,19 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use classify::classifier::Classifier;
+use classify::decide::decision::DecisionOptions;
 use classify::evaluate::{Comparison, SavedEvaluation, compare};
-use classify::model::Model;
+use classify::learn::{TrainOptions, Trainer, TuneOptions};
+use classify::model::{Change, Collection, Model};
+use classify::search::Engines;
 use classify::text::analyze::{
     Analyzer, AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words,
 };
 use classify::text::corpus::{
-    Content, Corpus, Document, Format, LabelUse, OnBadUtf8, Place, Qrels, ReadOptions, Split,
-    encoding_for_label,
+    Content, Corpus, Document, Format, LabelFrequency, LabelUse, Notes, OnBadUtf8, Place, Qrels,
+    Quoting, ReadOptions, Split, TableOptions, encoding_for_label, label_notes, normalized_label,
 };
+use classify::text::counts::ClassWeights;
 use classify::text::hierarchy::Hierarchy;
 use classify::text::word_vectors::WordVectors;
 use classify::threads::Threads;
@@ -123,6 +127,114 @@ pub(crate) fn jsonl(data: &[u8]) {
 pub(crate) fn delimited(data: &[u8]) {
     read_as(data, Format::Csv);
     read_as(data, Format::Tsv);
+}
+
+/// Reads a table in the dialect that the first two bytes select, and collects the notes.
+pub(crate) fn table(data: &[u8]) {
+    let Some((&[dialect, columns], data)) = data.split_first_chunk() else { return };
+    let bit = |n: u8| columns >> n & 1 == 1;
+    let name = |name: &str| vec![name.to_owned()];
+    let options = ReadOptions {
+        format: [None, Some(Format::Csv), Some(Format::Tsv)][usize::from(dialect % 3)],
+        table: TableOptions {
+            separator: [None, Some(b';'), Some(b'|'), Some(b'\t')][usize::from(dialect >> 2 & 3)],
+            quoting: [Quoting::Auto, Quoting::Csv, Quoting::Backslash, Quoting::None]
+                [usize::from(dialect >> 4 & 3)],
+            quote: [None, Some(b'\'')][usize::from(dialect >> 6 & 1)],
+            no_header: dialect >> 7 == 1,
+        },
+        text_columns: if bit(0) { name("1") } else { Vec::new() },
+        label_columns: match (bit(1), bit(2)) {
+            (true, true) => vec!["2".to_owned(), "3".to_owned()],
+            (true, false) => name("label"),
+            (false, _) => Vec::new(),
+        },
+        id_column: bit(3).then(|| "1".to_owned()),
+        weight_column: bit(4).then(|| "weight".to_owned()),
+        label_separator: bit(5).then(|| ";".to_owned()),
+        labels: [LabelUse::Required, LabelUse::Optional][usize::from(bit(6))],
+        on_bad_utf8: OnBadUtf8::Replace,
+        ..ReadOptions::default()
+    };
+    read_with_notes(data, options);
+}
+
+/// JSON arrays and objects over several lines, with fields inside of fields.
+pub(crate) fn json(data: &[u8]) {
+    read_as(data, Format::Json);
+    let options = ReadOptions {
+        format: Some(Format::Json),
+        text_columns: vec!["doc.body".to_owned()],
+        label_columns: vec!["subjects.uri".to_owned()],
+        ..ReadOptions::default()
+    };
+    read_with_notes(data, options);
+}
+
+pub(crate) fn annif(data: &[u8]) {
+    read_as(data, Format::Annif);
+}
+
+fn read_with_notes(data: &[u8], options: ReadOptions) {
+    let notes = Arc::new(Notes::default());
+    let documents = read(data, ReadOptions { notes: Some(Arc::clone(&notes)), ..options });
+    let labels = documents.iter().flat_map(|document| &document.labels);
+    let labels: Vec<LabelFrequency<'_>> =
+        labels.map(|label| LabelFrequency { label, documents: 1 }).collect();
+    let documents = documents.len() as u64;
+    for note in notes.take().into_iter().chain(label_notes(&labels, documents)) {
+        assert!(!note.to_string().is_empty());
+    }
+}
+
+/// Trains with a few documents in random settings, and checks that the model can be saved, opened
+/// and used. The first byte selects the settings. Each line is a document or a line of the
+/// hierarchy.
+pub(crate) fn training(data: &[u8]) {
+    let Some((&settings, text)) = data.split_first() else { return };
+    let bit = |n: u8| settings >> n & 1 == 1;
+    let text = String::from_utf8_lossy(text);
+    let mut documents = Vec::new();
+    let mut hierarchy = String::new();
+    for line in text.lines().take(40) {
+        match line.split_once('\t') {
+            Some((labels, text)) => documents.push(
+                Document::text(documents.len().to_string(), text)
+                    .labels(labels.split(',').take(20).map(normalized_label)),
+            ),
+            None => hierarchy += &line.replacen(' ', "\t", 1),
+        }
+        hierarchy.push('\n');
+    }
+    let Ok(hierarchy) = Hierarchy::parse("fuzz", &hierarchy) else { return };
+    let options = TrainOptions {
+        hierarchy,
+        tuning: bit(0).then(TuneOptions::quick),
+        decision: DecisionOptions {
+            several: bit(1).then_some(bit(2)),
+            ..DecisionOptions::default()
+        },
+        novelty: bit(3).then_some(0.1),
+        keep_text: bit(4),
+        class_weights: bit(5).then_some(ClassWeights::Balanced),
+        ..TrainOptions::default()
+    };
+    let threads = Threads::new(NonZeroUsize::MIN).expect("one thread");
+    let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
+    let Ok(trained) = trainer.train(&documents) else { return };
+    model(&trained.model.to_bytes().expect("a model of a few documents"));
+}
+
+/// Applies changes to a model's documents, and checks that the changed model can be saved and
+/// opened.
+pub(crate) fn changes(data: &[u8]) {
+    let Ok(changes) = serde_json::from_slice::<Vec<Change>>(data) else { return };
+    let golden = include_bytes!("../models/golden-v1.model");
+    let mut collection = Collection::new(Arc::new(Model::from_bytes(golden).expect("a model")));
+    for change in changes {
+        let _ = collection.apply(vec![change]);
+    }
+    model(&collection.model().to_bytes().expect("a model of a few documents"));
 }
 
 pub(crate) fn fasttext(data: &[u8]) {

@@ -28,7 +28,8 @@ macro_rules! replayed {
 
 replayed! {
     analyze jsonl delimited fasttext plain svmlight reuters lyrl2004 source model
-    model_with_checksums hierarchy comparison vector_files word_vectors
+    model_with_checksums hierarchy comparison vector_files word_vectors table json annif training
+    changes
 }
 
 /// The function behind `model_with_checksums` must accept a valid model.

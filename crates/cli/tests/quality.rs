@@ -95,7 +95,11 @@ mod quick {
     #[test]
     #[ignore = "needs CLASSIFY_CORPORA"]
     fn debian_tags() {
-        reaches(&evaluate(&TAGS), &["micro", "f1"], &f1(0.511, 0.0065));
+        let fixed = ["-k", "60", "--vote", "similarity^2", "--threshold", "0.215"];
+        let fixed = evaluate(&[&TAGS[..], &fixed].concat());
+        reaches(&fixed, &["micro", "f1"], &f1(0.508, 0.0065));
+        // By default, k is chosen on 2,000 documents, between values that are within chance.
+        reaches(&evaluate(&TAGS), &["micro", "f1"], &f1(0.508, 0.0065));
     }
 
     #[test]

@@ -221,8 +221,8 @@ pub(crate) fn training(data: &[u8]) {
     };
     let threads = Threads::new(NonZeroUsize::MIN).expect("one thread");
     let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
-    let Ok(trained) = trainer.train(&documents) else { return };
-    model(&trained.model.to_bytes().expect("a model of a few documents"));
+    let Ok(result) = trainer.train(&documents) else { return };
+    model(&result.model.to_bytes().expect("a model of a few documents"));
 }
 
 /// Applies changes to a model's documents, and checks that the changed model can be saved and

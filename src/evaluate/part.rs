@@ -32,6 +32,7 @@ pub(super) const RANKS: [usize; 3] = [1, 3, 5];
 
 /// The data that every thread needs to tally documents.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Counter {
     pub(super) model: Arc<Model>,
     /// The numbers of labels.
@@ -39,6 +40,8 @@ pub(super) struct Counter {
     /// Whether documents get one label.
     pub(super) single: bool,
     pub(super) may_abstain: bool,
+    /// Whether similarities are cosines of terms, so that 1 means the same terms.
+    finds_copies: bool,
     /// Whether the prediction for every document is kept.
     pub(super) keeps_documents: bool,
     /// The bits of a score. Errors with at most this score are not kept.
@@ -48,14 +51,24 @@ pub(super) struct Counter {
 impl Counter {
     pub(super) fn new(model: Arc<Model>, options: &ClassifyOptions) -> Self {
         let names = model.labels().iter().map(str::to_owned);
+        let weighting = model.settings().weighting;
         Self {
             numbers: Arc::new(names.zip(0..).collect()),
+            finds_copies: model.has_terms() && weighting.is_cosine() && weighting.is_symmetric(),
             model,
             single: options.decision == Decision::Single,
             may_abstain: options.abstention.is_some() || options.novelty.is_some(),
             keeps_documents: false,
             min_error_score: Arc::new(f64::NEG_INFINITY.to_bits().into()),
         }
+    }
+
+    /// Whether a document has the terms of a training document, up to rounding and terms that the
+    /// model does not know.
+    fn is_copy(&self, prediction: &RawPrediction) -> bool {
+        const IDENTICAL: f32 = 0.999_999;
+        let nearest = prediction.neighbors.first();
+        self.finds_copies && nearest.is_some_and(|nearest| nearest.similarity >= IDENTICAL)
     }
 
     /// Creates an empty tally.
@@ -128,6 +141,7 @@ impl Tally {
         let documents = &mut self.documents;
         documents.test += 1;
         documents.tied_at_k += u64::from(document.tied_at_k);
+        documents.copies += u64::from(counter.is_copy(prediction));
         documents.unlabeled += u64::from(expected.is_empty());
         match prediction.reason {
             Some(Reason::NoKnownTerm) => documents.no_known_term += 1,
@@ -168,6 +182,7 @@ impl Tally {
             (&mut all.out_of_distribution, more.out_of_distribution),
             (&mut all.unlabeled, more.unlabeled),
             (&mut all.tied_at_k, more.tied_at_k),
+            (&mut all.copies, more.copies),
             (&mut self.with_unseen, other.with_unseen),
             (&mut self.in_top_3, other.in_top_3),
         ] {

@@ -73,6 +73,9 @@ pub struct DocumentCounts {
     /// Test documents for which a row that is not a neighbor has the same similarity as the last
     /// neighbor.
     pub tied_at_k: u64,
+    /// Test documents with the same known terms as a training document, in the same proportions.
+    /// Counted for cosine similarities only.
+    pub copies: u64,
 }
 
 /// Numbers of labels.

@@ -68,7 +68,7 @@ impl Pipeline<'_> {
         mut features: Vec<Step>,
     ) -> Result<(Learned, TuningReport), TrainError> {
         let options = self.run.options;
-        let rule = options.decision.tuned_rule()?;
+        let rule = options.decision.tuned_rule(self.multi_label)?;
         self.check_options(rule)?;
         let rows = held_out_rows(self.tuning, &self.excluded.hashes);
         let max_k = cap_k(self.tuning.k_max, self.rows.labels.weights.len());

@@ -184,7 +184,7 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
         counts = counts.under(whole);
     }
     if counts.has_no_term() && !options.has_no_terms() {
-        return Err(run.corpus_error(Problem::NoTerm).into());
+        return Err(run.corpus_error(counts.no_term_problem()).into());
     }
     run.apply_class_weights(&mut counts)?;
     let mut stages = std::mem::take(&mut counts.stages);

@@ -50,7 +50,8 @@ pub(super) fn train(
     documents: Documents<'_>,
     tuning: &TuneOptions,
 ) -> Result<Trained, TrainError> {
-    run.options.decision.tuned_rule()?;
+    // Options that conflict are refused before the corpus is read.
+    run.options.decision.tuned_rule(true)?;
     let begin = Instant::now();
     let (documents, given) = run.read_all(documents)?;
     let read = Stage::since("train: read", documents.len() as u64, begin);
@@ -95,7 +96,7 @@ fn train_on(
         spec.counts = true;
     }
     if counts.has_no_term() && !vectors_only {
-        return Err(run.corpus_error(Problem::NoTerm).into());
+        return Err(run.corpus_error(counts.no_term_problem()).into());
     }
     let tuning = &TuneOptions { k_max: cap_k(tuning.k_max, counts.documents()), ..*tuning };
     let multi_label = options.decision.several(counts.has_several_labels());

@@ -25,4 +25,4 @@ pub use analyzer::Analyzer;
 pub(crate) use analyzer::TermCounter;
 pub use spec::{AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Words};
 pub use stemmer::Stemmer;
-pub use stop_words::{stop_word_languages, stop_words};
+pub use stop_words::{stop_word_language, stop_word_languages, stop_word_list_name, stop_words};

@@ -21,7 +21,7 @@ use rayon::prelude::*;
 
 use crate::rows::strings::{Strings, StringsBuilder};
 use crate::stages::Stage;
-use crate::text::corpus::{CorpusError, Document};
+use crate::text::corpus::{CorpusError, Document, Problem};
 use crate::text::hierarchy::Hierarchy;
 use crate::text::tfidf::RawRows;
 use crate::text::vocabulary::{TermKind, Vocabulary};
@@ -200,6 +200,12 @@ impl Counts {
     /// Whether no terms are left.
     pub fn has_no_term(&self) -> bool {
         self.vocabulary.is_empty()
+    }
+
+    /// The problem of a corpus without terms: it has no words, or all were dropped.
+    pub(crate) fn no_term_problem(&self) -> Problem {
+        let has_no_word = self.lengths.iter().all(|&length| length == 0.0);
+        if has_no_word && !self.is_of_features() { Problem::NoWord } else { Problem::NoTerm }
     }
 
     /// Whether a document has more than one label.

@@ -2,7 +2,9 @@
 //!
 //! The library's errors carry data and name no flags. This module words them for the command line.
 
-use std::io::{self, Write};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -52,9 +54,9 @@ pub(crate) enum Failure {
     Worse(String),
 }
 
-const NO_THREAD: &str = "use fewer threads (-j 1) or raise the process limit (ulimit -u)";
+const NO_THREAD_HINT: &str = "use fewer threads (-j 1) or raise the process limit (ulimit -u)";
 
-const NO_GPU: &str =
+const NO_GPU_HINT: &str =
     "`classify devices` lists the GPUs; `--device auto` falls back to the CPU if no GPU works";
 
 impl Failure {
@@ -105,19 +107,30 @@ impl Failure {
         }
     }
 
-    fn message(&self) -> (String, Option<&'static str>) {
+    /// The message and the advice, for the command that failed.
+    fn message(&self, command: Option<&str>) -> (String, Option<Cow<'static, str>>) {
         match self {
-            Self::Usage(message) => (message.clone(), Some("see `classify --help`")),
+            Self::Usage(message) => {
+                let command = command.map_or(String::new(), |command| format!("{command} "));
+                let hint = format!("`classify {command}--help` shows all flags and examples");
+                (message.clone(), Some(hint.into()))
+            }
             Self::Corpus(error) => (error.to_string(), corpus_hint(error)),
-            Self::Model(error) => (error.to_string(), model_hint(error)),
-            Self::Vectors(error) => (error.to_string(), vectors_hint(error)),
-            Self::Search(error @ SearchError::Engine(_)) => (error.to_string(), Some(NO_GPU)),
+            Self::Model(error) => model_message(error, command),
+            Self::Vectors(error) => (error.to_string(), vectors_hint(error).map(Cow::from)),
+            Self::Search(error @ SearchError::Engine(_)) => {
+                (error.to_string(), Some(NO_GPU_HINT.into()))
+            }
             Self::Search(error) => (error.to_string(), None),
-            Self::Gpu(error) => (error.to_string(), Some(NO_GPU)),
-            Self::Output(error) => (error.to_string(), error.hint()),
+            Self::Gpu(error) => (error.to_string(), Some(NO_GPU_HINT.into())),
+            Self::Output(error) => (error.to_string(), error.hint().map(Cow::from)),
             Self::Input { path, message } => (format!("{}: {message}", path.display()), None),
-            Self::Strict(note) => (note.clone(), Some("without `--strict` this is a note")),
-            Self::Thread(error) => (format!("cannot start a thread: {error}"), Some(NO_THREAD)),
+            Self::Strict(note) => {
+                (note.clone(), Some("without `--strict`, this is only a note".into()))
+            }
+            Self::Thread(error) => {
+                (format!("cannot start a thread: {error}"), Some(NO_THREAD_HINT.into()))
+            }
             Self::Internal(message) | Self::Resource(message) | Self::Worse(message) => {
                 (message.clone(), None)
             }
@@ -125,11 +138,11 @@ impl Failure {
     }
 
     /// Prints the error on stderr and returns the exit code. A broken pipe is not reported.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub(crate) fn report(&self, command: Option<&str>) -> ExitCode {
         if self.io_kind() == Some(io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
-        let (message, hint) = self.message();
+        let (message, hint) = self.message(command);
         let bold = |color: AnsiColor| Style::new().bold().fg_color(Some(color.into()));
         let red = bold(AnsiColor::Red);
         let cyan = bold(AnsiColor::Cyan);
@@ -144,16 +157,26 @@ impl Failure {
 }
 
 /// Returns advice for a corpus that cannot be read, naming the relevant flag if there is one.
-fn corpus_hint(error: &CorpusError) -> Option<&'static str> {
-    Some(match &error.problem {
-        Problem::Thread(_) => NO_THREAD,
+fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
+    if let Problem::MissingField { role: role @ (FieldRole::Text | FieldRole::Label), .. } =
+        &error.problem
+    {
+        let may_lack_names = error.place.line == Some(1) && !error.place.source.contains(".json");
+        return Some(missing_column(*role, may_lack_names).into());
+    }
+    let hint = match &error.problem {
+        // `--tune votes`: its value needs an equals sign.
+        Problem::Io(_) if matches!(&*error.place.source, "all" | "votes") => {
+            "the value of `--tune` needs an equals sign: `--tune=votes`"
+        }
+        Problem::Thread(_) => NO_THREAD_HINT,
         Problem::Binary => {
             "if this is a corpus, set its format with `--format` or its encoding with `--encoding \
              utf-16le`, …"
         }
         Problem::BadUtf8 { .. } | Problem::BadUtf8Field => {
-            "set the encoding (`--encoding latin-1`, `--encoding windows-1252`, …), \
-             or use `--on-bad-utf8 replace`"
+            "set the encoding (`--encoding latin-1`, `--encoding windows-1252`, …), or use \
+             `--on-bad-utf8 replace`"
         }
         Problem::BadEncoding { .. } => {
             "set another encoding with `--encoding`, or use `--on-bad-utf8 replace`"
@@ -162,16 +185,19 @@ fn corpus_hint(error: &CorpusError) -> Option<&'static str> {
             "expected one JSON object per line (JSONL); set another format with `--format`"
         }
         Problem::MissingField { role, .. } => missing_field(*role),
+        Problem::MissingColumns { .. } => {
+            "name columns that are there with `--text-column` and `--label-column`"
+        }
         Problem::NoHeader { .. } => {
             "`--no-header --text-column 1 --label-column 2` names columns by their numbers"
         }
         Problem::OneColumn { .. } => {
-            "set the character between fields with `--separator`, or remove lines above the \
-             column names"
+            "set the character between fields with `--separator`, or remove lines above the column \
+             names"
         }
         Problem::IndicatorList => {
-            "write the names of the labels, or one column of 0 and 1 per label \
-             (`--label-column NAME,NAME,…`)"
+            "write the names of the labels, or one column of 0 and 1 per label (`--label-column \
+             NAME,NAME,…`)"
         }
         Problem::NotAnIndicator { .. } => {
             "several label columns hold 0 or 1 each; one column of label lists needs \
@@ -188,12 +214,12 @@ fn corpus_hint(error: &CorpusError) -> Option<&'static str> {
             "`--features tfidf` uses the values as weights, which may be negative"
         }
         Problem::UnknownFormat => {
-            "set the format: --format jsonl|json|csv|tsv|fasttext|annif|folders|plain|svmlight|\
-             reuters|lyrl2004-tokens|lyrl2004-vectors"
+            "set the format: --format \
+             jsonl|json|csv|tsv|fasttext|annif|folders|plain|svmlight|reuters|lyrl2004-tokens|lyrl2004-vectors"
         }
         Problem::NoLabels { from_qrels: true, .. } => {
-            "set the labels with `--qrels rcv1-v2.topics.qrels`; `--format svmlight` reads rows \
-             of `label column:value …`"
+            "set the labels with `--qrels rcv1-v2.topics.qrels`; `--format svmlight` reads rows of \
+             `label column:value …`"
         }
         Problem::NoTerm => {
             "relax --min-df, --max-df, --min-length or --stop-words; `classify tokens` shows the \
@@ -218,29 +244,54 @@ fn corpus_hint(error: &CorpusError) -> Option<&'static str> {
         Problem::NoId => {
             "give each document a field `id`, or number the documents with --number-as PREFIX"
         }
-        _ => return error.hint(),
-    })
+        Problem::VectorsAsCorpus { .. } => {
+            "name a corpus with a label per row, and the vectors beside it: `classify train \
+             labels.csv --vectors FILE -o MODEL`; a CSV file with the column `label` suffices"
+        }
+        Problem::FileBesideLabels { .. } => {
+            "move the file elsewhere, or read only the label folders with `--format folders`"
+        }
+        Problem::NoWord => {
+            "`--words whitespace` or `--char-ngrams 1-3` makes terms of symbols; `classify tokens` \
+             shows the terms"
+        }
+        _ => return error.hint().map(Cow::from),
+    };
+    Some(hint.into())
+}
+
+/// The advice for a column of the text or of the labels that does not exist.
+fn missing_column(role: FieldRole, may_lack_names: bool) -> String {
+    let no_header = if may_lack_names {
+        "; a table without column names needs `--no-header`, and numbers for names"
+    } else {
+        ""
+    };
+    match role {
+        FieldRole::Text => {
+            format!("name the field of the text with `--text-column`{no_header}")
+        }
+        _ => format!(
+            "name the field of the labels with `--label-column`, or several fields of 0 and 1 \
+             named like the labels: `--label-column NAME,NAME,…`{no_header}"
+        ),
+    }
 }
 
 fn missing_field(role: FieldRole) -> &'static str {
     match role {
-        FieldRole::Text => "name the field of the text with `--text-column`",
         FieldRole::SeparateText => {
             "`--field` names the fields of the text; a trained model reads the fields that it was \
              trained on, unless `--text-column` names other fields"
         }
-        FieldRole::Label => {
-            "name the field of the labels with `--label-column`; several fields of 0 and 1, named \
-             like the labels, with `--label-column NAME,NAME,…`"
-        }
+        FieldRole::Text | FieldRole::Label => unreachable!("`missing_column` answers for these"),
         FieldRole::Id => {
             "`--id-column` must name a field that every record has; omit it if there is no such \
              field"
         }
         FieldRole::Weight => {
             "`--weight-column` must name a field that every record has; omit it if there is no \
-             such \
-             field"
+             such field"
         }
         FieldRole::Group => {
             "`--group-column` must name a field that every record has; omit it if there is no such \
@@ -347,8 +398,8 @@ impl From<ReweighError> for Failure {
         match error {
             ReweighError::Corpus(error) => error.into(),
             ReweighError::NoText => {
-                let message = "the model stores no texts, so it cannot be reweighted; \
-                               train it with --keep-text";
+                let message = "the model stores no texts, so it cannot be reweighted; train it \
+                               with --keep-text";
                 Self::Usage(message.into())
             }
             error => Self::Usage(error.to_string()),
@@ -378,6 +429,14 @@ fn decision_message(error: DecisionError) -> String {
         DecisionError::OneLabel { option } => {
             let flag = flag(option);
             return format!("{flag} needs a multi-label model and conflicts with --mode single");
+        }
+        DecisionError::SingleLabels { option } => {
+            let flag = flag(option);
+            return format!(
+                "{flag} chooses among several labels of a document, but every training document \
+                 has one: add `--mode multi`, or omit {flag}; `--abstain target-error=5%` with \
+                 --tune refuses answers that are unsure"
+            );
         }
         DecisionError::RuleAnd { option } => {
             return format!("--rule conflicts with {}", flag(option));
@@ -456,17 +515,38 @@ pub(crate) fn compare_message(error: &CompareError) -> String {
     }
 }
 
-fn model_hint(error: &ModelError) -> Option<&'static str> {
-    match &error.problem {
+/// The message and the advice for a model that cannot be opened or written.
+fn model_message(error: &ModelError, command: Option<&str>) -> (String, Option<Cow<'static, str>>) {
+    let hint = match &error.problem {
         ModelProblem::Read(error) if error.kind() == io::ErrorKind::NotFound => {
-            Some("`classify train CORPUS -o MODEL` creates a model")
+            "`classify train CORPUS -o MODEL` creates a model"
         }
-        problem if problem.is_of_the_system() => problem.system_hint(),
-        ModelProblem::Version { .. } => {
-            Some("train the model again: `classify train CORPUS -o MODEL`")
+        problem if problem.is_of_the_system() => {
+            return (error.to_string(), problem.system_hint().map(Cow::from));
         }
-        _ => Some("copy the model again from its source, or retrain it with `classify train`"),
-    }
+        ModelProblem::Version { .. } => "train the model again: `classify train CORPUS -o MODEL`",
+        _ if is_text(&error.path) => {
+            let message = format!("{}: this is text, not a model", error.path.display());
+            let command = command.unwrap_or("predict");
+            let hint = format!(
+                "the model comes first: `classify {command} MODEL …`; `classify train CORPUS -o \
+                 MODEL` makes a model of a corpus"
+            );
+            return (message, Some(hint.into()));
+        }
+        _ => "copy the model again from its source, or retrain it with `classify train`",
+    };
+    (error.to_string(), Some(hint.into()))
+}
+
+/// Whether a file begins with text, as a corpus does.
+pub(crate) fn is_text(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut head));
+    // The last character may be cut.
+    let is_utf8 =
+        std::str::from_utf8(&head).map_or_else(|error| error.error_len().is_none(), |_| true);
+    read.is_ok() && !head.is_empty() && is_utf8 && !head.contains(&0)
 }
 
 fn vectors_hint(error: &VectorsError) -> Option<&'static str> {
@@ -511,7 +591,7 @@ mod tests {
             let error = Corpus::from_bytes("in", bytes.to_vec(), options)
                 .and_then(Iterator::collect::<Result<Vec<_>, _>>)
                 .expect_err(expected);
-            let (message, hint) = Failure::Corpus(error).message();
+            let (message, hint) = Failure::Corpus(error).message(Some("train"));
             let hint = hint.unwrap_or_default();
             assert!(hint.contains(expected), "{message}: {hint} should contain {expected}");
         }

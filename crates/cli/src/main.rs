@@ -1,6 +1,7 @@
 //! The program `classify`: parses the arguments and runs one command. Only this file reports errors
 //! and chooses the exit code.
 
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
@@ -10,6 +11,7 @@ use classify::threads::Threads;
 mod commands;
 mod failure;
 mod flags;
+mod help;
 mod output;
 
 #[cfg(feature = "serve")]
@@ -19,6 +21,7 @@ use commands::{
     man, predict, relabel, remove, tokens, train, tune, vectorize,
 };
 use failure::Failure;
+use help::with_help;
 use output::progress::Verbosity;
 use output::{files, warnings};
 
@@ -38,30 +41,32 @@ struct Arguments {
     command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad input data, \
-                          4 bad model, 5 missing resource (GPU, memory, threads), 6 worse than the \
+/// The heading of the flags that every command accepts.
+const GLOBAL: &str = "Options of every command";
+
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad input data, 4 bad \
+                          model, 5 missing resource (GPU, memory, threads), 6 worse than the \
                           baseline (`compare --fail-if-worse`).";
 
 #[derive(Debug, clap::Args)]
 struct Global {
     /// Number of threads; does not affect results [default: all cores]
     #[arg(
-        short = 'j', long, global = true, value_name = "N",
+        short = 'j', long, global = true, value_name = "N", help_heading = GLOBAL,
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     threads: Option<u16>,
-    /// Random seed, used by `evaluate` (hold-out and intervals), `compare`, `cluster`, `generate`
-    /// and `bench`
-    #[arg(long, global = true, value_name = "N", default_value_t = 0)]
-    seed: u64,
     /// Print only errors
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = GLOBAL)]
     quiet: bool,
     /// Print more details
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     verbose: bool,
     /// When to color help and error messages
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    #[arg(
+        long, global = true, value_enum, default_value_t = Color::Auto, hide_short_help = true,
+        help_heading = GLOBAL
+    )]
     color: Color,
 }
 
@@ -78,8 +83,7 @@ enum Command {
     Train(train::Train),
     /// Predict the labels of documents with a model
     Predict(predict::Predict),
-    /// Explain predictions: the neighbors, the terms they share with the document, and the evidence
-    /// for and against each label
+    /// Explain predictions: neighbors, shared terms, evidence for and against labels
     Explain(explain::Explain),
     /// Measure how well predictions match known labels
     Evaluate(evaluate::Evaluate),
@@ -122,8 +126,8 @@ enum Command {
 
 /// Runs the command line and returns the exit code.
 fn main() -> ExitCode {
-    let arguments = match parse() {
-        Ok(arguments) => arguments,
+    let Parsed { arguments, command } = match parse() {
+        Ok(parsed) => parsed,
         Err(code) => return code,
     };
     // Without the handlers, a signal can leave a temporary file behind, but nothing worse.
@@ -134,8 +138,14 @@ fn main() -> ExitCode {
     };
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report(Some(&command)),
     }
+}
+
+/// The arguments, and the name of the command.
+struct Parsed {
+    arguments: Arguments,
+    command: String,
 }
 
 impl Arguments {
@@ -150,7 +160,7 @@ impl Arguments {
 }
 
 /// Parses the arguments. Returns an exit code after a usage error, `--help` or `--version`.
-fn parse() -> Result<Arguments, ExitCode> {
+fn parse() -> Result<Parsed, ExitCode> {
     let arguments: Vec<_> = std::env::args_os().collect();
     let color = match () {
         () if arguments.iter().any(|a| a == "--color=never") => ColorChoice::Never,
@@ -163,24 +173,43 @@ fn parse() -> Result<Arguments, ExitCode> {
         }
         () => ColorChoice::Auto,
     };
-    let command = Arguments::command().color(color);
-    let parsed = command
-        .try_get_matches_from(arguments)
-        .and_then(|matches| <Arguments as clap::FromArgMatches>::from_arg_matches(&matches));
+    let program = with_help(Arguments::command()).color(color);
+    let is_command = |name: &String| program.find_subcommand(name).is_some();
+    let words = arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let command = words.into_iter().find(is_command);
+    let parsed = program.try_get_matches_from(arguments).and_then(|matches| {
+        let command = matches.subcommand_name().unwrap_or_default().to_owned();
+        let arguments = <Arguments as clap::FromArgMatches>::from_arg_matches(&matches)?;
+        Ok(Parsed { arguments, command })
+    });
     parsed.map_err(|error| {
         // Help and version go to stdout. If stderr is closed, the error cannot be shown.
-        let is_open = if error.use_stderr() { Ok(()) } else { files::standard_is_open() };
-        match is_open.and_then(|()| error.print().map_err(Failure::stdout)) {
-            Err(failure) if !error.use_stderr() => failure.report(),
-            _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+        if error.use_stderr() {
+            let _ = write!(anstream::stderr(), "{}", usage_error(&error, command.as_deref()));
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+        match files::standard_is_open().and_then(|()| error.print().map_err(Failure::stdout)) {
+            Err(failure) => failure.report(command.as_deref()),
+            Ok(()) => ExitCode::SUCCESS,
         }
     })
+}
+
+/// The message of a usage error, which ends in the help of the command.
+fn usage_error(error: &clap::Error, command: Option<&str>) -> String {
+    let message = error.render().ansi().to_string();
+    match (command, message.rsplit_once("--help")) {
+        (Some(command), Some((before, after))) => {
+            format!("{before}classify {command} --help{after}")
+        }
+        _ => message,
+    }
 }
 
 /// Runs the command.
 fn run(arguments: Arguments) -> Result<(), Failure> {
     let is_server = arguments.handles_signals();
-    let Global { threads, seed, quiet, verbose, color } = arguments.global;
+    let Global { threads, quiet, verbose, color } = arguments.global;
     match color {
         Color::Auto => {}
         Color::Always => anstream::ColorChoice::Always.write_global(),
@@ -200,23 +229,23 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Train(command) => command.run(&threads, verbosity),
         Command::Predict(command) => command.run(&threads, verbosity),
         Command::Explain(command) => command.run(&threads, verbosity),
-        Command::Evaluate(command) => command.run(&threads, seed, verbosity),
-        Command::Compare(command) => command.run(&threads, seed),
+        Command::Evaluate(command) => command.run(&threads, verbosity),
+        Command::Compare(command) => command.run(&threads),
         Command::Tune(command) => command.run(&threads, verbosity),
         #[cfg(feature = "serve")]
         Command::Serve(command) => command.run(&threads, verbosity),
-        Command::Cluster(command) => command.run(&threads, seed, verbosity),
+        Command::Cluster(command) => command.run(&threads, verbosity),
         Command::Add(command) => command.run(&threads, verbosity),
         Command::Remove(command) => command.run(verbosity),
         Command::Relabel(command) => command.run(verbosity),
         Command::Compact(command) => command.run(&threads, verbosity),
         Command::Vectorize(command) => command.run(&threads, verbosity),
         Command::Devices(command) => command.run(&threads),
-        Command::Bench(command) => command.run(&threads, seed, verbosity),
-        Command::Generate(command) => command.run(seed, verbosity),
+        Command::Bench(command) => command.run(&threads, verbosity),
+        Command::Generate(command) => command.run(verbosity),
         Command::Info(command) => command.run(),
         Command::Tokens(command) => command.run(),
-        Command::Completions(command) => command.run(Arguments::command()),
-        Command::Man(command) => command.run(Arguments::command()),
+        Command::Completions(command) => command.run(with_help(Arguments::command())),
+        Command::Man(command) => command.run(with_help(Arguments::command())),
     }
 }

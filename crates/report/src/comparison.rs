@@ -58,8 +58,8 @@ fn differences(comparison: &Comparison) -> Table {
             metric.to_owned(),
             format!("{baseline:.4}"),
             format!("{other:.4}"),
-            format!("{difference:+.4}"),
-            format!("[{low:+.4}, {high:+.4}]"),
+            signed(difference),
+            format!("[{}, {}]", signed(low), signed(high)),
             found.detectable.map_or_else(|| "-".to_owned(), |least| format!("{least:.4}")),
             p_value(found.p_value),
             p_value(found.adjusted),
@@ -77,13 +77,24 @@ fn tests(comparison: &Comparison) -> Table {
     table
 }
 
+/// A difference with its sign; 0 has a plus.
+fn signed(difference: f64) -> String {
+    let text = format!("{difference:+.4}");
+    if text == "-0.0000" { "+0.0000".to_owned() } else { text }
+}
+
 fn p_value(value: f64) -> String {
     if value < 0.0001 { format!("{value:.1e}") } else { format!("{value:.4}") }
 }
 
 #[cfg(test)]
 mod tests_of_numbers {
-    use super::p_value;
+    use super::{p_value, signed};
+
+    #[test]
+    fn zero_has_a_plus() {
+        assert_eq!([-0.00001, 0.0, -0.0001].map(signed), ["+0.0000", "+0.0000", "-0.0001"]);
+    }
 
     #[test]
     fn small_p_values_are_in_scientific_notation() {

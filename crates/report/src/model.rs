@@ -8,7 +8,7 @@ use classify::decide::outcomes::Intervals;
 use classify::model::{InputSpec, Model, TuningSummary, Updates};
 use classify::printable::printable;
 use classify::rows::dense::{DenseSpec, Metric};
-use classify::text::analyze::AnalyzerSpec;
+use classify::text::analyze::{AnalyzerSpec, stop_word_list_name};
 use classify::text::corpus::ReadingSpec;
 use classify::text::counts::Fields;
 use serde_json::Value;
@@ -217,7 +217,8 @@ fn analysis(spec: &AnalyzerSpec) -> String {
         parts.push(format!("at least {} characters", spec.min_length));
     }
     if !spec.stop_words.is_empty() {
-        parts.push(format!("{} stop words", spec.stop_words.len()));
+        let language = stop_word_list_name(&spec.stop_words).unwrap_or("given");
+        parts.push(format!("{} stop words ({language})", spec.stop_words.len()));
     }
     if let Some(stemmer) = spec.stemmer {
         parts.push(format!("stems: {}", stemmer.language()));

@@ -257,8 +257,8 @@ impl Failure {
 /// Words the problem of a document, with the document's position.
 fn document_message(error: &CorpusError) -> String {
     let problem = match &error.problem {
-        Problem::MissingField { field, found, .. } => {
-            let field = printable(field);
+        Problem::MissingField { fields, found, .. } => {
+            let field = printable(fields.join("` or `"));
             match found.as_slice() {
                 [] => format!("no field `{field}`: the document is empty"),
                 found => format!("no field `{field}`; the document has {}", list(found)),

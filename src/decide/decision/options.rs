@@ -163,6 +163,12 @@ pub enum DecisionError {
         /// The option.
         option: MultiLabelOption,
     },
+    /// A multi-label option was set, but every training document has one label.
+    #[error("{option} is for several labels per document, but every training document has one")]
+    SingleLabels {
+        /// The option.
+        option: MultiLabelOption,
+    },
     /// A rule was set together with an option that it replaces.
     #[error("rule conflicts with {option}")]
     RuleAnd {
@@ -202,8 +208,7 @@ pub struct DecisionOptions {
 impl DecisionOptions {
     /// Whether documents may have several labels. `corpus` is the answer for the training corpus.
     pub fn several(&self, corpus: bool) -> bool {
-        let implied = self.threshold.is_some() || self.allow_none || self.rule.is_some();
-        self.several.unwrap_or(corpus || implied)
+        self.several.unwrap_or(corpus)
     }
 
     /// Rejects a single-label decision combined with a multi-label option.
@@ -214,7 +219,9 @@ impl DecisionOptions {
         if self.several == Some(false) { Err(DecisionError::OneLabel { option }) } else { Ok(()) }
     }
 
-    fn check(&self) -> Result<(), DecisionError> {
+    /// Rejects options that conflict with each other, or with one label per document. `corpus` is
+    /// true if the training corpus has documents with several labels.
+    fn check(&self, corpus: bool) -> Result<(), DecisionError> {
         for (given, option) in [
             (self.rule.is_some(), MultiLabelOption::Rule),
             (self.threshold.is_some(), MultiLabelOption::Threshold),
@@ -222,6 +229,9 @@ impl DecisionOptions {
         ] {
             if given {
                 self.refuse_single(option)?;
+                if !self.several(corpus) {
+                    return Err(DecisionError::SingleLabels { option });
+                }
             }
         }
         match (self.rule, self.threshold) {
@@ -235,12 +245,13 @@ impl DecisionOptions {
         }
     }
 
-    /// Returns the rule that tuning must use, if one is set.
+    /// Returns the rule that tuning must use, if one is set. `several` is true if the training
+    /// corpus has documents with several labels.
     ///
     /// # Errors
-    /// If these options set what tuning chooses.
-    pub fn tuned_rule(&self) -> Result<Option<Rule>, DecisionError> {
-        self.check()?;
+    /// If these options set what tuning chooses, or conflict with each other or with the corpus.
+    pub fn tuned_rule(&self, several: bool) -> Result<Option<Rule>, DecisionError> {
+        self.check(several)?;
         if self.threshold.is_some() || self.allow_none {
             return Err(DecisionError::ThresholdIsTuned);
         }
@@ -257,7 +268,7 @@ impl DecisionOptions {
         several: bool,
         shares: impl FnOnce() -> Vec<f64>,
     ) -> Result<Decision, DecisionError> {
-        self.check()?;
+        self.check(several)?;
         if !self.several(several) {
             return Ok(Decision::Single);
         }
@@ -278,16 +289,15 @@ impl DecisionOptions {
         decision: &Decision,
         shares: impl FnOnce() -> Vec<f64>,
     ) -> Result<Decision, DecisionError> {
-        self.check()?;
+        self.check(decision.is_multi())?;
         if let Some(rule) = self.rule {
             return rule.decision(shares);
         }
-        if self.several == Some(false) {
+        if !self.several(decision.is_multi()) {
             return Ok(Decision::Single);
         }
         let given = (self.threshold, self.allow_none);
         Ok(match (decision, given) {
-            (Decision::Single, (None, false)) if self.several != Some(true) => Decision::Single,
             (Decision::Single, (threshold, allow_none)) => {
                 let threshold = threshold.unwrap_or(Decision::THRESHOLD);
                 Decision::Multi { threshold, allow_none }
@@ -345,7 +355,13 @@ mod tests {
         let single = DecisionOptions { several: Some(false), ..NONE };
         assert_eq!(changed(NONE, &Decision::Single), Ok(Decision::Single));
         assert_eq!(changed(several, &Decision::Single), Ok(multi(0.4, false)));
-        assert_eq!(changed(allow_none, &Decision::Single), Ok(multi(0.4, true)));
+        let option = MultiLabelOption::AllowNone;
+        assert_eq!(
+            changed(allow_none, &Decision::Single),
+            Err(DecisionError::SingleLabels { option })
+        );
+        let both = DecisionOptions { several: Some(true), ..allow_none };
+        assert_eq!(changed(both, &Decision::Single), Ok(multi(0.4, true)));
         assert_eq!(changed(allow_none, &multi(0.2, false)), Ok(multi(0.2, true)));
         assert_eq!(changed(threshold, &multi(0.2, true)), Ok(multi(0.3, true)));
         assert_eq!(changed(single, &multi(0.2, true)), Ok(Decision::Single));
@@ -363,11 +379,12 @@ mod tests {
         assert!(single.decision(true, Vec::new).is_err());
         let scut = DecisionOptions { rule: rule("scut"), ..NONE };
         assert_eq!(scut.decision(true, Vec::new), Err(DecisionError::NeedsTuning));
-        assert_eq!(scut.tuned_rule(), Ok(Some(Rule::Scut)));
+        assert_eq!(scut.tuned_rule(true), Ok(Some(Rule::Scut)));
         let two = DecisionOptions { rule: rule("rcut:2"), ..NONE };
-        assert_eq!(two.decision(false, Vec::new), Ok(Decision::First { labels: 2 }));
-        assert_eq!(two.tuned_rule(), Err(DecisionError::NumberIsTuned));
+        assert_eq!(two.decision(true, Vec::new), Ok(Decision::First { labels: 2 }));
+        assert!(two.decision(false, Vec::new).is_err());
+        assert_eq!(two.tuned_rule(true), Err(DecisionError::NumberIsTuned));
         let threshold = DecisionOptions { threshold: Some(0.3), ..NONE };
-        assert_eq!(threshold.tuned_rule(), Err(DecisionError::ThresholdIsTuned));
+        assert_eq!(threshold.tuned_rule(true), Err(DecisionError::ThresholdIsTuned));
     }
 }

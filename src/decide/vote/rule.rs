@@ -118,9 +118,8 @@ impl FromStr for Vote {
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown = || {
             format!(
-                "`{text}` is not a vote: use similarity, similarity^NUMBER, uniform, rank, exp or \
-                 exp:NUMBER, each optionally followed by /size^NUMBER or by /learned, then by \
-                 /prototypes:SHARE, or learned"
+                "`{text}` is not a vote; use similarity, similarity^2, uniform, rank, exp, exp:10 \
+                 or learned"
             )
         };
         if let Some((votes, share)) = text.split_once("/prototypes:") {

@@ -1,5 +1,6 @@
 //! The greedy search: one dimension of the features after another.
 
+use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::learn::held_out::{FOLDS, LeaveOneOut};
 use crate::learn::training_rows::{Counted, Features, TERM_STEPS};
 use crate::learn::votes::Trial;
 use crate::search::SearchError;
-use crate::text::analyze::{AnalyzerSpec, NgramRange, Stemmer, stop_words};
+use crate::text::analyze::{AnalyzerSpec, NgramRange, Stemmer, stop_word_languages, stop_words};
 use crate::text::corpus::CorpusError;
 use crate::text::counts::{Counts, Fields};
 use crate::text::select::{Criterion, Selection};
@@ -124,8 +125,8 @@ struct GreedySearch<'t, 'a> {
     /// The objective of each change tried on the first fold, or on the whole sample if that fold
     /// has too few documents.
     on_first: Vec<(Features, f64)>,
-    /// The stemmer for the corpus's language.
-    stemmer: Option<Stemmer>,
+    /// The code of the corpus's language, if it could be told.
+    language: Option<&'static str>,
 }
 
 impl FeatureSearch<'_> {
@@ -146,7 +147,7 @@ impl FeatureSearch<'_> {
         let counted = Counted::new(counts, self.setup.exclusion);
         let mut search = GreedySearch {
             trials: self,
-            stemmer: language(counted.counts()),
+            language: language(counted.counts()),
             counted: vec![(Terms::of(&start), counted)],
             best: Best { features: start, metrics: None, k: 0 },
             steps: Vec::new(),
@@ -479,7 +480,8 @@ impl GreedySearch<'_, '_> {
     fn other_stems(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
-            analyzer.stemmer = if analyzer.stemmer.is_some() { None } else { self.stemmer };
+            let stemmer = Stemmer::all().find(|stemmer| Some(stemmer.code()) == self.language);
+            analyzer.stemmer = if analyzer.stemmer.is_some() { None } else { stemmer };
         }
         other
     }
@@ -488,7 +490,7 @@ impl GreedySearch<'_, '_> {
     fn other_stop_words(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
-            let list = self.stemmer.and_then(|stemmer| stop_words(stemmer.code()));
+            let list = self.language.and_then(stop_words);
             let words = list.unwrap_or_default().iter().map(|&word| word.to_owned());
             let none = Vec::new();
             analyzer.stop_words =
@@ -551,18 +553,22 @@ fn named(count: &str, features: &Features) -> String {
     name
 }
 
-/// The language whose stop words occur in the most documents, if there is a stemmer for it.
-fn language(counts: &Counts) -> Option<Stemmer> {
-    let documents = counts.documents() as f64;
+/// The code of the language of which most of the corpus's frequent words are stop words. `None` if
+/// no language has a third of them: then the corpus is in another language, or no text at all.
+fn language(counts: &Counts) -> Option<&'static str> {
+    const FREQUENT: usize = 40;
     let frequencies = counts.vocabulary.document_frequencies();
-    let share = |stemmer: Stemmer| -> f64 {
-        let words = stop_words(stemmer.code()).unwrap_or_default();
+    let mut terms: Vec<u32> = (0..).take(frequencies.len()).collect();
+    terms.sort_unstable_by_key(|&term| (Reverse(frequencies[term as usize]), term));
+    terms.truncate(FREQUENT);
+    let hits = |code: &&&'static str| {
+        let words = stop_words(code).unwrap_or_default();
         let ids = words.iter().filter_map(|word| counts.vocabulary.id(word));
-        ids.map(|id| f64::from(frequencies[id as usize])).sum::<f64>() / documents
+        ids.filter(|id| terms.contains(id)).count()
     };
-    let best = Stemmer::all().map(|stemmer| (stemmer, share(stemmer)));
-    let best = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (best.1 >= 1.0).then_some(best.0)
+    // Of equal languages, the first.
+    let best = stop_word_languages().iter().rev().max_by_key(hits)?;
+    (hits(&best) * 3 > terms.len()).then_some(*best)
 }
 
 #[cfg(test)]

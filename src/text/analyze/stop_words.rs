@@ -41,9 +41,113 @@ pub fn stop_word_languages() -> &'static [&'static str] {
     &LISTS.0
 }
 
+/// The code of a language with stop words, by its code or its English name in any case.
+///
+/// ```
+/// use classify::text::analyze::stop_word_language;
+///
+/// assert_eq!(stop_word_language("English"), Some("en"));
+/// assert_eq!(stop_word_language("en"), Some("en"));
+/// assert_eq!(stop_word_language("klingon"), None);
+/// ```
+pub fn stop_word_language(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let named = NAMES.iter().find(|(english, _)| *english == name).map(|&(_, code)| code);
+    let code = named.unwrap_or(&name);
+    stop_word_languages().iter().copied().find(|known| *known == code)
+}
+
+/// The English name of the language whose stop words these are.
+///
+/// ```
+/// use classify::text::analyze::{stop_word_list_name, stop_words};
+///
+/// let words: Vec<String> = stop_words("de").unwrap().iter().map(|&word| word.into()).collect();
+/// assert_eq!(stop_word_list_name(&words), Some("german"));
+/// assert_eq!(stop_word_list_name(&["the".to_owned()]), None);
+/// ```
+pub fn stop_word_list_name(words: &[String]) -> Option<&'static str> {
+    let is_of = |(_, code): &&(&str, &str)| stop_words(code).is_some_and(|list| list == words);
+    NAMES.iter().find(is_of).map(|&(name, _)| name)
+}
+
+/// English names of languages with stop words, and their codes.
+const NAMES: &[(&str, &str)] = &[
+    ("afrikaans", "af"),
+    ("arabic", "ar"),
+    ("armenian", "hy"),
+    ("basque", "eu"),
+    ("bengali", "bn"),
+    ("breton", "br"),
+    ("bulgarian", "bg"),
+    ("catalan", "ca"),
+    ("chinese", "zh"),
+    ("croatian", "hr"),
+    ("czech", "cs"),
+    ("danish", "da"),
+    ("dutch", "nl"),
+    ("english", "en"),
+    ("esperanto", "eo"),
+    ("estonian", "et"),
+    ("filipino", "tl"),
+    ("finnish", "fi"),
+    ("french", "fr"),
+    ("galician", "gl"),
+    ("german", "de"),
+    ("greek", "el"),
+    ("gujarati", "gu"),
+    ("hausa", "ha"),
+    ("hebrew", "he"),
+    ("hindi", "hi"),
+    ("hungarian", "hu"),
+    ("indonesian", "id"),
+    ("irish", "ga"),
+    ("italian", "it"),
+    ("japanese", "ja"),
+    ("korean", "ko"),
+    ("kurdish", "ku"),
+    ("latin", "la"),
+    ("latvian", "lv"),
+    ("lithuanian", "lt"),
+    ("malay", "ms"),
+    ("marathi", "mr"),
+    ("norwegian", "no"),
+    ("persian", "fa"),
+    ("polish", "pl"),
+    ("portuguese", "pt"),
+    ("romanian", "ro"),
+    ("russian", "ru"),
+    ("slovak", "sk"),
+    ("slovenian", "sl"),
+    ("somali", "so"),
+    ("sotho", "st"),
+    ("spanish", "es"),
+    ("swahili", "sw"),
+    ("swedish", "sv"),
+    ("tagalog", "tl"),
+    ("thai", "th"),
+    ("turkish", "tr"),
+    ("ukrainian", "uk"),
+    ("urdu", "ur"),
+    ("vietnamese", "vi"),
+    ("yoruba", "yo"),
+    ("zulu", "zu"),
+    ("farsi", "fa"),
+    ("flemish", "nl"),
+    ("castilian", "es"),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_language_has_a_name() {
+        for code in stop_word_languages() {
+            assert!(NAMES.iter().any(|(_, named)| named == code), "{code}");
+        }
+        assert!(NAMES.iter().all(|(name, code)| stop_word_language(name) == Some(code)));
+    }
 
     #[test]
     fn the_lists_are_those_of_the_crate() {

@@ -262,8 +262,14 @@ impl Iterator for Delimited {
 impl Columns {
     fn find(names: &[String], options: &ReadOptions) -> Result<Self, Problem> {
         let position = |name: &str| names.iter().position(|column| column == name);
-        let needed =
-            |name: &str, role: FieldRole| position(name).ok_or_else(|| missing(name, names, role));
+        let are_needed = options.labels == LabelUse::Required;
+        let labels = options.label_columns.iter().filter(|_| are_needed);
+        let named = options.text_columns.iter().chain(labels);
+        let absent: Vec<String> = named.filter(|name| position(name).is_none()).cloned().collect();
+        if absent.len() > 1 && names.len() > 1 && !looks_like_data(names) {
+            return Err(Problem::MissingColumns { fields: absent, found: names.to_vec() });
+        }
+        let needed = |name: &str, role| position(name).ok_or_else(|| missing(&[name], names, role));
         let named_or = |named: &Option<String>, default: Option<&str>, role| match named {
             Some(name) => needed(name, role).map(Some),
             None => Ok(default.and_then(position)),
@@ -276,9 +282,8 @@ impl Columns {
         };
         let vector = options.vector_field.as_ref();
         let vector = vector.map(|name| needed(name, FieldRole::Vector)).transpose()?;
-        let are_needed = options.labels == LabelUse::Required;
         let label = |name: &String| match position(name) {
-            None if are_needed => Err(missing(name, names, FieldRole::Label)),
+            None if are_needed => Err(missing(&[name], names, FieldRole::Label)),
             found => Ok(found.map(|column| (column, name.clone()))),
         };
         let labels = match options.label_columns.as_slice() {
@@ -290,7 +295,7 @@ impl Columns {
             }
         };
         if labels.is_none() && are_needed && options.qrels.is_none() {
-            return Err(missing("label", names, FieldRole::Label));
+            return Err(missing(&LABEL_FIELDS, names, FieldRole::Label));
         }
         let labels = labels.unwrap_or_default();
         let id = named_or(&options.id_column, Some("id"), FieldRole::Id)?;
@@ -312,13 +317,13 @@ impl Columns {
     }
 }
 
-/// The problem with a header that lacks a column.
-fn missing(field: &str, names: &[String], role: FieldRole) -> Problem {
-    let field = field.to_owned();
+/// The problem with a header that has none of some columns.
+fn missing(fields: &[&str], names: &[String], role: FieldRole) -> Problem {
+    let fields = fields.iter().map(|&field| field.to_owned()).collect();
     match names {
-        [only] => Problem::OneColumn { field, found: only.clone() },
-        names if looks_like_data(names) => Problem::NoHeader { field, columns: names.len() },
-        names => Problem::MissingField { field, found: names.to_vec(), role },
+        [only] => Problem::OneColumn { fields, found: only.clone() },
+        names if looks_like_data(names) => Problem::NoHeader { fields, columns: names.len() },
+        names => Problem::MissingField { fields, found: names.to_vec(), role },
     }
 }
 

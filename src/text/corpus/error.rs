@@ -37,6 +37,12 @@ pub enum Problem {
         /// What to do with it.
         hint: &'static str,
     },
+    /// A file of dense vectors in place of a corpus.
+    #[error("this is {what}, which holds vectors and no labels")]
+    VectorsAsCorpus {
+        /// What it is, with its article.
+        what: &'static str,
+    },
     /// A file of no known format with a zero byte in its first line.
     #[error("the first line holds a zero byte: this is not text")]
     Binary,
@@ -91,14 +97,22 @@ pub enum Problem {
     #[error("the record that begins here has a quoted field that never ends")]
     OpenQuote,
     /// A record or header without a required field.
-    #[error("no field `{}`; there are: {}", quoted(.field), list(.found))]
+    #[error("no field {}; there are: {}", any_of(.fields), list(.found))]
     MissingField {
-        /// The field looked for.
-        field: String,
+        /// The fields looked for; one of them suffices.
+        fields: Vec<String>,
         /// The fields that are there.
         found: Vec<String>,
         /// What the field is for.
         role: FieldRole,
+    },
+    /// A table without several of the columns that the options name.
+    #[error("no columns {}; there are: {}", list(.fields), list(.found))]
+    MissingColumns {
+        /// The columns that are missing.
+        fields: Vec<String>,
+        /// The columns that are there.
+        found: Vec<String>,
     },
     /// A field of the wrong type.
     #[error("field `{}` is {found}, expected {expected}", quoted(.field))]
@@ -125,18 +139,18 @@ pub enum Problem {
         found: String,
     },
     /// A table whose first row is a document.
-    #[error("no column `{}`; line 1 looks like a document, not like column names", quoted(.field))]
+    #[error("no column {}; line 1 looks like a document, not like column names", any_of(.fields))]
     NoHeader {
-        /// The column looked for.
-        field: String,
+        /// The columns looked for; one of them suffices.
+        fields: Vec<String>,
         /// The number of columns.
         columns: usize,
     },
     /// A table whose first row is one field without the name of a needed column.
-    #[error("no column `{}`; line 1 is a single field: `{}`", quoted(.field), quoted(.found))]
+    #[error("no column {}; line 1 is a single field: `{}`", any_of(.fields), quoted(.found))]
     OneColumn {
-        /// The column looked for.
-        field: String,
+        /// The columns looked for; one of them suffices.
+        fields: Vec<String>,
         /// The field in line 1.
         found: String,
     },
@@ -160,7 +174,9 @@ pub enum Problem {
         count: u32,
     },
     /// A svmlight or LYRL2004 item that is not `column:value`.
-    #[error("`{}` is not `column:value`", quoted(.item))]
+    #[error(
+        "`{}` is not `column:value`: a whole number up to 4294967295 and a number", quoted(.item)
+    )]
     BadFeature {
         /// The item.
         item: String,
@@ -238,6 +254,12 @@ pub enum Problem {
     /// A symbolic link to a folder that contains it.
     #[error("a symbolic link to a folder that contains it: following it would never end")]
     LinkCycle,
+    /// A folder with label folders and other files.
+    #[error("this folder holds label folders, and `{}` beside them", quoted(.file))]
+    FileBesideLabels {
+        /// The first such file.
+        file: String,
+    },
     /// No document at all.
     #[error("no document")]
     NoDocument,
@@ -253,6 +275,9 @@ pub enum Problem {
     /// A corpus whose documents have no term that may enter the vocabulary.
     #[error("no term is left for the vocabulary")]
     NoTerm,
+    /// A corpus of texts without a word.
+    #[error("no text contains a word: only symbols, or nothing")]
+    NoWord,
     /// A record or a file larger than the [limits](crate::limits).
     #[error("{what} of more than {limit} bytes")]
     TooLong {
@@ -339,6 +364,10 @@ impl CorpusError {
             },
             Problem::Thread(_) => NO_THREAD,
             Problem::NotText { hint, .. } => hint,
+            Problem::VectorsAsCorpus { .. } => {
+                "a corpus holds the labels, one row per vector (a CSV file with the column `label` \
+                 suffices); the file of vectors goes with it"
+            }
             Problem::Binary => "name its format or its encoding if this is a corpus",
             Problem::BadUtf8 { .. } | Problem::BadUtf8Field => {
                 "name the encoding (latin-1, windows-1252, …), or have invalid bytes replaced"
@@ -349,6 +378,7 @@ impl CorpusError {
             Problem::JsonNumber => "write `null`, or leave the field out",
             Problem::LoneSurrogate => "have invalid characters replaced",
             Problem::MissingField { role, .. } => role.hint(),
+            Problem::MissingColumns { .. } => "name columns that are there",
             Problem::OpenQuote => "inside a quoted field a quote is written twice: \"\"",
             Problem::IndicatorList => {
                 "write the names of the labels, or a column of 0 and 1 for each label"
@@ -379,6 +409,12 @@ impl CorpusError {
             }
             Problem::NoTerm => {
                 "loosen the limits on document frequencies and word lengths, or keep stop words"
+            }
+            Problem::FileBesideLabels { .. } => {
+                "move the file elsewhere, or name the format `folders`"
+            }
+            Problem::NoWord => {
+                "split words at white space, or use n-grams of characters, if symbols matter"
             }
             Problem::EmptyFolder => {
                 "a folder holds corpus files, or one folder per label and nothing else"
@@ -476,9 +512,23 @@ fn in_line(error: &serde_json::Error) -> String {
     }
 }
 
+/// The names, of which any suffices.
+fn any_of(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{}`", quoted(name))).collect();
+    match names.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        names => names.concat(),
+    }
+}
+
 fn list(names: &[String]) -> String {
     const SHOWN: usize = 12;
-    let shown = names.iter().take(SHOWN).map(|name| format!("`{}`", quoted(name)));
+    const SHOWN_CHARS: usize = 40;
+    let short = |name: &String| match name.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("`{}…`", printable(&name[..end])),
+        None => format!("`{}`", printable(name)),
+    };
+    let shown = names.iter().take(SHOWN).map(short);
     let mut text = shown.collect::<Vec<_>>().join(", ");
     if names.is_empty() {
         text.push_str("none");

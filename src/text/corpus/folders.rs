@@ -86,6 +86,18 @@ pub(super) fn tree_format(
     Ok(entries.iter().any(has_labels).then_some(Format::Annif))
 }
 
+/// The problem of a folder without a corpus file.
+fn no_corpus_in(folder: &Path) -> Result<Problem, CorpusError> {
+    let entries = entries(folder)?;
+    let file = entries.iter().find(|entry| entry.is_file);
+    Ok(match file.and_then(|entry| entry.path.file_name()) {
+        Some(name) if entries.iter().any(|entry| entry.is_dir) => {
+            Problem::FileBesideLabels { file: name.to_string_lossy().into_owned() }
+        }
+        _ => Problem::EmptyFolder,
+    })
+}
+
 fn is_text(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "txt")
 }
@@ -122,7 +134,7 @@ pub(super) fn corpus_files(
         (false, _) => Ok(chosen),
         // No file is named like this format, but the caller asked for it: read every file.
         (true, Some(_)) if !files.is_empty() => Ok(files),
-        (true, _) => Err(Problem::EmptyFolder.at(&place(folder))),
+        (true, _) => Err(no_corpus_in(folder)?.at(&place(folder))),
     }
 }
 

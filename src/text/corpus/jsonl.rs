@@ -289,7 +289,7 @@ impl JsonFields {
         let [id, weight, group] = [0, 1, 2].map(|part| self.texts + self.labels + part);
         let mut take = |field: usize, is_needed: bool, role| match record.values[field].take() {
             None if is_needed && !self.fields[field].is_default => {
-                Err(missing(self.path(field), role))
+                Err(missing([self.path(field)], role))
             }
             value => Ok(value.filter(|value| !value.is_null())),
         };
@@ -320,7 +320,7 @@ impl JsonFields {
                 let field = field.clone();
                 return Err(Problem::WrongType { field, expected: "a list of numbers", found });
             }
-            (Some(field), None) => return Err(missing(field, FieldRole::Vector)),
+            (Some(field), None) => return Err(missing([field.as_str()], FieldRole::Vector)),
         };
         let content = self.content_of(&mut record)?;
         Ok(Document { id, content, labels, weight, vector, group, place: place.clone() })
@@ -343,8 +343,10 @@ impl JsonFields {
         let Some((field, value)) =
             fields.clone().find_map(|field| Some((field, record.values[field].take()?)))
         else {
-            let field = if is_needed { self.path(fields.start) } else { return Ok(Vec::new()) };
-            return Err(missing(field, FieldRole::Label));
+            if is_needed {
+                return Err(missing(fields.map(|field| self.path(field)), FieldRole::Label));
+            }
+            return Ok(Vec::new());
         };
         let separator = self.options.label_separator.as_deref();
         if let Value::String(text) = &value
@@ -372,7 +374,7 @@ impl JsonFields {
                 Some(Value::Null) => texts.push(String::new()),
                 Some(other) => return Err(wrong_type(self.path(field), "a string", &other)),
                 None if options.text_optional => texts.push(String::new()),
-                None => return Err(missing(self.path(field), options.text_role())),
+                None => return Err(missing([self.path(field)], options.text_role())),
             }
         }
         Ok(Content::of_columns(texts, options.fields))
@@ -505,9 +507,10 @@ fn with_names(mut problem: Problem, json: &str) -> Problem {
     problem
 }
 
-/// The problem of a missing field; [`with_names`] adds the fields that are there.
-fn missing(field: &str, role: FieldRole) -> Problem {
-    Problem::MissingField { field: field.to_owned(), found: Vec::new(), role }
+/// The problem of a record with none of some fields; [`with_names`] adds those that are there.
+fn missing<'a>(fields: impl IntoIterator<Item = &'a str>, role: FieldRole) -> Problem {
+    let fields = fields.into_iter().map(str::to_owned).collect();
+    Problem::MissingField { fields, found: Vec::new(), role }
 }
 
 fn features_of(value: Value) -> Result<Content, Problem> {

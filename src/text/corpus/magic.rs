@@ -5,7 +5,7 @@ use super::compressed::{GZIP, ZSTD};
 use super::error::Problem;
 
 /// First bytes, what they belong to, and what to do.
-const KINDS: [(&[u8], &str, &str); 18] = [
+const KINDS: [(&[u8], &str, &str); 19] = [
     (b"\xFD7zXZ\0", "a file compressed with xz", "decompress it first: `xz --decompress FILE`"),
     (b"BZh", "a file compressed with bzip2", "decompress it first: `bzip2 --decompress FILE`"),
     (b"\x04\x22\x4D\x18", "a file compressed with lz4", "decompress it first: `lz4 -d FILE`"),
@@ -15,21 +15,33 @@ const KINDS: [(&[u8], &str, &str); 18] = [
     (
         b"PK\x03\x04",
         "a zip archive or an office document",
-        "unpack it first: `unzip FILE`; save office documents as text",
+        "unpack it first: `unzip FILE`; in an office program, save a spreadsheet as CSV (UTF-8) \
+         and a document as plain text",
     ),
     (b"PK\x05\x06", "an empty zip archive", "nothing is in it"),
     (b"7z\xBC\xAF\x27\x1C", "a 7z archive", "unpack it first: `7z x FILE`"),
     (b"Rar!\x1A\x07", "a rar archive", "unpack it first: `unrar x FILE`"),
     (b"%PDF-", "a PDF document", "extract its text first: `pdftotext FILE`"),
-    (b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "an office document", "save it as text first"),
+    (
+        b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1",
+        "an office document",
+        "in an office program, save a spreadsheet as CSV (UTF-8) and a document as plain text",
+    ),
     (b"\x89PNG\r\n\x1A\n", "a PNG image", ONLY_TEXT),
     (b"\xFF\xD8\xFF", "a JPEG image", ONLY_TEXT),
     (b"\x7FELF", "a program", ONLY_TEXT),
     (b"SQLite format 3\0", "an SQLite database", "export its table as CSV or JSONL first"),
-    (b"PAR1", "a Parquet file", "convert it to CSV or JSONL first"),
-    (b"\x93NUMPY", "a NumPy array", "write its rows as svmlight first"),
+    (b"PAR1", "a Parquet file", FROM_PYTHON),
+    (b"ARROW1", "an Arrow file", FROM_PYTHON),
+    (
+        b"version https://git-lfs.github.com/spec/",
+        "a Git LFS pointer",
+        "fetch the file: `git lfs pull`",
+    ),
 ];
 
+const FROM_PYTHON: &str = "write it as JSONL first: `pandas.read_parquet(\"FILE\")` or \
+    `pandas.read_feather(\"FILE\")`, and `.to_json(\"FILE.jsonl\", orient=\"records\", lines=True)`";
 const TWICE: &str = "it was compressed twice: decompress it once";
 const ONLY_TEXT: &str = "only text and rows of features can be read";
 
@@ -63,11 +75,14 @@ pub(super) fn refused(head: &[u8]) -> Option<Problem> {
             "give a corpus of documents; vectors files are for predictions and evaluations",
         );
     }
+    if head.starts_with(b"\x93NUMPY") {
+        return Some(Problem::VectorsAsCorpus { what: "a NumPy array" });
+    }
     let &(magic, what, hint) = KINDS.iter().find(|(magic, ..)| head.starts_with(magic))?;
     let certain = match magic {
         b"BZh" => head.get(4..10).is_some_and(|block| BZIP2.iter().any(|begin| begin == block)),
         b"%PDF-" => matches!(head.get(5..8), Some([b'0'..=b'9', b'.', b'0'..=b'9'])),
-        b"PAR1" => head.get(4..).is_some_and(|rest| rest.contains(&0)),
+        b"PAR1" | b"ARROW1" => head.get(magic.len()..).is_some_and(|rest| rest.contains(&0)),
         _ => true,
     };
     if certain { other(what, hint) } else { None }

@@ -110,6 +110,13 @@ pub enum Note {
         /// The most similar label.
         closest: Option<String>,
     },
+    /// Test documents have the same terms as training documents.
+    CopiesOfTraining {
+        /// The number of such test documents.
+        copies: u64,
+        /// The number of test documents.
+        documents: u64,
+    },
     /// Several documents have the same identifier.
     RepeatedIds {
         /// The number of documents whose identifier occurred before.
@@ -189,6 +196,12 @@ impl fmt::Display for Note {
                 "{unknown} names of the hierarchy are not labels, such as `{}`{}",
                 printable(example),
                 closest(label)
+            ),
+            Self::CopiesOfTraining { copies, documents } => write!(
+                f,
+                "{copies} of {documents} test documents ({:.0} %) have the same known terms as a \
+                 training document",
+                100.0 * *copies as f64 / *documents as f64
             ),
             Self::RepeatedIds { documents, example } => write!(
                 f,

@@ -17,13 +17,8 @@ pub(crate) enum Bench {
 }
 
 impl Bench {
-    pub(crate) fn run(
-        self,
-        threads: &Threads,
-        seed: u64,
-        verbosity: Verbosity,
-    ) -> Result<(), Failure> {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         let Self::Paper(command) = self;
-        command.run(threads, seed, verbosity)
+        command.run(threads, verbosity)
     }
 }

@@ -17,8 +17,10 @@ use classify_report::clusters::terminal;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::flags::positive::positive;
 use crate::flags::reading::{ReadingFlags, name, open};
 use crate::flags::searching::SearchFlags;
+use crate::flags::seed::SeedFlag;
 use crate::flags::training::Analysis;
 use crate::output::files::Files;
 use crate::output::progress::{Progress, Verbosity};
@@ -30,10 +32,10 @@ pub(crate) struct Cluster {
     #[arg(required = true, value_name = "CORPUS")]
     corpora: Vec<PathBuf>,
     /// The number of clusters
-    #[arg(long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = positive)]
     k: NonZeroUsize,
     /// The number of runs from different starting centers; the best run is kept
-    #[arg(long, value_name = "N", default_value = "10")]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = positive)]
     starts: NonZeroUsize,
     /// The number of terms that describe a cluster
     #[arg(long, value_name = "N", default_value_t = 8)]
@@ -51,6 +53,8 @@ pub(crate) struct Cluster {
     #[arg(long, value_name = "N", default_value = "100%")]
     max_df: DfLimit,
     #[command(flatten)]
+    seed: SeedFlag,
+    #[command(flatten)]
     reading: ReadingFlags,
     #[command(flatten)]
     analysis: Analysis,
@@ -67,12 +71,7 @@ struct Line<'a> {
 }
 
 impl Cluster {
-    pub(crate) fn run(
-        self,
-        threads: &Threads,
-        seed: u64,
-        verbosity: Verbosity,
-    ) -> Result<(), Failure> {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         if !self.weighting.is_cosine() {
             let message = "--weighting: clustering needs rows of length 1; use a SMART code whose \
                            third letter is c, such as ltc";
@@ -83,7 +82,15 @@ impl Cluster {
         let out = files.optional(self.output.as_ref())?;
         let mut report = files.report()?;
         let model = self.weighted(threads, verbosity)?;
+        let documents = model.rows().rows();
+        if self.k.get() > documents {
+            return Err(Failure::Usage(format!(
+                "--k {}: there are only {documents} documents, and a cluster has at least one",
+                self.k
+            )));
+        }
         let engines = self.searching.engines(threads, verbosity)?;
+        let seed = self.seed.value;
         let options = ClusterOptions { starts: self.starts, seed, ..ClusterOptions::new(self.k) };
         let start = Instant::now();
         let clustering = cluster(model.rows(), options, &engines)?;

@@ -9,6 +9,7 @@ use classify_report::comparison::terminal;
 use serde::Serialize;
 
 use crate::failure::{Failure, compare_message};
+use crate::flags::seed::SeedFlag;
 use crate::output::files::{Files, write, write_json};
 
 #[derive(Debug, clap::Args)]
@@ -28,6 +29,8 @@ pub(crate) struct Compare {
     /// Write the result as JSON (schema classify.comparison/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    seed: SeedFlag,
 }
 
 fn probability(text: &str) -> Result<f64, String> {
@@ -50,7 +53,7 @@ struct NamedComparison<'a> {
 }
 
 impl Compare {
-    pub(crate) fn run(self, threads: &Threads, seed: u64) -> Result<(), Failure> {
+    pub(crate) fn run(self, threads: &Threads) -> Result<(), Failure> {
         let paths: Vec<&PathBuf> = std::iter::once(&self.baseline).chain(&self.others).collect();
         let mut files = Files::default().with_inputs(paths.iter().copied());
         let json = files.optional(self.json.as_ref())?;
@@ -65,7 +68,7 @@ impl Compare {
             loaded.push(evaluation);
         }
         let baseline = loaded.remove(0);
-        let comparisons = compare(&baseline, &loaded, seed, self.alpha, threads)
+        let comparisons = compare(&baseline, &loaded, self.seed.value, self.alpha, threads)
             .map_err(|(at, error)| failed(at, compare_message(&error)))?;
         let names: Vec<String> =
             paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();

@@ -12,7 +12,7 @@ use clap::builder::PossibleValue;
 use classify::classifier::stream::Source;
 use classify::classifier::vectors::{StoredVectors, VectorsError, VectorsProblem};
 use classify::classifier::{Classifier, Searchers};
-use classify::evaluate::{EvaluateOptions, Evaluation, tally};
+use classify::evaluate::{DocumentCounts, EvaluateOptions, Evaluation, tally};
 use classify::learn::{Event, TrainOptions, Trainer};
 use classify::model::Model;
 use classify::search::Engines;
@@ -25,11 +25,13 @@ use classify::text::corpus::{
 use classify::threads::Threads;
 use classify_report::evaluation::{html, markdown, terminal};
 use process_setup::return_freed_memory_after;
+use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, is_text};
 use crate::flags::opening::OpeningFlags;
 use crate::flags::reading::{ReadingFlags, apply_model_settings, name, open};
 use crate::flags::searching::SearchFlags;
+use crate::flags::seed::SeedFlag;
 use crate::flags::training::TrainingFlags;
 use crate::flags::tuning::TrainingProgress;
 use crate::output::files::{Files, write, write_json};
@@ -85,6 +87,8 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     #[command(flatten)]
+    seed: SeedFlag,
+    #[command(flatten)]
     opening: OpeningFlags,
     #[command(flatten)]
     reading: ReadingFlags,
@@ -125,13 +129,18 @@ impl ValueEnum for PresetArgument {
     }
 }
 
+/// The JSON of an evaluation.
+#[derive(Serialize)]
+struct EvaluationWithNotes<'a> {
+    #[serde(flatten)]
+    evaluation: &'a Evaluation,
+    /// What is probably not meant about the corpora.
+    notes: Vec<String>,
+}
+
 impl Evaluate {
-    pub(crate) fn run(
-        self,
-        threads: &Threads,
-        seed: u64,
-        verbosity: Verbosity,
-    ) -> Result<(), Failure> {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
+        let seed = self.seed.value;
         self.training.keep_memory();
         if !self.training.tunes() {
             return_freed_memory_after(RETURN_MEMORY_AFTER);
@@ -158,14 +167,14 @@ impl Evaluate {
         };
         let trained = if self.trains() { model.notes() } else { Vec::new() };
         let evaluation = self.evaluate(model, test, engines, run)?;
-        let unknown = unknown_labels_of(&evaluation);
-        self.reading.report(trained.into_iter().chain(unknown), verbosity)?;
+        let tested = unknown_labels_of(&evaluation).into_iter().chain(copies_in(&evaluation));
+        let notes = self.reading.report(trained.into_iter().chain(tested), verbosity)?;
         verbosity.stages(&evaluation.stages);
         if let Some(printed) = printed {
             write(printed, terminal(&evaluation, verbosity.verbose).as_bytes())?;
         }
         if let Some(json) = json {
-            write_json(json, &evaluation)?;
+            write_json(json, &EvaluationWithNotes { evaluation: &evaluation, notes })?;
         }
         if let Some(document) = document {
             write(document, markdown(&evaluation).as_bytes())?;
@@ -267,14 +276,21 @@ impl Evaluate {
         }
         let [path, corpora @ ..] = self.paths.as_slice() else {
             let message = "expected MODEL CORPUS, --train with --test or --holdout, or --preset \
-                           NAME \
-                           FOLDER";
+                           NAME FOLDER";
             return Err(Failure::Usage(message.into()));
         };
         if corpora.is_empty() {
-            return Err(Failure::Usage(
-                "no test corpus after the model: `classify evaluate MODEL CORPUS`".into(),
-            ));
+            let message = if is_text(path) {
+                let path = path.display();
+                format!(
+                    "{path} is text, and no model is named: `classify evaluate MODEL CORPUS`; or \
+                     `classify evaluate --train {path} --holdout 20%` trains on one part and tests \
+                     on the other"
+                )
+            } else {
+                "no test corpus after the model: `classify evaluate MODEL CORPUS`".to_owned()
+            };
+            return Err(Failure::Usage(message));
         }
         self.training.refuse_with_model()?;
         let start = Instant::now();
@@ -429,6 +445,14 @@ impl Evaluate {
         }
         Ok(read_options)
     }
+}
+
+/// The note on test documents that are in the training corpus, if there are many.
+fn copies_in(evaluation: &Evaluation) -> Option<Note> {
+    const MIN_COPIES: u64 = 3;
+    let DocumentCounts { copies, test: documents, .. } = evaluation.documents;
+    let are_many = copies >= MIN_COPIES && copies * 10 >= documents;
+    are_many.then_some(Note::CopiesOfTraining { copies, documents })
 }
 
 /// The note on labels of the test corpus that the model does not have.

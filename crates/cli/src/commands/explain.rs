@@ -136,7 +136,7 @@ impl Explain {
 }
 
 /// Wraps the text given with `--text` in a document.
-fn text_document(text: &str) -> Document {
+pub(super) fn text_document(text: &str) -> Document {
     Document {
         id: "text".to_owned(),
         content: Content::Text(text.to_owned()),

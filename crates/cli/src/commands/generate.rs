@@ -6,6 +6,7 @@ use clap::Subcommand;
 use classify::rows::generate::{DOCUMENTS, Written, rcv1_like};
 
 use crate::failure::Failure;
+use crate::flags::seed::SeedFlag;
 use crate::output::progress::{Progress, Verbosity};
 
 #[derive(Debug, Subcommand)]
@@ -22,15 +23,17 @@ pub(crate) enum Generate {
         /// The folder to write into
         #[arg(short, long, value_name = "DIR")]
         output: PathBuf,
+        #[command(flatten)]
+        seed: SeedFlag,
     },
 }
 
 impl Generate {
-    pub(crate) fn run(self, seed: u64, verbosity: Verbosity) -> Result<(), Failure> {
-        let Self::Rcv1Like { documents, output } = self;
+    pub(crate) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let Self::Rcv1Like { documents, output, seed } = self;
         let progress = Progress::new(verbosity, "writing", &[]);
         let Written { training, test } =
-            rcv1_like(documents, seed, &output, &|written| progress.tick(written))?;
+            rcv1_like(documents, seed.value, &output, &|written| progress.tick(written))?;
         drop(progress);
         verbosity
             .print(&format!("{}: {training} training and {test} test documents", output.display()));

@@ -1,6 +1,6 @@
 //! `classify predict`
 
-use std::io::Write;
+use std::io::{IsTerminal, Write, stdin};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -20,6 +20,7 @@ use classify::stages::SoFar;
 use classify::text::corpus::{CorpusError, Document, LabelUse};
 use classify::threads::Threads;
 
+use crate::commands::explain::text_document;
 use crate::failure::Failure;
 use crate::flags::deciding::DecisionFlags;
 use crate::flags::opening::OpeningFlags;
@@ -36,6 +37,9 @@ pub(crate) struct Predict {
     /// (plain lines or JSONL)
     #[arg(value_name = "CORPUS", default_value = "-")]
     corpora: Vec<PathBuf>,
+    /// Predict the labels of this text
+    #[arg(long, value_name = "TEXT", conflicts_with = "corpora")]
+    text: Option<String>,
     /// Where to write the predictions [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -105,6 +109,9 @@ impl Predict {
         }
         let searchers = Searchers::of(&model, options.dense_share, &engines)?;
         let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
+        if self.text.is_none() && self.corpora == [Path::new("-")] && stdin().is_terminal() {
+            verbosity.print("reading documents from the terminal, one per line, until Ctrl-D");
+        }
         let progress = Progress::new(verbosity, "predicting", &self.corpora);
         let source = match self.corpora.as_slice() {
             [vectors] if StoredVectors::is_at(vectors) => {
@@ -114,7 +121,10 @@ impl Predict {
             corpora => {
                 let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
                 apply_model_settings(&model, options.dense_share, &mut read_options)?;
-                Source::Documents(Box::new(open(corpora, read_options, verbosity, &progress)?))
+                Source::Documents(match &self.text {
+                    Some(text) => Box::new(std::iter::once(Ok(text_document(text)))),
+                    None => Box::new(open(corpora, read_options, verbosity, &progress)?),
+                })
             }
         };
         let learned = model.learned_votes().filter(|_| options.vote.learned);
@@ -122,9 +132,8 @@ impl Predict {
         let mut writer = LineWriter { progress: &progress, out, count: 0 };
         if explains {
             let Source::Documents(documents) = source else {
-                let message = "--with explanation needs the documents: name the corpus instead \
-                               of the \
-                               vectors file";
+                let message = "--with explanation needs the documents: name the corpus instead of \
+                               the vectors file";
                 return Err(Failure::Usage(message.into()));
             };
             writer.explained(&formatter, &classifier, &options, documents)?;

@@ -18,8 +18,10 @@ use crate::output::progress::Verbosity;
 pub(crate) struct Serve {
     /// The model
     model: PathBuf,
-    /// The address to listen on; port 0 selects a free port
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    /// The address to listen on, or a port of 127.0.0.1; port 0 selects a free port
+    #[arg(
+        long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = address
+    )]
     listen: SocketAddr,
     /// A file with the token that clients must send to change documents (at least 16 characters).
     /// Without it, documents cannot be changed
@@ -70,6 +72,17 @@ pub(crate) struct Serve {
     log: Log,
     #[command(flatten)]
     searching: SearchFlags,
+}
+
+/// An address with a port, or a port of this machine.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = text.replace("localhost", "127.0.0.1");
+    let port = local.trim_start_matches(':').parse().map(|port: u16| ([127, 0, 0, 1], port).into());
+    port.ok().or_else(|| local.parse().ok()).ok_or_else(|| {
+        "expected an address and a port, such as 127.0.0.1:8080, 0.0.0.0:8080 or [::1]:8080, or a \
+         port alone"
+            .to_owned()
+    })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

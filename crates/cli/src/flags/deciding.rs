@@ -16,20 +16,18 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Deciding")]
 pub(crate) struct DecisionFlags {
-    /// The number of neighbors that vote [default: chosen in training, or from the model]
-    #[arg(short, value_name = "K", value_parser = crate::flags::positive::positive)]
+    /// The number of neighbors that vote [default: chosen in training]
+    #[arg(short, alias = "k", value_name = "K", value_parser = crate::flags::positive::positive)]
     k: Option<NonZeroUsize>,
     /// The weight of a vote: similarity, similarity^P, uniform, rank, exp or exp:BETA, each
     /// optionally followed by /size^G. With --tune also `learned`: a learned weight for each
-    /// training document [default: chosen in training, or from the model]
+    /// training document [default: chosen in training]
     #[arg(long, value_name = "VOTE")]
     vote: Option<Vote>,
-    /// Whether a document has a single label or multiple labels [default: as in the training
-    /// corpus]
+    /// One label per document, or any number [default: as in training]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// Multi-label: the share of the vote that a label needs [default: chosen in training, or from
-    /// the model]
+    /// Multi-label: the share of the vote that a label needs [default: chosen in training]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     threshold: Option<f64>,
     /// Multi-label: allow documents without labels, if no label reaches its threshold
@@ -170,8 +168,7 @@ impl DecisionFlags {
         if let Some(share) = self.dense_share {
             if !model.searches_both() {
                 let message = "--dense-share: this model does not search both terms and dense \
-                               vectors; \
-                     `classify info MODEL` shows its features";
+                               vectors; `classify info MODEL` shows its features";
                 return Err(Failure::Usage(message.into()));
             }
             options.dense_share = share;
@@ -195,8 +192,7 @@ impl DecisionFlags {
         let options = self.without_abstaining(options);
         if !options.fits_abstention_of(model) {
             let message = "this model abstains by limits learned for its k, vote and rule; to \
-                           change \
-                           these, add --abstain off";
+                           change these, add --abstain off";
             return Err(Failure::Usage(message.into()));
         }
         Ok(options)

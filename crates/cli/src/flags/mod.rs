@@ -6,5 +6,6 @@ pub(crate) mod opening;
 pub(crate) mod positive;
 pub(crate) mod reading;
 pub(crate) mod searching;
+pub(crate) mod seed;
 pub(crate) mod training;
 pub(crate) mod tuning;

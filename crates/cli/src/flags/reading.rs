@@ -25,25 +25,28 @@ pub(crate) struct ReadingFlags {
     /// The corpus format [default: detected per file]
     #[arg(long, value_enum)]
     format: Option<FormatArgument>,
-    /// The text field (JSON, CSV, TSV), or several to join: title,body. In JSON, doc.body is the
-    /// field body of the object doc [default: text]
+    /// The text field, or several to join: title,body [default: text]
+    ///
+    /// For JSON, CSV and TSV. In JSON, doc.body is the field body of the object doc.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     text_column: Vec<String>,
-    /// The label field (JSON, CSV, TSV), or several fields of 0 and 1, named like their labels
-    /// [default: labels, label, category or class]
+    /// The label field, or fields of 0 and 1 named like labels [default: labels, label, …]
+    ///
+    /// For JSON, CSV and TSV. By default the first of labels, label, category and class that is
+    /// there.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     label_column: Vec<String>,
-    /// The identifier field (JSONL, CSV, TSV) [default: id]
+    /// The identifier field (JSON, CSV, TSV) [default: id]
     #[arg(long, value_name = "FIELD")]
     id_column: Option<String>,
     /// The field of the weight of a document's vote (JSON, CSV, TSV) [default: none, weight 1]
     #[arg(long, value_name = "FIELD")]
     weight_column: Option<String>,
-    /// The group field (JSONL, CSV, TSV). Documents of one group, such as one author, are not
+    /// The group field (JSON, CSV, TSV). Documents of one group, such as one author, are not
     /// neighbors of each other during tuning
     #[arg(long, value_name = "FIELD")]
     group_column: Option<String>,
-    /// The separator of labels within a field [default: none; the field is one label]
+    /// What separates the labels in a field [default: the field is one label]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     label_separator: Option<String>,
     /// The character between the fields of a table, such as `;`, or `tab` [default: detected]
@@ -55,7 +58,7 @@ pub(crate) struct ReadingFlags {
     /// The character that quotes a field of a table [default: "]
     #[arg(long, value_name = "CHAR", value_parser = separator)]
     quote: Option<u8>,
-    /// The first row of a table is a document; columns are named by numbers: `--text-column 1`
+    /// Line 1 of a table is a document; name columns by numbers: `--text-column 1`
     #[arg(long)]
     no_header: bool,
     /// Treat notes on the corpus as errors (exit code 3)
@@ -73,7 +76,7 @@ pub(crate) struct ReadingFlags {
     /// The side of the ModApte split to read (Reuters-21578)
     #[arg(long, value_enum, default_value_t = SplitArgument::All)]
     split: SplitArgument,
-    /// The field of a dense vector, a list of numbers (JSONL, CSV, TSV) [default: from the model]
+    /// The field of a dense vector, a list of numbers (JSON, CSV, TSV) [default: from the model]
     #[arg(long, value_name = "FIELD")]
     vector_field: Option<String>,
     /// A file of dense vectors (.npy, .fvecs, .bvecs, IDX); row i belongs to the i-th document
@@ -165,7 +168,7 @@ impl ReadingFlags {
         self.format.map(|format| format.0)
     }
 
-    /// Prints the notes of reading, and after them `others`.
+    /// Prints the notes of reading, and after them `others`. Returns their texts.
     ///
     /// # Errors
     /// With `--strict`, if there is a note.
@@ -173,7 +176,7 @@ impl ReadingFlags {
         &self,
         others: impl IntoIterator<Item = Note>,
         verbosity: Verbosity,
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<String>, Failure> {
         let notes = self.notes.take().into_iter().chain(others);
         report(&notes.collect::<Vec<_>>(), self.strict, verbosity)
     }

@@ -8,8 +8,8 @@ use classify::learn::{DenseOptions, FreeFeatures, TrainOptions};
 use classify::model::FeatureSpec;
 use classify::search::Engines;
 use classify::text::analyze::{
-    AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words, stop_word_languages,
-    stop_words,
+    AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words, stop_word_language,
+    stop_word_languages, stop_words,
 };
 use classify::text::corpus::{ReadOptions, ReadingSpec};
 use classify::text::counts::{ClassWeights, DfLimit, Fields, TermLimits};
@@ -44,7 +44,7 @@ pub(crate) struct Analysis {
     /// Remove accents, such as é to e (Latin and Greek letters)
     #[arg(long)]
     fold_accents: bool,
-    /// Drop the stop words of a language (ISO 639-1 code, such as en)
+    /// Drop the stop words of a language, such as english or de
     #[arg(long, value_name = "LANGUAGE", value_parser = stop_word_list)]
     stop_words: Option<StopWords>,
     /// Stem words with one of 18 Snowball stemmers: english, spanish, …
@@ -88,7 +88,7 @@ fn field(text: &str) -> Result<(String, f32), String> {
 struct StopWords(Vec<String>);
 
 fn stop_word_list(language: &str) -> Result<StopWords, String> {
-    let words = stop_words(language).ok_or_else(|| {
+    let words = stop_word_language(language).and_then(stop_words).ok_or_else(|| {
         format!("no stop words for this language; use one of {}", stop_word_languages().join(", "))
     })?;
     Ok(StopWords(words.iter().map(|&word| word.to_owned()).collect()))
@@ -187,10 +187,14 @@ impl Analysis {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Weighting")]
 pub(crate) struct Weights {
-    /// The weighting of terms: a SMART code such as ltc, `sklearn`, or `bm25`. A SMART code has a
-    /// letter for the term frequency (n l a b L k), for the idf (n t p s k), and for the
-    /// normalization (n c). DOCUMENT.QUERY sets different codes for documents and queries, such as
-    /// kkn.nnn for BM25
+    /// The weighting of terms: ltc (1 + log of the count, times idf, cosine), `sklearn`, `bm25`, or
+    /// another SMART code
+    ///
+    /// A SMART code has three letters. The term frequency: n (the count), l (1 + its log), a
+    /// (relative to the highest), b (0 or 1), L (relative to the mean) or k (BM25). The inverse
+    /// document frequency: n (none), t (log), p (log odds), s (as scikit-learn) or k (BM25). The
+    /// normalization: n (none) or c (cosine). DOCUMENT.QUERY sets different codes for documents and
+    /// queries, such as kkn.nnn for BM25.
     #[arg(long, value_name = "CODE", default_value = "ltc")]
     weighting: String,
     /// The exponent of the idf
@@ -270,9 +274,8 @@ impl Weights {
 }
 
 fn fixed_by_model_failure() -> Failure {
-    let message = "a trained model fixes its analysis and weighting: use these flags with \
-                   --train or \
-         --preset";
+    let message = "a trained model fixes its analysis and weighting: use these flags with --train \
+                   or --preset";
     Failure::Usage(message.into())
 }
 

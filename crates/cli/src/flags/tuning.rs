@@ -15,8 +15,10 @@ use crate::output::progress::{Progress, Verbosity};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Tuning")]
 pub(crate) struct TuningFlags {
-    /// Choose the features, k, vote and decision rule (`all`), or everything except the features
-    /// (`votes`), by leave-one-out on the training documents; values set by other flags are kept
+    /// Choose features, k, vote and decision rule by leave-one-out; takes longer
+    ///
+    /// `all` chooses everything, `votes` everything except the features. Values set by other flags
+    /// are kept.
     #[arg(
         long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
         default_missing_value = "all"

@@ -5,17 +5,22 @@ use classify::text::corpus::Note;
 use crate::failure::Failure;
 use crate::output::progress::Verbosity;
 
-/// Prints the notes on standard error.
+/// Prints the notes on standard error, and returns their texts.
 ///
 /// # Errors
 /// With `--strict`, if there is a note.
-pub(crate) fn report(notes: &[Note], is_strict: bool, verbosity: Verbosity) -> Result<(), Failure> {
-    for note in notes {
-        verbosity.print(&format!("note: {note}; {}", advice(note)));
+pub(crate) fn report(
+    notes: &[Note],
+    is_strict: bool,
+    verbosity: Verbosity,
+) -> Result<Vec<String>, Failure> {
+    let texts: Vec<String> = notes.iter().map(|note| format!("{note}; {}", advice(note))).collect();
+    for text in &texts {
+        verbosity.print(&format!("note: {text}"));
     }
     match notes {
         [first, ..] if is_strict => Err(Failure::Strict(first.to_string())),
-        _ => Ok(()),
+        _ => Ok(texts),
     }
 }
 
@@ -32,8 +37,8 @@ fn advice(note: &Note) -> String {
             "another `--label-separator` keeps such a field as one label".to_owned()
         }
         Note::QuotedRows { .. } => {
-            "close the quote in the file, or use `--quoting none` if quotes are characters \
-             like any other"
+            "close the quote in the file, or use `--quoting none` if quotes are characters like \
+             any other"
                 .to_owned()
         }
         Note::SkippedFiles { .. } => "move them elsewhere if they are not documents".to_owned(),
@@ -58,6 +63,10 @@ fn advice(note: &Note) -> String {
                 .to_owned()
         }
         Note::HierarchyNames { .. } => "each line of a hierarchy is `child<TAB>parent`".to_owned(),
+        Note::CopiesOfTraining { .. } => {
+            "the metrics are too high for new documents if these are in both corpora by mistake"
+                .to_owned()
+        }
         Note::RepeatedIds { .. } => {
             "changes by identifier reach all of them; `--id-column` names another field".to_owned()
         }

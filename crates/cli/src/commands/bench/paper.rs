@@ -25,6 +25,7 @@ use serde::Serialize;
 
 use super::speedup::{self, Line};
 use crate::failure::Failure;
+use crate::flags::seed::SeedFlag;
 use crate::output::files::{Files, write, write_json};
 use crate::output::progress::Verbosity;
 
@@ -69,6 +70,8 @@ pub(crate) struct Paper {
     /// Write a chart of the speed-ups as SVG, like the paper's Metrics 5 to 7
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    #[command(flatten)]
+    seed: SeedFlag,
 }
 
 /// The rows to search, and the numbers of queries to measure.
@@ -99,12 +102,7 @@ struct Report {
 }
 
 impl Paper {
-    pub(crate) fn run(
-        self,
-        threads: &Threads,
-        seed: u64,
-        verbosity: Verbosity,
-    ) -> Result<(), Failure> {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         let mut files =
             self.folder.iter().fold(Files::default(), |f, folder| f.with_preset(folder));
         let json = files.optional(self.json.as_ref())?;
@@ -123,7 +121,7 @@ impl Paper {
                 }
             },
         };
-        let (rows, corpus) = self.rows(threads, seed, verbosity)?;
+        let (rows, corpus) = self.rows(threads, verbosity)?;
         let sizes: Vec<usize> = SIZES
             .into_iter()
             .filter(|&size| size <= self.max_documents && size <= rows.test.rows())
@@ -184,12 +182,8 @@ impl Paper {
         Ok(())
     }
 
-    fn rows(
-        &self,
-        threads: &Threads,
-        seed: u64,
-        verbosity: Verbosity,
-    ) -> Result<(Rows, String), Failure> {
+    fn rows(&self, threads: &Threads, verbosity: Verbosity) -> Result<(Rows, String), Failure> {
+        let seed = self.seed.value;
         let Some(folder) = &self.folder else {
             verbosity.print("generating rows like those of RCV1-v2");
             let test = (DOCUMENTS - TRAINING).min(self.max_documents as u64);

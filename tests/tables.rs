@@ -165,6 +165,9 @@ fn json_arrays_and_objects_over_several_lines() {
         &ReadOptions::default(),
     );
     assert_eq!(error.unwrap_err().place.to_string(), "in:3");
+    let cut = "[\n{\"text\": \"a\", \"label\": \"x\"},\n";
+    let error = read(cut, &ReadOptions::default()).unwrap_err();
+    assert!(matches!(error.problem, Problem::CutShort { .. }), "{error}");
 }
 
 #[test]
@@ -188,6 +191,14 @@ fn odd_values_of_json() {
     check(lone, &replace, &[("a \u{FFFD} b 😀", &["x"])]);
     let nan = read("{\"text\": \"a\", \"label\": NaN}\n", &options).unwrap_err();
     assert!(matches!(nan.problem, Problem::JsonNumber), "{nan}");
+}
+
+#[test]
+fn a_document_with_too_many_labels_is_refused() {
+    let labels: Vec<String> = (0..10_001).map(|label| format!("\"l{label}\"")).collect();
+    let line = format!("{{\"text\": \"a\", \"labels\": [{}]}}\n", labels.join(","));
+    let error = read(line, &ReadOptions::default()).unwrap_err();
+    assert!(matches!(error.problem, Problem::TooManyLabels { found: 10_001, .. }), "{error}");
 }
 
 #[test]

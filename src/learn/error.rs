@@ -42,6 +42,15 @@ pub enum TrainError {
          documents needs more documents, and several labels that do not occur together"
     )]
     NoNovelDocuments,
+    /// A limit for novel documents was requested for a corpus with fewer than three labels.
+    #[error(
+        "a limit for novel documents needs at least three labels, and the corpus has {labels}: \
+         each label is held out in turn, and documents of one label are all alike"
+    )]
+    NoveltyNeedsLabels {
+        /// The number of labels.
+        labels: usize,
+    },
     /// A part of a corpus cannot determine what the whole corpus determines.
     #[error(
         "a part of a corpus is weighted by the document frequencies of the whole: tuning, term \

@@ -345,6 +345,10 @@ impl Pipeline<'_> {
             return Err(TrainError::PrototypesAreTuned);
         }
         let abstains = options.target_error.is_some() || options.novelty.is_some();
+        let labels = self.rows.labels.sizes.len();
+        if options.novelty.is_some() && labels < 3 {
+            return Err(TrainError::NoveltyNeedsLabels { labels });
+        }
         if rule == Some(Rule::Pcut) && abstains {
             return Err(TrainError::AbstainByBatch);
         }

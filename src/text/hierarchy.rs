@@ -61,7 +61,7 @@ impl Hierarchy {
     /// Reads the text of a file; errors call it `source`.
     ///
     /// # Errors
-    /// If a line has neither form, or a label is its own ancestor.
+    /// If a line has neither form, or a label is its own ancestor or has more than 1,000 of them.
     pub fn parse(source: &str, text: &str) -> Result<Self, CorpusError> {
         let mut hierarchy = Self::default();
         let mut roots: BTreeSet<&str> = BTreeSet::new();
@@ -82,14 +82,17 @@ impl Hierarchy {
                 parents.insert(normalized_label(parent).into_owned());
             }
         }
-        match hierarchy.above_itself() {
-            Some(label) => {
-                let line = lines.get(label).copied().unwrap_or(1);
-                let problem = Problem::LabelAboveItself { label: label.to_owned() };
-                Err(CorpusError { place: at(line), problem })
-            }
-            None => Ok(hierarchy),
+        let fail = |label: &str, problem| {
+            Err(CorpusError { place: at(lines.get(label).copied().unwrap_or(1)), problem })
+        };
+        if let Some(label) = hierarchy.above_itself() {
+            return fail(label, Problem::LabelAboveItself { label: label.to_owned() });
         }
+        if let Some(label) = hierarchy.too_deep() {
+            let limit = MAX_ANCESTORS;
+            return fail(label, Problem::TooManyAncestors { label: label.to_owned(), limit });
+        }
+        Ok(hierarchy)
     }
 
     /// A label that is its own ancestor, if there is one.
@@ -172,12 +175,34 @@ impl Hierarchy {
         labels.iter().map(above).collect()
     }
 
-    /// Whether no label is its own ancestor and every entry has parents: checks what a model file
-    /// holds.
+    /// A label with more than [`MAX_ANCESTORS`] ancestors.
+    fn too_deep(&self) -> Option<&str> {
+        let is_too_deep = |label: &&str| {
+            let mut found = BTreeSet::new();
+            let mut open = vec![*label];
+            while let Some(label) = open.pop() {
+                let parents = self.parents.get(label).into_iter().flatten();
+                open.extend(parents.map(String::as_str).filter(|parent| found.insert(*parent)));
+                if found.len() > MAX_ANCESTORS {
+                    return true;
+                }
+            }
+            false
+        };
+        self.children().find(is_too_deep)
+    }
+
+    /// Whether no label is its own ancestor or has too many, and every entry has parents: checks
+    /// what a model file holds.
     pub(crate) fn is_valid(&self) -> bool {
-        self.above_itself().is_none() && self.parents.values().all(|parents| !parents.is_empty())
+        self.above_itself().is_none()
+            && self.too_deep().is_none()
+            && self.parents.values().all(|parents| !parents.is_empty())
     }
 }
+
+/// The most ancestors of a label. A prediction compares the ancestors of its labels with each other.
+const MAX_ANCESTORS: usize = 1_000;
 
 /// The child and the parent in a line.
 fn pair(line: &str) -> Option<(&str, &str)> {
@@ -210,6 +235,17 @@ mod tests {
         assert_eq!((hierarchy.level("CCAT"), hierarchy.level("C151")), (1, 3));
         let numbered = hierarchy.numbered(["C15", "C151", "CCAT"].into_iter());
         assert_eq!(numbered, [vec![2], vec![0, 2], vec![]]);
+    }
+
+    #[test]
+    fn deep_hierarchies_are_refused() {
+        let chain = |levels: usize| {
+            let pairs = (0..levels).map(|level| format!("n{level}\tn{}\n", level + 1));
+            Hierarchy::parse("chain", &pairs.collect::<String>())
+        };
+        assert!(chain(MAX_ANCESTORS).is_ok());
+        let error = chain(20_000).unwrap_err();
+        assert!(matches!(error.problem, Problem::TooManyAncestors { .. }), "{error}");
     }
 
     #[test]

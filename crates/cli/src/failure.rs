@@ -481,6 +481,12 @@ pub(crate) fn train_message(error: &TrainError) -> String {
         TrainError::AbstainNeedsTuning => {
             "--abstain learns its limits by tuning: add --tune, or run `classify tune MODEL`"
         }
+        TrainError::NoveltyNeedsLabels { labels } => {
+            return format!(
+                "--abstain foreign=… needs at least three labels, and there are {labels}: it holds \
+                 out each label in turn; `--abstain target-error=5%` refuses answers that are unsure"
+            );
+        }
         TrainError::NoNovelDocuments => {
             "--abstain foreign=…: holding out labels leaves fewer than 20 out-of-distribution \
              documents; it needs more documents, and labels that do not always occur together"

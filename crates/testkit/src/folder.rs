@@ -31,8 +31,10 @@ impl Folder {
 
     /// Writes a file and returns its path.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        fs::write(self.at(name), content).unwrap();
-        self.at(name)
+        let path = self.at(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
     }
 
     /// Reads a file of text.

@@ -79,6 +79,9 @@ impl From<&Document> for Result<Document, CorpusError> {
     }
 }
 
+/// The most labels of a document. Learning thresholds takes time for each label.
+const MAX_LABELS: usize = 10_000;
+
 /// Up to this many labels are compared with each other faster than they are hashed.
 const FEW_LABELS: usize = 16;
 
@@ -90,6 +93,10 @@ pub(super) fn finish(mut document: Document) -> Result<Document, CorpusError> {
         } else if label.trim().len() < label.len() {
             *label = label.trim().to_owned();
         }
+    }
+    if document.labels.len() > MAX_LABELS {
+        let found = document.labels.len();
+        return Err(Problem::TooManyLabels { found, limit: MAX_LABELS }.at(&document.place));
     }
     if document.labels.iter().any(String::is_empty) {
         return Err(Problem::EmptyLabel.at(&document.place));

@@ -78,6 +78,22 @@ pub enum Problem {
         /// The label.
         label: String,
     },
+    /// A label with more ancestors than a hierarchy may have.
+    #[error("the label `{}` has more than {limit} ancestors", quoted(.label))]
+    TooManyAncestors {
+        /// The label.
+        label: String,
+        /// The largest number of ancestors.
+        limit: usize,
+    },
+    /// A document with more labels than a document may have.
+    #[error("{found} labels, expected at most {limit}")]
+    TooManyLabels {
+        /// The number of labels.
+        found: usize,
+        /// The largest number of labels.
+        limit: usize,
+    },
     /// A record that is not a JSON object.
     #[error("not a JSON object: {}", quoted(in_line(.0)))]
     Json(#[source] serde_json::Error),

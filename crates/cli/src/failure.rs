@@ -263,7 +263,7 @@ fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
 /// The advice for a column of the text or of the labels that does not exist.
 fn missing_column(role: FieldRole, may_lack_names: bool) -> String {
     let no_header = if may_lack_names {
-        "; a table without column names needs `--no-header`, and numbers for names"
+        "; if line 1 is a document, use `--no-header --text-column 1 --label-column 2`"
     } else {
         ""
     };

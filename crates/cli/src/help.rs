@@ -163,6 +163,13 @@ const SHORT_HELP: [ShortHelp; 16] = [
     },
 ];
 
+/// Commands that read documents without learning from them or measuring anything, and flags of
+/// reading that have no effect there. They are accepted, so that one set of flags reads a corpus
+/// everywhere, but help does not show them.
+const UNLABELED: [&str; 3] = ["predict", "explain", "tokens"];
+const FOR_LABELS: [&str; 5] =
+    ["label_separator", "weight_column", "group_column", "qrels", "split"];
+
 /// Adds the help of all commands.
 pub(crate) fn with_help(program: Command) -> Command {
     let template = format!(
@@ -202,6 +209,8 @@ fn shortened(command: Command, help: &ShortHelp) -> Command {
     let examples = help.examples.join("\n  ");
     command.after_help(format!("Examples:\n  {examples}")).mut_args(|arg| {
         let is_shown = arg.is_positional() || help.flags.contains(&arg.get_id().as_str());
-        arg.hide_short_help(!is_shown)
+        let has_no_effect =
+            UNLABELED.contains(&help.command) && FOR_LABELS.contains(&arg.get_id().as_str());
+        arg.hide_short_help(!is_shown).hide(has_no_effect)
     })
 }

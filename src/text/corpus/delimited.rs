@@ -264,8 +264,8 @@ impl Columns {
         let position = |name: &str| names.iter().position(|column| column == name);
         let are_needed = options.labels == LabelUse::Required;
         let labels = options.label_columns.iter().filter(|_| are_needed);
-        let named = options.text_columns.iter().chain(labels);
-        let absent: Vec<String> = named.filter(|name| position(name).is_none()).cloned().collect();
+        let wanted = options.text_columns.iter().chain(labels);
+        let absent: Vec<String> = wanted.filter(|name| position(name).is_none()).cloned().collect();
         if absent.len() > 1 && names.len() > 1 && !looks_like_data(names) {
             return Err(Problem::MissingColumns { fields: absent, found: names.to_vec() });
         }

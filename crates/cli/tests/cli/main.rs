@@ -11,6 +11,7 @@ mod compare;
 mod devices;
 mod evaluate;
 mod explain;
+mod forms;
 mod generate;
 mod mistakes;
 mod notes;

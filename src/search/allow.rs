@@ -1,5 +1,5 @@
-//! Which training rows may be neighbors: one filter for leave-one-out, groups, near-duplicates and
-//! any predicate of the caller.
+//! Which training rows may be neighbors. One filter serves leave-one-out, groups, near-duplicates
+//! and any predicate of the caller.
 //!
 //! The filter is data, not a closure, so that a GPU can apply it too.
 
@@ -35,10 +35,10 @@ impl RowSet {
         set
     }
 
-    /// Some of the rows below `rows`.
+    /// A set of the given `members`, in any order, out of `rows` rows.
     ///
     /// # Panics
-    /// If a row is not below `rows`.
+    /// If a member is not below `rows`.
     pub fn of(rows: u32, members: &[u32]) -> Self {
         let mut set = Self::default();
         set.reset(rows);
@@ -65,7 +65,7 @@ impl RowSet {
         word.is_some_and(|word| word >> (row % u32::BITS) & 1 == 1)
     }
 
-    /// Removes all members, and covers `rows` rows.
+    /// Removes all members and sets the number of covered rows to `rows`.
     pub(super) fn reset(&mut self, rows: u32) {
         self.rows = rows;
         self.words.clear();
@@ -78,8 +78,7 @@ impl RowSet {
         self.words[(row / u32::BITS) as usize] |= 1 << (row % u32::BITS);
     }
 
-    /// Copies the members of `other` among its `rows` rows from `first` on, and counts rows from
-    /// `first`.
+    /// Replaces the set with the members of `other` in `first..first + rows`, renumbered from 0.
     pub(super) fn copy_range(&mut self, other: &Self, first: u32, rows: u32) {
         let shift = first % u32::BITS;
         let words = other.words.get((first / u32::BITS) as usize..).unwrap_or_default();
@@ -97,7 +96,7 @@ impl RowSet {
         }
     }
 
-    /// Sets the scores of rows that are not members to 0. `scores` begins with row `first_row`.
+    /// Sets the scores of rows that are not members to 0. `scores[0]` belongs to row `first_row`.
     fn clear_others<T: Copy + Default>(&self, first_row: u32, scores: &mut [T]) {
         let mut row = first_row;
         let mut rest = scores;
@@ -110,7 +109,8 @@ impl RowSet {
             if count < u32::BITS as usize {
                 missing &= (1 << count) - 1;
             }
-            // Fast if most rows are members; few members cost little elsewhere.
+            // This loop is fast if most rows are members. If few are, little else remains to be
+            // done.
             while missing != 0 {
                 own[missing.trailing_zeros() as usize] = T::default();
                 missing &= missing - 1;
@@ -126,23 +126,24 @@ impl RowSet {
     }
 }
 
-/// The rows `start..end`.
+/// A range of training rows, `start..end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct RowRange {
     /// The first row.
     pub start: u32,
-    /// The row after the last; the range is empty if it is not above `start`.
+    /// One past the last row. The range is empty if `end <= start`.
     pub end: u32,
 }
 
 impl RowRange {
-    /// Only `row`.
+    /// The range that contains only `row`.
     pub fn one(row: u32) -> Self {
         Self { start: row, end: row.saturating_add(1) }
     }
 
-    /// `row` and the `reach` rows before and after it.
+    /// The range of `row` and the `reach` rows before and after it, clipped at the smallest and
+    /// largest `u32`.
     pub fn around(row: u32, reach: u32) -> Self {
         Self { start: row.saturating_sub(reach), end: row.saturating_add(reach).saturating_add(1) }
     }
@@ -153,7 +154,7 @@ impl RowRange {
     }
 }
 
-/// A list of rows for each query, each in increasing order.
+/// A list of row numbers for each query, each in increasing order.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RowLists<'a> {
     bounds: &'a [usize],
@@ -161,7 +162,7 @@ pub struct RowLists<'a> {
 }
 
 impl<'a> RowLists<'a> {
-    /// The list of query `q` is `rows[bounds[q]..bounds[q + 1]]`.
+    /// Creates the lists: that of query `q` is `rows[bounds[q]..bounds[q + 1]]`.
     ///
     /// # Panics
     /// If the bounds decrease or lie outside `rows`.
@@ -189,7 +190,8 @@ impl<'a> RowLists<'a> {
     }
 }
 
-/// Which training rows may be neighbors of which queries. By default, all rows are allowed.
+/// A filter: which training rows may be neighbors of which queries. By default, all rows are
+/// allowed.
 ///
 /// Restrictions combine: a row is a neighbor only if all of them allow it.
 ///
@@ -269,7 +271,7 @@ impl<'a> Allow<'a> {
                 .is_none_or(|groups| groups.of_rows[row as usize] != groups.of_queries[query])
     }
 
-    /// Sets the scores of disallowed rows to 0. `scores` begins with row `first_row`.
+    /// Sets the scores of disallowed rows to 0. `scores[0]` belongs to row `first_row`.
     pub(super) fn clear_denied<T: Copy + Default>(
         &self,
         query: usize,
@@ -342,7 +344,8 @@ mod tests {
     const ROWS: u32 = 70;
     const QUERIES: usize = 7;
 
-    /// A part's filter, and the clearing of scores, let the rows pass that `allows` does.
+    /// The filters of parts, and the clearing of scores, let exactly those rows pass that `allows`
+    /// accepts.
     #[test]
     fn parts_of_a_filter_allow_what_the_whole_allows() {
         let only = RowSet::from_fn(ROWS, |row| row % 4 != 2);
@@ -354,7 +357,7 @@ mod tests {
         let of_queries: Vec<u32> = (0..7).map(|query| 13 - query).collect();
         let lists = RowLists::new(&bounds, &listed);
         let all = Allow::all();
-        // In either order restrictions add up.
+        // Restrictions add up in either order.
         let singles = [
             all.only(&only),
             all.except_range(&ranges),
@@ -403,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn every_restriction_is_one() {
+    fn is_all_is_false_for_each_restriction() {
         let only = RowSet::from_fn(1, |_| true);
         let all = Allow::all();
         assert!(all.is_all());

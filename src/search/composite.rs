@@ -1,23 +1,23 @@
-//! One engine made of parts, each over some of the training rows.
+//! An engine composed of other engines, each over some of the training rows.
 
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::allow::PartFilter;
-use super::engine::{Search, checked_count, whole_or_none};
+use super::engine::{Search, checked_count, clear_on_failure};
 use super::merge::{PartLists, merge};
 use super::row_map::{PartRows, RowMap};
 use super::scratch::Scratch;
 use super::{NeighborLists, Report, Request, SearchError};
 use crate::threads::Threads;
 
-/// An engine over some of the training rows of a [`Composite`].
+/// A component of a [`Composite`]: an engine over some of its training rows.
 #[derive(Debug, Clone)]
 pub struct Part {
     /// The engine.
     pub engine: Arc<dyn Search>,
-    /// Which rows of the whole it searches.
+    /// The numbers of the engine's rows in the composite.
     pub rows: RowMap,
 }
 
@@ -30,7 +30,8 @@ pub struct Segment {
     pub kept: Option<Arc<[u32]>>,
 }
 
-/// An engine made of parts. The results equal those of a single engine over all rows, bit for bit.
+/// An engine composed of parts. Its results equal those of a single engine over all rows, bit for
+/// bit.
 ///
 /// The parts differ only in their [`RowMap`]. They are shards of a large collection, segments of an
 /// updatable model, or the rows that each of several GPUs holds.
@@ -81,15 +82,16 @@ struct PartScratch {
     found: NeighborLists,
 }
 
-/// The largest number of neighbors for which a composite keeps the memory after a search.
-const KEPT_NEIGHBORS: usize = 1 << 23;
+/// Maximum number of neighbors whose memory a composite keeps after a search.
+const MAX_KEPT_NEIGHBORS: usize = 1 << 23;
 
 impl Composite {
-    /// An engine over the rows of all parts. It merges their neighbors on `threads`, and searches
-    /// one part after the other, each with the threads of its own engine.
+    /// Creates an engine over the rows of all parts. It searches one part after the other, each on
+    /// the threads of the part's own engine, and merges the neighbors on `threads`.
     ///
     /// # Errors
-    /// If the parts do not hold every row once, each in increasing order.
+    /// If the parts do not together contain every row exactly once, or one numbers its rows out of
+    /// order.
     pub fn new(parts: Vec<Part>, threads: Threads) -> Result<Self, SearchError> {
         let rows = parts.iter().map(Part::kept_rows).sum::<usize>();
         let count = checked_count(rows)?;
@@ -110,7 +112,8 @@ impl Composite {
                 }
                 RowMap::Kept { first, kept } => {
                     let end = u32::try_from(kept.len()).ok().and_then(|n| first.checked_add(n));
-                    are_rows(kept, own) && end.is_some_and(|end| (*first..end).all(&mut claim))
+                    is_increasing_below(kept, own)
+                        && end.is_some_and(|end| (*first..end).all(&mut claim))
                 }
             };
             if !holds {
@@ -120,8 +123,8 @@ impl Composite {
         Ok(Self::assemble(parts, count, threads))
     }
 
-    /// An engine over the rows that still exist in the segments, numbered from one segment to the
-    /// next.
+    /// Creates an engine over the rows that still exist in the segments, numbered consecutively
+    /// across segments.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -152,8 +155,8 @@ impl Composite {
     /// ```
     ///
     /// # Errors
-    /// If there are too many rows, or a list of kept rows does not increase or names a row that the
-    /// engine does not have.
+    /// If there are too many rows, or if a list of kept rows does not increase or contains a row
+    /// that its engine does not have.
     pub fn of_segments(
         segments: impl IntoIterator<Item = Segment>,
         threads: Threads,
@@ -162,7 +165,7 @@ impl Composite {
         let mut rows = 0;
         for Segment { engine, kept } in segments {
             let own = engine.rows();
-            if !kept.as_deref().is_none_or(|kept| are_rows(kept, own)) {
+            if !kept.as_deref().is_none_or(|kept| is_increasing_below(kept, own)) {
                 return Err(SearchError::Parts { rows: own as usize });
             }
             let first = checked_count(rows)?;
@@ -177,8 +180,8 @@ impl Composite {
         Ok(Self::assemble(parts, checked_count(rows)?, threads))
     }
 
-    /// Searches all parts at the same time, on the threads of the composite. This helps if engines
-    /// wait, such as for a GPU or for another machine; give it as many threads as there are parts.
+    /// Searches all parts concurrently, on the threads of the composite. This helps if engines wait
+    /// for a GPU or another machine. Use at least as many threads as there are parts.
     #[must_use]
     pub fn concurrently(self) -> Self {
         Self { is_concurrent: true, ..self }
@@ -210,7 +213,7 @@ impl Composite {
         found.reset(queries, request.k.get().min(self.rows as usize))?;
         merge(&lists, &self.threads, found.slots());
         drop(lists);
-        if scratch.iter().map(|part| part.found.capacity()).sum::<usize>() > KEPT_NEIGHBORS {
+        if scratch.iter().map(|part| part.found.capacity()).sum::<usize>() > MAX_KEPT_NEIGHBORS {
             scratch.clear();
         }
         Ok(found.report())
@@ -237,7 +240,7 @@ impl Composite {
 }
 
 impl Part {
-    /// The number of its rows that still exist.
+    /// The number of rows that still exist.
     fn kept_rows(&self) -> usize {
         match &self.rows {
             RowMap::From(_) | RowMap::Rows(_) => self.engine.rows() as usize,
@@ -246,8 +249,8 @@ impl Part {
     }
 }
 
-/// Whether a list holds rows below `count`, in increasing order.
-fn are_rows(list: &[u32], count: u32) -> bool {
+/// Whether a list contains only rows below `count`, in increasing order.
+fn is_increasing_below(list: &[u32], count: u32) -> bool {
     list.is_sorted_by(|a, b| a < b) && list.last().is_none_or(|&last| last < count)
 }
 
@@ -262,6 +265,6 @@ impl Search for Composite {
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
         let outcome = self.find(request, found);
-        whole_or_none(outcome, found)
+        clear_on_failure(outcome, found)
     }
 }

@@ -1,17 +1,17 @@
 //! The GPU engines.
 //!
-//! [`CudaEngine::Fused`] is the fast one: an inverted index in fixed point, candidates selected by
-//! a bound that is proved in `kernels/fused.cuh` and rescored by the formula of [`super`]. The
-//! others are the algorithms of Bresler et al. 2011 (see `bresler.rs`), which compute every
-//! similarity and then select: one row of scores per query. All return the same neighbors, bit for
-//! bit, as the CPU engines.
+//! [`CudaEngine::Fused`] is the default. It uses a fixed-point inverted index, selects candidates
+//! by a bound that is proved in `kernels/fused.cuh`, and rescores them by the formula of [`super`].
+//! The others are the algorithms of Bresler et al. 2011 (see `bresler.rs`), which compute all
+//! similarities of a query and then select the best. All return the same neighbors as the CPU
+//! engines, bit for bit.
 //!
-//! Rows and queries may have any number and length. If the fused kernels cannot answer a query (too
-//! many candidates, as among equal documents; a negative weight; k above 1,200; more than 8,192
-//! terms; weights near the ends of the range of f32), the GPU computes all its similarities.
-//! Training rows that do not fit the GPU's memory are streamed through it in parts. If the GPU runs
-//! out of memory, the parts become smaller; if it fails, the CPU takes over. Both emit `tracing`
-//! warnings.
+//! The number and length of rows and queries are unlimited. The fused kernels cannot answer a query
+//! with too many candidates (as among equal documents), a negative weight, k above 1,200, more than
+//! 8,192 terms, or weights near the limits of `f32`. For such a query, the GPU computes all
+//! similarities. Training rows that do not fit in GPU memory are streamed through it in segments.
+//! If the GPU runs out of memory, the segments become smaller; if it fails, the CPU takes over.
+//! Both cases emit `tracing` warnings.
 
 mod batch;
 mod bresler;
@@ -22,7 +22,7 @@ mod lane;
 mod launch;
 mod memory;
 mod options;
-mod part;
+mod segment;
 mod several;
 mod tile;
 

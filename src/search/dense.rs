@@ -1,4 +1,4 @@
-//! Dense vectors: the nearest rows by an index of `metric-index`, or by none.
+//! The engine for dense vectors, which searches an index of `metric-index`.
 
 use std::collections::BinaryHeap;
 use std::fmt;
@@ -15,15 +15,15 @@ use metric_index::metric::{Euclidean, Manhattan, Metric as Distance};
 use metric_index::neighbor::Neighbor as Near;
 use metric_index::points::{Points, Subset};
 
-use super::engine::{Search, checked_count, whole_or_none};
+use super::engine::{Search, checked_count, clear_on_failure};
 use super::request::{QueryRows, Request, check_finite};
 use super::stop::{NEVER, Stop};
 use super::{Allow, Neighbor, NeighborLists, Report, RowSet, SearchError, VectorsView};
 use crate::rows::dense::{Kernel, Metric, Vectors, normalize};
 use crate::threads::Threads;
 
-/// The index over dense vectors: `auto`, or a kind of `metric-index`, such as `brute-force`,
-/// `kd-tree`, `vp-tree`, `lc:64` or `sss-index`. Results do not depend on it.
+/// The index over dense vectors: `auto`, or a kind of index of `metric-index`, such as
+/// `brute-force`, `kd-tree`, `vp-tree`, `lc:64` or `sss-index`. The choice does not affect results.
 ///
 /// ```
 /// use classify::search::DenseIndex;
@@ -38,7 +38,7 @@ pub enum DenseIndex {
     /// A KD-tree if it evaluates few distances on a sample of the rows, otherwise brute force.
     #[default]
     Auto,
-    /// This one.
+    /// The given kind of index.
     Kind(Kind),
 }
 
@@ -59,7 +59,7 @@ impl FromStr for DenseIndex {
             return Ok(Self::Auto);
         }
         let kind: Kind = text.parse().map_err(|error| format!("auto, or an index: {error}"))?;
-        // Whether its parameters make sense shows when an index is built.
+        // Build a small index to validate the parameters.
         let points = Vectors::new(1, vec![0.0, 1.0]).map_err(|error| error.to_string())?;
         let tried = kind.build(Rows(Arc::new(points)), distance(Metric::Euclidean));
         tried.map_err(|error| error.to_string())?;
@@ -68,8 +68,8 @@ impl FromStr for DenseIndex {
 }
 
 /// The engine for dense vectors, on the CPU or on GPUs. Its queries are [`QueryRows::Dense`], and a
-/// [`Kernel`] turns distances into similarities. The CPU has one way to answer, so it reports every
-/// query as fast.
+/// [`Kernel`] converts distances to similarities. The CPU has no slower fallback, so it reports
+/// every query as fast.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -92,9 +92,9 @@ pub struct Dense {
     index: Arc<RowIndex>,
     /// Whether zero vectors are excluded.
     skips_zeros: bool,
-    /// The rows that are not zero, if zero vectors are excluded and there are some.
+    /// The nonzero rows, if zero vectors are excluded and some rows are zero.
     nonzero: Option<RowSet>,
-    /// The rows on GPUs.
+    /// The search on GPUs, if there are any.
     gpus: Option<GpuSearch<RowIndex>>,
     /// Whether the CPU takes over if a GPU fails.
     fall_back: bool,
@@ -107,11 +107,11 @@ impl fmt::Debug for Dense {
     }
 }
 
-/// An index of the rows. The distance is chosen at run time, so that the program contains the code
-/// of each index only once.
+/// An index of the rows. The distance is chosen at run time, so that the code of each index is
+/// compiled only once.
 type RowIndex = AnyIndex<Rows, &'static dyn Distance<[f32]>>;
 
-/// The distance by which rows are searched. Angles are distances of unit vectors.
+/// Returns the distance function of a metric. Angles are Euclidean distances of unit vectors.
 fn distance(metric: Metric) -> &'static dyn Distance<[f32]> {
     match metric {
         Metric::Angular | Metric::Euclidean => &Euclidean,
@@ -119,7 +119,7 @@ fn distance(metric: Metric) -> &'static dyn Distance<[f32]> {
     }
 }
 
-/// The neighbors of each query, where they are known.
+/// The neighbors of each query; `None` where they are not known yet.
 type Lists = Vec<Option<Vec<Neighbor>>>;
 
 /// Training rows as points, without a copy.
@@ -158,7 +158,7 @@ impl Points for QueryPoints<'_> {
 }
 
 impl Dense {
-    /// An engine over training rows. For [`Metric::Angular`], they must be of length 1 or 0.
+    /// Creates an engine over training rows. For [`Metric::Angular`], they must have length 1 or 0.
     ///
     /// # Errors
     /// If a value is not finite, or the index cannot be built.
@@ -173,9 +173,9 @@ impl Dense {
         let points = Rows(Arc::clone(&rows));
         let build = || {
             let distance = distance(kernel.metric);
-            chosen(index, &points, distance)?.build(points.clone(), distance)
+            choose_kind(index, &points, distance)?.build(points.clone(), distance)
         };
-        let index = Arc::new(threads.run(build).map_err(failed)?);
+        let index = Arc::new(threads.run(build).map_err(index_error)?);
         let engine = Self {
             rows,
             kernel,
@@ -190,7 +190,7 @@ impl Dense {
         Ok(if is_angular { engine.without_zeros() } else { engine })
     }
 
-    /// Excludes zero vectors: as rows they are never neighbors, and as queries they have none.
+    /// Excludes zero vectors. A zero row is never a neighbor, and a zero query has no neighbors.
     /// [`Metric::Angular`] always excludes them.
     #[must_use]
     pub fn without_zeros(self) -> Self {
@@ -203,8 +203,8 @@ impl Dense {
         Self { skips_zeros: true, nonzero, ..self }
     }
 
-    /// Copies the rows to GPUs, which then answer requests without filters. If there are no GPUs,
-    /// or they cannot search such rows, the engine stays on the CPU.
+    /// Copies the rows to GPUs, which then answer requests that have no filter. If there are no
+    /// GPUs, or they cannot search such rows, the engine stays on the CPU.
     ///
     /// # Errors
     /// If a GPU fails and `fall_back` is not set.
@@ -219,21 +219,21 @@ impl Dense {
         }
     }
 
-    /// Answers queries on GPUs, and returns which of them the CPU of the metric index answered.
+    /// Answers queries on GPUs. Also returns which of them `metric-index` answered on the CPU.
     ///
-    /// A list is `None` if other rows may be as similar as its last one: different distances can
-    /// have the same similarity.
+    /// A list is `None` if rows outside it may be as similar as its last row, because different
+    /// distances can have the same similarity.
     fn gpu_answers(
         &self,
         gpus: &GpuSearch<RowIndex>,
         points: &QueryPoints<'_>,
         k: usize,
     ) -> Result<(Lists, Vec<u32>), SearchError> {
-        /// Number of additional neighbors, to include rows of equal similarity.
+        /// Number of additional neighbors to request, to include rows of equal similarity.
         const MARGIN: usize = 16;
         let asked = k.saturating_add(MARGIN).min(self.rows.rows());
         let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
-        let found = gpus.answer(points, Question::Nearest(asked), threads);
+        let found = gpus.answer(points, Question::NearestRows(asked), threads);
         for error in &found.failed {
             if !self.fall_back {
                 return Err(SearchError::Engine(Arc::new(error.clone())));
@@ -260,7 +260,7 @@ impl Dense {
                 .collect();
             similar.sort_unstable();
             similar.truncate(k);
-            // Rows that were not found are no more similar than the last that was.
+            // Rows that were not found are at most as similar as the last row found.
             let is_sure = similar.len() == k
                 && similar.last().is_some_and(|near| near.similarity > min_similarity);
             (is_all || is_sure || min_similarity <= 0.0).then_some(similar)
@@ -268,7 +268,7 @@ impl Dense {
         Ok((found.lists.iter().enumerate().map(answer).collect(), by_cpu))
     }
 
-    /// The kind of its index.
+    /// The kind of the engine's index.
     pub fn kind(&self) -> &'static str {
         match &*self.index {
             AnyIndex::BruteForce(_) => "brute-force",
@@ -314,7 +314,7 @@ impl Dense {
             }
             let points = QueryPoints { dimension: expected, values: &values };
             let mut left: Vec<u32> = (0..).take(count).collect();
-            // GPUs do not know filters.
+            // GPUs do not support filters.
             if let Some(gpus) = self.gpus.as_ref().filter(|_| request.allow.is_all()) {
                 left.clear();
                 let (answers, by_cpu) = self.gpu_answers(gpus, &points, request.k.get())?;
@@ -332,7 +332,7 @@ impl Dense {
             }
             let nearest = |at: u32| {
                 let query = left[at as usize];
-                Nearest {
+                NearestRows {
                     k: request.k.get(),
                     kernel: &self.kernel,
                     allow: &request.allow,
@@ -354,7 +354,8 @@ impl Dense {
                     row: near.point,
                     similarity: self.kernel.similarity(near.distance),
                 };
-                let list: Vec<Neighbor> = answer.map_err(failed)?.iter().map(similarity).collect();
+                let list: Vec<Neighbor> =
+                    answer.map_err(index_error)?.iter().map(similarity).collect();
                 slots.set(first + query as usize, &list);
             }
             first += count;
@@ -362,21 +363,20 @@ impl Dense {
         Ok(found.report())
     }
 
-    /// Number of queries that are searched at a time: many for speed, few if a stop may end the
-    /// search.
+    /// Number of queries searched at a time: many for speed, few if a stop may end the search.
     fn piece(&self, stop: &Stop) -> usize {
-        /// Values that are compared in about a tenth of a second on one thread.
-        const STEP: usize = 1 << 31;
+        /// Number of values that one thread compares in about a tenth of a second.
+        const VALUES_PER_STOP_CHECK: usize = 1 << 31;
         if std::ptr::eq(stop, &raw const NEVER) {
             return if self.gpus.is_some() { 1 << 17 } else { 1 << 14 };
         }
-        (STEP / self.rows.values().len().max(1)).clamp(16, 1 << 12)
+        (VALUES_PER_STOP_CHECK / self.rows.values().len().max(1)).clamp(16, 1 << 12)
     }
 }
 
 impl Search for Dense {
     fn rows(&self) -> u32 {
-        u32::try_from(self.rows.rows()).expect("checked when it was made")
+        u32::try_from(self.rows.rows()).expect("checked when the engine was created")
     }
 
     fn search(
@@ -385,7 +385,7 @@ impl Search for Dense {
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
         let outcome = self.find(request, found);
-        whole_or_none(outcome, found)
+        clear_on_failure(outcome, found)
     }
 }
 
@@ -393,21 +393,25 @@ fn is_zero(vector: &[f32]) -> bool {
     vector.iter().all(|&value| value == 0.0)
 }
 
-fn failed(error: Error) -> SearchError {
+fn index_error(error: Error) -> SearchError {
     SearchError::Index(error.to_string())
 }
 
-/// Returns the kind of index for some rows. `auto` counts the distances that a KD-tree evaluates on
-/// a sample; it does not measure time, so that the choice is the same on every machine.
-fn chosen(index: DenseIndex, points: &Rows, distance: &dyn Distance<[f32]>) -> Result<Kind, Error> {
-    /// Number of rows below which brute force is as fast.
+/// Chooses the kind of index for the rows. `auto` counts the distances that a KD-tree evaluates on
+/// a sample. It does not measure time, so that the choice is the same on every machine.
+fn choose_kind(
+    index: DenseIndex,
+    points: &Rows,
+    distance: &dyn Distance<[f32]>,
+) -> Result<Kind, Error> {
+    /// Number of rows below which brute force is as fast as a tree.
     const MIN_ROWS: usize = 1_000;
     /// Number of dimensions above which a tree prunes too little.
     const MAX_DIMENSIONS: usize = 128;
     const SAMPLE: usize = 20_000;
     const QUERIES: usize = 64;
-    /// A tree is faster if it evaluates less than one in this many distances, as measured on
-    /// vectors of 4 to 64 dimensions.
+    /// A tree is chosen if it evaluates fewer than one in this many distances. Measured on vectors
+    /// of 4 to 64 dimensions.
     const MIN_SAVING: u64 = 4;
     let count = points.len();
     match index {
@@ -426,27 +430,27 @@ fn chosen(index: DenseIndex, points: &Rows, distance: &dyn Distance<[f32]>) -> R
     let tree = KdTree::build(&sample, distance)?;
     let mut evaluations = 0;
     for &query in &queries {
-        let nearest = metric_index::collector::Nearest::new(10);
+        let nearest = metric_index::collector::NearestRows::new(10);
         evaluations += search(&tree, sample.point(query), nearest)?.1.evaluations;
     }
     let all = (queries.len() * sample.len()) as u64;
     Ok(if evaluations * MIN_SAVING < all { Kind::KdTree } else { Kind::BruteForce })
 }
 
-/// The k allowed rows of highest similarity above 0; of equal ones, the lower rows.
-struct Nearest<'a> {
+/// A collector of the k allowed rows of highest similarity above 0. Ties go to the lower row.
+struct NearestRows<'a> {
     k: usize,
     kernel: &'a Kernel,
     allow: &'a Allow<'a>,
     query: usize,
     nonzero: Option<&'a RowSet>,
-    /// Beyond it, no row can be one of them.
+    /// Distance beyond which a row cannot be among the k.
     radius: f32,
-    /// The rows found and the bits of their distances, with the worst row on top.
+    /// The rows found and the bits of their distances. The worst row is on top.
     found: BinaryHeap<(Neighbor, u32)>,
 }
 
-impl Collector for Nearest<'_> {
+impl Collector for NearestRows<'_> {
     fn radius(&self) -> f32 {
         self.radius
     }
@@ -475,7 +479,7 @@ impl Collector for Nearest<'_> {
     }
 }
 
-impl Answer for Nearest<'_> {
+impl Answer for NearestRows<'_> {
     fn into_sorted(self) -> Vec<Near> {
         let near = |(neighbor, distance): (Neighbor, u32)| Near {
             point: neighbor.row,
@@ -485,9 +489,9 @@ impl Answer for Nearest<'_> {
     }
 }
 
-/// Learns the scale of a metric from at most 1,000 evenly spaced training rows: the median distance
-/// of a row from the nearest row that is not equal to it. The scale is 1 for angles, and if no rows
-/// differ.
+/// Learns the scale of a metric from at most 1,000 evenly spaced training rows. The scale is the
+/// median distance of a row from the nearest row that differs from it. It is 1 for angles and if
+/// all rows are equal.
 ///
 /// # Errors
 /// As [`Dense::new`].
@@ -497,8 +501,8 @@ pub fn learn_scale(
     threads: &Threads,
 ) -> Result<f64, SearchError> {
     const SAMPLE: usize = 1_000;
-    struct Other(u32, f32);
-    impl Collector for Other {
+    struct NearestDifferent(u32, f32);
+    impl Collector for NearestDifferent {
         fn radius(&self) -> f32 {
             self.1
         }
@@ -508,7 +512,7 @@ pub fn learn_scale(
             }
         }
     }
-    impl Answer for Other {
+    impl Answer for NearestDifferent {
         fn into_sorted(self) -> Vec<Near> {
             let found = self.1.is_finite();
             found.then_some(Near { point: self.0, distance: self.1 }).into_iter().collect()
@@ -524,10 +528,10 @@ pub fn learn_scale(
         (0..count).flat_map(|at| rows.row(at * rows.rows() / count).iter().copied()).collect();
     let queries = QueryPoints { dimension: rows.dimension(), values: &sample };
     let workers = NonZeroUsize::new(threads.count()).unwrap_or(NonZeroUsize::MIN);
-    let ask = |_| Other(0, f32::INFINITY);
+    let ask = |_| NearestDifferent(0, f32::INFINITY);
     let mut distances = Vec::new();
     for answer in &engine.index.answer_many(&queries, workers, ask) {
-        distances.extend(answer.map_err(failed)?.first().map(|near| near.distance));
+        distances.extend(answer.map_err(index_error)?.first().map(|near| near.distance));
     }
     distances.sort_unstable_by(f32::total_cmp);
     let median = distances.get(distances.len() / 2).copied().unwrap_or(1.0);

@@ -1,4 +1,4 @@
-//! Where searches run, as a user names it: the CPU, one GPU or all.
+//! The device on which searches run, as a user names it: the CPU, one GPU or all GPUs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,8 @@ use super::cuda::load_kernels;
 use super::{CudaEngine, EngineKind, Engines};
 use crate::threads::Threads;
 
-/// Where to search: `auto`, `cpu`, `cuda`, `cuda:N` or `cuda:all`. Results do not depend on it.
+/// The device to search on: `auto`, `cpu`, `cuda`, `cuda:N` or `cuda:all`. The choice does not
+/// affect results.
 ///
 /// ```
 /// use classify::search::DeviceChoice;
@@ -66,7 +67,7 @@ impl fmt::Display for DeviceChoice {
 /// Why a device cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The engine runs elsewhere.
+    /// The engine does not run on the chosen device.
     #[error("the engine {engine} runs on {place}, not on the device {device}")]
     Conflict {
         /// The engine.
@@ -82,8 +83,8 @@ pub enum DeviceError {
 }
 
 impl DeviceChoice {
-    /// Opens the GPUs; none for the CPU. A `tracing` warning names each GPU that `auto` or
-    /// `cuda:all` skips because it does not work.
+    /// Opens the chosen GPUs. Returns an empty list for the CPU. A `tracing` warning names each GPU
+    /// that `auto` or `cuda:all` skips because it does not work.
     ///
     /// # Errors
     /// If a requested GPU cannot be used.
@@ -93,7 +94,7 @@ impl DeviceChoice {
             Self::Cpu => Ok(Vec::new()),
             Self::AnyGpu => Device::open_best().and_then(usable),
             Self::Gpu(ordinal) => Device::open(ordinal).and_then(usable),
-            Self::AllGpus => all_gpus(),
+            Self::AllGpus => open_all_gpus(),
             Self::Auto => match Device::open_best().and_then(usable) {
                 Err(GpuError::NoDriver | GpuError::NoDevice | GpuError::StaticBuild) => {
                     Ok(Vec::new())
@@ -107,7 +108,8 @@ impl DeviceChoice {
         }
     }
 
-    /// Opens the device for searching documents. `engine`: the engine, or `None` for the best one.
+    /// Opens the device for searching documents with `engine`, or with the best engine if it is
+    /// `None`.
     ///
     /// # Errors
     /// If the engine does not run on this device, or as [`gpus`](Self::gpus).
@@ -133,8 +135,8 @@ impl DeviceChoice {
         };
         let gpus = device.gpus()?;
         for gpu in &gpus {
-            // Load the kernels now, while callers do other work. If this fails, the first engine
-            // fails too and returns the error.
+            // Load the kernels now, while callers do other work. If loading fails, creating the
+            // first engine fails too and returns the error.
             let _ = load_kernels(gpu);
         }
         Ok(match engine {
@@ -146,8 +148,8 @@ impl DeviceChoice {
     }
 }
 
-/// Every GPU that works.
-fn all_gpus() -> Result<Vec<Device>, GpuError> {
+/// Opens every GPU that works.
+fn open_all_gpus() -> Result<Vec<Device>, GpuError> {
     let mut devices = Vec::new();
     for info in gpu_runtime::devices()? {
         match info.check().and_then(|()| Device::open(info.ordinal)) {

@@ -9,7 +9,8 @@ use super::request::{Request, check_finite};
 use crate::rows::matrix::CsrView;
 use crate::threads::Threads;
 
-/// A search engine: finds the `k` most similar allowed training rows of each query of a request.
+/// A search engine, which finds the `k` most similar allowed training rows of each query of a
+/// request.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -34,11 +35,11 @@ pub trait Search: Send + Sync + Debug {
     /// The number of training rows.
     fn rows(&self) -> u32;
 
-    /// Fills `found` with a list for each query: at most `k` neighbors, best first. After an error
-    /// `found` is empty.
+    /// Replaces the contents of `found` by a list for each query: at most `k` neighbors, best
+    /// first. After an error, `found` is empty.
     ///
     /// # Errors
-    /// If the request does not match the training rows, is stopped, or the engine fails.
+    /// If the request does not match the training rows, if it is stopped, or if the engine fails.
     fn search(
         &self,
         request: &Request<'_>,
@@ -56,15 +57,15 @@ pub(super) fn check_training(
     Ok(count)
 }
 
-/// Returns a number of rows, if there are not too many.
+/// Checks and converts a number of rows.
 pub(super) fn checked_count(rows: usize) -> Result<u32, SearchError> {
     let limit = u32::MAX - 1;
     let count = u32::try_from(rows).ok().filter(|&count| count <= limit);
     count.ok_or(SearchError::TooManyRows { rows, limit })
 }
 
-/// Empties the lists after a failure, so that no partial results remain.
-pub(super) fn whole_or_none<T>(
+/// Clears the lists if the search failed, so that no partial results remain.
+pub(super) fn clear_on_failure<T>(
     outcome: Result<T, SearchError>,
     found: &mut NeighborLists,
 ) -> Result<T, SearchError> {

@@ -1,4 +1,4 @@
-//! The choice of an engine as a value: made once, used for every matrix.
+//! The choice of an engine, as a value that serves for every matrix.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,8 +15,9 @@ use crate::rows::dense::DensePart;
 use crate::rows::matrix::Csr;
 use crate::threads::Threads;
 
-/// An engine by name, written `inverted`, `exhaustive`, `fused`, `base:THREADS`, `shared:THREADS`,
-/// `grid:DOCUMENTSxTHREADS` or `grid-ldg:DOCUMENTSxTHREADS`; the numbers may be omitted.
+/// The kind of an engine. It is written `inverted`, `exhaustive`, `fused`, `base:THREADS`,
+/// `shared:THREADS`, `grid:DOCUMENTSxTHREADS` or `grid-ldg:DOCUMENTSxTHREADS`. The numbers may be
+/// omitted.
 ///
 /// ```
 /// use classify::search::EngineKind;
@@ -40,7 +41,7 @@ impl EngineKind {
     /// The best engine on a GPU.
     pub const FUSED: Self = Self::Cuda(CudaEngine::Fused);
 
-    /// Whether it runs on a GPU.
+    /// Whether the engine runs on a GPU.
     pub fn needs_gpu(self) -> bool {
         matches!(self, Self::Cuda(_))
     }
@@ -107,18 +108,18 @@ impl FromStr for EngineKind {
     }
 }
 
-/// A factory of engines of one kind, on a given GPU or with given threads.
+/// A factory of engines of one kind, on given GPUs and threads.
 #[derive(Clone)]
 pub struct Engines {
     kind: EngineKind,
-    /// The GPUs; none for engines of the CPU.
+    /// The GPUs; empty for CPU engines.
     devices: Vec<Device>,
     /// The index over dense vectors.
     index: DenseIndex,
     threads: Threads,
     /// Whether the CPU takes over if the GPU fails.
     fall_back: bool,
-    /// Ends every search that has no stop of its own.
+    /// The stop of every search that has none of its own.
     stop: Option<Arc<Stop>>,
 }
 
@@ -129,7 +130,7 @@ impl fmt::Debug for Engines {
 }
 
 impl Engines {
-    /// The [`Inverted`] engine.
+    /// Creates a factory of [`Inverted`] engines on the CPU.
     pub fn cpu(threads: &Threads) -> Self {
         let kind = EngineKind::Inverted;
         Self {
@@ -142,43 +143,44 @@ impl Engines {
         }
     }
 
-    /// The [`Exhaustive`] engine.
+    /// Creates a factory of [`Exhaustive`] engines on the CPU.
     pub fn exhaustive(threads: &Threads) -> Self {
         Self { kind: EngineKind::Exhaustive, ..Self::cpu(threads) }
     }
 
-    /// A GPU engine. If the GPU fails, the CPU takes over and a `tracing` warning is emitted.
+    /// Creates a factory of engines on one GPU. If the GPU fails, the CPU takes over and a
+    /// `tracing` warning is emitted.
     pub fn cuda(engine: CudaEngine, device: Device, threads: &Threads) -> Self {
         Self::several_gpus(engine, vec![device], threads)
     }
 
-    /// An engine on several GPUs, or on the CPU if there are none. If a GPU fails, the others take
-    /// over, then the CPU.
+    /// Creates a factory of engines on several GPUs, or on the CPU if `devices` is empty. If a GPU
+    /// fails, the others take over, then the CPU.
     pub fn several_gpus(engine: CudaEngine, devices: Vec<Device>, threads: &Threads) -> Self {
         Self { kind: EngineKind::Cuda(engine), devices, ..Self::cpu(threads) }
     }
 
-    /// Makes a GPU failure an error instead of falling back to the CPU: for measurements.
+    /// Returns an error after a GPU failure instead of falling back to the CPU. For measurements.
     #[must_use]
     pub fn without_fall_back(self) -> Self {
         Self { fall_back: false, ..self }
     }
 
-    /// Lets `stop` end the searches of all engines made from now on, unless a request has a stop of
-    /// its own.
+    /// Lets `stop` end the searches of all engines created from now on, unless a request has its
+    /// own stop.
     #[must_use]
     pub fn until(self, stop: Arc<Stop>) -> Self {
         Self { stop: Some(stop), ..self }
     }
 
-    /// Searches dense vectors with this index.
+    /// Sets the index over dense vectors.
     #[must_use]
     pub fn with_index(self, index: DenseIndex) -> Self {
         Self { index, ..self }
     }
 
     /// Creates an engine over the dense vectors of a model. Even with GPUs, the CPU answers
-    /// requests with filters, as in leave-one-out tuning.
+    /// requests that have a filter, as in leave-one-out tuning.
     ///
     /// # Errors
     /// If the vectors cannot be indexed, or a GPU fails and falling back to the CPU is disabled.
@@ -189,14 +191,14 @@ impl Engines {
         Ok(self.stoppable(Arc::new(engine.on_gpus(&self.devices, self.fall_back)?)))
     }
 
-    /// The threads.
+    /// The threads of the engines.
     pub fn threads(&self) -> &Threads {
         &self.threads
     }
 
-    /// The same engines without GPUs, for many small indexes of a few queries each. The threads
-    /// build and search several indexes concurrently; a GPU would wait for each to be built and
-    /// copied.
+    /// Returns the same factory without GPUs, for many small indexes with few queries each. The
+    /// threads build and search several indexes concurrently, whereas a GPU would wait for each to
+    /// be built and copied.
     #[must_use]
     pub fn on_cpu(&self) -> Self {
         if !self.is_gpu() {
@@ -205,12 +207,12 @@ impl Engines {
         Self { kind: EngineKind::Inverted, devices: Vec::new(), ..self.clone() }
     }
 
-    /// Whether a GPU searches.
+    /// Whether the engines run on a GPU.
     pub fn is_gpu(&self) -> bool {
         !self.devices.is_empty()
     }
 
-    /// The engine and where it runs, for messages.
+    /// Describes the kind of engine and its device, for messages.
     pub fn describe(&self) -> String {
         let Some(first) = self.devices.first() else {
             return format!("{} on the CPU ({} threads)", self.kind, self.threads.count());
@@ -221,7 +223,7 @@ impl Engines {
         format!("{} on {gpus} {ordinals} ({})", self.kind, first.info().name)
     }
 
-    /// How many queries to pass to an engine at a time to keep it busy.
+    /// The number of queries to pass to an engine at a time to keep it busy.
     pub fn batch(&self) -> usize {
         if self.is_gpu() { 16_384 * self.devices.len() } else { 4_096 }
     }
@@ -248,7 +250,7 @@ impl Engines {
                 }
             }
             (EngineKind::Exhaustive, _) => Arc::new(Exhaustive::new(training, threads)?),
-            // Without a device there is no engine of a GPU.
+            // Without a device there is no GPU engine.
             (EngineKind::Inverted, _) | (EngineKind::Cuda(_), []) => {
                 Arc::new(Inverted::new(training, threads)?)
             }
@@ -291,7 +293,7 @@ mod tests {
     use crate::rows::matrix::CsrBuilder;
 
     #[test]
-    fn a_stop_ends_the_searches_of_engines_made_with_it() {
+    fn a_stop_ends_the_searches_of_engines_created_with_it() {
         let threads = Threads::new(std::num::NonZeroUsize::MIN).expect("a thread");
         let mut rows = CsrBuilder::default();
         rows.push_row([(0, 1.0)]);

@@ -9,7 +9,7 @@ use crate::rows::dense::ShapeError;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SearchError {
-    /// The queries have a different vocabulary.
+    /// The queries have a different number of columns than the training rows.
     #[error("the queries have {found} columns, the training rows {expected}")]
     Columns {
         /// Columns of the queries.
@@ -25,10 +25,10 @@ pub enum SearchError {
         /// The number of values per row.
         dimension: usize,
     },
-    /// The filter is for different queries or training rows.
+    /// The filter does not match the number of queries or training rows.
     #[error("the filter has {found} {what}, expected {expected}")]
     Filter {
-        /// Which part of the filter.
+        /// The mismatched part of the filter.
         what: &'static str,
         /// Its size.
         found: usize,
@@ -41,21 +41,21 @@ pub enum SearchError {
         /// `training` or `query`.
         what: &'static str,
     },
-    /// There are more rows than row numbers.
+    /// There are too many training rows to number.
     #[error("{rows} training rows exceed the limit of {limit}")]
     TooManyRows {
         /// The number of rows.
         rows: usize,
-        /// The largest number of rows.
+        /// The maximum number of rows.
         limit: u32,
     },
-    /// The parts do not hold each row once, in increasing order.
+    /// The parts do not together contain each row exactly once, in increasing order.
     #[error("the parts do not hold {rows} rows, numbered from 0, once each in increasing order")]
     Parts {
         /// The total number of rows of the parts.
         rows: usize,
     },
-    /// The search was ended by its [`Stop`](super::Stop).
+    /// The search's [`Stop`](super::Stop) ended it.
     #[error("the search was stopped before it finished")]
     Stopped,
     /// The lists of neighbors do not fit in memory.

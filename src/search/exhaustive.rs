@@ -1,20 +1,21 @@
-//! Compares every query with every training row by merging the two sorted rows: `BaseCSR`, the
-//! sequential baseline of Bresler et al. 2011, and the reference for testing every other engine.
+//! Exhaustive search: compares every query with every training row by merging the two sorted rows.
+//! This is `BaseCSR`, the sequential baseline of Bresler et al. 2011, and the reference for testing
+//! every other engine.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::engine::{Search, check_training, whole_or_none};
+use super::engine::{Search, check_training, clear_on_failure};
 use super::neighbor::{Neighbor, rounded};
 use super::request::{Queries, Request};
 use super::{Allow, NeighborLists, Report, SearchError};
 use crate::rows::matrix::{Csr, CsrView, Row, row};
 use crate::threads::Threads;
 
-/// The engine without an index: its time per query is proportional to all non-zeros. It has no fast
-/// path, so its [`Report`] counts every query as fallen back.
+/// The engine without an index. Its time per query is proportional to the number of nonzeros. It
+/// has no fast path, so its [`Report`] counts every query as fallen back.
 #[derive(Debug)]
 pub struct Exhaustive {
     training: Arc<Csr>,
@@ -23,7 +24,7 @@ pub struct Exhaustive {
 }
 
 impl Exhaustive {
-    /// An engine over training rows.
+    /// Creates an engine over training rows.
     ///
     /// # Errors
     /// If a weight is not finite.
@@ -69,18 +70,18 @@ impl Search for Exhaustive {
         let outcome = request
             .queries(self.rows, self.training.cols(), &mut sparse)
             .and_then(|queries| self.find(&queries, found));
-        whole_or_none(outcome, found)
+        clear_on_failure(outcome, found)
     }
 }
 
-/// The filter of one query.
+/// The rows that may be neighbors of one query.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowed<'a> {
     pub(super) allow: &'a Allow<'a>,
     pub(super) query: usize,
 }
 
-/// The neighbors of one query.
+/// Finds the neighbors of one query.
 pub(super) fn nearest(
     training: &CsrView<'_>,
     query: Row<'_>,
@@ -101,7 +102,7 @@ pub(super) fn nearest(
     neighbors
 }
 
-/// The similarity of two rows, by the formula of [`super`].
+/// Computes the similarity of two rows by the formula of [`super`].
 fn similarity(a: Row<'_>, b: Row<'_>) -> f32 {
     let mut i = 0;
     let mut j = 0;

@@ -1,56 +1,57 @@
-//! The CPU engine: an inverted index in blocks of rows, 16-bit sums in cache, exact results.
+//! The default CPU engine: an inverted index in blocks of rows, with 16-bit sums in cache and exact
+//! results.
 //!
 //! The training rows are divided into blocks. A block stores the *postings* of each term: the rows
 //! that contain it, with its weights in fixed point. The terms that many rows contain are the
-//! *head*; a block also stores them row by row. Each query gets a 16-bit sum for each row of a
+//! *head*; a block also stores them row by row. Each query has a 16-bit sum for each row of a
 //! block. For a batch of queries, the products of the head are added first, for all queries at
-//! once: a weight of a row is multiplied by the factors of [`LANES`] queries. Then the postings of
-//! each query's other terms are added. Rows that may be among the best `k` are collected, and
+//! once: each weight of a row is multiplied by the factors of [`LANES`] queries. Then the postings
+//! of each query's other terms are added. Rows that may be among the best `k` are collected and
 //! finally rescored by the formula of [`super`].
 //!
 //! For small batches, and for large ones over many blocks, the engine adds the postings of rare
 //! terms only and bounds the contribution of the rest (see [`bounds`]). If the bound does not prune
-//! enough, a batch falls back to the head. A small batch uses the postings of all terms, and for
-//! the most frequent terms columns of the weights of all rows.
+//! enough, a large batch falls back to the head. A small batch falls back to the postings of all
+//! terms; the most frequent terms use columns of the weights of all rows instead.
 //!
 //! # Why the results are exact
 //!
 //! Let m be the largest absolute weight of a term in the training rows, and X the largest 16-bit
-//! number. A weight w becomes x = X w / m, rounded, but not to 0. A weight q of the query becomes
-//! the factor f = q m A 65536 / X, rounded. A is chosen so that the largest possible sum fits, with
-//! 2 to spare for each product. That sum is at most A times the product of the query's length and
-//! the length of the longest row (Cauchy–Schwarz), and at most A Σ |q| m.
+//! number. A training weight w becomes x = X w / m, rounded, but never to 0. A query weight q
+//! becomes the factor f = q m A 65536 / X, rounded. A is chosen so that the largest possible sum
+//! fits, with 2 to spare for each product. That sum is at most A times the product of the query's
+//! length and the length of the longest row (Cauchy–Schwarz), and at most A Σ |q| m.
 //!
-//! The product x f / 65536 is rounded down. It differs from A q w by at most
-//! r = |rounding error of f| + (|f| + 1) / 65536 because f and x are rounded, and by up to 1
-//! because the product is. Products of postings and columns are 1 larger. So the sum of a row lies
-//! between A s − l and A s + h, where s is its similarity. For two rows, h of one and l of the
-//! other matter. Together they are at most Σ (1 + 2 r) over the terms of the query. If a row has
-//! fewer terms than the query, Σ (2 + 2 r) over the largest number of terms of a row is a bound
-//! too: the terms of the two rows differ, and only some products are 1 larger. The smaller of both
-//! bounds is the *band*.
+//! The product x f / 65536 is rounded down. It differs from A q w by at most r = |rounding error of
+//! f| + (|f| + 1) / 65536 because f and x are rounded, and by up to 1 because the product is
+//! rounded. Products of postings and columns are 1 larger. So the sum of a row lies between A s − l
+//! and A s + h, where s is its similarity. When two rows are compared, h of one and l of the other
+//! matter. Their sum is at most Σ (1 + 2 r) over the terms of the query. If a row has fewer terms
+//! than the query, Σ (2 + 2 r) over the largest number of terms of a row is a bound too: the terms
+//! of the two rows differ, and only some products are 1 larger. The smaller of the two bounds is
+//! the *band*.
 //!
-//! If T is at most the k-th largest sum, k rows have A s ≥ T − h. Every row of the result has that
-//! too, so its sum is at least T − h − l. All rows with such sums are collected. The band is
+//! If T is at most the k-th largest sum, k rows have A s ≥ T − h. So does every row of the result,
+//! and its sum is therefore at least T − h − l. All rows with such sums are collected. The band is
 //! widened by 0.1, which covers the rounding of similarities to `f32` and of these numbers to
 //! `f64`.
 //!
-//! Rows with a sum of 0 are not collected. That is right if T is above the band. It is also right
-//! if all terms were added by postings and columns and no weight is negative: then a row with a
-//! common term has a sum of at least 1. A query of a batch for which neither holds is answered
-//! again by postings. If that does not help, all similarities of the query are computed, and the
-//! [`Report`] counts it as fallen back. This happens with negative weights and a threshold within
-//! the band, for similarities that may be below 1e-30 or above 1e37, and if a row and the query may
-//! have thousands of terms in common.
+//! Rows with a sum of 0 are not collected. This is correct if T is above the band. It is also
+//! correct if all terms were added by postings and columns and no weight is negative, because a row
+//! with a common term then has a sum of at least 1. If neither holds for a query of a batch, the
+//! query is answered again by postings. If that does not help, all similarities of the query are
+//! computed, and the [`Report`] counts it as fallen back. This happens in three cases: negative
+//! weights with a threshold within the band, similarities that may be below 1e-30 or above 1e37,
+//! and possibly thousands of terms in common.
 //!
 //! The sums of rows that the request does not allow are cleared before rows are collected. So these
-//! rows are not returned, and do not raise the threshold.
+//! rows are not returned and do not raise the threshold.
 
 use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
-use super::engine::{Search, check_training, whole_or_none};
+use super::engine::{Search, check_training, clear_on_failure};
 use super::lists::{NeighborLists, Slots};
 use super::request::{Queries, Request, any_piece};
 use super::scratch::Scratch;
@@ -67,22 +68,22 @@ mod rescorer;
 use fixed::{FixedPoint, ScaledQuery, WeightStats};
 use index::{Block, Index, PostingList, stride};
 use kernels::{LANES, at_least, count_at_least, group_maxima};
-use rescorer::{AHEAD, Rescorer, prefetch};
+use rescorer::{PREFETCH_DISTANCE, Rescorer, prefetch};
 
-/// Number of rows per block: the 32 KiB of sums of a query fit a first-level cache.
+/// Number of rows per block: the sums of a query take 32 KiB, which fits in a first-level cache.
 const BLOCK_ROWS: usize = 16_384;
-/// The largest number of rows that 16-bit row numbers can distinguish.
+/// Maximum number of rows of a block, limited by the 16-bit row numbers.
 const MAX_BLOCK_ROWS: usize = 65_536;
-/// Maximum number of batches of [`LANES`] queries that a thread answers at a time. All but the
-/// first find the postings of a block in a cache.
+/// Maximum number of batches of [`LANES`] queries that a thread answers at a time. All batches but
+/// the first find the postings of a block in cache.
 const MAX_BATCHES: usize = 4;
 /// Minimum number of queries of a batch.
 const MIN_BATCH: usize = 16;
-/// Minimum number of blocks for which bounds are tried for a batch, if there are at least as many
-/// blocks as wanted neighbors. The first block costs more, and each of the others then adds at most
-/// one neighbor on average.
+/// Minimum number of blocks for which a batch tries bounds, provided there are at least as many
+/// blocks as wanted neighbors. The first block costs more; each further block then adds at most one
+/// neighbor on average.
 const MIN_BOUNDED_BLOCKS: usize = 8;
-/// Minimum number of groups of sums. The k-th largest maximum of the groups is a threshold.
+/// Minimum number of groups of sums. The k-th largest of the group maxima is a threshold.
 const MIN_GROUPS: usize = 512;
 /// Maximum number of groups of sums.
 const MAX_GROUPS: usize = 8192;
@@ -93,9 +94,9 @@ pub struct Inverted {
     training: Arc<Csr>,
     rows: u32,
     cuts: Vec<usize>,
-    /// Present if no training weight is negative.
+    /// The index for nonnegative weights, present if no training weight is negative.
     unsigned: Option<Index<u16>>,
-    /// Made for negative weights, of the training rows or of a query.
+    /// The index for negative weights of the training rows or of a query, created when needed.
     signed: OnceLock<Index<i16>>,
     scratch: Scratch<Buffers<u16>>,
     signed_scratch: Scratch<Buffers<i16>>,
@@ -103,11 +104,11 @@ pub struct Inverted {
 }
 
 impl Inverted {
-    /// Indexes training rows.
+    /// Creates an index of training rows.
     ///
-    /// The index takes about six bytes per non-zero, twelve per row, two per row for each term that
-    /// a fifth of the rows contains, and four per term for each block. It takes twice as much once
-    /// a query has a negative weight.
+    /// The index takes about six bytes per nonzero, twelve per row, two per row for each term that
+    /// at least a fifth of the rows contains, and four per term and block. It takes twice as much
+    /// once a query has a negative weight.
     ///
     /// # Errors
     /// If a weight is not finite.
@@ -160,7 +161,8 @@ impl Inverted {
         }
         let view = self.training.view();
         if self.signed.get().is_none() {
-            // Not in `get_or_init`: a thread that waits for others could enter it a second time.
+            // Not in `get_or_init`: a thread that waits for other threads could enter it a second
+            // time.
             let index = self.threads.run(|| Index::new(&view, weight_stats(&view), &self.cuts));
             // Another search may have been faster.
             let _ = self.signed.set(index);
@@ -178,11 +180,12 @@ impl Inverted {
     ) -> Result<Report, SearchError> {
         let count = queries.rows.rows();
         found.reset(count, queries.k.min(self.training.rows()))?;
-        // All threads get work, if there is enough.
+        // The batch size lets all threads take part.
         let batch = batch_size(count, self.threads.count());
         let engine = Searcher { index, training: self.training.view(), queries };
         if count <= batch {
-            // Switching threads and back takes as long as a query.
+            // Run on the calling thread: switching to another thread and back takes as long as a
+            // query.
             engine.batch(0, found.slots(), &mut scratch.take())?;
             return Ok(found.report());
         }
@@ -197,8 +200,8 @@ impl Inverted {
     }
 }
 
-/// Returns the number of queries that a thread answers at a time: several times [`LANES`], if the
-/// threads then still end at about the same time.
+/// Returns the number of queries that a thread answers at a time: several times [`LANES`] if all
+/// threads still finish at about the same time.
 fn batch_size(queries: usize, threads: usize) -> usize {
     let per_thread = queries.div_ceil(threads);
     if per_thread <= LANES {
@@ -208,9 +211,9 @@ fn batch_size(queries: usize, threads: usize) -> usize {
     (1..=MAX_BATCHES).rev().min_by_key(rounds).unwrap_or(1) * LANES
 }
 
-/// Returns the properties of all rows. Call it on the thread pool that should do the work.
+/// Computes the properties of all weights. Call it on the thread pool that should do the work.
 fn weight_stats(training: &CsrView<'_>) -> WeightStats {
-    // The properties of a piece take a vector of all terms, so pieces are large.
+    // Each piece needs a vector over all terms, so pieces are large.
     let rows = training.rows();
     let pieces =
         (training.nnz() / (4 * training.cols() + 1)).clamp(1, rayon::current_num_threads());
@@ -218,7 +221,7 @@ fn weight_stats(training: &CsrView<'_>) -> WeightStats {
     let pieces = (0..rows.div_ceil(size).max(1)).into_par_iter();
     let of_piece =
         |piece: usize| WeightStats::of(training, piece * size..((piece + 1) * size).min(rows));
-    pieces.map(of_piece).reduce_with(|a, b| a.join(&b)).expect("a piece at least")
+    pieces.map(of_piece).reduce_with(|a, b| a.join(&b)).expect("at least one piece")
 }
 
 impl Search for Inverted {
@@ -235,12 +238,12 @@ impl Search for Inverted {
         let outcome = request
             .queries(self.rows, self.training.cols(), &mut sparse)
             .and_then(|queries| self.find(&queries, found));
-        whole_or_none(outcome, found)
+        clear_on_failure(outcome, found)
     }
 }
 
-/// Returns the first row of each block, and the number of rows. Blocks grow beyond `block_rows` if
-/// the offsets of many small blocks would take more memory than the postings.
+/// Returns the first row of each block, followed by the number of rows. Blocks are larger than
+/// `block_rows` if the offsets of many small blocks would take more memory than the postings.
 fn cuts(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     let rows = training.rows();
     let affordable = training.nnz() / (training.cols() + 1);
@@ -264,7 +267,7 @@ fn cuts(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     cuts
 }
 
-/// The buffers of a thread that searches.
+/// The buffers of a searching thread.
 #[derive(Debug, Default)]
 struct Buffers<T> {
     /// The sums of a batch in a block.
@@ -273,7 +276,7 @@ struct Buffers<T> {
     factors: Vec<[T; LANES]>,
     /// The factors of a query's terms that have postings only.
     rare: Vec<(u32, T)>,
-    /// The factors of a query's terms that have a column, by column.
+    /// The columns of a query's terms that have one, with their factors.
     dense: Vec<(usize, T)>,
     /// The postings of a query in a block.
     lists: Vec<PostingList<T>>,
@@ -285,23 +288,23 @@ struct Buffers<T> {
     candidates: Vec<(T, u32)>,
     /// The rows of a block that have been scored.
     seen: Vec<u32>,
-    /// A bit for each row of a block.
+    /// A bitmap of the rows of a block.
     marks: Vec<u64>,
     rescorer: Rescorer,
 }
 
-/// A query, and what was found for it in the blocks so far.
+/// A query and the candidates found so far.
 struct QueryState<'a, T> {
-    /// Its number in the request.
+    /// The query's number in the request.
     number: usize,
     query: Row<'a>,
-    /// `None`: 16 bits are not enough for it.
+    /// The query in fixed point; `None` if 16 bits are not enough for it.
     scaled: Option<ScaledQuery<T>>,
     /// The number of rows to find.
     wanted: usize,
-    /// The sums and the rows that may be in the result.
+    /// Sums and numbers of the rows that may be in the result.
     candidates: Vec<(T, u32)>,
-    /// At most the `wanted`-th largest sum so far; 0 until there are that many.
+    /// A lower bound on the `wanted`-th largest sum so far; 0 until there are that many.
     threshold: T,
 }
 
@@ -318,7 +321,7 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
         self.scaled.as_ref().map_or(&[], |scaled| &scaled.factors[..scaled.tail])
     }
 
-    /// Whether no row of the result has been excluded for its sum of 0.
+    /// Whether no row of the result can have been excluded for a sum of 0.
     fn is_complete(&self, by_postings: bool) -> bool {
         let Some(scaled) = &self.scaled else { return false };
         by_postings && !T::SIGNED
@@ -346,7 +349,8 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
     }
 }
 
-/// Returns a number that is at most the `wanted`-th largest sum, by the maxima of groups of sums.
+/// Returns a lower bound on the `wanted`-th largest sum, computed from the maxima of groups of
+/// sums.
 fn sum_threshold<T: FixedPoint>(sums: &[T], wanted: usize, maxima: &mut Vec<T>) -> T {
     maxima.resize(wanted.saturating_mul(4).clamp(MIN_GROUPS, MAX_GROUPS), T::default());
     group_maxima(sums, maxima);
@@ -359,16 +363,16 @@ fn nth_largest<T: FixedPoint>(values: &[T], n: usize) -> T {
     let mut high = T::nearest(T::MAX).bits();
     while low < high {
         let middle = high - (high - low) / 2;
-        if count_at_least(values, T::of_bits(middle)) >= n {
+        if count_at_least(values, T::from_bits(middle)) >= n {
             low = middle;
         } else {
             high = middle - 1;
         }
     }
-    T::of_bits(low)
+    T::from_bits(low)
 }
 
-/// Answers the queries of a request with an index.
+/// An index and a request whose queries it answers.
 #[derive(Debug)]
 struct Searcher<'a, T> {
     index: &'a Index<T>,
@@ -377,7 +381,7 @@ struct Searcher<'a, T> {
 }
 
 impl<'a, T: FixedPoint> Searcher<'a, T> {
-    /// Answers the queries from `first` on, one per slot.
+    /// Answers one query per slot, starting with query `first`.
     fn batch(
         &self,
         first: usize,
@@ -392,7 +396,7 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         let blocks = self.index.blocks.len();
         let is_batch = states.len() >= MIN_BATCH;
         if !is_batch || blocks >= MIN_BOUNDED_BLOCKS.max(self.queries.k) {
-            let mut found = self.by_bounds(&states, is_batch, stride, buffers)?.into_iter();
+            let mut found = self.search_by_bounds(&states, is_batch, stride, buffers)?.into_iter();
             states.retain(|state| match found.next().flatten() {
                 Some(neighbors) => {
                     slots.set(state.number - first, &neighbors);
@@ -403,27 +407,27 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         }
         let is_batch = states.len() >= MIN_BATCH;
         if is_batch {
-            self.by_head(&mut states, stride, buffers)?;
+            self.collect_by_head(&mut states, stride, buffers)?;
         }
         for state in &mut states {
             self.queries.stop.check()?;
             let is_done = is_batch && state.is_complete(false);
             if !is_done {
-                self.by_postings(state, stride, buffers)?;
+                self.collect_by_postings(state, stride, buffers)?;
             }
             let neighbors = if is_done || state.is_complete(true) {
                 self.rescore(state, buffers)
             } else {
                 slots.mark_fell_back(state.number - first);
-                self.all_rows(state, buffers)
+                self.rescore_all(state, buffers)
             };
             slots.set(state.number - first, &neighbors);
         }
         Ok(())
     }
 
-    /// Collects candidates of a batch.
-    fn by_head(
+    /// Collects the candidates of a batch by the head.
+    fn collect_by_head(
         &self,
         states: &mut [QueryState<'a, T>],
         stride: usize,
@@ -463,8 +467,8 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         Ok(())
     }
 
-    /// Collects candidates of a query.
-    fn by_postings(
+    /// Collects the candidates of a query by postings.
+    fn collect_by_postings(
         &self,
         state: &mut QueryState<'a, T>,
         stride: usize,
@@ -489,12 +493,15 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         Ok(())
     }
 
-    /// Returns the nearest of the candidates by the formula.
+    /// Returns the nearest candidates by the formula.
     fn rescore(&self, state: &QueryState<'a, T>, buffers: &mut Buffers<T>) -> Vec<Neighbor> {
         let candidates = &state.candidates;
-        candidates.iter().take(AHEAD).for_each(|&(_, row)| prefetch(&self.training, row));
+        candidates
+            .iter()
+            .take(PREFETCH_DISTANCE)
+            .for_each(|&(_, row)| prefetch(&self.training, row));
         let rows = candidates.iter().enumerate().map(|(at, &(_, row))| {
-            if let Some(&(_, later)) = candidates.get(at + AHEAD) {
+            if let Some(&(_, later)) = candidates.get(at + PREFETCH_DISTANCE) {
                 prefetch(&self.training, later);
             }
             row
@@ -502,8 +509,8 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         self.nearest(state, rows, buffers)
     }
 
-    /// Returns the nearest of all rows.
-    fn all_rows(&self, state: &QueryState<'a, T>, buffers: &mut Buffers<T>) -> Vec<Neighbor> {
+    /// Returns the nearest of all rows by the formula.
+    fn rescore_all(&self, state: &QueryState<'a, T>, buffers: &mut Buffers<T>) -> Vec<Neighbor> {
         let allow = &self.queries.allow;
         let rows = (0..).zip(0..self.training.rows()).map(|(row, _)| row);
         self.nearest(state, rows.filter(|&row| allow.allows(state.number, row)), buffers)
@@ -541,14 +548,14 @@ mod tests {
         assert_eq!(sizes.map(|(queries, threads)| batch_size(queries, threads)), expected);
     }
 
-    /// Bounds answer queries without their frequent terms, with the same results.
+    /// Bounds give the same results without the frequent terms of queries.
     #[test]
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "small and positive"
     )]
-    fn bounds_help_where_terms_are_like_those_of_a_language() {
+    fn bounds_prune_if_term_frequencies_follow_natural_language() {
         const TERMS: u32 = 5_000;
         let mut random = Random::new(1);
         let mut builder = CsrBuilder::default();
@@ -556,8 +563,8 @@ mod tests {
         for row in 0..8_000 {
             weights.fill(0.0);
             for word in 0..60 {
-                // Zipf's law, and smaller weights for frequent terms. Most words are of one of
-                // fifty subjects.
+                // Words follow Zipf's law, and frequent terms have smaller weights. Most words
+                // belong to one of fifty subjects.
                 let rank = match word % 3 {
                     0 | 1 => f64::from(100 + 40 * (row % 50)) + 40.0 * random.unit(),
                     _ => libm::pow(f64::from(TERMS), random.unit()),
@@ -582,10 +589,11 @@ mod tests {
             let mut buffers = Buffers::default();
             let states: Vec<_> =
                 (0..200).map(|number| QueryState::new(index, &queries, number)).collect();
-            let found =
-                engine.by_bounds(&states, is_batch, stride(block_rows), &mut buffers).unwrap();
+            let found = engine
+                .search_by_bounds(&states, is_batch, stride(block_rows), &mut buffers)
+                .unwrap();
             for (state, bounded) in states.iter().zip(&found) {
-                let all = engine.all_rows(state, &mut buffers);
+                let all = engine.rescore_all(state, &mut buffers);
                 assert!(bounded.as_ref().is_none_or(|bounded| *bounded == all), "{}", state.number);
             }
             let helped = found.iter().flatten().count();

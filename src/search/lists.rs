@@ -1,5 +1,5 @@
-//! The neighbors of many queries in one buffer. Nothing is allocated per query, and searches reuse
-//! the buffer.
+//! The neighbors of many queries in one buffer, which searches reuse. Nothing is allocated per
+//! query.
 
 use gpu_runtime::{Device, Pinned};
 use rayon::prelude::*;
@@ -18,7 +18,7 @@ use super::report::Report;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct NeighborLists {
-    /// Slots per query.
+    /// Number of slots per query.
     stride: usize,
     counts: Vec<u32>,
     /// For each query, whether the fast path could not answer it.
@@ -29,7 +29,7 @@ pub struct NeighborLists {
 #[derive(Debug)]
 enum Memory {
     Own(Vec<Neighbor>),
-    /// Page-locked memory, which a GPU writes to directly.
+    /// Page-locked memory, to which a GPU writes directly.
     Pinned(Pinned<u64>),
 }
 
@@ -51,7 +51,7 @@ impl Memory {
             Self::Own(neighbors) => neighbors,
             Self::Pinned(memory) => {
                 #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
-                // SAFETY: a search borrows the lists mutably, and waits for its lanes before it
+                // SAFETY: a search borrows the lists mutably and waits for its lanes before it
                 // returns.
                 let keys = unsafe { memory.values() };
                 bytemuck::cast_slice(keys)
@@ -128,15 +128,15 @@ impl NeighborLists {
                     self.clear();
                     return Err(SearchError::OutOfMemory { queries, k });
                 }
-                // Neighbors of an earlier search lie beyond the counts, so nobody reads them.
+                // Neighbors of an earlier search lie beyond the counts, so they are never read.
                 neighbors.resize(wanted, Neighbor { row: 0, similarity: 0.0 });
             }
         }
         Ok(())
     }
 
-    /// Like [`reset`](Self::reset), in page-locked memory for a GPU. If there is none, ordinary
-    /// memory is used, and copies take longer.
+    /// Like [`reset`](Self::reset), but in page-locked memory for a GPU. If it cannot be allocated,
+    /// ordinary memory is used, and copies take longer.
     pub(super) fn reset_pinned(
         &mut self,
         queries: usize,
@@ -170,8 +170,8 @@ impl NeighborLists {
             Memory::Own(neighbors) => (neighbors.as_mut_slice(), false),
             Memory::Pinned(memory) => {
                 #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
-                // SAFETY: as in `Memory::neighbors`. During a search each batch has slots of its
-                // own, and reads them after its lane has waited.
+                // SAFETY: as in `Memory::neighbors`. During a search, each batch has its own slots
+                // and reads them after its lane has waited.
                 let keys = unsafe { memory.values_mut() };
                 (bytemuck::cast_slice_mut(keys), true)
             }
@@ -182,8 +182,8 @@ impl NeighborLists {
 }
 
 impl Report {
-    /// Reports on queries that several engines answered together, one list each. An engine that
-    /// took no part has no lists.
+    /// Reports on queries that several engines answered together. Each engine has one list per
+    /// query, or no lists if it took no part.
     pub(crate) fn of_lists(engines: &[&NeighborLists]) -> Self {
         let queries = engines.iter().map(|lists| lists.len()).max().unwrap_or(0);
         let fell_back = |&query: &usize| {
@@ -201,7 +201,7 @@ pub(super) struct Slots<'a> {
     counts: &'a mut [u32],
     fell_back: &'a mut [bool],
     neighbors: &'a mut [Neighbor],
-    /// Whether they lie in page-locked memory.
+    /// Whether the slots are in page-locked memory.
     is_pinned: bool,
 }
 
@@ -249,8 +249,8 @@ impl<'a> Slots<'a> {
         self.counts.len()
     }
 
-    /// Sets the neighbors of a query to those that `next` returns, in order, until there are no
-    /// more or no slot is left.
+    /// Sets the neighbors of a query to those that `next` returns, in order, until `next` returns
+    /// `None` or no slot is left.
     pub(super) fn fill_with(&mut self, query: usize, mut next: impl FnMut() -> Option<Neighbor>) {
         let slots = &mut self.neighbors[query * self.stride..][..self.stride];
         let mut count = 0;
@@ -261,7 +261,7 @@ impl<'a> Slots<'a> {
         self.counts[query] = count;
     }
 
-    /// Sets the neighbors of a query, which are sorted.
+    /// Sets the neighbors of a query; `found` must be sorted.
     pub(super) fn set(&mut self, query: usize, found: &[Neighbor]) {
         self.counts[query] = row_number(found.len());
         let start = query * self.stride;
@@ -275,7 +275,7 @@ impl<'a> Slots<'a> {
         self.neighbors[start..start + found.len()].sort_unstable();
     }
 
-    /// The page-locked memory of these queries, if it has `k` slots for each.
+    /// The page-locked memory of these queries, if there are exactly `k` slots per query.
     pub(super) fn pinned(&mut self, k: usize) -> Option<&mut [u64]> {
         if !self.is_pinned || self.stride != k {
             return None;
@@ -297,14 +297,14 @@ impl<'a> Slots<'a> {
         lists.for_each(<[Neighbor]>::sort_unstable);
     }
 
-    /// Sets the neighbors of all queries. Query `q` has the first `counts[q]` of `found[q * k..]`.
-    /// Call it on the thread pool that should do the work.
+    /// Sets the neighbors of all queries. Query `q` gets the first `counts[q]` neighbors of
+    /// `found[q * k..]`. Call it on the thread pool that should do the work.
     pub(super) fn fill(&mut self, found: &[Neighbor], k: usize, counts: &[u32], sorted: bool) {
-        const PIECE: usize = 256;
+        const MIN_QUERIES_PER_TASK: usize = 256;
         let found = found.par_chunks(k).zip(counts).map(|(found, &count)| &found[..count as usize]);
         let stride = self.stride.max(1);
         let slots = self.counts.par_iter_mut().zip(self.neighbors.par_chunks_mut(stride));
-        found.zip(slots).with_min_len(PIECE).for_each(|(found, (count, slots))| {
+        found.zip(slots).with_min_len(MIN_QUERIES_PER_TASK).for_each(|(found, (count, slots))| {
             *count = row_number(found.len());
             slots[..found.len()].copy_from_slice(found);
             if !sorted {
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn each_query_has_its_own_slots() {
         let mut lists = NeighborLists::default();
-        // Wider and narrower than before.
+        // The lists become wider and narrower than before.
         for k in [3, 5, 2] {
             lists.reset(4, k).unwrap();
             assert_eq!(rows_of(&lists), vec![Vec::<u32>::new(); 4]);
@@ -346,8 +346,8 @@ mod tests {
     }
 
     #[test]
-    fn all_queries_at_once() {
-        // Three slots per query, of which the first `counts` are used.
+    fn fill_sets_the_neighbors_of_all_queries() {
+        // Each query has three slots, of which the first `counts` are used.
         let found = near(&[2, 1, 9, 4, 9, 9, 9, 9, 9]);
         let counts = [2, 1, 0];
         let mut lists = NeighborLists::default();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn each_query_is_marked() {
+    fn queries_are_marked_individually() {
         let mut lists = NeighborLists::default();
         for k in [0, 2] {
             lists.reset(5, k).unwrap();
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn more_neighbors_than_memory_holds() {
+    fn too_many_neighbors_for_memory_are_an_error() {
         let mut lists = NeighborLists::default();
         lists.reset(2, 2).unwrap();
         for (queries, k) in [(1, usize::MAX / 4), (4, usize::MAX / 4 + 1), (3, usize::MAX)] {

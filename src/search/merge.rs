@@ -1,4 +1,4 @@
-//! Merges the sorted neighbors that a query has in several parts of the training rows.
+//! Merging of the sorted neighbors that a query has in several parts of the training rows.
 
 use rayon::prelude::*;
 
@@ -7,7 +7,7 @@ use super::neighbor::Neighbor;
 use super::row_map::RowMap;
 use crate::threads::Threads;
 
-/// The lists of one part, and the numbers of its rows in the whole.
+/// The lists of one part and the numbers of its rows in the whole.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PartLists<'a> {
     /// The lists of all queries, each sorted.
@@ -15,11 +15,11 @@ pub(super) struct PartLists<'a> {
     pub(super) rows: &'a RowMap,
 }
 
-/// The best neighbor of a part that is not in the merged list yet.
+/// The best neighbor of a part that is not yet in the merged list.
 #[derive(Debug)]
 struct Head<'a> {
     neighbor: Neighbor,
-    /// The neighbors that come after it, with the row numbers of the part.
+    /// The neighbors that follow, with row numbers within the part.
     rest: &'a [Neighbor],
     rows: &'a RowMap,
 }
@@ -32,23 +32,25 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Sets each list to the best neighbors of all parts: similarity descending, then row ascending.
+/// Sets each list to the best neighbors of all parts, sorted by descending similarity, then
+/// ascending row.
 ///
 /// A query fell back if it fell back in any part. Many queries are merged on `threads`, few on the
 /// calling thread. Nothing is allocated per query.
 pub(super) fn merge(parts: &[PartLists<'_>], threads: &Threads, mut slots: Slots<'_>) {
-    /// Number of queries that a thread merges at a time.
-    const CHUNK: usize = 256;
-    if slots.len() <= CHUNK || threads.count() == 1 {
+    /// Number of queries per merging task.
+    const QUERIES_PER_TASK: usize = 256;
+    if slots.len() <= QUERIES_PER_TASK || threads.count() == 1 {
         return merge_from(parts, 0, &mut slots);
     }
     threads.run(|| {
-        let chunks = slots.par_chunks(CHUNK).enumerate();
-        chunks.for_each(|(chunk, mut slots)| merge_from(parts, chunk * CHUNK, &mut slots));
+        let chunks = slots.par_chunks(QUERIES_PER_TASK).enumerate();
+        chunks
+            .for_each(|(chunk, mut slots)| merge_from(parts, chunk * QUERIES_PER_TASK, &mut slots));
     });
 }
 
-/// Merges the lists of the queries from `first` on.
+/// Merges the lists of the queries, starting with query `first`.
 fn merge_from(parts: &[PartLists<'_>], first: usize, slots: &mut Slots<'_>) {
     let mut heads: Vec<Head<'_>> = Vec::with_capacity(parts.len());
     for query in 0..slots.len() {

@@ -1,12 +1,12 @@
-//! Search: query rows → their most similar training rows.
+//! Search for the training rows most similar to each query row.
 //!
-//! **In**: the rows of [`crate::rows`], for training and for queries. **Out**: [`NeighborLists`], a
-//! sorted list of neighbors for each query. Read `request.rs` first, then `exhaustive.rs`, the
-//! simplest engine, then `inverted.rs`, the default on the CPU.
+//! **Input**: the rows of [`crate::rows`], for training and for queries. **Output**:
+//! [`NeighborLists`], a sorted list of neighbors for each query. Read `request.rs` first, then
+//! `exhaustive.rs`, the simplest engine, then `inverted.rs`, the default on the CPU.
 //!
-//! An engine implements [`Search`]: it takes a [`Request`] (queries, k, which rows are
-//! [allowed](Allow), a [`Stop`]), fills [`NeighborLists`] and returns a [`Report`]. Engines own
-//! their rows, so they can be kept in a struct and shared between threads.
+//! An engine implements [`Search`]: it takes a [`Request`] (queries, k, the [allowed](Allow) rows,
+//! a [`Stop`]), fills [`NeighborLists`] and returns a [`Report`]. Engines own their rows, so they
+//! can be kept in a struct and shared between threads.
 //!
 //! | engine | rows | what it is | file |
 //! |---|---|---|---|
@@ -14,14 +14,14 @@
 //! | [`Inverted`] | sparse | an inverted index with 16-bit sums, on the CPU | `inverted.rs` |
 //! | [`Cuda`], [`SeveralGpus`] | sparse | NVIDIA GPUs; also Bresler et al. 2011 | `cuda.rs` |
 //! | [`Dense`] | dense | an index of `metric-index`, on the CPU or on GPUs | `dense.rs` |
-//! | [`Composite`] | any | engines over parts of the rows, used as one | `composite.rs` |
+//! | [`Composite`] | any | several engines over parts of the rows, used as one | `composite.rs` |
 //!
-//! [`Engines`] makes engines for a device that the user chose ([`DeviceChoice`]).
+//! [`Engines`] creates engines for a device that the user chose ([`DeviceChoice`]).
 //!
 //! # The similarity
 //!
 //! The similarity of two sparse rows is one `f32`. The products of the weights of their common
-//! terms, each exact in `f64`, are added in `f64` in the order of the term ids, and the sum is
+//! terms are exact in `f64`. They are added in `f64` in the order of the term ids, and the sum is
 //! rounded once to `f32` (at most `f32::MAX`). For rows of length 1 it is the cosine, formula (2)
 //! of Bresler et al. 2011. For dense rows it is a function of their distance
 //! ([`Kernel`](crate::rows::dense::Kernel)). Every engine returns this number, bit for bit.

@@ -1,4 +1,4 @@
-//! A neighbor, and the order of neighbors.
+//! Neighbors and their order.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ pub struct Neighbor {
 }
 
 impl Ord for Neighbor {
-    /// The better neighbor compares as less, so sorting puts the best first.
+    /// Orders neighbors best first: by descending similarity, then ascending row.
     fn cmp(&self, other: &Self) -> Ordering {
         other.similarity.total_cmp(&self.similarity).then(self.row.cmp(&other.row))
     }
@@ -33,13 +33,14 @@ impl PartialEq for Neighbor {
 
 impl Eq for Neighbor {}
 
-/// Rounds a sum of products to the similarity.
-#[expect(clippy::cast_possible_truncation, reason = "the one rounding of a similarity to f32")]
+/// Rounds a sum of products to a similarity.
+#[expect(clippy::cast_possible_truncation, reason = "the only rounding of a similarity to f32")]
 pub(super) fn rounded(sum: f64) -> f32 {
     (sum as f32).min(f32::MAX)
 }
 
-/// Converts a row number or a number of rows. Engines check the number of rows when they are made.
+/// Converts a row number or a number of rows. Engines check the number of rows when they are
+/// created.
 pub(super) fn row_number(n: usize) -> u32 {
     u32::try_from(n).expect("row numbers are 32-bit")
 }

@@ -1,4 +1,4 @@
-//! A search request: queries, k, filter and stop.
+//! Search requests: queries, k, filter and stop.
 
 use std::num::NonZeroUsize;
 
@@ -15,9 +15,9 @@ use crate::threads::Threads;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum QueryRows<'a> {
-    /// Rows of term weights.
+    /// Sparse rows of term weights.
     Sparse(CsrView<'a>),
-    /// Rows of numbers.
+    /// Dense rows of numbers.
     Dense(VectorsView<'a>),
 }
 
@@ -30,10 +30,10 @@ impl QueryRows<'_> {
         }
     }
 
-    /// Copies of some of the rows.
+    /// Copies the rows with the given numbers, in the given order.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If a row does not exist.
     pub(crate) fn select(&self, numbers: &[u32]) -> SelectedRows {
         match self {
             Self::Sparse(rows) => {
@@ -89,7 +89,7 @@ impl<'a> From<VectorsView<'a>> for QueryRows<'a> {
     }
 }
 
-/// A batch of queries and how to answer them.
+/// A batch of queries and the parameters of their search.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The queries, one per row.
@@ -98,17 +98,17 @@ pub struct Request<'a> {
     pub k: NonZeroUsize,
     /// Which training rows may be neighbors.
     pub allow: Allow<'a>,
-    /// Can end the search early.
+    /// The stop, which can end the search early.
     pub stop: &'a Stop,
 }
 
 impl<'a> Request<'a> {
-    /// The `k` nearest of all training rows, without a time limit.
+    /// Requests the `k` nearest of all training rows, without a filter or a stop.
     pub fn new(rows: impl Into<QueryRows<'a>>, k: NonZeroUsize) -> Self {
         Self { rows: rows.into(), k, allow: Allow::all(), stop: &NEVER }
     }
 
-    /// Restricts the neighbors to the rows that `allow` permits.
+    /// Restricts the neighbors to the rows that `allow` allows.
     #[must_use]
     pub fn among(self, allow: Allow<'a>) -> Self {
         Self { allow, ..self }
@@ -120,8 +120,8 @@ impl<'a> Request<'a> {
         Self { stop, ..self }
     }
 
-    /// Checks the request against an engine with `rows` training rows of `columns` columns. Dense
-    /// queries become sparse rows in `sparse`.
+    /// Checks that the request matches an engine with `rows` training rows of `columns` columns.
+    /// Dense queries are converted to sparse rows in `sparse`.
     pub(super) fn queries<'q>(
         &'q self,
         rows: u32,
@@ -156,13 +156,13 @@ impl Queries<'_> {
     }
 }
 
-/// Checks that all weights of `training` or `query` rows are finite.
+/// Checks that all weights are finite. `what` names the rows in the error: `training` or `query`.
 pub(super) fn check_finite(
     what: &'static str,
     weights: &[f32],
     threads: &Threads,
 ) -> Result<(), SearchError> {
-    // Without an early exit inside a piece, many weights are checked at a time.
+    // The loop over a piece has no early exit, so that it checks many weights at a time.
     let is_wrong = |piece: &[f32]| !piece.iter().fold(true, |all, weight| all & weight.is_finite());
     if any_piece(weights, threads, is_wrong) {
         Err(SearchError::NotFinite { what })
@@ -171,17 +171,18 @@ pub(super) fn check_finite(
     }
 }
 
-/// Whether `test` holds for any piece of the weights. Many pieces are tested on all threads.
+/// Whether `test` returns true for any piece of the weights. Large inputs are tested on all
+/// threads.
 pub(super) fn any_piece(
     weights: &[f32],
     threads: &Threads,
     test: impl Fn(&[f32]) -> bool + Send + Sync,
 ) -> bool {
-    /// Number of weights that a thread tests at a time.
-    const PIECE: usize = 1 << 16;
+    /// Number of weights per task.
+    const WEIGHTS_PER_TASK: usize = 1 << 16;
     match weights.len() {
-        // Switching threads and back takes longer.
-        ..=PIECE => test(weights),
-        _ => threads.run(|| weights.par_chunks(PIECE).any(test)),
+        // Run on the calling thread: switching to another thread and back takes longer.
+        ..=WEIGHTS_PER_TASK => test(weights),
+        _ => threads.run(|| weights.par_chunks(WEIGHTS_PER_TASK).any(test)),
     }
 }

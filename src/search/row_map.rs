@@ -1,11 +1,11 @@
-//! How the rows of a part of a collection are numbered in the whole.
+//! The numbering of the rows of a part within the whole collection.
 
 use std::sync::Arc;
 
 use super::allow::RowSet;
 use super::neighbor::row_number;
 
-/// Which rows of the whole the rows of a part are.
+/// A map from the rows of a part to the rows of the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowMap {
     /// Consecutive rows: row `i` of the part is row `first + i` of the whole.
@@ -13,11 +13,11 @@ pub enum RowMap {
     /// Row `i` of the part is row `rows[i]` of the whole. The numbers increase.
     Rows(Arc<[u32]>),
     /// Consecutive rows with gaps: row `kept[i]` of the part is row `first + i` of the whole. The
-    /// numbers increase, and the other rows of the part were removed.
+    /// numbers increase; the other rows of the part were removed.
     Kept {
         /// The number of the first kept row in the whole.
         first: u32,
-        /// The rows of the part that still exist.
+        /// The rows of the part that still exist, in increasing order.
         kept: Arc<[u32]>,
     },
 }
@@ -68,8 +68,7 @@ impl PartRows {
         }
     }
 
-    /// Returns the position of the first row of the part that is `row` of the whole or comes after
-    /// it.
+    /// Returns the position of the part's first row whose number in the whole is at least `row`.
     pub(super) fn lower_bound(&self, row: u32) -> u32 {
         match &self.map {
             RowMap::From(first) => row.saturating_sub(*first).min(self.count),
@@ -80,7 +79,7 @@ impl PartRows {
         }
     }
 
-    /// Sets `own` to the rows of the part that are in a set of rows of the whole.
+    /// Sets `own` to the rows of the part that belong to `whole`, a set of rows of the whole.
     pub(super) fn select(&self, whole: &RowSet, own: &mut RowSet) {
         match &self.map {
             RowMap::From(first) => own.copy_range(whole, *first, self.count),

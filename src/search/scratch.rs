@@ -3,19 +3,20 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
-/// Buffers that are not in use. Each search, or each thread of one, takes its own.
+/// A pool of unused buffers. Each search, or each thread of a search, takes its own.
 #[derive(Debug, Default)]
 pub(super) struct Scratch<T>(Mutex<Vec<T>>);
 
 impl<T: Default> Scratch<T> {
-    /// Takes buffers, or makes new ones if all are in use. They return when the guard is dropped.
+    /// Takes buffers from the pool, or creates them if all are in use. They return to the pool when
+    /// the guard is dropped.
     pub(super) fn take(&self) -> ScratchGuard<'_, T> {
         let unused = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         ScratchGuard { scratch: self, buffers: unused.unwrap_or_default() }
     }
 }
 
-/// Buffers in use.
+/// A guard of buffers in use. Dropping it returns them to the pool.
 #[derive(Debug)]
 pub(super) struct ScratchGuard<'a, T: Default> {
     scratch: &'a Scratch<T>,
@@ -39,7 +40,7 @@ impl<T: Default> DerefMut for ScratchGuard<'_, T> {
 impl<T: Default> Drop for ScratchGuard<'_, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // They may hold half of a query.
+            // The buffers may contain an unfinished query.
             return;
         }
         let buffers = std::mem::take(&mut self.buffers);

@@ -1,14 +1,14 @@
-//! Ends a search before it is done.
+//! Early ends of searches.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::error::SearchError;
 
-/// Ends searches early: on request from another thread, or at a deadline.
+/// A signal that ends searches early: on request from another thread, or at a deadline.
 ///
-/// Engines check it between blocks of work, so a search ends within milliseconds. It then returns
-/// [`SearchError::Stopped`], never partial results.
+/// Engines check the signal between blocks of work, so a search ends within milliseconds. The
+/// search then returns [`SearchError::Stopped`], never partial results.
 ///
 /// ```
 /// use classify::search::Stop;
@@ -26,26 +26,26 @@ pub struct Stop {
     deadline: Option<Instant>,
 }
 
-/// The default of a request without a stop.
+/// The stop of requests that have none.
 pub(crate) static NEVER: Stop = Stop::new();
 
 impl Stop {
-    /// Never stops until [`Stop::stop`] is called.
+    /// Creates a stop without a deadline. Searches run until [`Stop::stop`] is called.
     pub const fn new() -> Self {
         Self { stopped: AtomicBool::new(false), deadline: None }
     }
 
-    /// Stops at `deadline` at the latest.
+    /// Creates a stop with a deadline.
     pub const fn at(deadline: Instant) -> Self {
         Self { stopped: AtomicBool::new(false), deadline: Some(deadline) }
     }
 
-    /// Stops after `time` from now, at the latest.
+    /// Creates a stop whose deadline is `time` from now.
     pub fn after(time: Duration) -> Self {
         Self { stopped: AtomicBool::new(false), deadline: Instant::now().checked_add(time) }
     }
 
-    /// Stops the searches that use this.
+    /// Ends the searches that use this stop.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }

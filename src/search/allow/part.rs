@@ -1,9 +1,9 @@
-//! A request's filter in the row numbers of one part of the training rows.
+//! Translation of a request's filter into the row numbers of one part of the training rows.
 
 use super::{Allow, Groups, RowLists, RowRange, RowSet};
 use crate::search::row_map::PartRows;
 
-/// Memory for the filter of a part, reused from one search to the next.
+/// The filter of a part. Its memory is reused from one search to the next.
 #[derive(Debug, Default)]
 pub(in crate::search) struct PartFilter {
     only: RowSet,
@@ -14,9 +14,10 @@ pub(in crate::search) struct PartFilter {
 }
 
 impl PartFilter {
-    /// Translates a filter for the whole into one for the part, which also excludes removed rows.
+    /// Translates a filter over all rows into one over the rows of the part. It also excludes
+    /// removed rows.
     ///
-    /// A restriction that the filter does not have costs nothing, however many rows there are.
+    /// Restrictions that the filter does not have cost nothing, regardless of the number of rows.
     pub(in crate::search) fn translate<'a>(
         &'a mut self,
         allow: Allow<'a>,

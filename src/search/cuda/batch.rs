@@ -1,5 +1,5 @@
-//! One batch on the GPU: which kernels to launch, in which configuration, and how to handle the
-//! queries that they could not answer.
+//! The search of one batch on the GPU: which kernels to launch, in which configuration, and how to
+//! handle the queries that they cannot answer.
 
 use gpu_runtime::GpuError;
 
@@ -13,48 +13,48 @@ use super::launch::{
     FusedBatch, FusedBuffers, Launcher, Outputs, QuerySubset, SELECT_SORTED, Scores,
     SelectedNeighbors,
 };
-use super::memory::{FUSED_K, candidate_capacity, number};
+use super::memory::{MAX_FUSED_K, batch_number, candidate_capacity};
 use super::options::CudaEngine;
-use super::part::{self, Part};
+use super::segment::{self, GpuSegment};
 use crate::search::lists::Slots;
 use crate::search::{Neighbor, Request, SearchError};
 
-/// Batches of at most this many queries per resident block are searched by the single fused kernel.
-const MEDIUM_ROUNDS: usize = 4;
-/// Threads per block when the fused engine needs all similarities of a query.
-const GENERAL_THREADS: u32 = 128;
+/// Maximum number of queries per resident block for which the single fused kernel searches a batch.
+const MAX_QUERIES_PER_BLOCK: usize = 4;
+/// Threads per block where the fused engine computes all similarities of a query.
+const DENSE_THREADS: u32 = 128;
 
-/// Queries of a lane for which all similarities are computed.
+/// A batch of a lane's queries for which all similarities are computed.
 #[derive(Debug, Clone, Copy)]
 struct DenseBatch {
     /// The first query, unless the lane's list names the queries.
     first: u32,
     count: u32,
-    /// Whether they are the queries of the lane's list.
+    /// Whether the batch consists of the queries in the lane's list.
     listed: bool,
     /// The slot of the first query's results.
     slot: usize,
-    /// Terms of the longest query that was sent.
+    /// Number of terms of the longest query sent.
     longest: usize,
     k: usize,
 }
 
 impl DenseBatch {
-    /// The `count` queries of the lane's list.
+    /// The batch of the `count` queries in the lane's list.
     fn listed(count: usize, longest: usize, k: usize) -> Self {
-        Self { first: 0, count: number(count), listed: true, slot: 0, longest, k }
+        Self { first: 0, count: batch_number(count), listed: true, slot: 0, longest, k }
     }
 }
 
 impl Cuda {
-    /// Whether the fused kernels can answer; if not, all similarities are computed.
-    pub(super) fn is_fused(&self, part: &Part, k: usize) -> bool {
-        self.options.engine == CudaEngine::Fused && k <= FUSED_K && !part.tiles.is_empty()
+    /// Whether the fused kernels can answer queries. If not, all similarities are computed.
+    pub(super) fn is_fused(&self, segment: &GpuSegment, k: usize) -> bool {
+        self.options.engine == CudaEngine::Fused && k <= MAX_FUSED_K && !segment.tiles.is_empty()
     }
 
-    /// Threads of the block that searches a query in a single kernel, if that is faster than three
-    /// kernels and fits.
-    fn one_block(&self, tile: &part::Tile, count: usize, k: usize) -> Option<u32> {
+    /// Number of threads per block if each query is searched by one block of a single kernel.
+    /// `None` if three kernels are faster or the block does not fit.
+    fn one_block(&self, tile: &segment::Tile, count: usize, k: usize) -> Option<u32> {
         let info = self.untracked.info();
         let bytes = launch::fused_small_bytes(tile.rows.rows, candidate_capacity(k))
             + FUSED_SMALL_STATIC_BYTES
@@ -65,33 +65,33 @@ impl Cuda {
         let medium = (info.shared_per_multiprocessor / bytes).min(2);
         match count {
             _ if count <= info.multiprocessors => Some(FUSED_SMALL_THREADS),
-            _ if count <= MEDIUM_ROUNDS * medium * info.multiprocessors => {
+            _ if count <= MAX_QUERIES_PER_BLOCK * medium * info.multiprocessors => {
                 Some(FUSED_MEDIUM_THREADS)
             }
             _ => None,
         }
     }
 
-    /// Whether one launch answers a batch, so that it can write to the host's memory itself.
-    fn is_one_launch(&self, part: &Part, count: usize, k: usize) -> bool {
-        let [tile] = part.tiles.as_slice() else { return false };
-        self.is_fused(part, k) && self.one_block(tile, count, k).is_some()
+    /// Whether one launch answers the batch, so that it can write directly to host memory.
+    fn is_one_launch(&self, segment: &GpuSegment, count: usize, k: usize) -> bool {
+        let [tile] = segment.tiles.as_slice() else { return false };
+        self.is_fused(segment, k) && self.one_block(tile, count, k).is_some()
     }
 
-    /// Enqueues the search of the uploaded queries on the lane's stream, and then the copies of the
+    /// Enqueues the search of the uploaded queries on the lane's stream, then the copies of the
     /// neighbors to `output` or to the lane's own memory. Does not wait.
     pub(super) fn enqueue_with_copies(
         &self,
-        part: &Part,
+        segment: &GpuSegment,
         lane: &mut Lane,
         uploaded: &UploadedQueries,
         k: usize,
         output: Option<&mut [u64]>,
     ) -> Result<(), GpuError> {
         let count = uploaded.count;
-        if !self.is_one_launch(part, count, k) {
-            self.enqueue(part, lane, uploaded, k)?;
-            return lane.fetch(count, k, self.is_fused(part, k), output);
+        if !self.is_one_launch(segment, count, k) {
+            self.enqueue(segment, lane, uploaded, k)?;
+            return lane.fetch(count, k, self.is_fused(segment, k), output);
         }
         let output = match output {
             Some(output) => output,
@@ -100,14 +100,14 @@ impl Cuda {
         let counts = lane.host_counts.get(count)?;
         let status = lane.host_status.get(count)?;
         let outputs = Outputs::on_host(output, counts, status);
-        self.enqueue_fused(part, lane, count, k, Some(outputs))
+        self.enqueue_fused(segment, lane, count, k, Some(outputs))
     }
 
     /// Enqueues the search of the uploaded queries on the lane's stream. The neighbors stay on the
     /// GPU.
     pub(super) fn enqueue(
         &self,
-        part: &Part,
+        segment: &GpuSegment,
         lane: &mut Lane,
         uploaded: &UploadedQueries,
         k: usize,
@@ -115,39 +115,40 @@ impl Cuda {
         let count = uploaded.count;
         lane.gpu.reserve(&mut lane.found, count * k)?;
         lane.gpu.reserve(&mut lane.counts, count)?;
-        if self.is_fused(part, k) {
-            return self.enqueue_fused(part, lane, count, k, None);
+        if self.is_fused(segment, k) {
+            return self.enqueue_fused(segment, lane, count, k, None);
         }
         let batch = match self.options.engine {
             CudaEngine::Grid { documents, .. } => documents as usize,
             _ => 256,
         };
-        let batch = batch.min(self.dense_batch(part)).max(1);
+        let batch = batch.min(self.dense_batch(segment)).max(1);
         for first in (0..count).step_by(batch) {
             let batch = DenseBatch {
-                first: number(first),
-                count: number(batch.min(count - first)),
+                first: batch_number(first),
+                count: batch_number(batch.min(count - first)),
                 listed: false,
                 slot: first,
                 longest: uploaded.longest,
                 k,
             };
-            self.enqueue_dense(part, lane, self.options.engine, batch)?;
+            self.enqueue_dense(segment, lane, self.options.engine, batch)?;
         }
         Ok(())
     }
 
-    /// The number of queries whose scores take at most a gigabyte and a tenth of the budget.
-    fn dense_batch(&self, part: &Part) -> usize {
+    /// The number of queries whose scores take at most 1 GiB and at most a tenth of the memory
+    /// budget.
+    fn dense_batch(&self, segment: &GpuSegment) -> usize {
         let bytes = (self.loaded().budget / 10).clamp(1 << 20, 1 << 30);
-        (bytes / (part.rows.count as usize * 4).max(1)).clamp(1, 4_096)
+        (bytes / (segment.rows.count as usize * 4).max(1)).clamp(1, 4_096)
     }
 
-    /// Enqueues the fused kernels for `count` queries. A batch of one launch writes to `outputs`,
-    /// or to the lane's buffers if that is `None`.
+    /// Enqueues the fused kernels for `count` queries. A batch that needs one launch writes to
+    /// `outputs`, or to the lane's buffers if `outputs` is `None`.
     fn enqueue_fused(
         &self,
-        part: &Part,
+        segment: &GpuSegment,
         lane: &mut Lane,
         count: usize,
         k: usize,
@@ -156,7 +157,7 @@ impl Cuda {
         let info = self.untracked.info();
         let queries = lane.queries();
         let allow = lane.allow();
-        for (number_of_tile, tile) in part.tiles.iter().enumerate() {
+        for (number_of_tile, tile) in segment.tiles.iter().enumerate() {
             let shared = launch::accumulate_bytes(tile.rows.rows)
                 + ACCUMULATE_STATIC_BYTES
                 + info.shared_reserved;
@@ -166,12 +167,12 @@ impl Cuda {
                 tile: tile.rows,
                 queries,
                 allow,
-                count: number(count),
-                k: number(k),
+                count: batch_number(count),
+                k: batch_number(k),
                 capacity: candidate_capacity(k),
                 fresh: number_of_tile == 0,
-                last: number_of_tile + 1 == part.tiles.len(),
-                blocks: number(blocks * info.multiprocessors),
+                last: number_of_tile + 1 == segment.tiles.len(),
+                blocks: batch_number(blocks * info.multiprocessors),
             };
             // Three times the mean, if the maximum is not lower.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
@@ -209,10 +210,10 @@ impl Cuda {
         Ok(())
     }
 
-    /// Enqueues the scores of some queries and the selection of the best on the lane's stream.
+    /// Enqueues the scoring of a batch and the selection of its best rows on the lane's stream.
     fn enqueue_dense(
         &self,
-        part: &Part,
+        segment: &GpuSegment,
         lane: &mut Lane,
         engine: CudaEngine,
         batch: DenseBatch,
@@ -223,9 +224,9 @@ impl Cuda {
         let launcher = Launcher { kernels: &self.kernels, gpu };
         let count = batch.count as usize;
         let mut scores = Scores {
-            values: gpu.reserve(scores, count * part.rows.count as usize)?,
-            rows: part.rows.count,
-            first_row: part.first_row,
+            values: gpu.reserve(scores, count * segment.rows.count as usize)?,
+            rows: segment.rows.count,
+            first_row: segment.first_row,
         };
         let queries = QuerySubset {
             rows: query_rows,
@@ -237,7 +238,7 @@ impl Cuda {
         match engine {
             CudaEngine::Base { threads } => {
                 let terms = self.training.cols();
-                // Dense queries take at most a twentieth of the budget.
+                // Dense queries of all lanes take at most a twentieth of the budget.
                 let bytes = (self.loaded().budget / 20 / LANES).min(1 << 28);
                 let some = (bytes / (terms * 4).max(1)).clamp(1, count);
                 let is_fresh = dense.capacity() < some * terms;
@@ -247,22 +248,22 @@ impl Cuda {
                 }
                 for first in (0..count).step_by(some) {
                     let some = some.min(count - first);
-                    let first_query = batch.first + number(first);
+                    let first_query = batch.first + batch_number(first);
                     launcher.base_scatter(
                         query_rows,
                         first_query,
-                        number(some),
+                        batch_number(some),
                         &mut dense,
                         false,
                     )?;
                     for query in 0..some {
                         let own = scores.of(first + query);
-                        launcher.base(&part.rows, &dense, query, own, threads)?;
+                        launcher.base(&segment.rows, &dense, query, own, threads)?;
                     }
                     launcher.base_scatter(
                         query_rows,
                         first_query,
-                        number(some),
+                        batch_number(some),
                         &mut dense,
                         true,
                     )?;
@@ -270,26 +271,26 @@ impl Cuda {
             }
             CudaEngine::Shared { threads } => {
                 for slot in 0..count {
-                    let query = batch.first + number(slot);
+                    let query = batch.first + batch_number(slot);
                     let shape = BlockShape { threads, terms };
-                    launcher.shared(&part.rows, query_rows, query, scores.of(slot), shape)?;
+                    launcher.shared(&segment.rows, query_rows, query, scores.of(slot), shape)?;
                 }
             }
             CudaEngine::Grid { threads, memory: GridMemory::Texture, .. }
-                if !part.textures.is_empty() =>
+                if !segment.textures.is_empty() =>
             {
-                for texture in &part.textures {
+                for texture in &segment.textures {
                     let shape = BlockShape { threads, terms };
-                    launcher.grid_texture(&part.rows, texture, queries, &mut scores, shape)?;
+                    launcher.grid_texture(&segment.rows, texture, queries, &mut scores, shape)?;
                 }
             }
             CudaEngine::Grid { threads, .. } => {
                 let shape = BlockShape { threads, terms };
-                launcher.grid_ldg(&part.rows, queries, &mut scores, shape)?;
+                launcher.grid_ldg(&segment.rows, queries, &mut scores, shape)?;
             }
             CudaEngine::Fused => {
-                let shape = BlockShape { threads: GENERAL_THREADS, terms };
-                launcher.grid_ldg(&part.rows, queries, &mut scores, shape)?;
+                let shape = BlockShape { threads: DENSE_THREADS, terms };
+                launcher.grid_ldg(&segment.rows, queries, &mut scores, shape)?;
             }
         }
         let slots = batch.slot + count;
@@ -298,31 +299,32 @@ impl Cuda {
             at: batch.slot,
             counts: gpu.reserve(counts, slots)?,
         };
-        launcher.select(&mut scores, queries, allow, number(batch.k), &mut found)
+        launcher.select(&mut scores, queries, allow, batch_number(batch.k), &mut found)
     }
 
-    /// Terms of a query that are in shared memory at a time: no more than the longest query has, so
-    /// that more blocks fit.
+    /// Number of a query's terms in shared memory at a time. It is not above the length of the
+    /// longest query, so that more blocks fit.
     fn shared_terms(&self, longest: usize) -> u32 {
         let limit = self.options.query_terms.unwrap_or(4_096);
-        let limit = limit.min(number(self.untracked.info().shared_per_block / 8)).max(1);
-        number(longest.next_multiple_of(32).max(32)).min(limit)
+        let limit = limit.min(batch_number(self.untracked.info().shared_per_block / 8)).max(1);
+        batch_number(longest.next_multiple_of(32).max(32)).min(limit)
     }
 
-    /// Waits for a batch, answers the queries that the fused kernel could not, and stores the
-    /// neighbors.
+    /// Waits for a batch, answers the queries that the fused kernels could not answer, and stores
+    /// the neighbors.
     pub(super) fn finish(
         &self,
-        part: &Part,
+        segment: &GpuSegment,
         lane: &mut Lane,
         uploaded: &UploadedQueries,
         k: usize,
         found: &mut Slots<'_>,
     ) -> Result<(), GpuError> {
         lane.wait()?;
-        let fused = self.is_fused(part, k);
+        let fused = self.is_fused(segment, k);
         let count = uploaded.count;
-        let open = if fused { uploaded.open(lane.host_status.get(count)?) } else { Vec::new() };
+        let unanswered =
+            if fused { uploaded.unanswered(lane.host_status.get(count)?) } else { Vec::new() };
         let sorted = fused || k <= SELECT_SORTED as usize;
         let counts = lane.host_counts.get(count)?;
         if found.pinned(k).is_some() && sorted {
@@ -333,11 +335,11 @@ impl Cuda {
             let all = bytemuck::cast_slice(lane.host_found.get(count * k)?);
             self.threads.run(|| found.fill(all, k, counts, sorted));
         }
-        let batch = self.dense_batch(part);
-        for some in open.chunks(batch) {
+        let batch = self.dense_batch(segment);
+        for some in unanswered.chunks(batch) {
             lane.send_list(some)?;
             let batch = DenseBatch::listed(some.len(), uploaded.longest, k);
-            self.enqueue_dense(part, lane, CudaEngine::Fused, batch)?;
+            self.enqueue_dense(segment, lane, CudaEngine::Fused, batch)?;
             lane.fetch(some.len(), k, false, None)?;
             lane.wait()?;
             let all: &[Neighbor] = bytemuck::cast_slice(lane.host_found.get(some.len() * k)?);
@@ -350,12 +352,11 @@ impl Cuda {
         Ok(())
     }
 
-    /// GPU time in seconds for queries that are already on the GPU, measured by CUDA events: one
-    /// value per run. Includes the queries that the fast path could not answer; copies are not
-    /// included.
+    /// Measures the GPU time of each run in seconds, by CUDA events, for queries that are already
+    /// on the GPU. It includes queries that the fast path cannot answer, but no copies.
     ///
     /// # Errors
-    /// If the GPU fails, or all rows or queries do not fit its memory at once.
+    /// If the GPU fails, or if all rows and queries do not fit in its memory at once.
     pub fn device_seconds(
         &self,
         request: &Request<'_>,
@@ -371,14 +372,14 @@ impl Cuda {
         if let Residence::Gone(error) = &loaded.rows {
             return Err(error.clone().into());
         }
-        let Residence::Resident(part) = &loaded.rows else {
+        let Residence::Resident(segment) = &loaded.rows else {
             let bytes =
-                part::bytes(&self.training(), &(0..self.training.rows()), self.structures());
+                segment::byte_size(&self.training(), &(0..self.training.rows()), self.structures());
             self.untracked.reserve("all training rows at once", bytes)?;
             return Ok(Vec::new());
         };
         let count = queries.rows.rows();
-        let k = queries.k.min(part.rows.count as usize).max(1);
+        let k = queries.k.min(segment.rows.count as usize).max(1);
         let mut lane = self.lanes.take(|| Lane::new(&self.untracked))?;
         let uploaded = lane.send(&queries, 0..count, &self.threads)?;
         let start = self.untracked.timer()?;
@@ -388,19 +389,19 @@ impl Cuda {
         for _ in 0..runs {
             lane.wait()?;
             start.record(lane.gpu.stream()).map_err(&failed)?;
-            self.enqueue(part, &mut lane, &uploaded, k)?;
+            self.enqueue(segment, &mut lane, &uploaded, k)?;
             end.record(lane.gpu.stream()).map_err(&failed)?;
             lane.wait()?;
             let mut taken = start.elapsed_ms(&end).map_err(&failed)?;
-            if self.is_fused(part, k) {
-                // The copy of the list of open queries is not measured.
+            if self.is_fused(segment, k) {
+                // The time for copying the list of unanswered queries is not measured.
                 let status = lane.gpu.stream().clone_dtoh(&lane.status.reserved().slice(..count));
-                let open = uploaded.open(&status.map_err(&failed)?);
+                let unanswered = uploaded.unanswered(&status.map_err(&failed)?);
                 start.record(lane.gpu.stream()).map_err(&failed)?;
-                self.enqueue_open(part, &mut lane, &open, uploaded.longest, k)?;
+                self.enqueue_unanswered(segment, &mut lane, &unanswered, uploaded.longest, k)?;
                 end.record(lane.gpu.stream()).map_err(&failed)?;
                 lane.wait()?;
-                if !open.is_empty() {
+                if !unanswered.is_empty() {
                     taken += start.elapsed_ms(&end).map_err(&failed)?;
                 }
             }
@@ -410,31 +411,33 @@ impl Cuda {
         Ok(seconds)
     }
 
-    /// Answers open queries, for measurements: the results stay on the GPU.
-    fn enqueue_open(
+    /// Answers queries that the fused kernels did not answer. For measurements: the results stay on
+    /// the GPU.
+    fn enqueue_unanswered(
         &self,
-        part: &Part,
+        segment: &GpuSegment,
         lane: &mut Lane,
-        open: &[u32],
+        unanswered: &[u32],
         longest: usize,
         k: usize,
     ) -> Result<(), GpuError> {
-        for some in open.chunks(self.dense_batch(part)) {
+        for some in unanswered.chunks(self.dense_batch(segment)) {
             lane.send_list(some)?;
             let batch = DenseBatch::listed(some.len(), longest, k);
-            self.enqueue_dense(part, lane, CudaEngine::Fused, batch)?;
+            self.enqueue_dense(segment, lane, CudaEngine::Fused, batch)?;
         }
         Ok(())
     }
 }
 
 impl UploadedQueries {
-    /// The queries that the fused kernels have not answered.
-    fn open(&self, status: &[u32]) -> Vec<u32> {
+    /// The queries that the fused kernels did not answer.
+    fn unanswered(&self, status: &[u32]) -> Vec<u32> {
         let refused = (0..self.count).filter(|&query| status[query] != 0);
-        let mut open: Vec<u32> = refused.chain(self.negative.iter().copied()).map(number).collect();
-        open.sort_unstable();
-        open.dedup();
-        open
+        let mut unanswered: Vec<u32> =
+            refused.chain(self.negative.iter().copied()).map(batch_number).collect();
+        unanswered.sort_unstable();
+        unanswered.dedup();
+        unanswered
     }
 }

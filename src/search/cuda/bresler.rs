@@ -6,20 +6,20 @@
 //!
 //! | engine | paper | kernel | what it does |
 //! |---|---|---|---|
-//! | `base` | section 5 | `kernels/base.cu` | a dense query, a warp per row (Bell, Garland 2008) |
-//! | `shared` | Algorithm 2 | `kernels/shared.cu` | a query in shared memory, a thread per row |
+//! | `base` | section 5 | `kernels/base.cu` | one dense query, one warp per row (Bell, Garland 2008) |
+//! | `shared` | Algorithm 2 | `kernels/shared.cu` | one query in shared memory, one thread per row |
 //! | `grid` | Algorithm 3 | `kernels/grid.cu` | a batch of queries, rows read from textures |
 //!
 //! The sequential algorithm that the paper compares with, `BaseCSR`, is
 //! [`Exhaustive`](crate::search::Exhaustive). The paper measures 32, 64, 128 and 256 threads per
 //! block and queries per grid (section 6.2). Unlike the paper, the engines select the k largest on
-//! the GPU (`kernels/select.cu`), take rows and queries of any length, and add in `f64`, so that
-//! they return the neighbors of every other engine.
+//! the GPU (`kernels/select.cu`) and accept rows and queries of any length. They add in `f64`, so
+//! that they return the same neighbors as every other engine.
 //!
-//! On a current GPU, [`CudaEngine::Fused`](super::CudaEngine::Fused) is much faster. It computes
-//! all similarities of a query in the same way if its own kernels cannot answer the query.
+//! On a current GPU, [`CudaEngine::Fused`](super::CudaEngine::Fused) is much faster. If its own
+//! kernels cannot answer a query, it computes all similarities of the query in the same way.
 
-/// Where the engine `grid` reads training rows from.
+/// The GPU memory path through which the engine `grid` reads training rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GridMemory {
     /// Texture objects, as in the paper.

@@ -13,28 +13,28 @@ use super::lane::{Lane, UploadedQueries};
 use super::launch::ACCUMULATE_THREADS;
 use super::memory::{candidate_capacity, fraction_of};
 use super::options::{CudaEngine, CudaOptions};
-use super::part::{self, Part, PartStructures};
+use super::segment::{self, GpuSegment, SegmentStructures};
 use super::tile;
 use crate::rows::matrix::{Csr, CsrView};
-use crate::search::engine::{Search, check_training, whole_or_none};
+use crate::search::engine::{Search, check_training, clear_on_failure};
 use crate::search::lists::{NeighborLists, Slots};
 use crate::search::merge::{PartLists, merge};
 use crate::search::request::{Queries, Request};
 use crate::search::{Inverted, Report, RowMap, SearchError};
 use crate::threads::Threads;
 
-/// Maximum number of queries per batch. Copies of a batch overlap with the search of others.
-const CHUNK: usize = 32_768;
-/// The number of batches in flight.
+/// Maximum number of queries per batch. Copying one batch overlaps with searching others.
+const MAX_BATCH_QUERIES: usize = 32_768;
+/// Number of batches in flight.
 pub(super) const LANES: usize = 4;
-/// Queries of the dense engines on the GPU at a time.
-const DENSE_CHUNK: usize = 8_192;
-/// The maximum number of entries of a chunk of queries.
-const CHUNK_ENTRIES: usize = 1 << 28;
-/// The fraction of the free memory to use.
+/// Maximum number of queries per batch if all similarities are computed.
+const MAX_DENSE_BATCH_QUERIES: usize = 8_192;
+/// Maximum number of entries of a batch of queries.
+const MAX_BATCH_ENTRIES: usize = 1 << 28;
+/// Fraction of the free GPU memory to use.
 const MEMORY_FRACTION: f64 = 0.9;
-/// How many times a search is tried with less memory.
-pub(super) const TRIES: usize = 3;
+/// Maximum number of times that a search is retried with less memory.
+pub(super) const MAX_RETRIES: usize = 3;
 
 /// A GPU engine over training rows.
 pub struct Cuda {
@@ -43,7 +43,7 @@ pub struct Cuda {
     pub(super) options: CudaOptions,
     /// The GPU as the caller gave it.
     device: Device,
-    /// The same GPU without the tracking of buffers. Only this engine uses it.
+    /// The same GPU without buffer tracking. Only this engine uses it.
     pub(super) untracked: Device,
     pub(super) kernels: Kernels,
     /// Whether all training weights are nonnegative.
@@ -51,7 +51,7 @@ pub struct Cuda {
     loaded: RwLock<Arc<Loaded>>,
     pub(super) lanes: Pool<Lane>,
     pub(super) threads: Threads,
-    /// The engine that takes over after a GPU failure.
+    /// The CPU engine that takes over after a GPU failure.
     cpu_engine: OnceLock<Inverted>,
 }
 
@@ -64,32 +64,32 @@ impl std::fmt::Debug for Cuda {
     }
 }
 
-/// Where the training rows are stored.
+/// The training rows and the memory budget.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) rows: Residence,
-    /// Bytes that may be used, including the rows.
+    /// Maximum number of bytes to use, including the rows.
     pub(super) budget: usize,
 }
 
 #[derive(Debug)]
 pub(super) enum Residence {
     /// All rows are on the GPU.
-    Resident(Box<Part>),
-    /// The rows are loaded part by part for each search.
+    Resident(Box<GpuSegment>),
+    /// The rows are loaded segment by segment in each search.
     Streamed(Vec<Range<usize>>),
     /// The GPU failed, and the CPU has taken over.
-    Gone(GpuError),
+    Failed(GpuError),
 }
 
-/// Loads the kernels of all engines onto a GPU, which keeps them.
+/// Loads the kernels of all engines onto a GPU, which keeps them for later engines.
 pub(in crate::search) fn load_kernels(device: &Device) -> Result<(), GpuError> {
     Kernels::load(device).map(|_| ())
 }
 
 impl Cuda {
-    /// Loads training rows onto a GPU. Threads and documents of the paper's engines are clamped to
-    /// 1 to 1,024.
+    /// Loads training rows onto a GPU. The numbers of threads and documents of the paper's engines
+    /// are clamped to 1 to 1,024.
     ///
     /// # Errors
     /// If a weight is not finite, if the kernels cannot be loaded, or if the GPU fails and
@@ -112,9 +112,8 @@ impl Cuda {
         let view = training.view();
         let count = check_training(&view, &threads)?;
         #[expect(unsafe_code, reason = "each buffer is used on one stream, or after a wait")]
-        // SAFETY: the device stays private to this engine. Rows are loaded on a stream that is
-        // waited for. Buffers of a lane are used on its stream only, and a lane waits when it is
-        // dropped.
+        // SAFETY: the device stays private to this engine. The stream that loads rows is waited
+        // for. Buffers of a lane are used only on its stream, and a lane waits when it is dropped.
         let untracked = unsafe { device.untracked() }?;
         let kernels = Kernels::load(&untracked)?;
         let budget = match options.memory {
@@ -157,19 +156,19 @@ impl Cuda {
         self.training.view()
     }
 
-    pub(super) fn structures(&self) -> PartStructures {
+    pub(super) fn structures(&self) -> SegmentStructures {
         let info = self.untracked.info();
         let texture =
             matches!(self.options.engine, CudaEngine::Grid { memory: GridMemory::Texture, .. });
         let width = self.options.texture_width.unwrap_or(info.texture_width);
         let fused = self.options.engine == CudaEngine::Fused && self.nonnegative;
-        PartStructures {
+        SegmentStructures {
             texture_width: texture.then_some(width),
             tile_rows: fused.then(|| self.tile_rows()),
         }
     }
 
-    /// Rows per tile: enough to fill each multiprocessor with blocks.
+    /// Number of rows per tile that fills each multiprocessor with blocks.
     fn tile_rows(&self) -> usize {
         let info = self.untracked.info();
         let blocks = (info.threads / ACCUMULATE_THREADS as usize).max(1);
@@ -179,31 +178,32 @@ impl Cuda {
         self.options.tile_rows.map_or(limit, |rows| rows.clamp(1, limit))
     }
 
-    /// Loads all rows if they take at most six tenths of the budget, otherwise plans parts.
+    /// Loads all rows if they take at most six tenths of the budget. Otherwise, plans the segments
+    /// to stream.
     fn load(&self, budget: usize) -> Result<Loaded, GpuError> {
         let structures = self.structures();
         let all = 0..self.training.rows();
         let limit = fraction_of(budget, 0.6);
-        if part::bytes(&self.training(), &all, structures) <= limit {
-            let part = self.load_part(all)?;
-            return Ok(Loaded { rows: Residence::Resident(Box::new(part)), budget });
+        if segment::byte_size(&self.training(), &all, structures) <= limit {
+            let segment = self.load_segment(all)?;
+            return Ok(Loaded { rows: Residence::Resident(Box::new(segment)), budget });
         }
-        let mut parts = vec![all];
-        while let Some(at) = parts.iter().position(|rows| {
-            rows.len() > 1 && part::bytes(&self.training(), rows, structures) > limit
+        let mut segments = vec![all];
+        while let Some(at) = segments.iter().position(|rows| {
+            rows.len() > 1 && segment::byte_size(&self.training(), rows, structures) > limit
         }) {
-            let rows = parts[at].clone();
+            let rows = segments[at].clone();
             let middle = rows.start + rows.len() / 2;
-            parts.splice(at..=at, [rows.start..middle, middle..rows.end]);
+            segments.splice(at..=at, [rows.start..middle, middle..rows.end]);
         }
-        Ok(Loaded { rows: Residence::Streamed(parts), budget })
+        Ok(Loaded { rows: Residence::Streamed(segments), budget })
     }
 
-    fn load_part(&self, rows: Range<usize>) -> Result<Part, GpuError> {
+    fn load_segment(&self, rows: Range<usize>) -> Result<GpuSegment, GpuError> {
         let structures = self.structures();
-        let bytes = part::bytes(&self.training(), &rows, structures);
+        let bytes = segment::byte_size(&self.training(), &rows, structures);
         self.untracked.reserve("the training rows", bytes)?;
-        Part::load(&self.untracked, &self.training(), rows, structures, &self.threads)
+        GpuSegment::load(&self.untracked, &self.training(), rows, structures, &self.threads)
     }
 
     pub(super) fn loaded(&self) -> Arc<Loaded> {
@@ -216,7 +216,7 @@ impl Cuda {
         if self.cpu_engine.get().is_some() {
             return Ok(());
         }
-        for _ in 0..TRIES {
+        for _ in 0..MAX_RETRIES {
             if !error.is_out_of_memory() {
                 break;
             }
@@ -228,20 +228,20 @@ impl Cuda {
         self.switch_to_cpu(&error)
     }
 
-    /// Continues with half the memory, or with the free memory if that is less.
+    /// Halves the memory budget, or reduces it to the free memory if that is less.
     pub(super) fn shrink(&self, error: &GpuError) -> Result<(), GpuError> {
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
-        if matches!(loaded.rows, Residence::Gone(_)) {
+        if matches!(loaded.rows, Residence::Failed(_)) {
             // Another thread has already switched to the CPU.
             return Ok(());
         }
         let half = loaded.budget / 2;
         self.lanes.clear();
-        // Release the rows before planning anew. If planning fails, concurrent searches try to load
-        // all rows.
+        // Release the rows before planning again. If planning fails, concurrent searches try to
+        // load all rows.
         let all = || Residence::Streamed(std::iter::once(0..self.training.rows()).collect());
         *loaded = Arc::new(Loaded { rows: all(), budget: half });
-        // Wait until the memory has actually been freed.
+        // Wait until the memory is actually free.
         self.untracked.reserve("nothing", 0)?;
         let budget = half.min(fraction_of(self.untracked.free()?, MEMORY_FRACTION));
         tracing::warn!("{error}; continuing with {} MiB of its memory", budget >> 20);
@@ -258,12 +258,12 @@ impl Cuda {
         if self.cpu_engine.get().is_none() {
             tracing::warn!("{error}; continuing on the CPU");
             let engine = Inverted::new(Arc::clone(&self.training), self.threads.clone())?;
-            // Another thread may have been first; its engine is equivalent.
+            // Another thread may have been faster; its engine is equivalent.
             let _ = self.cpu_engine.set(engine);
-            // Free the GPU's memory for others. Concurrent searches then find it gone and check
-            // again.
+            // Free the GPU memory for other uses. Concurrent searches then find the rows missing
+            // and check again.
             self.lanes.clear();
-            let gone = Loaded { rows: Residence::Gone(error.clone()), budget: 0 };
+            let gone = Loaded { rows: Residence::Failed(error.clone()), budget: 0 };
             *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gone);
         }
         Ok(())
@@ -277,25 +277,26 @@ impl Cuda {
         let count = queries.rows.rows();
         let k = queries.k.min(self.training.rows());
         let loaded = self.loaded();
-        let parts = match &loaded.rows {
-            Residence::Resident(part) => {
+        let segments = match &loaded.rows {
+            Residence::Resident(segment) => {
                 found.reset_pinned(count, k, &self.untracked)?;
-                self.search_part(part, loaded.budget, queries, found.slots())?;
+                self.search_segment(segment, loaded.budget, queries, found.slots())?;
                 return Ok(found.report());
             }
-            Residence::Streamed(parts) => parts,
-            Residence::Gone(error) => return Err(error.clone().into()),
+            Residence::Streamed(segments) => segments,
+            Residence::Failed(error) => return Err(error.clone().into()),
         };
         let mut best = NeighborLists::default();
         best.reset(count, 0)?;
-        let mut of_part = NeighborLists::default();
-        for rows in parts {
-            let part = self.load_part(rows.clone())?;
-            of_part.reset(count, k.min(rows.len()))?;
-            self.search_part(&part, loaded.budget, queries, of_part.slots())?;
+        let mut of_segment = NeighborLists::default();
+        for rows in segments {
+            let segment = self.load_segment(rows.clone())?;
+            of_segment.reset(count, k.min(rows.len()))?;
+            self.search_segment(&segment, loaded.budget, queries, of_segment.slots())?;
             found.reset(count, k)?;
-            // The rows of a part are numbered as in the whole.
-            let lists = [&best, &of_part].map(|lists| PartLists { lists, rows: &RowMap::From(0) });
+            // Each segment already uses the row numbers of the whole.
+            let lists =
+                [&best, &of_segment].map(|lists| PartLists { lists, rows: &RowMap::From(0) });
             merge(&lists, &self.threads, found.slots());
             std::mem::swap(found, &mut best);
         }
@@ -303,22 +304,22 @@ impl Cuda {
         Ok(found.report())
     }
 
-    /// Searches a part that is on the GPU, batch by batch.
-    fn search_part(
+    /// Searches a segment that is on the GPU, batch by batch.
+    fn search_segment(
         &self,
-        part: &Part,
+        segment: &GpuSegment,
         budget: usize,
         queries: &Queries<'_>,
         slots: Slots<'_>,
     ) -> Result<(), DeviceFailure> {
-        let k = queries.k.min(part.rows.count as usize);
+        let k = queries.k.min(segment.rows.count as usize);
         if k == 0 {
-            // There are no rows to find, but invalid requests must still fail as on the CPU.
+            // There are no rows to find, but invalid requests must fail as they do on the CPU.
             return Ok(queries.check_finite(&self.threads)?);
         }
-        let mut chunks = self.chunks(part, budget, queries, k).into_iter();
+        let mut chunks = self.chunks(segment, budget, queries, k).into_iter();
         let mut rest = Some(slots);
-        self.drive(part, queries, k, || {
+        self.drive(segment, queries, k, || {
             let chunk = chunks.next()?;
             let (now, later) = rest.take()?.split_at(chunk.len());
             rest = Some(later);
@@ -326,11 +327,12 @@ impl Cuda {
         })
     }
 
-    /// Searches the batches that `next` returns. Some are searched while others are copied. One
-    /// thread is enough to stay ahead of the GPU, and leaves the other threads to the copies.
+    /// Searches the batches that `next` returns, and copies some while others are searched. One
+    /// thread is enough to stay ahead of the GPU, which leaves the other threads free for the
+    /// copies.
     pub(super) fn drive<'a>(
         &self,
-        part: &Part,
+        segment: &GpuSegment,
         queries: &Queries<'_>,
         k: usize,
         mut next: impl FnMut() -> Option<(Range<usize>, Slots<'a>)>,
@@ -338,7 +340,7 @@ impl Cuda {
         // A lane that is dropped waits.
         let mut in_flight: VecDeque<(Lane, UploadedQueries, Slots<'a>)> = VecDeque::new();
         let finish = |(mut lane, uploaded, mut found): (Lane, UploadedQueries, Slots<'a>)| {
-            self.finish(part, &mut lane, &uploaded, k, &mut found)?;
+            self.finish(segment, &mut lane, &uploaded, k, &mut found)?;
             Ok::<Lane, GpuError>(lane)
         };
         while let Some((chunk, mut found)) = next() {
@@ -349,7 +351,7 @@ impl Cuda {
                 None => self.lanes.take(|| Lane::new(&self.untracked))?,
             };
             let uploaded = lane.send(queries, chunk, &self.threads)?;
-            self.enqueue_with_copies(part, &mut lane, &uploaded, k, found.pinned(k))?;
+            self.enqueue_with_copies(segment, &mut lane, &uploaded, k, found.pinned(k))?;
             in_flight.push_back((lane, uploaded, found));
         }
         while let Some(batch) = in_flight.pop_front() {
@@ -358,24 +360,26 @@ impl Cuda {
         Ok(())
     }
 
-    /// How many queries to process together: as many as the memory allows.
+    /// Divides the queries into batches, as large as the memory allows.
     pub(super) fn chunks(
         &self,
-        part: &Part,
+        segment: &GpuSegment,
         budget: usize,
         queries: &Queries<'_>,
         k: usize,
     ) -> Vec<Range<usize>> {
-        let chunk = if self.is_fused(part, k) { CHUNK } else { DENSE_CHUNK };
+        let chunk =
+            if self.is_fused(segment, k) { MAX_BATCH_QUERIES } else { MAX_DENSE_BATCH_QUERIES };
         let max_queries = self.options.chunk.unwrap_or(chunk);
-        // Three tenths of the budget for the results, and one tenth for the queries and scores.
+        // Results may use three tenths of the budget; queries and scores may use one tenth.
         let bytes = k * 8 + candidate_capacity(k) as usize * 4 + 32;
-        // An entry is a column, a weight, and up to three times the mean number of its tasks.
-        let tasks = part.tiles.iter().map(|tile| tile.tasks.mean).fold(0.0, f64::max);
+        // An entry takes a column, a weight, and up to three times the mean number of tasks per
+        // entry.
+        let tasks = segment.tiles.iter().map(|tile| tile.tasks.mean).fold(0.0, f64::max);
         let affordable = (budget / 10 * 3 / LANES / bytes).max(1);
         let max_queries = max_queries.clamp(1, affordable);
         let entries = fraction_of(budget / 20 / LANES, 1.0 / (8.0 * (1.0 + 3.0 * tasks)));
-        let entries = entries.clamp(1, CHUNK_ENTRIES);
+        let entries = entries.clamp(1, MAX_BATCH_ENTRIES);
         let indptr = queries.rows.indptr();
         let mut chunks = Vec::new();
         let mut start = 0;
@@ -395,7 +399,7 @@ impl Search for Cuda {
         self.count
     }
 
-    /// Searches; if the GPU fails, retries with less memory, then on the CPU.
+    /// Searches on the GPU. After a failure, retries with less memory, then on the CPU.
     fn search(
         &self,
         request: &Request<'_>,
@@ -403,28 +407,28 @@ impl Search for Cuda {
     ) -> Result<Report, SearchError> {
         let mut sparse = None;
         let queries = request.queries(self.count, self.training.cols(), &mut sparse);
-        let queries = whole_or_none(queries, found)?;
-        for attempt in 0..=TRIES {
+        let queries = clear_on_failure(queries, found)?;
+        for attempt in 0..=MAX_RETRIES {
             if let Some(engine) = self.cpu_engine.get() {
-                return on_cpu(engine, request, found);
+                return search_on_cpu(engine, request, found);
             }
             let recovered = match self.find(&queries, found) {
                 Ok(report) => return Ok(report),
-                Err(DeviceFailure::Gpu(error)) if attempt < TRIES => self.recover(&error),
+                Err(DeviceFailure::Gpu(error)) if attempt < MAX_RETRIES => self.recover(&error),
                 Err(DeviceFailure::Gpu(error)) => self.switch_to_cpu(&error),
                 Err(failed) => Err(failed),
             };
-            whole_or_none(recovered.map_err(SearchError::from), found)?;
+            clear_on_failure(recovered.map_err(SearchError::from), found)?;
         }
         match self.cpu_engine.get() {
-            Some(engine) => on_cpu(engine, request, found),
-            None => unreachable!("the last failure switched to the CPU or was returned"),
+            Some(engine) => search_on_cpu(engine, request, found),
+            None => unreachable!("the last failure either switched to the CPU or was returned"),
         }
     }
 }
 
-/// Searches on the CPU; no query counts as answered by the GPU's fast path.
-fn on_cpu(
+/// Searches on the CPU. The report counts no query as answered by the GPU's fast path.
+fn search_on_cpu(
     engine: &Inverted,
     request: &Request<'_>,
     found: &mut NeighborLists,

@@ -10,8 +10,8 @@ pub(super) const ACCUMULATE_STATIC_BYTES: usize = 5_760;
 /// An upper bound on the static shared memory of `fused_small` and `fused_medium`, in bytes.
 pub(super) const FUSED_SMALL_STATIC_BYTES: usize = 7_424;
 
-/// Declares the struct of the loaded kernels. Each module lists its kernels, and how many bytes of
-/// dynamic shared memory each may use if the GPU has the given number of bytes per block.
+/// Declares the struct of loaded kernels. Each module lists its kernels and the bytes of dynamic
+/// shared memory that each may use, given the GPU's shared memory per block.
 macro_rules! kernels {
     ($($module:literal { $($kernel:ident: $shared_bytes:expr,)* })*) => {
         /// The loaded kernels. The driver compiles their PTX and caches the result.
@@ -70,7 +70,7 @@ pub(super) fn address<T>(stream: &CudaStream, buffer: &CudaSlice<T>) -> u64 {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct QueryRows {
-    /// The address of the rows' bounds.
+    /// The address of the row bounds.
     pub(super) ptr: u64,
     pub(super) cols: u64,
     pub(super) vals: u64,
@@ -106,7 +106,7 @@ pub(super) struct AllowRows {
 unsafe impl DeviceRepr for AllowRows {}
 
 impl AllowRows {
-    pub(super) fn is_all(&self) -> bool {
+    pub(super) fn is_unrestricted(&self) -> bool {
         self.only == 0 && self.ranges == 0 && self.bounds == 0 && self.of_rows == 0
     }
 }
@@ -134,7 +134,7 @@ pub(super) struct TileRows {
 // SAFETY: the fields are those of `Tile`, in order and in size: seven pointers, f32, three u32.
 unsafe impl DeviceRepr for TileRows {}
 
-/// Declares a kernel and its variant that takes a filter, an [`AllowRows`], among its arguments.
+/// Declares a kernel and its variant that also takes a filter ([`AllowRows`]).
 macro_rules! filterable_kernel {
     (
         $(#[$attribute:meta])*
@@ -278,7 +278,7 @@ kernel! {
 }
 
 filterable_kernel! {
-    /// Adds the postings of each query, and keeps the candidates.
+    /// Adds the postings of each query and keeps the candidates.
     pub(super) struct Accumulate<'a>: "accumulate";
     pub(super) struct AccumulateFiltered: "accumulate_filtered";
     {
@@ -302,7 +302,7 @@ filterable_kernel! {
 }
 
 kernel! {
-    /// Computes the similarities of the candidates, and keeps the k best.
+    /// Computes the similarities of the candidates and keeps the k best.
     pub(super) struct Rescore<'a>: "rescore" | "rescore_many" {
         value tile: TileRows,
         value queries: QueryRows,
@@ -346,9 +346,9 @@ mod tests {
 
     use super::*;
 
-    /// The included PTX is the file that `kernels/compile` wrote.
+    /// Checks that the included PTX equals the files that `kernels/compile` wrote.
     #[test]
-    fn packed_kernels() {
+    fn packed_ptx_equals_the_compiled_files() {
         let text = unpack(ptx!("fused")).unwrap();
         assert_eq!(text, include_str!("../../../kernels/ptx/fused.ptx"));
     }

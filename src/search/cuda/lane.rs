@@ -1,4 +1,4 @@
-//! A GPU stream with its buffers on both sides: one batch of queries in flight.
+//! A lane: a GPU stream with host and device buffers for one batch of queries in flight.
 
 use std::ops::Range;
 
@@ -23,21 +23,22 @@ pub(super) struct UploadedQueries {
     pub(super) negative: Vec<usize>,
 }
 
-/// The offsets of the parts of the queries in the lane's buffers, in words of four bytes.
+/// The offsets of the sections of the uploaded queries in the lane's buffers, in words of four
+/// bytes.
 ///
-/// The rows' bounds are the first part, and the filter is the last.
+/// The row bounds come first and the filter last.
 #[derive(Debug, Clone, Copy, Default)]
 struct Layout {
     vals: usize,
     cols: usize,
     /// Whether columns have 16 bits.
     narrow: bool,
-    filter: FilterParts,
+    filter: FilterLayout,
 }
 
-/// The offsets of the parts of a filter, in words.
+/// The offsets of the sections of a filter, in words of four bytes.
 #[derive(Debug, Clone, Copy, Default)]
-struct FilterParts {
+struct FilterLayout {
     only: Option<usize>,
     ranges: Option<usize>,
     bounds: Option<usize>,
@@ -49,9 +50,9 @@ struct FilterParts {
 /// One batch in flight: pinned host buffers, device buffers, and the stream between them.
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// The first field: it is dropped before the pinned memory, after a wait.
+    /// The stream. As the first field, it waits and is dropped before the pinned memory.
     pub(super) gpu: gpu_runtime::Lane,
-    /// The queries and their filter, which are copied as a whole.
+    /// The queries and their filter, which are copied together.
     host: Pinned<u32>,
     uploaded: DeviceBuffer<u32>,
     layout: Layout,
@@ -66,7 +67,7 @@ pub(super) struct Lane {
     pub(super) next_task: DeviceBuffer<u32>,
     pub(super) candidates: DeviceBuffer<u32>,
     pub(super) candidate_counts: DeviceBuffer<u32>,
-    /// Entries of the queries sent last.
+    /// Number of entries of the queries sent last.
     pub(super) entries: usize,
     pub(super) host_found: Pinned<u64>,
     pub(super) host_counts: Pinned<u32>,
@@ -125,11 +126,11 @@ impl Lane {
 
         let narrow = queries.rows.cols() <= usize::from(u16::MAX) + 1;
         let cols_words = if narrow { nonzeros.div_ceil(2) } else { nonzeros };
-        let vals = (count + 1).next_multiple_of(ALIGNED);
-        let cols = (vals + nonzeros).next_multiple_of(ALIGNED);
-        let filter_at = (cols + cols_words).next_multiple_of(ALIGNED);
-        let (filter, parts) = packed(&queries.allow.slice(range.clone()), filter_at);
-        self.layout = Layout { vals, cols, narrow, filter: parts };
+        let vals = (count + 1).next_multiple_of(SECTION_ALIGNMENT);
+        let cols = (vals + nonzeros).next_multiple_of(SECTION_ALIGNMENT);
+        let filter_at = (cols + cols_words).next_multiple_of(SECTION_ALIGNMENT);
+        let (filter, layout) = pack_filter(&queries.allow.slice(range.clone()), filter_at);
+        self.layout = Layout { vals, cols, narrow, filter: layout };
         let words = filter_at + filter.len();
 
         let host = self.host.get(words)?;
@@ -145,7 +146,7 @@ impl Lane {
         host_filter.copy_from_slice(&filter);
         let host_vals: &mut [f32] = bytemuck::cast_slice_mut(host_vals);
         // For a small copy, waking other threads takes longer than the copy.
-        let flags = if nonzeros <= 2 * PIECE {
+        let flags = if nonzeros <= 2 * ENTRIES_PER_TASK {
             let entries = Entries {
                 weights: data,
                 columns: indices,
@@ -154,9 +155,10 @@ impl Lane {
             };
             entries.copy(narrow)
         } else {
-            let words = if narrow { PIECE / 2 } else { PIECE };
-            let vals = host_vals.par_chunks_mut(PIECE).zip(data.par_chunks(PIECE));
-            let cols = host_cols.par_chunks_mut(words).zip(indices.par_chunks(PIECE));
+            let words = if narrow { ENTRIES_PER_TASK / 2 } else { ENTRIES_PER_TASK };
+            let vals =
+                host_vals.par_chunks_mut(ENTRIES_PER_TASK).zip(data.par_chunks(ENTRIES_PER_TASK));
+            let cols = host_cols.par_chunks_mut(words).zip(indices.par_chunks(ENTRIES_PER_TASK));
             let pieces = vals.zip(cols).map(|(vals, cols)| {
                 let (pinned_weights, weights) = vals;
                 let (pinned_columns, columns) = cols;
@@ -186,9 +188,9 @@ impl Lane {
         QueryRows { ptr: start, cols: at(cols), vals: at(vals), narrow: u32::from(narrow) }
     }
 
-    /// The rows that may be neighbors of the queries sent last.
+    /// The filter of the queries sent last.
     pub(super) fn allow(&self) -> AllowRows {
-        let FilterParts { only, ranges, bounds, lists, of_rows, of_queries } = self.layout.filter;
+        let FilterLayout { only, ranges, bounds, lists, of_rows, of_queries } = self.layout.filter;
         let start = address(self.gpu.stream(), self.uploaded.reserved());
         let at = |word: Option<usize>| word.map_or(0, |word| start + 4 * word as u64);
         AllowRows {
@@ -205,12 +207,12 @@ impl Lane {
     pub(super) fn send_list(&mut self, queries: &[u32]) -> Result<(), GpuError> {
         let failed = self.gpu.device().doing("copying query numbers to it").failed();
         let to = self.gpu.reserve(&mut self.list, queries.len())?;
-        // The list is in pageable memory, so that the copy has read it when the call returns.
+        // The list is in pageable memory, so the call returns only after the list has been read.
         self.gpu.stream().memcpy_htod(queries, to).map_err(failed)
     }
 
-    /// Enqueues the copy of the results for `count` queries to `output` or to `host_found`. Does
-    /// not wait.
+    /// Enqueues the copy of the results of `count` queries to `output` or to `host_found`. Does not
+    /// wait.
     pub(super) fn fetch(
         &mut self,
         count: usize,
@@ -238,13 +240,13 @@ impl Lane {
     }
 }
 
-/// The parts of the queries begin at multiples of this many words.
-const ALIGNED: usize = 4;
+/// Alignment of the sections of the queries, in words of four bytes.
+const SECTION_ALIGNMENT: usize = 4;
 
-/// Number of entries that a thread copies per task. It is even.
-const PIECE: usize = 16_384;
+/// Number of entries that a thread copies per task; even.
+const ENTRIES_PER_TASK: usize = 16_384;
 
-/// Properties of weights that were checked while they were copied.
+/// Properties of weights, determined while they are copied.
 #[derive(Debug, Clone, Copy, Default)]
 struct WeightFlags {
     not_finite: bool,
@@ -270,7 +272,7 @@ struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    /// Copies the entries, and checks the weights on the way.
+    /// Copies the entries and determines the properties of their weights.
     fn copy(self, narrow: bool) -> WeightFlags {
         let Self { weights, columns, pinned_weights, pinned_columns } = self;
         pinned_weights[..weights.len()].copy_from_slice(weights);
@@ -291,21 +293,21 @@ impl Entries<'_> {
     }
 }
 
-/// Packs a filter into one buffer. The offsets count from a buffer in which it begins at word
-/// `start`, a multiple of two.
-fn packed(allow: &Allow<'_>, start: usize) -> (Vec<u32>, FilterParts) {
+/// Packs a filter into one buffer. The returned offsets are for a larger buffer in which the filter
+/// begins at word `start`, a multiple of two.
+fn pack_filter(allow: &Allow<'_>, start: usize) -> (Vec<u32>, FilterLayout) {
     let Allow { only, ranges, lists, groups } = *allow;
     let mut packed: Vec<u32> = Vec::new();
     let mut put = |words: &[u32]| {
-        // The GPU reads pairs and 64-bit numbers, which start at multiples of eight bytes.
+        // The GPU reads pairs and 64-bit numbers, which must be aligned to eight bytes.
         packed.resize(packed.len().next_multiple_of(2), 0);
         packed.extend_from_slice(words);
         start + packed.len() - words.len()
     };
-    let mut parts = FilterParts {
+    let mut layout = FilterLayout {
         only: only.map(|only| put(only.words())),
         ranges: ranges.map(|ranges| put(bytemuck::cast_slice(ranges))),
-        ..FilterParts::default()
+        ..FilterLayout::default()
     };
     if let Some(lists) = lists {
         let mut bounds = vec![0u64];
@@ -314,12 +316,12 @@ fn packed(allow: &Allow<'_>, start: usize) -> (Vec<u32>, FilterParts) {
             rows.extend_from_slice(lists.of(query));
             bounds.push(rows.len() as u64);
         }
-        parts.bounds = Some(put(bytemuck::cast_slice(&bounds)));
-        parts.lists = Some(put(&rows));
+        layout.bounds = Some(put(bytemuck::cast_slice(&bounds)));
+        layout.lists = Some(put(&rows));
     }
     if let Some(Groups { of_rows, of_queries }) = groups {
-        parts.of_rows = Some(put(of_rows));
-        parts.of_queries = Some(put(of_queries));
+        layout.of_rows = Some(put(of_rows));
+        layout.of_queries = Some(put(of_queries));
     }
-    (packed, parts)
+    (packed, layout)
 }

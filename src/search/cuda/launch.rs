@@ -1,4 +1,4 @@
-//! Launches the kernels. No other module of this crate does.
+//! Kernel launches. No other module of this crate launches kernels.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::kernels::{
     Accumulate, AllowRows, Base, BaseScatter, FusedSmall, GridLdg, GridTexture, Kernels, Prepare,
     QueryRows, Rescore, Select, Shared, TileRows, address,
 };
-use super::part::{CsrRows, TextureRows};
+use super::segment::{CsrRows, TextureRows};
 
 /// Threads per warp.
 pub(super) const WARP: u32 = 32;
@@ -58,11 +58,11 @@ pub(super) struct DenseQueries<'a> {
     pub(super) terms: usize,
 }
 
-/// The size of a block of the kernels of Bresler et al. 2011.
+/// The block size of the kernels of Bresler et al. 2011.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockShape {
     pub(super) threads: u32,
-    /// The number of terms of a query that fit in the dynamic shared memory.
+    /// Maximum number of a query's terms in dynamic shared memory.
     pub(super) terms: u32,
 }
 
@@ -71,7 +71,7 @@ impl BlockShape {
         Grid::new(blocks, self.threads).with_shared_bytes(self.terms as usize * 8)
     }
 
-    /// Divides rows, with a thread each, into as many as a grid can have.
+    /// Divides rows, each of which takes a thread, into ranges that fit in a grid.
     fn row_ranges(self, rows: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let size = GRID_Y * self.threads;
         let range = move |first: u32| first..rows.end.min(first.saturating_add(size));
@@ -79,13 +79,13 @@ impl BlockShape {
     }
 }
 
-/// Scores of queries: for each, one value per row of a part.
+/// Scores of queries: one value per query and row of a segment.
 #[derive(Debug)]
 pub(super) struct Scores<'a> {
     pub(super) values: &'a mut CudaSlice<f32>,
-    /// The number of rows of the part.
+    /// The number of rows of the segment.
     pub(super) rows: u32,
-    /// The training row that is the part's first row.
+    /// The number of the segment's first training row.
     pub(super) first_row: u32,
 }
 
@@ -97,7 +97,7 @@ impl Scores<'_> {
     }
 }
 
-/// The output of `select` and `fused`: `k` neighbors per query and their number.
+/// The output of `select` and `fused`: up to `k` neighbors per query, and how many there are.
 #[derive(Debug)]
 pub(super) struct SelectedNeighbors<'a> {
     pub(super) keys: &'a mut CudaSlice<u64>,
@@ -112,23 +112,22 @@ pub(super) struct FusedBatch {
     pub(super) tile: TileRows,
     pub(super) queries: QueryRows,
     pub(super) allow: AllowRows,
-    /// The number of queries, from the first of the batch on.
+    /// The number of queries, starting with the first of the batch.
     pub(super) count: u32,
     pub(super) k: u32,
-    /// The capacity for candidates and neighbors of a query: a power of two, at least 3 k.
+    /// Capacity for candidates and neighbors per query: a power of two, at least 3 k.
     pub(super) capacity: u32,
-    /// Whether this is the first tile: there are no earlier results.
+    /// Whether this is the first tile, so that there are no earlier results.
     pub(super) fresh: bool,
-    /// Whether this is the last tile: neighbors are written instead of keys.
+    /// Whether this is the last tile, so that neighbors are written instead of keys.
     pub(super) last: bool,
     /// The number of blocks resident at once.
     pub(super) blocks: u32,
 }
 
 impl FusedBatch {
-    /// The rank, among the maximum sums of `groups` groups of rows, of the sum that becomes the
-    /// threshold. For a large k, about 1.3 k rows reach it if rows are spread at random; otherwise
-    /// it is k.
+    /// The rank of the threshold among the maximum sums of `groups` groups of rows. For a small k,
+    /// the rank is k. For a large k, about 1.3 k randomly distributed rows reach the threshold.
     fn rank(&self, groups: u32) -> u32 {
         if self.k <= groups / 2 {
             return self.k;
@@ -139,7 +138,7 @@ impl FusedBatch {
         rank.clamp(1, self.k - 1)
     }
 
-    /// The capacity for candidates of a query.
+    /// Capacity for candidates per query.
     fn candidates(&self) -> u32 {
         self.capacity - self.k
     }
@@ -153,7 +152,7 @@ pub(super) struct FusedBuffers<'a> {
     pub(super) next_task: &'a mut CudaSlice<u32>,
     pub(super) candidates: &'a mut CudaSlice<u32>,
     pub(super) candidate_counts: &'a mut CudaSlice<u32>,
-    /// The neighbors of the earlier tiles, and then of this one too.
+    /// The neighbors found in earlier tiles; after the launch, also in this tile.
     pub(super) keys: &'a mut CudaSlice<u64>,
     pub(super) counts: &'a mut CudaSlice<u32>,
     pub(super) status: &'a mut CudaSlice<u32>,
@@ -182,8 +181,8 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// The addresses of pinned buffers. The caller waits for the stream before it reads or frees
-    /// them.
+    /// Returns the addresses of pinned buffers. The caller must wait for the stream before it reads
+    /// or frees them.
     pub(super) fn on_host(keys: &mut [u64], counts: &mut [u32], status: &mut [u32]) -> Self {
         // With unified addressing, the GPU accesses pinned memory at the host's addresses.
         Self {
@@ -194,7 +193,7 @@ impl Outputs {
     }
 }
 
-type Launched = Result<(), GpuError>;
+type LaunchResult = Result<(), GpuError>;
 
 /// Launches kernels on the stream of a lane.
 #[derive(Debug, Clone, Copy)]
@@ -204,11 +203,12 @@ pub(super) struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
-    /// Launches a kernel. Every caller states what the kernel writes and why the memory suffices.
-    fn launch<A: KernelArguments>(self, kernel: &Kernel, grid: Grid, arguments: A) -> Launched {
-        #[expect(unsafe_code, reason = "the one launch of this crate")]
-        // SAFETY: only the functions below call this. The memory that each gives to its kernel is
-        // as large as the kernel's comment in `kernels/` demands.
+    /// Launches a kernel. Every caller states what the kernel writes and why the memory is large
+    /// enough.
+    fn launch<A: KernelArguments>(self, kernel: &Kernel, grid: Grid, arguments: A) -> LaunchResult {
+        #[expect(unsafe_code, reason = "the only launch in this crate")]
+        // SAFETY: only the functions below call this function. Each passes as much memory as the
+        // kernel's comment in `kernels/` requires.
         let launched = unsafe { kernel.launch(self.gpu.stream(), grid, arguments) };
         launched.map_err(self.gpu.device().doing("launching a kernel").failed())
     }
@@ -217,12 +217,13 @@ impl Launcher<'_> {
     pub(super) fn clear<T: DeviceRepr + ValidAsZeroBits>(
         self,
         buffer: &mut CudaSlice<T>,
-    ) -> Launched {
+    ) -> LaunchResult {
         let cleared = self.gpu.stream().memset_zeros(buffer);
         cleared.map_err(self.gpu.device().doing("launching a kernel").failed())
     }
 
-    /// `base_scatter`: writes `count` queries from `first` on into dense vectors, or clears them.
+    /// `base_scatter`: writes `count` queries, starting with `first`, into dense vectors, or clears
+    /// them.
     pub(super) fn base_scatter(
         self,
         queries: QueryRows,
@@ -230,8 +231,8 @@ impl Launcher<'_> {
         count: u32,
         dense: &mut DenseQueries<'_>,
         clear: bool,
-    ) -> Launched {
-        // The kernel writes `count` rows of `terms` values, which `dense` has.
+    ) -> LaunchResult {
+        // The kernel writes `count` rows of `terms` values; `dense` has as many.
         let arguments = BaseScatter {
             queries,
             first,
@@ -251,9 +252,9 @@ impl Launcher<'_> {
         query: usize,
         scores: CudaViewMut<'_, f32>,
         threads: u32,
-    ) -> Launched {
-        // The kernel reads `terms` values of the query, because columns are below that. It writes
-        // one score per row, for which `scores` has memory.
+    ) -> LaunchResult {
+        // The kernel reads at most `terms` values of the query, because all columns are below
+        // `terms`. It writes one score per row; `scores` has as many.
         let arguments = Base {
             rows: rows.count,
             row_ptr: rows.row_ptr.as_view(),
@@ -275,9 +276,9 @@ impl Launcher<'_> {
         query: u32,
         scores: CudaViewMut<'_, f32>,
         shape: BlockShape,
-    ) -> Launched {
-        // The dynamic shared memory is `terms` times 8 bytes. The kernel writes one score per row,
-        // for which `scores` has memory.
+    ) -> LaunchResult {
+        // The dynamic shared memory is `terms` times 8 bytes. The kernel writes one score per row;
+        // `scores` has as many.
         let arguments = Shared {
             rows: rows.count,
             row_ptr: rows.row_ptr.as_view(),
@@ -300,7 +301,7 @@ impl Launcher<'_> {
         queries: QuerySubset<'_>,
         scores: &mut Scores<'_>,
         shape: BlockShape,
-    ) -> Launched {
+    ) -> LaunchResult {
         // The dynamic shared memory is `terms` times 8 bytes. `scores` has `count` rows of
         // `rows.count` values.
         for range in shape.row_ranges(0..rows.count) {
@@ -333,7 +334,7 @@ impl Launcher<'_> {
         queries: QuerySubset<'_>,
         scores: &mut Scores<'_>,
         shape: BlockShape,
-    ) -> Launched {
+    ) -> LaunchResult {
         // As for `grid_ldg`. The textures hold the entries of their rows from `origin` on.
         for range in shape.row_ranges(texture.first_row..texture.last_row) {
             let arguments = GridTexture {
@@ -366,12 +367,12 @@ impl Launcher<'_> {
         allow: AllowRows,
         k: u32,
         found: &mut SelectedNeighbors<'_>,
-    ) -> Launched {
+    ) -> LaunchResult {
         let first_slot = found.at;
         let last_slot = first_slot + queries.count as usize;
         let sorted = if k <= SELECT_SORTED { k.next_power_of_two().max(1024) } else { 1024 };
         // The kernel reads `rows` scores, clears those of rows that are not allowed, and writes at
-        // most `k` keys and one count per query. The shared memory holds `sorted` keys.
+        // most `k` keys and one count per query. The shared memory has space for `sorted` keys.
         let arguments = Select {
             rows: scores.rows,
             first_row: scores.first_row,
@@ -390,7 +391,7 @@ impl Launcher<'_> {
 
     /// `prepare`, `accumulate`, `rescore`: finds the k best of each query among a tile's rows and
     /// the earlier results.
-    pub(super) fn fused(self, batch: FusedBatch, buffers: &mut FusedBuffers<'_>) -> Launched {
+    pub(super) fn fused(self, batch: FusedBatch, buffers: &mut FusedBuffers<'_>) -> LaunchResult {
         if batch.count == 0 || batch.tile.rows == 0 {
             return Ok(());
         }
@@ -400,7 +401,7 @@ impl Launcher<'_> {
         self.rescore(batch, buffers)
     }
 
-    fn prepare(self, batch: FusedBatch, buffers: &mut FusedBuffers<'_>) -> Launched {
+    fn prepare(self, batch: FusedBatch, buffers: &mut FusedBuffers<'_>) -> LaunchResult {
         // The kernel writes `count` records and statuses and at most `task_capacity` tasks.
         let arguments = Prepare {
             tile: batch.tile,
@@ -418,11 +419,11 @@ impl Launcher<'_> {
         self.launch(&self.kernels.prepare, grid, arguments)
     }
 
-    fn accumulate(self, batch: FusedBatch, buffers: &mut FusedBuffers<'_>) -> Launched {
+    fn accumulate(self, batch: FusedBatch, buffers: &mut FusedBuffers<'_>) -> LaunchResult {
         let grid = Grid::new(batch.count.min(batch.blocks), ACCUMULATE_THREADS)
             .with_shared_bytes(accumulate_bytes(batch.tile.rows));
-        // The shared memory holds one sum per row. The kernel writes at most `capacity` candidates
-        // per query, and their count.
+        // The shared memory has space for one sum per row. The kernel writes at most `capacity`
+        // candidates per query, and their count.
         let arguments = Accumulate {
             tile: batch.tile,
             first: 0,
@@ -438,19 +439,19 @@ impl Launcher<'_> {
             candidates: buffers.candidates.as_view_mut(),
             candidate_counts: buffers.candidate_counts.as_view_mut(),
         };
-        if batch.allow.is_all() {
+        if batch.allow.is_unrestricted() {
             return self.launch(&self.kernels.accumulate, grid, arguments);
         }
         self.launch(&self.kernels.accumulate_filtered, grid, arguments.filtered(batch.allow))
     }
 
-    fn rescore(self, batch: FusedBatch, buffers: &mut FusedBuffers<'_>) -> Launched {
+    fn rescore(self, batch: FusedBatch, buffers: &mut FusedBuffers<'_>) -> LaunchResult {
         let (kernel, threads) = match batch.k {
             0..=RESCORE_K => (&self.kernels.rescore, RESCORE_THREADS),
             _ => (&self.kernels.rescore_many, RESCORE_MANY_THREADS),
         };
-        // The shared memory has `batch.capacity` keys. The kernel writes at most `k` keys per
-        // query, a count and a status.
+        // The shared memory has space for `batch.capacity` keys. The kernel writes at most `k` keys
+        // per query, a count and a status.
         let arguments = Rescore {
             tile: batch.tile,
             queries: batch.queries,
@@ -470,14 +471,19 @@ impl Launcher<'_> {
     }
 
     /// `fused_small`, `fused_medium`: the work of `fused` in one kernel, with one block of
-    /// `threads` per query. The memory of `outputs` must be large enough for the batch.
-    pub(super) fn fused_small(self, batch: FusedBatch, threads: u32, outputs: Outputs) -> Launched {
+    /// `threads` per query. `outputs` must be large enough for the batch.
+    pub(super) fn fused_small(
+        self,
+        batch: FusedBatch,
+        threads: u32,
+        outputs: Outputs,
+    ) -> LaunchResult {
         if batch.tile.rows == 0 {
             return Ok(());
         }
         let grid = Grid::new(batch.count, threads)
             .with_shared_bytes(fused_small_bytes(batch.tile.rows, batch.capacity));
-        // The outputs have `k` keys, a count and a status per query.
+        // The outputs have space for `k` keys, a count and a status per query.
         let arguments = FusedSmall {
             tile: batch.tile,
             queries: batch.queries,
@@ -493,7 +499,7 @@ impl Launcher<'_> {
         let Kernels { fused_small, fused_medium, .. } = self.kernels;
         let Kernels { fused_small_filtered, fused_medium_filtered, .. } = self.kernels;
         let is_medium = threads == FUSED_MEDIUM_THREADS;
-        if batch.allow.is_all() {
+        if batch.allow.is_unrestricted() {
             let kernel = if is_medium { fused_medium } else { fused_small };
             return self.launch(kernel, grid, arguments);
         }

@@ -1,13 +1,13 @@
-//! Amounts of memory on the GPU.
+//! Capacities and sizes of GPU memory.
 
-/// The largest k that the fused kernel supports.
-pub(super) const FUSED_K: usize = 1_200;
-/// The number of candidates that a fused block can hold, for small k.
+/// Maximum k that the fused kernels support.
+pub(super) const MAX_FUSED_K: usize = 1_200;
+/// Minimum number of candidates that a fused block can hold.
 const MIN_CAPACITY: u32 = 256;
 
 /// Returns the number of candidates that a fused block can hold.
 pub(super) fn candidate_capacity(k: usize) -> u32 {
-    number(3 * k.min(FUSED_K)).next_power_of_two().max(MIN_CAPACITY)
+    batch_number(3 * k.min(MAX_FUSED_K)).next_power_of_two().max(MIN_CAPACITY)
 }
 
 /// Returns a fraction of an amount of memory.
@@ -16,7 +16,7 @@ pub(super) fn fraction_of(bytes: usize, fraction: f64) -> usize {
     (bytes as f64 * fraction) as usize
 }
 
-/// Converts a size in a batch.
-pub(super) fn number(n: usize) -> u32 {
+/// Converts a size or position in a batch to 32 bits.
+pub(super) fn batch_number(n: usize) -> u32 {
     u32::try_from(n).expect("batches are cut below 2^32")
 }

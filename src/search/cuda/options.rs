@@ -1,4 +1,4 @@
-//! The algorithms of the GPU engines, and how they use the GPU.
+//! The algorithms of the GPU engines and their limits.
 
 use super::bresler::GridMemory;
 use super::launch::WARP;
@@ -22,7 +22,7 @@ pub enum CudaEngine {
         documents: u32,
         /// Threads per block.
         threads: u32,
-        /// Where training rows are read from.
+        /// The memory path through which training rows are read.
         memory: GridMemory,
     },
     /// This project's algorithm: fixed-point sums over an inverted index.
@@ -44,24 +44,24 @@ impl CudaEngine {
     }
 }
 
-/// How to use the GPU. Change the defaults only to test limits.
+/// Options of a GPU engine. Change the defaults only to test limits.
 #[derive(Debug, Clone, Copy)]
 pub struct CudaOptions {
     /// The algorithm.
     pub engine: CudaEngine,
-    /// Bytes of GPU memory to use at most; `None`: nine tenths of the free memory.
+    /// Maximum number of bytes of GPU memory to use; `None`: nine tenths of the free memory.
     pub memory: Option<usize>,
-    /// The maximum rows per tile of the fused engine; `None`: the number that keeps the GPU
+    /// Maximum number of rows per tile of the fused engine; `None`: the number that keeps the GPU
     /// busiest.
     pub tile_rows: Option<usize>,
-    /// The maximum texels per texture; `None`: the GPU's limit.
+    /// Maximum number of texels per texture; `None`: the limit of the GPU.
     pub texture_width: Option<usize>,
-    /// The maximum terms of a query in shared memory at a time; `None`: 4,096.
+    /// Maximum number of a query's terms in shared memory at a time; `None`: 4,096.
     pub query_terms: Option<u32>,
-    /// Queries sent to the GPU together; `None`: 32,768.
+    /// Number of queries sent to the GPU together; `None`: 32,768.
     pub chunk: Option<usize>,
-    /// The largest batch searched by a single kernel, which has less latency than three; `None`:
-    /// four times the number of resident blocks.
+    /// Maximum number of queries of a batch that a single kernel searches, with less latency than
+    /// three kernels; `None`: four times the number of resident blocks.
     pub small_batch: Option<usize>,
     /// Whether the CPU takes over if the GPU fails.
     pub fall_back: bool,

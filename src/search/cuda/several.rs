@@ -1,5 +1,5 @@
-//! Several GPUs: each has all training rows and takes batches of queries. If the rows do not fit,
-//! each GPU has some of them.
+//! Search on several GPUs. Each GPU has all training rows and takes batches of queries. If the rows
+//! do not fit, each GPU has some of them.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -8,28 +8,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gpu_runtime::{Device, GpuError, on_each};
 
-use super::engine::{Cuda, LANES, Loaded, Residence, TRIES};
+use super::engine::{Cuda, LANES, Loaded, MAX_RETRIES, Residence};
 use super::failure::DeviceFailure;
 use super::options::CudaOptions;
 use crate::rows::matrix::{Csr, CsrBuilder, row};
-use crate::search::engine::{Search, whole_or_none};
+use crate::search::engine::{Search, clear_on_failure};
 use crate::search::neighbor::row_number;
 use crate::search::request::{Queries, Request};
 use crate::search::{Composite, NeighborLists, Part, Report, RowMap, SearchError};
 use crate::threads::Threads;
 
-/// Several GPUs, each with all training rows. The results equal those of one GPU. If a GPU fails,
-/// the others take over its queries. The last one continues as [`Cuda`] does: with less memory, or
-/// on the CPU.
+/// An engine on several GPUs, each with all training rows. Its results equal those of one GPU. If a
+/// GPU fails, the others take over its queries. If the last one fails, it continues as [`Cuda`]
+/// does: with less memory, or on the CPU.
 #[derive(Debug)]
 pub struct SeveralGpus {
     engines: Vec<Cuda>,
-    /// Whether each has failed.
+    /// Whether each GPU has failed.
     failed: Vec<AtomicBool>,
 }
 
 impl SeveralGpus {
-    /// An engine over training rows on several GPUs. Each has all rows if they fit, otherwise some.
+    /// Creates an engine over training rows on several GPUs. Each GPU has all rows if they fit,
+    /// otherwise some of them.
     ///
     /// # Errors
     /// As [`Cuda::new`], or if there is no GPU.
@@ -64,10 +65,10 @@ impl SeveralGpus {
             let failed = engines.iter().map(|_| AtomicBool::new(false)).collect();
             return Ok(Arc::new(Self { engines, failed }));
         }
-        // Frees the memory for the parts.
+        // Free the memory of the GPUs for the shares of the rows.
         drop(engines);
         let mut parts = Vec::new();
-        for (range, device) in ranges(training, devices.len()).into_iter().zip(devices) {
+        for (range, device) in balanced_ranges(training, devices.len()).into_iter().zip(devices) {
             let ends = training.indptr();
             let ends = &ends[range.start..=range.end];
             let entries = usize::try_from(ends[range.len()] - ends[0]).expect("in memory");
@@ -80,13 +81,13 @@ impl SeveralGpus {
             let first = row_number(range.start);
             parts.push(Part { engine: Arc::new(load(&rows, device)?), rows: RowMap::From(first) });
         }
-        // A thread for each GPU, because it waits for the GPU.
+        // Each GPU needs a thread that waits for it.
         let count = NonZeroUsize::new(devices.len().max(threads.count())).expect("above 0");
         let waiting = Threads::new(count).map_err(|error| SearchError::Engine(Arc::new(error)))?;
         Ok(Arc::new(Composite::new(parts, waiting)?.concurrently()))
     }
 
-    /// Searches with the GPUs that have not failed. An error comes with the number of the GPU.
+    /// Searches on the GPUs that have not failed. An error comes with the number of its GPU.
     fn find(
         &self,
         working: &[usize],
@@ -111,13 +112,13 @@ impl SeveralGpus {
                 Residence::Streamed(_) => return Err((*number, GpuError::NoDevice.into())),
             }
         }
-        let Residence::Resident(part) = &loaded[0].1.rows else { unreachable!("checked above") };
-        // Enough batches for all GPUs, none of them too large for one.
+        let Residence::Resident(segment) = &loaded[0].1.rows else { unreachable!("checked above") };
+        // Make enough batches for all GPUs, each small enough for every GPU.
         let budget = loaded.iter().map(|(_, loaded)| loaded.budget).min().unwrap_or(0);
-        let mut chunks = lead.chunks(part, budget, queries, k);
+        let mut chunks = lead.chunks(segment, budget, queries, k);
         let min_batches = working.len() * LANES;
         if chunks.len() < min_batches {
-            let size = count.div_ceil(min_batches).max(MIN_BATCH);
+            let size = count.div_ceil(min_batches).max(MIN_BATCH_QUERIES);
             let finer = |chunk: Range<usize>| {
                 let end = chunk.end;
                 chunk.step_by(size).map(move |start| start..end.min(start + size))
@@ -131,26 +132,26 @@ impl SeveralGpus {
             work.push((chunk, now));
             rest = later;
         }
-        // The next piece of work is the last in the list.
+        // Workers take batches from the end of the list.
         work.reverse();
         let work = Mutex::new(work);
         let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let driven = on_each(&loaded, |(number, loaded)| -> Result<(), (usize, DeviceFailure)> {
             let engine = &self.engines[*number];
-            let Residence::Resident(part) = &loaded.rows else { unreachable!("checked above") };
-            engine.drive(part, queries, k, next).map_err(|error| (*number, error))
+            let Residence::Resident(segment) = &loaded.rows else { unreachable!("checked above") };
+            engine.drive(segment, queries, k, next).map_err(|error| (*number, error))
         });
-        // All have ended: the first failure is returned.
+        // All workers have ended. Return the first failure.
         driven.into_iter().collect::<Result<(), _>>()?;
         Ok(found.report())
     }
 }
 
-/// Minimum number of queries of a batch that is divided so that every GPU has one.
-const MIN_BATCH: usize = 256;
+/// Minimum number of queries of a batch when queries are divided among GPUs.
+const MIN_BATCH_QUERIES: usize = 256;
 
 /// Divides the rows into ranges with about the same number of entries.
-fn ranges(training: &Csr, parts: usize) -> Vec<Range<usize>> {
+fn balanced_ranges(training: &Csr, parts: usize) -> Vec<Range<usize>> {
     let ends = training.indptr();
     let entries = training.nnz() as u64;
     let mut start = 0;
@@ -182,35 +183,35 @@ impl Search for SeveralGpus {
         let mut sparse = None;
         let lead = &self.engines[0];
         let queries = request.queries(lead.count, lead.training.cols(), &mut sparse);
-        let queries = whole_or_none(queries, found)?;
+        let queries = clear_on_failure(queries, found)?;
         let mut tries = 0;
         loop {
             let is_working = |number: &usize| !self.failed[*number].load(Ordering::Relaxed);
             let working: Vec<usize> = (0..self.engines.len()).filter(is_working).collect();
             match *working {
-                // The last GPU, or the CPU in its place.
+                // Only one GPU is left. It searches, or the CPU in its place.
                 [] => return lead.search(request, found),
                 [last] => return self.engines[last].search(request, found),
                 _ => {}
             }
             match self.find(&working, &queries, found) {
                 Ok(report) => return Ok(report),
-                // With less memory it may go on.
+                // The GPU may be able to continue with less memory.
                 Err((number, DeviceFailure::Gpu(error)))
                     if error.is_out_of_memory()
-                        && tries < TRIES
+                        && tries < MAX_RETRIES
                         && self.engines[number].shrink(&error).is_ok() =>
                 {
                     tries += 1;
                 }
                 Err((number, DeviceFailure::Gpu(error))) => {
                     if !lead.options.fall_back {
-                        return whole_or_none(Err(DeviceFailure::Gpu(error).into()), found);
+                        return clear_on_failure(Err(DeviceFailure::Gpu(error).into()), found);
                     }
                     tracing::warn!("{error}; continuing on the other GPUs");
                     self.failed[number].store(true, Ordering::Relaxed);
                 }
-                Err((_, failed)) => return whole_or_none(Err(failed.into()), found),
+                Err((_, failed)) => return clear_on_failure(Err(failed.into()), found),
             }
         }
     }
@@ -221,17 +222,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_hold_all_rows() {
+    fn ranges_contain_all_rows() {
         let mut rows = CsrBuilder::default();
         for length in [0u32, 5, 1, 1, 0, 9, 2, 0] {
             rows.push_row((0..length).map(|column| (column, 1.0)));
         }
         let rows = rows.build(9);
         for parts in 1..12 {
-            let ranges = ranges(&rows, parts);
+            let ranges = balanced_ranges(&rows, parts);
             assert_eq!(ranges.len(), parts);
             assert!(ranges.into_iter().flatten().eq(0..8), "{parts}");
         }
-        assert_eq!(ranges(&rows, 2), [0..5, 5..8]);
+        assert_eq!(balanced_ranges(&rows, 2), [0..5, 5..8]);
     }
 }

@@ -1,5 +1,5 @@
-//! The inverted index of a tile of rows in the form that `fused` reads: fixed-point postings,
-//! arranged by the banks of the shared memory.
+//! The inverted index of a tile of rows, in the format of `fused`: fixed-point postings, arranged
+//! by the banks of shared memory.
 
 use std::ops::Range;
 
@@ -7,34 +7,36 @@ use rayon::prelude::*;
 
 use crate::rows::matrix::{CsrView, row};
 
-/// The largest weight of a posting, which represents the largest weight of its list.
-const STEPS: f64 = 8191.0;
-/// Lanes per warp, and banks of the shared memory.
+/// Fixed-point value that represents the largest weight of a posting list.
+const MAX_FIXED_WEIGHT: f64 = 8191.0;
+/// Number of lanes per warp, and of banks of shared memory.
 const LANES: usize = 32;
-/// Postings that a lane loads at once.
-const PER_LANE: usize = 4;
-/// The maximum rows of a tile: postings could address 65,536, but the kernels count the tasks of
-/// 1,024 terms in 16 bits.
+/// Number of postings that a lane loads at once.
+const POSTINGS_PER_LANE: usize = 4;
+/// Maximum number of rows of a tile. Postings could address 65,536 rows, but the kernels count the
+/// tasks of 1,024 terms in 16 bits.
 pub(super) const MAX_TILE_ROWS: usize = 32_000;
 
 /// The posting lists of the rows of a tile.
 ///
 /// A posting is `weight << 17 | (row / 2) << 2 | row % 2`, with the weight rounded up to steps of
-/// 1/8191 of the list's maximum. A vector holds four postings of either even or odd rows. A list
-/// alternates between the two, then continues with the rest of the longer half.
+/// 1/8191 of the list's maximum. A vector contains four postings, either of even or of odd rows. A
+/// list alternates between even and odd vectors, and ends with the remaining vectors of the more
+/// frequent kind.
 #[derive(Debug, PartialEq)]
 pub(super) struct TileIndex {
-    /// For each term, the start and length of its list, in vectors, and the bits of its maximum
+    /// For each term, the start and length of its list in vectors, and the bits of its maximum
     /// weight.
     pub(super) lists: Vec<[u32; 4]>,
     pub(super) postings: Vec<u32>,
-    /// An upper bound of the Euclidean length of a row.
+    /// An upper bound on the Euclidean length of a row.
     pub(super) longest: f32,
-    /// The number of tasks that the list of an entry of a row creates.
+    /// Statistics of the number of tasks per entry of a row, over the posting lists of the entries'
+    /// terms.
     pub(super) tasks: TaskCounts,
 }
 
-/// The number of tasks of a posting list.
+/// Mean and maximum number of tasks of a posting list.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TaskCounts {
     /// The mean over the entries of the rows.
@@ -50,8 +52,8 @@ fn tasks(vectors: u32) -> u32 {
 }
 
 impl TileIndex {
-    /// The lists of `rows`, at most `MAX_TILE_ROWS`, whose weights are nonnegative. Call it on the
-    /// thread pool that should do the work.
+    /// Builds the posting lists of `rows`: at most `MAX_TILE_ROWS`, with nonnegative weights. Call
+    /// it on the thread pool that should do the work.
     pub(super) fn new(training: &CsrView<'_>, rows: Range<usize>) -> Self {
         let terms = training.cols();
         let mut starts = vec![0u32; terms + 1];
@@ -95,8 +97,8 @@ impl TileIndex {
             weighted += f64::from(tasks(vectors)) * f64::from(length);
             max = max.max(tasks(vectors) as usize);
         }
-        let mut postings = vec![0u32; end as usize * PER_LANE];
-        deal_all(&entries, &starts, &lists, &mut postings);
+        let mut postings = vec![0u32; end as usize * POSTINGS_PER_LANE];
+        distribute_all(&entries, &starts, &lists, &mut postings);
         #[expect(clippy::cast_possible_truncation, reason = "rounded up right after")]
         let longest = (longest * (1.0 + 1e-6)) as f32;
         let tasks = TaskCounts { mean: weighted / (entries.len() as f64).max(1.0), max };
@@ -104,23 +106,25 @@ impl TileIndex {
     }
 }
 
-/// Deals the entries of all terms to the vectors of `postings`. Term `t` has the entries
+/// Distributes the entries of all terms over the vectors of `postings`. Term `t` has the entries
 /// `entries[starts[t]..starts[t + 1]]`.
-fn deal_all(entries: &[u32], starts: &[u32], lists: &[[u32; 4]], mut postings: &mut [u32]) {
-    /// The terms that a thread deals at a time.
-    const TERMS: usize = 256;
+fn distribute_all(entries: &[u32], starts: &[u32], lists: &[[u32; 4]], mut postings: &mut [u32]) {
+    /// Number of terms per task.
+    const TERMS_PER_TASK: usize = 256;
     let mut pieces = Vec::new();
-    for (starts, lists) in
-        (0..lists.len()).step_by(TERMS).map(|first| &starts[first..]).zip(lists.chunks(TERMS))
+    for (starts, lists) in (0..lists.len())
+        .step_by(TERMS_PER_TASK)
+        .map(|first| &starts[first..])
+        .zip(lists.chunks(TERMS_PER_TASK))
     {
         let vectors: u32 = lists.iter().map(|list| list[1]).sum();
-        let (slots, rest) = postings.split_at_mut(vectors as usize * PER_LANE);
+        let (slots, rest) = postings.split_at_mut(vectors as usize * POSTINGS_PER_LANE);
         pieces.push((starts, lists, slots));
         postings = rest;
     }
     pieces.into_par_iter().for_each_init(Dealer::default, |dealer, (starts, lists, mut slots)| {
         for (bounds, list) in starts.windows(2).zip(lists) {
-            let (own, rest) = slots.split_at_mut(list[1] as usize * PER_LANE);
+            let (own, rest) = slots.split_at_mut(list[1] as usize * POSTINGS_PER_LANE);
             dealer.deal(&entries[bounds[0] as usize..bounds[1] as usize], own);
             slots = rest;
         }
@@ -130,7 +134,11 @@ fn deal_all(entries: &[u32], starts: &[u32], lists: &[[u32; 4]], mut postings: &
 fn posting(row: u32, weight: f32, greatest: f32) -> u32 {
     let share = f64::from(weight) / f64::from(greatest);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 8191")]
-    let steps = if weight > 0.0 { (share * STEPS).ceil().clamp(1.0, STEPS) as u32 } else { 0 };
+    let steps = if weight > 0.0 {
+        (share * MAX_FIXED_WEIGHT).ceil().clamp(1.0, MAX_FIXED_WEIGHT) as u32
+    } else {
+        0
+    };
     (steps << 17) | ((row / 2) << 2) | (row % 2)
 }
 
@@ -141,22 +149,23 @@ fn bank(posting: u32) -> usize {
 
 /// Arranges lists so that the lanes of one instruction rarely access the same bank.
 ///
-/// A warp loads 32 vectors and adds the first posting of each, then the second, and so on, with one
-/// instruction each. The memory serves a bank once per cycle, so an instruction takes as many
-/// cycles as its fullest bank has postings. Over a list, this is at least the number of postings of
-/// the list's fullest bank. The dealer comes close to it by giving each instruction an equal share
-/// of those cycles and filling it from the banks with the most postings left. Vectors of even and
-/// of odd rows alternate, so that both halves of a bank are distributed together.
+/// A warp loads 32 vectors. One instruction adds the first posting of each vector, the next adds
+/// the second, and so on. The memory serves each bank once per cycle, so an instruction takes as
+/// many cycles as its fullest bank has postings. A list therefore takes at least as many cycles as
+/// its fullest bank has postings. The dealer approaches this minimum: it assigns an equal share of
+/// these cycles to each instruction, and fills the instruction from the banks with the most
+/// postings left. Vectors of even and of odd rows alternate, so that both halves of a bank are
+/// distributed together.
 #[derive(Debug, Default)]
 struct Dealer {
-    /// Postings of each bank that are not yet dealt, for even and for odd rows.
+    /// Postings of each bank that have no slot yet, for even and for odd rows.
     banks: [[Vec<u32>; 2]; LANES],
-    /// Which rows each vector of the list has: 0 even, 1 odd.
+    /// The kind of rows in each vector of the list: 0 for even, 1 for odd.
     halves: Vec<usize>,
 }
 
 impl Dealer {
-    /// Deals `list` into `slots`.
+    /// Distributes the postings of `list` over `slots`.
     fn deal(&mut self, list: &[u32], slots: &mut [u32]) {
         let mut counts = [0usize; 2];
         for &posting in list {
@@ -164,20 +173,20 @@ impl Dealer {
             self.banks[bank(posting)][half].push(posting);
             counts[half] += 1;
         }
-        let mut vectors = counts.map(|count| count.div_ceil(PER_LANE));
+        let mut vectors = counts.map(|count| count.div_ceil(POSTINGS_PER_LANE));
         self.halves.clear();
-        for at in 0..slots.len() / PER_LANE {
+        for at in 0..slots.len() / POSTINGS_PER_LANE {
             let half = if vectors[at % 2] > 0 { at % 2 } else { 1 - at % 2 };
             vectors[half] -= 1;
             self.halves.push(half);
         }
-        slots.fill(FREE);
+        slots.fill(FREE_SLOT);
         let warps = self.halves.len().div_ceil(LANES);
-        let mut left = warps * PER_LANE;
+        let mut left = warps * POSTINGS_PER_LANE;
         let mut order: [usize; LANES] = std::array::from_fn(|bank| bank);
         for warp in 0..warps {
             let lanes = warp * LANES..((warp + 1) * LANES).min(self.halves.len());
-            for part in 0..PER_LANE {
+            for instruction in 0..POSTINGS_PER_LANE {
                 let size = |bank: usize| self.banks[bank][0].len() + self.banks[bank][1].len();
                 order.sort_by_key(|&bank| std::cmp::Reverse(size(bank)));
                 let cycles = size(order[0]).div_ceil(left).max(1);
@@ -195,25 +204,25 @@ impl Dealer {
                         };
                         next[half] = lane + 1;
                         let posting = self.banks[bank][half].pop().expect("not empty");
-                        slots[lane * PER_LANE + part] = posting;
+                        slots[lane * POSTINGS_PER_LANE + instruction] = posting;
                     }
                 }
                 left -= 1;
             }
         }
-        // If small warps came last, some postings may be left: any free slot of their half will do.
-        // Slots that stay free add 0 to a row that the lane adds to anyway; a single row for all of
-        // them would be a single bank.
+        // If small warps came last, some postings may be left. They take any free slot of their
+        // half. A slot that stays free adds 0 to a row that its lane updates anyway, because one
+        // row for all free slots would mean one bank.
         let mut rest = [0, 1].map(|half| {
             let left: Vec<u32> =
                 self.banks.iter_mut().flat_map(|bank| bank[half].drain(..)).collect();
             left.into_iter()
         });
-        let (vectors, _) = slots.as_chunks_mut::<PER_LANE>();
+        let (vectors, _) = slots.as_chunks_mut::<POSTINGS_PER_LANE>();
         for (vector, &half) in vectors.iter_mut().zip(&self.halves) {
             let mut beside = u32::from(half == 1);
             for slot in vector {
-                if *slot == FREE {
+                if *slot == FREE_SLOT {
                     *slot = rest[half].next().unwrap_or(beside & 0x1_ffff);
                 }
                 beside = *slot;
@@ -222,8 +231,8 @@ impl Dealer {
     }
 }
 
-/// An empty slot: its row would be the last of 65,536.
-const FREE: u32 = u32::MAX;
+/// Marks a free slot. As a posting, its row would be the last of 65,536.
+const FREE_SLOT: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -258,7 +267,7 @@ mod tests {
                 seen += 1;
                 let row = (posting >> 2 & 0x7fff) as usize * 2 + (posting & 1) as usize;
                 let real = f64::from(weight(row, term));
-                let step = greatest / STEPS;
+                let step = greatest / MAX_FIXED_WEIGHT;
                 let stored = f64::from(posting >> 17) * step;
                 assert!(real > 0.0 && stored >= real * (1.0 - 1e-12) && stored < real + step);
             }
@@ -267,13 +276,18 @@ mod tests {
     }
 
     #[test]
-    fn lanes_of_an_instruction_meet_different_banks() {
-        // Every row once: each bank and half has equally many, so no conflicts are necessary.
+    fn lanes_of_an_instruction_use_different_banks() {
+        // The list contains every row once, so each bank and half has the same number of postings
+        // and no conflict is necessary.
         let (tile, _) = index(4_096, 1, |_, _| 1.0);
-        for vectors in tile.postings.chunks(LANES * PER_LANE) {
-            for part in 0..PER_LANE {
-                let mut banks: Vec<usize> =
-                    vectors.iter().skip(part).step_by(PER_LANE).map(|&p| bank(p)).collect();
+        for vectors in tile.postings.chunks(LANES * POSTINGS_PER_LANE) {
+            for instruction in 0..POSTINGS_PER_LANE {
+                let mut banks: Vec<usize> = vectors
+                    .iter()
+                    .skip(instruction)
+                    .step_by(POSTINGS_PER_LANE)
+                    .map(|&p| bank(p))
+                    .collect();
                 banks.sort_unstable();
                 banks.dedup();
                 assert_eq!(banks.len(), LANES);
@@ -320,8 +334,9 @@ mod tests {
             let error = scale * products / 8_190.0 + 1.1875 * count;
             let mut sums = vec![0u32; rows];
             for &(term, weight) in &query {
-                let mult =
-                    (f64::from(weight) * greatest(term) * scale * 65_536.0 / STEPS).ceil() as u32;
+                let mult = (f64::from(weight) * greatest(term) * scale * 65_536.0
+                    / MAX_FIXED_WEIGHT)
+                    .ceil() as u32;
                 let [start, vectors, ..] = tile.lists[term as usize];
                 for &posting in &tile.postings[4 * start as usize..4 * (start + vectors) as usize] {
                     let row = (posting >> 2 & 0x7fff) as usize * 2 + (posting & 1) as usize;
@@ -343,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_at_most_as_long_as_the_longest() {
+    fn longest_is_an_upper_bound_on_row_lengths() {
         let (tile, _) = index(3, 2, |row, _| if row == 1 { 3.0 } else { 0.5 });
         assert!(tile.longest >= 18f32.sqrt() && tile.longest < 18f32.sqrt() + 1e-4);
     }

@@ -1,19 +1,20 @@
-//! Queries without their frequent terms, whose contribution to a similarity is bounded.
+//! Search by rare terms only, with a bound on the contribution of the frequent terms.
 //!
-//! Most postings of a query belong to its frequent terms, which contribute the least. So the engine
-//! adds the postings of the rare terms only. The contribution of the frequent terms is at most the
-//! length of the query in these terms times the length of the row in them (Cauchy–Schwarz). A
-//! column holds the length of every row in the frequent terms, in fixed point and rounded up, for
-//! each of a few [`LEVEL_FRACTIONS`] of rows that make a term frequent. If the bounds leave too
-//! many rows of a block, the terms of the next level are added too.
+//! Most postings of a query belong to its frequent terms, which contribute the least to a
+//! similarity. So the engine adds only the postings of the rare terms. The contribution of the
+//! frequent terms is at most the length of the query in these terms times the length of the row in
+//! them (Cauchy–Schwarz). Several levels define which terms are frequent, each by a fraction of the
+//! rows ([`LEVEL_FRACTIONS`]). For each level, a column contains the length of every row in the
+//! frequent terms, in fixed point and rounded up. If the bounds leave too many rows of a block, the
+//! terms of the next level are added too.
 //!
 //! With the notation of [`super`]: the sum of the added products is at least A s₁ − Σ r and at most
 //! A s₁ + Σ (r + 1), where s₁ is their contribution to the similarity s. Weights are not negative,
 //! so s₁ ≤ s ≤ s₁ + |q₂| |x₂|. The first inequality gives a threshold: if T is at most the k-th
 //! largest sum, k rows have A s ≥ T − Σ (r + 1). These rows are scored by the formula, which gives
-//! a better threshold. Then the rows whose bounds reach it are scored, in the order of their
-//! bounds, until no bound reaches the k-th best similarity found so far. Exact similarities need no
-//! band: only Σ r, and 0.1 for the rounding to `f32` and `f64`.
+//! a higher threshold. Then the rows whose bounds reach that threshold are scored in the order of
+//! their bounds, until no bound reaches the k-th best similarity found so far. Exact similarities
+//! need no band, only Σ r, and 0.1 for the rounding to `f32` and `f64`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,21 +22,21 @@ use std::collections::BinaryHeap;
 use super::fixed::FixedPoint;
 use super::index::{Block, Index, LEVEL_FRACTIONS};
 use super::kernels::{Bounds, at_least, bound};
-use super::rescorer::{AHEAD, Rescorer, prefetch};
+use super::rescorer::{PREFETCH_DISTANCE, Rescorer, prefetch};
 use super::{Buffers, QueryState, Searcher, sum_threshold};
 use crate::search::{Neighbor, SearchError};
 
 /// Cost of scoring a row, in postings.
 const POSTINGS_PER_ROW: usize = 256;
-/// Number of rows of a column that are added in the time of a posting.
+/// Number of rows of a column that are added in the time of one posting.
 const ROWS_PER_POSTING: usize = 16;
-/// Cost of a stage without postings, in postings.
+/// Fixed cost of a stage, in postings.
 const POSTINGS_PER_STAGE: usize = 2048;
 
-/// The last stage at which a block costs a query of a batch less than the head does.
+/// The last stage at which a block costs a query of a batch less than the head.
 const CHEAP_STAGES: usize = 2;
-/// The head answers a query of a batch that needs a later stage in more than one in this many
-/// blocks.
+/// If a query of a batch needs a later stage in more than one in this many blocks, the head answers
+/// it.
 const LATE_BLOCKS: usize = 8;
 
 /// The factors of some terms of a query.
@@ -46,36 +47,37 @@ struct StageTerms<'a, T> {
     dense: &'a [(u32, T)],
 }
 
-/// The stages in which a query's terms are added, the rarest first.
+/// The stages in which a query's terms are added, rarest terms first.
 #[derive(Debug)]
 struct Plan<T> {
     /// The terms and their factors, sorted by stage.
     factors: Vec<(u32, T)>,
-    /// Number of terms that have postings only, and no column of all rows' weights.
+    /// Number of terms that have postings only, without a column of all rows' weights.
     rare: usize,
-    /// In the last stage, all terms have been added.
+    /// The stages. After the last one, all terms have been added.
     stages: [Stage<T>; LEVEL_FRACTIONS.len() + 1],
     /// The scaled similarity 1.
     scale: f64,
 }
 
-/// A stage: the rarest terms of a query have been added.
+/// A stage of a plan, in which the rarest terms of a query have been added.
 #[derive(Debug, Clone, Copy, Default)]
 struct Stage<T> {
     /// Number of terms that have been added.
     terms: usize,
-    /// Largest amount by which the sum of their products can be too small.
+    /// Largest amount by which the sum of the products of these terms can be too small.
     below: f64,
-    /// Largest amount by which it can be too large.
+    /// Largest amount by which the sum of the products of these terms can be too large.
     above: f64,
-    /// Factor of the rows' lengths in the other terms.
+    /// Factor for the rows' lengths in the other terms.
     length: T,
     /// Cost of adding the terms of the next stage to all rows, in postings.
     next: usize,
 }
 
 impl<T: FixedPoint> Plan<T> {
-    /// Plans a query. `None` if no term is rare, or if the query does not fit 16 bits.
+    /// Plans a query. Returns `None` if no term is rare, or if 16 bits are not enough for the
+    /// query.
     fn new(index: &Index<T>, query: &QueryState<'_, T>, rescorer: &Rescorer) -> Option<Self> {
         let scaled = query.scaled.as_ref()?;
         if index.levels.is_empty() {
@@ -119,7 +121,7 @@ impl<T: FixedPoint> Plan<T> {
         (stages[0].terms > 0).then_some(Self { factors, rare, stages, scale: scaled.scale })
     }
 
-    /// Returns the terms to add for stage `to`, if those of stage `from` have been added.
+    /// Returns the terms to add for stage `to` if those of stage `from` have been added.
     fn terms(&self, from: Option<usize>, to: usize) -> StageTerms<'_, T> {
         let start = from.map_or(0, |stage| self.stages[stage].terms);
         let end = self.stages[to].terms;
@@ -128,14 +130,14 @@ impl<T: FixedPoint> Plan<T> {
     }
 }
 
-/// The best rows of a query so far.
+/// The best rows found for a query so far.
 #[derive(Debug)]
 struct BestRows {
     rows: BinaryHeap<Neighbor>,
     wanted: usize,
     /// The scaled similarity 1.
     scale: f64,
-    /// Lower bound of the scaled similarities of the rows in the result, as far as known.
+    /// Lower bound on the scaled similarities of the rows in the result, as far as known.
     min_scaled: f64,
 }
 
@@ -165,25 +167,25 @@ impl BestRows {
 /// The state of a query while it passes through the blocks.
 #[derive(Debug)]
 struct QueryProgress<T> {
-    /// Its position among the states.
+    /// The query's position among the states.
     position: usize,
     plan: Plan<T>,
     best: BestRows,
-    /// The stage to begin with: most blocks need about the same stage as the block before.
+    /// The stage to begin with. Most blocks need about the same stage as the previous block.
     stage: usize,
     /// Number of blocks that needed an expensive stage.
     late_blocks: usize,
-    /// Whether the bounds prune nothing.
-    is_hopeless: bool,
+    /// Whether the bounds have failed to prune anything.
+    is_unprunable: bool,
 }
 
-/// The sums of a block, and the threshold that large sums reach.
+/// The sums of a block and the threshold for large sums.
 struct LargeSums<'a, T> {
     sums: &'a [T],
     threshold: T,
 }
 
-/// A query in a block.
+/// The visit of a block by a query.
 struct BlockVisit<'a, T> {
     state: &'a QueryState<'a, T>,
     block: &'a Block<T>,
@@ -192,9 +194,9 @@ struct BlockVisit<'a, T> {
 }
 
 impl<T: FixedPoint> Searcher<'_, T> {
-    /// Finds the neighbors of queries. `None` for a query if bounds do not help, or if a batch
-    /// answers it faster.
-    pub(super) fn by_bounds(
+    /// Finds the neighbors of queries. Returns `None` for a query if bounds do not help, or if a
+    /// batch answers it faster.
+    pub(super) fn search_by_bounds(
         &self,
         states: &[QueryState<'_, T>],
         is_batch: bool,
@@ -213,7 +215,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
                     plan,
                     stage: 0,
                     late_blocks: 0,
-                    is_hopeless: false,
+                    is_unprunable: false,
                 });
             }
             buffers.rescorer.clear(state.query);
@@ -248,7 +250,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
             }
             queries.retain(|query| {
                 let is_late = is_batch && query.late_blocks > blocks.len() / LATE_BLOCKS;
-                !(query.is_hopeless || is_late)
+                !(query.is_unprunable || is_late)
             });
         }
         let mut found: Vec<_> = states.iter().map(|_| None).collect();
@@ -266,7 +268,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
         buffers: &mut Buffers<T>,
     ) {
         let &BlockVisit { state, block, number } = visit;
-        let QueryProgress { plan, best, stage, late_blocks, is_hopeless, .. } = query;
+        let QueryProgress { plan, best, stage, late_blocks, is_unprunable, .. } = query;
         let Buffers { sums, dense, lists, maxima, rescorer, candidates, seen, marks, .. } = buffers;
         let blocks = self.index.blocks.len();
         let sums = &mut sums[..block.rows];
@@ -298,7 +300,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
             let Some(lengths) = block.lengths(*stage) else {
                 if min_sum < 1.0 {
                     // Any row may be in the result.
-                    *is_hopeless = true;
+                    *is_unprunable = true;
                     return;
                 }
                 at_least(sums, T::nearest(min_sum), |local| {
@@ -310,11 +312,11 @@ impl<T: FixedPoint> Searcher<'_, T> {
                 let factor = reached.length;
                 let bounds = Bounds { sums, lengths, factor };
                 let count = bounds.mark_at_least(T::nearest(min_sum), marks);
-                // If blocks are alike, this part of the wanted rows lies in the block and must be
+                // If blocks are alike, each contains this share of the wanted rows, which must be
                 // scored anyway.
                 let more = count.saturating_sub(best.wanted / (number + 1));
                 if more * POSTINGS_PER_ROW <= reached.next / blocks + POSTINGS_PER_STAGE {
-                    candidates.extend(marked(marks).map(|local| {
+                    candidates.extend(set_bits(marks).map(|local| {
                         let bound = bound(sums[local], lengths[local], factor);
                         (bound, block.row_number(local))
                     }));
@@ -325,12 +327,15 @@ impl<T: FixedPoint> Searcher<'_, T> {
         }
         let reached = &plan.stages[*stage];
         candidates.sort_unstable_by(|a, b| b.cmp(a));
-        candidates.iter().take(AHEAD).for_each(|&(_, row)| prefetch(&self.training, row));
+        candidates
+            .iter()
+            .take(PREFETCH_DISTANCE)
+            .for_each(|&(_, row)| prefetch(&self.training, row));
         for (position, &(sum, row)) in candidates.iter().enumerate() {
             if sum.value() < (best.min_scaled - reached.below).floor() {
                 break;
             }
-            if let Some(&(_, later)) = candidates.get(position + AHEAD) {
+            if let Some(&(_, later)) = candidates.get(position + PREFETCH_DISTANCE) {
                 prefetch(&self.training, later);
             }
             if self.queries.allow.allows(state.number, row) && seen.binary_search(&row).is_err() {
@@ -338,11 +343,12 @@ impl<T: FixedPoint> Searcher<'_, T> {
             }
         }
         *late_blocks += usize::from(*stage > CHEAP_STAGES);
-        // Starting with too few terms costs less than starting with too many.
+        // Begin the next block with fewer terms: starting with too few costs less than starting
+        // with too many.
         *stage = if number == 0 { *stage / 2 } else { stage.saturating_sub(1) };
     }
 
-    /// Scores the rows of a block with the largest sums, about as many as are wanted.
+    /// Scores the rows of a block with the largest sums, about as many rows as are wanted.
     fn score_first(
         &self,
         visit: &BlockVisit<'_, T>,
@@ -365,8 +371,8 @@ impl<T: FixedPoint> Searcher<'_, T> {
     }
 }
 
-/// Returns the positions of the bits that are set.
-fn marked(marks: &[u64]) -> impl Iterator<Item = usize> {
+/// Iterates over the positions of the set bits.
+fn set_bits(marks: &[u64]) -> impl Iterator<Item = usize> {
     marks.iter().enumerate().filter(|&(_, &mask)| mask != 0).flat_map(|(number, &mask)| {
         (0..64).filter(move |bit| mask >> bit & 1 == 1).map(move |bit| 64 * number + bit)
     })

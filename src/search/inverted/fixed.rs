@@ -1,15 +1,14 @@
-//! Sums in fixed point, with 16 bits per row, and how far they can be from the similarity. The
+//! Fixed-point sums of 16 bits per row, and bounds on their deviation from the similarity. The
 //! proof is in [`super`].
 
 use super::kernels::Number;
 use crate::rows::matrix::{CsrView, Row, row};
 
-/// The numbers that sums and weights are stored in: `u16` if no weight is negative, otherwise
-/// `i16`.
+/// The number type of sums and weights: `u16` if no weight is negative, otherwise `i16`.
 pub(super) trait FixedPoint: Number {
     /// The largest number.
     const MAX: f64;
-    /// The largest product of a weight and a factor.
+    /// The largest sum of products of weights and factors.
     const LARGEST_SUM: f64;
     const SIGNED: bool;
 
@@ -28,8 +27,7 @@ macro_rules! fixed {
             #[expect(clippy::cast_possible_truncation, reason = "clamped")]
             #[allow(clippy::allow_attributes, clippy::cast_sign_loss, reason = "clamped")]
             fn nearest(value: f64) -> Self {
-                // Truncating a number above 0 rounds it down, without a call of a rounding
-                // function.
+                // Truncation rounds a number above 0 down without calling a rounding function.
                 let min = f64::from($number::MIN);
                 let above = value.clamp(min, <Self as FixedPoint>::MAX) - min + 0.5;
                 (above as i32 + i32::from($number::MIN)) as $number
@@ -43,7 +41,7 @@ macro_rules! fixed {
 }
 
 fixed!(u16, 65_533.0, false);
-// A factor has 15 bits, and so has a weight.
+// Factors and weights have 15 bits.
 fixed!(i16, 16_382.0, true);
 
 /// The properties of the training weights that sums depend on.
@@ -86,7 +84,7 @@ impl WeightStats {
         stats
     }
 
-    /// Returns the properties of the rows of both.
+    /// Returns the properties of the rows of both operands.
     pub(super) fn join(mut self, other: &Self) -> Self {
         self.length = self.length.max(other.length);
         self.negative |= other.negative;
@@ -104,20 +102,20 @@ impl WeightStats {
 /// A query in fixed point.
 #[derive(Debug)]
 pub(super) struct ScaledQuery<T> {
-    /// The terms that training rows have, and the factors of their weights. The terms of the head
-    /// come last.
+    /// The query's terms that occur in training rows, and the factors of their weights. The terms
+    /// of the head come last.
     pub(super) factors: Vec<(u32, T)>,
     /// Number of terms that do not belong to the head.
     pub(super) tail: usize,
-    /// A row is not among the nearest `k` if its sum is less than `k` other sums by this much.
+    /// A row is not among the nearest `k` if its sum is smaller than `k` other sums by this amount.
     pub(super) band: f64,
     /// The scaled similarity 1.
     pub(super) scale: f64,
 }
 
 impl<T: FixedPoint> ScaledQuery<T> {
-    /// Scales a query. `None` if 16 bits are not enough: similarities may be too large, too small,
-    /// or sums of too many products.
+    /// Scales a query. Returns `None` if 16 bits are not enough, because similarities may be too
+    /// large, too small, or sums of too many products.
     pub(super) fn new(
         stats: &WeightStats,
         query: Row<'_>,
@@ -165,21 +163,23 @@ impl<T: FixedPoint> ScaledQuery<T> {
                 tail += 1;
             }
         }
-        // A row has at most this many products. In a batch, one row may have products that are 1
-        // larger, and another row products that are not.
+        // A row has at most `widest` products. In a batch, the products of one row may be 1 larger,
+        // and those of another row may not.
         let of_products = (widest + 1.0) * products;
-        // Two similarities are rounded to f32, and these numbers to f64.
+        // The 0.1 covers the rounding of two similarities to f32 and of these numbers to f64.
         Some(Self { factors, tail, band: f64::min(band, of_products) + 0.1, scale })
     }
 
-    /// Returns how far the products of a factor are off, except that they are rounded down.
+    /// Returns the maximum error of the products of a factor, apart from the error of rounding them
+    /// down.
     ///
-    /// `largest` is the largest weight of the term in the training rows, `weight` the query's.
+    /// `largest` is the term's largest weight in the training rows; `weight` is its weight in the
+    /// query.
     pub(super) fn rounding(&self, largest: f32, factor: T, weight: f64) -> f64 {
         rounding(exact_factor::<T>(self.scale, weight, largest), factor)
     }
 
-    /// Returns the smallest sum of a row that may be among the nearest, if `threshold` is at most
+    /// Returns the smallest sum that a row among the nearest can have, if `threshold` is at most
     /// the k-th largest sum.
     pub(super) fn cut(&self, threshold: T) -> T {
         T::nearest((threshold.value() - self.band).floor())
@@ -191,7 +191,7 @@ fn exact_factor<T: FixedPoint>(scale: f64, weight: f64, largest: f32) -> f64 {
     weight * f64::from(largest) * (scale * 65_536.0 / T::MAX)
 }
 
-/// Returns how far a product may be off because its factor and the training weight are rounded.
+/// Returns the maximum error of a product caused by rounding its factor and the training weight.
 fn rounding<T: FixedPoint>(exact: f64, factor: T) -> f64 {
     (exact - factor.value()).abs() + (factor.value().abs() + 1.0) / 65_536.0
 }

@@ -1,4 +1,4 @@
-//! Training rows in fixed point: by term, and the frequent terms of each row.
+//! The index: training rows in fixed point, stored by term; frequent terms are also stored by row.
 
 use std::ops::Range;
 
@@ -8,69 +8,70 @@ use super::fixed::{FixedPoint, WeightStats};
 use super::kernels::{DenseProducts, Head, HeadProducts, LANES, WINDOW};
 use crate::rows::matrix::{CsrView, prefetch, row};
 
-/// Share of the rows that must contain a term of the head. Multiplying its weights by the factors
-/// of all queries of a batch, zeros included, is then cheaper than adding its postings for the
-/// queries that contain it.
-const HEAD_FRACTION: f64 = 0.02;
-/// Maximum number of terms of the head: the factors of a batch fit a second-level cache.
+/// Minimum share of the rows that contain a term of the head. Multiplying its weights by the
+/// factors of all queries of a batch, zeros included, is then cheaper than adding its postings for
+/// the queries that contain it.
+const MIN_HEAD_FRACTION: f64 = 0.02;
+/// Maximum number of terms of the head, so that the factors of a batch fit in a second-level cache.
 const MAX_HEAD_TERMS: usize = 1024;
-/// Share of the rows that must contain a term that also has a column of all rows' weights.
-const DENSE_FRACTION: f64 = 0.2;
-/// Maximum number of these columns: a strip of them fits a first-level cache.
+/// Minimum share of the rows that contain a term with a column of all rows' weights.
+const MIN_DENSE_FRACTION: f64 = 0.2;
+/// Maximum number of these columns, so that a strip of them fits in a first-level cache.
 const MAX_DENSE_TERMS: usize = 192;
-/// The fraction of rows that makes a term frequent, one per level. A query can be answered by the
-/// rare terms of a level and a bound for its frequent terms.
+/// For each level, the minimum fraction of the rows that contain a frequent term. A query can be
+/// answered by the rare terms of a level and a bound for its frequent terms.
 pub(super) const LEVEL_FRACTIONS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.15, 0.3];
-/// The column of a term that does not belong to the head.
-const NONE: u16 = u16::MAX;
+/// Marks a term that does not belong to the head.
+const NO_COLUMN: u16 = u16::MAX;
 
-/// Training rows in blocks.
+/// An index of training rows, in blocks.
 #[derive(Debug)]
 pub(super) struct Index<T> {
     pub(super) stats: WeightStats,
-    /// The column of each term in the head, or `NONE`.
+    /// The column of each term in the head, or `NO_COLUMN`.
     column: Vec<u16>,
     pub(super) columns: usize,
-    /// Number of columns, the first of the head, that are also stored for all rows.
+    /// Number of columns that are stored for all rows: the first columns of the head.
     pub(super) dense: usize,
-    /// The number of rows that makes a term frequent, one per level. There are no levels if weights
-    /// are negative.
+    /// For each level, the minimum number of rows that contain a frequent term. There are no levels
+    /// if weights are negative.
     pub(super) levels: Vec<u32>,
     pub(super) blocks: Vec<Block<T>>,
 }
 
-/// Consecutive training rows.
+/// A block of consecutive training rows.
 #[derive(Debug)]
 pub(super) struct Block<T> {
     pub(super) first_row: u32,
     pub(super) rows: usize,
     /// Term `t` has the postings `offsets[t]..offsets[t + 1]`.
     offsets: Vec<u32>,
-    /// A row, counted from the first, in the upper half; a weight in the lower.
+    /// Postings: the row within the block in the upper half, the weight in the lower half.
     postings: Vec<u32>,
     head: HeadRows,
-    /// See [`DenseProducts`].
+    /// The columns of all rows' weights, in the layout of [`DenseProducts`].
     strips: Vec<[T; LANES]>,
-    /// The rows' lengths in the terms of each level, as shares of the longest row's, rounded up.
+    /// For each level, the rows' lengths in its frequent terms, as shares of the longest row's
+    /// length, rounded up.
     lengths: Vec<Vec<T>>,
 }
 
 impl<T: FixedPoint> Index<T> {
-    /// Indexes training rows. Call it on the thread pool that should do the work.
+    /// Creates an index of training rows. Call it on the thread pool that should do the work.
     pub(super) fn new(training: &CsrView<'_>, stats: WeightStats, cuts: &[usize]) -> Self {
-        let min_rows = (training.rows() as f64 * HEAD_FRACTION).max(1.0);
+        let min_rows = (training.rows() as f64 * MIN_HEAD_FRACTION).max(1.0);
         let frequencies = &stats.frequencies;
         let mut head: Vec<usize> = (0..frequencies.len())
             .filter(|&term| f64::from(frequencies[term]) >= min_rows)
             .collect();
         head.sort_by_key(|&term| (std::cmp::Reverse(frequencies[term]), term));
         head.truncate(MAX_HEAD_TERMS);
-        let mut column = vec![NONE; frequencies.len()];
+        let mut column = vec![NO_COLUMN; frequencies.len()];
         for (number, &term) in (0..).zip(&head) {
             column[term] = number;
         }
         let columns = head.len();
-        let min_rows = training.rows() as f64 * DENSE_FRACTION;
+        let min_rows = training.rows() as f64 * MIN_DENSE_FRACTION;
         let dense = head.partition_point(|&term| f64::from(frequencies[term]) >= min_rows);
         let dense = dense.min(MAX_DENSE_TERMS);
         let levels = levels::<T>(training.rows());
@@ -96,8 +97,8 @@ impl<T: FixedPoint> Index<T> {
         self.column(term).filter(|&column| column < self.dense)
     }
 
-    /// Splits terms into those that have postings only, and those that also have a column of all
-    /// rows' weights.
+    /// Separates the terms that have postings only from those that also have a column of all rows'
+    /// weights.
     pub(super) fn split(
         &self,
         factors: &[(u32, T)],
@@ -116,11 +117,11 @@ impl<T: FixedPoint> Index<T> {
 
     /// Returns the column of a term of the head.
     pub(super) fn column(&self, term: u32) -> Option<usize> {
-        Some(self.column[term as usize]).filter(|&column| column != NONE).map(usize::from)
+        Some(self.column[term as usize]).filter(|&column| column != NO_COLUMN).map(usize::from)
     }
 }
 
-/// See [`Index::levels`].
+/// Computes [`Index::levels`].
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "row numbers")]
 fn levels<T: FixedPoint>(rows: usize) -> Vec<u32> {
     if T::SIGNED {
@@ -144,16 +145,17 @@ struct Layout {
 /// How the blocks store the entries of a term.
 #[derive(Debug, Clone, Copy)]
 struct TermLayout {
-    /// Factor of the weights.
+    /// Factor that scales the weights.
     scale: f64,
-    /// The column in the head, or `NONE`.
+    /// The column in the head, or `NO_COLUMN`.
     column: u16,
     /// The number of levels at which the term is frequent.
     stage: u8,
 }
 
 impl TermLayout {
-    /// Returns a training weight in fixed point: 0 only if it is 0. It is off by less than 1.
+    /// Returns a training weight in fixed point, with an error below 1. The result is 0 only if the
+    /// weight is 0.
     fn weight<T: FixedPoint>(&self, weight: f32) -> T {
         if weight == 0.0 {
             return T::default();
@@ -163,7 +165,7 @@ impl TermLayout {
     }
 }
 
-/// See [`Head`].
+/// The owned form of [`Head`].
 #[derive(Debug)]
 struct HeadRows {
     order: Vec<u8>,
@@ -172,7 +174,8 @@ struct HeadRows {
 }
 
 impl HeadRows {
-    /// Adds a window of rows, whose entries follow each other and end at `ends`.
+    /// Adds a window of rows. Their entries are stored one after the other, and each row's entries
+    /// end at its position in `ends`.
     fn push(&mut self, ends: &[usize], entries: &[u32]) {
         let start = |at: u8| at.checked_sub(1).map_or(0, |before| ends[usize::from(before)]);
         let lengths = (0u8..).zip(ends).map(|(at, &end)| (end - start(at), at));
@@ -190,7 +193,7 @@ impl HeadRows {
     }
 }
 
-/// Blocks are cut below 2^32 postings.
+/// Converts a position in a block, which has fewer than 2^32 postings.
 fn narrow(n: usize) -> u32 {
     u32::try_from(n).expect("blocks are cut below 2^32 postings")
 }
@@ -214,7 +217,7 @@ impl<T: FixedPoint> Block<T> {
             (0..*levels).map(|_| Vec::with_capacity(rows.len())).collect();
         let mut head = HeadRows { order: Vec::new(), starts: vec![0], entries: Vec::new() };
         let mut next = offsets.clone();
-        // The entries of a window of rows in the head, their number, and where each row ends.
+        // The head entries of a window of rows, their number, and where each row ends.
         let mut in_head = Vec::new();
         let mut count = 0;
         let mut ends = Vec::new();
@@ -223,8 +226,8 @@ impl<T: FixedPoint> Block<T> {
             if in_head.len() < count + terms.len() + 1 {
                 in_head.resize(count + terms.len() + 1, 0);
             }
-            // A sum for each number of levels. There are four of each, used in turn, because one
-            // would wait for each addition.
+            // One sum of squares for each number of levels. Four copies are used in turn, so that
+            // an addition does not wait for the previous one.
             let mut squares = [[0.0; LEVEL_FRACTIONS.len() + 1]; 4];
             for (at, (&term, &weight)) in terms.iter().zip(weights).enumerate() {
                 let of_term = &layouts[term as usize];
@@ -236,7 +239,7 @@ impl<T: FixedPoint> Block<T> {
                 *next += 1;
                 // Branchless: the branch would be unpredictable.
                 in_head[count] = u32::from(of_term.column) << 16 | u32::from(fixed.bits());
-                count += usize::from(of_term.column != NONE);
+                count += usize::from(of_term.column != NO_COLUMN);
                 let column = usize::from(of_term.column);
                 if column < dense {
                     let local = local as usize;
@@ -271,9 +274,9 @@ impl<T: FixedPoint> Block<T> {
         self.first_row + u32::try_from(local).expect("a block has at most 65,536 rows")
     }
 
-    /// Returns the rows' lengths in the terms from a level on, as shares of the longest row's
-    /// length. The share 1 is a little less than the largest number. Above the last level there are
-    /// no terms.
+    /// Returns the rows' lengths in the frequent terms of a level, as shares of the longest row's
+    /// length. The share 1 is slightly below the largest number. Returns `None` above the last
+    /// level, which has no frequent terms.
     pub(super) fn lengths(&self, level: usize) -> Option<&[T]> {
         self.lengths.get(level).map(Vec::as_slice)
     }
@@ -283,8 +286,7 @@ impl<T: FixedPoint> Block<T> {
         HeadProducts { head: self.head.view(), factors, sums, stride }.compute();
     }
 
-    /// Adds the products of some columns to the sums of a query, and 1 for each weight that is not
-    /// 0.
+    /// Adds the products of some columns to the sums of a query, plus 1 for each nonzero weight.
     pub(super) fn add_dense(&self, columns: usize, factors: &[(usize, T)], sums: &mut [T]) {
         if !factors.is_empty() {
             DenseProducts { strips: &self.strips, columns, factors, sums }.add();
@@ -298,7 +300,7 @@ impl<T: FixedPoint> Block<T> {
             let term = term as usize;
             let start = self.offsets[term];
             let end = self.offsets[term + 1];
-            // A processor prefetches the rest of a long list by itself.
+            // Processors prefetch the rest of a long list by themselves.
             for line in (start..end.min(start + 512)).step_by(16) {
                 prefetch(&self.postings, line as usize);
             }
@@ -306,19 +308,17 @@ impl<T: FixedPoint> Block<T> {
         }));
     }
 
-    /// Adds the products of some lists, and 1 for each. A row with one of their terms then has a
-    /// sum above 0, if no weight is negative.
+    /// Adds the products of some lists, plus 1 for each posting. If no weight is negative, a row
+    /// with one of their terms then has a sum above 0.
     pub(super) fn add(&self, lists: &[PostingList<T>], sums: &mut [T]) {
         assert!(sums.len() >= self.rows, "a sum for each row");
         for &PostingList { start, end, factor } in lists {
             #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
             for &posting in &self.postings[start as usize..end as usize] {
-                let product = T::of_bits(posting as u16).times(factor).plus(T::ONE);
-                #[expect(
-                    unsafe_code,
-                    reason = "a check for each posting takes a quarter of the time"
-                )]
-                // SAFETY: `new` made the postings from rows of the block, and each has a sum.
+                let product = T::from_bits(posting as u16).times(factor).plus(T::ONE);
+                #[expect(unsafe_code, reason = "bounds checks take a quarter of the time")]
+                // SAFETY: `new` created the postings from rows of the block, and each row has a
+                // sum.
                 let sum = unsafe { sums.get_unchecked_mut((posting >> 16) as usize) };
                 *sum = sum.plus(product);
             }
@@ -326,10 +326,11 @@ impl<T: FixedPoint> Block<T> {
     }
 }
 
-/// Returns a length, given its square, as a share of the longest row's: see [`Block::lengths`].
+/// Returns a length, given its square, as a share of the longest row's length (see
+/// [`Block::lengths`]).
 fn relative_length<T: FixedPoint>(square: f64, longest: f64) -> T {
     let share = if longest > 0.0 { square.sqrt() / longest } else { 0.0 };
-    // A little more than exact, because `f64` rounds.
+    // Slightly larger than exact, because `f64` rounds.
     T::nearest((share * (T::MAX - 1.0) * (1.0 + 1e-9)).ceil())
 }
 
@@ -342,8 +343,8 @@ pub(super) struct PostingList<T> {
 }
 
 /// Returns the distance between the sums of consecutive queries, for blocks of up to `rows` rows.
-/// It is whole windows plus a cache line, so that the sums of one row for all queries do not
-/// compete for the same cache set.
+/// It is a multiple of the window size plus a cache line, so that the sums of one row for all
+/// queries do not compete for the same cache set.
 pub(super) fn stride(rows: usize) -> usize {
     rows.next_multiple_of(WINDOW) + 32
 }

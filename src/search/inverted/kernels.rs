@@ -66,7 +66,7 @@ impl InstructionSet {
         portable
     }
 
-    /// Runs a loop with these instructions.
+    /// Runs a loop with the instructions of this set.
     #[inline(always)]
     fn run<L: Loop>(self, work: L) -> L::Output {
         match self.0 {
@@ -125,7 +125,7 @@ impl<N: Number> Loop for HeadProducts<'_, N> {
             for (at, &row) in (first..).zip(order) {
                 let mut lanes = V::Lanes::zeroed();
                 for &entry in &entries[starts[at] as usize..starts[at + 1] as usize] {
-                    let weight = N::of_bits(weight_of(entry));
+                    let weight = N::from_bits(weight_of(entry));
                     lanes = ops.add_products(lanes, weight, &factors[column_of(entry)]);
                 }
                 window[usize::from(row) % WINDOW] = bytemuck::cast(lanes);
@@ -145,10 +145,9 @@ impl<N: Number> Loop for HeadProducts<'_, N> {
     }
 }
 
-/// Adds the products of the columns of a query to the sums of rows, and 1 for each weight that is
-/// not 0.
+/// Adds the products of the columns of a query to the sums of rows, plus 1 for each nonzero weight.
 pub(super) struct DenseProducts<'a, N> {
-    /// For each [`LANES`] rows, their weights in column 0, in column 1, and so on.
+    /// For each group of [`LANES`] rows, their weights in column 0, then in column 1, and so on.
     pub(super) strips: &'a [[N; LANES]],
     pub(super) columns: usize,
     /// The columns of the query, each with its factor.
@@ -190,8 +189,8 @@ pub(super) struct Bounds<'a, N> {
 }
 
 impl<N: Number> Bounds<'_, N> {
-    /// Sets a bit of `marks` for each row whose bound is at least `threshold`, and returns their
-    /// number.
+    /// Sets a bit of `marks` for each row whose bound is at least `threshold`, and returns the
+    /// number of these rows.
     pub(super) fn mark_at_least(self, threshold: N, marks: &mut Vec<u64>) -> usize {
         InstructionSet::best().run(MarkBounds { bounds: self, threshold, marks })
     }
@@ -221,14 +220,15 @@ impl<N: Number> Loop for MarkBounds<'_, N> {
             for ((to, &sum), &length) in bounds.iter_mut().zip(last_sums).zip(last_lengths) {
                 *to = bound(sum, length, factor);
             }
-            // Padding lanes have the bound 0, so they are not marked.
+            // Padding lanes have the bound 0. A threshold of at least 1 keeps them unmarked.
             marks.push(ops.at_least(&bounds, threshold.max(N::ONE)));
         }
         marks.iter().map(|mask| mask.count_ones() as usize).sum()
     }
 }
 
-/// Sets `maxima[g]` to the maximum of 0 and the sums g, g + G, g + 2 G, … of G groups.
+/// Sets `maxima[g]` to the maximum of 0 and the sums g, g + G, g + 2 G, …, where G is the number of
+/// groups.
 pub(super) fn group_maxima<N: Number>(sums: &[N], maxima: &mut [N]) {
     InstructionSet::best().run(GroupMaxima { sums, maxima });
 }
@@ -333,7 +333,7 @@ fn weight_of(entry: u32) -> u16 {
 #[cfg(target_arch = "x86_64")]
 use x86::transposed;
 
-/// Swaps rows and columns.
+/// Transposes a tile.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn transposed(rows: [[u16; TILE]; TILE]) -> [[u16; TILE]; TILE] {

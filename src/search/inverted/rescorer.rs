@@ -1,31 +1,31 @@
-//! Rescores candidates: similarities of a query and some rows, by the formula.
+//! Rescoring of candidates: the similarities of a query and some rows, by the formula.
 
 use crate::rows::matrix::{Common, CsrView, Row, Spread, prefetch_row, row};
 use crate::search::neighbor::{Neighbor, rounded};
 
-/// Number of rows that are prefetched while another is read.
-pub(super) const AHEAD: usize = 4;
+/// Number of rows to prefetch ahead of the row being scored.
+pub(super) const PREFETCH_DISTANCE: usize = 4;
 
-/// A query, spread out for the similarities of rows.
+/// A query as a dense vector of weights, for computing similarities of rows.
 #[derive(Debug, Default)]
 pub(super) struct Rescorer {
     query: Spread,
-    /// The terms and weights of a row that the query has too.
+    /// The entries that a row has in common with the query.
     common: Common,
 }
 
 impl Rescorer {
-    /// Sets the query; [`clear`](Self::clear) it before the next.
+    /// Sets the query. Call [`clear`](Self::clear) before setting another.
     pub(super) fn set(&mut self, query: Row<'_>, columns: usize) {
         self.query.set(query, columns);
     }
 
-    /// Returns the query's weight of a term.
+    /// Returns the weight of a term in the query.
     pub(super) fn weight(&self, term: u32) -> f32 {
         self.query.value(term)
     }
 
-    /// Forgets the query.
+    /// Removes the query, which must be the one that was set.
     pub(super) fn clear(&mut self, query: Row<'_>) {
         self.query.clear(query);
     }

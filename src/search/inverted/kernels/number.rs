@@ -1,4 +1,4 @@
-//! The 16-bit numbers of the index, and the instructions that differ between `u16` and `i16`.
+//! The 16-bit number types of the index, and the instructions that differ between `u16` and `i16`.
 
 use std::fmt::Debug;
 
@@ -21,7 +21,7 @@ pub(in crate::search::inverted) trait Number:
     const ONE: Self;
 
     fn bits(self) -> u16;
-    fn of_bits(bits: u16) -> Self;
+    fn from_bits(bits: u16) -> Self;
     /// The upper 16 bits of the product.
     fn times(self, factor: Self) -> Self;
     /// The wrapping sum.
@@ -53,7 +53,7 @@ macro_rules! instructions {
         #[cfg(target_arch = "x86_64")]
         #[inline(always)]
         unsafe fn $name(numbers: $vector, others: $vector) -> $result {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees that the processor has the instruction.
             unsafe { $instruction(numbers, others) }
         }
     )*};
@@ -74,7 +74,7 @@ macro_rules! number {
             }
 
             #[inline(always)]
-            fn of_bits(bits: u16) -> Self {
+            fn from_bits(bits: u16) -> Self {
                 bytemuck::cast(bits)
             }
 
@@ -111,8 +111,7 @@ number! { i16, i32,
     at_least_avx512 = _mm512_cmpge_epi16_mask(__m512i) -> u32;
 }
 
-/// Returns a row's sum plus the product of its length and a factor, rounded up; at most the largest
-/// number.
+/// Returns a row's sum plus the product of its length and a factor. Rounds up and saturates.
 #[inline(always)]
 pub(in crate::search::inverted) fn bound<N: Number>(sum: N, length: N, factor: N) -> N {
     sum.saturating_plus(length.times(factor)).saturating_plus(N::ONE)

@@ -1,4 +1,4 @@
-//! The operations of the inner loops, which each instruction set implements.
+//! The operations of the inner loops, implemented for each instruction set.
 
 use std::marker::PhantomData;
 
@@ -14,7 +14,7 @@ pub(super) const TILE: usize = 8;
 /// Operations on [`LANES`] numbers in vector registers. The default implementations are plain loops
 /// that the compiler vectorizes.
 ///
-/// A value of an implementation exists only if the processor has the instructions.
+/// A value of an implementing type exists only if the processor has the instructions.
 pub(in crate::search::inverted) trait VectorOps: Copy {
     type Number: Number;
     /// [`LANES`] numbers in vector registers.
@@ -28,7 +28,7 @@ pub(in crate::search::inverted) trait VectorOps: Copy {
         factors: &[Self::Number; LANES],
     ) -> Self::Lanes;
 
-    /// Adds `factor` times the weight of each lane, and 1 where the weight is not 0.
+    /// Adds `factor` times the weight of each lane, plus 1 where the weight is nonzero.
     fn add_products_and_ones(
         self,
         lanes: Self::Lanes,

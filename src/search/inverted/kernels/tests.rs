@@ -7,7 +7,7 @@
 use super::*;
 
 #[test]
-fn rows_become_columns() {
+fn transposing_swaps_rows_and_columns() {
     let rows: [[u16; TILE]; TILE] =
         std::array::from_fn(|row| std::array::from_fn(|column| (10 * row + column) as u16));
     for (column, own) in transposed(rows).into_iter().enumerate() {
@@ -15,7 +15,7 @@ fn rows_become_columns() {
     }
 }
 
-/// The sums of products of a row and a lane.
+/// The expected sums of products of a row and a lane.
 fn expected(entries: &[u32], factors: &[[u16; LANES]], lane: usize) -> (u16, i16) {
     let mut sum = 0u16;
     let mut signed_sum = 0i16;
@@ -31,7 +31,8 @@ fn expected(entries: &[u32], factors: &[[u16; LANES]], lane: usize) -> (u16, i16
 
 #[test]
 fn sums_of_products_on_every_processor() {
-    // Three columns; row r has r % 4 entries, and stands at the mirrored place of its window.
+    // There are three columns. Row r has r % 4 entries and is stored at the mirrored position of
+    // its window.
     for rows in [0usize, 1, 7, 63, 64, 65, 200] {
         let mut starts = vec![0u32];
         let mut entries = Vec::new();

@@ -1,6 +1,6 @@
-//! The operations with the instructions of x86-64: AVX2 and AVX-512.
+//! The operations with x86-64 vector instructions: AVX2 and AVX-512.
 //!
-//! The operations are inlined into [`run_avx2`] and [`run_avx512`], which have the instructions.
+//! The operations are inlined into [`run_avx2`] and [`run_avx512`], which enable the instructions.
 
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm_unpackhi_epi16, _mm_unpackhi_epi32, _mm_unpackhi_epi64,
@@ -25,9 +25,9 @@ pub(super) fn run_avx512<L: Loop>(work: L) -> L::Output {
     work.run(Avx512(PhantomData))
 }
 
-/// AVX2: 16 numbers in a register.
+/// Operations with AVX2: 16 numbers per register.
 ///
-/// Only [`run_avx2`] makes a value.
+/// Only [`run_avx2`] creates a value.
 #[derive(Debug, Clone, Copy)]
 struct Avx2<N>(PhantomData<N>);
 
@@ -64,7 +64,7 @@ impl<N: Number> VectorOps for Avx2<N> {
             let factor = _mm256_set1_epi16(bytemuck::cast(factor));
             let weights: Self::Lanes = bytemuck::cast(*weights);
             for (lane, weights) in lanes.iter_mut().zip(weights) {
-                // -1 where there is no weight.
+                // -1 where the weight is 0.
                 let none = _mm256_cmpeq_epi16(weights, zero);
                 let product = N::times_avx2(weights, factor);
                 let more = _mm256_add_epi16(product, _mm256_add_epi16(one, none));
@@ -75,9 +75,9 @@ impl<N: Number> VectorOps for Avx2<N> {
     }
 }
 
-/// AVX-512: 32 numbers in a register.
+/// Operations with AVX-512: 32 numbers per register.
 ///
-/// Only [`run_avx512`] makes a value.
+/// Only [`run_avx512`] creates a value.
 #[derive(Debug, Clone, Copy)]
 struct Avx512<N>(PhantomData<N>);
 
@@ -159,10 +159,10 @@ impl<N: Number> VectorOps for Avx512<N> {
     }
 }
 
-/// Swaps rows and columns.
+/// Transposes a tile.
 #[inline(always)]
 pub(super) fn transposed(rows: [[u16; TILE]; TILE]) -> [[u16; TILE]; TILE] {
-    /// Brings together pairs of 16, 32 and 64 bits.
+    /// Interleaves pairs of 16, 32 and 64 bits.
     #[target_feature(enable = "sse2")]
     #[inline]
     fn columns(r: [__m128i; TILE]) -> [__m128i; TILE] {
@@ -199,7 +199,7 @@ pub(super) fn transposed(rows: [[u16; TILE]; TILE]) -> [[u16; TILE]; TILE] {
     }
 
     #[expect(unsafe_code, reason = "a function for processors with SSE2")]
-    // SAFETY: every x86-64 processor has it.
+    // SAFETY: every x86-64 processor has SSE2.
     let columns = unsafe { columns(rows.map(bytemuck::cast)) };
     columns.map(bytemuck::cast)
 }

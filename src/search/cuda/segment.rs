@@ -1,4 +1,4 @@
-//! Training rows on the GPU: CSR, textures over it, and the tiles of `fused`.
+//! Training rows on the GPU: CSR matrix, textures over it, and the tiles of `fused`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::rows::matrix::{CsrView, row};
 use crate::search::neighbor::row_number;
 use crate::threads::Threads;
 
-/// Size of the posting lists that are built at a time, in bytes. They stay in host memory until
-/// they are on the GPU.
-const HOST_BYTES: usize = 1 << 30;
-/// Bits of a query's term table in `rescore` and `fused_small`.
+/// Maximum size in bytes of the posting lists that are built together. They stay in host memory
+/// until they have been copied to the GPU.
+const MAX_HOST_BYTES: usize = 1 << 30;
+/// Number of bits of a query's term table in `rescore` and `fused_small`.
 const TABLE_BITS: usize = 65_536;
 /// Column number that marks padding between rows.
 const NO_COLUMN: u32 = u32::MAX;
 
-/// The structures that a part has in addition to its CSR rows.
+/// The structures that a segment has in addition to its CSR rows.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PartStructures {
+pub(super) struct SegmentStructures {
     /// Maximum texture width in texels; `None` for no textures.
     pub(super) texture_width: Option<usize>,
     /// Maximum number of rows per tile; `None` for no tiles.
@@ -33,21 +33,21 @@ pub(super) struct PartStructures {
 #[derive(Debug)]
 pub(super) struct CsrRows {
     pub(super) count: u32,
-    /// The first entry of each row, a multiple of four.
+    /// The position of the first entry of each row, a multiple of four.
     pub(super) row_ptr: CudaSlice<u64>,
     pub(super) row_end: CudaSlice<u64>,
     pub(super) cols: CudaSlice<u32>,
-    /// The same columns in 16 bits, for the fused engine, if the vocabulary is small enough.
+    /// The same columns in 16 bits for the fused engine, if the vocabulary is small enough.
     pub(super) narrow_cols: Option<CudaSlice<u16>>,
     pub(super) vals: CudaSlice<f32>,
 }
 
-/// Textures of a part's columns and values, over the same rows.
+/// Textures over the columns and values of the same rows of a segment.
 #[derive(Debug)]
 pub(super) struct TextureRows {
     pub(super) cols: Texture,
     pub(super) vals: Texture,
-    /// The entry of the first texel.
+    /// The position of the entry in the first texel.
     pub(super) origin: u64,
     pub(super) first_row: u32,
     pub(super) last_row: u32,
@@ -62,10 +62,10 @@ struct PostingLists {
 
 /// Consecutive training rows stored on the GPU.
 #[derive(Debug)]
-pub(super) struct Part {
-    /// The training row that is the part's first row.
+pub(super) struct GpuSegment {
+    /// The number of the segment's first training row.
     pub(super) first_row: u32,
-    // Textures must be dropped before the buffers that they refer to.
+    // Drop order: textures come before the buffers that they refer to.
     pub(super) textures: Vec<TextureRows>,
     pub(super) rows: CsrRows,
     pub(super) tiles: Vec<Tile>,
@@ -80,19 +80,19 @@ pub(super) struct Tile {
     _lists: PostingLists,
 }
 
-/// The number of bytes that rows take on the GPU.
-pub(super) fn bytes(
+/// The number of bytes that training rows take on the GPU.
+pub(super) fn byte_size(
     training: &CsrView<'_>,
     rows: &Range<usize>,
-    structures: PartStructures,
+    structures: SegmentStructures,
 ) -> usize {
     let nonzeros = nonzeros(training, rows);
-    let csr = rows.len() * 16 + (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 8;
+    let csr = rows.len() * 16 + (nonzeros + (ROW_ALIGNMENT - 1) * rows.len()) * 8;
     let tiles = structures.tile_rows.map_or(0, |max_rows| rows.len().div_ceil(max_rows.max(1)));
     // Each half of a list is padded to a multiple of four postings.
     let padded = nonzeros + 6 * nonzeros.min(tiles * training.cols());
     let narrow =
-        if is_narrow(training) { (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 2 } else { 0 };
+        if is_narrow(training) { (nonzeros + (ROW_ALIGNMENT - 1) * rows.len()) * 2 } else { 0 };
     csr + if tiles > 0 { narrow + padded * 4 + tiles * (training.cols() + 1) * 16 } else { 0 }
 }
 
@@ -105,33 +105,33 @@ pub(super) fn nonzeros(training: &CsrView<'_>, rows: &Range<usize>) -> usize {
     training.entries(rows.clone()).len()
 }
 
-impl Part {
+impl GpuSegment {
     /// Loads rows onto the GPU.
     pub(super) fn load(
         device: &Device,
         training: &CsrView<'_>,
         range: Range<usize>,
-        structures: PartStructures,
+        structures: SegmentStructures,
         threads: &Threads,
     ) -> Result<Self, GpuError> {
         let stream = device.stream()?;
         let first_row = row_number(range.start);
-        // This cannot overflow, because columns are 32-bit numbers.
+        // `next_power_of_two` cannot overflow, because columns are 32-bit numbers.
         let columns_per_bit = training.cols().div_ceil(TABLE_BITS).next_power_of_two();
         let entries = |cut: &Range<usize>| {
             nonzeros(training, &(range.start + cut.start..range.start + cut.end))
         };
         let cuts = structures.tile_rows.map(|max_rows| cuts(range.len(), max_rows, &entries));
         let cuts = cuts.unwrap_or_default();
-        let of_tile = bytes(training, &range, structures) / cuts.len().max(1);
-        let at_once = threads.count().min(HOST_BYTES / of_tile.max(1)).max(1);
+        let of_tile = byte_size(training, &range, structures) / cuts.len().max(1);
+        let at_once = threads.count().min(MAX_HOST_BYTES / of_tile.max(1)).max(1);
         let index = |some: &[Range<usize>]| -> Vec<TileIndex> {
             let index = |cut: &Range<usize>| {
                 TileIndex::new(training, range.start + cut.start..range.start + cut.end)
             };
             some.par_iter().map(index).collect()
         };
-        // The first tile indexes are built while the rows are copied.
+        // Build the first tile indexes while the rows are copied.
         let mut made = Vec::new();
         let copied = threads.scope(|scope| {
             scope.spawn(|_| made = cuts.chunks(at_once).next().map(index).unwrap_or_default());
@@ -174,8 +174,8 @@ impl Part {
     }
 }
 
-/// Cuts `count` rows into tiles of about equal size. Each has at most `max_rows` rows, and a
-/// multiple of eight where that fits. Tiles with too many entries for 32-bit offsets are halved.
+/// Divides `count` rows into tiles of about equal size. Each tile has at most `max_rows` rows, if
+/// possible a multiple of eight. Tiles with too many entries for 32-bit offsets are halved.
 fn cuts(
     count: usize,
     max_rows: usize,
@@ -187,7 +187,7 @@ fn cuts(
         (0..count).step_by(size).map(|start| start..(start + size).min(count)).rev().collect();
     let mut cuts = Vec::new();
     while let Some(cut) = open.pop() {
-        if cut.len() > 1 && entries(&cut) > TILE_ENTRIES {
+        if cut.len() > 1 && entries(&cut) > MAX_TILE_ENTRIES {
             let middle = cut.start + cut.len() / 2;
             open.extend([middle..cut.end, cut.start..middle]);
         } else {
@@ -197,8 +197,8 @@ fn cuts(
     cuts
 }
 
-/// The maximum number of entries of a tile with several rows.
-const TILE_ENTRIES: usize = 1 << 30;
+/// Maximum number of entries of a tile with several rows.
+const MAX_TILE_ENTRIES: usize = 1 << 30;
 
 fn csr(
     device: &Device,
@@ -218,7 +218,7 @@ fn csr(
         cols.extend_from_slice(columns);
         vals.extend_from_slice(weights);
         row_end.push(cols.len() as u64);
-        cols.resize(cols.len().next_multiple_of(ROW_ALIGNED), NO_COLUMN);
+        cols.resize(cols.len().next_multiple_of(ROW_ALIGNMENT), NO_COLUMN);
         vals.resize(cols.len(), 0.0);
     }
     let narrow_cols = if tiles && is_narrow(training) {
@@ -243,10 +243,11 @@ fn csr(
     Ok((rows, row_ptr))
 }
 
-/// Rows begin at multiples of this many entries: the kernels read four at a time.
-const ROW_ALIGNED: usize = 4;
+/// Alignment of rows, in entries: the kernels read four entries at a time.
+const ROW_ALIGNMENT: usize = 4;
 
-/// Uploads values into a buffer, which is never empty because the driver rejects that.
+/// Uploads values into a buffer. The buffer is never empty, because the driver rejects empty
+/// buffers.
 pub(super) fn upload<T: DeviceRepr + Default + Copy>(
     device: &Device,
     stream: &Arc<CudaStream>,
@@ -259,20 +260,20 @@ pub(super) fn upload<T: DeviceRepr + Default + Copy>(
     stream.clone_htod(values).map_err(failed)
 }
 
-/// Textures of at most `width` texels over whole rows. A longer row gets none, and the part is then
-/// read without textures.
+/// Creates textures of at most `width` texels over whole rows. If a row is longer, there are no
+/// textures.
 fn textures(
     device: &Device,
     rows: &CsrRows,
     row_ptr: &[u64],
     width: usize,
 ) -> Result<Vec<TextureRows>, GpuError> {
-    // Texture objects must begin at multiples of 512 bytes.
-    const ALIGNED: u64 = 128;
+    // Texture objects must be aligned to 512 bytes.
+    const TEXTURE_ALIGNMENT: u64 = 128;
     let mut made = Vec::new();
     let mut first_row = 0;
     while first_row + 1 < row_ptr.len() {
-        let origin = row_ptr[first_row] / ALIGNED * ALIGNED;
+        let origin = row_ptr[first_row] / TEXTURE_ALIGNMENT * TEXTURE_ALIGNMENT;
         let fits = |&end: &u64| end - origin <= width as u64;
         let last_row = first_row + row_ptr[first_row + 1..].partition_point(fits);
         if last_row == first_row {
@@ -297,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tiles_are_of_like_size_and_hold_every_row_once() {
+    fn tiles_have_similar_sizes_and_contain_every_row_once() {
         for (count, max_rows) in
             [(0, 8), (1, 8), (17, 8), (23_149, 24_000), (23_149, 8_000), (9, 3)]
         {

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use classify::rows::generate::{DOCUMENTS, TRAINING, rcv1_like_rows};
+use classify::rows::generate::{RCV1_DOCUMENTS, RCV1_TRAINING_DOCUMENTS, rcv1_like_rows};
 use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{
     Cuda, CudaEngine, CudaOptions, GridMemory, NeighborLists, Request, Search, SeveralGpus,
@@ -47,10 +47,10 @@ fn main() -> Outcome<()> {
     println!("{}, {} multiprocessors, CUDA {}", info.name, info.multiprocessors, info.driver);
     let has = |part: &str| parts.iter().any(|p| p == part);
     let test =
-        if has("full") || has("several") || has("dump") { DOCUMENTS - TRAINING } else { 10_000 };
+        if has("full") || has("several") || has("dump") { RCV1_DOCUMENTS - RCV1_TRAINING_DOCUMENTS } else { 10_000 };
     if has("full") || has("several") || has("paper") || has("small") || has("dump") {
         let start = Instant::now();
-        let rows = rcv1_like_rows(TRAINING, test, 0);
+        let rows = rcv1_like_rows(RCV1_TRAINING_DOCUMENTS, test, 0);
         let some = first(&rows.test, 10_000);
         let adds = multiply_adds(&rows.training, &rows.test);
         println!(

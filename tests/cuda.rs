@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use classify::random::Random;
-use classify::rows::generate::{DOCUMENTS, TRAINING, rcv1_like_rows};
+use classify::rows::generate::{RCV1_DOCUMENTS, RCV1_TRAINING_DOCUMENTS, rcv1_like_rows};
 use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{
     Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, NeighborLists, Report,
@@ -311,7 +311,7 @@ fn a_corpus_in_tiles_parts_and_chunks() {
 #[test]
 #[ignore = "needs a GPU"]
 fn a_corpus_of_the_size_of_rcv1() {
-    let rows = rcv1_like_rows(TRAINING, DOCUMENTS - TRAINING, 0);
+    let rows = rcv1_like_rows(RCV1_TRAINING_DOCUMENTS, RCV1_DOCUMENTS - RCV1_TRAINING_DOCUMENTS, 0);
     let mut random = Random::new(5);
     let drawn = std::iter::repeat_with(|| random.below(rows.test.rows()));
     let mut queries = CsrBuilder::default();

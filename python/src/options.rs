@@ -11,7 +11,7 @@ use classify::learn::{
     TuneScope,
 };
 use classify::model::FeatureSpec;
-use classify::rows::dense::MOST_DIMENSIONS;
+use classify::rows::dense::MAX_DIMENSIONS;
 use classify::text::analyze::{AnalyzerSpec, NgramRange, stop_words};
 use classify::text::counts::{ClassWeights, DfLimit, Fields, TermLimits};
 use classify::text::hierarchy::Hierarchy;
@@ -207,7 +207,7 @@ impl<'py> Parameters<'_, 'py> {
             None => (None, Some(&*text)),
         };
         let expected = format!(
-            "expected 'tfidf', 'counts', 'lsa:N' (N up to {MOST_DIMENSIONS}) or 'tfidf+lsa:N'"
+            "expected 'tfidf', 'counts', 'lsa:N' (N up to {MAX_DIMENSIONS}) or 'tfidf+lsa:N'"
         );
         if terms.is_some_and(|terms| terms != "tfidf" && terms != "counts") {
             return Err(self.invalid(name, &expected));
@@ -215,7 +215,7 @@ impl<'py> Parameters<'_, 'py> {
         let lsa = |dense: &str| {
             let dimensions = dense.strip_prefix("lsa:").and_then(|number| number.parse().ok());
             let dimensions =
-                dimensions.filter(|dimensions| (1..=MOST_DIMENSIONS).contains(dimensions));
+                dimensions.filter(|dimensions| (1..=MAX_DIMENSIONS).contains(dimensions));
             let dimensions = dimensions.ok_or_else(|| self.invalid(name, &expected))?;
             let source = DenseSource::Lsa { dimensions, seed: 0 };
             Ok::<_, PyErr>(DenseOptions { source, metric, with_terms: terms.is_some() })

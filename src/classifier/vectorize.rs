@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::{Classifier, DocumentVectors, TermUse};
 use crate::model::{InputSpec, Settings};
 use crate::rows::dense::{DensePart, Vectors};
-use crate::rows::matrix::{Csr, CsrBuilder, stacked};
+use crate::rows::matrix::{Csr, CsrBuilder, stack_rows};
 use crate::text::analyze::TermCounter;
 use crate::text::corpus::{
     Content, CorpusError, Document, Problem, add_features, check_features, check_vector,
@@ -65,7 +65,7 @@ impl Classifier {
             terms.extend(uses);
             values.extend(dense);
         }
-        let rows = stacked(&matrices, self.model.vocabulary().len());
+        let rows = stack_rows(&matrices, self.model.vocabulary().len());
         let dense = self.model.dense().map(|dense| {
             Vectors::new(dense.vectors().dimension(), values).expect("a vector for each document")
         });

@@ -1,6 +1,6 @@
 //! Dense vectors given with the documents.
 
-use crate::rows::dense::MOST_DIMENSIONS;
+use crate::rows::dense::MAX_DIMENSIONS;
 use crate::text::corpus::{Content, CorpusError, Document, Problem, add_features, check_vector};
 
 /// Collects the vectors given with the documents.
@@ -31,7 +31,7 @@ impl GivenVectors {
         match (document.vector.take(), &document.content) {
             (Some(vector), _) if self.features.is_empty() => {
                 let found = vector.len();
-                if found == 0 || found > MOST_DIMENSIONS {
+                if found == 0 || found > MAX_DIMENSIONS {
                     return Err(Problem::VectorSize { found });
                 }
                 let expected = *self.dimension.get_or_insert(found);
@@ -47,7 +47,7 @@ impl GivenVectors {
                 let found =
                     last.checked_sub(self.first_column).ok_or(Problem::ColumnZero)? as usize;
                 let found = found + 1;
-                if found > MOST_DIMENSIONS {
+                if found > MAX_DIMENSIONS {
                     return Err(Problem::VectorSize { found });
                 }
                 let mut vector = vec![0.0; found];

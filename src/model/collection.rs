@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use serde::{Deserialize, Serialize};
 
 use super::Model;
-use crate::rows::dense::{GREATEST, Metric, Vectors};
+use crate::rows::dense::{MAX_ABS_VALUE, Metric, Vectors};
 use crate::rows::matrix::CsrBuilder;
 use crate::rows::strings::StringsBuilder;
 
@@ -477,7 +477,7 @@ impl Collection {
             (Some(vector), Some(dense)) if vector.len() == dense.vectors().dimension() => {
                 let square: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
                 let is_unit = square == 0.0 || (square - 1.0).abs() < 1e-3;
-                let is_small = vector.iter().all(|value| value.abs() <= GREATEST);
+                let is_small = vector.iter().all(|value| value.abs() <= MAX_ABS_VALUE);
                 if is_small && (is_unit || dense.spec().metric != Metric::Angular) {
                     Ok(())
                 } else {

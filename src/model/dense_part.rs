@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::error::invalid;
 use super::{ModelProblem, array_names};
 use crate::rows::dense::{
-    DenseFeatures, DensePart, DenseSpec, GREATEST, MOST_DIMENSIONS, Metric, Projection, Vectors,
+    DenseFeatures, DensePart, DenseSpec, MAX_ABS_VALUE, MAX_DIMENSIONS, Metric, Projection, Vectors,
 };
 use crate::rows::matrix::Array;
 
@@ -24,7 +24,7 @@ impl DensePart {
         let wrong = |what: &str| invalid(array_names::DENSE_VECTORS)(what.to_owned());
         let settings = |what: &str| invalid("settings")(what.to_owned());
         let dimension = spec.dimension as usize;
-        if dimension == 0 || dimension > MOST_DIMENSIONS {
+        if dimension == 0 || dimension > MAX_DIMENSIONS {
             return Err(settings("the number of dimensions is not from 1 to 65536"));
         }
         if !(spec.scale.is_finite() && spec.scale > 0.0) {
@@ -35,7 +35,7 @@ impl DensePart {
         };
         let vectors =
             rows(values, documents).ok_or_else(|| wrong("not exactly one vector per document"))?;
-        if !vectors.values().iter().all(|value| value.abs() <= GREATEST) {
+        if !vectors.values().iter().all(|value| value.abs() <= MAX_ABS_VALUE) {
             return Err(wrong("a value is not from -1e30 to 1e30"));
         }
         let is_unit = |row: &[f32]| {
@@ -58,7 +58,7 @@ impl DensePart {
             (features, Some(values)) => {
                 let terms =
                     rows(values, terms).ok_or_else(|| wrong("not exactly one vector per term"))?;
-                if !terms.values().iter().all(|value| value.abs() <= GREATEST) {
+                if !terms.values().iter().all(|value| value.abs() <= MAX_ABS_VALUE) {
                     return Err(wrong("a value is not from -1e30 to 1e30"));
                 }
                 let is_mean = *features == DenseFeatures::WordVectors;

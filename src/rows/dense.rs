@@ -1,4 +1,4 @@
-//! Dense vectors: embeddings that documents bring along, or features made from their terms.
+//! Dense vectors: embeddings that come with documents, or features computed from their terms.
 //!
 //! ```text
 //! given: JSONL field, .npy next to the corpus, svmlight ─┐
@@ -7,28 +7,28 @@
 //!
 //! # The similarity
 //!
-//! Neighbors vote with a similarity, so a [`Metric`] gives each distance d one, above 0 and at most
-//! 1:
+//! Neighbors vote with a similarity. So each [`Metric`] converts a distance d to a similarity of at
+//! most 1:
 //!
 //! | metric | distance | similarity |
 //! |---|---|---|
-//! | `angular` | the angle | its cosine; from 90° on (a cosine below 10⁻⁶): no neighbors |
+//! | `angular` | the angle | its cosine; no neighbors at 90° or more (a cosine below 10⁻⁶) |
 //! | `euclidean` | √Σ(x − y)² | σ / (σ + d) |
 //! | `manhattan` | Σ\|x − y\| | σ / (σ + d) |
 //!
-//! σ is learned from the training vectors: the median distance of a vector from its nearest one at
-//! another place, of up to 1,000 vectors, so that a neighbor at that distance has similarity ½. A
-//! zero vector has no angle, and so no neighbors by it. Where vectors are made of terms, a zero
-//! vector has nothing to compare, so it has no neighbors by any metric.
+//! σ is learned from up to 1,000 training vectors: the median distance of a vector from the nearest
+//! vector that differs from it. A neighbor at that distance has similarity ½. A zero vector has no
+//! angle, so it has no `angular` neighbors. If vectors are computed from terms, a zero vector has
+//! nothing to compare, so it has no neighbors by any metric.
 //!
-//! For `angular`, vectors are scaled to length 1 and rounded to `f32`; with their Euclidean
-//! distance d the cosine is 1 − d²/2, so every index of Euclidean space serves. A similarity is
-//! computed in `f64` from the distance, an `f32`, and rounded once to `f32`. Every operation in it
-//! is monotone in floating point: of two neighbors the nearer one is never the less similar one.
-//! Neighbors are sorted by decreasing similarity, ties by increasing row.
+//! For `angular`, vectors are scaled to length 1 and rounded to `f32`. Their cosine is 1 − d²/2,
+//! where d is their Euclidean distance, so any Euclidean index can be used. A similarity is
+//! computed in `f64` from the `f32` distance, and rounded once to `f32`. All operations are
+//! monotone in floating point, so a nearer neighbor is never less similar than a farther one.
+//! Neighbors are sorted by decreasing similarity, then by increasing row.
 //!
-//! `rows` holds vectors, `metric` distances and similarities (read it first), `projection` and
-//! `lsa` make vectors of terms, and `part` is what a model has of all this.
+//! `rows` contains vectors, and `metric` contains distances and similarities (read it first).
+//! `projection` and `lsa` compute vectors from terms, and `part` is the dense part of a model.
 
 mod lsa;
 mod metric;
@@ -38,7 +38,7 @@ mod rows;
 
 pub use lsa::lsa;
 pub(crate) use metric::normalize;
-pub use metric::{GREATEST, Kernel, MOST_DIMENSIONS, Metric};
+pub use metric::{MAX_ABS_VALUE, Kernel, MAX_DIMENSIONS, Metric};
 pub use part::{DenseFeatures, DensePart, DenseSpec};
 pub use projection::Projection;
 pub use rows::{ShapeError, Vectors, VectorsView};

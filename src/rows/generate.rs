@@ -1,22 +1,22 @@
 //! Synthetic corpora of any size, shaped like RCV1-v2, for benchmarks.
 //!
-//! RCV1-v2 (Lewis, Yang, Rose and Li 2004) has 804,414 documents with about 76 terms each, 23,149
-//! of them for training. It has a vocabulary of 47,236 stems, the most frequent of which is in a
-//! quarter of the documents, and 103 topics in a hierarchy. [`rcv1_like`] generates similar
+//! RCV1-v2 (Lewis, Yang, Rose and Li 2004) has 804,414 documents with about 76 terms each; 23,149
+//! of them are for training. It has a hierarchy of 103 topics and a vocabulary of 47,236 stems, the
+//! most frequent of which occurs in a quarter of the documents. [`rcv1_like`] generates similar
 //! documents:
 //!
-//! * a *theme* (one of 900, some far more frequent than others) belongs to a topic and has its own
-//!   terms; a document takes some of its terms from its theme, some from its topic, and the rest
-//!   from a background that follows the Zipf–Mandelbrot law;
-//! * one document in twelve repeats an earlier one of its theme with a few terms changed, as news
-//!   agencies do;
-//! * its labels are its topic and all ancestors, and for one document in four also those of another
-//!   theme; one document in six has the labels of another theme instead.
+//! * Each of 900 *themes* belongs to a topic and has its own terms. Some themes are far more
+//!   frequent than others. A document takes some of its terms from its theme, some from its topic,
+//!   and the rest from a background that follows the Zipf–Mandelbrot law.
+//! * One document in twelve repeats an earlier document of its theme with a few terms changed, as
+//!   news agencies do.
+//! * The labels of a document are its topic and all ancestors. One document in four also has the
+//!   labels of another theme, and one in six has the labels of another theme instead of its own.
 //!
-//! The files have the benchmark's names and formats: `lyrl2004_vectors_{train,test_pt0…3}.dat` with
-//! unit-length `ltc` weights (with document frequencies from the training documents; terms that do
-//! not occur in these are omitted), `rcv1-v2.topics.qrels`, `rcv1.topics.hier.orig`. The same seed
-//! gives the same bytes.
+//! The files have the names and formats of the benchmark:
+//! `lyrl2004_vectors_{train,test_pt0…3}.dat`, `rcv1-v2.topics.qrels` and `rcv1.topics.hier.orig`.
+//! Vectors have unit-length `ltc` weights. Their document frequencies come from the training
+//! documents, and terms that do not occur there are omitted. The same seed gives the same bytes.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -27,49 +27,51 @@ use crate::random::Random;
 use crate::rows::matrix::{Csr, CsrBuilder};
 use array_file::output::{Output, OutputError};
 
-/// The number of documents of RCV1-v2.
-pub const DOCUMENTS: u64 = 804_414;
-/// The number of training documents of RCV1-v2.
-pub const TRAINING: u64 = 23_149;
+/// Number of documents of RCV1-v2.
+pub const RCV1_DOCUMENTS: u64 = 804_414;
+/// Number of training documents of RCV1-v2.
+pub const RCV1_TRAINING_DOCUMENTS: u64 = 23_149;
 const TERMS: usize = 47_236;
 const THEMES: usize = 900;
-/// The number of terms of a theme, and of a topic.
+/// Number of terms of a theme.
 const THEME_TERMS: usize = 60;
+/// Number of terms of a topic.
 const TOPIC_TERMS: usize = 600;
-/// The topics under each of the four roots: 4 + 99.
+/// The four roots, with the number of topics under each: 4 + 99 topics in total.
 const ROOTS: [(&str, usize); 4] = [("C", 30), ("E", 25), ("G", 28), ("M", 16)];
-/// The number of earlier documents of a theme that can be repeated.
-const REMEMBERED: usize = 8;
-/// The number of the first document, as in RCV1.
+/// Number of earlier documents of a theme that can be repeated.
+const REPEATABLE_DOCUMENTS: usize = 8;
+/// Identifier of the first document, as in RCV1.
 const FIRST_ID: u64 = 2_286;
 
-/// The number of documents written.
+/// Numbers of documents written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
-    /// For training.
+pub struct DocumentCounts {
+    /// Number of training documents.
     pub training: u64,
-    /// For testing.
+    /// Number of test documents.
     pub test: u64,
 }
 
-/// Writes a corpus of `documents` documents like RCV1-v2 into `folder`: 23,149 of them for
-/// training, or half of a smaller corpus. `progress` is called with the number written so far.
+/// Writes a corpus of `documents` documents like RCV1-v2 into `folder`. Of these, 23,149 are for
+/// training, or half of a smaller corpus. `progress` is called with the number of documents written
+/// so far.
 ///
 /// # Errors
-/// If a file cannot be written; all are opened before the work starts.
+/// If a file cannot be written. All files are opened before the work starts.
 pub fn rcv1_like(
     documents: u64,
     seed: u64,
     folder: &Path,
     progress: &dyn Fn(u64),
-) -> Result<Written, OutputError> {
+) -> Result<DocumentCounts, OutputError> {
     std::fs::create_dir_all(folder).map_err(|error| OutputError::write(folder, error))?;
     let parts = (0..4).map(|part| format!("lyrl2004_vectors_test_pt{part}.dat"));
     let names = ["lyrl2004_vectors_train.dat", "rcv1-v2.topics.qrels", "rcv1.topics.hier.orig"];
     let names: Vec<String> = names.into_iter().map(str::to_owned).chain(parts).collect();
     let open = |name: &String| Output::open(&folder.join(name));
     let mut files: Vec<Output> = names.iter().map(open).collect::<Result<_, _>>()?;
-    let training = TRAINING.min(documents / 2);
+    let training = RCV1_TRAINING_DOCUMENTS.min(documents / 2);
     let mut world = Generator::new(seed);
     let mut qrels = Vec::new();
     let train: Vec<GeneratedDocument> =
@@ -78,7 +80,7 @@ pub fn rcv1_like(
     fill(&mut files[0], |out| {
         for (number, document) in (0..).zip(&train) {
             document.write(number, &idf, out)?;
-            document.judge(number, &world, &mut qrels)?;
+            document.write_qrels(number, &world, &mut qrels)?;
         }
         Ok(())
     })?;
@@ -89,7 +91,7 @@ pub fn rcv1_like(
             for number in training + test * part / 4..training + test * (part + 1) / 4 {
                 let document = world.document(number);
                 document.write(number, &idf, out)?;
-                document.judge(number, &world, &mut qrels)?;
+                document.write_qrels(number, &world, &mut qrels)?;
                 if number.is_multiple_of(1_000) {
                     progress(number);
                 }
@@ -107,7 +109,7 @@ pub fn rcv1_like(
         })
     })?;
     files.into_iter().try_for_each(Output::commit)?;
-    Ok(Written { training, test })
+    Ok(DocumentCounts { training, test })
 }
 
 fn fill(
@@ -117,13 +119,13 @@ fn fill(
     write(output).map_err(|error| output.error(error))
 }
 
-/// The rows of a corpus like RCV1-v2, without files: the contents of the files of [`rcv1_like`],
-/// with full-precision weights.
+/// The rows of a corpus like RCV1-v2: the contents of the files of [`rcv1_like`], with
+/// full-precision weights.
 #[derive(Debug)]
 pub struct Rows {
-    /// Training documents × terms, unit rows.
+    /// Training documents × terms; rows have length 1.
     pub training: Arc<Csr>,
-    /// Test documents × the same terms.
+    /// Test documents × the same terms; rows have length 1.
     pub test: Csr,
 }
 
@@ -153,7 +155,7 @@ pub fn rcv1_like_rows(training: u64, test: u64, seed: u64) -> Rows {
     }
 }
 
-/// ln(N / df) of each term; 0 for a term that is in no training document.
+/// Returns ln(N / df) of each term, or 0 for a term that occurs in no training document.
 fn idf(train: &[GeneratedDocument]) -> Vec<f64> {
     let mut frequencies = vec![0u32; TERMS];
     for document in train {
@@ -168,20 +170,20 @@ fn idf(train: &[GeneratedDocument]) -> Vec<f64> {
     frequencies.iter().map(of_term).collect()
 }
 
-/// A number below `limit`, from the 53 bits of [`Random::unit`]: written corpora depend on these
-/// numbers.
+/// Draws a number below `limit` from the 53 bits of [`Random::unit`]. Do not change this: generated
+/// corpora depend on it.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the limit")]
 fn below(random: &mut Random, limit: usize) -> usize {
     ((random.unit() * limit as f64) as usize).min(limit - 1)
 }
 
-/// An approximately normal number with mean 0 and standard deviation 1: the sum of twelve uniform
-/// ones.
+/// Draws an approximately normal number with mean 0 and standard deviation 1, the sum of twelve
+/// uniform numbers.
 fn normal(random: &mut Random) -> f64 {
     (0..12).map(|_| random.unit()).sum::<f64>() - 6.0
 }
 
-/// Numbers from 0 with decreasing probability, 1 / (rank + shift)^power.
+/// A sampler of ranks from 0, with probabilities proportional to 1 / (rank + shift)^power.
 #[derive(Debug)]
 struct ZipfSampler {
     cumulative: Vec<f64>,
@@ -215,8 +217,8 @@ struct Topic {
 struct Theme {
     topic: usize,
     terms: Vec<u32>,
-    /// How much of a document comes from its theme; reports that follow a template have a high
-    /// share.
+    /// Share of a document's terms that come from its theme. Reports that follow a template have a
+    /// high share.
     share: f64,
     remembered: Vec<GeneratedDocument>,
 }
@@ -251,7 +253,7 @@ impl Generator {
             let root = topics.len();
             topics.push(Topic { name: format!("{letter}CAT"), parent: None, terms: Vec::new() });
             for number in 0..count {
-                // Every third topic is below another topic of its root.
+                // Every third topic is a child of another topic of its root.
                 let under =
                     if number % 3 == 2 { root + 1 + below(&mut random, number) } else { root };
                 let deep = topics[under].parent.is_some_and(|above| above != root);
@@ -260,7 +262,8 @@ impl Generator {
                 topics.push(Topic { name, parent: Some(parent), terms: Vec::new() });
             }
         }
-        // Terms of medium frequency: neither the words of all documents nor the rarest.
+        // Themes and topics have terms of medium frequency: neither words of all documents nor the
+        // rarest.
         let mut special = |count: usize| -> Vec<u32> {
             (0..count).map(|_| 60 + below(&mut random, TERMS / 3 - 60) as u32).collect()
         };
@@ -311,18 +314,18 @@ impl Generator {
             }
             made
         } else {
-            self.drawn(theme)
+            self.draw(theme)
         };
         let remembered = &mut self.themes[theme].remembered;
-        if remembered.len() < REMEMBERED {
+        if remembered.len() < REPEATABLE_DOCUMENTS {
             remembered.push(made.clone());
         } else {
-            remembered[(number % REMEMBERED as u64) as usize] = made.clone();
+            remembered[(number % REPEATABLE_DOCUMENTS as u64) as usize] = made.clone();
         }
         made
     }
 
-    fn drawn(&mut self, theme: usize) -> GeneratedDocument {
+    fn draw(&mut self, theme: usize) -> GeneratedDocument {
         let random = &mut self.random;
         // Log-normal, about 76 terms on average.
         let length = (66.0 * libm::exp(0.55 * normal(random))).clamp(5.0, 600.0) as usize;
@@ -361,7 +364,7 @@ impl Generator {
 }
 
 impl GeneratedDocument {
-    /// Its `ltc` weights above 0 before normalization, and their Euclidean length.
+    /// Returns the positive `ltc` weights before normalization, and their Euclidean length.
     fn weights<'a>(&'a self, idf: &'a [f64]) -> (impl Iterator<Item = (u32, f64)> + 'a, f64) {
         let weight = move |(&term, &count): (&u32, &u32)| {
             (term, (1.0 + libm::log(f64::from(count))) * idf[term as usize])
@@ -371,7 +374,7 @@ impl GeneratedDocument {
         (self.terms.iter().map(weight).filter(|(_, weight)| *weight > 0.0), norm)
     }
 
-    /// The document's line of a vector file.
+    /// Writes the document's line of a vector file.
     fn write(&self, number: u64, idf: &[f64], out: &mut dyn Write) -> io::Result<()> {
         let (weights, norm) = self.weights(idf);
         write!(out, "{} ", FIRST_ID + number)?;
@@ -381,8 +384,8 @@ impl GeneratedDocument {
         writeln!(out)
     }
 
-    /// The document's lines of the qrels.
-    fn judge(&self, number: u64, world: &Generator, qrels: &mut Vec<u8>) -> io::Result<()> {
+    /// Writes the document's lines of the qrels file.
+    fn write_qrels(&self, number: u64, world: &Generator, qrels: &mut Vec<u8>) -> io::Result<()> {
         let mut labels: Vec<usize> = Vec::new();
         for &topic in &self.topics {
             let mut at = Some(topic);

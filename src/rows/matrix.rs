@@ -6,12 +6,12 @@ pub use array_file::array::Array;
 
 use crate::threads;
 
-mod spread;
-pub(crate) use spread::{Common, Row, Spread, prefetch, prefetch_row};
+mod scattered_row;
+pub(crate) use scattered_row::{CommonEntries, Row, ScatteredRow, prefetch, prefetch_row};
 
-/// Sparse rows in the CSR format: 32-bit columns, 64-bit row pointers (more than 2³¹ non-zeros are
-/// allowed). The columns of each row are strictly increasing. The arrays are owned or mapped from a
-/// file.
+/// A sparse matrix in CSR format, with 32-bit columns and 64-bit row pointers, so that it can have
+/// more than 2³¹ nonzeros. The columns of each row are strictly increasing. The arrays are owned or
+/// mapped from a file.
 #[derive(Debug, Clone)]
 pub struct Csr {
     columns: usize,
@@ -20,11 +20,12 @@ pub struct Csr {
     data: Array<f32>,
 }
 
-/// A borrowed [`Csr`], or consecutive rows of one.
+/// A borrowed [`Csr`], or consecutive rows of a [`Csr`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CsrView<'a> {
     columns: usize,
-    /// The row pointers of the whole matrix. The first one is above 0 after rows with entries.
+    /// The row pointers of these rows within the whole matrix. The first one is above 0 if earlier
+    /// rows have entries.
     indptr: &'a [u64],
     indices: &'a [u32],
     data: &'a [f32],
@@ -58,7 +59,7 @@ impl Csr {
         self.indices.len()
     }
 
-    /// The row pointers: the end of each row among the entries, after a 0.
+    /// The row pointers: 0, then the end of each row among the entries.
     pub fn indptr(&self) -> &[u64] {
         &self.indptr
     }
@@ -103,8 +104,8 @@ impl<'a> CsrView<'a> {
         self.indices.len()
     }
 
-    /// The row pointers. Consecutive rows of a matrix keep the row pointers of the whole, so that
-    /// the first one need not be 0.
+    /// The row pointers. A slice of a matrix keeps the row pointers of the whole, so the first one
+    /// need not be 0.
     pub fn indptr(self) -> &'a [u64] {
         self.indptr
     }
@@ -133,10 +134,10 @@ impl<'a> CsrView<'a> {
         (0..self.rows()).map(move |row| self.row(row))
     }
 
-    /// Consecutive rows.
+    /// Returns consecutive rows.
     ///
     /// # Panics
-    /// If there are no such rows.
+    /// If the range is out of bounds.
     #[must_use]
     pub fn slice(self, rows: Range<usize>) -> Self {
         let entries = self.entries(rows.clone());
@@ -148,16 +149,17 @@ impl<'a> CsrView<'a> {
         }
     }
 
-    /// The range of the entries of consecutive rows.
+    /// Returns the range of the entries of consecutive rows.
     pub(crate) fn entries(self, rows: Range<usize>) -> Range<usize> {
         let base = self.indptr[0];
         bounds_of(self.indptr[rows.start] - base, self.indptr[rows.end] - base)
     }
 }
 
-/// A checked CSR matrix with `columns` columns: pointers increase from 0, columns are strictly
-/// increasing in each row and below `columns`. The rows are checked on the caller's threads, if it
-/// is one of [`Threads`](crate::threads::Threads).
+/// Creates a CSR matrix with `columns` columns. Checks that row pointers start at 0 and do not
+/// decrease, and that the columns of each row are strictly increasing and below `columns`. The rows
+/// are checked on the caller's thread pool, if it runs in one (see
+/// [`Threads`](crate::threads::Threads)).
 ///
 /// # Errors
 /// A description of the problem.
@@ -186,40 +188,40 @@ pub fn csr(
         row.is_sorted_by(|one, other| one < other)
             && row.last().is_none_or(|&last| (last as usize) < columns)
     };
-    // A piece of the row bounds, with the last bound of the piece before it.
+    // A piece of the row bounds, including the last bound of the previous piece.
     let piece =
-        |at: usize| &indptr[(at * PIECE).saturating_sub(1)..indptr.len().min((at + 1) * PIECE)];
-    if !threads::all(indptr.len().div_ceil(PIECE), |at| piece(at).windows(2).all(in_order)) {
+        |at: usize| &indptr[(at * ROWS_PER_TASK).saturating_sub(1)..indptr.len().min((at + 1) * ROWS_PER_TASK)];
+    if !threads::all(indptr.len().div_ceil(ROWS_PER_TASK), |at| piece(at).windows(2).all(in_order)) {
         let row = indptr.windows(2).position(|bounds| !in_order(bounds)).unwrap_or_default();
         return Err(format!("the columns of row {row} do not strictly increase below {columns}"));
     }
     Ok(matrix)
 }
 
-/// Number of rows that a thread checks per task.
-const PIECE: usize = 1 << 12;
+/// Number of rows checked per task.
+const ROWS_PER_TASK: usize = 1 << 12;
 
 #[expect(clippy::cast_possible_truncation, reason = "bounds of an array")]
 fn bounds_of(start: u64, end: u64) -> Range<usize> {
     start as usize..end as usize
 }
 
-/// Concatenates the rows of matrices, which have `columns` columns each.
+/// Concatenates the rows of matrices that have `columns` columns each.
 ///
 /// # Panics
-/// If one has another number of columns.
-pub(crate) fn stacked(matrices: &[Csr], columns: usize) -> Csr {
+/// If a matrix has a different number of columns.
+pub(crate) fn stack_rows(matrices: &[Csr], columns: usize) -> Csr {
     let rows = matrices.iter().map(Csr::rows).sum::<usize>();
     let nonzeros = matrices.iter().map(Csr::nnz).sum::<usize>();
     let mut all = CsrBuilder::with_capacity(rows, nonzeros);
     for matrix in matrices {
-        assert_eq!(matrix.cols(), columns, "as many columns as the others");
+        assert_eq!(matrix.cols(), columns, "all matrices have the same number of columns");
         let start = all.indices.len() as u64;
         all.indices.extend_from_slice(matrix.indices());
         all.data.extend_from_slice(matrix.data());
         all.indptr.extend(matrix.indptr()[1..].iter().map(|end| start + end));
     }
-    // All rows were checked with their matrices.
+    // All rows were checked when their matrices were created.
     let CsrBuilder { indptr, indices, data } = all;
     Csr { columns, indptr: indptr.into(), indices: indices.into(), data: data.into() }
 }
@@ -255,18 +257,18 @@ impl CsrBuilder {
         self.indptr.push(self.indices.len() as u64);
     }
 
-    /// Adds a row of columns and their values; the columns are strictly increasing.
+    /// Adds a row, given its strictly increasing columns and their values.
     ///
     /// # Panics
-    /// If there are not as many columns as values.
+    /// If the numbers of columns and values differ.
     pub fn push_slices(&mut self, columns: &[u32], values: &[f32]) {
-        assert_eq!(columns.len(), values.len(), "a value for each column");
+        assert_eq!(columns.len(), values.len(), "one value per column");
         self.indices.extend_from_slice(columns);
         self.data.extend_from_slice(values);
         self.indptr.push(self.indices.len() as u64);
     }
 
-    /// Builds the matrix of the rows so far.
+    /// Builds the matrix of the rows added so far.
     ///
     /// # Panics
     /// If a row's columns are not strictly increasing and below `columns`.
@@ -292,7 +294,7 @@ mod tests {
     use super::*;
     use crate::threads::Threads;
 
-    /// Rows of columns, in order or not.
+    /// Rows of columns, sorted or not.
     fn rows() -> impl Strategy<Value = Vec<Vec<u32>>> {
         let row = prop::collection::vec(0u32..6, 0..4);
         let sorted = row.clone().prop_map(|mut row: Vec<u32>| {
@@ -300,11 +302,11 @@ mod tests {
             row.dedup();
             row
         });
-        // More rows than a thread checks at a time, in order but for one at most.
-        (prop::collection::vec(sorted, 0..6), row, 0..4 * PIECE, any::<bool>()).prop_map(
+        // More rows than a task checks, all sorted except for at most one.
+        (prop::collection::vec(sorted, 0..6), row, 0..4 * ROWS_PER_TASK, any::<bool>()).prop_map(
             |(rows, other, at, wrong)| {
                 let mut all: Vec<Vec<u32>> =
-                    rows.iter().cycle().take(PIECE * rows.len().min(3)).cloned().collect();
+                    rows.iter().cycle().take(ROWS_PER_TASK * rows.len().min(3)).cloned().collect();
                 if wrong && !all.is_empty() {
                     let at = at % all.len();
                     all[at] = other;
@@ -327,7 +329,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn what_is_in_order_is_a_matrix(rows in rows(), columns in 4usize..7) {
+        fn only_sorted_rows_form_a_matrix(rows in rows(), columns in 4usize..7) {
             let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
             let (indptr, indices, data) = parts(&rows);
             let is_legal = |row: &Vec<u32>| {
@@ -362,7 +364,7 @@ mod tests {
                 csr(6, indptr, indices, data).unwrap()
             };
             let matrices: Vec<Csr> = pieces.iter().map(|rows| of(rows)).collect();
-            let found = stacked(&matrices, 6);
+            let found = stack_rows(&matrices, 6);
             let indptr = found.indptr().to_vec();
             let checked = csr(6, indptr, found.indices().to_vec(), found.data().to_vec());
             prop_assert!(checked.is_ok());
@@ -380,8 +382,8 @@ mod tests {
     #[test]
     fn no_row_is_skipped() {
         let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-        for at in [0, PIECE - 2, PIECE - 1, PIECE, 2 * PIECE - 1, 2 * PIECE] {
-            let mut rows = vec![vec![0]; 2 * PIECE + 1];
+        for at in [0, ROWS_PER_TASK - 2, ROWS_PER_TASK - 1, ROWS_PER_TASK, 2 * ROWS_PER_TASK - 1, 2 * ROWS_PER_TASK] {
+            let mut rows = vec![vec![0]; 2 * ROWS_PER_TASK + 1];
             rows[at] = vec![1, 0];
             let (indptr, indices, data) = parts(&rows);
             assert!(csr(2, indptr.clone(), indices.clone(), data.clone()).is_err(), "row {at}");

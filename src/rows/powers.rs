@@ -1,7 +1,7 @@
-//! Powers, with the same bits on every machine.
+//! Powers with the same bits on every machine.
 
-/// `value` to the power of a whole number, by repeated squaring.
-pub(crate) fn whole_power(value: f64, exponent: u32) -> f64 {
+/// Raises `value` to an integer power by repeated squaring.
+pub(crate) fn integer_power(value: f64, exponent: u32) -> f64 {
     let mut square = value;
     let mut rest = exponent;
     let mut product = 1.0;
@@ -15,10 +15,10 @@ pub(crate) fn whole_power(value: f64, exponent: u32) -> f64 {
     product
 }
 
-/// `value`, at least 0, to the power of `exponent`, at least 0.
+/// Raises `value` to the power of `exponent`. Both must be at least 0.
 ///
-/// Powers of which the exponent is a multiple of 1/8, up to 2, are products of square roots: these
-/// are rounded correctly everywhere, and processors have an instruction for them.
+/// If the exponent is a multiple of 1/8 and at most 2, the power is a product of square roots.
+/// Square roots are correctly rounded everywhere, and processors have an instruction for them.
 pub(crate) fn power(value: f64, exponent: f64) -> f64 {
     let eighths = 8.0 * exponent;
     if eighths.fract() != 0.0 || !(1.0..=16.0).contains(&eighths) {
@@ -43,19 +43,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_powers() {
+    fn integer_powers() {
         for value in [0.0f64, -1.5, 0.3, 7.0] {
-            let powers = (0..9).map(|exponent| whole_power(value, exponent));
+            let powers = (0..9).map(|exponent| integer_power(value, exponent));
             let products = std::iter::successors(Some(1.0), |product| Some(product * value));
             for (found, expected) in powers.zip(products) {
                 assert!((found - expected).abs() <= 1e-14 * expected.abs(), "{value}");
             }
         }
-        assert_eq!(whole_power(3.0, 2).to_bits(), 9f64.to_bits());
+        assert_eq!(integer_power(3.0, 2).to_bits(), 9f64.to_bits());
     }
 
     #[test]
-    fn near_the_general_power() {
+    fn powers_agree_with_the_general_function() {
         for value in [0.0, 1e-300, 1e-9, 0.3, 1.0, 7.5, 1e12] {
             for step in 0..200 {
                 let exponent = f64::from(step) / 64.0;

@@ -1,4 +1,4 @@
-//! Many strings end to end in one array: ids, labels, terms and texts of a model.
+//! Arrays of concatenated strings: the ids, labels, terms and texts of a model.
 
 use array_file::FileProblem;
 use array_file::container::Container;
@@ -6,10 +6,10 @@ use safetensors::Dtype;
 
 use crate::rows::matrix::Array;
 
-/// The key of the settings in the files of this program.
+/// The key of the settings in this program's files.
 pub(crate) const FILE_KEY: &str = "classify";
 
-/// Strings by number, owned or memory-mapped.
+/// Strings numbered from 0, in memory that is owned or mapped from a file.
 #[derive(Debug, Clone)]
 pub struct Strings {
     text: Array<u8>,
@@ -17,25 +17,25 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// String `i` is `text[offsets[i]..offsets[i + 1]]`.
+    /// Creates the strings: string `i` is `text[offsets[i]..offsets[i + 1]]`.
     ///
     /// # Errors
-    /// The sentence that says what is wrong: offsets that do not rise from 0 to the text's end
-    /// or cut a character, text that is no UTF-8.
+    /// A description of the problem: the text is not UTF-8, or the offsets do not rise from 0 to
+    /// the end of the text or split a character.
     pub fn new(text: impl Into<Array<u8>>, offsets: impl Into<Array<u64>>) -> Result<Self, String> {
         let text = text.into();
         let offsets = offsets.into();
-        let checked = std::str::from_utf8(&text).map_err(|_| "text that is no UTF-8".to_owned())?;
+        let checked = std::str::from_utf8(&text).map_err(|_| "text that is not UTF-8".to_owned())?;
         if offsets.first() != Some(&0) || offsets.last() != Some(&(text.len() as u64)) {
             return Err("offsets that do not span the text".to_owned());
         }
         if !offsets.is_sorted() || !offsets.iter().all(|&at| checked.is_char_boundary(narrow(at))) {
-            return Err("offsets that fall or cut a character".to_owned());
+            return Err("offsets that decrease or split a character".to_owned());
         }
         Ok(Self { text, offsets })
     }
 
-    /// Strings, end to end in one array of a file, with their offsets in another.
+    /// Reads strings from two arrays of a file: the concatenated text and the offsets.
     pub(crate) fn read(
         file: &mut Container,
         text: &str,
@@ -46,17 +46,17 @@ impl Strings {
         Self::new(bytes, offsets).map_err(|what| FileProblem::invalid(text, what))
     }
 
-    /// How many strings there are.
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// Whether there is none.
+    /// Whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// String `index`, from 0.
+    /// String `index`, counted from 0; `None` if there is no such string.
     pub fn get(&self, index: usize) -> Option<&str> {
         let end = *self.offsets.get(index.checked_add(1)?)?;
         std::str::from_utf8(&self.text[narrow(self.offsets[index])..narrow(end)]).ok()
@@ -90,7 +90,7 @@ impl<S: AsRef<str>> FromIterator<S> for Strings {
     }
 }
 
-/// Puts strings end to end.
+/// A builder that concatenates strings.
 #[derive(Debug, Clone)]
 pub(crate) struct StringsBuilder {
     text: Vec<u8>,
@@ -114,7 +114,7 @@ impl StringsBuilder {
     }
 }
 
-/// An offset that was checked against memory, or beyond any.
+/// Converts an offset. Offsets that do not fit become `usize::MAX`.
 fn narrow(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

@@ -1,14 +1,14 @@
 //! Symmetric matrices: Cholesky factors and eigenvectors.
 //!
-//! Matrices are stored row after row. Sums are added in a fixed order and every operation is
-//! rounded as IEEE 754 says, so the results have the same bits on every machine.
+//! Matrices are stored row by row. Sums are added in a fixed order, and every operation is rounded
+//! according to IEEE 754, so the results have the same bits on every machine.
 
-/// Replaces the lower half of a positive semidefinite matrix by its Cholesky factor L: the matrix
-/// is L Lᵀ. The upper half is not read.
+/// Replaces the lower half of a positive semidefinite matrix by its Cholesky factor L, where the
+/// matrix is L Lᵀ. The upper half is not read.
 ///
-/// `pivot` gets each column's number and its pivot, the square of the factor's diagonal entry, and
-/// returns the pivot to use: rounding can leave one that is 0 or negative. A pivot of infinity
-/// leaves the column out, as if the matrix did not have it.
+/// `pivot` takes each column's number and pivot (the square of the factor's diagonal entry) and
+/// returns the pivot to use, because rounding can make a pivot 0 or negative. An infinite pivot
+/// excludes the column, as if the matrix did not have it.
 pub(crate) fn cholesky(matrix: &mut [f64], order: usize, mut pivot: impl FnMut(usize, f64) -> f64) {
     for at in 0..order {
         for row in at..order {
@@ -20,9 +20,9 @@ pub(crate) fn cholesky(matrix: &mut [f64], order: usize, mut pivot: impl FnMut(u
     }
 }
 
-/// The inverse of the lower half of a matrix with the upper half 0. Infinite diagonal entries, as
-/// of columns that [`cholesky`] left out, have rows of zeros.
-pub(crate) fn inverse_of_lower(matrix: &[f64], order: usize) -> Vec<f64> {
+/// Inverts a lower triangular matrix, given in the lower half of `matrix`. Rows with an infinite
+/// diagonal entry, as of columns that [`cholesky`] excluded, become 0.
+pub(crate) fn invert_lower(matrix: &[f64], order: usize) -> Vec<f64> {
     let mut inverse = vec![0.0; order * order];
     for row in 0..order {
         let factors = &matrix[row * order..][..order];
@@ -39,22 +39,22 @@ pub(crate) fn inverse_of_lower(matrix: &[f64], order: usize) -> Vec<f64> {
     inverse
 }
 
-/// Eigenvalues and eigenvectors, in no particular order.
+/// The eigenvalues and eigenvectors of a matrix, in no particular order.
 #[derive(Debug)]
 pub(crate) struct Eigen {
     pub(crate) values: Vec<f64>,
-    /// The eigenvector of each value, of length 1, one after the other.
+    /// The eigenvectors of length 1, one after the other, in the order of the values.
     pub(crate) vectors: Vec<f64>,
 }
 
-/// The eigenvectors of a positive semidefinite matrix, by Jacobi rotations (Golub and Van Loan
-/// 2013, algorithm 8.5.3). Each rotation makes two entries 0 and the sum of the squares off the
-/// diagonal smaller, so that the end is certain.
+/// Computes the eigenvectors of a positive semidefinite matrix by Jacobi rotations (Golub and Van
+/// Loan 2013, algorithm 8.5.3). Each rotation sets two entries to 0 and reduces the sum of squares
+/// off the diagonal, so the iteration terminates.
 pub(crate) fn eigen(mut matrix: Vec<f64>, order: usize) -> Eigen {
     let mut vectors = vec![0.0; order * order];
     vectors.iter_mut().step_by(order + 1).for_each(|entry| *entry = 1.0);
     let trace: f64 = matrix.iter().step_by(order + 1).sum();
-    // Smaller entries are within the rounding of the others.
+    // Smaller entries are within the rounding error of the others.
     let negligible = f64::EPSILON * trace;
     let mut rotated = true;
     while rotated {
@@ -65,7 +65,7 @@ pub(crate) fn eigen(mut matrix: Vec<f64>, order: usize) -> Eigen {
                 if entry.abs() > negligible {
                     rotated = true;
                     let difference = matrix[q * order + q] - matrix[p * order + p];
-                    let rotation = Rotation::that_clears(entry, difference);
+                    let rotation = Rotation::zeroing(entry, difference);
                     rotation.turn_rows(&mut matrix, order, p, q);
                     rotation.turn_columns(&mut matrix, order, p, q);
                     rotation.turn_rows(&mut vectors, order, p, q);
@@ -83,9 +83,9 @@ struct Rotation {
 }
 
 impl Rotation {
-    /// The smaller rotation after which `entry`, off the diagonal, is 0. `difference` is that of
-    /// the two diagonal entries.
-    fn that_clears(entry: f64, difference: f64) -> Self {
+    /// Returns the smaller rotation that sets the off-diagonal `entry` to 0. `difference` is the
+    /// difference of the two diagonal entries.
+    fn zeroing(entry: f64, difference: f64) -> Self {
         let cotangent = difference / (2.0 * entry);
         let root = (cotangent * cotangent + 1.0).sqrt();
         let tangent = cotangent.signum() / (cotangent.abs() + root);
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// `AᵀA` of random rows, fewer than the order if the matrix is to be singular.
+    /// Returns `AᵀA` of random rows. With fewer rows than `order`, the matrix is singular.
     fn products(rows: usize, order: usize, seed: u64) -> Vec<f64> {
         let mut random = Random::new(seed);
         let values: Vec<f64> = (0..rows * order).map(|_| random.unit() - 0.5).collect();
@@ -134,7 +134,7 @@ mod tests {
             let matrix = products(2 * order + 1, order, 1);
             let mut lower = matrix.clone();
             cholesky(&mut lower, order, |_, pivot| pivot);
-            let inverse = inverse_of_lower(&lower, order);
+            let inverse = invert_lower(&lower, order);
             for i in 0..order {
                 for j in 0..=i {
                     let product = |of: &[f64], by: &[f64], count: usize| -> f64 {
@@ -164,7 +164,7 @@ mod tests {
             f64::INFINITY
         });
         assert_eq!(skipped, [1]);
-        let inverse = inverse_of_lower(&lower, 3);
+        let inverse = invert_lower(&lower, 3);
         assert_eq!(inverse[3..6], [0.0; 3]);
         assert_eq!(inverse[7..8], [0.0]);
         assert!(inverse.iter().all(|value| value.is_finite()));

@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 
 use crate::limits::LimitedReader;
-use crate::rows::dense::{GREATEST, MOST_DIMENSIONS, Projection, Vectors};
+use crate::rows::dense::{MAX_ABS_VALUE, MAX_DIMENSIONS, Projection, Vectors};
 use crate::text::analyze::Analyzer;
 use crate::text::corpus::{CorpusError, Place, Problem, open_bytes, read_error};
 use crate::text::vocabulary::Vocabulary;
@@ -96,9 +96,9 @@ impl<'a> VectorTable<'a> {
 
     /// Sets the dimension, which all vectors have.
     fn set_dimension(&mut self, dimension: usize) -> Result<(), String> {
-        if dimension == 0 || dimension > MOST_DIMENSIONS {
+        if dimension == 0 || dimension > MAX_DIMENSIONS {
             return Err(format!(
-                "vectors of {dimension} dimensions, expected 1 to {MOST_DIMENSIONS}"
+                "vectors of {dimension} dimensions, expected 1 to {MAX_DIMENSIONS}"
             ));
         }
         self.dimension = dimension;
@@ -128,7 +128,7 @@ impl<'a> VectorTable<'a> {
         let into = &mut self.values[term * self.dimension..][..self.dimension];
         for (number, (value, into)) in (1..).zip(vector.zip(into)) {
             let value = value?;
-            if !value.is_finite() || value.abs() > GREATEST {
+            if !value.is_finite() || value.abs() > MAX_ABS_VALUE {
                 let problem = Problem::VectorValue { number, value };
                 return Err(problem.to_string());
             }

@@ -9,7 +9,7 @@ use super::logistic::{self, Observation, dot};
 use super::quantiles::{QUANTILES, quantile, quantiles};
 use crate::decide::vote::{TopMargins, TrainingLabels, Voters};
 use crate::rows::matrix::Array;
-use crate::rows::powers::whole_power;
+use crate::rows::powers::integer_power;
 use crate::search::RowSet;
 
 /// The maximum novelty score: a document above it is refused as out-of-distribution.
@@ -349,7 +349,7 @@ fn agreement(voters: Voters<'_>, power: u32, training: &TrainingLabels<'_>) -> A
     let mut of_labels: Vec<(u32, f64)> = Vec::new();
     let mut all = 0.0;
     for (_, _, neighbor) in voters.ranked() {
-        let similarity = whole_power(neighbor.similarity.into(), power);
+        let similarity = integer_power(neighbor.similarity.into(), power);
         all += similarity;
         of_labels.extend(training.labels(neighbor.row).iter().map(|&label| (label, similarity)));
     }

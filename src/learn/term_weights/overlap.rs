@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use super::lesson::{LabeledNeighbor, Lesson, NEIGHBORS};
-use crate::rows::matrix::{Common, CsrView, Spread, prefetch_row, row};
+use crate::rows::matrix::{CommonEntries, CsrView, ScatteredRow, prefetch_row, row};
 
 /// Approximate maximum number of bytes of stored overlaps.
 const MOST_KEPT: usize = 320 << 20;
@@ -150,10 +150,10 @@ impl<'l> Overlaps<'l> {
 /// Makes overlaps one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
-    document: Spread,
+    document: ScatteredRow,
     /// The position of each term among those of the document.
     positions: Vec<u32>,
-    common: Common,
+    common: CommonEntries,
     /// Where the terms that each neighbor has in common with the document end in `common`.
     ends: Vec<usize>,
     /// For each term of the document, the place of its next entry.

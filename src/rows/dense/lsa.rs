@@ -2,8 +2,9 @@
 //!
 //! The rows X (documents × terms) are approximated by a truncated singular value decomposition X ≈
 //! U Σ Vᵀ (Deerwester et al. 1990). V is the [`Projection`]: a document's vector is its row times
-//! V. V is found by subspace iteration from a random start (Halko, Martinsson & Tropp 2011,
-//! algorithms 4.4 and 5.3): V ← orth(XᵀX V), and at the end the eigenvectors of (X V)ᵀ(X V).
+//! V. V is computed by subspace iteration from a random start (Halko, Martinsson & Tropp 2011,
+//! algorithms 4.4 and 5.3): V ← orth(XᵀX V), followed by a rotation onto the eigenvectors of (X
+//! V)ᵀ(X V).
 //!
 //! The same rows and seed give the same bits on every machine and with any number of threads: sums
 //! are added in a fixed order, and no operation depends on the instructions of the processor.
@@ -15,23 +16,23 @@ use super::projection::Projection;
 use super::rows::Vectors;
 use crate::random;
 use crate::rows::matrix::{CsrView, row};
-use crate::rows::symmetric::{cholesky, eigen, inverse_of_lower};
+use crate::rows::symmetric::{cholesky, eigen, invert_lower};
 use crate::threads::Threads;
 
-/// Number of directions beyond those asked for: they make the last of these more accurate.
-const MORE: usize = 10;
-/// Number of times that the subspace is multiplied by `XᵀX`.
+/// Number of directions computed in addition to the requested ones, whose accuracy they improve.
+const OVERSAMPLING: usize = 10;
+/// Number of times that the subspace is sparse_product by `XᵀX`.
 const ITERATIONS: usize = 5;
-/// Eigenvalues below this share of the largest one are taken as 0.
-const LEAST: f64 = 1e-10;
-/// A direction of which less than this share of its square is independent of those before it is
-/// mostly rounding.
-const DEPENDENT: f64 = 1e-12;
-/// Sums are added up in at most this many parts, whatever the number of threads.
-const PARTS: usize = 32;
+/// Eigenvalues below this share of the largest one count as 0.
+const MIN_EIGENVALUE_SHARE: f64 = 1e-10;
+/// Columns whose independent share of the squared length is below this value count as dependent on
+/// earlier columns, because that share is mostly rounding error.
+const MIN_INDEPENDENT_SHARE: f64 = 1e-12;
+/// Maximum number of partial sums, which does not depend on the number of threads.
+const MAX_PARTIAL_SUMS: usize = 32;
 
-/// The projection of latent semantic analysis onto at most `dimensions` dimensions: fewer if the
-/// rows have a lower rank. `None` if there is no row with a weight.
+/// Computes the projection of latent semantic analysis onto at most `dimensions` dimensions; fewer
+/// if the rows have a lower rank. Returns `None` if no row has a weight.
 ///
 /// ```
 /// use classify::rows::dense::lsa;
@@ -56,12 +57,12 @@ pub fn lsa(
     threads: &Threads,
 ) -> Option<Projection> {
     let terms = rows.cols();
-    let width = dimensions.saturating_add(MORE).min(terms).min(rows.rows());
+    let width = dimensions.saturating_add(OVERSAMPLING).min(terms).min(rows.rows());
     if width == 0 || dimensions == 0 || rows.nnz() == 0 {
         return None;
     }
     threads.run(|| {
-        // The largest weight counts as 1, so that nothing overflows or vanishes.
+        // The largest weight is scaled to 1, so that nothing overflows or underflows.
         let largest = rows.data().iter().fold(0.0f32, |most, weight| most.max(weight.abs()));
         let unit = 1.0 / f64::from(largest);
         let columns = Columns::of(rows);
@@ -70,19 +71,19 @@ pub fn lsa(
         let mut basis: Vec<f32> = (0..terms * width).map(|at| start(seed, at)).collect();
         let by_documents = |basis: &[f32]| {
             let basis = Dense { values: basis, width };
-            basis.multiplied(rows.rows(), unit, |at| row(rows, at))
+            basis.sparse_product(rows.rows(), unit, |at| row(rows, at))
         };
         for iteration in 1..=ITERATIONS {
             let documents = by_documents(&basis);
             let documents = Dense { values: &documents, width };
-            basis = documents.multiplied(terms, unit, |term| columns.get(term));
+            basis = documents.sparse_product(terms, unit, |term| columns.get(term));
             let dependent = orthonormalize(&mut basis, width);
             if iteration == ITERATIONS {
-                // Once more, against the rounding of the first time.
+                // A second pass removes the rounding errors of the first.
                 orthonormalize(&mut basis, width);
                 break;
             }
-            // Another random direction may find a direction that is still missing.
+            // A new random start may find a direction that is still missing.
             for column in dependent {
                 let seed = seed.wrapping_add(iteration as u64);
                 for at in (column..terms * width).step_by(width) {
@@ -93,7 +94,7 @@ pub fn lsa(
         let eigen = eigen(gram(&by_documents(&basis), width), width);
         let mut order: Vec<usize> = (0..width).collect();
         order.sort_by(|&a, &b| eigen.values[b].total_cmp(&eigen.values[a]));
-        let least = eigen.values[order[0]] * LEAST;
+        let least = eigen.values[order[0]] * MIN_EIGENVALUE_SHARE;
         order.retain(|&at| eigen.values[at] > least);
         order.truncate(dimensions);
         if order.is_empty() {
@@ -101,12 +102,12 @@ pub fn lsa(
         }
         let entry = |at: usize, to: usize| eigen.vectors[order[to] * width + at];
         let turned = rotate(&basis, width, entry, order.len());
-        let terms = Vectors::new(order.len(), signed(turned, order.len())).ok()?;
+        let terms = Vectors::new(order.len(), with_fixed_signs(turned, order.len())).ok()?;
         Some(Projection { terms, is_mean: false })
     })
 }
 
-/// The rows by column.
+/// A sparse matrix, stored by column.
 struct Columns {
     starts: Vec<usize>,
     rows: Vec<u32>,
@@ -143,15 +144,15 @@ impl Columns {
     }
 }
 
-/// A dense matrix, row after row.
+/// A dense matrix, stored row by row.
 struct Dense<'a> {
     values: &'a [f32],
     width: usize,
 }
 
 impl Dense<'_> {
-    /// A sparse matrix of `rows` rows, times `unit`, times this one.
-    fn multiplied<'a>(
+    /// Multiplies a sparse matrix of `rows` rows by `unit` and by this matrix.
+    fn sparse_product<'a>(
         &self,
         rows: usize,
         unit: f64,
@@ -189,9 +190,9 @@ fn narrow(sums: &[f64], into: &mut [f32]) {
     }
 }
 
-/// `AᵀA` of a matrix of `width` columns, row after row.
+/// Computes `AᵀA` of a matrix with `width` columns, stored row by row.
 fn gram(matrix: &[f32], width: usize) -> Vec<f64> {
-    let part = (matrix.len() / width).div_ceil(PARTS).max(1) * width;
+    let part = (matrix.len() / width).div_ceil(MAX_PARTIAL_SUMS).max(1) * width;
     let parts: Vec<Vec<f64>> = matrix
         .par_chunks(part)
         .map(|part| {
@@ -218,7 +219,7 @@ fn gram(matrix: &[f32], width: usize) -> Vec<f64> {
     all
 }
 
-/// Adds the products of all pairs of columns of a few rows, above the diagonal.
+/// Adds the products of all pairs of columns of a few rows, on and above the diagonal.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 fn add_products(sums: &mut [f64], rows: &[f32], width: usize) {
     for (i, sums) in sums.chunks_exact_mut(width).enumerate() {
@@ -246,26 +247,26 @@ fn add_products(sums: &mut [f64], rows: &[f32], width: usize) {
     }
 }
 
-/// Makes the columns orthonormal: divides by the Cholesky factor of `AᵀA`. Columns that depend on
-/// those before them become 0; returns their numbers.
+/// Makes the columns orthonormal by dividing them by the Cholesky factor of `AᵀA`. Sets columns
+/// that depend on earlier ones to 0, and returns their numbers.
 fn orthonormalize(matrix: &mut Vec<f32>, width: usize) -> Vec<usize> {
     let mut square = gram(matrix, width);
     let squares: Vec<f64> = square.iter().step_by(width + 1).copied().collect();
     let mut dependent = Vec::new();
     cholesky(&mut square, width, |at, pivot| {
-        if pivot > DEPENDENT * squares[at] {
+        if pivot > MIN_INDEPENDENT_SHARE * squares[at] {
             return pivot;
         }
         dependent.push(at);
         f64::INFINITY
     });
     // A = Q Lᵀ, so Q = A L⁻ᵀ.
-    let inverse = inverse_of_lower(&square, width);
+    let inverse = invert_lower(&square, width);
     *matrix = rotate(matrix, width, |from, to| inverse[to * width + from], width);
     dependent
 }
 
-/// The matrix times another one, given by its entries, of `columns` columns.
+/// Multiplies a matrix by another one of `columns` columns, given by its entries.
 fn rotate(
     matrix: &[f32],
     width: usize,
@@ -277,11 +278,11 @@ fn rotate(
         (0..width * columns).map(|at| entry(at / columns, at % columns) as f32).collect();
     let all: Vec<u32> = (0u32..).take(width).collect();
     let turn = Dense { values: &turn, width: columns };
-    turn.multiplied(matrix.len() / width, 1.0, |row| (&all, &matrix[row * width..][..width]))
+    turn.sparse_product(matrix.len() / width, 1.0, |row| (&all, &matrix[row * width..][..width]))
 }
 
-/// Turns each column so that its entry of the greatest size is positive.
-fn signed(mut matrix: Vec<f32>, width: usize) -> Vec<f32> {
+/// Flips the sign of columns so that the entry of largest absolute value is positive.
+fn with_fixed_signs(mut matrix: Vec<f32>, width: usize) -> Vec<f32> {
     for column in 0..width {
         let entries = matrix.iter().skip(column).step_by(width);
         let greatest = entries.fold(0.0f32, |most, &x| if x.abs() > most.abs() { x } else { most });
@@ -298,8 +299,8 @@ mod tests {
     use crate::rows::matrix::CsrBuilder;
     use std::num::NonZeroUsize;
 
-    /// Rows of a known decomposition: two orthogonal topics of sizes 3 and 2, and a little of a
-    /// third.
+    /// Rows with a known decomposition: two orthogonal topics of sizes 3 and 2, and a small third
+    /// one.
     fn rows() -> crate::rows::matrix::Csr {
         let mut rows = CsrBuilder::default();
         for number in 0..60 {
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_by_falling_variation() {
+    fn directions_are_sorted_by_variation() {
         let rows = rows();
         let found = lsa(&rows.view(), 2, 7, &threads(2)).unwrap();
         let half = 0.5f32.sqrt();
@@ -344,9 +345,9 @@ mod tests {
         assert!(lsa(&empty.build(5).view(), 3, 0, &threads(1)).is_none());
     }
 
-    /// Weights as large and as small as they can be.
+    /// Weights near the limits of `f32`.
     #[test]
-    fn scale_changes_nothing_but_the_vectors() {
+    fn scaling_weights_scales_the_vectors_only() {
         for weight in [f32::MAX, 1e20, 1e-20, 1e-45] {
             let mut rows = CsrBuilder::default();
             for number in 0..9 {
@@ -356,14 +357,14 @@ mod tests {
             let found = lsa(&rows.view(), 2, 0, &threads(1)).unwrap();
             assert!(found.terms().values().iter().all(|value| value.abs() <= 1.01), "{weight}");
             let vectors = found.project_all(&rows.view(), &threads(1));
-            assert!(vectors.iter().all(|value| value.abs() <= crate::rows::dense::GREATEST));
+            assert!(vectors.iter().all(|value| value.abs() <= crate::rows::dense::MAX_ABS_VALUE));
         }
     }
 
-    /// Two equal columns among many empty ones: the rounding of their products decides whether they
+    /// Two equal columns among many empty ones. Rounding of their products determines whether they
     /// look independent.
     #[test]
-    fn dependent_columns_become_0() {
+    fn dependent_columns_become_zero() {
         let width = 200;
         for seed in 0..40 {
             let mut random = random::Random::new(seed);
@@ -382,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Fewer directions than columns are asked for, of very different sizes.
+    /// The rows have fewer directions than requested, of very different sizes.
     #[test]
     fn directions_of_rank_deficient_rows() {
         for count in [2usize, 5] {
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_do_not_depend_on_threads() {
         let rows = rows();
         let one = lsa(&rows.view(), 3, 1, &threads(1)).unwrap();
         let four = lsa(&rows.view(), 3, 1, &threads(4)).unwrap();

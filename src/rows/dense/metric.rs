@@ -1,15 +1,15 @@
-//! Distances of dense vectors, and the similarities of neighbors at these distances.
+//! Distances between dense vectors, and their conversion to similarities.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Values of dense vectors beyond ± this are refused: distances of vectors within it are finite.
-pub const GREATEST: f32 = 1e30;
+/// Maximum absolute value in a dense vector. Up to this value, all distances are finite.
+pub const MAX_ABS_VALUE: f32 = 1e30;
 
-/// The largest number of dimensions.
-pub const MOST_DIMENSIONS: usize = 1 << 16;
+/// Maximum number of dimensions.
+pub const MAX_DIMENSIONS: usize = 1 << 16;
 
 /// The distance between dense vectors.
 ///
@@ -24,10 +24,10 @@ pub const MOST_DIMENSIONS: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// The angle; neighbors vote with its cosine.
+    /// The angle between the vectors; neighbors vote with its cosine.
     #[default]
     Angular,
-    /// The straight line.
+    /// The length of the difference of the vectors.
     Euclidean,
     /// The sum of the absolute differences.
     Manhattan,
@@ -57,7 +57,8 @@ impl FromStr for Metric {
     }
 }
 
-/// From a distance to the similarity that a neighbor votes with: see the [module](super).
+/// The conversion of a distance to the similarity with which a neighbor votes (see the
+/// [module](super)).
 ///
 /// ```
 /// use classify::rows::dense::{Kernel, Metric};
@@ -73,26 +74,27 @@ impl FromStr for Metric {
 pub struct Kernel {
     /// The metric.
     pub metric: Metric,
-    /// σ, the distance at which the similarity is ½; angles have no scale.
+    /// σ, the distance at which the similarity is ½. Ignored for angles.
     pub scale: f64,
 }
 
-/// Smaller cosines count as 0: unit vectors of `f32` at a right angle have one of up to about 2⁻²².
-const LEAST_COSINE: f64 = 1e-6;
+/// Cosines up to this value count as 0. Unit vectors of `f32` at a right angle can have a computed
+/// cosine of about 2⁻²².
+const MIN_COSINE: f64 = 1e-6;
 
 impl Kernel {
-    /// The similarity at a distance: from 0 to 1, never larger at a larger distance. For
-    /// [`Metric::Angular`] the distance is the Euclidean one of the vectors scaled to length 1.
-    #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
+    /// The similarity at a distance, from 0 to 1; it never increases with the distance. For
+    /// [`Metric::Angular`], `distance` is the Euclidean distance of the vectors scaled to length 1.
+    #[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
     pub fn similarity(&self, distance: f32) -> f32 {
         let distance = f64::from(distance);
         match self.metric {
             Metric::Angular => {
                 let cosine = 1.0 - distance * distance / 2.0;
-                // A smaller cosine is mostly the rounding of the vectors.
-                if cosine > LEAST_COSINE { cosine as f32 } else { 0.0 }
+                // A smaller cosine is mostly rounding error of the vectors.
+                if cosine > MIN_COSINE { cosine as f32 } else { 0.0 }
             }
-            // However far, it is a neighbor.
+            // At any distance, a row remains a neighbor.
             Metric::Euclidean | Metric::Manhattan => {
                 ((1.0 / (1.0 + distance / self.scale)) as f32).max(f32::MIN_POSITIVE)
             }
@@ -102,14 +104,15 @@ impl Kernel {
     /// A distance beyond which every similarity is below `similarity`.
     #[expect(clippy::cast_possible_truncation, reason = "rounded up")]
     pub(crate) fn radius(&self, similarity: f32) -> f32 {
-        // A similarity that rounds to this one is above the one before it.
+        // Values that round to this similarity are above the previous `f32`.
         let least = f64::from(similarity.next_down()).max(0.0);
         let distance = match self.metric {
             Metric::Angular => (2.0 * (1.0 - least)).sqrt(),
             _ if similarity <= f32::MIN_POSITIVE => f64::INFINITY,
             Metric::Euclidean | Metric::Manhattan => self.scale * (1.0 / least - 1.0),
         };
-        // More than these four operations and the four of `similarity` can be wrong by.
+        // The margin exceeds the rounding errors of these four operations and of the four in
+        // `similarity`.
         ((distance * (1.0 + 1e-14) + self.scale * 1e-15) as f32).next_up()
     }
 }

@@ -9,13 +9,13 @@ use super::metric::{Kernel, Metric, normalize};
 use super::projection::Projection;
 use super::rows::{ShapeError, Vectors};
 
-/// Where a model's dense vectors come from.
+/// The source of a model's dense vectors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DenseFeatures {
-    /// Every document brings its own.
+    /// Every document comes with its own vector.
     Given {
-        /// The field of the vectors in JSONL, CSV and TSV; `None`: they were in a file next to the
+        /// The field of the vectors in JSONL, CSV and TSV. `None`: they were in a file next to the
         /// corpus, or were its features.
         field: Option<String>,
     },
@@ -24,7 +24,7 @@ pub enum DenseFeatures {
         /// The seed of the random start.
         seed: u64,
     },
-    /// The mean of the vectors of a text's words, weighted as its terms are.
+    /// The mean of the word vectors of a text, weighted like its terms.
     WordVectors,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for DenseFeatures {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DenseSpec {
-    /// Where the vectors come from.
+    /// The source of the vectors.
     pub features: DenseFeatures,
     /// The number of values of a vector.
     pub dimension: u32,
@@ -50,18 +50,19 @@ pub struct DenseSpec {
     pub metric: Metric,
     /// σ: see the [module](super).
     pub scale: f64,
-    /// Whether only the vectors are searched: terms, if there are any, only make them.
+    /// Whether only the vectors are searched. Terms, if there are any, then only serve to compute
+    /// vectors.
     pub alone: bool,
 }
 
 impl DenseSpec {
-    /// From distances to similarities.
+    /// The conversion of distances to similarities.
     pub fn kernel(&self) -> Kernel {
         Kernel { metric: self.metric, scale: self.scale }
     }
 }
 
-/// The dense part of a model: its vectors, and how to make those of queries.
+/// The dense part of a model: its training vectors, and how to compute the vectors of queries.
 #[derive(Debug, Clone)]
 pub struct DensePart {
     pub(crate) spec: DenseSpec,
@@ -70,8 +71,8 @@ pub struct DensePart {
 }
 
 impl DensePart {
-    /// A part of vectors as documents bring them along, or as a projection makes them: a row for
-    /// each training document.
+    /// Creates a part from given vectors or from those of a projection, one row per training
+    /// document.
     ///
     /// # Errors
     /// If the values cannot be divided into whole rows.
@@ -88,7 +89,7 @@ impl DensePart {
         Ok(Self { spec, vectors, projection })
     }
 
-    /// The same with another scale of its metric.
+    /// Returns the same part with another scale σ.
     #[must_use]
     pub(crate) fn with_scale(mut self, scale: f64) -> Self {
         self.spec.scale = scale;
@@ -100,7 +101,7 @@ impl DensePart {
         self.spec.metric == Metric::Angular || self.projection.is_some()
     }
 
-    /// What the part is.
+    /// The settings of the part.
     pub fn spec(&self) -> &DenseSpec {
         &self.spec
     }
@@ -110,7 +111,7 @@ impl DensePart {
         &self.vectors
     }
 
-    /// From term weights to vectors, unless documents bring vectors along.
+    /// The projection of term weights to vectors; `None` if documents come with vectors.
     pub fn projection(&self) -> Option<&Projection> {
         self.projection.as_ref()
     }

@@ -1,19 +1,20 @@
-//! Weighted terms → a dense vector: a matrix with a row for each term.
+//! Projections of weighted terms to dense vectors.
 
 use rayon::prelude::*;
 
-use super::metric::GREATEST;
+use super::metric::MAX_ABS_VALUE;
 use super::rows::Vectors;
 use crate::rows::matrix::{CsrView, row};
 use crate::threads::Threads;
 
-/// From rows of term weights to dense vectors: the sum of the vectors of a row's terms, each times
-/// the term's weight.
+/// A projection of rows of term weights to dense vectors: the sum of the vectors of a row's terms,
+/// each multiplied by the term's weight.
 #[derive(Debug, Clone)]
 pub struct Projection {
     /// A vector for each term.
     pub(crate) terms: Vectors,
-    /// Whether the sum is divided by the weights of the terms that have a vector: a mean.
+    /// Whether the sum is divided by the total weight of the terms that have a vector, which gives
+    /// a mean.
     pub(crate) is_mean: bool,
 }
 
@@ -28,8 +29,8 @@ impl Projection {
         &self.terms
     }
 
-    /// Adds the vector of a row of term weights, in order of the terms in `f64`.
-    #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
+    /// Appends the vector of a row of term weights to `into`. Terms are added in order, in `f64`.
+    #[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
     pub(crate) fn project(&self, terms: &[u32], weights: &[f32], into: &mut Vec<f32>) {
         let mut sums = vec![0.0; self.dimension()];
         let mut total = 0.0;
@@ -44,12 +45,12 @@ impl Projection {
             }
         }
         let divisor = if self.is_mean && total != 0.0 { total } else { 1.0 };
-        // Weights may be up to f32's limit; what is beyond `GREATEST` would not be a vector.
-        let limit = f64::from(GREATEST);
+        // Weights may be as large as `f32::MAX`, but vectors are limited to `MAX_ABS_VALUE`.
+        let limit = f64::from(MAX_ABS_VALUE);
         into.extend(sums.iter().map(|sum| (sum / divisor).clamp(-limit, limit) as f32));
     }
 
-    /// The vectors of all rows, row after row.
+    /// Returns the vectors of all rows, row by row.
     pub(crate) fn project_all(&self, rows: &CsrView<'_>, threads: &Threads) -> Vec<f32> {
         let pieces: Vec<Vec<f32>> = threads.run(|| {
             let starts: Vec<usize> = (0..rows.rows()).step_by(256).collect();

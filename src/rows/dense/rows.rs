@@ -1,8 +1,8 @@
-//! Rows of numbers, owned and borrowed.
+//! Dense vectors, owned and borrowed.
 
 use crate::rows::matrix::{Array, Csr, CsrBuilder};
 
-/// Values that cannot be divided into whole rows.
+/// The error for values that cannot be divided into whole rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{values} values cannot be divided into rows of {dimension}")]
 pub struct ShapeError {
@@ -12,7 +12,7 @@ pub struct ShapeError {
     pub dimension: usize,
 }
 
-/// Rows of numbers, all of the same dimension, stored one after another.
+/// Borrowed rows of numbers, all of the same dimension, stored one after another.
 ///
 /// ```
 /// use classify::rows::dense::VectorsView;
@@ -50,7 +50,7 @@ impl<'a> VectorsView<'a> {
         self.dimension
     }
 
-    /// All values, row after row.
+    /// All values, row by row.
     pub fn values(&self) -> &'a [f32] {
         self.values
     }
@@ -123,7 +123,7 @@ impl Vectors {
         VectorsView::new(self.dimension, &self.values).expect("whole rows")
     }
 
-    /// All values, row after row.
+    /// All values, row by row.
     pub fn values(&self) -> &[f32] {
         &self.values
     }

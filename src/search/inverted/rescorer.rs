@@ -1,6 +1,6 @@
 //! Rescoring of candidates: the similarities of a query and some rows, by the formula.
 
-use crate::rows::matrix::{Common, CsrView, Row, Spread, prefetch_row, row};
+use crate::rows::matrix::{CommonEntries, CsrView, Row, ScatteredRow, prefetch_row, row};
 use crate::search::neighbor::{Neighbor, rounded};
 
 /// Number of rows to prefetch ahead of the row being scored.
@@ -9,9 +9,9 @@ pub(super) const PREFETCH_DISTANCE: usize = 4;
 /// A query as a dense vector of weights, for computing similarities of rows.
 #[derive(Debug, Default)]
 pub(super) struct Rescorer {
-    query: Spread,
+    query: ScatteredRow,
     /// The entries that a row has in common with the query.
-    common: Common,
+    common: CommonEntries,
 }
 
 impl Rescorer {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::error::{CorpusError, Problem};
 use super::label_cell::normalized_label;
 use super::place::Place;
-use crate::rows::dense::GREATEST;
+use crate::rows::dense::MAX_ABS_VALUE;
 
 /// One document: its content and what the corpus says about it.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,12 +168,12 @@ pub(crate) fn add_features(
     check_vector(vector)
 }
 
-/// Checks that a dense vector's values are within ± [`GREATEST`].
+/// Checks that a dense vector's values are within ± [`MAX_ABS_VALUE`].
 ///
 /// # Errors
 /// The first value that is not.
 pub fn check_vector(vector: &[f32]) -> Result<(), Problem> {
-    let fits = |value: &f32| value.abs() <= GREATEST;
+    let fits = |value: &f32| value.abs() <= MAX_ABS_VALUE;
     // All values are looked at, so that many are compared at a time.
     if vector.iter().fold(true, |all, value| all & fits(value)) {
         return Ok(());

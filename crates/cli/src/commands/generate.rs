@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use classify::rows::generate::{DOCUMENTS, Written, rcv1_like};
+use classify::rows::generate::{RCV1_DOCUMENTS, DocumentCounts, rcv1_like};
 
 use crate::failure::Failure;
 use crate::flags::seed::SeedFlag;
@@ -16,7 +16,7 @@ pub(crate) enum Generate {
         /// The number of documents. 23,149 are for training, or half of them if there are fewer;
         /// the rest is for testing
         #[arg(
-            long, value_name = "N", default_value_t = DOCUMENTS,
+            long, value_name = "N", default_value_t = RCV1_DOCUMENTS,
             value_parser = clap::value_parser!(u64).range(2..=100_000_000)
         )]
         documents: u64,
@@ -32,7 +32,7 @@ impl Generate {
     pub(crate) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         let Self::Rcv1Like { documents, output, seed } = self;
         let progress = Progress::new(verbosity, "writing", &[]);
-        let Written { training, test } =
+        let DocumentCounts { training, test } =
             rcv1_like(documents, seed.value, &output, &|written| progress.tick(written))?;
         drop(progress);
         verbosity

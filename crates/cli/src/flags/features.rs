@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use classify::learn::{DenseOptions, DenseSource};
-use classify::rows::dense::{MOST_DIMENSIONS, Metric};
+use classify::rows::dense::{MAX_DIMENSIONS, Metric};
 use classify::text::corpus::ReadOptions;
 
 use crate::failure::Failure;
@@ -68,8 +68,8 @@ impl FromStr for FeaturesArgument {
             None if name == "dense" => Ok(DenseArgument::Given),
             None if name == "words" => Ok(DenseArgument::Words),
             Some(("lsa", number)) => match number.parse() {
-                Ok(dimensions @ 1..=MOST_DIMENSIONS) => Ok(DenseArgument::Lsa(dimensions)),
-                _ => Err(format!("lsa:N takes 1 to {MOST_DIMENSIONS} dimensions")),
+                Ok(dimensions @ 1..=MAX_DIMENSIONS) => Ok(DenseArgument::Lsa(dimensions)),
+                _ => Err(format!("lsa:N takes 1 to {MAX_DIMENSIONS} dimensions")),
             },
             _ => Err(expected.to_owned()),
         };

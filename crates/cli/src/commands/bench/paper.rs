@@ -14,7 +14,7 @@ use std::time::Instant;
 use classify::classifier::Classifier;
 use classify::learn::{TrainOptions, Trainer};
 use classify::model::FeatureSpec;
-use classify::rows::generate::{DOCUMENTS, Rows, TRAINING, rcv1_like_rows};
+use classify::rows::generate::{RCV1_DOCUMENTS, Rows, RCV1_TRAINING_DOCUMENTS, rcv1_like_rows};
 use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{EngineKind, Engines, NeighborLists, Request, SearchError};
 use classify::text::corpus::preset::Preset;
@@ -186,9 +186,9 @@ impl Paper {
         let seed = self.seed.value;
         let Some(folder) = &self.folder else {
             verbosity.print("generating rows like those of RCV1-v2");
-            let test = (DOCUMENTS - TRAINING).min(self.max_documents as u64);
+            let test = (RCV1_DOCUMENTS - RCV1_TRAINING_DOCUMENTS).min(self.max_documents as u64);
             let corpus = format!("rcv1-like, seed {seed}");
-            return Ok((rcv1_like_rows(TRAINING, test, seed), corpus));
+            return Ok((rcv1_like_rows(RCV1_TRAINING_DOCUMENTS, test, seed), corpus));
         };
         verbosity.print(&format!("reading {}", folder.display()));
         let sides = Preset::Lyrl2004.open(folder, &ReadOptions::default())?;

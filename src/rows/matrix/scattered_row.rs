@@ -1,38 +1,39 @@
-//! A sparse row stored for random access by column, to be compared with other rows.
+//! A sparse row in a form with random access by column, for comparison with other rows.
 
-/// The columns of a row, increasing, and their values.
+/// The increasing columns of a row and their values.
 pub(crate) type Row<'a> = (&'a [u32], &'a [f32]);
 
-/// Number of columns that are looked up at a time.
+/// Number of columns looked up at a time.
 const LANES: usize = 16;
 
-/// A sparse row as a dense one, with a bit for each column that it has. The bits fit a first-level
-/// cache even if the values do not.
+/// A sparse row scattered into a dense vector, with a bitmap of its columns. The bitmap fits in a
+/// first-level cache even if the values do not.
 #[derive(Debug, Default)]
-pub(crate) struct Spread {
+pub(crate) struct ScatteredRow {
     values: Vec<f32>,
     present: Vec<u32>,
 }
 
-/// Columns that two rows have, and the values of one of them.
+/// The common columns of two rows, and the values of one of the rows.
 #[derive(Debug, Default)]
-pub(crate) struct Common {
+pub(crate) struct CommonEntries {
     columns: Vec<u32>,
     values: Vec<f32>,
 }
 
-impl Common {
-    /// Returns the columns at some positions, with their values.
+impl CommonEntries {
+    /// Returns the columns and values in a range of positions.
     pub(crate) fn of(&self, range: std::ops::Range<usize>) -> Row<'_> {
         (&self.columns[range.clone()], &self.values[range])
     }
 }
 
-impl Spread {
-    /// Sets the row of a matrix with `columns` columns. [`clear`](Self::clear) it before the next.
+impl ScatteredRow {
+    /// Sets the row, from a matrix with `columns` columns. Call [`clear`](Self::clear) before
+    /// setting another.
     ///
     /// # Panics
-    /// If the row has a column beyond them.
+    /// If the row has a column beyond `columns`.
     pub(crate) fn set(&mut self, row: Row<'_>, columns: usize) {
         self.values.resize(columns, 0.0);
         self.present.resize(columns.div_ceil(32), 0);
@@ -42,7 +43,7 @@ impl Spread {
         }
     }
 
-    /// Forgets the row.
+    /// Removes the row, which must be the one that was set.
     pub(crate) fn clear(&mut self, row: Row<'_>) {
         for &column in row.0 {
             self.values[column as usize] = 0.0;
@@ -55,9 +56,10 @@ impl Spread {
         self.values[column as usize]
     }
 
-    /// Writes the columns of another row that this row has too, with the values of the other, to
-    /// `common` from position `start` on. Returns their end. The values behind it are undefined.
-    pub(crate) fn common(&self, row: Row<'_>, common: &mut Common, start: usize) -> usize {
+    /// Writes the columns that another row has in common with this row, with the other row's
+    /// values, to `common` at position `start`. Returns the end position; later contents are
+    /// unspecified.
+    pub(crate) fn common(&self, row: Row<'_>, common: &mut CommonEntries, start: usize) -> usize {
         let end = start + row.0.len() + LANES;
         if common.columns.len() < end {
             common.columns.resize(end, 0);
@@ -70,7 +72,7 @@ impl Spread {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt") {
             #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
-            // SAFETY: checked.
+            // SAFETY: the condition checks the features.
             unsafe {
                 return start + common_avx512(&self.present, row, target);
             }
@@ -86,7 +88,7 @@ pub(crate) fn prefetch<V>(values: &[V], at: usize) {
     if let Some(value) = values.get(at) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         #[expect(unsafe_code, reason = "takes a pointer")]
-        // SAFETY: it changes nothing but the cache.
+        // SAFETY: a prefetch affects only the cache.
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
         }
@@ -104,14 +106,14 @@ pub(crate) fn prefetch_row(row: Row<'_>) {
     }
 }
 
-/// Where common columns are written: room for [`LANES`] more than the row has.
+/// The output of common columns, with space for [`LANES`] more than the row has.
 struct CommonMut<'a> {
     columns: &'a mut [u32],
     values: &'a mut [f32],
 }
 
-/// Writes the columns of a row that have a bit, with their values, to `target`, and returns their
-/// number.
+/// Writes the columns of a row that are in the bitmap, with their values, to `target`. Returns
+/// their number.
 fn common_portable(present: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize {
     let CommonMut { columns: found, values: of_found } = target;
     let mut count = 0;
@@ -133,7 +135,7 @@ fn common_avx512(present: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize 
         _mm512_srlv_epi32, _mm512_test_epi32_mask,
     };
     let CommonMut { columns: found, values: of_found } = target;
-    // Columns have 32 bits, so a word's number has 27.
+    // Columns have 32 bits, so word numbers have 27.
     let words = _mm512_set1_epi32(i32::try_from(present.len()).unwrap_or(i32::MAX));
     let mut count = 0;
     let mut add = |columns: [u32; LANES], values: [f32; LANES]| {
@@ -142,7 +144,7 @@ fn common_avx512(present: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize 
         let known = _mm512_cmplt_epu32_mask(word, words);
         let none = _mm512_setzero_si512();
         #[expect(unsafe_code, reason = "reads by addresses")]
-        // SAFETY: only words below the number of words are read.
+        // SAFETY: the mask limits reads to existing words.
         let bits =
             unsafe { _mm512_mask_i32gather_epi32::<4>(none, known, word, present.as_ptr().cast()) };
         let bits = _mm512_srlv_epi32(bits, _mm512_and_si512(columns, _mm512_set1_epi32(31)));
@@ -159,7 +161,7 @@ fn common_avx512(present: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize 
         add(columns, values);
     }
     if !last.is_empty() {
-        // No word has the number of the largest column.
+        // The bitmap has no word for the largest column.
         let mut columns = [u32::MAX; LANES];
         let mut values = [0.0; LANES];
         columns[..last.len()].copy_from_slice(last);
@@ -175,27 +177,27 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn columns_of_both_rows_one_after_the_other() {
-        let mut spread = Spread::default();
+    fn common_columns_are_appended() {
+        let mut scattered = ScatteredRow::default();
         let row: Row<'_> = (&[0, 63, 64, 199], &[1.0, 2.0, 0.0, 4.0]);
-        spread.set(row, 200);
-        let mut common = Common::default();
-        let first = spread.common((&[0, 1, 64], &[5.0, 6.0, 7.0]), &mut common, 0);
-        let none = spread.common((&[], &[]), &mut common, first);
-        let second = spread.common((&[2, 199], &[8.0, 9.0]), &mut common, none);
+        scattered.set(row, 200);
+        let mut common = CommonEntries::default();
+        let first = scattered.common((&[0, 1, 64], &[5.0, 6.0, 7.0]), &mut common, 0);
+        let none = scattered.common((&[], &[]), &mut common, first);
+        let second = scattered.common((&[2, 199], &[8.0, 9.0]), &mut common, none);
         assert_eq!((first, none, second), (2, 2, 3));
         assert_eq!(common.of(0..second), (&[0, 64, 199][..], &[5.0, 7.0, 9.0][..]));
-        let values = [0, 1, 63, 199].map(|column| spread.value(column).to_bits());
+        let values = [0, 1, 63, 199].map(|column| scattered.value(column).to_bits());
         assert_eq!(values, [1.0, 0.0, 2.0, 4.0f32].map(f32::to_bits));
-        spread.clear(row);
-        assert_eq!(spread.common((&[0, 63, 199], &[1.0; 3]), &mut common, 0), 0);
-        assert_eq!(spread.value(199).to_bits(), 0.0f32.to_bits());
+        scattered.clear(row);
+        assert_eq!(scattered.common((&[0, 63, 199], &[1.0; 3]), &mut common, 0), 0);
+        assert_eq!(scattered.value(199).to_bits(), 0.0f32.to_bits());
     }
 
-    /// Rows of many lengths, with columns of which many, few or none are common, and the last
-    /// column of the matrix.
+    /// Rows of many lengths, with many, few or no common columns, and with the last column of the
+    /// matrix.
     #[test]
-    fn the_same_columns_with_and_without_vectors() {
+    fn vector_and_portable_code_find_the_same_columns() {
         let mut random = Random::new(1);
         for (columns, share) in [(33, 0.9), (1_000, 0.5), (1_024, 0.1), (40_000, 0.02)] {
             for _ in 0..50 {
@@ -207,10 +209,10 @@ mod tests {
                 };
                 let one = row(share);
                 let other = row(share);
-                let mut spread = Spread::default();
-                spread.set((&one.0, &one.1), columns as usize);
-                let mut common = Common::default();
-                let end = spread.common((&other.0, &other.1), &mut common, 3);
+                let mut scattered = ScatteredRow::default();
+                scattered.set((&one.0, &one.1), columns as usize);
+                let mut common = CommonEntries::default();
+                let end = scattered.common((&other.0, &other.1), &mut common, 3);
                 let expected = other.0.iter().copied().filter(|column| one.0.contains(column));
                 let expected: Vec<u32> = expected.collect();
                 let (found, values) = common.of(3..end);
@@ -223,7 +225,7 @@ mod tests {
                 let mut portable = vec![0; length];
                 let mut of_portable = vec![0.0; length];
                 let target = CommonMut { columns: &mut portable, values: &mut of_portable };
-                let count = common_portable(&spread.present, (&other.0, &other.1), target);
+                let count = common_portable(&scattered.present, (&other.0, &other.1), target);
                 assert_eq!((&portable[..count], &of_portable[..count]), (found, values));
             }
         }

@@ -46,8 +46,11 @@ fn main() -> Outcome<()> {
     let info = device.info();
     println!("{}, {} multiprocessors, CUDA {}", info.name, info.multiprocessors, info.driver);
     let has = |part: &str| parts.iter().any(|p| p == part);
-    let test =
-        if has("full") || has("several") || has("dump") { RCV1_DOCUMENTS - RCV1_TRAINING_DOCUMENTS } else { 10_000 };
+    let test = if has("full") || has("several") || has("dump") {
+        RCV1_DOCUMENTS - RCV1_TRAINING_DOCUMENTS
+    } else {
+        10_000
+    };
     if has("full") || has("several") || has("paper") || has("small") || has("dump") {
         let start = Instant::now();
         let rows = rcv1_like_rows(RCV1_TRAINING_DOCUMENTS, test, 0);

@@ -110,12 +110,12 @@ fn train_message(error: &TrainError) -> String {
 
 fn decision_message(error: DecisionError) -> String {
     let message = match error {
-        DecisionError::OneLabel { option } => {
+        DecisionError::SingleLabelConflict { option } => {
             return format!(
                 "{option} needs multi-label documents, but each document has one label"
             );
         }
-        DecisionError::RuleAnd { option } => return format!("rule conflicts with {option}"),
+        DecisionError::RuleConflict { option } => return format!("rule conflicts with {option}"),
         DecisionError::ThresholdIsTuned => {
             "tune=True chooses the threshold: omit tune, or omit threshold and allow_none"
         }
@@ -123,7 +123,7 @@ fn decision_message(error: DecisionError) -> String {
             "tuning chooses the number of the rule: write, for \
                                          example, rule='rcut'"
         }
-        DecisionError::HowMany => {
+        DecisionError::NumberMissing => {
             "rule='rcut' needs the number of labels, such as 'rcut:2'; or set tune=True"
         }
         DecisionError::NeedsTuning => "this rule learns thresholds: set tune=True",

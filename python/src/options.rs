@@ -339,7 +339,7 @@ impl<'py> Parameters<'_, 'py> {
             k: self.positive("n_neighbors")?,
             vote: self.parse("weights")?,
             decision: DecisionOptions {
-                several: self.boolean("several")?,
+                multi_label: self.boolean("several")?,
                 rule: self.parse("rule")?,
                 threshold: self.number("threshold", 0.0, 1.0)?,
                 allow_none: self.boolean("allow_none")?.unwrap_or(false),

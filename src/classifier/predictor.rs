@@ -292,7 +292,7 @@ mod tests {
             hierarchy,
             // The ancestor gets a lower score, because more documents have it.
             vote: Some(Vote { compensation: 0.5, ..Vote::default() }),
-            decision: DecisionOptions { several: Some(true), ..DecisionOptions::default() },
+            decision: DecisionOptions { multi_label: Some(true), ..DecisionOptions::default() },
             tuning: None,
             ..TrainOptions::default()
         };

@@ -1,13 +1,13 @@
-//! Chooses labels by their scores.
+//! Rules that choose labels by their scores.
 //!
 //! | rule | result |
 //! |---|---|
 //! | [`Single`](Decision::Single) | the label with the highest score |
 //! | [`Multi`](Decision::Multi) | every label whose score reaches one threshold |
 //! | [`PerLabel`](Decision::PerLabel) | every label whose score reaches its own threshold |
-//! | [`First`](Decision::First) | the best n labels (RCut, Yang 2001) |
+//! | [`First`](Decision::First) | the n labels with the highest scores (RCut, Yang 2001) |
 //! | [`LargestGap`](Decision::LargestGap) | the labels before the largest drop in score |
-//! | [`Proportional`](Decision::Proportional) | the best documents of each label |
+//! | [`Proportional`](Decision::Proportional) | for each label, the documents with the highest scores |
 //!
 //! `LargestGap` is MCut (Largeron et al. 2012). `Proportional` is PCut (Yang 2001), which needs the
 //! whole batch: it gives each label to the documents with the highest scores, in

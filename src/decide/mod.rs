@@ -14,8 +14,8 @@
 //! | [`vote`] | turns neighbors into a score for each label; also label prototypes |
 //! | [`decision`] | turns scores into labels, by thresholds or by rank |
 //! | [`calibrate`] | turns scores into probabilities, and decides when to abstain |
-//! | [`outcomes`] | counts right and wrong decisions, and computes metrics with their intervals |
-//! | [`objective`] | names the metric that tuning maximizes |
+//! | [`outcomes`] | counts right and wrong decisions and computes metrics with their intervals |
+//! | [`objective`] | defines the metrics that tuning can maximize |
 
 pub mod vote;
 pub mod decision;

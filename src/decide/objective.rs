@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::outcomes::Intervals;
 
-/// The objective to maximize.
+/// The metric that tuning maximizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
@@ -17,16 +17,18 @@ pub enum Objective {
     Accuracy,
     /// The mean of micro and macro F1.
     MicroMacro,
-    /// Precision at 5: the mean share of right labels among the five best.
+    /// Precision at 5: the mean share of correct labels among the five labels with the highest
+    /// scores.
     #[serde(rename = "p@5")]
     PrecisionAt5,
-    /// Top-3 accuracy: the share of documents with a right label among the three best.
+    /// Top-3 accuracy: the share of documents with a correct label among the three labels with the
+    /// highest scores.
     #[serde(rename = "top-3-accuracy")]
     Top3Accuracy,
 }
 
 impl Objective {
-    /// The objective's value, given metrics.
+    /// The value of the objective, given metrics.
     pub fn of(self, metrics: Metrics) -> f64 {
         match self {
             Self::MicroF1 => metrics.micro_f1,
@@ -37,13 +39,14 @@ impl Objective {
         }
     }
 
-    /// The value to maximize among decisions on the same ranking of labels: micro F1 if the
+    /// The value to maximize among decisions on the same ranking of labels. This is micro F1 if the
     /// objective does not depend on decisions.
     pub(crate) fn of_decision(self, metrics: Metrics) -> f64 {
         if self.best_labels().is_some() { metrics.micro_f1 } else { self.of(metrics) }
     }
 
-    /// Number of top-ranked labels that the objective depends on, if it depends only on them.
+    /// The number of top-ranked labels on which the objective depends, if it depends on nothing
+    /// else.
     pub(crate) fn best_labels(self) -> Option<usize> {
         match self {
             Self::PrecisionAt5 => Some(5),
@@ -52,8 +55,8 @@ impl Objective {
         }
     }
 
-    /// The objective for a document with `right` correct labels among its top-ranked labels, if it
-    /// depends only on them.
+    /// The value of the objective for a document with `right` correct labels among its top-ranked
+    /// labels, if it depends only on these.
     pub(crate) fn of_ranking(self, right: usize) -> f64 {
         match self {
             Self::PrecisionAt5 => right as f64 / 5.0,
@@ -61,7 +64,7 @@ impl Objective {
         }
     }
 
-    /// The objective's name, as in `--objective`.
+    /// The name of the objective, as in options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MicroF1 => "micro-f1",
@@ -74,16 +77,16 @@ impl Objective {
     }
 }
 
-/// The quality of decisions, from 0 to 1.
+/// Metrics of the quality of decisions, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Metrics {
     /// F1 over all decisions.
     pub micro_f1: f64,
     /// The mean F1 of all labels of the training corpus.
     pub macro_f1: f64,
-    /// The share of documents with exactly the right labels.
+    /// The share of documents whose predicted labels are exactly the correct labels.
     pub accuracy: f64,
-    /// Precision at 5 or top-3 accuracy, if one of them is the objective.
+    /// Precision at 5 or top-3 accuracy, if it is the objective.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_ranks: Option<f64>,
 }
@@ -91,10 +94,10 @@ pub struct Metrics {
 /// Metrics expected on new documents.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Expected {
+pub struct ExpectedMetrics {
     /// The metrics.
     #[serde(rename = "figures")]
     pub metrics: Metrics,
-    /// Their 95 % intervals, from resampling the held-out documents.
+    /// 95 % intervals of the metrics, from resampling the held-out documents.
     pub intervals: Option<Intervals>,
 }

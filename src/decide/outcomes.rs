@@ -1,14 +1,15 @@
-//! The decisions on every document, metrics, and confidence intervals from resampled documents.
+//! The decisions on every document, their metrics, and confidence intervals from resampled
+//! documents.
 //!
-//! A replicate is a sample of the documents of the same size, drawn with replacement. Micro F1 and
-//! accuracy get the percentile interval (Efron and Tibshirani 1993, chapter 13).
+//! A replicate is a sample of as many documents as there are, drawn with replacement. Micro F1 and
+//! accuracy have percentile intervals (Efron and Tibshirani 1993, chapter 13).
 //!
 //! Macro F1 is the mean over a fixed set of labels, in the estimate and in every replicate. A label
-//! whose documents are not drawn contributes 0. A label with a single document is missing in e⁻¹ of
-//! all replicates, so the mean of the replicates lies below the estimate. This bias (the mean of
-//! the replicates minus the estimate) is subtracted from the percentiles (chapter 10 of that book).
-//! Without the correction, intervals for corpora with many rare labels would not even contain the
-//! estimate.
+//! whose documents are not drawn contributes 0. A label with a single document is missing from a
+//! share e⁻¹ of the replicates, so the mean of the replicates lies below the estimate. This bias
+//! (the mean of the replicates minus the estimate) is subtracted from the percentiles (chapter 10
+//! of the same book). Without the correction, intervals for corpora with many rare labels would not
+//! even contain the estimate.
 
 use std::hash::BuildHasher;
 
@@ -55,11 +56,10 @@ pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Maximum number of labels in a set that is searched linearly, which is faster than a binary
-/// search.
+/// Maximum number of labels in a set for which a linear search is faster than a binary search.
 const MAX_LINEAR_SEARCH: usize = 8;
 
-/// The labels of a document, sorted and without repetitions.
+/// The labels of a document, sorted and without duplicates.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LabelSet(Vec<u32>);
 
@@ -91,13 +91,13 @@ impl LabelSet {
         self.0.iter().copied()
     }
 
-    /// The labels that `other` lacks.
+    /// The labels that are not in `other`.
     pub(crate) fn without(&self, other: &Self) -> impl Iterator<Item = u32> {
         self.iter().filter(|&label| !other.contains(label))
     }
 }
 
-/// The decisions on all documents: the right, wrong and missed labels of each.
+/// The decisions on all documents: the right, wrong and missed labels of each document.
 #[derive(Debug, Clone, Default)]
 pub struct Outcomes {
     /// The end of each document's decisions.
@@ -106,7 +106,7 @@ pub struct Outcomes {
     decisions: Vec<u32>,
 }
 
-/// Whether a label of a document was predicted, and whether it should have been.
+/// The kind of a decision: whether a label was predicted, and whether it should have been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -121,8 +121,7 @@ pub enum Kind {
 const KINDS: [Kind; 3] = [Kind::Right, Kind::Wrong, Kind::Missed];
 
 impl Outcomes {
-    /// Adds a document with the labels that it has and the labels that were predicted. Repeated
-    /// labels count once.
+    /// Adds a document with its correct and its predicted labels. Duplicate labels count once.
     ///
     /// # Panics
     /// If a label is 2³⁰ or above.
@@ -144,14 +143,14 @@ impl Outcomes {
         self.ends.push(self.decisions.len());
     }
 
-    /// Appends the decisions on later documents.
+    /// Appends the decisions of other outcomes.
     pub(crate) fn append(&mut self, other: &Self) {
         let start = self.decisions.len();
         self.decisions.extend_from_slice(&other.decisions);
         self.ends.extend(other.ends.iter().map(|end| start + end));
     }
 
-    /// Number of documents.
+    /// The number of documents.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -171,14 +170,13 @@ impl Outcomes {
         decisions.iter().map(|&entry| (entry >> 2, KINDS[(entry & 3) as usize]))
     }
 
-    /// Whether a document got exactly its labels.
+    /// Whether the predicted labels of a document are exactly its correct labels.
     pub fn is_exact(&self, document: usize) -> bool {
         self.of(document).all(|(_, kind)| kind == Kind::Right)
     }
 
-    /// The headline metrics of the documents with these numbers. Macro F1 is the mean over the
-    /// first `labels` labels, whether documents have them or not. Labels with higher numbers count
-    /// only in micro F1.
+    /// The headline metrics of the given documents. Macro F1 is the mean over the first `labels`
+    /// labels, whether documents have them or not. Labels with higher numbers affect only micro F1.
     pub fn metrics(
         &self,
         documents: impl Iterator<Item = usize>,
@@ -187,7 +185,7 @@ impl Outcomes {
         self.weighted(documents.map(|document| (document, 1)), labels)
     }
 
-    /// The headline metrics if each document counts as often as it was drawn.
+    /// The headline metrics with each document counted as often as it was drawn.
     fn weighted(
         &self,
         documents: impl Iterator<Item = (usize, u64)>,
@@ -217,10 +215,10 @@ impl Outcomes {
         }
     }
 
-    /// 95 % intervals of the headline metrics, with macro F1 over the first `labels` labels; `None`
-    /// without documents. The same seed gives the same intervals for any number of threads.
+    /// 95 % intervals of the headline metrics, with macro F1 over the first `labels` labels. `None`
+    /// if there are no documents. The same seed gives the same intervals for any number of threads.
     pub fn intervals(&self, labels: usize, seed: u64) -> Option<Intervals> {
-        let replicates = replicates(self.decisions.len());
+        let replicates = replicate_count(self.decisions.len());
         if self.is_empty() {
             return None;
         }
@@ -228,7 +226,7 @@ impl Outcomes {
         let estimate = self.metrics(0..self.len(), labels);
         let metrics = (0..replicates)
             .into_par_iter()
-            .map_init(Drawn::default, |drawn, replicate| {
+            .map_init(DrawCounts::default, |drawn, replicate| {
                 let times = patterns.count(draws(self.len(), seed, replicate), drawn);
                 patterns.distinct.weighted(times, labels)
             })
@@ -248,11 +246,11 @@ impl Outcomes {
     }
 }
 
-/// Number of hash partitions whose patterns are found concurrently.
-const SHARES: u64 = 16;
+/// Number of hash partitions that are searched for patterns concurrently.
+const HASH_PARTITIONS: u64 = 16;
 
-/// Groups of documents with the same decisions. A replicate counts how often each pattern is drawn,
-/// and reads its decisions once.
+/// Patterns: groups of documents with the same decisions. A replicate counts how often each pattern
+/// is drawn and reads its decisions once.
 #[derive(Debug)]
 struct Patterns {
     /// The pattern of each document.
@@ -261,10 +259,10 @@ struct Patterns {
     distinct: Outcomes,
 }
 
-/// The number of draws of each document and pattern, in memory that is reused.
+/// The number of draws of each document and pattern. The memory is reused.
 #[derive(Debug, Default)]
-struct Drawn {
-    /// Small integers, so that they stay in a fast cache.
+struct DrawCounts {
+    /// Draws per document, in small integers that stay in a fast cache.
     documents: Vec<u8>,
     patterns: Vec<u32>,
 }
@@ -287,7 +285,7 @@ impl Patterns {
             let mut firsts = Vec::new();
             let mut patterns = Vec::new();
             for (document, &hash) in (0u32..).zip(&hashes) {
-                if (hash >> 32) % SHARES != share {
+                if (hash >> 32) % HASH_PARTITIONS != share {
                     continue;
                 }
                 let same = |&(other, pattern): &(u64, u32)| {
@@ -303,7 +301,7 @@ impl Patterns {
             }
             (firsts, patterns)
         };
-        let shares: Vec<_> = (0..SHARES).into_par_iter().map(of_share).collect();
+        let shares: Vec<_> = (0..HASH_PARTITIONS).into_par_iter().map(of_share).collect();
         let mut counts: Vec<(u32, u32)> = Vec::new();
         let mut of_document = vec![0; outcomes.len()];
         for (firsts, patterns) in shares {
@@ -337,7 +335,7 @@ impl Patterns {
     fn count(
         &self,
         documents: impl Iterator<Item = usize>,
-        drawn: &mut Drawn,
+        drawn: &mut DrawCounts,
     ) -> impl Iterator<Item = (usize, u64)> {
         drawn.documents.clear();
         drawn.documents.resize(self.of_document.len(), 0);
@@ -369,7 +367,7 @@ pub struct HeadlineMetrics {
     pub micro_f1: f64,
     /// The mean of the labels' F1.
     pub macro_f1: f64,
-    /// The share of documents that got exactly their labels.
+    /// The share of documents whose predicted labels are exactly their correct labels.
     pub accuracy: f64,
 }
 
@@ -384,7 +382,7 @@ pub struct Intervals {
     pub seed: u64,
     /// The lower and upper end for the micro F1.
     pub micro_f1: [f64; 2],
-    /// The lower and upper end for the macro F1 over the labels of training.
+    /// The lower and upper end for the macro F1 over the training labels.
     pub macro_f1: [f64; 2],
     /// The lower and upper end for the accuracy.
     pub accuracy: [f64; 2],
@@ -392,21 +390,21 @@ pub struct Intervals {
 
 const LEVEL: f64 = 0.95;
 
-/// Whether the bias of the replicates is removed.
+/// The correction of the bias of replicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Correction {
-    /// For metrics that every replicate estimates without much bias.
+    /// No correction, for metrics that replicates estimate with little bias.
     None,
-    /// For metrics that are too low if a replicate lacks labels.
+    /// Subtraction of the bias, for metrics that are too low if a replicate lacks labels.
     Bias,
 }
 
-/// A metric and its values in resampled documents.
+/// A metric and its values in the replicates.
 #[derive(Debug, Clone)]
 pub(crate) struct Replicates {
     estimate: f64,
     values: Vec<f64>,
-    /// The mean of the values minus the estimate; 0 if it is not corrected.
+    /// The mean of the values minus the estimate; 0 if the bias is not corrected.
     bias: f64,
 }
 
@@ -419,8 +417,8 @@ impl Replicates {
         let values: Vec<f64> = values.collect();
         let bias = match correction {
             Correction::None => 0.0,
-            // The mean of differences rather than the difference of means: it is exactly 0 if all
-            // values equal the estimate.
+            // Use the mean of differences rather than the difference of means, because it is
+            // exactly 0 if all values equal the estimate.
             Correction::Bias => {
                 values.iter().map(|value| value - estimate).sum::<f64>()
                     / values.len().max(1) as f64
@@ -434,12 +432,12 @@ impl Replicates {
         if self.values.is_empty() {
             return [self.estimate; 2];
         }
-        let [low, high] = middle(self.values.clone());
+        let [low, high] = central_interval(self.values.clone());
         [(low - self.bias).min(self.estimate), (high - self.bias).max(self.estimate)]
     }
 
-    /// The two-sided p-value of the hypothesis that the metric is 0. A replicate of exactly 0 has
-    /// drawn none of the documents that make a difference, so it supports neither side.
+    /// The two-sided p-value of the hypothesis that the metric is 0. A replicate of exactly 0
+    /// contains none of the documents that make a difference, so it supports neither side.
     pub(crate) fn p_value(&self) -> f64 {
         let count = |beyond: fn(f64) -> bool| {
             let values = self.values.iter();
@@ -450,19 +448,21 @@ impl Replicates {
     }
 }
 
-/// Number of replicates for this number of decisions: 1,000, or fewer if they would take long.
-pub(crate) fn replicates(decisions: usize) -> u64 {
+/// The number of replicates for this number of decisions: 1,000, or fewer if they would take too
+/// long.
+pub(crate) fn replicate_count(decisions: usize) -> u64 {
     (400_000_000 / decisions.max(1) as u64).clamp(200, 1_000)
 }
 
-/// The documents of a replicate: `count` draws with replacement from `count` documents.
+/// Draws the documents of a replicate: `count` draws with replacement from `count` documents.
 pub(crate) fn draws(count: usize, seed: u64, replicate: u64) -> impl Iterator<Item = usize> {
     let mut random = Random::stream(seed, replicate);
     (0..count).map(move |_| random.below(count))
 }
 
-/// The ends of the middle 95 % of values, interpolated linearly like numpy's `quantile`.
-fn middle(mut values: Vec<f64>) -> [f64; 2] {
+/// Returns the ends of the middle 95 % of the values, interpolated linearly like numpy's
+/// `quantile`.
+fn central_interval(mut values: Vec<f64>) -> [f64; 2] {
     values.sort_by(f64::total_cmp);
     let quantile = |share: f64| {
         let at = share * (values.len() - 1) as f64;
@@ -486,15 +486,15 @@ mod tests {
     /// lie 2.5 % and 97.5 % of the way between them.
     #[test]
     fn quantiles() {
-        let [low, high] = middle((0..=1_000).rev().map(f64::from).collect());
+        let [low, high] = central_interval((0..=1_000).rev().map(f64::from).collect());
         assert!((low - 25.0).abs() < 1e-9 && (high - 975.0).abs() < 1e-9);
-        let [low, high] = middle(vec![1.0, 0.0]);
+        let [low, high] = central_interval(vec![1.0, 0.0]);
         assert!((low - 0.025).abs() < 1e-12 && (high - 0.975).abs() < 1e-12);
     }
 
-    /// 400 documents, 300 right: the standard error is √(¾ · ¼ / 400) = 0.02165.
+    /// Of 400 documents, 300 are right, so the standard error is √(¾ · ¼ / 400) = 0.02165.
     #[test]
-    fn intervals_are_those_of_a_share() {
+    fn intervals_match_the_standard_error_of_a_share() {
         let mut outcomes = Outcomes::default();
         for document in 0..400u32 {
             let given = u32::from(document % 4 == 0);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_come_back() {
+    fn decisions_can_be_read_back() {
         let mut outcomes = Outcomes::default();
         outcomes.push(&[3, 5], &[5, 9]);
         outcomes.push(&[], &[]);
@@ -523,7 +523,7 @@ mod tests {
         assert!((metrics.macro_f1 - 1.0 / 6.0).abs() < 1e-12);
     }
 
-    /// Replicates from the counts of patterns have the metrics of the drawn documents.
+    /// Replicates computed from pattern counts have the metrics of the drawn documents.
     #[test]
     fn patterns_count_like_documents() {
         let mut random = Random::new(11);
@@ -534,7 +534,7 @@ mod tests {
         }
         let patterns = Patterns::of(&outcomes);
         assert!(patterns.distinct.len() < 256);
-        let mut memory = Drawn::default();
+        let mut memory = DrawCounts::default();
         for replicate in 0..20 {
             let drawn = || draws(outcomes.len(), 3, replicate);
             let counted = patterns.distinct.weighted(patterns.count(drawn(), &mut memory), 3);
@@ -595,11 +595,11 @@ mod tests {
         // One of nine values is on the other side: 2 (1 + 1) / (9 + 1).
         let values = [0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2, -0.1];
         close(p(0.15, &values, Correction::None), 0.4);
-        // Replicates of 0 count for both sides, although they are above 0 after the bias is
+        // Replicates of 0 count for both sides, although they exceed 0 after the bias is
         // subtracted.
         let values = [0.0, 0.0, 0.0, 0.0, 0.1, 0.1, 0.1, 0.1, 0.4];
         close(p(0.1, &values, Correction::Bias), 1.0);
-        // All values are above 0, but only because of their bias.
+        // All values are above 0, but only because of the bias.
         let values = [0.04, 0.05, 0.06, 0.04, 0.05, 0.06, 0.03, 0.07, 0.05];
         close(p(0.0, &values, Correction::None), 0.2);
         assert!(p(0.0, &values, Correction::Bias) > 0.7);

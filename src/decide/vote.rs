@@ -1,4 +1,4 @@
-//! Scores labels by weighted k-nearest-neighbor voting.
+//! Scores of labels by weighted k-nearest-neighbor voting.
 //!
 //! Each neighbor votes for each of its labels. A vote is the neighbor's document weight times a
 //! value that depends on its similarity s and rank r (from 1):
@@ -17,16 +17,16 @@
 //!
 //! A model that searches both terms and dense vectors has two lists of neighbors. A label's share
 //! of the votes is computed in each list. Its score is (1 − m) · share by terms + m · share by
-//! vectors, where m is the *dense share*. If one list is empty, the other list gets all votes.
+//! vectors, where m is the *dense share*. If one list is empty, the other list has all votes.
 //!
-//! Frequent labels have more neighbors everywhere. `/size^γ` after any vote compensates for this: a
-//! label's score is multiplied by (n₀ / n)^γ. Here n is the number of training documents with the
+//! Frequent labels have more neighbors everywhere. `/size^γ` after any vote compensates for this by
+//! multiplying a label's score by (n₀ / n)^γ. Here n is the number of training documents with the
 //! label, and n₀ is this number for the rarest label (neighbor-weighted k-NN, Tan 2005, where γ is
 //! 1 / exponent).
 //!
-//! With `/learned` after a vote, each training document has a learned vote weight per label: see
-//! [`LearnedVotes`]. With `/prototypes:SHARE` at the end, [label prototypes](Prototypes) have that
-//! share of the scores.
+//! With `/learned` after a vote, each training document has a learned vote weight per label (see
+//! [`LearnedVotes`]). With `/prototypes:SHARE` at the end, [label prototypes](Prototypes) determine
+//! that share of the scores.
 
 mod learned;
 mod prototypes;

@@ -22,7 +22,7 @@ use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, Student
 
 use super::result::DocumentResult;
 use crate::decide::outcomes::{
-    Correction, HeadlineMetrics, Kind, LabelSet, Outcomes, Prf, Replicates, draws, replicates,
+    Correction, HeadlineMetrics, Kind, LabelSet, Outcomes, Prf, Replicates, draws, replicate_count,
 };
 use crate::limits::{self, LimitedReader};
 use crate::printable::printable;
@@ -315,7 +315,7 @@ fn compared(a: &Outcomes, b: &Outcomes, labels: Labels, by: Draws) -> Comparison
 fn draws_of(documents: usize, min_count: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 100,000")]
     let min_count = min_count.ceil() as u64;
-    replicates(documents * 8).max(min_count)
+    replicate_count(documents * 8).max(min_count)
 }
 
 /// The numbers of items that only one of two evaluations has right.

@@ -7,7 +7,7 @@ use super::held_out::{FOLDS, LeaveOneOut};
 use super::prototypes::HeldOutPrototypes;
 use super::votes::{RuleSearch, Trial, VoteLearning, VoteTable, held_out_scores};
 use crate::decide::decision::{Decision, decide};
-use crate::decide::objective::{Expected, Metrics, Objective};
+use crate::decide::objective::{ExpectedMetrics, Metrics, Objective};
 use crate::decide::outcomes::Outcomes;
 use crate::decide::vote::{LabelScore, TrainingLabels, Voters};
 use crate::threads::Threads;
@@ -92,7 +92,7 @@ impl<'a> HeldOutScores<'a> {
         among: &TrainingLabels<'_>,
         objective: Objective,
         threads: &Threads,
-    ) -> Expected {
+    ) -> ExpectedMetrics {
         let mut last: BTreeMap<u32, HeldOutDocument<'_>> = BTreeMap::new();
         for document in self.documents() {
             last.insert(document.row, document);
@@ -115,7 +115,7 @@ impl<'a> HeldOutScores<'a> {
             by_ranks: first.map(|_| by_ranks / outcomes.len().max(1) as f64),
         };
         let intervals = threads.run(|| outcomes.intervals(among.sizes.len(), 0));
-        Expected { metrics, intervals }
+        ExpectedMetrics { metrics, intervals }
     }
 
     /// The documents. If there are very many labels, these are evenly spaced held-out documents,

@@ -17,7 +17,7 @@ use super::votes::{
 use super::{Event, Step, TrainError, TuningReport, abstention, novelty, probabilities, votes};
 use crate::decide::calibrate::{NoveltyLimit, NoveltyScore};
 use crate::decide::decision::Rule;
-use crate::decide::objective::Expected;
+use crate::decide::objective::ExpectedMetrics;
 use crate::decide::vote::Vote;
 use crate::model::{Learned, TrainSettings};
 use crate::threads::Threads;
@@ -116,8 +116,9 @@ impl Pipeline<'_> {
         let expected = |scores: &HeldOutScores<'_>| {
             scores.expected(&decisions, &labels, self.tuning.objective, threads)
         };
-        let of_batch = by_batch.then_some(Expected { metrics, intervals: None });
-        let Expected { metrics, intervals } = of_batch.unwrap_or_else(|| expected(&held_out));
+        let of_batch = by_batch.then_some(ExpectedMetrics { metrics, intervals: None });
+        let ExpectedMetrics { metrics, intervals } =
+            of_batch.unwrap_or_else(|| expected(&held_out));
         let limit = options.target_error.map(|target| {
             abstention::learn(scores, &decisions, labels, target, self.unknown_share)
         });

@@ -5,7 +5,7 @@
 //! * Yields: a [`Calibration`] from scores to probabilities.
 
 use super::held_out_scores::{HeldOutDocument, HeldOutScores};
-use crate::decide::calibrate::{Calibration, Seen};
+use crate::decide::calibrate::{Calibration, CalibrationDocument};
 use crate::decide::vote::TrainingLabels;
 
 /// Maximum number of held-out documents from which probabilities are learned.
@@ -32,7 +32,7 @@ pub(super) fn learn_without(
 ) -> Calibration {
     let step = documents.len().div_ceil(MAX_DOCUMENTS).max(1);
     let taken = documents.iter().step_by(step).filter(|seen| Some(seen.fold) != fold);
-    let seen = taken.map(|HeldOutDocument { row, voters, scores, .. }| Seen {
+    let seen = taken.map(|HeldOutDocument { row, voters, scores, .. }| CalibrationDocument {
         scores: scores.clone(),
         voters: *voters,
         unknown: unknown(*row),

@@ -9,7 +9,7 @@ use crate::stages::Stage;
 use super::features::Step;
 use super::options::TuneScope;
 use super::votes::{Trial, VoteLearning};
-use crate::decide::objective::{Expected, Metrics, Objective};
+use crate::decide::objective::{ExpectedMetrics, Metrics, Objective};
 
 /// A trained model and the results of tuning.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub struct TuningReport {
     pub intervals: Option<Intervals>,
     /// The metrics expected on documents that have near-duplicates as often as these.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub with_near_duplicates: Option<Expected>,
+    pub with_near_duplicates: Option<ExpectedMetrics>,
     /// Whether terms that are selected or weighted by labels were evaluated on documents whose
     /// labels they did not use. If not, the metrics are too optimistic.
     pub nested: bool,

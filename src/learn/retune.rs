@@ -93,7 +93,7 @@ pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<Trained, TrainError>
         run,
         rows: &training,
         tuning: &tuning,
-        multi_label: options.decision.several(settings.decision.is_multi()),
+        multi_label: options.decision.is_multi_label(settings.decision.is_multi()),
         excluded: &excluded,
         // The model does not record how many terms were dropped, so the share of unknown terms is
         // meaningless.

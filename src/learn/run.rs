@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
             }
         };
         if !options.hierarchy.is_empty() {
-            options.decision.refuse_single(MultiLabelOption::Hierarchy)?;
+            options.decision.reject_single_label(MultiLabelOption::Hierarchy)?;
         }
         Ok(TrainSettings {
             input,

@@ -99,7 +99,7 @@ fn train_on(
         return Err(run.corpus_error(counts.no_term_problem()).into());
     }
     let tuning = &TuneOptions { k_max: cap_k(tuning.k_max, counts.documents()), ..*tuning };
-    let multi_label = options.decision.several(counts.has_several_labels());
+    let multi_label = options.decision.is_multi_label(counts.has_several_labels());
     let (excluded, indexed) = exclusions(run, &counts, &start, tuning)?;
     let chosen = if tuning.scope == TuneScope::All && !vectors_only {
         drop(indexed);
@@ -146,7 +146,7 @@ pub(super) fn quick_options(
 ) -> Option<TuneOptions> {
     let options = run.options;
     let mut tuning = options.tuning.filter(|tuning| tuning.scope == TuneScope::Quick)?;
-    let multi_label = options.decision.several(counts.has_several_labels());
+    let multi_label = options.decision.is_multi_label(counts.has_several_labels());
     let is_decided = options.decision.rule.is_some()
         || options.decision.threshold.is_some()
         || options.decision.allow_none
@@ -178,7 +178,7 @@ pub(super) fn train_quickly(
 ) -> Result<(Model, TuningReport), TrainError> {
     let features = features_of(run, &settings);
     let (excluded, indexed) = exclusions(run, &counts, &features, tuning)?;
-    let multi_label = run.options.decision.several(counts.has_several_labels());
+    let multi_label = run.options.decision.is_multi_label(counts.has_several_labels());
     let counted = Counted::new(counts, excluded.exclusion()).with_index(indexed);
     let chosen = Chosen { counted, features, settings, excluded, multi_label, steps: Vec::new() };
     learn_and_build(run, chosen, given, tuning)

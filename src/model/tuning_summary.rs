@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decide::objective::{Expected, Metrics, Objective};
+use crate::decide::objective::{ExpectedMetrics, Metrics, Objective};
 use crate::decide::outcomes::Intervals;
 
 /// A summary of tuning.
@@ -20,7 +20,7 @@ pub struct TuningSummary {
     /// The expected metrics for new documents that have near-duplicates as often as training
     /// documents.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub with_near_duplicates: Option<Expected>,
+    pub with_near_duplicates: Option<ExpectedMetrics>,
     /// Whether everything that was learned from labels was evaluated on documents that it was not
     /// learned from. If not, the metrics may be optimistic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

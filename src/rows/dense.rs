@@ -38,7 +38,7 @@ mod rows;
 
 pub use lsa::lsa;
 pub(crate) use metric::normalize;
-pub use metric::{MAX_ABS_VALUE, Kernel, MAX_DIMENSIONS, Metric};
+pub use metric::{Kernel, MAX_ABS_VALUE, MAX_DIMENSIONS, Metric};
 pub use part::{DenseFeatures, DensePart, DenseSpec};
 pub use projection::Projection;
 pub use rows::{ShapeError, Vectors, VectorsView};

@@ -189,9 +189,11 @@ pub fn csr(
             && row.last().is_none_or(|&last| (last as usize) < columns)
     };
     // A piece of the row bounds, including the last bound of the previous piece.
-    let piece =
-        |at: usize| &indptr[(at * ROWS_PER_TASK).saturating_sub(1)..indptr.len().min((at + 1) * ROWS_PER_TASK)];
-    if !threads::all(indptr.len().div_ceil(ROWS_PER_TASK), |at| piece(at).windows(2).all(in_order)) {
+    let piece = |at: usize| {
+        &indptr[(at * ROWS_PER_TASK).saturating_sub(1)..indptr.len().min((at + 1) * ROWS_PER_TASK)]
+    };
+    if !threads::all(indptr.len().div_ceil(ROWS_PER_TASK), |at| piece(at).windows(2).all(in_order))
+    {
         let row = indptr.windows(2).position(|bounds| !in_order(bounds)).unwrap_or_default();
         return Err(format!("the columns of row {row} do not strictly increase below {columns}"));
     }
@@ -382,7 +384,14 @@ mod tests {
     #[test]
     fn no_row_is_skipped() {
         let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-        for at in [0, ROWS_PER_TASK - 2, ROWS_PER_TASK - 1, ROWS_PER_TASK, 2 * ROWS_PER_TASK - 1, 2 * ROWS_PER_TASK] {
+        for at in [
+            0,
+            ROWS_PER_TASK - 2,
+            ROWS_PER_TASK - 1,
+            ROWS_PER_TASK,
+            2 * ROWS_PER_TASK - 1,
+            2 * ROWS_PER_TASK,
+        ] {
             let mut rows = vec![vec![0]; 2 * ROWS_PER_TASK + 1];
             rows[at] = vec![1, 0];
             let (indptr, indices, data) = parts(&rows);

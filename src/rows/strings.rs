@@ -25,7 +25,8 @@ impl Strings {
     pub fn new(text: impl Into<Array<u8>>, offsets: impl Into<Array<u64>>) -> Result<Self, String> {
         let text = text.into();
         let offsets = offsets.into();
-        let checked = std::str::from_utf8(&text).map_err(|_| "text that is not UTF-8".to_owned())?;
+        let checked =
+            std::str::from_utf8(&text).map_err(|_| "text that is not UTF-8".to_owned())?;
         if offsets.first() != Some(&0) || offsets.last() != Some(&(text.len() as u64)) {
             return Err("offsets that do not span the text".to_owned());
         }

@@ -126,7 +126,7 @@ fn operations(count: usize, check_every: usize, engines: &Engines) {
             weighting: "kkn.nnn".parse().unwrap(),
             k: NonZeroUsize::new(5),
             vote: Some("similarity/size^0.5".parse().unwrap()),
-            decision: DecisionOptions { several: Some(true), ..DecisionOptions::default() },
+            decision: DecisionOptions { multi_label: Some(true), ..DecisionOptions::default() },
             ..TrainOptions::default()
         },
     ] {
@@ -364,7 +364,7 @@ fn updates_keep_prototypes() {
 #[test]
 fn a_model_without_documents_answers_nothing() {
     let folder = Folder::new();
-    let single = DecisionOptions { several: Some(false), ..DecisionOptions::default() };
+    let single = DecisionOptions { multi_label: Some(false), ..DecisionOptions::default() };
     let documents: Vec<Document> =
         read(SAMPLE).into_iter().filter(|document| document.labels.len() == 1).collect();
     let path = folder.path().join("a.model");

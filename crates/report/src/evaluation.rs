@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use classify::decide::objective::{Expected, Metrics};
+use classify::decide::objective::{ExpectedMetrics, Metrics};
 use classify::evaluate::{Evaluation, Intervals, LabelResult, Prf};
 use classify::model::TuningSummary;
 use classify::printable::printable;
@@ -182,7 +182,9 @@ fn expected(evaluation: &Evaluation) -> Vec<Line> {
         let metrics = described(tuning.metrics, intervals);
         lines.push(("expected", format!("{metrics} on held-out training documents")));
     }
-    if let Some(Expected { metrics, intervals: Some(intervals) }) = tuning.with_near_duplicates {
+    if let Some(ExpectedMetrics { metrics, intervals: Some(intervals) }) =
+        tuning.with_near_duplicates
+    {
         let metrics = described(metrics, intervals);
         lines.push(("", format!("{metrics} if new documents have near-duplicates as often")));
     }

@@ -2,7 +2,7 @@
 //! bounded.
 //!
 //! Limits are tested in a fixed sequence (Angelopoulos et al. 2021) with the interval of Clopper
-//! and Pearson (1934). Clusters of answers count by their design effect (Korn and Graubard 1998).
+//! and Pearson (1934). The design effect accounts for clusters of answers (Korn and Graubard 1998).
 
 use std::collections::HashMap;
 
@@ -18,42 +18,42 @@ pub struct ConfidenceLimit {
     /// The minimum confidence. `None`: the target cannot be reached, and the model always abstains.
     pub confidence: Option<f64>,
     /// The share of held-out documents that got labels. If the target cannot be reached, the share
-    /// of documents above the highest limit tested.
+    /// of documents at or above the highest limit tested.
     pub coverage: f64,
     /// The share of wrong labels among the labels of these documents.
     pub error: f64,
-    /// The upper end of a one-sided 98 % interval of that share. For 98 of 100 draws of training
-    /// documents, the model's true error is below it, if new documents resemble these.
+    /// The upper end of a one-sided 98 % interval of that share. If new documents resemble these,
+    /// the model's true error is below the bound for 98 of 100 samples of training documents.
     pub error_bound: f64,
 }
 
-/// An answer to a held-out document.
+/// An answer for a held-out document.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
     /// The confidence in the answer.
     pub confidence: f64,
     /// Number of labels given.
     pub given: u32,
-    /// Number of right labels among them.
+    /// Number of correct labels among them.
     pub right: u32,
-    /// The cluster of the document, for example of its near-duplicates. Answers of a cluster tend
-    /// to be right or wrong together.
+    /// The cluster of the document, for example of its near-duplicates. The answers of a cluster
+    /// tend to be right or wrong together.
     pub cluster: u64,
 }
 
 /// The probability that a bound does not hold.
 const RISK: f64 = 0.02;
-/// Number of limits that are tested in sequence.
-const TESTS: usize = 50;
+/// Maximum number of limits tested in sequence.
+const MAX_TESTS: usize = 50;
 
 impl ConfidenceLimit {
     /// Learns the lowest limit whose share of wrong labels is shown to be at most the target.
     ///
     /// Limits are tested from high to low, each by the upper end of its Clopper–Pearson interval,
-    /// until one fails. With such a fixed sequence, all tests together err no more often than a
+    /// until one fails. In such a fixed sequence, all tests together err no more often than a
     /// single test. Labels of a document or a cluster tend to be right or wrong together, so they
     /// carry less information: the counts are divided by the design effect. If no limit passes, the
-    /// model always abstains; coverage and error are then for the highest limit.
+    /// model always abstains, and coverage and error are those of the highest limit.
     ///
     /// ```
     /// use classify::decide::calibrate::{Answer, ConfidenceLimit};
@@ -75,7 +75,7 @@ impl ConfidenceLimit {
         Self::at_risk(target_error, answers, RISK)
     }
 
-    /// Learns one of two limits. Together, they fail no more often than a single limit from
+    /// Learns one of two limits, which together fail no more often than a single limit from
     /// [`learn`](Self::learn).
     pub(crate) fn one_of_two(target_error: f64, answers: &[Answer]) -> Self {
         Self::at_risk(target_error, answers, RISK / 2.0)
@@ -84,13 +84,13 @@ impl ConfidenceLimit {
     fn at_risk(target_error: f64, answers: &[Answer], risk: f64) -> Self {
         let mut answered: Vec<&Answer> = answers.iter().filter(|answer| answer.given > 0).collect();
         answered.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-        // Fewer correct answers prove nothing, even without an error.
+        // Fewer correct answers prove nothing, even if there are no errors.
         let min_right = libm::log(risk) / libm::log1p(-target_error.clamp(1e-9, 0.999));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let first = (2.0 * min_right) as usize;
         let first = first.max(answered.len() / 20).clamp(1, answered.len().max(1));
-        let ends = (0..=TESTS)
-            .map(|test| first + (answered.len() - first.min(answered.len())) * test / TESTS);
+        let ends = (0..=MAX_TESTS)
+            .map(|test| first + (answered.len() - first.min(answered.len())) * test / MAX_TESTS);
         let none =
             Self { target_error, confidence: None, coverage: 0.0, error: 0.0, error_bound: 1.0 };
         let mut best = none;
@@ -126,7 +126,7 @@ impl ConfidenceLimit {
         best
     }
 
-    /// Whether some limit keeps the error bound at or below the target.
+    /// Whether the target error can be reached by abstaining.
     pub fn reaches_target(&self) -> bool {
         self.confidence.is_some()
     }
@@ -137,11 +137,11 @@ impl ConfidenceLimit {
         let valid = is_share(self.target_error)
             && self.confidence.is_none_or(is_share)
             && is_share(self.error_bound);
-        if valid { Ok(()) } else { Err("limits of abstaining that are no numbers, or no shares") }
+        if valid { Ok(()) } else { Err("an abstention limit that is not a number, or not a share") }
     }
 }
 
-/// The labels given to a cluster of answers, and the wrong ones among them.
+/// The numbers of labels, and of wrong labels, of a cluster of answers.
 #[derive(Debug, Clone, Copy, Default)]
 struct ClusterLabels {
     given: f64,
@@ -180,7 +180,7 @@ impl Sums {
     /// at least 1. `None` if no label is wrong, because the variance cannot be estimated then.
     fn known_design_effect(&self) -> Option<f64> {
         let share = self.wrong / self.given;
-        // Each cluster has one label.
+        // Every cluster has one label, so labels are independent.
         if self.given <= self.clusters.len() as f64 {
             return Some(1.0);
         }
@@ -192,8 +192,8 @@ impl Sums {
         Some((squares / (self.given * share * (1.0 - share))).max(1.0))
     }
 
-    /// The design effect. Without a wrong label, it is the effect `overall`, but at most the effect
-    /// of clusters whose labels are all right or wrong together.
+    /// The design effect. If no label is wrong, it is `overall`, but at most the design effect of
+    /// clusters whose labels are all right or all wrong.
     fn design_effect(&self, overall: Option<f64>) -> f64 {
         let together = self.given_squared / self.given;
         let unknown = || overall.map_or(together, |effect| effect.min(together));
@@ -208,7 +208,7 @@ impl Sums {
 }
 
 /// The upper end of the one-sided Clopper–Pearson interval of a share, after `count` successes in
-/// `of` trials: the share for which so few successes have probability `risk`.
+/// `of` trials: the share for which at most `count` successes have probability `risk`.
 fn upper_bound(count: u64, of: u64, risk: f64) -> f64 {
     if count >= of {
         return 1.0;
@@ -222,8 +222,9 @@ fn upper_bound(count: u64, of: u64, risk: f64) -> f64 {
     high
 }
 
-/// The probability of at most `count` successes in `of` trials, each with this probability. The
-/// probability is above `count / of`, so the terms decrease from the last one down.
+/// The probability of at most `count` successes in `of` trials with success probability
+/// `probability`. It must be above `count / of`, so that the terms decrease from the last to the
+/// first.
 fn binomial_tail(count: u64, of: u64, probability: f64) -> f64 {
     let n = of as f64;
     let k = count as f64;
@@ -253,11 +254,11 @@ mod tests {
         close(upper_bound(0, 10, RISK), 1.0 - libm::pow(RISK, 0.1));
         close(upper_bound(10, 10, RISK), 1.0);
         close(upper_bound(0, 1_000_000, RISK), -libm::expm1(libm::log(RISK) / 1e6));
-        // One of two: 1 - p² = 0.98.
+        // One success in two trials: 1 - p² = 0.02.
         close(upper_bound(1, 2, RISK), libm::sqrt(1.0 - RISK));
     }
 
-    /// Answers with one label, each a cluster of its own.
+    /// Returns answers with one label each, which form their own clusters.
     fn answers(count: u64, confidence: f64, right: u32) -> Vec<Answer> {
         (0..count).map(|cluster| Answer { confidence, given: 1, right, cluster }).collect()
     }
@@ -272,7 +273,7 @@ mod tests {
         assert!(!none.reaches_target() && none.coverage <= 0.0);
         let unanswered = [Answer { confidence: 0.0, given: 0, right: 0, cluster: 0 }];
         assert!(ConfidenceLimit::learn(0.05, &unanswered).coverage <= 0.0);
-        // A few right answers prove nothing.
+        // A few correct answers prove nothing.
         let few = answers(20, 0.9, 1);
         assert!(!ConfidenceLimit::learn(0.05, &few).reaches_target());
         let many = answers(200, 0.9, 1);
@@ -280,7 +281,7 @@ mod tests {
         assert!(limit.reaches_target() && limit.coverage >= 1.0, "{limit:?}");
     }
 
-    /// An error rate as large as the target rarely passes as a smaller one.
+    /// If the true error exceeds the target, a limit is rarely accepted.
     #[test]
     fn bounds_hold_for_new_answers() {
         let mut random = crate::random::Random::new(1);

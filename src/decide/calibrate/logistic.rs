@@ -3,7 +3,7 @@
 
 use crate::rows::symmetric::cholesky;
 
-/// The values of a scored label, and whether the label was correct.
+/// The values of a scored label and whether the label was correct.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observation<const VALUES: usize> {
     /// The values; the first is the constant 1.
@@ -22,10 +22,11 @@ impl<const VALUES: usize> Observation<VALUES> {
 
 /// Ridge penalty on the weights of standardized values, except that of the constant.
 const RIDGE: f64 = 1.0;
-/// Prior variance of the offsets: a group with few observations stays close to 0.
-const VARIANCE: f64 = 0.25;
-/// Maximum number of iterations; Newton's method needs fewer.
-const ITERATIONS: usize = 25;
+/// Prior variance of the offsets, which keeps the offset of a group with few observations close to
+/// 0.
+const OFFSET_VARIANCE: f64 = 0.25;
+/// Maximum number of iterations. Newton's method usually needs fewer.
+const MAX_ITERATIONS: usize = 25;
 
 pub(super) fn logistic(z: f64) -> f64 {
     1.0 / (1.0 + libm::exp(-z))
@@ -35,18 +36,21 @@ pub(super) fn dot<const VALUES: usize>(weights: &[f64; VALUES], values: &[f64; V
     weights.iter().zip(values).map(|(weight, value)| weight * value).sum()
 }
 
-/// The weights of the values.
-pub(super) fn weights<const VALUES: usize>(observations: &[Observation<VALUES>]) -> [f64; VALUES] {
+/// Fits the weights of the values.
+pub(super) fn fit_weights<const VALUES: usize>(
+    observations: &[Observation<VALUES>],
+) -> [f64; VALUES] {
     let standards = Standards::new(observations);
     standards.undo(fitted(observations, &standards.of_all(observations)))
 }
 
-/// The constant and the slope of the log odds as a function of one value, and the logarithmic loss.
+/// Fits the log odds as a linear function of one value. Returns the constant and the slope, and the
+/// logarithmic loss.
 pub(crate) fn line(values: &[(f64, bool)]) -> ([f64; 2], f64) {
     let observation =
         |&(value, right): &(f64, bool)| Observation { values: [1.0, value], group: 0, right };
     let observations: Vec<Observation<2>> = values.iter().map(observation).collect();
-    let found = weights(&observations);
+    let found = fit_weights(&observations);
     let loss = |observation: &Observation<2>| {
         let probability = logistic(dot(&found, &observation.values));
         let of_truth = if observation.right { probability } else { 1.0 - probability };
@@ -55,9 +59,9 @@ pub(crate) fn line(values: &[(f64, bool)]) -> ([f64; 2], f64) {
     (found, observations.iter().map(loss).sum())
 }
 
-/// The weights of the values, and an offset for each group that accounts for what the weights do
-/// not explain.
-pub(super) fn weights_and_offsets<const VALUES: usize>(
+/// Fits the weights of the values, and an offset for each group that accounts for what the weights
+/// do not explain.
+pub(super) fn fit_weights_and_offsets<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     groups: usize,
 ) -> ([f64; VALUES], Vec<f64>) {
@@ -65,7 +69,7 @@ pub(super) fn weights_and_offsets<const VALUES: usize>(
     let all = standards.of_all(observations);
     let weights = fitted(observations, &all);
     let mut offsets = vec![0.0; groups];
-    for _ in 0..ITERATIONS / 3 {
+    for _ in 0..MAX_ITERATIONS / 3 {
         let mut by_group = vec![(0.0, 0.0); groups];
         for (observation, values) in observations.iter().zip(&all) {
             let group = observation.group as usize;
@@ -75,7 +79,7 @@ pub(super) fn weights_and_offsets<const VALUES: usize>(
             by_group[group].1 += curve;
         }
         for (offset, (slope, curve)) in offsets.iter_mut().zip(by_group) {
-            let step: f64 = (slope + *offset / VARIANCE) / (curve + 1.0 / VARIANCE);
+            let step: f64 = (slope + *offset / OFFSET_VARIANCE) / (curve + 1.0 / OFFSET_VARIANCE);
             *offset -= step.clamp(-2.0, 2.0);
         }
     }
@@ -140,7 +144,7 @@ fn fitted<const VALUES: usize>(
     standardized: &[[f64; VALUES]],
 ) -> [f64; VALUES] {
     let mut weights = [0.0; VALUES];
-    for _ in 0..ITERATIONS {
+    for _ in 0..MAX_ITERATIONS {
         let mut gradient = [0.0; VALUES];
         let mut curvature = [[0.0; VALUES]; VALUES];
         for (observation, values) in observations.iter().zip(standardized) {
@@ -198,7 +202,7 @@ mod tests {
     const VALUES: usize = 11;
 
     #[test]
-    fn the_weights_that_made_the_data() {
+    fn fitting_recovers_the_generating_weights() {
         let mut random = crate::random::Random::new(3);
         let mut truth = [0.0; VALUES];
         truth[..3].copy_from_slice(&[-0.5, 2.0, -1.0]);
@@ -216,7 +220,7 @@ mod tests {
                 Observation { values, group, right }
             })
             .collect();
-        let (weights, offsets) = weights_and_offsets(&observations, 4);
+        let (weights, offsets) = fit_weights_and_offsets(&observations, 4);
         let close =
             |a: f64, b: f64| assert!((a - b).abs() < 0.15, "{a} {b} {weights:?} {offsets:?}");
         close(weights[1], 2.0);
@@ -225,7 +229,7 @@ mod tests {
         close(weights[0] + offsets[0], -0.5);
         close(weights[0] + offsets[2], 0.3);
         assert!(offsets[3].abs() < 1e-12);
-        let (nothing, _) = weights_and_offsets::<VALUES>(&[], 1);
+        let (nothing, _) = fit_weights_and_offsets::<VALUES>(&[], 1);
         assert!(nothing.iter().all(|weight| weight.is_finite()));
     }
 }

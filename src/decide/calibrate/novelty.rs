@@ -1,7 +1,7 @@
 //! Out-of-distribution documents: documents that have none of the model's labels.
 //!
-//! Scores come from a logistic regression. The limit on them is set by split conformal prediction
-//! (Vovk, Gammerman and Shafer 2005).
+//! The novelty score comes from a logistic regression. Its limit is set by split conformal
+//! prediction (Vovk, Gammerman and Shafer 2005).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,20 +12,20 @@ use crate::rows::matrix::Array;
 use crate::rows::powers::integer_power;
 use crate::search::RowSet;
 
-/// The maximum novelty score: a document above it is refused as out-of-distribution.
+/// The maximum novelty score, above which a document is rejected as out-of-distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoveltyLimit {
-    /// The target: the maximum share of documents with known labels that are refused.
+    /// The maximum share of documents with known labels that may be rejected.
     pub target: f64,
-    /// The novelty score above which a document is refused. `None`: there were too few documents to
-    /// learn the limit, and no document is refused.
+    /// The novelty score above which a document is rejected. `None`: there were too few documents
+    /// to learn the limit, so no document is rejected.
     #[serde(rename = "strangeness")]
     pub max_score: Option<f64>,
-    /// The share of held-out documents with known labels that were refused. It is estimated on
-    /// documents that did not set the limit.
+    /// The share of held-out documents with known labels that were rejected. It is estimated on
+    /// documents that did not determine the limit.
     pub known_refused: f64,
-    /// The share of documents that were refused after their labels had been removed from training.
+    /// The share of documents that were rejected after their labels had been removed from training.
     #[serde(rename = "foreign_refused")]
     pub novel_refused: f64,
     /// The number of documents whose labels were removed.
@@ -34,24 +34,24 @@ pub struct NoveltyLimit {
 }
 
 impl NoveltyLimit {
-    /// Learns the limit that refuses at most `target` of the documents like the `known` ones. Both
-    /// `known` and `novel` are novelty scores; the `novel` scores are only counted.
+    /// Learns the limit that rejects at most a share `target` of documents like the `known` ones.
+    /// Both `known` and `novel` are novelty scores; the `novel` scores only determine the share of
+    /// novel documents rejected.
     ///
-    /// The limit is the ⌈(n + 1)(1 − target)⌉-th lowest of the n known scores. A new document of
-    /// the same kind exceeds it with a probability of at most the target.
+    /// The limit is the ⌈(n + 1)(1 − target)⌉-th lowest of the n known scores. A new document from
+    /// the same distribution exceeds the limit with a probability of at most the target.
     ///
     /// ```
     /// use classify::decide::calibrate::NoveltyLimit;
     ///
-    /// let known: Vec<f64> = (0..99).map(f64::from).collect();
-    /// let limit = NoveltyLimit::learn(0.1, known, &[50.0, 95.0]);
-    /// assert_eq!((limit.max_score, limit.novel_refused), (Some(89.0), 0.5));
-    /// // Nine documents are too few for a target below a tenth.
+    /// let known: Vec<f64> = (0..99).map(f64::from).collect(); let limit = NoveltyLimit::learn(0.1,
+    /// known, &[50.0, 95.0]); assert_eq!((limit.max_score, limit.novel_refused), (Some(89.0),
+    /// 0.5)); // Nine documents are too few for a target below 1/10.
     /// assert_eq!(NoveltyLimit::learn(0.09, vec![0.0; 9], &[]).max_score, None);
     /// ```
     pub fn learn(target: f64, mut known: Vec<f64>, novel: &[f64]) -> Self {
         known.sort_by(f64::total_cmp);
-        // Without the small term, a rounding error could raise the rank: 0.9 × 100 must be 90, not
+        // The small term keeps rounding errors from raising the rank: 0.9 × 100 must give 90, not
         // 91.
         let rank = ((known.len() + 1) as f64 * (1.0 - target) - 1e-9).ceil().max(1.0);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank")]
@@ -69,7 +69,7 @@ impl NoveltyLimit {
         }
     }
 
-    /// The effect of the limit, in a sentence.
+    /// Describes the effect of the limit in a sentence.
     pub fn text(&self) -> String {
         let shares = [self.target, self.known_refused, self.novel_refused];
         let [target, known, novel] = shares.map(|share| share * 100.0);
@@ -93,7 +93,7 @@ impl NoveltyLimit {
         if valid && self.max_score.is_none_or(f64::is_finite) {
             Ok(())
         } else {
-            Err("limits of foreign documents that are no numbers, or no shares")
+            Err("a novelty limit that is not a number, or not a share")
         }
     }
 }
@@ -103,8 +103,8 @@ impl NoveltyLimit {
 ///
 /// If the model has label prototypes, the score is a logistic regression on their margins: the
 /// highest margin, its distance from the next one, and the log odds of the score it maps to. Values
-/// from neighbors are then excluded: they fit labels removed from training better than truly novel
-/// documents, so fewer novel documents were recognized.
+/// from neighbors are then excluded, because they fit documents of removed labels better than truly
+/// novel documents. With them, fewer novel documents were recognized.
 ///
 /// Otherwise the score is a logistic regression on the neighbors. It does not depend on the vote:
 ///
@@ -115,17 +115,18 @@ impl NoveltyLimit {
 ///   and relative to the best similarity.
 /// * The log ratio of a neighbor's similarity to that neighbor's similarity with its own best
 ///   neighbor (Tax and Duin 2000): for the first neighbor, and the mean over the first five.
-/// * The largest share of the neighbors' similarities that one label has: that share, its distance
-///   from the next label's, its product with the similarity, and the same share for the fourth
-///   powers of the similarities and for the first five neighbors.
+/// * The largest share of the neighbors' similarities that one label has. The values are that
+///   share, its distance from the share of the next label, its product with the similarity, and the
+///   same share for the fourth powers of the similarities and for the first five neighbors.
 /// * The share of the document's terms that the model does not know.
 #[derive(Debug, Clone)]
 pub struct NoveltyScore {
     /// The constant and the weights of the other values.
     pub(crate) weights: Array<f64>,
-    /// The best similarity of held-out documents at evenly spaced quantiles, not decreasing.
+    /// The best similarity of held-out documents at evenly spaced quantiles, in non-decreasing
+    /// order.
     pub(crate) best: Array<f32>,
-    /// The mean similarity of their neighbors at the same quantiles.
+    /// The mean similarity of the neighbors of held-out documents at the same quantiles.
     pub(crate) mean: Array<f32>,
     /// The similarity of each training document's best neighbor.
     pub(crate) nearest: Array<f32>,
@@ -135,26 +136,26 @@ pub struct NoveltyScore {
 const VALUES: usize = 14;
 /// Number of values computed from margins, including the constant.
 const MARGIN_VALUES: usize = 4;
-/// Number of closest neighbors that have values of their own.
-const CLOSEST: usize = 5;
+/// Number of nearest neighbors that are also described separately.
+const CLOSEST_NEIGHBORS: usize = 5;
 
-/// The input for a document's novelty score.
+/// The input of a document's novelty score.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoveltyEvidence<'a> {
     /// The neighbors that vote.
     pub(crate) voters: Voters<'a>,
-    /// The share of unknown terms.
+    /// The share of the document's terms that the model does not know.
     pub(crate) unknown_share: f64,
     /// The highest margins, if the model has label prototypes.
     pub(crate) margins: Option<TopMargins>,
-    /// Its row, if it is a training document.
+    /// The row of the document, if it is a training document.
     pub(crate) row: Option<u32>,
-    /// The training documents that can be its neighbors; `None`: all others.
+    /// The training documents that can be its neighbors; `None`: all other documents.
     pub(crate) candidates: Option<&'a RowSet>,
 }
 
 impl TopMargins {
-    /// The highest margin, its distance from the next one, and the log odds of the highest score.
+    /// The highest margin, its distance from the next one, and the log odds of its score.
     fn values(self) -> [f64; 3] {
         let score = f64::from(self.score).clamp(1e-6, 1.0 - 1e-6);
         let [highest, next] = self.margins.map(f64::from);
@@ -163,18 +164,19 @@ impl TopMargins {
 }
 
 impl NoveltyEvidence<'_> {
-    /// Whether a training document can be its neighbor.
+    /// Whether a training document can be a neighbor of this document.
     pub(crate) fn is_candidate(&self, row: u32) -> bool {
         Some(row) != self.row && self.candidates.is_none_or(|rows| rows.contains(row))
     }
 }
 
-/// Returns the similarity between a training document and its best neighbor, among the candidates
-/// of a document if one is given.
+/// A function that returns the similarity between a training document and its best neighbor, among
+/// the candidates of a document if one is given.
 pub(crate) type BestSimilarity<'a> = &'a dyn Fn(u32, Option<&NoveltyEvidence<'_>>) -> f32;
 
 impl NoveltyScore {
-    /// Learns from held-out documents, and from documents whose labels were removed.
+    /// Learns from held-out documents with known labels and from documents whose labels were
+    /// removed.
     pub(crate) fn fit(
         known: &[NoveltyEvidence<'_>],
         novel: &[NoveltyEvidence<'_>],
@@ -206,13 +208,13 @@ impl NoveltyScore {
                 right,
             })
             .collect();
-        let mut weights = logistic::weights(&observations).to_vec();
+        let mut weights = logistic::fit_weights(&observations).to_vec();
         weights.truncate(learned.weights.len());
         learned.weights = weights.into();
         learned
     }
 
-    /// The score of a document that is not a training document. Infinite if it has no neighbors.
+    /// The score of a document that is not a training document; infinite if it has no neighbors.
     pub(crate) fn of(&self, evidence: NoveltyEvidence<'_>, training: &TrainingLabels<'_>) -> f64 {
         self.log_odds(
             evidence,
@@ -268,7 +270,7 @@ impl NoveltyScore {
         };
         let mut first = voters.ranked().map(|(_, _, neighbor)| neighbor);
         let of_best = first.next().map_or(0.0, |neighbor| ratio(neighbor.row, best));
-        let few = voters.first(CLOSEST);
+        let few = voters.first(CLOSEST_NEIGHBORS);
         let mut ratios = 0.0;
         let mut count = 0u32;
         for (_, _, neighbor) in few.ranked() {
@@ -312,7 +314,7 @@ impl NoveltyScore {
     pub(crate) fn check(&self, documents: usize) -> Result<(), &'static str> {
         let weights = [MARGIN_VALUES, VALUES].contains(&self.weights.len());
         if !weights || self.nearest.len() != documents {
-            return Err("not one weight per value and one similarity per document");
+            return Err("not one weight per value, or not one similarity per document");
         }
         let rising = |values: &[f32]| values.is_sorted() && values.iter().all(|v| v.is_finite());
         let finite = self.weights.iter().all(|weight| weight.is_finite())
@@ -337,14 +339,14 @@ fn mean_similarity(voters: Voters<'_>) -> f32 {
     (sum / f64::from(count.max(1))) as f32
 }
 
-/// The two largest shares of the neighbors' similarities that single labels have.
+/// The two largest shares that labels have of the neighbors' similarities.
 #[derive(Default)]
 struct Agreement {
     share: f64,
     second: f64,
 }
 
-/// Computes the shares, with similarities raised to `power`.
+/// Computes the two largest shares, with similarities raised to `power`.
 fn agreement(voters: Voters<'_>, power: u32, training: &TrainingLabels<'_>) -> Agreement {
     let mut of_labels: Vec<(u32, f64)> = Vec::new();
     let mut all = 0.0;
@@ -378,7 +380,7 @@ mod tests {
         assert_eq!((limit.max_score, limit.novel_refused), (Some(1.0), 1.0));
         let none = NoveltyLimit::learn(0.05, vec![], &[]);
         assert_eq!((none.max_score, none.novel_documents, none.check()), (None, 0, Ok(())));
-        // So many documents have no neighbors that the limit would be infinite.
+        // If too many documents have no neighbors, the limit would be infinite.
         let empty = NoveltyLimit::learn(0.1, vec![f64::INFINITY; 30], &[1.0]);
         assert_eq!(empty.max_score, None);
     }
@@ -442,7 +444,7 @@ mod tests {
         assert!(of(0.9) < of(0.4) && of(0.4) < of(0.1), "{} {} {}", of(0.9), of(0.4), of(0.1));
         assert!(learned.of(evidence(&[]), &training) > 1e300);
         assert!(!learned.needs_margins());
-        // Nothing to learn from.
+        // There is nothing to learn from.
         let empty = NoveltyScore::fit(&[], &[], &|_, _| 0.5, &training);
         assert!(empty.of(evidence(&near[0]), &training).is_finite());
     }

@@ -1,12 +1,12 @@
-//! Computes the probability that a label is correct from its votes.
+//! The probability that a label is correct, computed from its votes.
 
-use super::logistic::{Observation, dot, logistic, weights_and_offsets};
+use super::logistic::{Observation, dot, fit_weights_and_offsets, logistic};
 use super::quantiles::{QUANTILES, quantile, quantiles};
 use crate::decide::vote::{LabelScore, TrainingLabels, Voters, with_tally};
 use crate::rows::matrix::Array;
 
-/// The probability that a label is correct: a logistic regression on these values of the votes on a
-/// document:
+/// A model of the probability that a label is correct. It is a logistic regression on these values
+/// of the votes on a document:
 ///
 /// 1. the log odds of the score,
 /// 2. the score,
@@ -16,39 +16,40 @@ use crate::rows::matrix::Array;
 ///    neighbor is less similar (comparable between weightings),
 /// 6. the product of 2 and 5,
 /// 7. the share of the document's terms that the model does not know,
-/// 8. whether the label has the highest score, and the products of this value with 5 and 7,
+/// 8. whether the label has the highest score (0 or 1), and the products of this value with 5 and
+///    7,
 ///
-/// and an offset per label with a normal prior, which keeps the offset of a label with few
+/// and on an offset per label with a normal prior, which keeps the offset of a label with few
 /// documents near 0.
 ///
-/// There are two regressions. The first is for the label with the highest score, which usually is
+/// There are two regressions. The first is for the label with the highest score, which is usually
 /// the answer. The second is for all other labels; their probabilities cannot exceed the
 /// probability of the first label.
 #[derive(Debug, Clone)]
 pub struct Calibration {
-    /// The constant and the weights of the ten values: first for the label with the highest score,
-    /// then for the others.
+    /// The constant and the weights of the ten values, first for the label with the highest score,
+    /// then for the other labels.
     pub(crate) weights: Array<f64>,
     /// The offset of each label, in the same order.
     pub(crate) offsets: Array<f64>,
-    /// The best similarity of held-out documents at the quantiles `i / (count - 1)`, not
-    /// decreasing.
+    /// The best similarity of held-out documents at the quantiles `i / (count - 1)`, in
+    /// non-decreasing order.
     pub(crate) similarities: Array<f32>,
-    /// Number of held-out documents that the calibration was learned from. The model file stores it
-    /// with the results of tuning.
+    /// Number of held-out documents from which the calibration was learned. The model file stores
+    /// this number with the results of tuning.
     pub(crate) documents: u64,
 }
 
-/// A held-out document to learn from.
+/// A held-out document from which a calibration is learned.
 #[derive(Debug, Clone)]
-pub struct Seen<'a> {
+pub struct CalibrationDocument<'a> {
     /// The labels with a vote, by decreasing score.
     pub scores: Vec<LabelScore>,
     /// The neighbors that voted.
     pub voters: Voters<'a>,
-    /// The share of unknown terms.
+    /// The share of the document's terms that the model does not know.
     pub unknown: f64,
-    /// Its labels, increasing.
+    /// The correct labels, in increasing order.
     pub gold: &'a [u32],
 }
 
@@ -67,23 +68,23 @@ pub(crate) struct Votes<'a> {
 
 /// Number of values that describe a label, including the constant.
 pub(crate) const VALUES: usize = 11;
-/// Maximum number of labels of a document to learn from: those with the highest scores.
-const LABELS: usize = 10;
+/// Maximum number of labels per document to learn from. Those with the highest scores are used.
+const MAX_LABELS: usize = 10;
 
 impl Calibration {
     /// Learns from held-out documents.
     pub fn fit<'a>(
-        documents: impl Iterator<Item = Seen<'a>> + Clone,
+        documents: impl Iterator<Item = CalibrationDocument<'a>> + Clone,
         training: &TrainingLabels<'_>,
     ) -> Self {
         let best: Vec<f32> = documents.clone().map(|seen| seen.voters.best_similarity()).collect();
         let count = best.len() as u64;
         let similarities = quantiles(best, QUANTILES);
         let mut observations = [Vec::new(), Vec::new()];
-        for Seen { scores, voters, unknown, gold } in documents {
+        for CalibrationDocument { scores, voters, unknown, gold } in documents {
             let share = quantile(&similarities, voters.best_similarity());
-            let supporters = count_supporters(&scores, LABELS, voters, training);
-            for (at, score) in scores.iter().take(LABELS).enumerate() {
+            let supporters = count_supporters(&scores, MAX_LABELS, voters, training);
+            for (at, score) in scores.iter().take(MAX_LABELS).enumerate() {
                 observations[usize::from(at > 0)].push(Observation {
                     values: values(
                         &scores,
@@ -100,7 +101,7 @@ impl Calibration {
         let mut weights = Vec::new();
         let mut offsets = Vec::new();
         for observations in observations {
-            let learned = weights_and_offsets::<VALUES>(&observations, training.sizes.len());
+            let learned = fit_weights_and_offsets::<VALUES>(&observations, training.sizes.len());
             weights.extend(learned.0);
             offsets.extend(learned.1);
         }
@@ -112,13 +113,13 @@ impl Calibration {
         }
     }
 
-    /// Sets the number of documents that the calibration was learned from.
+    /// Sets the number of documents from which the calibration was learned.
     #[must_use]
     pub(crate) fn learned_from(self, documents: u64) -> Self {
         Self { documents, ..self }
     }
 
-    /// Appends the probabilities of the `first` labels, in their order.
+    /// Appends the probabilities of the first `first` labels, in their order.
     pub(crate) fn probabilities(
         &self,
         votes: Votes<'_>,
@@ -137,7 +138,7 @@ impl Calibration {
             counted = count_supporters(scores, first, voters, training);
             &counted
         };
-        // However clear the evidence, n documents do not rule out one exception in n + 2 (rule of
+        // Even with clear evidence, n documents cannot exclude one exception in n + 2 (rule of
         // succession).
         let min = 1.0 / (self.documents as f64 + 2.0);
         let count = voters.count();
@@ -164,8 +165,8 @@ impl Calibration {
         self.offsets.len() / 2
     }
 
-    /// The offsets of the regression for the label with the highest score, and of the other
-    /// regression.
+    /// The offsets of the two regressions: for the label with the highest score, then for the
+    /// others.
     pub(crate) fn offsets_by_rank(&self) -> [&[f64]; 2] {
         let (first, others) = self.offsets.split_at(self.labels());
         [first, others]
@@ -174,7 +175,7 @@ impl Calibration {
     /// Returns the first problem, if any, for a model with this number of labels.
     pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
         if self.weights.len() != 2 * VALUES || self.offsets.len() != 2 * labels {
-            return Err("not two weights per value and two offsets per label");
+            return Err("not two weights per value, or not two offsets per label");
         }
         let finite = self.weights.iter().chain(&*self.offsets).all(|value| value.is_finite());
         let rising = self.similarities.is_sorted()
@@ -211,7 +212,7 @@ fn values(
     ]
 }
 
-/// Number of neighbors with each of the first labels.
+/// Counts the neighbors with each of the first labels.
 fn count_supporters(
     scores: &[LabelScore],
     labels: usize,
@@ -245,7 +246,7 @@ mod tests {
     /// Label 0 is correct as often as its score predicts, and label 1 never is. Documents with
     /// distant neighbors get wrong labels.
     #[test]
-    fn probabilities_by_votes() {
+    fn probabilities_follow_the_votes() {
         let training = TrainingLabels {
             indptr: &[0, 1, 2],
             indices: &[0, 1],
@@ -269,7 +270,7 @@ mod tests {
                 (scores, at % 2 == 0 && random.unit() < score, *list)
             })
             .collect();
-        let documents = made.iter().map(|(scores, right, list)| Seen {
+        let documents = made.iter().map(|(scores, right, list)| CalibrationDocument {
             scores: scores.clone(),
             voters: Voters::one(list),
             unknown: 0.0,
@@ -283,7 +284,8 @@ mod tests {
             let votes = Votes { scores, supporters: &[], voters: Voters::one(list), unknown: 0.0 };
             let mut all = Vec::new();
             calibration.probabilities(votes, scores.len(), &training, &mut all);
-            // The same with supporters already counted, and for the first label only.
+            // The result is the same if supporters are already counted, and if only the first label
+            // is requested.
             let mut first = Vec::new();
             let counted = Votes { supporters: &[1, 1], ..votes };
             calibration.probabilities(counted, 1, &training, &mut first);

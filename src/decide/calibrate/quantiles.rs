@@ -1,16 +1,18 @@
-//! Quantiles of similarities: the share of documents whose similarity is lower.
+//! Quantiles of similarities, which convert a similarity to the share of documents with a lower
+//! one.
 
-/// The number of stored quantiles of similarities.
+/// Number of stored quantiles of similarities.
 pub(super) const QUANTILES: usize = 33;
 
-/// The values at `count` evenly spaced quantiles; empty without values.
+/// Returns the values at `count` evenly spaced quantiles, or an empty vector if there are no
+/// values.
 pub(super) fn quantiles(mut values: Vec<f32>, count: usize) -> Vec<f32> {
     values.sort_by(f32::total_cmp);
     let last = values.len().max(1) - 1;
     (0..count).filter_map(|at| values.get(last * at / (count - 1)).copied()).collect()
 }
 
-/// The share of quantiles below a similarity, from 0 to 1, interpolated linearly.
+/// Returns the share of quantiles below the similarity `at`, from 0 to 1, interpolated linearly.
 pub(super) fn quantile(similarities: &[f32], at: f32) -> f64 {
     let last = similarities.len().saturating_sub(1);
     let after = similarities.partition_point(|&similarity| similarity < at);

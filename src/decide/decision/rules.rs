@@ -1,4 +1,4 @@
-//! The decision rules, which choose labels by their scores.
+//! The decision rules and their application.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub(crate) fn label_shares(sizes: &[u32], documents: usize) -> Vec<f64> {
     sizes.iter().map(|&size| f64::from(size) / documents.max(1) as f64).collect()
 }
 
-/// How labels are chosen for a document.
+/// A rule that chooses the labels of a document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Decision {
@@ -27,8 +27,8 @@ pub enum Decision {
     PerLabel {
         /// How the thresholds were learned.
         rule: ThresholdRule,
-        /// One threshold per label. `None`: the label is never predicted, except for a document
-        /// that must have one.
+        /// One threshold per label. `None`: the label is predicted only for documents that must
+        /// have a label and reach no threshold.
         thresholds: Vec<Option<f64>>,
         /// As in [`Decision::Multi`].
         allow_none: bool,
@@ -38,8 +38,8 @@ pub enum Decision {
         /// The number of labels.
         labels: usize,
     },
-    /// The labels before the largest drop in score between two consecutive labels (after the last
-    /// label, the score drops to 0).
+    /// The labels before the largest drop in score between two consecutive labels. After the last
+    /// label, the score drops to 0.
     LargestGap,
     /// For each label, the documents with the highest scores. Their number is the product of the
     /// label's share of the training documents, `factor`, and the number of documents in the batch.
@@ -51,7 +51,7 @@ pub enum Decision {
     },
 }
 
-/// How label thresholds are learned from leave-one-out scores.
+/// A method to learn label thresholds from leave-one-out scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThresholdRule {
@@ -65,8 +65,8 @@ pub enum ThresholdRule {
     ScutSmoothed,
     /// Processes labels by decreasing frequency, and chooses the threshold that maximizes the micro
     /// F1 so far plus the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023).
-    /// Alternatively, chooses the thresholds that maximize micro F1 plus macro F1, averaged with
-    /// labels of similar frequency and found by cyclic optimization (Fan and Lin 2007).
+    /// Alternatively, uses cyclic optimization (Fan and Lin 2007) of micro F1 plus macro F1,
+    /// averaged with labels of similar frequency.
     Micromacro,
     /// SCut on rank and score combined: a label's value is score / 2 − rank, with rank counted from
     /// 0 (RTCut, Yang 2001).
@@ -74,7 +74,7 @@ pub enum ThresholdRule {
 }
 
 impl ThresholdRule {
-    /// The rule's name.
+    /// The name of the rule, as in options and model files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scut => "scut",
@@ -85,7 +85,7 @@ impl ThresholdRule {
         }
     }
 
-    /// The value of the label at `rank` (from 0) that is compared with its threshold.
+    /// The value that is compared with the threshold of the label at `rank`, counted from 0.
     pub fn value(self, score: f64, rank: usize) -> f64 {
         match self {
             Self::Rtcut => score / 2.0 - rank as f64,
@@ -147,13 +147,14 @@ impl std::fmt::Display for Decision {
             Self::First { labels } => write!(f, "the best {labels} labels (rcut)"),
             Self::LargestGap => f.write_str("the labels before the largest gap (mcut)"),
             Self::Proportional { factor, .. } => {
-                write!(f, "documents in proportion to the label's share (pcut), factor {factor}")
+                write!(f, "documents in proportion to each label's share (pcut), factor {factor}")
             }
         }
     }
 }
 
-/// Returns the labels chosen by `scores` (sorted by decreasing score), best first.
+/// Returns the labels that `decision` chooses, best first. `scores` must be sorted by decreasing
+/// score.
 ///
 /// [`Decision::Proportional`] decides whole batches; here it returns every label with a score.
 ///
@@ -194,8 +195,8 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
     }
 }
 
-/// Number of decreasing scores before the largest drop. Ties go to the first drop, and the last
-/// score drops to 0.
+/// Number of scores before the largest drop. `scores` must be sorted in decreasing order. Ties go
+/// to the first drop; after the last score, the drop is to 0.
 pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {
     let mut before = 0;
     let mut largest = f64::NEG_INFINITY;
@@ -217,8 +218,8 @@ pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {
     before
 }
 
-/// Returns the labels of every document of a batch, each by decreasing score. `batch` holds each
-/// document's scores, by decreasing score.
+/// Returns the labels of every document of a batch, by decreasing score. `batch` contains each
+/// document's scores, sorted by decreasing score.
 ///
 /// ```
 /// use classify::decide::decision::{Decision, decide_batch};
@@ -250,7 +251,7 @@ pub fn decide_batch<S: AsRef<[LabelScore]>>(batch: &[S], decision: &Decision) ->
         }
     }
     for (labels, scores) in given.iter_mut().zip(batch) {
-        // Sorts by decreasing score without searching for the rank of each label.
+        // Sort by decreasing score without looking up the rank of each label.
         labels.sort_unstable();
         let falling = scores.as_ref().iter().map(|score| score.label);
         *labels = falling.filter(|label| labels.binary_search(label).is_ok()).collect();
@@ -316,7 +317,7 @@ mod tests {
         assert_eq!(decide(&scores(&[0.75, 0.5, 0.25]), &Decision::LargestGap), [0]);
     }
 
-    /// Time is linear in the number of labels, and labels are sorted by score.
+    /// The time is linear in the number of labels, and labels are sorted by score.
     #[test]
     fn batches_of_many_labels() {
         let labels = 0..40_000u32;

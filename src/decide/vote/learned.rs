@@ -1,29 +1,30 @@
-//! Learned vote weights: how much a training document's vote counts for each label.
+//! Learned vote weights, which determine how much a training document's vote counts for each label.
 
 use crate::decide::vote::{LabelScore, TrainingLabels, VoteWeight, Voters};
 use crate::rows::matrix::Array;
 
-/// Learned vote weights. Before learning, a document's vote has weight 1 for each of its own labels
-/// and 0 for all others. Documents that predict a label well get more weight for it; misleading
-/// documents get less.
+/// The learned vote weights of a model. Before learning, a document's vote has weight 1 for each of
+/// its own labels and 0 for all others. Documents that predict a label well get more weight for it;
+/// misleading documents get less.
 ///
 /// A label is scored if a neighbor has it. Let vⱼ be neighbor j's share of all votes, and w(j, c)
-/// the weight of its vote for label c. The sum of label c is s(c) = Σⱼ vⱼ w(j, c). Its score is
+/// the weight of its vote for label c. The sum of label c is s(c) = Σⱼ vⱼ w(j, c). The score of
+/// label c is
 ///
 /// * in single-label mode, the softmax of the sums: exp(T s(c)) / Σ exp(T s(d)) over the scored
 ///   labels d;
 /// * in multi-label mode, the logistic function of b(c) + a(c) s(c).
 ///
 /// Weights, b and a minimize the logarithmic loss on held-out documents, with a quadratic penalty
-/// on their distance from their initial values. This method is a local form of kernel logistic
-/// regression, and is related to the learned instance weights of Paredes and Vidal (2006).
+/// on their distance from their initial values. The method is a local form of kernel logistic
+/// regression. It is related to the learned instance weights of Paredes and Vidal (2006).
 #[derive(Debug, Clone)]
 pub struct LearnedVotes {
     /// The vote weights of training document `i` are `starts[i]..starts[i + 1]`.
     pub(crate) starts: Array<u64>,
-    /// The label of each vote weight, increasing within a document.
+    /// The label of each vote weight, in increasing order within a document.
     pub(crate) labels: Array<u32>,
-    /// The weights.
+    /// The vote weights.
     pub(crate) vote_weights: Array<f32>,
     /// Multi-label: b of each label. Single-label: empty.
     pub(crate) offsets: Array<f32>,
@@ -31,7 +32,7 @@ pub struct LearnedVotes {
     pub(crate) scales: Array<f32>,
 }
 
-/// A label, and the weight of a document's vote for it.
+/// A label and the weight of a document's vote for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LabelWeight {
     /// The label's number.
@@ -64,7 +65,8 @@ pub(crate) fn sums_to_scores(sums: &mut [(u32, f64)], offsets: &[f32], scales: &
 }
 
 impl LearnedVotes {
-    /// The vote weights of a training document, by increasing label; 0 for all other labels.
+    /// Iterates over the vote weights of a training document, by increasing label. The weights for
+    /// all other labels are 0.
     ///
     /// # Panics
     /// If there is no such document.
@@ -81,8 +83,8 @@ impl LearnedVotes {
         self.starts[row as usize] as usize..self.starts[row as usize + 1] as usize
     }
 
-    /// The labels of the voters by decreasing score. In a tie, the label with the better neighbor
-    /// comes first.
+    /// Returns the labels of the voters by decreasing score. Ties go to the label with the better
+    /// neighbor.
     pub(crate) fn vote(
         &self,
         voters: Voters<'_>,
@@ -90,7 +92,8 @@ impl LearnedVotes {
         training: &TrainingLabels<'_>,
     ) -> Vec<LabelScore> {
         let shares = vote_shares(voters, weight, training);
-        // The labels of the neighbors, and their order: the best neighbor's labels come first.
+        // The labels of the neighbors with their positions; the labels of the best neighbor come
+        // first.
         let mut order: Vec<(u32, usize)> = Vec::new();
         for &(row, _) in &shares {
             let next = order.len();
@@ -124,7 +127,7 @@ impl LearnedVotes {
             && self.starts.is_sorted()
             && self.starts.len() == documents + 1;
         if !spans || self.vote_weights.len() != entries {
-            return Err("bounds that do not span the weights of votes");
+            return Err("bounds that do not span the vote weights");
         }
         #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
         let rising = self.starts.windows(2).all(|bounds| {
@@ -147,7 +150,7 @@ impl LearnedVotes {
     }
 }
 
-/// The voters, best first, with their shares of all votes.
+/// Returns the voters, best first, with their shares of all votes.
 pub(crate) fn vote_shares(
     voters: Voters<'_>,
     weight: VoteWeight,

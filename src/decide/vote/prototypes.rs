@@ -1,12 +1,12 @@
 //! Label prototypes: a weight vector per label, as in a linear classifier. They score a document by
-//! its own terms, independently of its neighbors.
+//! its terms, independently of its neighbors.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `weights` | holds the prototypes of a model and scores documents with them |
-//! | `margins` | turns margins into scores |
+//! | `margins` | converts margins to scores |
 //! | `trainer` | learns prototypes from training rows |
-//! | `linear_svm` | trains the linear SVMs of several labels at once (Hsieh et al. 2008) |
+//! | `linear_svm` | trains linear SVMs of several labels simultaneously (Hsieh et al. 2008) |
 
 mod linear_svm;
 mod margins;

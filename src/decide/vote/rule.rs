@@ -1,11 +1,11 @@
-//! The vote rule: how votes are weighted, and its text form such as `similarity^2/size^0.5`.
+//! The vote rule and its text form, such as `similarity^2/size^0.5`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How votes are weighted.
+/// A vote rule, which determines how votes are weighted.
 ///
 /// ```
 /// use classify::decide::vote::{VoteWeight, Vote};
@@ -21,17 +21,18 @@ use serde::{Deserialize, Serialize};
 pub struct Vote {
     /// The value of a neighbor's vote.
     pub weight: VoteWeight,
-    /// The exponent γ of the label-size compensation; 0 turns it off.
+    /// The exponent γ of the compensation for label sizes; 0 turns it off.
     pub compensation: f64,
     /// Whether a vote is also multiplied by its [learned weight](super::LearnedVotes) for the
     /// label.
     pub learned: bool,
-    /// The share of [label prototypes](super::Prototypes) in the scores, from 0 to 1; 0: none.
+    /// The share of [label prototypes](super::Prototypes) in the scores, from 0 (no prototypes) to
+    /// 1.
     pub prototypes: f64,
 }
 
 impl Vote {
-    /// Learned vote weights with a base rule chosen by tuning; its text form is `learned`.
+    /// Learned vote weights with a base rule that tuning chooses. The text form is `learned`.
     pub const LEARNED: Self = Self {
         weight: VoteWeight::Similarity { power: 1.0 },
         compensation: 0.0,
@@ -48,7 +49,7 @@ pub enum VoteWeight {
         /// The exponent, above 0.
         power: f64,
     },
-    /// One.
+    /// The constant 1.
     Uniform,
     /// One divided by the rank.
     Rank,
@@ -73,8 +74,8 @@ impl VoteWeight {
         let best = f64::from(best);
         match self {
             Self::Similarity { power } if power.to_bits() == 1f64.to_bits() => similarity,
-            // Relative to the best similarity, because a power of a small similarity may underflow
-            // to 0.
+            // Powers are relative to the best similarity, because a power of a small similarity may
+            // underflow to 0.
             Self::Similarity { power } => {
                 let share = similarity / best;
                 let square = share * share;

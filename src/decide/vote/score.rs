@@ -1,4 +1,4 @@
-//! Turns votes into label scores.
+//! Label scores computed from votes.
 
 use super::tally::{RankedLabel, with_tally};
 use super::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters};
@@ -43,7 +43,7 @@ pub(crate) struct Outcome {
     pub(crate) supporters: Vec<u32>,
 }
 
-/// Counts the votes on a document, with precomputed label factors. Reuses the memory of `outcome`.
+/// Counts the votes on a document, using precomputed label factors. Reuses the memory of `outcome`.
 pub(crate) fn vote_with(
     voters: Voters<'_>,
     weight: VoteWeight,
@@ -74,7 +74,7 @@ pub(crate) fn vote_with(
     });
 }
 
-/// A label's score, given the votes for it, the sum of all votes, and the share of each list.
+/// A label's score, given the sum of its votes, the sum of all votes and the share of each list.
 pub(crate) fn label_score(sums: [f64; 2], totals: [f64; 2], shares: [f64; 2]) -> f64 {
     let of = |list: usize| shares[list] * share(sums[list], totals[list]);
     (of(0) + of(1)).min(1.0)
@@ -139,7 +139,7 @@ mod tests {
     /// Scores agree with the definition in the module documentation, for rows with no, few and many
     /// labels.
     #[test]
-    fn votes_as_defined() {
+    fn scores_agree_with_the_definition() {
         let mut random = crate::random::Random::new(5);
         let labels = 30u32;
         let mut indptr = vec![0];

@@ -1,4 +1,4 @@
-//! Counts the votes for each label of one document.
+//! Counting of the votes for each label of a document.
 
 use std::cell::RefCell;
 
@@ -6,15 +6,15 @@ use super::{TrainingLabels, Voters};
 use crate::search::Neighbor;
 
 thread_local! {
-    /// The thread's tally, reused for its next document.
+    /// The tally of the thread, reused for each document.
     static TALLY: RefCell<VoteTally> = const { RefCell::new(VoteTally::new()) };
 }
 
-/// The votes for all labels. Most labels have no votes.
+/// A tally of the votes for all labels. Most labels have no votes.
 ///
-/// Most neighbors have few labels, but their number varies, and processors mispredict the end of a
-/// loop over them. So votes are first [listed](Self::list) without such a loop, and then counted in
-/// order.
+/// Most neighbors have few labels, but the number varies, so processors mispredict the end of a
+/// loop over them. Votes are therefore first [listed](Self::list) without such a loop and then
+/// counted in order.
 #[derive(Debug)]
 pub(crate) struct VoteTally {
     /// The label of each listed vote, in the order of the neighbors. Longer than `listed`.
@@ -23,8 +23,9 @@ pub(crate) struct VoteTally {
     /// Number of listed votes.
     listed: usize,
     by_label: Vec<LabelVotes>,
-    /// Begins with the labels that have votes, in the order of their first votes. It is one longer
-    /// than the number of labels, so that a label can be written before it is known to be new.
+    /// The first `count` entries are the labels that have votes, in the order of their first votes.
+    /// There is one entry more than labels, so that a label can be written before it is known to be
+    /// new.
     voted: Vec<u32>,
     /// Number of labels with votes.
     count: usize,
@@ -43,7 +44,7 @@ struct LabelVotes {
     voters: u32,
 }
 
-/// Number of labels copied at once. The last of them may belong to the next document.
+/// Number of labels copied at once. The last ones may belong to the next document.
 const COPIED_LABELS: usize = 8;
 
 impl VoteTally {
@@ -80,7 +81,7 @@ impl VoteTally {
                 }
                 self.count_listed(0);
             }
-            // By rank, which is the order of first votes.
+            // Neighbors are counted by rank, which determines the order of first votes.
             _ => voters.for_each_ranked(|list, rank, neighbor| {
                 self.list(training, neighbor.row, weight(list, rank, neighbor));
                 self.count_listed(list);
@@ -101,7 +102,7 @@ impl VoteTally {
             training.indices[own.start..].first_chunk::<COPIED_LABELS>(),
             own.len() <= COPIED_LABELS,
         ) {
-            // The next neighbor overwrites the entries after this neighbor's labels.
+            // The next neighbor overwrites the entries beyond this neighbor's labels.
             self.labels[at..at + COPIED_LABELS].copy_from_slice(first);
             self.weights[at..at + COPIED_LABELS].fill(weight);
         } else {
@@ -182,13 +183,13 @@ pub(crate) struct RankedLabel {
     pub(crate) voters: u32,
 }
 
-/// A key that decreases as the number increases in the order of [`f64::total_cmp`].
+/// Returns a sort key that decreases as the number increases in the order of [`f64::total_cmp`].
 fn descending(number: f64) -> u64 {
     let bits = number.to_bits();
     if bits >> 63 == 0 { !bits ^ (1 << 63) } else { bits }
 }
 
-/// The number with a key.
+/// Returns the number of a sort key.
 fn from_descending(descending: u64) -> f64 {
     let bits = if descending >> 63 == 0 { !descending ^ (1 << 63) } else { descending };
     f64::from_bits(bits)
@@ -212,8 +213,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_use_begins_anew() {
-        // Label lists that end exactly where all labels end, and lists that end before.
+    fn each_use_begins_with_an_empty_tally() {
+        // Some label lists end exactly where all labels end, others end earlier.
         let training = TrainingLabels {
             indptr: &[0, 2, 2, 7, 9],
             indices: &[2, 7, 0, 1, 3, 4, 7, 0, 7],
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_order_as_numbers_do() {
+    fn keys_sort_like_numbers_in_reverse() {
         let numbers =
             [f64::INFINITY, 1.5, 1.0, f64::MIN_POSITIVE, 5e-324, 0.0, -0.0, -5e-324, -1.0, -1e300];
         let keys = numbers.map(descending);

@@ -1,10 +1,10 @@
-//! The labels of the training documents, and the scores of labels.
+//! The labels of training documents, and label scores.
 
 use std::ops::Range;
 
 use super::Vote;
 
-/// A label and its share of the vote.
+/// A label and its score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LabelScore {
     /// The label's number in the model; labels are numbered in byte order of their names.
@@ -35,7 +35,7 @@ impl<'a> TrainingLabels<'a> {
         &self.indices[self.own(row)]
     }
 
-    /// The positions of a row's labels in `indices`.
+    /// The range of a row's labels in `indices`.
     #[expect(clippy::cast_possible_truncation, reason = "bounds of a slice in memory")]
     pub(super) fn own(&self, row: u32) -> Range<usize> {
         let row = row as usize;

@@ -47,14 +47,15 @@ impl<'a> Voters<'a> {
         Self { terms, vectors, dense_share }
     }
 
-    /// The first `k` of each list.
+    /// Returns the first `k` neighbors of each list.
     #[must_use]
     pub fn first(self, k: usize) -> Self {
         let first = |list: &'a [Neighbor]| &list[..list.len().min(k)];
         Self { terms: first(self.terms), vectors: first(self.vectors), ..self }
     }
 
-    /// The lists by terms and by vectors with their shares of the votes. An empty list has share 0.
+    /// The list by terms and the list by vectors, with their shares of the votes. An empty list has
+    /// share 0.
     pub fn lists(self) -> [(&'a [Neighbor], f64); 2] {
         let shares = match (self.terms.is_empty(), self.vectors.is_empty()) {
             (false, false) => [1.0 - self.dense_share, self.dense_share],
@@ -84,7 +85,7 @@ impl<'a> Voters<'a> {
         self.best_similarity_where(&|_| true)
     }
 
-    /// The best similarity among eligible training documents; 0 if none of them is a neighbor.
+    /// The best similarity among eligible neighbors; 0 if there are none.
     #[expect(clippy::cast_possible_truncation, reason = "between two f32")]
     pub(crate) fn best_similarity_where(self, is_eligible: &dyn Fn(u32) -> bool) -> f32 {
         let best = |(list, share): (&[Neighbor], f64)| {
@@ -95,7 +96,7 @@ impl<'a> Voters<'a> {
         (terms + vectors) as f32
     }
 
-    /// All neighbors with the number of their list and their rank, ordered by rank, then by list.
+    /// Iterates over all neighbors with list number and rank, ordered by rank, then by list.
     pub(crate) fn ranked(self) -> impl Iterator<Item = (usize, usize, &'a Neighbor)> {
         self.ranked_from(0, usize::MAX)
     }

@@ -270,7 +270,7 @@ impl PrototypeLearner<'_> {
         let trainer = PrototypeTrainer { rows: &documents, labels, learning, threads };
         let takes = |row: u32| usize::from(of_fold.part_of[row as usize]) % FOLDS != of_fold.fold;
         let (prototypes, start) = if of_fold.rows.len() > 1 {
-            let (prototypes, start) = trainer.learn_and_keep(takes);
+            let (prototypes, start) = trainer.learn_with_warm_start(takes);
             (prototypes, Some(start))
         } else {
             (trainer.learn(takes), None)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use classify::rows::generate::{RCV1_DOCUMENTS, DocumentCounts, rcv1_like};
+use classify::rows::generate::{DocumentCounts, RCV1_DOCUMENTS, rcv1_like};
 
 use crate::failure::Failure;
 use crate::flags::seed::SeedFlag;

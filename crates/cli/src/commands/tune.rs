@@ -68,7 +68,7 @@ impl Tune {
                 novelty: settings.novelty.map(|limit| limit.target),
             },
         };
-        let several = self.mode.map(Mode::is_multi);
+        let multi_label = self.mode.map(Mode::is_multi);
         if self.dense_share.is_some() && !model.searches_both() {
             let message = "--dense-share: this model does not search both terms and dense vectors; \
                            `classify info MODEL` shows its features";
@@ -76,7 +76,11 @@ impl Tune {
         }
         let options = TrainOptions {
             dense_share: self.dense_share,
-            decision: DecisionOptions { several, rule: self.rule, ..DecisionOptions::default() },
+            decision: DecisionOptions {
+                multi_label,
+                rule: self.rule,
+                ..DecisionOptions::default()
+            },
             target_error: targets.error,
             novelty: targets.novelty,
             tuning: Some(self.tuning.options()),

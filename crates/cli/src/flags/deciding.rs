@@ -147,7 +147,7 @@ impl DecisionFlags {
     /// The decision options that the flags set.
     pub(crate) fn options(&self) -> DecisionOptions {
         DecisionOptions {
-            several: self.mode.map(Mode::is_multi),
+            multi_label: self.mode.map(Mode::is_multi),
             rule: self.rule,
             threshold: self.threshold,
             allow_none: self.allow_none,

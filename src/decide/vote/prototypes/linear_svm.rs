@@ -1,5 +1,5 @@
-//! Linear support vector machines of several labels, trained at once by dual coordinate descent
-//! (Hsieh, Chang, Lin, Keerthi and Sundararajan 2008).
+//! Linear support vector machines of several labels, trained simultaneously by dual coordinate
+//! descent (Hsieh, Chang, Lin, Keerthi and Sundararajan 2008).
 
 use std::cmp::Reverse;
 
@@ -9,23 +9,22 @@ use crate::decide::vote::TrainingLabels;
 use crate::random::Random;
 use crate::rows::matrix::{CsrView, prefetch, row};
 
-/// Smallest absolute weight that is kept.
+/// Minimum absolute weight to keep.
 const MIN_WEIGHT: f32 = 0.005;
-/// Coordinate descent stops when the gradients of each label differ by at most this much.
+/// Maximum difference between the gradients of a label at which coordinate descent stops.
 const TOLERANCE: f32 = 0.1;
 /// Tolerance after a warm start, which is already close to the optimum.
 const WARM_TOLERANCE: f32 = 0.5;
 /// Maximum number of rounds of coordinate descent.
 const MAX_ROUNDS: usize = 100;
-/// Maximum number of consecutive rounds that skip a document at which nothing changed.
-const MAX_REST: usize = 6;
-/// While a document is processed, the entries of the document this many positions later are
-/// prefetched.
-const PREFETCH_ENTRIES: usize = 6;
-/// The weights of the terms of the document this many positions later are prefetched, too.
-const PREFETCH_WEIGHTS: usize = 3;
+/// Maximum number of consecutive rounds in which an unchanged document is skipped.
+const MAX_SKIPPED_ROUNDS: usize = 6;
+/// Distance, in documents, at which entries are prefetched.
+const ENTRY_PREFETCH_DISTANCE: usize = 6;
+/// Distance, in documents, at which the weights of terms are prefetched.
+const WEIGHT_PREFETCH_DISTANCE: usize = 3;
 
-/// The hyperplane between the documents with a label and the others.
+/// The hyperplane that separates the documents with a label from the others.
 pub(super) struct Hyperplane {
     /// Terms and their weights, by increasing term.
     pub(super) weights: Vec<(u32, f32)>,
@@ -36,7 +35,7 @@ pub(super) struct Hyperplane {
 #[derive(Debug)]
 pub(crate) struct WarmStart {
     rows: usize,
-    /// By label, then by document; 0 for documents that were not trained on.
+    /// The variables by label, then by document; 0 for documents not used in training.
     alphas: Vec<f32>,
 }
 
@@ -45,7 +44,7 @@ impl WarmStart {
         Self { rows, alphas: vec![0.0; rows * labels] }
     }
 
-    /// Stores the variables of some labels for the documents with these row numbers.
+    /// Sets the variables of some labels for the documents with the given row numbers.
     pub(super) fn set(&mut self, labels: &[u32], numbers: &[u32], alphas: &[Lanes]) {
         for (&row, lanes) in numbers.iter().zip(alphas) {
             for (&label, &alpha) in labels.iter().zip(lanes) {
@@ -54,7 +53,7 @@ impl WarmStart {
         }
     }
 
-    /// The variables of some labels for a document.
+    /// Returns the variables of some labels for a document.
     fn of(&self, labels: &[u32], row: u32) -> Lanes {
         let mut lanes = [0.0; LANES];
         for (lane, &label) in lanes.iter_mut().zip(labels) {
@@ -65,18 +64,18 @@ impl WarmStart {
     }
 }
 
-/// The documents that SVMs are trained on.
+/// The documents on which SVMs are trained.
 pub(super) struct SvmDocuments {
     /// The row number of each document.
     pub(super) numbers: Vec<u32>,
     /// The entries of document `i` are `starts[i]..starts[i + 1]`.
     starts: Vec<usize>,
-    /// The position of a term in `terms`, and its value.
+    /// Entries: the position of a term in `terms`, and its value.
     entries: Vec<(u32, f32)>,
     /// The squared length of each document, plus 1 for the constant.
     squares: Vec<f32>,
-    /// The terms of the documents, frequent ones first: their weights are adjacent and stay in the
-    /// cache.
+    /// The terms of the documents. Frequent terms come first, so that their weights are adjacent
+    /// and stay in cache.
     terms: Vec<u32>,
 }
 
@@ -113,21 +112,21 @@ impl SvmDocuments {
     }
 }
 
-/// Number of labels whose SVMs are trained at once. A document is read once for all of them, and
-/// their weights of a term are adjacent.
+/// Number of labels whose SVMs are trained simultaneously. Each document is read once for all of
+/// them, and their weights for a term are adjacent.
 pub(super) const LANES: usize = 8;
 
-/// A number for each of these labels.
+/// One number per simultaneously trained label.
 pub(super) type Lanes = [f32; LANES];
 
 /// The linear SVMs of some labels.
 pub(super) struct LinearSvms<'t> {
     documents: &'t SvmDocuments,
-    /// At most [`LANES`].
+    /// The labels, at most [`LANES`].
     labels: &'t [u32],
     /// For each document, 1 if it has the label, −1 otherwise.
     sides: Vec<Lanes>,
-    /// 1 / (2 C) for each document, divided by its weight.
+    /// For each document, 1 / (2 C) divided by the document's weight.
     diagonal: Vec<f32>,
 }
 
@@ -156,8 +155,8 @@ impl<'t> LinearSvms<'t> {
         }
     }
 
-    /// Trains the SVMs. Returns the hyperplane of each label, without weights that are almost 0,
-    /// and the dual variables of each document.
+    /// Trains the SVMs. Returns the hyperplane of each label, without weights near 0, and the dual
+    /// variables of each document.
     pub(super) fn train(&self, start: Option<&WarmStart>) -> (Vec<Hyperplane>, Vec<Lanes>) {
         let alphas = |&row: &u32| start.map_or([0.0; LANES], |start| start.of(self.labels, row));
         let mut alphas: Vec<Lanes> = self.documents.numbers.iter().map(alphas).collect();
@@ -175,7 +174,7 @@ impl<'t> LinearSvms<'t> {
     }
 }
 
-/// `lanes` plus `factor` times `others`.
+/// Returns `lanes` plus `factor` times `others`.
 #[expect(clippy::inline_always, reason = "to be compiled for the instructions of its caller")]
 #[inline(always)]
 fn plus(mut lanes: Lanes, others: &Lanes, factor: f32) -> Lanes {
@@ -185,8 +184,8 @@ fn plus(mut lanes: Lanes, others: &Lanes, factor: f32) -> Lanes {
     lanes
 }
 
-/// The product of a row and the weights of each SVM, plus the constants. Two alternating sums: a
-/// single one would wait for each addition.
+/// Returns the product of a row and the weights of each SVM, plus the constants. Two sums
+/// alternate, so that an addition does not wait for the previous one.
 #[expect(clippy::inline_always, reason = "to be compiled for the instructions of its caller")]
 #[inline(always)]
 fn sums(entries: &[(u32, f32)], weights: &[Lanes], constants: Lanes) -> Lanes {
@@ -203,9 +202,10 @@ fn sums(entries: &[(u32, f32)], weights: &[Lanes], constants: Lanes) -> Lanes {
     plus(even, &odd, 1.0)
 }
 
-/// Dual coordinate descent of all SVMs, starting at `alphas`, until their gradients differ by at
-/// most `tolerance`. Returns the weights of each term, and the constants. A document at which
-/// nothing changes rests: it is skipped until the others fit, or for [`MAX_REST`] rounds.
+/// Runs dual coordinate descent for all SVMs, starting at `alphas`, until the gradients of each
+/// label differ by at most `tolerance`. Returns the weights of each term, and the constants. A
+/// document whose variables do not change rests: it is skipped until the other documents fit, or
+/// for [`MAX_SKIPPED_ROUNDS`] rounds.
 #[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
 fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<Lanes>, Lanes) {
     let LinearSvms { documents, labels, sides, diagonal } = svms;
@@ -221,7 +221,7 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
             constants = plus(constants, &moved, 1.0);
         }
     }
-    // The first `open` documents do not rest.
+    // The first `open` documents are not resting.
     let mut order: Vec<usize> = (0..sides.len()).collect();
     let mut open = order.len();
     let mut random = Random::new(u64::from(labels[0]));
@@ -237,13 +237,13 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
         let mut next = 0;
         while next < open {
             let at = order[next];
-            if let Some(&later) = order[..open].get(next + PREFETCH_ENTRIES) {
+            if let Some(&later) = order[..open].get(next + ENTRY_PREFETCH_DISTANCE) {
                 let entries = documents.of(later);
                 (0..entries.len()).step_by(8).for_each(|line| prefetch(entries, line));
                 prefetch(sides, later);
                 prefetch(alphas, later);
             }
-            if let Some(&later) = order[..open].get(next + PREFETCH_WEIGHTS) {
+            if let Some(&later) = order[..open].get(next + WEIGHT_PREFETCH_DISTANCE) {
                 documents.of(later).iter().for_each(|&(term, _)| prefetch(&weights, term as usize));
             }
             let entries = documents.of(at);
@@ -289,7 +289,7 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
             trained = std::array::from_fn(|lane| !fits(lane));
         }
         partial_rounds = if whole { 0 } else { partial_rounds + 1 };
-        if all_fit || partial_rounds >= MAX_REST {
+        if all_fit || partial_rounds >= MAX_SKIPPED_ROUNDS {
             open = order.len();
         }
     }
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
     use crate::rows::matrix::CsrBuilder;
 
-    /// At the end of the descent every document fits, including documents that rested.
+    /// At the end of the descent, every document fits, including those that rested.
     #[test]
     fn documents_that_rested_fit() {
         const ROWS: u32 = 600;

@@ -1,17 +1,18 @@
-//! Converts margins of labels to scores.
+//! Conversion of label margins to scores.
 
-/// The highest margins of a document's labels, whether its neighbors have them or not.
+/// The highest margins of a document among all labels, whether its neighbors have these labels or
+/// not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TopMargins {
-    /// The two highest margins. If there is only one, it is repeated.
+    /// The two highest margins. A single margin is repeated.
     pub(crate) margins: [f32; 2],
     /// The score of the highest margin.
     pub(crate) score: f32,
 }
 
 impl TopMargins {
-    /// Finds the highest margins; infinite ones belong to labels without a prototype. `parameters`
-    /// are as in [`margins_to_scores`].
+    /// Finds the highest margins. Infinite margins belong to labels without a prototype. For
+    /// `parameters`, see [`margins_to_scores`].
     pub(crate) fn of(mut margins: Vec<f32>, parameters: &[f32]) -> Option<Self> {
         let mut highest = [f32::NEG_INFINITY; 2];
         for &margin in margins.iter().filter(|margin| margin.is_finite()) {
@@ -32,7 +33,8 @@ impl TopMargins {
     }
 }
 
-/// Replaces margins by scores; infinite ones stay. `parameters` are a, and in multi-label mode b.
+/// Replaces margins by scores, except for infinite margins. `parameters` contains a and, in
+/// multi-label mode, b.
 pub(crate) fn margins_to_scores(margins: &mut [f32], parameters: &[f32]) {
     if let [a, b] = *parameters {
         for margin in margins.iter_mut().filter(|margin| margin.is_finite()) {
@@ -53,8 +55,8 @@ pub(crate) fn margins_to_scores(margins: &mut [f32], parameters: &[f32]) {
     }
 }
 
-/// The score of a label: its score from votes, mixed with the score from its prototype, which has
-/// the given `share`. Without a prototype, it is the score from votes.
+/// Mixes a label's score from votes with the score from its prototype, which has the given `share`.
+/// Without a prototype, returns the score from votes.
 pub(crate) fn mix_scores(votes: f64, prototype: Option<f32>, share: f64) -> f64 {
     let Some(prototype) = prototype else { return votes };
     ((1.0 - share) * votes + share * f64::from(prototype)).max(f64::MIN_POSITIVE)
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn several_labels_have_scores_of_their_own() {
+    fn multi_label_scores_are_independent() {
         let mut margins = [1.0, f32::INFINITY, -2.0];
         margins_to_scores(&mut margins, &[2.0, -1.0]);
         let logistic = |z: f32| 1.0 / (1.0 + libm::expf(-z));

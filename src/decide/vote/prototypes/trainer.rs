@@ -1,4 +1,4 @@
-//! Learns label prototypes from the rows of training documents.
+//! Learning of label prototypes from the rows of training documents.
 
 use rayon::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::decide::vote::TrainingLabels;
 use crate::rows::matrix::{CsrView, row};
 use crate::threads::Threads;
 
-/// Learns label prototypes from training rows.
+/// A trainer of label prototypes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PrototypeTrainer<'a> {
     /// The training rows.
@@ -20,16 +20,19 @@ pub(crate) struct PrototypeTrainer<'a> {
 }
 
 impl PrototypeTrainer<'_> {
-    /// Learns from the rows that `takes` selects and that have a label.
+    /// Learns from the labeled rows that `takes` selects.
     pub(crate) fn learn(&self, takes: impl Fn(u32) -> bool) -> Prototypes {
         let documents = self.documents(takes);
         let svms = self.train(&documents, None, false);
         self.prototypes(svms.hyperplanes)
     }
 
-    /// Learns like [`learn`](Self::learn). Also returns a warm start for
+    /// Like [`learn`](Self::learn), but also returns a warm start for
     /// [`learn_from`](Self::learn_from).
-    pub(crate) fn learn_and_keep(&self, takes: impl Fn(u32) -> bool) -> (Prototypes, WarmStart) {
+    pub(crate) fn learn_with_warm_start(
+        &self,
+        takes: impl Fn(u32) -> bool,
+    ) -> (Prototypes, WarmStart) {
         let documents = self.documents(takes);
         let svms = self.train(&documents, None, true);
         let mut start = WarmStart::new(self.rows.rows(), self.labels.sizes.len());
@@ -39,16 +42,16 @@ impl PrototypeTrainer<'_> {
         (self.prototypes(svms.hyperplanes), start)
     }
 
-    /// Learns from a warm start, which takes fewer rounds. The start must have been learned at the
-    /// same cost from some of these documents. The result is as close to the optimum as without a
-    /// warm start, but not identical.
+    /// Learns from a warm start, which takes fewer rounds. The warm start must have been learned
+    /// with the same cost from a subset of these documents. The result is as close to the optimum
+    /// as without a warm start, but not identical.
     pub(crate) fn learn_from(&self, start: &WarmStart, takes: impl Fn(u32) -> bool) -> Prototypes {
         let documents = self.documents(takes);
         let svms = self.train(&documents, Some(start), false);
         self.prototypes(svms.hyperplanes)
     }
 
-    /// The documents to learn from, in an order that depends only on their content, so that
+    /// Selects the documents to learn from, in an order that depends only on their content. So
     /// prototypes do not depend on the order of the rows.
     fn documents(&self, takes: impl Fn(u32) -> bool) -> SvmDocuments {
         let Self { rows, labels, .. } = *self;
@@ -72,7 +75,7 @@ impl PrototypeTrainer<'_> {
     }
 
     /// Trains a linear SVM for each label that some of the documents have and others lack. The dual
-    /// variables, which may take much memory, are returned only if `keep_alphas`.
+    /// variables may take much memory, so they are returned only if `keep_alphas` is true.
     fn train(
         &self,
         documents: &SvmDocuments,
@@ -83,7 +86,7 @@ impl PrototypeTrainer<'_> {
         for &label in documents.numbers.iter().flat_map(|&row| self.labels.labels(row)) {
             sizes[label as usize] += 1;
         }
-        // If all documents are on one side, there is nothing to separate.
+        // If all documents or none have a label, there is nothing to separate.
         let total = documents.numbers.len();
         let both = |&(_, &count): &(u32, &usize)| 0 < count && count < total;
         let labels: Vec<u32> = (0u32..).zip(&sizes).filter(both).map(|(label, _)| label).collect();
@@ -107,7 +110,7 @@ impl PrototypeTrainer<'_> {
         TrainedSvms { labels, hyperplanes, alphas }
     }
 
-    /// Stores hyperplanes term by term.
+    /// Creates prototypes, which store the hyperplanes term by term.
     fn prototypes(&self, hyperplanes: Vec<Option<Hyperplane>>) -> Prototypes {
         let columns = self.rows.cols();
         let mut starts = vec![0u64; columns + 1];
@@ -148,9 +151,9 @@ impl PrototypeTrainer<'_> {
 struct TrainedSvms {
     /// The labels that have a hyperplane.
     labels: Vec<u32>,
-    /// By label number; `None`: all documents are on one side.
+    /// The hyperplanes by label number; `None` if all documents are on one side.
     hyperplanes: Vec<Option<Hyperplane>>,
-    /// The dual variables of each document, for every [`LANES`] of `labels`; empty if not kept.
+    /// The dual variables of each document, for each group of [`LANES`] labels; empty if not kept.
     alphas: Vec<Vec<Lanes>>,
 }
 
@@ -167,7 +170,7 @@ mod tests {
     const SINGLE_LABEL: PrototypeLearning = PrototypeLearning { cost: 1.0, link: [2.0, f32::NAN] };
 
     /// Thirty rows with three labels. Most terms of a row are among the three terms of its label.
-    fn made(order: &[usize]) -> (Csr, Vec<u32>) {
+    fn generated(order: &[usize]) -> (Csr, Vec<u32>) {
         let mut random = Random::new(3);
         let mut documents = Vec::new();
         for number in 0..30u32 {
@@ -192,7 +195,7 @@ mod tests {
     }
 
     fn learned(order: &[usize], threads: usize) -> Prototypes {
-        let (rows, labels) = made(order);
+        let (rows, labels) = generated(order);
         let indptr: Vec<u64> = (0..=30).collect();
         let training = TrainingLabels {
             indptr: &indptr,
@@ -210,7 +213,7 @@ mod tests {
         .learn(|_| true)
     }
 
-    /// The objective of a label's SVM and its gradient, in f64.
+    /// Computes the objective of a label's SVM and its gradient, in f64.
     fn objective(rows: &Csr, labels: &[u32], label: u32, plane: &[f64]) -> (f64, Vec<f64>) {
         let mut value = plane.iter().map(|weight| weight * weight / 2.0).sum::<f64>();
         let mut slopes = plane.to_vec();
@@ -244,7 +247,7 @@ mod tests {
     fn prototypes_separate_a_label_from_the_others_as_well_as_gradient_descent() {
         let order: Vec<usize> = (0..30).collect();
         let found = learned(&order, 1);
-        let (rows, labels) = made(&order);
+        let (rows, labels) = generated(&order);
         for label in 0..3 {
             let mut best = vec![0.0; 9];
             for _ in 0..20_000 {
@@ -266,9 +269,9 @@ mod tests {
         assert!(found.check(7, 3).is_err() && found.check(8, 4).is_err());
     }
 
-    /// More labels than are trained at once, one of which all documents have.
+    /// There are more labels than are trained simultaneously, and all documents have one of them.
     #[test]
-    fn each_label_has_the_plane_of_its_own_documents() {
+    fn each_label_has_the_hyperplane_of_its_own_documents() {
         let own = 2 * u32::try_from(LANES).unwrap() + 3;
         let each = 4;
         let mut rows = CsrBuilder::default();
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_join_those_of_votes() {
+    fn scores_are_mixed_with_those_of_votes() {
         let found = learned(&(0..30).collect::<Vec<_>>(), 1);
         let terms = [0, 1];
         let weights = [0.6, 0.8];
@@ -332,7 +335,7 @@ mod tests {
         let other = found.renumbered(&[2, 7, 1, 0]);
         assert_eq!(other.check(8, 4), Ok(()));
         let renumbered = other.scores(&terms, &weights);
-        // The softmax adds in another order.
+        // The softmax adds numbers in a different order.
         let near = |a: Option<f32>, b: Option<f32>| (a.unwrap() - b.unwrap()).abs() < 1e-6;
         assert!(near(renumbered[3], own[0]) && near(renumbered[2], own[1]), "{renumbered:?}");
         assert_eq!(renumbered[1], None);

@@ -1,4 +1,4 @@
-//! The label prototypes of a model, and how documents are scored with them.
+//! The label prototypes of a model and their scores for documents.
 
 use super::margins::{TopMargins, margins_to_scores, mix_scores};
 use crate::decide::vote::LabelScore;
@@ -7,36 +7,37 @@ use crate::rows::matrix::Array;
 /// Label prototypes: for each label, a weight per term and a constant.
 ///
 /// The *margin* of a label is the constant plus the sum, over the document's terms, of the term's
-/// weight in the document times its weight in the prototype. Margins become scores from 0 to 1: in
-/// single-label mode by the softmax exp(a m) / Σ exp(a m), in multi-label mode by the logistic
-/// function of a m + b. In a vote that ends in `/prototypes:SHARE`, these scores have that share,
-/// and the neighbors' votes the rest. Only labels that a neighbor has are scored: neighbors propose
-/// labels, and prototypes help to choose among them.
+/// weight in the document times its weight in the prototype. Margins are converted to scores from 0
+/// to 1: in single-label mode by the softmax exp(a m) / Σ exp(a m), in multi-label mode by the
+/// logistic function of a m + b. In a vote that ends in `/prototypes:SHARE`, these scores have that
+/// share, and the neighbors' votes have the rest. Only labels that a neighbor has are scored:
+/// neighbors propose labels, and prototypes help to choose among them.
 ///
-/// A prototype is the hyperplane that separates the documents with the label from the others: a
-/// linear support vector machine with squared hinge loss, trained by dual coordinate descent
-/// (Hsieh, Chang, Lin, Keerthi and Sundararajan 2008). It can also be read as a vote of all
-/// training documents: the sum of their rows, each times its dual variable. The SVM-KNN of Zhang,
-/// Berg, Maire and Malik (2006), which trains the SVM on the neighbors, is related.
+/// A prototype is the hyperplane of a linear support vector machine that separates the documents
+/// with the label from the others. It has squared hinge loss and is trained by dual coordinate
+/// descent (Hsieh, Chang, Lin, Keerthi and Sundararajan 2008). It can also be read as a vote of all
+/// training documents: the sum of their rows, each multiplied by its dual variable. The SVM-KNN of
+/// Zhang, Berg, Maire and Malik (2006), which trains the SVM on the neighbors, is related.
 #[derive(Debug, Clone)]
 pub struct Prototypes {
     /// The weights of term `t` are `starts[t]..starts[t + 1]`.
     pub(crate) starts: Array<u64>,
-    /// The label of each weight, increasing within a term.
+    /// The label of each weight, in increasing order within a term.
     pub(crate) labels: Array<u32>,
     pub(crate) weights: Array<f32>,
     /// The constant of each label; infinite for a label without a prototype.
     pub(crate) offsets: Array<f32>,
-    /// C, then the parameters of the link from margins to scores: a, and in multi-label mode b.
+    /// C, then the parameters of the conversion of margins to scores: a and, in multi-label mode,
+    /// b.
     pub(crate) link: Array<f32>,
 }
 
-/// The parameters with which prototypes are learned.
+/// The parameters for learning prototypes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PrototypeLearning {
     /// The cost C of a document on the wrong side of the margin.
     pub(crate) cost: f32,
-    /// a and b of the link; in single-label mode, b is not a number.
+    /// a and b of the conversion to scores. In single-label mode, b is NaN.
     pub(crate) link: [f32; 2],
 }
 
@@ -83,8 +84,8 @@ impl Prototypes {
         TopMargins::of(self.margins(terms, weights), &self.link[1..])
     }
 
-    /// The contributions of a weighted row's terms to a label's margin, in the order of terms, and
-    /// the constant.
+    /// The contributions of a weighted row's terms to a label's margin, in the order of the terms,
+    /// and the constant.
     pub(crate) fn contributions(
         &self,
         label: u32,
@@ -102,7 +103,7 @@ impl Prototypes {
         (contributions, self.offsets[label as usize])
     }
 
-    /// Mixes the scores of prototypes for a weighted row into the scores of a vote, and sorts the
+    /// Mixes the prototype scores of a weighted row into the scores of a vote, and sorts the
     /// result.
     pub(crate) fn join(
         &self,
@@ -119,8 +120,8 @@ impl Prototypes {
         scores.sort_by(|a, b| b.score.total_cmp(&a.score));
     }
 
-    /// Renumbers the labels. `order` is the old number of each label; new labels have numbers
-    /// beyond the old ones.
+    /// Renumbers the labels. `order[i]` is the old number of label `i`. New labels have old numbers
+    /// beyond the existing ones.
     pub(crate) fn renumbered(&self, order: &[u32]) -> Self {
         if order.len() == self.offsets.len() && order.is_sorted() {
             return self.clone();
@@ -163,7 +164,7 @@ impl Prototypes {
             && self.starts.is_sorted()
             && self.starts.len() == terms + 1;
         if !spans || self.weights.len() != entries {
-            return Err("bounds that do not span the weights of prototypes");
+            return Err("bounds that do not span the prototype weights");
         }
         #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
         let rising = self.starts.windows(2).all(|bounds| {

@@ -14,7 +14,7 @@ use std::time::Instant;
 use classify::classifier::Classifier;
 use classify::learn::{TrainOptions, Trainer};
 use classify::model::FeatureSpec;
-use classify::rows::generate::{RCV1_DOCUMENTS, Rows, RCV1_TRAINING_DOCUMENTS, rcv1_like_rows};
+use classify::rows::generate::{RCV1_DOCUMENTS, RCV1_TRAINING_DOCUMENTS, Rows, rcv1_like_rows};
 use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{EngineKind, Engines, NeighborLists, Request, SearchError};
 use classify::text::corpus::preset::Preset;

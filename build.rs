@@ -1,4 +1,4 @@
-//! Compresses the PTX of the kernels and the lists of stop words, which the program includes.
+//! Compresses the PTX of the kernels and the lists of stop words, which the library includes.
 
 use std::env::var_os;
 use std::fs::File;
@@ -19,7 +19,7 @@ fn main() -> io::Result<()> {
     pack_stop_words(&out.join("stop-words.gz"))
 }
 
-/// A line for each language: its code and its words, with tabs between them.
+/// Writes a line for each language: its code and its words, separated by tabs.
 fn pack_stop_words(to: &Path) -> io::Result<()> {
     let mut packed = GzEncoder::new(File::create(to)?, Compression::best());
     for &language in stop_words::available_languages() {

@@ -5,10 +5,9 @@
 //! text     text       text, rows     search        decide    decide     evaluate
 //! ```
 //!
-//! [`Trainer`](learn::Trainer) turns a corpus into a [`Model`](model::Model), which holds
-//! everything that classification needs. [`Classifier`](classifier::Classifier) answers with it.
-//! The modules below are listed in the order in which the data passes through them; a module uses
-//! only modules above it.
+//! [`Trainer`](learn::Trainer) trains a [`Model`](model::Model) on a corpus. The model contains
+//! everything that a [`Classifier`](classifier::Classifier) needs. The modules below are listed in
+//! the order in which data passes through them. A module uses only modules above it.
 //!
 //! ```
 //! use classify::classifier::Classifier;
@@ -42,7 +41,7 @@ pub mod classifier;
 pub mod learn;
 pub mod evaluate;
 
-/// The examples of the page on the library compile and run.
+/// Compiles and runs the examples of `docs/library.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/library.md")]
 struct LibraryPage;

@@ -1,37 +1,37 @@
-//! How much is read from outside into memory, and the reader that stops there.
+//! Limits on the size of external input, and a reader that enforces them.
 //!
-//! A quote that is never closed, a compressed file of nothing but zeros, `/dev/zero`: without
-//! limits each of them would fill the memory.
+//! Without limits, an unclosed quote, a compressed file of zeros or `/dev/zero` would fill the
+//! memory.
 
 use std::io::{self, BufRead, Read};
 
-/// The bytes of one record: a line, a CSV record, a story of several lines, a file in a label
-/// folder. 256 MiB; [`ReadOptions::max_record`](crate::text::corpus::ReadOptions::max_record)
-/// changes it.
-pub const RECORD: u64 = 1 << 28;
+/// Default maximum number of bytes of a record: 256 MiB. A record is a line, a CSV record, a story
+/// of several lines, or a file in a label folder.
+/// [`ReadOptions::max_record`](crate::text::corpus::ReadOptions::max_record) overrides the default.
+pub const MAX_RECORD_BYTES: u64 = 1 << 28;
 
-/// The bytes of a file other than the corpus, after decompression: a hierarchy, relevance
-/// judgments, an evaluation. 1 GiB.
-pub const FILE: u64 = 1 << 30;
+/// Maximum number of bytes, after decompression, of a file other than the corpus: 1 GiB. Such files
+/// are hierarchies, relevance judgments and evaluations.
+pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// The error behind the [`io::Error`] of a reader that reached its limit.
+/// The source of the [`io::Error`] of a reader that reached its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of more than {limit} bytes")]
 pub(crate) struct TooLong {
-    /// What is limited, with its article.
+    /// A description of the limited input, with an article.
     pub(crate) what: &'static str,
     pub(crate) limit: u64,
 }
 
 impl TooLong {
-    /// The limit that caused `error`, if one did.
+    /// Returns the limit that caused `error`, if any.
     pub(crate) fn behind(error: &io::Error) -> Option<Self> {
         error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()).copied()
     }
 }
 
-/// A reader that fails as soon as more bytes than its limit are asked of it. A stream that ends
-/// exactly at the limit is read to its end.
+/// A reader that fails if it is asked for more bytes than its limit. A stream that ends exactly at
+/// the limit can be read to its end.
 #[derive(Debug)]
 pub(crate) struct LimitedReader<R> {
     bytes: R,
@@ -44,7 +44,7 @@ impl<R: BufRead> LimitedReader<R> {
         Self { bytes, limit: TooLong { what, limit }, left: limit }
     }
 
-    /// Begins the next record, of which `taken` bytes were read already.
+    /// Begins the next record, of which `taken` bytes have already been read.
     pub(crate) fn restart(&mut self, taken: u64) {
         self.left = self.limit.limit.saturating_sub(taken);
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_end() {
+    fn endless_streams_are_cut_off() {
         let mut bytes = Vec::new();
         let zeros = io::BufReader::new(io::repeat(0));
         assert!(LimitedReader::new(zeros, "a file", 1_000).read_to_end(&mut bytes).is_err());

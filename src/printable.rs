@@ -1,21 +1,22 @@
-//! Text from outside, made safe to print.
+//! Escaping of external text, to make it safe to print.
 //!
-//! Corpora, models and file names may hold escape sequences that move a terminal's cursor, recolor
-//! its text or set its title, and bidirectional controls that make a line read differently from
-//! what it says. Everything that comes from outside goes through [`printable`] before a person
-//! reads it.
+//! Corpora, models and file names may contain escape sequences that move a terminal's cursor,
+//! change its colors or set its title. They may also contain bidirectional controls that change the
+//! apparent order of a text. All external text must pass through [`printable`] before it is shown
+//! to a person.
 
 use std::fmt::{self, Display, Write};
 
-/// A text whose control characters are shown as escapes such as `\u{1b}`. See [`printable`].
+/// A text whose control characters are displayed as escapes such as `\u{1b}`. See [`printable`].
 #[derive(Debug, Clone, Copy)]
 pub struct Printable<T> {
     text: T,
     several_lines: bool,
 }
 
-/// `text` as one line: control characters (C0, DEL and C1, line breaks and tabs among them), line
-/// and paragraph separators and bidirectional controls become escapes; everything else stays.
+/// Displays `text` as one line. Control characters (C0, DEL and C1, including line breaks and
+/// tabs), line and paragraph separators, and bidirectional controls are escaped. Everything else is
+/// unchanged.
 ///
 /// ```
 /// use classify::printable::printable;
@@ -28,7 +29,7 @@ pub fn printable<T: Display>(text: T) -> Printable<T> {
     Printable { text, several_lines: false }
 }
 
-/// The same for a text of several lines: line feeds and tabs stay.
+/// Like [`printable`], but keeps line feeds and tabs, for texts of several lines.
 ///
 /// ```
 /// assert_eq!(classify::printable::printable_lines("a\nb\x07").to_string(), "a\nb\\u{7}");
@@ -43,7 +44,7 @@ impl<T: Display> Display for Printable<T> {
     }
 }
 
-/// Passes text on and escapes what must not be printed.
+/// A writer that escapes hidden characters and forwards all others.
 struct Escaper<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
     several_lines: bool,
@@ -61,7 +62,7 @@ impl Write for Escaper<'_, '_> {
     }
 }
 
-/// Whether a character acts on the text around it instead of being shown.
+/// Whether a character affects the text around it instead of being displayed.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}')
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_hidden_is_left() {
+    fn hidden_characters_are_escaped() {
         let hidden = ('\0'..=char::MAX).filter(|&c| is_hidden(c));
         let text: String = hidden.flat_map(|c| [c, 'x']).collect();
         assert!(!printable(&text).to_string().chars().any(is_hidden));

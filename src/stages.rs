@@ -1,36 +1,35 @@
-//! How long each stage of the work takes, to see which one bounds it.
+//! Timing of the stages of the work, which shows which stage is the bottleneck.
 
 use std::fmt;
 use std::time::Instant;
 
 use serde::Serialize;
 
-/// A stage of the work and its time. Several stages can run at the same time, on different
-/// documents.
+/// A stage of the work and its time. Several stages can run concurrently, on different documents.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stage {
-    /// What is done.
+    /// The name of the stage.
     pub name: String,
-    /// The seconds in which the stage was at work, by the clock.
+    /// The wall-clock time in seconds during which the stage was at work.
     pub seconds: f64,
     /// The number of documents processed; 0 if the stage processes none.
     pub documents: u64,
-    /// The bytes of text processed, if the stage processes text.
+    /// The number of bytes of text processed, if the stage processes text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Of stages that run concurrently, the share of the time from the first document to the last
-    /// in which the stage was at work; the rest it waited for other stages.
+    /// For concurrent stages, the share of the total time in which the stage was at work, from 0 to
+    /// 1. For the rest, it waited for other stages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy: Option<f64>,
 }
 
 impl Stage {
-    /// A stage before it starts.
+    /// Creates a stage that has not started.
     pub fn empty(name: &str) -> Self {
         Self { name: name.to_owned(), seconds: 0.0, documents: 0, bytes: None, busy: None }
     }
 
-    /// A stage that began at `start` and ends now.
+    /// Creates a stage that began at `start` and ends now.
     pub fn since(name: &str, documents: u64, start: Instant) -> Self {
         let mut stage = Self::empty(name);
         stage.add(documents, start);
@@ -43,39 +42,40 @@ impl Stage {
         self.documents += documents;
     }
 
-    /// The same stage, which ran concurrently with others for `seconds` in total.
+    /// Sets the share of time at work, for a stage that ran concurrently with others for `seconds`
+    /// in total.
     #[must_use]
-    pub fn beside(self, seconds: f64) -> Self {
+    pub fn with_total_time(self, seconds: f64) -> Self {
         let busy = if seconds > 0.0 { (self.seconds / seconds).min(1.0) } else { 1.0 };
         Self { busy: Some(busy), ..self }
     }
 
-    /// Documents per second.
+    /// The number of documents processed per second.
     pub fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.documents as f64 / self.seconds } else { 0.0 }
     }
 
-    /// Megabytes (10^6) of text per second.
+    /// Megabytes (10^6 bytes) of text per second, if the stage processes text.
     pub fn megabytes(&self) -> Option<f64> {
         let bytes = self.bytes.filter(|_| self.seconds > 0.0)?;
         Some(bytes as f64 / 1e6 / self.seconds)
     }
 }
 
-/// Progress of stages that run concurrently.
+/// Progress of concurrent stages.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SoFar<'a> {
-    /// The documents that are through all stages.
+pub struct PipelineProgress<'a> {
+    /// The number of documents that have passed through all stages.
     pub documents: u64,
-    /// The stage that was at work for the longest time so far, waiting for threads and input
-    /// included: usually the one that limits the others.
+    /// The name of the stage that was at work for the longest time so far, including waits for
+    /// threads and input. It is usually the bottleneck.
     pub busiest: &'a str,
-    /// The share of the time in which that stage was at work, from 0 to 1.
+    /// The share of the time during which that stage was at work, from 0 to 1.
     pub busy: f64,
 }
 
-/// One line: the name, seconds, documents/s, MB/s and the share of the time at work, as far as they
-/// are known.
+/// Displays one line: name, seconds, documents/s, MB/s and the share of time at work, as far as
+/// they are known.
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, seconds, .. } = self;
@@ -101,13 +101,13 @@ mod tests {
     fn lines() {
         let stage = Stage { seconds: 0.5, documents: 1_000, ..Stage::empty("read") };
         assert_eq!(stage.to_string(), "read: 0.500 s, 2000 documents/s");
-        let stage = Stage { bytes: Some(4_000_000), ..stage }.beside(2.0);
+        let stage = Stage { bytes: Some(4_000_000), ..stage }.with_total_time(2.0);
         assert_eq!(
             stage.to_string(),
             "read: 0.500 s, 2000 documents/s, 8 MB/s, busy 25 % of the time"
         );
         assert_eq!(Stage { seconds: 0.25, ..Stage::empty("start") }.to_string(), "start: 0.250 s");
         assert_eq!(Stage::empty("none").rate().to_bits(), 0f64.to_bits());
-        assert_eq!(Stage::empty("none").beside(0.0).busy, Some(1.0));
+        assert_eq!(Stage::empty("none").with_total_time(0.0).busy, Some(1.0));
     }
 }

@@ -1,4 +1,4 @@
-//! Threads as a value; results do not depend on their number.
+//! Thread pools as values. Results do not depend on the number of threads.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
-/// What to do where no thread can be started.
-pub(crate) const NO_THREAD: &str = "use fewer threads or raise the process limit (ulimit -u)";
+/// Advice for errors where no thread can be started.
+pub(crate) const NO_THREAD_HINT: &str = "use fewer threads or raise the process limit (ulimit -u)";
 
 /// The threads that a stage of the pipeline may use.
 #[derive(Clone)]
@@ -31,7 +31,7 @@ impl Threads {
         Ok(Self(Arc::new(pool)))
     }
 
-    /// Creates as many threads as this machine can run at once.
+    /// Creates as many threads as this machine can run concurrently.
     ///
     /// # Errors
     /// If the operating system cannot start more threads.
@@ -44,19 +44,19 @@ impl Threads {
         self.0.current_num_threads()
     }
 
-    /// Runs `work` on the calling thread; what it spawns runs on these threads and has ended when
-    /// this returns. The caller may be one of these threads, so `work` must not wait for what it
-    /// spawned: no other thread might be left to do it.
+    /// Runs `work` on the calling thread. Tasks that it spawns run on these threads and have ended
+    /// when this function returns. The caller may be one of these threads, so `work` must not wait
+    /// for spawned tasks: there may be no other thread to run them.
     pub(crate) fn scope<'scope, R>(&self, work: impl FnOnce(&rayon::Scope<'scope>) -> R) -> R {
         self.0.in_place_scope(work)
     }
 
-    /// Lets one of these threads do `work` at some time; nobody waits for it.
+    /// Runs `work` on one of these threads at some time, without waiting for it.
     pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.0.spawn(work);
     }
 
-    /// Lets one of these threads do `work`, whose result is waited for later.
+    /// Starts `work` on one of these threads. The returned task gives its result.
     pub(crate) fn start<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -67,15 +67,15 @@ impl Threads {
         let own = Arc::clone(&task);
         self.0.spawn(move || {
             if let Some(work) = take(&own) {
-                // If nobody wants the result any more, it is lost.
+                // If the receiver was dropped, the result is lost.
                 let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
             }
         });
         Task { work: task, result }
     }
 
-    /// Runs `work` on these threads; parallel iterators in it use them too, and so does what takes
-    /// no threads as an argument, such as [`Model::save`](crate::model::Model::save).
+    /// Runs `work` on these threads. Parallel iterators in `work` use them too, and so do functions
+    /// that take no threads as an argument, such as [`Model::save`](crate::model::Model::save).
     ///
     /// ```
     /// use classify::threads::Threads;
@@ -88,7 +88,7 @@ impl Threads {
         self.0.install(work)
     }
 
-    /// Does both on these threads.
+    /// Runs both functions on these threads.
     pub(crate) fn join<A: Send, B: Send>(
         &self,
         one: impl FnOnce() -> A + Send,
@@ -97,8 +97,8 @@ impl Threads {
         self.run(|| rayon::join(one, other))
     }
 
-    /// What `work` makes of each item, in their order; at most `at_once` items at a time (one if
-    /// 0), each on all threads that have nothing else to do.
+    /// Applies `work` to each item and returns the results in order. At most `at_once` items (one
+    /// if 0) are processed at a time, each on all idle threads.
     pub(crate) fn map_few<T: Sync, R: Send>(
         &self,
         items: &[T],
@@ -115,7 +115,8 @@ impl Threads {
 
 type Work<T> = Box<dyn FnOnce() -> T + Send>;
 
-/// Work given to [`Threads`]. If it is dropped, work that no thread has begun is not done.
+/// Work that was started on [`Threads`]. If the task is dropped before a thread has begun the work,
+/// the work is not done.
 pub(crate) struct Task<T> {
     /// The work, until a thread begins it.
     work: Arc<Mutex<Option<Work<T>>>>,
@@ -123,13 +124,13 @@ pub(crate) struct Task<T> {
 }
 
 impl<T> Task<T> {
-    /// The result, after waiting for it. A caller that is a worker of a thread pool does the work
-    /// itself unless a thread has begun it: every worker might be waiting in the same way.
+    /// Waits for the result. A caller that is a worker of a thread pool does the work itself unless
+    /// a thread has begun it, because all workers might be waiting in the same way.
     pub(crate) fn wait(self) -> T {
         if is_worker() { self.finish() } else { self.received() }
     }
 
-    /// The result. The caller does the work itself unless a thread has begun it.
+    /// Returns the result. The caller does the work itself unless a thread has begun it.
     pub(crate) fn finish(self) -> T {
         match take(&self.work) {
             Some(work) => work(),
@@ -158,42 +159,43 @@ pub(crate) fn is_worker() -> bool {
     rayon::current_thread_index().is_some()
 }
 
-/// The next message, or `None` after the last one. A caller that is a worker of a thread pool does
-/// the pool's work while it waits: the sender might be waiting for that.
+/// Returns the next message, or `None` after the last one. A caller that is a worker of a thread
+/// pool does other work of the pool while it waits, because the sender might depend on that work.
 pub(crate) fn receive<T>(messages: &Receiver<T>) -> Option<T> {
     while is_worker() {
         match messages.try_recv() {
             Ok(message) => return Some(message),
             Err(TryRecvError::Disconnected) => return None,
-            Err(TryRecvError::Empty) => work_a_little(),
+            Err(TryRecvError::Empty) => do_pool_work(),
         }
     }
     messages.recv().ok()
 }
 
-/// Waits for the end of a thread, as [`receive`] waits for messages.
+/// Waits for the end of a thread in the same way as [`receive`] waits for messages.
 pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> std::thread::Result<T> {
     while is_worker() && !thread.is_finished() {
-        work_a_little();
+        do_pool_work();
     }
     thread.join()
 }
 
-/// Does some work of the caller's pool, or pauses if there is none.
-fn work_a_little() {
+/// Does one piece of work of the caller's pool, or pauses if there is none.
+fn do_pool_work() {
     const PAUSE: Duration = Duration::from_micros(100);
     if rayon::yield_now() != Some(rayon::Yield::Executed) {
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Whether `test` returns true for all numbers below `count`; on the caller's threads, if it is one
-/// of [`Threads`].
+/// Whether `test` returns true for all numbers below `count`. Runs in parallel if the caller is a
+/// worker of a thread pool.
 pub(crate) fn all(count: usize, test: impl Fn(usize) -> bool + Send + Sync) -> bool {
     if is_worker() { (0..count).into_par_iter().all(test) } else { (0..count).all(test) }
 }
 
-/// What `work` makes of each item, on the caller's threads if it is one of [`Threads`].
+/// Applies `work` to each item and returns the results in order. Runs in parallel if the caller is
+/// a worker of a thread pool.
 pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
     if is_worker() {
         items.par_iter().map(work).collect()

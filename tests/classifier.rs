@@ -11,7 +11,7 @@ use classify::decide::decision::Decision;
 use classify::learn::Trainer;
 use classify::model::{InputSpec, Model, TrainSettings};
 use classify::search::Engines;
-use classify::stages::SoFar;
+use classify::stages::PipelineProgress;
 use classify::text::corpus::{Content, Corpus, CorpusError, Document, Place, Problem, ReadOptions};
 use classify::text::counts::{CountOptions, Counts, Fields};
 use classify::threads::Threads;
@@ -215,7 +215,7 @@ impl Answers for FlushedAnswers {
         Ok(())
     }
 
-    fn progress(&mut self, so_far: &SoFar<'_>) {
+    fn progress(&mut self, so_far: &PipelineProgress<'_>) {
         assert_eq!(so_far.documents, self.count as u64);
         let stages = ["read", "analyze, weigh", "search", "vote", "write"];
         assert!(stages.contains(&so_far.busiest) && so_far.busy > 0.0, "{so_far:?}");

@@ -96,12 +96,12 @@ impl SavedEvaluation {
         Self::checked(serde_json::from_slice(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)))
     }
 
-    /// Like [`from_json`](Self::from_json), from a file of at most [`limits::FILE`] bytes.
+    /// Like [`from_json`](Self::from_json), from a file of at most [`limits::MAX_FILE_BYTES`] bytes.
     ///
     /// # Errors
     /// If the file cannot be read, is longer, or is not an evaluation with decisions on documents.
     pub fn from_reader(file: impl Read) -> Result<Self, CompareError> {
-        Self::from_limited(file, limits::FILE)
+        Self::from_limited(file, limits::MAX_FILE_BYTES)
     }
 
     fn from_limited(file: impl Read, limit: u64) -> Result<Self, CompareError> {

@@ -20,7 +20,7 @@ use crate::classifier::{
 };
 use crate::decide::vote::Voters;
 use crate::search::Neighbor;
-use crate::stages::{SoFar, Stage};
+use crate::stages::{PipelineProgress, Stage};
 use crate::text::corpus::{CorpusError, Place, Problem};
 use crate::threads::Threads;
 
@@ -162,7 +162,7 @@ pub fn evaluate(
     options: &ClassifyOptions,
     test: Source,
     evaluate: EvaluateOptions,
-    progress: &dyn Fn(&SoFar<'_>),
+    progress: &dyn Fn(&PipelineProgress<'_>),
 ) -> Result<Evaluation, EvaluateError> {
     let tally = tally(classifier, options, test, evaluate, progress)?;
     Ok(tally.measure(classifier.threads()))
@@ -193,7 +193,7 @@ pub fn tally(
     options: &ClassifyOptions,
     test: Source,
     evaluate: EvaluateOptions,
-    progress: &dyn Fn(&SoFar<'_>),
+    progress: &dyn Fn(&PipelineProgress<'_>),
 ) -> Result<EvaluationTally, EvaluateError> {
     let EvaluateOptions { name, batch, per_document, seed, mut stages } = evaluate;
     let start = Instant::now();

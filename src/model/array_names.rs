@@ -1,8 +1,8 @@
-//! The names of the arrays in files of models and of vectors.
+//! The names of the arrays in model files and vector files.
 
 /// The concatenated terms, as UTF-8.
 pub(crate) const TERMS: &str = "vocabulary.text";
-/// The offset of each term, and the end of the last term.
+/// The offset of each term and the end of the last term.
 pub(crate) const TERM_OFFSETS: &str = "vocabulary.offsets";
 /// The number of documents with each term.
 pub(crate) const DOCUMENT_FREQUENCIES: &str = "vocabulary.document_frequencies";
@@ -10,21 +10,21 @@ pub(crate) const DOCUMENT_FREQUENCIES: &str = "vocabulary.document_frequencies";
 pub(crate) const IDF: &str = "vocabulary.idf";
 /// The learned factor of each term, which is included in its weight.
 pub(crate) const TERM_FACTORS: &str = "vocabulary.factors";
-/// The offset of each document's terms, and the end of the last document's terms.
+/// The offset of each document's terms and the end of the last document's terms.
 pub(crate) const ROW_BOUNDS: &str = "rows.indptr";
 /// The terms of each document.
 pub(crate) const ROW_TERMS: &str = "rows.indices";
-/// The weights of these terms.
+/// The weight of each document's terms.
 pub(crate) const ROW_WEIGHTS: &str = "rows.data";
 /// The concatenated names of the labels.
 pub(crate) const LABELS: &str = "labels.text";
-/// The offset of each name.
+/// The offset of each label name.
 pub(crate) const LABEL_OFFSETS: &str = "labels.offsets";
 /// The concatenated identifiers of the documents.
 pub(crate) const IDS: &str = "documents.id_text";
 /// The offset of each identifier.
 pub(crate) const ID_OFFSETS: &str = "documents.id_offsets";
-/// The offset of each document's labels, and the end of the last document's labels.
+/// The offset of each document's labels and the end of the last document's labels.
 pub(crate) const LABEL_BOUNDS: &str = "documents.label_indptr";
 /// The labels of each document.
 pub(crate) const LABEL_NUMBERS: &str = "documents.label_indices";
@@ -42,7 +42,7 @@ pub(crate) const TEXT_OFFSETS: &str = "documents.text_offsets";
 pub(crate) const DENSE_VECTORS: &str = "dense.vectors";
 /// The dense vectors of the terms, row by row.
 pub(crate) const DENSE_PROJECTION: &str = "dense.projection";
-/// The offset of each document's vote weights, and the end of the last document's vote weights.
+/// The offset of each document's vote weights and the end of the last document's vote weights.
 pub(crate) const VOTE_STARTS: &str = "votes.starts";
 /// The label of each vote weight.
 pub(crate) const VOTE_LABELS: &str = "votes.labels";
@@ -54,13 +54,13 @@ pub(crate) const VOTE_OFFSETS: &str = "votes.offsets";
 pub(crate) const VOTE_SCALES: &str = "votes.scales";
 /// The offset of each term's weights in label prototypes.
 pub(crate) const PROTOTYPE_STARTS: &str = "prototypes.starts";
-/// The label of each weight.
+/// The label of each prototype weight.
 pub(crate) const PROTOTYPE_LABELS: &str = "prototypes.labels";
-/// The weights.
+/// The prototype weights.
 pub(crate) const PROTOTYPE_WEIGHTS: &str = "prototypes.weights";
 /// The constant of each label.
 pub(crate) const PROTOTYPE_OFFSETS: &str = "prototypes.offsets";
-/// The parameters of the link from margins to scores.
+/// The parameters of the conversion of margins to scores.
 pub(crate) const PROTOTYPE_LINK: &str = "prototypes.link";
 /// The weights of the logistic regressions for probabilities.
 pub(crate) const CALIBRATION_WEIGHTS: &str = "calibration.weights";
@@ -70,9 +70,9 @@ pub(crate) const CALIBRATION_OFFSETS: &str = "calibration.offsets";
 pub(crate) const CALIBRATION_SIMILARITIES: &str = "calibration.similarities";
 /// The weights of the novelty score.
 pub(crate) const NOVELTY_WEIGHTS: &str = "foreign.weights";
-/// Quantiles of the best similarity.
+/// Quantiles of the best similarity, for the novelty score.
 pub(crate) const NOVELTY_BEST: &str = "foreign.best_similarities";
-/// Quantiles of the mean similarity.
+/// Quantiles of the mean similarity, for the novelty score.
 pub(crate) const NOVELTY_MEAN: &str = "foreign.mean_similarities";
-/// The similarity of each document's best neighbor.
+/// The similarity of each document's best neighbor, for the novelty score.
 pub(crate) const NOVELTY_NEAREST: &str = "foreign.nearest";

@@ -1,4 +1,4 @@
-//! Builds models from counted documents and the results of the learners.
+//! Building of models from counted documents and the results of the learners.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -25,30 +25,30 @@ use crate::threads::Threads;
 pub(crate) struct Learned {
     /// The number of neighbors that vote.
     pub(crate) k: NonZeroUsize,
-    /// How neighbors vote.
+    /// The vote rule.
     pub(crate) vote: Vote,
-    /// How labels are chosen by their scores.
+    /// The rule that chooses labels by their scores.
     pub(crate) decision: Decision,
     /// The share of the votes for neighbors found by dense vectors, from 0 to 1.
     pub(crate) dense_share: f64,
-    /// The part of the tuning report that the model stores.
+    /// The summary of tuning that the model stores.
     pub(crate) summary: TuningSummary,
     /// The calibration from scores to probabilities.
     pub(crate) calibration: Calibration,
     /// The minimum confidence of an answer.
     pub(crate) abstention: Option<ConfidenceLimit>,
-    /// The limit of the novelty score, and the score.
+    /// The novelty score and its limit.
     pub(crate) novelty: Option<(NoveltyLimit, NoveltyScore)>,
     /// Learned vote weights, if the vote uses them.
     pub(crate) votes: Option<LearnedVotes>,
-    /// How label prototypes are learned, if they have a share in the scores.
+    /// The parameters for learning label prototypes, if they have a share in the scores.
     pub(crate) prototypes: Option<PrototypeLearning>,
 }
 
 impl Model {
     /// Weights counted documents and builds the model.
     ///
-    /// The rows are weighted in place, without a second copy.
+    /// The rows are weighted in place, without a copy.
     ///
     /// # Panics
     /// Never: counts are valid by construction.
@@ -155,7 +155,7 @@ impl Model {
         model
     }
 
-    /// Adds dense vectors, and the share of the votes for neighbors found by them.
+    /// Adds dense vectors and the share of votes for neighbors found by them.
     #[must_use]
     pub(crate) fn with_dense(mut self, dense: DensePart, dense_share: f64) -> Self {
         self.settings.dense = Some(dense.spec().clone());
@@ -168,7 +168,7 @@ impl Model {
     /// Replaces everything that was learned before.
     ///
     /// # Panics
-    /// If the calibration has another number of labels.
+    /// If the calibration has a different number of labels.
     #[must_use]
     pub(crate) fn with_learned(mut self, learned: Learned, threads: &Threads) -> Self {
         let labels = self.labels().len();
@@ -190,8 +190,8 @@ impl Model {
         self.with_prototypes(learned.prototypes, threads)
     }
 
-    /// The model with the terms and rows of another model of the same documents. Everything that
-    /// was learned is unchanged.
+    /// Returns this model with the terms and rows of another model of the same documents.
+    /// Everything learned is unchanged.
     pub(crate) fn with_terms_of(&self, other: Self) -> Self {
         let arrays = Arrays {
             label_names: self.arrays.label_names.clone(),
@@ -218,7 +218,7 @@ impl Model {
         Self { settings, arrays, label_sizes, rows_by_id: RowsById::default() }
     }
 
-    /// Learns label prototypes from the rows, if the vote uses them. Otherwise the model has none.
+    /// Learns label prototypes from the rows if the vote uses them. Otherwise, removes them.
     #[must_use]
     pub(crate) fn with_prototypes(
         mut self,

@@ -1,5 +1,5 @@
-//! Checks the properties of a model that the rest of the program relies on and that types do not
-//! ensure.
+//! Validation of the properties of a model that the rest of the program relies on and types do not
+//! guarantee.
 
 use super::error::invalid;
 use super::trained::bounds_of;
@@ -8,11 +8,11 @@ use crate::decide::calibrate::NoveltyScore;
 use crate::rows::dense::DenseFeatures;
 use crate::threads;
 
-/// Number of weights that a thread checks per task.
-const PART: usize = 1 << 14;
+/// Number of weights per task.
+const WEIGHTS_PER_TASK: usize = 1 << 14;
 
 impl Model {
-    /// Checks all of these properties.
+    /// Validates the model, and returns the first problem found.
     pub(super) fn check(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
         let rows = arrays.rows.whole();
@@ -56,8 +56,8 @@ impl Model {
         }
         // Counting is branchless, so the processor checks several weights at once.
         let is_wrong = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
-        let (parts, _) = rows.data().as_chunks::<PART>();
-        let rest = &rows.data()[parts.len() * PART..];
+        let (parts, _) = rows.data().as_chunks::<WEIGHTS_PER_TASK>();
+        let rest = &rows.data()[parts.len() * WEIGHTS_PER_TASK..];
         let passes = |weights: &[f32]| weights.iter().filter(is_wrong).count() == 0;
         if !threads::all(parts.len(), |part| passes(&parts[part])) || !passes(rest) {
             return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
@@ -68,7 +68,7 @@ impl Model {
         if weighed.is_none() && of_whole < documents as u64 {
             return wrong(
                 "settings",
-                "the model has more documents than the whole that it is a part of",
+                "the model has more documents than the corpus that it is a part of",
             );
         }
         if frequencies.iter().any(|&df| df == 0 || u64::from(df) > of_whole) {
@@ -111,7 +111,7 @@ impl Model {
         Ok(())
     }
 
-    /// Checks everything that was learned.
+    /// Validates everything that was learned.
     fn check_learned(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
         let documents = arrays.ids.len();
@@ -128,15 +128,12 @@ impl Model {
             return wrong(array_names::NOVELTY_WEIGHTS, what);
         }
         if novelty_score.is_some_and(NoveltyScore::needs_margins) && arrays.prototypes.is_none() {
-            return wrong(
-                array_names::NOVELTY_WEIGHTS,
-                "weights for prototypes, but no prototypes",
-            );
+            return wrong(array_names::NOVELTY_WEIGHTS, "prototype weights, but no prototypes");
         }
         if settings.novelty.is_some() != novelty_score.is_some() {
             return wrong(
                 "settings",
-                "a limit of foreign documents without its arrays, or arrays without it",
+                "a novelty limit without its arrays, or arrays without a limit",
             );
         }
         let calibration = arrays.calibration.as_ref();
@@ -163,19 +160,19 @@ impl Model {
         if (settings.vote.prototypes > 0.0) != prototypes.is_some() {
             return wrong(
                 "settings",
-                "a share of prototypes without them, or prototypes without it",
+                "a share of prototypes without prototypes, or prototypes without a share",
             );
         }
         if settings.vote.learned != votes.is_some() {
             return wrong(
                 "settings",
-                "learned votes without their weights, or weights without them",
+                "learned votes without vote weights, or vote weights without learned votes",
             );
         }
         Ok(())
     }
 
-    /// Checks that dense vectors, their share of the votes and the input match.
+    /// Validates that the dense vectors, their share of the votes and the input match.
     fn check_dense(&self) -> Result<(), ModelProblem> {
         let settings = &self.settings;
         let share = settings.dense_share;

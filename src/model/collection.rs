@@ -35,24 +35,24 @@ pub enum Change {
     },
 }
 
-/// A document, weighted like the model's documents.
+/// A document to add, weighted like the model's documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewDocument {
-    /// Its identifier.
+    /// The identifier of the document.
     pub id: String,
-    /// Its labels, without their ancestors in the model's hierarchy.
+    /// The labels, without their ancestors in the model's hierarchy.
     pub labels: Vec<String>,
-    /// The weight of its vote, above 0.
+    /// The weight of the document's vote, above 0.
     pub weight: f32,
-    /// The ids of its terms, increasing.
+    /// The ids of the terms, in increasing order.
     pub terms: Vec<u32>,
-    /// The weights of its terms.
+    /// The weights of the terms, in the same order.
     pub weights: Vec<f32>,
-    /// Its dense vector, if the model has such vectors. Its length is 1 if the metric is angular.
+    /// The dense vector, if the model has dense vectors; of length 1 or 0 if the metric is angular.
     pub vector: Option<Vec<f32>>,
-    /// Its text, if the model keeps texts.
+    /// The text, if the model keeps texts.
     pub text: Option<String>,
-    /// The similarity of its best neighbor, if the model has a novelty score.
+    /// The similarity of the document's best neighbor, if the model has a novelty score.
     pub nearest: Option<f32>,
 }
 
@@ -69,9 +69,9 @@ pub enum ChangeError {
     /// A document does not fit the model.
     #[error("document `{}`: {what}", crate::printable::printable(id))]
     Document {
-        /// Its identifier.
+        /// The identifier of the document.
         id: String,
-        /// The reason why it does not fit.
+        /// The reason.
         what: &'static str,
     },
     /// There would be 2^32 or more documents or labels.
@@ -79,7 +79,7 @@ pub enum ChangeError {
     TooMany,
 }
 
-/// The effect of some changes.
+/// The numbers of documents affected by changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChangeCounts {
     /// Number of documents added.
@@ -92,9 +92,9 @@ pub struct ChangeCounts {
     pub relabeled: u64,
 }
 
-/// A segment is merged with the one before it unless it is at least this many times smaller. All
-/// segments are merged if one has lost more than this fraction of its documents. A merge slows down
-/// one change, and speeds up every search.
+/// A segment is merged with the previous one unless it is at least this many times smaller. All
+/// segments are merged if one has lost more than one in this many of its documents. A merge slows
+/// down one change but speeds up all later searches.
 const MERGE_FACTOR: u32 = 16;
 
 /// The location of a document.
@@ -104,26 +104,27 @@ struct Location {
     row: u32,
 }
 
-/// The identifier of a document.
-fn id_in(segments: &[Segment], location: Location) -> &str {
+/// Returns the identifier of a document.
+fn id_at(segments: &[Segment], location: Location) -> &str {
     segments[location.segment as usize].ids.get(location.row as usize).unwrap_or_default()
 }
 
-/// The documents of a model, which can be added, removed and relabeled.
+/// The documents of a model, to which documents can be added, and which can be removed and
+/// relabeled.
 ///
 /// The vocabulary, its term weights and everything that was learned do not change. Answers are
 /// bit-identical to the answers of a model with the same vocabulary that was trained on the current
 /// documents: the remaining documents in their order, then the added documents.
 ///
-/// A label that no document had before becomes a label of the model, and a label whose last
-/// document was removed remains. If labels have thresholds, a new label gets the median threshold
-/// of the other labels. The offset of its probability is the mean of their offsets.
+/// A label that no document had before becomes a label of the model. A label whose last document
+/// was removed remains. If labels have thresholds, a new label gets the median threshold of the
+/// other labels. Its probability offset is the mean of their offsets.
 #[derive(Debug)]
 pub struct Collection {
-    /// The model before all changes.
+    /// The model before any changes.
     base: Arc<Model>,
     segments: Vec<Segment>,
-    /// The labels; labels of the base come first.
+    /// The labels. Those of the base model come first.
     labels: Vec<String>,
     label_numbers: HashMap<String, u32>,
     /// The locations of all documents, by identifier.
@@ -174,13 +175,13 @@ impl Collection {
         self.locations.iter().map(|&location| self.id(location))
     }
 
-    /// The effect of all changes so far.
+    /// The numbers of documents affected by all changes so far.
     pub fn changed(&self) -> ChangeCounts {
         self.changed
     }
 
     fn id(&self, location: Location) -> &str {
-        id_in(&self.segments, location)
+        id_at(&self.segments, location)
     }
 
     /// Adds a segment and the locations of its documents.
@@ -189,7 +190,7 @@ impl Collection {
         let hasher = &self.hasher;
         self.segments.push(segment);
         let segments = &self.segments;
-        let hash = |&location: &Location| hasher.hash_one(id_in(segments, location));
+        let hash = |&location: &Location| hasher.hash_one(id_at(segments, location));
         let segment = &segments[number as usize];
         self.locations.reserve(segment.count as usize, hash);
         for row in (0..).zip(&segment.alive).filter(|&(_, &alive)| alive).map(|(row, _)| row) {
@@ -217,7 +218,7 @@ impl Collection {
     fn take(&mut self, id: &str) -> Vec<Location> {
         let hash = self.hasher.hash_one(id);
         let Self { locations, segments, .. } = self;
-        let is_it = |&location: &Location| id_in(segments, location) == id;
+        let is_it = |&location: &Location| id_at(segments, location) == id;
         let mut taken = Vec::new();
         while let Ok(entry) = locations.find_entry(hash, is_it) {
             taken.push(entry.remove().0);
@@ -225,17 +226,17 @@ impl Collection {
         taken
     }
 
-    /// Applies changes in order: all or none.
+    /// Applies changes in order, either all or none.
     ///
     /// # Errors
-    /// If a document does not fit the model, or no document has an identifier.
+    /// If a document does not fit the model, or if no document has an identifier.
     ///
     /// # Panics
-    /// Never: all changes are checked first.
+    /// Never, because all changes are checked first.
     pub fn apply(&mut self, changes: Vec<Change>) -> Result<ChangeCounts, ChangeError> {
         self.check(&changes)?;
         let mut done = ChangeCounts::default();
-        // A segment of new documents ends where a change refers to one of them.
+        // New documents are collected into a segment until a change refers to one of them.
         let mut new: Vec<NewDocument> = Vec::new();
         let mut in_new: HashSet<String> = HashSet::new();
         for change in changes {
@@ -264,7 +265,7 @@ impl Collection {
                     }
                 }
                 Change::Relabel { id, labels } => {
-                    let labels = self.closed(&labels);
+                    let labels = self.with_ancestors(&labels);
                     for location in self.take(&id) {
                         let Location { segment, row } = location;
                         self.segments[segment as usize].relabeled.insert(row, labels.clone());
@@ -272,7 +273,7 @@ impl Collection {
                         let hasher = &self.hasher;
                         let segments = &self.segments;
                         let hash =
-                            |&location: &Location| hasher.hash_one(id_in(segments, location));
+                            |&location: &Location| hasher.hash_one(id_at(segments, location));
                         self.locations.insert_unique(hash(&location), location, hash);
                     }
                 }
@@ -294,7 +295,7 @@ impl Collection {
             let segment = self.segment(documents);
             self.push(segment);
         }
-        // Removed rows slow down searches, too.
+        // Removed rows also slow down searches.
         let dead = |segment: &Segment| segment.alive.len() - segment.count as usize;
         if self
             .segments
@@ -311,13 +312,13 @@ impl Collection {
             if !joins {
                 break;
             }
-            let last = self.pop().expect("there are two");
-            let before = self.pop().expect("there are two");
+            let last = self.pop().expect("at least two segments");
+            let before = self.pop().expect("at least two segments");
             self.push(Segment::merge(&[before, last]));
         }
     }
 
-    /// Merges all documents into one segment, which is searched fastest.
+    /// Merges all documents into one segment, which is fastest to search.
     pub(crate) fn merge(&mut self) {
         let is_one = matches!(self.segments.as_slice(), [] | [_]);
         if !is_one || self.segments.iter().any(|segment| segment.live().is_some()) {
@@ -328,9 +329,9 @@ impl Collection {
         }
     }
 
-    /// The numbers of labels and of their ancestors, without duplicates and in order. New labels
+    /// Returns the numbers of labels and their ancestors, sorted and without duplicates. New labels
     /// get a number.
-    fn closed(&mut self, labels: &[String]) -> Vec<u32> {
+    fn with_ancestors(&mut self, labels: &[String]) -> Vec<u32> {
         let base = Arc::clone(&self.base);
         let hierarchy = &base.settings.hierarchy;
         let mut numbers = Vec::new();
@@ -369,7 +370,7 @@ impl Collection {
         for document in documents {
             rows.push_slices(&document.terms, &document.weights);
             ids.push(&document.id);
-            let own = self.closed(&document.labels);
+            let own = self.with_ancestors(&document.labels);
             if let Some(vote_weights) = &mut vote_weights {
                 vote_weights.push(own.iter().map(|&label| (label, 1.0)));
             }
@@ -405,9 +406,9 @@ impl Collection {
         }
     }
 
-    /// Checks changes before any of them is applied.
+    /// Checks all changes before any of them is applied.
     pub(super) fn check(&self, changes: &[Change]) -> Result<(), ChangeError> {
-        // Whether earlier changes added or removed a document.
+        // Documents that earlier changes added (true) or removed (false).
         let mut is_present: HashMap<&str, bool> = HashMap::new();
         let mut labels = self.labels.len();
         let named = |labels: &[String]| labels.iter().all(|label| !label.is_empty());
@@ -438,8 +439,8 @@ impl Collection {
                 is_present.insert(id, false);
             }
         }
-        // Label numbers, and row numbers of any segment, must fit into 32 bits even if everything
-        // in the changes is new.
+        // Label numbers and the row numbers of any segment must fit into 32 bits, even if
+        // everything in the changes is new.
         let rows: usize = self.segments.iter().map(|segment| segment.alive.len()).sum();
         let max_labels = (u32::MAX / 4) as usize;
         if labels > max_labels || rows + changes.len() > max_labels * 2 {
@@ -467,7 +468,9 @@ impl Collection {
             return wrong("not one weight per term, finite and not 0");
         }
         if document.text.is_some() != self.base.keeps_texts() {
-            return wrong("it has a text and the model keeps none, or the other way round");
+            return wrong(
+                "it has a text although the model keeps no texts, or it lacks a text that the model keeps",
+            );
         }
         if document.nearest.is_some_and(|similarity| !similarity.is_finite()) {
             return wrong("the similarity of its best neighbor is not finite");
@@ -484,7 +487,7 @@ impl Collection {
                     wrong("its vector has a value that is too large, or is not of length 1")
                 }
             }
-            _ => wrong("its dense vector has another dimension than the model's"),
+            _ => wrong("its dense vector does not have the dimension of the model's vectors"),
         }
     }
 }

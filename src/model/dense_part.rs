@@ -1,4 +1,4 @@
-//! Checks the dense vectors of a model file.
+//! Validation of the dense vectors of a model file.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ impl DensePart {
     /// Creates the dense part from the arrays of a model file.
     ///
     /// # Errors
-    /// If an array does not match the settings, or holds values that no vector has.
+    /// If an array does not match the settings, or contains invalid values.
     pub(super) fn checked(
         spec: DenseSpec,
         documents: usize,
@@ -52,7 +52,7 @@ impl DensePart {
         let projection = match (&spec.features, projection) {
             (DenseFeatures::Given { .. }, None) => None,
             (DenseFeatures::Given { .. }, Some(_)) => {
-                return Err(wrong("documents bring their vectors along"));
+                return Err(wrong("documents come with their vectors"));
             }
             (_, None) => return Err(wrong("it is missing")),
             (features, Some(values)) => {

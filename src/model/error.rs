@@ -1,4 +1,4 @@
-//! Why a model cannot be written or opened, and what to do about it.
+//! Errors of writing or opening a model.
 
 use std::io;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ impl ModelError {
         self.problem.io_kind()
     }
 
-    /// Advice for the user.
+    /// A hint about how to solve the problem.
     pub fn hint(&self) -> Option<&'static str> {
         match &self.problem {
             ModelProblem::Read(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! The model file: written atomically, read into memory or mapped.
+//! The model file, which is written atomically, and read into memory or mapped.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -31,23 +31,23 @@ impl Model {
     /// Writes the model completely or not at all, with identical bytes for identical models.
     ///
     /// # Errors
-    /// If the model could not be opened again, or the file cannot be written; the previous file at
-    /// `path` is then unchanged.
+    /// If the model could not be opened again, or if the file cannot be written. The previous file
+    /// at `path` is then unchanged.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
         let output = Output::open(path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
         self.save_to(output)
     }
 
-    /// Writes the model to an output that was opened before the work started, and commits it.
+    /// Writes the model to an output that was opened beforehand, and commits the output.
     ///
     /// # Errors
-    /// If the model could not be opened again, or the file cannot be written; the previous file is
-    /// then unchanged.
+    /// If the model could not be opened again, or if the file cannot be written. The previous file
+    /// is then unchanged.
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
-        // The journal of a replaced model is removed, too. The lock keeps other processes from
-        // changing the model's documents meanwhile.
+        // The journal of a replaced model is also removed. Meanwhile, the lock keeps other
+        // processes from changing the model's documents.
         let is_file = std::fs::metadata(&path).is_ok_and(|data| data.is_file());
         let held = match JournalLock::new(&path) {
             _ if !is_file => None,
@@ -60,27 +60,32 @@ impl Model {
                 return Err(ModelError { path, problem });
             }
         };
-        self.written(output, held.as_ref()).map_err(|problem| ModelError { path, problem })
+        self.write_and_clean_up(output, held.as_ref())
+            .map_err(|problem| ModelError { path, problem })
     }
 
-    /// Writes the model like [`save_to`](Self::save_to), for a caller that has locked the journal
-    /// of the replaced model.
+    /// Like [`save_to`](Self::save_to), for a caller that has locked the journal of the replaced
+    /// model.
     ///
     /// # Errors
     /// As [`save_to`](Self::save_to).
-    pub fn save_held(&self, output: Output, held: &JournalLock) -> Result<(), ModelError> {
+    pub fn save_locked(&self, output: Output, held: &JournalLock) -> Result<(), ModelError> {
         let path = output.path().to_owned();
-        self.written(output, Some(held)).map_err(|problem| ModelError { path, problem })
+        self.write_and_clean_up(output, Some(held)).map_err(|problem| ModelError { path, problem })
     }
 
-    fn written(&self, output: Output, held: Option<&JournalLock>) -> Result<(), ModelProblem> {
+    fn write_and_clean_up(
+        &self,
+        output: Output,
+        held: Option<&JournalLock>,
+    ) -> Result<(), ModelProblem> {
         self.check()?;
         self.write(output)?;
         let failed = |source| OutputProblem::Io { doing: "remove the journal of", source };
-        Ok(held.map_or(Ok(()), JournalLock::forget).map_err(failed)?)
+        Ok(held.map_or(Ok(()), JournalLock::remove_journal).map_err(failed)?)
     }
 
-    /// The bytes of the model's file, which [`Model::from_bytes`] reads.
+    /// Returns the bytes of a model file, which [`Model::from_bytes`] can read.
     ///
     /// # Errors
     /// If the model could not be opened again.
@@ -96,7 +101,7 @@ impl Model {
         Ok(container::write_to(output, FILE_KEY, self.json()?, self.arrays.list())?)
     }
 
-    /// The settings with the checksums of the arrays.
+    /// Returns the settings, including the checksums of the arrays, as JSON.
     fn json(&self) -> Result<String, ModelProblem> {
         let arrays = self.arrays.list();
         let sum = |&(name, _, bytes): &(&str, Dtype, &[u8])| (name.to_owned(), checksum(bytes));
@@ -105,11 +110,12 @@ impl Model {
         serde_json::to_string(&settings).map_err(ModelProblem::Settings)
     }
 
-    /// Opens a model file and validates it completely. The file is read into memory: later changes
-    /// to it have no effect. The changes in its [journal](crate::model::UpdatedModel) are applied.
+    /// Opens a model file, validates it completely, and applies the changes in its
+    /// [journal](crate::model::UpdatedModel). The file is read into memory, so later changes of the
+    /// file have no effect.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not a valid, undamaged model; or its journal is not.
+    /// If the file or its journal cannot be read, is damaged, or is not valid.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         super::journal::with_journal(path, Self::open_alone)
     }
@@ -119,18 +125,19 @@ impl Model {
         Self::opened(path, Bytes::read)
     }
 
-    /// Opens a model file like [`Model::open`], but maps it into memory: processes that map the
-    /// same model share its memory, and unused parts need not be in memory.
+    /// Like [`Model::open`], but maps the file into memory. Processes that map the same model share
+    /// its memory, and unused parts need not be in memory.
     ///
     /// # Errors
     /// If the file cannot be read, or is not a valid, undamaged model.
     ///
     /// # Safety
-    /// As for [`Bytes::map`]: while the model or a part of it exists, the file may be replaced only
-    /// by renaming, as [`Model::save`] does. It must not be overwritten or truncated in place.
+    /// As for [`Bytes::map`]: while the model or a part of it exists, the file must not be
+    /// overwritten or truncated in place. It may be replaced only by renaming, as [`Model::save`]
+    /// does.
     #[expect(unsafe_code, reason = "the bytes of a mapped file can change")]
     pub unsafe fn map(path: &Path) -> Result<Self, ModelError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the file does not change in place.
         let map = |path: &Path| unsafe { Bytes::map(path) };
         super::journal::with_journal(path, |path| Self::opened(path, map))
     }
@@ -172,7 +179,7 @@ impl Model {
 }
 
 impl Arrays {
-    /// The name, type and bytes of every array.
+    /// Returns the name, type and bytes of every array.
     fn list(&self) -> Vec<(&'static str, Dtype, &[u8])> {
         let bytes = bytemuck::cast_slice::<u64, u8>;
         let (terms, term_offsets) = self.vocabulary.terms().parts();

@@ -1,18 +1,18 @@
-//! The journal of a model: a file next to it with changes of its documents. Commits are appended
-//! and synced, and `compact` writes them into the model.
+//! The journal of a model: a file next to the model that contains changes of its documents. Commits
+//! are appended and synced. `compact` writes them into the model.
 //!
 //! # The file
 //!
 //! `MODEL.journal` begins with a header: the letters `CLSFJRNL`, the version, a checksum of the
-//! checksums of all arrays of the model that it belongs to, and a checksum of the header. Frames
-//! follow. Each has the length of its changes, a mark (1 for the last frame of a commit), a
-//! checksum of the changes, a checksum of these three, and the changes themselves. All numbers are
-//! little-endian; checksums are CRC-32.
+//! model's array checksums, and a checksum of the header. Frames follow. A frame consists of the
+//! length of its changes, a mark (1 for the last frame of a commit), a checksum of the changes, a
+//! checksum of these three, and the changes themselves. All numbers are little-endian; checksums
+//! are CRC-32.
 //!
-//! A commit is complete when its last frame has been written. The incomplete commit of a process
-//! that was killed is ignored, and removed by the next commit. A journal of another model is
-//! ignored with a warning: the model was compacted or trained again, and the process was killed
-//! before it could remove the journal.
+//! A commit is complete when its last frame has been written. If a process was killed during a
+//! commit, the incomplete commit is ignored, and the next commit removes it. A journal of another
+//! model is ignored with a warning: the model was compacted or trained again, and the process was
+//! killed before it could remove the journal.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -25,16 +25,18 @@ mod lock;
 
 pub(super) use format::{HEADER_SIZE, JournalContents, JournalState, contents, frames, header};
 pub use lock::{JournalLock, UpdateError, journal_path};
-pub(super) use lock::{place, place_of};
+pub(super) use lock::{file_identity, path_identity};
 
-/// Identifies the model that a journal belongs to: the CRC-32 of the checksums in its file.
+/// Returns a number that identifies the model of a journal: the CRC-32 of the checksums in the
+/// model file.
 pub(super) fn identity(model: &Model) -> u32 {
     let checksums = serde_json::to_vec(&model.settings().checksums);
     crc32fast::hash(&checksums.expect("names and words"))
 }
 
 impl Model {
-    /// A string that identifies the model and its changes; it is different after each change.
+    /// Returns a string that identifies the model and its changes. The string differs after each
+    /// change.
     pub fn version(&self) -> String {
         // Settings were read from JSON or will be written as JSON.
         let settings = serde_json::to_vec(self.settings()).unwrap_or_default();
@@ -42,7 +44,7 @@ impl Model {
     }
 }
 
-/// The bytes of a file; empty if there is no file.
+/// Reads the bytes of a file; empty if there is no file.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     match std::fs::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -50,15 +52,15 @@ fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Opens a model and applies the changes of its journal. `open` opens the model's file itself.
+/// Opens a model by `open` and applies the changes of its journal.
 pub(super) fn with_journal(
     path: &Path,
     open: impl Fn(&Path) -> Result<Model, ModelError>,
 ) -> Result<Model, ModelError> {
     let journal = journal_path(path);
     let fail = |problem| ModelError { path: journal.clone(), problem };
-    // The journal is read first: if another process compacts the model in between, that journal
-    // does not match, and afterwards there is none.
+    // The journal is read first. If another process compacts the model in between, the journal does
+    // not match the model. In the second attempt, there is no journal.
     for _ in 0..2 {
         let bytes = bytes_of(&journal).map_err(|error| fail(ModelProblem::Read(error)))?;
         let model = open(path)?;
@@ -71,7 +73,7 @@ pub(super) fn with_journal(
             JournalState::Valid(JournalContents { commits, .. }) => {
                 let mut collection = Collection::new(Arc::new(model));
                 replay(&mut collection, commits).map_err(fail)?;
-                return Ok(collection.into_model().expect("no one else has it"));
+                return Ok(collection.into_model().expect("the only owner"));
             }
         }
     }

@@ -5,15 +5,15 @@
 //! completely when it is opened: types, lengths, checksums, and every property that the rest of the
 //! program relies on.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `settings` | the settings of a model: the JSON document in its file |
 //! | `trained` | the model in memory, and access to its arrays |
-//! | `build` | builds a model from counted documents and the results of the learners |
-//! | `check` | the properties that the program relies on |
-//! | `file` | writes, opens and maps model files; `array_names` names their arrays |
+//! | `build` | building of a model from counted documents and the results of the learners |
+//! | `check` | validation of the properties that the program relies on |
+//! | `file` | writing, opening and mapping of model files; `array_names` names their arrays |
 //! | `collection` | documents that are added, removed and relabeled, in segments |
-//! | `journal` | these changes in a file next to the model; `updated_model` appends to it |
+//! | `journal` | the file of these changes next to the model; `updated_model` appends to it |
 
 pub(crate) mod array_names;
 mod build;

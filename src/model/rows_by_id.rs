@@ -1,4 +1,4 @@
-//! Finds the row of a document by its identifier.
+//! Lookup of a document's row by its identifier.
 
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use hashbrown::hash_table::Entry;
 
 use crate::rows::strings::Strings;
 
-/// The first row of each identifier, indexed by the first lookup.
+/// An index of the first row of each identifier, built by the first lookup.
 #[derive(Debug, Default)]
 pub(crate) struct RowsById {
     rows: OnceLock<HashTable<u32>>,

@@ -1,25 +1,25 @@
-//! Values per document in one or several segments: when documents are added or removed, large
-//! arrays are not copied.
+//! Values per document, stored in one or several segments. Large arrays need not be copied when
+//! documents are added or removed.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::rows::matrix::{Csr, CsrBuilder, row};
 use crate::rows::strings::{Strings, StringsBuilder};
 
-/// The rows of a segment that were not removed, in increasing order; `None`: all.
+/// The remaining rows of a segment, in increasing order; `None` if no row was removed.
 pub(crate) type LiveRows = Option<Arc<[u32]>>;
 
-/// Finds rows in several segments. Rows that were not removed are numbered consecutively across
+/// An index of the rows of several segments. Remaining rows are numbered consecutively across
 /// segments.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SegmentIndex {
-    /// The number of the first row of each segment, and the number of all rows.
+    /// The number of the first row of each segment, then the total number of rows.
     starts: Vec<u32>,
     live: Vec<LiveRows>,
 }
 
 impl SegmentIndex {
-    /// Creates the index of segments with these numbers of rows, some of which may be removed.
+    /// Creates an index of segments, given the number of rows and the remaining rows of each.
     pub(crate) fn new(segments: impl IntoIterator<Item = (u32, LiveRows)>) -> Self {
         let mut index = Self { starts: vec![0], live: Vec::new() };
         let mut next = 0;
@@ -31,7 +31,7 @@ impl SegmentIndex {
         index
     }
 
-    /// The segment of a row, and its position there.
+    /// Returns the segment of a row and its position in the segment.
     ///
     /// # Panics
     /// If there is no such row.
@@ -42,14 +42,14 @@ impl SegmentIndex {
     }
 }
 
-/// The length of a list of rows.
+/// Returns the length of a list of rows.
 fn length(rows: &[u32]) -> u32 {
     u32::try_from(rows.len()).expect("row numbers are 32-bit")
 }
 
-/// Rows of several segments that can be merged.
+/// Rows of segments that can be merged.
 pub(crate) trait Merge: Sized {
-    /// Concatenates the rows of all segments that were not removed.
+    /// Concatenates the remaining rows of all segments.
     fn merge(segments: &[(Arc<Self>, LiveRows)]) -> Self;
 }
 
@@ -75,7 +75,7 @@ impl<T: Merge> Segmented<T> {
         }
     }
 
-    /// All rows in one segment, which is created by the first call.
+    /// Returns all rows in one segment, which the first call creates.
     pub(crate) fn whole(&self) -> &Arc<T> {
         self.whole.get_or_init(|| {
             let segments = self.segments.iter().cloned().zip(self.index.live.iter().cloned());
@@ -89,7 +89,7 @@ impl<T: Merge> Segmented<T> {
         Self::one(self.whole.into_inner().expect("made just before"))
     }
 
-    /// The segment that holds a row, and the row's position there.
+    /// Returns the segment of a row and its position in the segment.
     ///
     /// # Panics
     /// If there is no such row.
@@ -102,8 +102,8 @@ impl<T: Merge> Segmented<T> {
     }
 }
 
-/// Calls `with` for each row that was not removed.
-pub(crate) fn each(rows: usize, live: &LiveRows, mut with: impl FnMut(usize)) {
+/// Calls `with` for each remaining row.
+pub(crate) fn for_each_live(rows: usize, live: &LiveRows, mut with: impl FnMut(usize)) {
     match live {
         None => (0..rows).for_each(with),
         Some(live) => {
@@ -121,7 +121,7 @@ impl Merge for Csr {
         let mut joined = CsrBuilder::with_capacity(rows, nonzeros);
         for (matrix, live) in segments {
             let view = matrix.view();
-            each(matrix.rows(), live, |number| {
+            for_each_live(matrix.rows(), live, |number| {
                 let (terms, weights) = row(&view, number);
                 joined.push_slices(terms, weights);
             });
@@ -134,7 +134,7 @@ impl Merge for Strings {
     fn merge(segments: &[(Arc<Self>, LiveRows)]) -> Self {
         let mut joined = StringsBuilder::default();
         for (strings, live) in segments {
-            each(strings.len(), live, |number| {
+            for_each_live(strings.len(), live, |number| {
                 joined.push(strings.get(number).unwrap_or_default());
             });
         }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_several_pieces() {
+    fn rows_of_several_segments() {
         let segments = vec![strings("a b c"), strings("d"), strings("e f")];
         let live: [LiveRows; 3] = [Some([0, 2].into()), Some([].into()), None];
         let index = SegmentIndex::new([3, 1, 2].into_iter().zip(live));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn one_piece_is_not_copied() {
+    fn one_segment_is_not_copied() {
         let one = strings("a b");
         let index = Arc::new(SegmentIndex::new([(2, None)]));
         let joined = Segmented::many(vec![Arc::clone(&one)], index);

@@ -27,14 +27,14 @@ pub(super) const FORMAT: &str = "classify.model";
 pub enum InputSpec {
     /// Text, analyzed with these settings.
     Text(AnalyzerSpec),
-    /// Features by column.
+    /// Features, identified by their columns.
     Features(FeatureSpec),
     /// Dense vectors only, which every document provides.
     Vectors(VectorSpec),
 }
 
 impl InputSpec {
-    /// Returns how documents are counted for a model with this input.
+    /// Returns the way in which documents are counted for a model with this input.
     pub fn counting(&self, fields: &Fields) -> Input {
         match self {
             Self::Text(spec) => {
@@ -46,7 +46,7 @@ impl InputSpec {
     }
 }
 
-/// How dense vectors are read if a corpus stores them as features.
+/// How to read dense vectors that a corpus stores as features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VectorSpec {
@@ -54,11 +54,11 @@ pub struct VectorSpec {
     pub first_column: u32,
 }
 
-/// How features are read.
+/// How to read features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureSpec {
-    /// Whether values are counts to be weighted; otherwise they are weights.
+    /// Whether values are counts, which are weighted; otherwise they are weights.
     pub counts: bool,
     /// The number of the first column in svmlight files, 0 or 1.
     pub first_column: u32,
@@ -99,7 +99,7 @@ impl Default for InputSpec {
 }
 
 impl TrainSettings {
-    /// Default settings: `ltc` weights, and 30 neighbors that vote with their similarity.
+    /// Creates default settings: `ltc` weights, and 30 neighbors that vote with their similarity.
     pub fn new(input: InputSpec, decision: Decision) -> Self {
         Self {
             input,
@@ -124,19 +124,19 @@ impl TrainSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelCounts {
-    /// Training documents.
+    /// The number of training documents.
     pub documents: u64,
     /// The number of training documents without a label.
     pub unlabeled: u64,
     /// The number of training documents without a weighted term.
     pub empty: u64,
-    /// Terms in the vocabulary.
+    /// The number of terms in the vocabulary.
     pub terms: u64,
-    /// Labels.
+    /// The number of labels.
     pub labels: u64,
-    /// Nonzero weights.
+    /// The number of nonzero weights.
     pub nonzeros: u64,
-    /// The mean number of terms of a document, with repetitions.
+    /// The mean number of terms of a document, counting repetitions.
     pub mean_length: f64,
 }
 
@@ -168,13 +168,13 @@ pub struct Settings {
     pub tuning: Option<TuningSummary>,
     /// The confidence limit below which the model abstains; `None`: it never abstains.
     pub abstention: Option<ConfidenceLimit>,
-    /// The limit of the novelty score; `None`: the model never refuses out-of-distribution
+    /// The limit of the novelty score; `None`: the model never rejects out-of-distribution
     /// documents.
     #[serde(rename = "foreign", skip_serializing_if = "Option::is_none")]
     pub novelty: Option<NoveltyLimit>,
     /// The label hierarchy.
     pub hierarchy: Hierarchy,
-    /// How the corpus was read; later corpora are read in the same way.
+    /// How the corpus was read. Later corpora are read in the same way.
     #[serde(default, skip_serializing_if = "ReadingSpec::is_default")]
     pub reading: ReadingSpec,
     /// The dense vectors, if the model has them.
@@ -184,8 +184,8 @@ pub struct Settings {
     /// (vectors only).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dense_share: f64,
-    /// The number of documents in the whole corpus that term weights come from, if the model has
-    /// only a part of the documents.
+    /// The number of documents in the whole corpus, from which term weights come, if the model has
+    /// only some of the documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_of: Option<u64>,
     /// The changes of the documents since training, if any.
@@ -210,7 +210,7 @@ pub struct Updates {
     pub weighed: u64,
     /// Number of documents added since the model was trained or last tuned.
     pub added: u64,
-    /// Number of documents removed, including replaced ones.
+    /// Number of documents removed or replaced.
     pub removed: u64,
     /// Number of relabeled documents.
     pub relabeled: u64,
@@ -218,7 +218,7 @@ pub struct Updates {
 
 impl Updates {
     /// Whether the documents have changed since the model was trained or last tuned.
-    pub fn are_any(&self) -> bool {
+    pub fn is_changed(&self) -> bool {
         self.added + self.removed + self.relabeled > 0
     }
 }

@@ -1,4 +1,4 @@
-//! A trained model in memory: its settings, its arrays, and access to them.
+//! A trained model in memory, with access to its settings and arrays.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Model {
         self.arrays.learned_votes.as_ref()
     }
 
-    /// The learned factors of a vocabulary's terms; 1 for a new term.
+    /// The learned factors of the terms of a vocabulary; 1 for new terms.
     pub(crate) fn term_factors_of(&self, vocabulary: &Vocabulary) -> Option<Vec<f32>> {
         let factors = self.arrays.term_factors.as_ref()?;
         let factor = |term: &str| self.vocabulary().id(term).map_or(1.0, |id| factors[id as usize]);
@@ -75,7 +75,7 @@ impl Model {
         self.arrays.term_factors.is_some()
     }
 
-    /// The novelty score, if the model refuses out-of-distribution documents.
+    /// The novelty score, if the model rejects out-of-distribution documents.
     pub fn novelty_score(&self) -> Option<&NoveltyScore> {
         self.arrays.novelty_score.as_ref()
     }
@@ -90,7 +90,7 @@ impl Model {
         &self.settings
     }
 
-    /// The terms.
+    /// The vocabulary.
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.arrays.vocabulary
     }
@@ -114,12 +114,12 @@ impl Model {
         }
     }
 
-    /// Whether documents have terms. False for [given vectors only](InputSpec::Vectors).
+    /// Whether documents have terms; false for [dense vectors only](InputSpec::Vectors).
     pub fn has_terms(&self) -> bool {
         !matches!(self.settings.input, InputSpec::Vectors(_))
     }
 
-    /// Whether terms are searched, rather than only projected to vectors.
+    /// Whether terms are searched rather than only projected to vectors.
     pub fn searches_terms(&self) -> bool {
         self.has_terms() && self.dense().is_none_or(|dense| !dense.spec().alone)
     }
@@ -185,7 +185,8 @@ impl Model {
         &self.arrays.ids
     }
 
-    /// The row of the training document with an identifier; the first one if several have it.
+    /// The row of the training document with an identifier; the first such row if there are
+    /// several.
     ///
     /// The first call indexes the identifiers of all documents.
     pub fn row_of(&self, id: &str) -> Option<u32> {
@@ -207,14 +208,14 @@ impl Model {
         label_shares(&self.label_sizes, self.ids().len())
     }
 
-    /// Every label with the number of training documents that have it, in order of label ids.
+    /// Every label with the number of training documents that have it, in order of label numbers.
     pub fn label_frequencies(&self) -> Vec<LabelFrequency<'_>> {
         let sizes = self.label_sizes.iter().map(|&size| u64::from(size));
         let labels = self.labels().iter().zip(sizes);
         labels.map(|(label, documents)| LabelFrequency { label, documents }).collect()
     }
 
-    /// What is remarkable about the corpus that the model was trained on.
+    /// Notes on possible problems of the corpus on which the model was trained.
     pub fn notes(&self) -> Vec<Note> {
         let labels: Vec<&str> = self.labels().iter().collect();
         let documents = self.settings.counts.documents;
@@ -253,7 +254,7 @@ impl Model {
         self.arrays.texts.is_some()
     }
 
-    /// Adjusts reading options so that documents are read as the model requires; explicit options
+    /// Adjusts reading options so that documents are read as the model requires. Explicit options
     /// are kept.
     pub fn fit_read_options(&self, options: &mut ReadOptions) {
         match self.settings.input {
@@ -305,7 +306,7 @@ impl Arrays {
     pub(crate) fn label_sizes(&self) -> Vec<u32> {
         let mut sizes = vec![0; self.label_names.len()];
         for &label in &*self.label_indices {
-            // A damaged file may contain invalid labels; this is checked later.
+            // A damaged file may contain invalid labels, which are rejected later.
             if let Some(size) = sizes.get_mut(label as usize) {
                 *size += 1;
             }

@@ -14,20 +14,20 @@ pub struct TuningSummary {
     /// The leave-one-out metrics of the chosen settings.
     #[serde(rename = "figures")]
     pub metrics: Metrics,
-    /// Their 95 % intervals, unless the decision depends on the whole batch.
+    /// 95 % intervals of the metrics, unless the decision depends on the whole batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
     /// The expected metrics for new documents that have near-duplicates as often as training
     /// documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_near_duplicates: Option<ExpectedMetrics>,
-    /// Whether everything that was learned from labels was evaluated on documents that it was not
-    /// learned from. If not, the metrics may be optimistic.
+    /// Whether everything learned from labels was evaluated on documents that were not used to
+    /// learn it. If not, the metrics may be optimistic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nested: bool,
-    /// The number of documents that the metrics are based on.
+    /// The number of documents on which the metrics are based.
     pub documents: u64,
-    /// The cosine above which documents were not neighbors of each other.
+    /// The cosine above which documents could not be neighbors of each other.
     pub near_duplicates_above: Option<f32>,
     /// The best metrics for each k with the chosen vote and kind of decision.
     pub by_k: Vec<(usize, Metrics)>,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use array_file::output::{Output, OutputProblem};
 
 use super::journal::{
-    HEADER_SIZE, JournalContents, JournalLock, JournalState, UpdateError, contents, frames, header,
-    identity, place, place_of, replay, warn_of_stale,
+    HEADER_SIZE, JournalContents, JournalLock, JournalState, UpdateError, contents, file_identity,
+    frames, header, identity, path_identity, replay, warn_of_stale,
 };
 use super::{Change, ChangeCounts, Collection, Model, ModelError, ModelProblem};
 
@@ -40,23 +40,24 @@ use super::{Change, ChangeCounts, Collection, Model, ModelError, ModelProblem};
 pub struct UpdatedModel {
     path: PathBuf,
     lock: JournalLock,
-    /// The end of the last commit; 0 before the journal exists.
+    /// The offset of the end of the last commit; 0 if there is no journal yet.
     end: u64,
     identity: u32,
     collection: Collection,
-    /// Whether a write failed; then the state of the file is unknown.
+    /// Whether a write failed, so that the state of the file is unknown.
     failed: bool,
 }
 
 impl UpdatedModel {
-    /// Opens a model and its journal, and locks them until it is dropped.
+    /// Opens a model and its journal, and locks both until the value is dropped.
     ///
     /// # Errors
-    /// If either cannot be read or is not valid, or another process changes the model's documents.
+    /// If either cannot be read or is not valid, or if another process is changing the model's
+    /// documents.
     pub fn open(path: &Path) -> Result<Self, UpdateError> {
         let lock = JournalLock::new(path)?;
         let fail = |problem| ModelError { path: lock.path.clone(), problem };
-        // A process that replaces the model without locking it either does so before it is read
+        // If a process replaces the model without locking it, that happens before the file is read
         // here, or the next commit detects it.
         let model = Model::open_alone(path)?;
         let mut bytes = Vec::new();
@@ -88,15 +89,16 @@ impl UpdatedModel {
         &self.collection
     }
 
-    /// The model with all changes.
+    /// Returns a model with all changes.
     pub fn model(&self) -> Arc<Model> {
         self.collection.model()
     }
 
-    /// Applies changes, all or none. They are in the journal and synced when this returns.
+    /// Applies changes, either all or none. When this function returns, they are in the journal and
+    /// synced.
     ///
     /// # Errors
-    /// If a change cannot be applied or the journal cannot be written; then nothing is changed.
+    /// If a change cannot be applied or the journal cannot be written. Nothing is changed then.
     pub fn commit(&mut self, changes: Vec<Change>) -> Result<ChangeCounts, UpdateError> {
         if changes.is_empty() {
             return Ok(ChangeCounts::default());
@@ -104,19 +106,19 @@ impl UpdatedModel {
         let fail = |problem| ModelError { path: self.lock.path.clone(), problem };
         let bytes = frames(&changes).map_err(fail)?;
         self.collection.check(&changes)?;
-        self.check_place()?;
+        self.check_not_replaced()?;
         let before = self.end;
         let written = self.append(&bytes);
         if let Err(source) = written {
-            // The written bytes are not a commit, unless they cannot even be truncated.
+            // Remove the written bytes. If that also fails, they may count as a commit.
             let end = self.end;
             self.failed |=
                 self.lock.journal.as_ref().is_some_and(|file| file.set_len(end).is_err());
             let problem = OutputProblem::Io { doing: "write", source };
             return Err(ModelError { path: self.lock.path.clone(), problem: problem.into() }.into());
         }
-        if let Err(replaced) = self.check_place() {
-            // The journal may have been removed, or belong to no model.
+        if let Err(replaced) = self.check_not_replaced() {
+            // The journal may have been removed, or may belong to no model.
             let _ = self.lock.journal.as_ref().map(|file| file.set_len(before));
             self.failed = true;
             return Err(replaced);
@@ -124,9 +126,9 @@ impl UpdatedModel {
         Ok(self.collection.apply(changes)?)
     }
 
-    /// Whether journal and model are still the files that were opened.
-    fn check_place(&self) -> Result<(), UpdateError> {
-        if self.lock.is_there() && place(&self.path) == place_of(&self.lock.model) {
+    /// Returns an error unless the journal and the model are still the files that were opened.
+    fn check_not_replaced(&self) -> Result<(), UpdateError> {
+        if self.lock.is_there() && path_identity(&self.path) == file_identity(&self.lock.model) {
             return Ok(());
         }
         Err(UpdateError::Replaced { path: self.path.clone() })
@@ -146,7 +148,7 @@ impl UpdatedModel {
         journal.write_all(&all)?;
         journal.sync_data()?;
         if is_new {
-            // Syncs the directory, so that the journal's name survives a power failure.
+            // Sync the directory, so that the journal's name survives a power failure.
             let folder = File::open(self.lock.path.parent().unwrap_or(Path::new("/")));
             match folder.and_then(|folder| folder.sync_all()) {
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
@@ -158,12 +160,12 @@ impl UpdatedModel {
     }
 
     /// Replaces the model file with a file that contains all changes, and removes the journal. If
-    /// the process is killed meanwhile, either the old model and its journal remain, or the new
-    /// model.
+    /// the process is killed meanwhile, either the old model and its journal or the new model
+    /// remain.
     ///
     /// # Errors
-    /// If the model cannot be written; then nothing is changed. Or if the journal cannot be
-    /// removed: it does not belong to the new model and is ignored.
+    /// If the model cannot be written; nothing is changed then. Also if the journal cannot be
+    /// removed; it does not belong to the new model and is ignored then.
     pub fn compact(self) -> Result<Arc<Model>, UpdateError> {
         let output = Output::open(&self.path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
@@ -178,7 +180,7 @@ impl UpdatedModel {
     /// # Errors
     /// As [`compact`](Self::compact).
     pub fn replace(self, model: &Model, output: Output) -> Result<(), UpdateError> {
-        self.check_place()?;
-        Ok(model.save_held(output, &self.lock)?)
+        self.check_not_replaced()?;
+        Ok(model.save_locked(output, &self.lock)?)
     }
 }

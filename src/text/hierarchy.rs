@@ -39,14 +39,16 @@ impl Hierarchy {
     /// Reads a file.
     ///
     /// # Errors
-    /// If the file cannot be read, is longer than [`limits::RECORD`] or not UTF-8, a line has
+    /// If the file cannot be read, is longer than [`limits::MAX_RECORD_BYTES`] or not UTF-8, a line has
     /// neither form, or a label is its own ancestor.
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
         let source: Arc<str> = path.to_string_lossy().into();
         let place = |line| Place { source: Arc::clone(&source), line };
         let mut bytes = Vec::new();
         File::open(path)
-            .map(|file| LimitedReader::new(BufReader::new(file), "a hierarchy", limits::RECORD))
+            .map(|file| {
+                LimitedReader::new(BufReader::new(file), "a hierarchy", limits::MAX_RECORD_BYTES)
+            })
             .and_then(|mut file| file.read_to_end(&mut bytes))
             .map_err(|error| read_error(error, &place(None)))?;
         let text = String::from_utf8(bytes).map_err(|error| {

@@ -131,7 +131,7 @@ fn push_decisions(lines: &mut Lines, model: &Model) {
     if let Some(limit) = &settings.novelty {
         lines.push("refuses", novelty_limit(limit));
     }
-    if let Some(updates) = settings.updates.filter(Updates::are_any) {
+    if let Some(updates) = settings.updates.filter(Updates::is_changed) {
         lines.push("changes", changes(updates));
     }
     lines.push("texts", if model.keeps_texts() { "stored" } else { "not stored" });

@@ -10,7 +10,7 @@ use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Predictor, RawPrediction,
 };
 use crate::search::SearchError;
-use crate::stages::{SoFar, Stage};
+use crate::stages::{PipelineProgress, Stage};
 use crate::text::corpus::CorpusError;
 
 /// Maximum number of stored vectors that are classified together. Batches of documents are smaller.
@@ -39,7 +39,7 @@ pub trait Answers {
 
     /// Called after some predictions with their number and the busiest stage. Does nothing by
     /// default.
-    fn progress(&mut self, _so_far: &SoFar<'_>) {}
+    fn progress(&mut self, _so_far: &PipelineProgress<'_>) {}
 }
 
 /// Why a stream ended before its last document.

@@ -15,7 +15,7 @@ use crate::classifier::vectors::{Labeled, StoredVectors};
 use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors,
 };
-use crate::stages::{SoFar, Stage};
+use crate::stages::{PipelineProgress, Stage};
 use crate::text::corpus::{CorpusError, Document};
 use crate::threads;
 
@@ -120,7 +120,7 @@ impl Pipeline<'_> {
         &self,
         source: Source,
         vote: impl FnMut(Vectorized, &FoundNeighbors, HandOver<'_, V>) + Send,
-        mut receive: impl FnMut(V, &SoFar<'_>) -> Result<(), E>,
+        mut receive: impl FnMut(V, &PipelineProgress<'_>) -> Result<(), E>,
     ) -> Result<Vec<Stage>, PipelineError<E>> {
         let begin = Instant::now();
         let busy = Arc::new(Busy::default());
@@ -154,7 +154,7 @@ impl Pipeline<'_> {
                     }
                 };
                 let (longest, seconds) = busy.longest();
-                let so_far = SoFar {
+                let so_far = PipelineProgress {
                     documents: stage.documents + count as u64,
                     busiest: self.name(longest),
                     busy: (seconds / begin.elapsed().as_secs_f64()).min(1.0),
@@ -186,7 +186,7 @@ impl Pipeline<'_> {
         stages.extend(made);
         stages.push(last);
         let seconds = begin.elapsed().as_secs_f64();
-        Ok(stages.into_iter().map(|stage| stage.beside(seconds)).collect())
+        Ok(stages.into_iter().map(|stage| stage.with_total_time(seconds)).collect())
     }
 
     fn name(&self, number: usize) -> &'static str {

@@ -1,4 +1,4 @@
-//! A segment: documents of a collection that were added together, or merged later.
+//! Segments of a collection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -9,28 +9,28 @@ use crate::rows::dense::Vectors;
 use crate::rows::matrix::Csr;
 use crate::rows::strings::{Strings, StringsBuilder};
 
-/// Documents that were added together, or merged later.
+/// A segment: documents that were added together, or merged later.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) rows: Arc<Csr>,
     pub(super) texts: Option<Arc<Strings>>,
     pub(super) vectors: Option<Arc<Vectors>>,
     pub(super) ids: Strings,
-    /// The labels, by their numbers in the collection.
+    /// The labels, numbered as in the collection.
     pub(super) labels: Lists,
-    /// The labels of documents that were relabeled.
+    /// The new labels of documents that were relabeled.
     pub(super) relabeled: HashMap<u32, Vec<u32>>,
     pub(super) weights: Vec<f32>,
     /// The similarity of each document's best neighbor, if the model has a novelty score.
     pub(super) nearest: Vec<f32>,
-    /// The learned weights of the documents' votes, if the model has them.
+    /// The learned vote weights of the documents, if the model has them.
     pub(super) vote_weights: Option<LabelWeights>,
     pub(super) alive: Vec<bool>,
     pub(super) count: u32,
     pub(super) live: OnceLock<LiveRows>,
 }
 
-/// A list of numbers for each row.
+/// Lists of numbers, one per row.
 #[derive(Debug)]
 pub(super) struct Lists {
     pub(super) starts: Vec<u64>,
@@ -59,7 +59,7 @@ impl Lists {
     }
 }
 
-/// The learned weights of the votes of each row, by label.
+/// The learned vote weights of each row, by label.
 #[derive(Debug, Default)]
 pub(super) struct LabelWeights {
     pub(super) labels: Lists,
@@ -95,7 +95,8 @@ impl Segment {
         other.map_or(self.labels.of(row), Vec::as_slice)
     }
 
-    /// The vote weights of a document; 1 for each of its labels if it was relabeled.
+    /// The vote weights of a document. If the document was relabeled, they are 1 for each of its
+    /// labels.
     pub(super) fn vote_weights(&self, row: usize) -> Vec<(u32, f32)> {
         let Some(vote_weights) = &self.vote_weights else { return Vec::new() };
         if u32::try_from(row).is_ok_and(|row| self.relabeled.contains_key(&row)) {

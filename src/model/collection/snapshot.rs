@@ -1,4 +1,4 @@
-//! Builds a model from the current documents of a collection.
+//! Building of a model from the current documents of a collection.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::rows::dense::{DensePart, Vectors};
 use crate::rows::matrix::{Csr, row};
 use crate::rows::strings::{Strings, StringsBuilder};
 
-/// The data that a model stores for each document that was not removed.
+/// The data that a model stores for each remaining document.
 struct LiveDocuments {
     ids: Strings,
     labels: Lists,
@@ -23,13 +23,13 @@ struct LiveDocuments {
 }
 
 impl Collection {
-    /// The rows of each segment, and which of them were not removed.
+    /// The rows of each segment and the numbers of the remaining ones.
     pub(crate) fn term_segments(&self) -> impl Iterator<Item = (&Arc<Csr>, LiveRows)> {
         self.segments.iter().map(|segment| (&segment.rows, segment.live().clone()))
     }
 
-    /// The dense vectors of each segment, if the model has them, and which of its rows were not
-    /// removed.
+    /// The dense vectors of each segment, if the model has them, and the numbers of the remaining
+    /// ones.
     pub(crate) fn dense_segments(&self) -> impl Iterator<Item = (DensePart, LiveRows)> {
         self.segments.iter().filter_map(|segment| {
             let part = self.base.dense()?;
@@ -38,12 +38,12 @@ impl Collection {
         })
     }
 
-    /// The model with the current documents. Rows and texts are not copied.
+    /// Returns a model with the current documents. Rows and texts are not copied.
     pub fn model(&self) -> Arc<Model> {
         Arc::clone(self.model.get_or_init(|| Arc::new(self.make())))
     }
 
-    /// The model with the current documents in one segment. Frees everything else.
+    /// Returns a model with the current documents in one segment, and frees everything else.
     pub(crate) fn into_model(self) -> Result<Model, Arc<Model>> {
         let model = self.model();
         drop(self);
@@ -54,8 +54,8 @@ impl Collection {
     }
 
     fn make(&self) -> Model {
-        // Maps label numbers of the collection to label numbers of the model, which follow the byte
-        // order of names.
+        // The number in the collection of each label of the model, whose labels are in byte order
+        // of their names.
         let mut order: Vec<u32> = (0..length_of(&self.labels)).collect();
         order.sort_unstable_by_key(|&label| &self.labels[label as usize]);
         let mut numbers = vec![0u32; order.len()];
@@ -124,7 +124,8 @@ impl Collection {
         Model { settings, arrays, label_sizes, rows_by_id: RowsById::default() }
     }
 
-    /// The arrays of the model. `order` is the number of each label in the collection.
+    /// Builds the arrays of the model. `order[i]` is the number in the collection of the model's
+    /// label `i`.
     fn arrays(&self, documents: LiveDocuments, order: &[u32]) -> Arrays {
         let LiveDocuments { ids, labels, weights, nearest, vote_weights } = documents;
         let base = &self.base.arrays;
@@ -147,7 +148,7 @@ impl Collection {
             };
             DensePart { vectors, ..part }
         });
-        // Values per label; a new label gets the mean of the other labels' values.
+        // Reorders values per label. A new label gets the mean of the other labels' values.
         let by_label = |values: &[f32]| {
             let mean = values.iter().sum::<f32>() / values.len().max(1) as f32;
             let value = |&label: &u32| values.get(label as usize).copied().unwrap_or(mean);
@@ -202,7 +203,7 @@ impl Collection {
         }
     }
 
-    /// The decision with the model's label numbers.
+    /// Returns the decision with the model's label numbers.
     fn decision(&self, order: &[u32], shares: &[f64]) -> Decision {
         match &self.base.settings.decision {
             Decision::PerLabel { rule, thresholds, allow_none } => {

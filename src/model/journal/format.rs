@@ -9,9 +9,9 @@ const VERSION: u32 = 1;
 pub(in crate::model) const HEADER_SIZE: usize = 20;
 /// Number of bytes before the changes of a frame.
 const FRAME_HEADER_SIZE: usize = 13;
-/// Number of bytes at which a frame ends.
-const FRAME_SIZE: usize = 1 << 20;
-/// Maximum number of bytes of a frame: it ends after the change that fills it.
+/// Minimum number of bytes at which a frame ends.
+const MIN_FRAME_SIZE: usize = 1 << 20;
+/// Maximum number of bytes of a frame, which ends after the change that reaches `MIN_FRAME_SIZE`.
 const MAX_FRAME_SIZE: u32 = 1 << 30;
 
 pub(in crate::model) fn header(identity: u32) -> [u8; HEADER_SIZE] {
@@ -28,7 +28,7 @@ fn word(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))
 }
 
-/// Encodes changes as frames; the last one is marked.
+/// Encodes the changes of a commit as frames. The last frame is marked.
 pub(in crate::model) fn frames(changes: &[Change]) -> Result<Vec<u8>, ModelProblem> {
     let mut bytes = Vec::new();
     let mut payload = Vec::new();
@@ -36,7 +36,7 @@ pub(in crate::model) fn frames(changes: &[Change]) -> Result<Vec<u8>, ModelProbl
         payload = postcard::to_extend(change, payload)
             .map_err(|error| ModelProblem::invalid("journal", error.to_string()))?;
         let is_last = at + 1 == changes.len();
-        if is_last || payload.len() >= FRAME_SIZE {
+        if is_last || payload.len() >= MIN_FRAME_SIZE {
             let length =
                 u32::try_from(payload.len()).ok().filter(|&length| length <= MAX_FRAME_SIZE);
             let length = length.ok_or_else(|| {
@@ -112,8 +112,8 @@ fn read_frames(bytes: &[u8]) -> Result<JournalContents, ModelProblem> {
 
 /// Whether the damage is due to a commit that was never completed. After a power failure, any part
 /// of such a commit may be on disk. Any other damage is followed by the end of a later commit,
-/// which began only after the damaged commit was on disk. `length` is the length of the damaged
-/// frame, if known: only long commits have another frame after it.
+/// because that commit began only after the damaged one was on disk. `length` is the length of the
+/// damaged frame, or 0 if unknown. Only long commits have another frame after it.
 fn is_torn(bytes: &[u8], length: usize) -> bool {
     let ends_a_commit = |frame: &[u8]| {
         let head = &frame[..FRAME_HEADER_SIZE];
@@ -128,10 +128,10 @@ fn is_torn(bytes: &[u8], length: usize) -> bool {
         .filter(|&at| ends_a_commit(&bytes[at..]));
     match ends.next() {
         None => true,
-        // This is the end of the same commit, at the end of the file.
+        // The marked frame found is the end of the same commit, at the end of the file.
         Some(at) => {
             let end = at + FRAME_HEADER_SIZE + word(&bytes[at..]) as usize;
-            end == bytes.len() && ends.next().is_none() && length >= FRAME_SIZE
+            end == bytes.len() && ends.next().is_none() && length >= MIN_FRAME_SIZE
         }
     }
 }
@@ -139,12 +139,12 @@ fn is_torn(bytes: &[u8], length: usize) -> bool {
 /// The state of the journal next to a model.
 pub(in crate::model) enum JournalState {
     Missing,
-    /// A journal of another model, or a journal with an incomplete header.
+    /// A journal to ignore: of another model, or with an incomplete header.
     Stale,
     Valid(JournalContents),
 }
 
-/// Reads the bytes of a journal for the model with this identity.
+/// Reads the bytes of a journal, for the model with the given identity.
 pub(in crate::model) fn contents(
     bytes: &[u8],
     identity: u32,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_changes_are_read_back() {
         let commits = ["a b", "c", "d e f"].map(changes);
         let mut bytes = header(7).to_vec();
         for commit in &commits {
@@ -198,9 +198,10 @@ mod tests {
         assert!(matches!(contents(&[], 8), Ok(JournalState::Missing)));
     }
 
-    /// Wherever a write ends, the commits before it are read and no part of it is.
+    /// Wherever a write was cut short, all earlier commits are read, and no part of the incomplete
+    /// commit.
     #[test]
-    fn a_write_that_was_cut_short() {
+    fn an_incomplete_commit_is_ignored() {
         let mut bytes = header(7).to_vec();
         bytes.extend(frames(&changes("a b")).unwrap());
         let first = bytes.len();
@@ -215,7 +216,7 @@ mod tests {
                     assert_eq!(read.commits, expected, "{end} bytes");
                 }
             }
-            // The file has its full length, but its last bytes are missing.
+            // The file has its full length, but its last bytes are 0.
             let mut zeros = bytes.clone();
             zeros[end..].fill(0);
             if end == first {

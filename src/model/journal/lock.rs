@@ -1,4 +1,4 @@
-//! Locks a model and its journal against changes by other processes.
+//! Locks on a model and its journal, which prevent changes by other processes.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use crate::model::{ChangeError, ModelError, ModelProblem};
 use crate::printable::printable;
 
-/// Why a model's documents could not be changed.
+/// Why the documents of a model could not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
     /// The model or its journal cannot be read or written.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A change cannot be made.
+    /// A change cannot be applied.
     #[error(transparent)]
     Change(#[from] ChangeError),
     /// The model's file was replaced.
@@ -34,22 +34,22 @@ pub enum UpdateError {
     },
 }
 
-/// The path of a model's journal: the model's path with `.journal` appended.
+/// Returns the path of a model's journal: the model's path with `.journal` appended.
 pub fn journal_path(model: &Path) -> PathBuf {
-    // All paths to a file share one journal.
+    // All paths to the same file share one journal.
     let model = std::fs::canonicalize(model).unwrap_or_else(|_| model.to_owned());
     let mut name = model.into_os_string();
     name.push(".journal");
     name.into()
 }
 
-/// The device and inode of the file at a path.
-pub(in crate::model) fn place(path: &Path) -> Option<(u64, u64)> {
+/// Returns the device and inode of the file at a path.
+pub(in crate::model) fn path_identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()))
 }
 
-/// Keeps other processes from changing a model's documents until it is dropped. It locks the
-/// model's file, and the journal if there is one. Readers are never blocked.
+/// A lock that keeps other processes from changing a model's documents until it is dropped. It
+/// locks the model file, and the journal if there is one. Readers are never blocked.
 #[derive(Debug)]
 pub struct JournalLock {
     pub(in crate::model) path: PathBuf,
@@ -57,8 +57,8 @@ pub struct JournalLock {
     pub(in crate::model) journal: Option<File>,
 }
 
-/// The device and inode of a file.
-pub(in crate::model) fn place_of(file: &File) -> Option<(u64, u64)> {
+/// Returns the device and inode of an open file.
+pub(in crate::model) fn file_identity(file: &File) -> Option<(u64, u64)> {
     file.metadata().ok().map(|data| (data.dev(), data.ino()))
 }
 
@@ -66,7 +66,8 @@ impl JournalLock {
     /// Locks a model and its journal.
     ///
     /// # Errors
-    /// If there is no such model, a file cannot be opened, or another process has locked one.
+    /// If there is no such model, if a file cannot be opened, or if another process has locked a
+    /// file.
     pub fn new(model: &Path) -> Result<Self, UpdateError> {
         let fail = |path: &Path, problem| ModelError { path: path.to_owned(), problem };
         let try_lock = |path: &Path, file: &File| match file.try_lock() {
@@ -78,7 +79,7 @@ impl JournalLock {
             let file = File::open(model).map_err(|error| fail(model, ModelProblem::Read(error)))?;
             try_lock(model, &file)?;
             // A process that compacts the model replaces its file and removes the journal.
-            if place_of(&file) != place(model) {
+            if file_identity(&file) != path_identity(model) {
                 continue;
             }
             let path = journal_path(model);
@@ -97,12 +98,14 @@ impl JournalLock {
         }
     }
 
-    /// Whether the locked journal, if there is one, is still at its path.
+    /// Whether the locked journal is still at its path; also true if there is no journal.
     pub(in crate::model) fn is_there(&self) -> bool {
-        self.journal.as_ref().is_none_or(|journal| place_of(journal) == place(&self.path))
+        self.journal
+            .as_ref()
+            .is_none_or(|journal| file_identity(journal) == path_identity(&self.path))
     }
 
-    /// The journal, which is created if there is none. It gets the permissions of the model.
+    /// Returns the journal. If there is none, creates it with the permissions of the model.
     pub(in crate::model) fn journal(&mut self) -> io::Result<&File> {
         if self.journal.is_none() {
             let mut options = File::options();
@@ -114,16 +117,16 @@ impl JournalLock {
                 let _ = std::fs::remove_file(&self.path);
                 return Err(io::Error::new(ErrorKind::PermissionDenied, "the model is read-only"));
             }
-            // Changes the owner, if this user is allowed to.
+            // Change the owner, if the user is allowed to.
             let _ = fchown(&journal, Some(its.uid()), Some(its.gid()));
             journal.set_permissions(its.permissions())?;
             self.journal = Some(journal);
         }
-        Ok(self.journal.as_ref().expect("made just before"))
+        Ok(self.journal.as_ref().expect("created above"))
     }
 
     /// Removes the journal of a replaced model.
-    pub(in crate::model) fn forget(&self) -> io::Result<()> {
+    pub(in crate::model) fn remove_journal(&self) -> io::Result<()> {
         if self.journal.is_some() && self.is_there() {
             return std::fs::remove_file(&self.path);
         }

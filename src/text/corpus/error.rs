@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use super::place::Place;
 use crate::printable::{Printable, printable};
-use crate::threads::NO_THREAD;
+use crate::threads::NO_THREAD_HINT;
 
 /// A problem in a corpus and its place.
 #[derive(Debug, thiserror::Error)]
@@ -378,7 +378,7 @@ impl CorpusError {
                 io::ErrorKind::PermissionDenied => "may you read this file?",
                 _ => return None,
             },
-            Problem::Thread(_) => NO_THREAD,
+            Problem::Thread(_) => NO_THREAD_HINT,
             Problem::NotText { hint, .. } => hint,
             Problem::VectorsAsCorpus { .. } => {
                 "a corpus holds the labels, one row per vector (a CSV file with the column `label` \

@@ -113,7 +113,7 @@ pub struct ReadOptions {
     /// Collects what is remarkable about the corpus, if it is to be reported.
     pub notes: Option<Arc<Notes>>,
     /// How many bytes a record may have: a line, a CSV record, a file in a label folder.
-    /// `None`: [`limits::RECORD`](crate::limits::RECORD).
+    /// `None`: [`limits::MAX_RECORD_BYTES`](crate::limits::MAX_RECORD_BYTES).
     pub max_record: Option<u64>,
     /// Counts the bytes read from files, before decompression, to show progress.
     pub bytes_read: Option<Arc<AtomicU64>>,

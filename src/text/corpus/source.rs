@@ -28,7 +28,7 @@ pub(super) struct SourceOptions {
     /// The text encoding; `None` is UTF-8.
     pub(super) encoding: Option<&'static Encoding>,
     pub(super) on_bad_utf8: OnBadUtf8,
-    /// The maximum number of bytes of a record; `None`: [`limits::RECORD`].
+    /// The maximum number of bytes of a record; `None`: [`limits::MAX_RECORD_BYTES`].
     pub(super) max_record: Option<u64>,
     /// Counts the bytes read from files, before decompression.
     pub(super) bytes_read: Option<Arc<AtomicU64>>,
@@ -98,7 +98,7 @@ impl Source {
             return Err(problem.at(&Place { source: name, line: None }));
         }
         let on_bad_utf8 = options.on_bad_utf8;
-        let max_record = options.max_record.unwrap_or(limits::RECORD);
+        let max_record = options.max_record.unwrap_or(limits::MAX_RECORD_BYTES);
         let mut source = Self {
             name: Arc::clone(&name),
             bytes,
@@ -152,9 +152,9 @@ impl Source {
         self.on_bad_utf8
     }
 
-    /// The same stream, limited to the length of files other than the corpus ([`limits::FILE`]).
+    /// The same stream, limited to the length of files other than the corpus ([`limits::MAX_FILE_BYTES`]).
     pub(super) fn limited(self) -> Self {
-        let bytes = LimitedReader::new(self.bytes, "a file", limits::FILE);
+        let bytes = LimitedReader::new(self.bytes, "a file", limits::MAX_FILE_BYTES);
         Self { bytes: PeekReader::new(Box::new(bytes)), ..self }
     }
 

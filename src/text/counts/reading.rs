@@ -75,7 +75,7 @@ pub(super) fn count_pieces<'a>(
         bytes: Some(bytes).filter(|&bytes| bytes > 0),
         ..Stage::empty("train: count")
     };
-    let stages = vec![reading.beside(seconds), analyzing.beside(seconds)];
+    let stages = vec![reading.with_total_time(seconds), analyzing.with_total_time(seconds)];
     Ok(Pieces { shards, headers, stages })
 }
 

@@ -16,7 +16,7 @@ use classify::evaluate::{DocumentCounts, EvaluateOptions, Evaluation, tally};
 use classify::learn::{Event, TrainOptions, Trainer};
 use classify::model::Model;
 use classify::search::Engines;
-use classify::stages::{SoFar, Stage};
+use classify::stages::{PipelineProgress, Stage};
 use classify::text::corpus::preset::{Documents, Preset};
 use classify::text::corpus::{
     CorpusError, Document, LabelUse, Note, ReadOptions, Side, VectorsBeside, hold_out,
@@ -216,7 +216,7 @@ impl Evaluate {
             stages: run.stages.0,
         };
         let progress = Progress::new(run.verbosity, "testing", &test.paths);
-        let tick = |so_far: &SoFar<'_>| progress.tick_stages(so_far);
+        let tick = |so_far: &PipelineProgress<'_>| progress.tick_stages(so_far);
         let tally = tally(&classifier, &options, source, setup, &tick)?;
         drop(progress);
         Ok(thread::scope(|scope| {

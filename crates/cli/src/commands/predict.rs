@@ -16,7 +16,7 @@ use classify::classifier::{
 };
 use classify::decide::vote::LearnedVotes;
 use classify::model::Model;
-use classify::stages::SoFar;
+use classify::stages::PipelineProgress;
 use classify::text::corpus::{CorpusError, Document, LabelUse};
 use classify::threads::Threads;
 
@@ -188,7 +188,7 @@ impl Answers for LineWriter<'_> {
         self.out.flush()
     }
 
-    fn progress(&mut self, so_far: &SoFar<'_>) {
+    fn progress(&mut self, so_far: &PipelineProgress<'_>) {
         self.progress.tick_stages(so_far);
     }
 }

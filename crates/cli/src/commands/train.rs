@@ -63,7 +63,7 @@ impl Train {
         self.reading.report(trained.model.notes(), verbosity)?;
         let saving = Instant::now();
         threads.run(|| match &journal_lock {
-            Some(journal_lock) => trained.model.save_held(output, journal_lock),
+            Some(journal_lock) => trained.model.save_locked(output, journal_lock),
             None => trained.model.save_to(output),
         })?;
         let documents = trained.model.settings().counts.documents;

@@ -103,7 +103,7 @@ impl Tune {
         verbosity.stages(&trained.stages);
         let path = output.path().to_owned();
         threads.run(|| match &journal_lock {
-            Some(journal_lock) => trained.model.save_held(output, journal_lock),
+            Some(journal_lock) => trained.model.save_locked(output, journal_lock),
             None => trained.model.save_to(output),
         })?;
         if let Some(report) = &trained.tuning {

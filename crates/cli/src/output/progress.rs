@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use classify::printable::{printable, printable_lines};
-use classify::stages::{SoFar, Stage};
+use classify::stages::{PipelineProgress, Stage};
 use classify::text::corpus::{Format, OnOpen};
 
 /// How much a command prints on standard error.
@@ -79,8 +79,8 @@ impl Progress {
     }
 
     /// Reports progress with the busiest of the stages that run in parallel.
-    pub(crate) fn tick_stages(&self, so_far: &SoFar<'_>) {
-        let SoFar { documents, busiest, busy } = so_far;
+    pub(crate) fn tick_stages(&self, so_far: &PipelineProgress<'_>) {
+        let PipelineProgress { documents, busiest, busy } = so_far;
         self.show(*documents, &format!("; busiest: {busiest} ({:.0} %)", busy * 100.0));
     }
 

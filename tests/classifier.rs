@@ -111,7 +111,7 @@ struct Collected(Vec<String>);
 
 impl Answers for Collected {
     type Error = io::Error;
-    type Made = String;
+    type Formatted = String;
 
     fn answer(&mut self, id: String) -> io::Result<()> {
         self.0.push(id);
@@ -203,7 +203,7 @@ struct FlushedAnswers {
 
 impl Answers for FlushedAnswers {
     type Error = io::Error;
-    type Made = ();
+    type Formatted = ();
 
     fn answer(&mut self, (): ()) -> io::Result<()> {
         self.count += 1;
@@ -279,7 +279,7 @@ struct Full(usize);
 
 impl Answers for Full {
     type Error = io::Error;
-    type Made = String;
+    type Formatted = String;
 
     fn answer(&mut self, _: String) -> io::Result<()> {
         self.0 = self.0.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;

@@ -74,7 +74,7 @@ fn what_prototypes_say() {
             explanation.labels.iter().filter_map(|label| label.prototype.as_ref()).collect();
         assert_eq!(said.len(), explanation.labels.len());
         let margin = |said: &ExplainedPrototype| {
-            said.terms.iter().map(|term| term.part).sum::<f64>() + f64::from(said.constant)
+            said.terms.iter().map(|term| term.contribution).sum::<f64>() + f64::from(said.constant)
         };
         for (one, other) in said.iter().zip(&said[1..]) {
             let scores = one.score.total_cmp(&other.score);
@@ -94,7 +94,7 @@ fn what_prototypes_say() {
 
 #[test]
 #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
-fn the_parts_are_the_similarity_with_every_weighting() {
+fn contributions_sum_to_the_similarity_with_every_weighting() {
     let lines = corpus(200, 1);
     let documents: Vec<Document> = read(&corpus(20, 2)).map(Result::unwrap).collect();
     let mut pairs = 0;
@@ -109,15 +109,17 @@ fn the_parts_are_the_similarity_with_every_weighting() {
                     let votes: f64 = explanation.neighbors.iter().map(|near| near.vote).sum();
                     assert!((votes - 1.0).abs() < 1e-9 || explanation.neighbors.is_empty());
                     for neighbor in &explanation.neighbors {
-                        assert!(neighbor.terms.is_sorted_by(|a, b| a.part >= b.part));
+                        assert!(
+                            neighbor.terms.is_sorted_by(|a, b| a.contribution >= b.contribution)
+                        );
                         let mut parts = neighbor.terms.clone();
                         parts.sort_by_key(|part| part.term);
-                        let sum: f64 = parts.iter().map(|part| part.part).sum();
+                        let sum: f64 = parts.iter().map(|part| part.contribution).sum();
                         assert_eq!((sum as f32).to_bits(), neighbor.similarity.to_bits());
                         pairs += 1;
                     }
                     for label in &explanation.labels {
-                        let sum: f64 = label.evidence.iter().map(|part| part.part).sum();
+                        let sum: f64 = label.evidence.iter().map(|part| part.contribution).sum();
                         let share = classifier.label_shares()[label.label as usize];
                         assert!((label.score - share - sum).abs() < 1e-9, "{sum}");
                     }

@@ -1,4 +1,4 @@
-//! Predictions with names instead of numbers, for JSON.
+//! Predictions as JSON records, with names instead of numbers.
 
 use serde::Serialize;
 
@@ -11,13 +11,13 @@ use crate::search::Neighbor;
 /// The optional contents of an answer, in addition to its labels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extras<'a> {
-    /// Number of top-ranked labels whose scores are included, predicted or not.
+    /// Number of top-ranked labels whose scores are included, whether predicted or not.
     pub scores: Option<usize>,
     /// Whether the training documents that voted are included.
     pub neighbors: bool,
-    /// Whether their texts are included, if the model keeps texts.
+    /// Whether the texts of these documents are included, if the model keeps texts.
     pub texts: bool,
-    /// The learned weights of their votes, if the vote uses them.
+    /// The learned vote weights to include, if the vote uses them.
     pub learned: Option<&'a LearnedVotes>,
 }
 
@@ -41,11 +41,11 @@ pub struct Extras<'a> {
 /// ```
 #[derive(Debug, Serialize)]
 pub struct Answer<'a> {
-    /// The document.
+    /// The identifier of the document.
     pub id: &'a str,
     /// The labels, best first.
     pub labels: Vec<&'a str>,
-    /// The share of the vote of the best label.
+    /// The score of the best label: its share of the vote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     /// The probability that the best label is correct; only if the model is calibrated.
@@ -58,7 +58,7 @@ pub struct Answer<'a> {
     /// Why there are no labels, or why they are unreliable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// The best labels, predicted or not.
+    /// The labels with the highest scores, whether predicted or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scores: Option<Vec<ScoredLabel<'a>>>,
     /// The training documents that voted, best first.
@@ -67,7 +67,7 @@ pub struct Answer<'a> {
     /// The neighbors found by dense vectors, if `neighbors` were found by terms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_vectors: Option<Vec<NamedNeighbor<'a>>>,
-    /// Why the document gets its labels.
+    /// The explanation of the prediction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<NamedExplanation<'a>>,
 }

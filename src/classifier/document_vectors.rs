@@ -3,7 +3,7 @@
 use crate::rows::dense::Vectors;
 use crate::rows::matrix::Csr;
 
-/// Documents as query rows.
+/// Documents converted to query rows.
 #[derive(Debug)]
 pub struct DocumentVectors {
     /// The weighted rows: documents × terms of the model.
@@ -14,11 +14,11 @@ pub struct DocumentVectors {
     pub dense: Option<Vectors>,
 }
 
-/// The number of terms of a document, with repetitions.
+/// The numbers of terms of a document, counting repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TermUse {
-    /// Terms in the vocabulary.
+    /// Number of terms in the vocabulary.
     pub known: usize,
-    /// Terms not in the vocabulary.
+    /// Number of terms not in the vocabulary.
     pub unknown: usize,
 }

@@ -1,5 +1,5 @@
-//! Why a document gets its labels: the neighbors that voted, the terms that they share with it, and
-//! how these terms support or oppose each label.
+//! Explanations of predictions: the neighbors that voted, the terms that they share with the
+//! document, and how these terms support or oppose each label.
 //!
 //! ```
 //! use classify::classifier::Classifier;
@@ -19,7 +19,7 @@
 //! let explanation = &explain(&classifier, &[document], &classifier.options())?[0];
 //! let neighbor = &explanation.neighbors[0];
 //! assert_eq!(classifier.model().vocabulary().term(neighbor.terms[0].term), Some("bread"));
-//! assert_eq!(neighbor.terms[0].part as f32, neighbor.similarity);
+//! assert_eq!(neighbor.terms[0].contribution as f32, neighbor.similarity);
 //! assert_eq!(explanation.unknown, ["fresh"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -40,15 +40,15 @@ use crate::text::corpus::{Content, Document};
 mod marks;
 mod named;
 
-pub use marks::{Marked, marks};
-pub use named::{NamedExplanation, NamedLabel, NamedNeighbor, NamedPart, NamedPrototype};
+pub use marks::{MarkedText, marks};
+pub use named::{NamedContribution, NamedExplanation, NamedLabel, NamedNeighbor, NamedPrototype};
 
-/// Why a document gets its labels.
+/// The explanation of a prediction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
     /// The prediction.
     pub prediction: RawPrediction,
-    /// The document's terms that are not in the vocabulary, each once, in order.
+    /// The document's terms that are not in the vocabulary, without repetitions, in text order.
     pub unknown: Vec<String>,
     /// The neighbors that voted: those found by terms, best first, then those found by dense
     /// vectors.
@@ -57,34 +57,35 @@ pub struct Explanation {
     pub labels: Vec<ExplainedLabel>,
     /// How labels were chosen.
     pub decision: Decision,
-    /// The minimum confidence, below which the model abstains.
+    /// The confidence limit below which the model abstains.
     pub abstention: Option<ConfidenceLimit>,
 }
 
 /// A neighbor, its vote, and the terms that make it similar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExplainedNeighbor {
-    /// The training document.
+    /// The row of the training document.
     pub row: u32,
     /// The similarity.
     pub similarity: f32,
-    /// Its share of all votes, before weights per label (`learned`, `/size^G`) are applied.
+    /// The neighbor's share of all votes, before weights per label (`learned`, `/size^G`) are
+    /// applied.
     pub vote: f64,
-    /// Whether it was found by its dense vector.
+    /// Whether the neighbor was found by its dense vector.
     pub by_vector: bool,
-    /// The shared terms, by decreasing contribution. The contributions, added as `f64` in order of
-    /// term ids and rounded once to `f32`, are the similarity. Empty for a neighbor found by its
-    /// dense vector.
-    pub terms: Vec<TermPart>,
+    /// The shared terms, by decreasing contribution. The similarity is the sum of the
+    /// contributions, added as `f64` in order of term ids and rounded once to `f32`. Empty for a
+    /// neighbor found by its dense vector.
+    pub terms: Vec<TermContribution>,
 }
 
 /// A term and its contribution to a sum.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TermPart {
+pub struct TermContribution {
     /// The term's id.
     pub term: u32,
-    /// Its contribution.
-    pub part: f64,
+    /// The contribution of the term.
+    pub contribution: f64,
 }
 
 /// A label, its score, and the terms that support and oppose it.
@@ -92,33 +93,33 @@ pub struct TermPart {
 pub struct ExplainedLabel {
     /// The label's number.
     pub label: u32,
-    /// Its score: the share of the votes.
+    /// The score: the label's share of the votes.
     pub score: f64,
-    /// Its probability, of a calibrated model.
+    /// The probability that the label is correct, if the model is calibrated.
     pub probability: Option<f64>,
-    /// The score that it needs; `None` if no threshold decides.
+    /// The score that the label needs; `None` if the decision uses no threshold.
     pub threshold: Option<f64>,
     /// Whether the label is predicted.
     pub is_given: bool,
-    /// The evidence of each shared term: positive if it supports the label, negative if it opposes
-    /// it; the highest first. See [`explain`].
-    pub evidence: Vec<TermPart>,
-    /// The contribution of its prototype, if prototypes have a share in the score.
+    /// The evidence of each shared term, highest first. It is positive if the term supports the
+    /// label, and negative if the term opposes it. See [`explain`].
+    pub evidence: Vec<TermContribution>,
+    /// The contribution of the label's prototype, if prototypes have a share in the score.
     pub prototype: Option<ExplainedPrototype>,
 }
 
-/// How the [prototype](crate::decide::vote::Prototypes) of a label scores a document.
+/// The contribution of a label's [prototype](crate::decide::vote::Prototypes) to its score.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExplainedPrototype {
-    /// Its score, from 0 to 1.
+    /// The score by the prototype, from 0 to 1.
     pub score: f64,
-    /// The share of prototypes in the scores of labels; the votes of neighbors have the rest.
+    /// The share of prototypes in the scores of labels. The votes of neighbors have the rest.
     pub share: f64,
-    /// The part of the margin that does not depend on the document.
+    /// The constant of the margin, which does not depend on the document.
     pub constant: f32,
-    /// The contributions of terms to the margin: positive if they support the label; the highest
-    /// first.
-    pub terms: Vec<TermPart>,
+    /// The contributions of terms to the margin, highest first. They are positive if the term
+    /// supports the label.
+    pub terms: Vec<TermContribution>,
 }
 
 /// Classifies documents and explains each prediction.
@@ -130,8 +131,9 @@ pub struct ExplainedPrototype {
 /// less often than the training documents do.
 ///
 /// The evidence of all terms sums to the label's share of the votes minus its share of the training
-/// documents. This holds if votes have no weights per label, and all neighbors were found by terms:
-/// neighbors found by dense vectors have none. Contributions of prototypes are separate.
+/// documents. This holds if votes have no weights per label and all neighbors were found by terms,
+/// because neighbors found by dense vectors have no shared terms. Contributions of prototypes are
+/// separate.
 ///
 /// # Errors
 /// As [`Classifier::predict_documents`].
@@ -143,10 +145,10 @@ pub fn explain(
     explain_until(classifier, documents, options, &NEVER)
 }
 
-/// Like [`explain`], but ends early if `stop` is set.
+/// Like [`explain`], but `stop` can end it early.
 ///
 /// # Errors
-/// As [`explain`], or if it was stopped.
+/// As [`explain`], or if the search was stopped.
 pub fn explain_until(
     classifier: &Classifier,
     documents: &[Document],
@@ -182,7 +184,7 @@ pub fn explain_until(
     Ok(explanations)
 }
 
-/// The terms of a text that are not in the vocabulary, each once, in order.
+/// Returns the terms of a text that are not in the vocabulary, without repetitions, in text order.
 fn unknown(model: &Model, content: &Content) -> Vec<String> {
     let Some(analyzer) = model.analyzer() else { return Vec::new() };
     let texts: &[String] = match content {
@@ -208,14 +210,17 @@ struct TermRow<'a> {
 }
 
 impl TermRow<'_> {
-    /// The products of the weights of the terms that both rows have, in order of term ids.
-    fn products(self, other: TermRow<'_>) -> Vec<TermPart> {
+    /// Returns the product of the two weights of each common term, in order of term ids.
+    fn products(self, other: TermRow<'_>) -> Vec<TermContribution> {
         let mut others = other.terms.iter().zip(other.weights).peekable();
         let mut products = Vec::new();
         for (&term, &weight) in self.terms.iter().zip(self.weights) {
             while others.next_if(|(candidate, _)| **candidate < term).is_some() {}
             if let Some((_, &other)) = others.next_if(|(candidate, _)| **candidate == term) {
-                products.push(TermPart { term, part: f64::from(weight) * f64::from(other) });
+                products.push(TermContribution {
+                    term,
+                    contribution: f64::from(weight) * f64::from(other),
+                });
             }
         }
         products
@@ -239,7 +244,7 @@ fn neighbors(
                 Vec::new()
             } else {
                 let (terms, weights) = model.document_terms(neighbor.row);
-                by_part(query.products(TermRow { terms, weights }))
+                by_contribution(query.products(TermRow { terms, weights }))
             };
             ExplainedNeighbor {
                 row: neighbor.row,
@@ -253,7 +258,7 @@ fn neighbors(
     all
 }
 
-/// Each neighbor's share of the votes of its list.
+/// Returns each neighbor's share of the votes of its list.
 fn votes(neighbors: &[Neighbor], weight: VoteWeight, training: &TrainingLabels<'_>) -> Vec<f64> {
     let best = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
     let vote = |(rank, neighbor): (usize, &Neighbor)| {
@@ -265,10 +270,11 @@ fn votes(neighbors: &[Neighbor], weight: VoteWeight, training: &TrainingLabels<'
     votes.into_iter().map(|vote| if total > 0.0 { vote / total } else { 0.0 }).collect()
 }
 
-/// The terms by decreasing contribution.
-fn by_part(mut parts: Vec<TermPart>) -> Vec<TermPart> {
-    parts.sort_by(|a, b| b.part.total_cmp(&a.part).then(a.term.cmp(&b.term)));
-    parts
+/// Sorts terms by decreasing contribution.
+fn by_contribution(mut contributions: Vec<TermContribution>) -> Vec<TermContribution> {
+    contributions
+        .sort_by(|a, b| b.contribution.total_cmp(&a.contribution).then(a.term.cmp(&b.term)));
+    contributions
 }
 
 fn labels(
@@ -290,39 +296,45 @@ fn labels(
     explained.collect()
 }
 
-/// The score that the label at this rank needs.
+/// Returns the score that the label at a rank needs.
 fn threshold(decision: &Decision, found: &LabelScore, rank: usize) -> Option<f64> {
     match decision {
         Decision::Multi { threshold, .. } => Some(*threshold),
         Decision::PerLabel { rule, thresholds, .. } => {
             let own = thresholds.get(found.label as usize).copied().flatten();
-            // A rule that uses the rank is shown as the score that a label at this rank needs.
+            // A rule that uses the rank is converted to the score that a label at this rank needs.
             own.map(|own| own - rule.value(found.score, rank) + found.score)
         }
         _ => None,
     }
 }
 
-/// The evidence of each shared term for a label, given the label's share of the training documents.
+/// Computes the evidence of each shared term for a label, given the label's share of the training
+/// documents.
 fn evidence(
     model: &Model,
     neighbors: &[ExplainedNeighbor],
     label: u32,
     label_share: f64,
-) -> Vec<TermPart> {
+) -> Vec<TermContribution> {
     let training = model.training_labels();
     let mut evidence: BTreeMap<u32, f64> = BTreeMap::new();
     for neighbor in neighbors {
         let has_label = training.labels(neighbor.row).binary_search(&label).is_ok();
         let beyond_chance = f64::from(u8::from(has_label)) - label_share;
-        let similarity: f64 = neighbor.terms.iter().map(|term| term.part).sum();
+        let similarity: f64 = neighbor.terms.iter().map(|term| term.contribution).sum();
         let vote_per_similarity = if similarity > 0.0 { neighbor.vote / similarity } else { 0.0 };
         for term in &neighbor.terms {
             *evidence.entry(term.term).or_default() +=
-                beyond_chance * vote_per_similarity * term.part;
+                beyond_chance * vote_per_similarity * term.contribution;
         }
     }
-    by_part(evidence.into_iter().map(|(term, part)| TermPart { term, part }).collect())
+    by_contribution(
+        evidence
+            .into_iter()
+            .map(|(term, contribution)| TermContribution { term, contribution })
+            .collect(),
+    )
 }
 
 /// Adds the contributions of prototypes, if they have a share in the scores.
@@ -337,20 +349,28 @@ fn add_prototypes(
     let scores = prototypes.scores(query.terms, query.weights);
     for label in labels {
         label.prototype = scores[label.label as usize].map(|score| {
-            let (parts, constant) =
+            let (contributions, constant) =
                 prototypes.contributions(label.label, query.terms, query.weights);
-            let terms = parts.into_iter().map(|(term, part)| TermPart { term, part }).collect();
-            ExplainedPrototype { score: score.into(), share, constant, terms: by_part(terms) }
+            let terms = contributions
+                .into_iter()
+                .map(|(term, contribution)| TermContribution { term, contribution })
+                .collect();
+            ExplainedPrototype {
+                score: score.into(),
+                share,
+                constant,
+                terms: by_contribution(terms),
+            }
         });
     }
 }
 
-/// The terms that support a label, the strongest first.
-fn in_favor(terms: &[TermPart]) -> impl Iterator<Item = &TermPart> {
-    terms.iter().take_while(|term| term.part > 0.0)
+/// Returns the terms that support a label, strongest first.
+fn in_favor(terms: &[TermContribution]) -> impl Iterator<Item = &TermContribution> {
+    terms.iter().take_while(|term| term.contribution > 0.0)
 }
 
-/// The terms that oppose a label, the strongest first.
-fn against(terms: &[TermPart]) -> impl Iterator<Item = &TermPart> {
-    terms.iter().rev().take_while(|term| term.part < 0.0)
+/// Returns the terms that oppose a label, strongest first.
+fn against(terms: &[TermContribution]) -> impl Iterator<Item = &TermContribution> {
+    terms.iter().rev().take_while(|term| term.contribution < 0.0)
 }

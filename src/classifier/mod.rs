@@ -1,14 +1,14 @@
-//! Turns documents into predictions: [`Classifier`].
+//! The [`Classifier`], which turns documents into predictions.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `vectorize` | turns documents into query rows (`document_vectors`) |
+//! | `vectorize` | converts documents to query rows (`document_vectors`) |
 //! | `searchers` | searches the neighbors of query rows |
 //! | `predictor` | turns neighbors into predictions (`prediction`) |
-//! | `predict`, [`stream`] | run all of these stages, for batches of documents and for a stream |
+//! | `predict`, [`stream`] | run all of these stages for a batch or a stream of documents |
 //! | `updates` | adds documents to a model, and searches models that change |
 //! | [`vectors`] | reads and writes files of vectorized documents |
-//! | [`answer`], [`explain`] | represent predictions as JSON, and explain them |
+//! | [`answer`], [`explain`] | represent predictions as JSON and explain them |
 
 pub mod answer;
 mod document_vectors;
@@ -27,6 +27,6 @@ pub use prediction::{
     ClassifyError, ClassifyOptions, NamedNeighbor, Prediction, Probabilities, RawPrediction,
     Reason, ScoredLabel,
 };
-pub(crate) use predictor::{Predicted, Predictor};
+pub(crate) use predictor::{PredictionBuffer, Predictor};
 pub use searchers::{Classifier, FoundNeighbors, Searchers};
 pub use updates::{Additions, UpdatableEngines};

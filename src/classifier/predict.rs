@@ -1,4 +1,4 @@
-//! Predicts the labels of documents: vectorizes, searches, votes and decides.
+//! Prediction of labels: vectorizing, searching, voting and deciding.
 
 use super::{
     Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction,
@@ -7,7 +7,7 @@ use super::{
 use crate::text::corpus::Document;
 
 impl Classifier {
-    /// Predicts the labels of a text with the model's default options; see the example in the
+    /// Predicts the labels of a text with the model's default options. See the example in the
     /// [crate documentation](crate).
     ///
     /// # Errors
@@ -39,10 +39,10 @@ impl Classifier {
     /// Predicts the labels of documents with given options.
     ///
     /// This is the advanced interface: documents can have features and vectors, and predictions
-    /// hold label ids. [`RawPrediction::named`] replaces them with names.
+    /// contain label numbers. [`RawPrediction::named`] replaces them with names.
     ///
     /// # Errors
-    /// If a document has features but the model needs text, or vice versa; or the search fails.
+    /// If a document has features but the model needs text, or vice versa; or if the search fails.
     pub fn predict_documents(
         &self,
         documents: &[Document],
@@ -54,9 +54,9 @@ impl Classifier {
         Ok(self.predict_from_neighbors(&vectors, &neighbors, options))
     }
 
-    /// Predicts labels from the first `k` neighbors of each list. A decision that [needs the
-    /// batch](crate::decide::decision::Decision::needs_batch) treats these documents as the whole
-    /// batch.
+    /// Predicts labels from the first `options.k` neighbors of each list. A decision that [needs
+    /// the batch](crate::decide::decision::Decision::needs_batch) treats these documents as the
+    /// whole batch.
     pub fn predict_from_neighbors(
         &self,
         vectors: &DocumentVectors,

@@ -1,4 +1,4 @@
-//! Predictions, and the options that turn neighbors into predictions.
+//! Predictions and their options.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -22,25 +22,25 @@ pub enum Reason {
     /// No neighbor has a label.
     NoLabel,
     /// The confidence is too low, so the model abstains.
-    Unsure,
+    LowConfidence,
     /// The document seems to have none of the model's labels, so the model abstains.
     OutOfDistribution,
 }
 
 impl Reason {
-    /// The reason's name in predictions.
+    /// The name of the reason, as in the output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoKnownTerm => "no-known-term",
             Self::NoNeighbor => "no-neighbor",
             Self::NoLabel => "no-label",
-            Self::Unsure => "unsure",
+            Self::LowConfidence => "unsure",
             Self::OutOfDistribution => "foreign",
         }
     }
 }
 
-/// The labels of a document, by name. It borrows the names from the model.
+/// A prediction with names, which are borrowed from the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction<'a> {
     /// The labels, best first.
@@ -62,7 +62,7 @@ pub struct Prediction<'a> {
 pub struct ScoredLabel<'a> {
     /// The label.
     pub label: &'a str,
-    /// Its share of the vote.
+    /// The label's share of the vote.
     pub score: f64,
     /// The probability that the label is correct; only if the model is calibrated.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,17 +72,17 @@ pub struct ScoredLabel<'a> {
 /// A training document that voted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NamedNeighbor<'a> {
-    /// Its identifier.
+    /// The identifier of the document.
     pub id: &'a str,
     /// The similarity.
     pub similarity: f32,
-    /// Its labels.
+    /// The labels of the document.
     pub labels: Vec<&'a str>,
-    /// The learned weights of its vote by label, without zeros; only if they are requested.
+    /// The nonzero learned vote weights by label, if they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "worth")]
     pub vote_weights: Option<BTreeMap<&'a str, f32>>,
-    /// Its text, if the model keeps texts.
+    /// The text of the document, if the model keeps texts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<&'a str>,
 }
@@ -99,20 +99,21 @@ impl<'a> NamedNeighbor<'a> {
     }
 }
 
-/// The names of labels.
+/// Returns the names of labels.
 fn names<'a>(model: &'a Model, labels: &[u32]) -> Vec<&'a str> {
     labels.iter().map(|&label| model.label_name(label)).collect()
 }
 
-/// A prediction with label ids and row numbers in place of names, for programs that process many
-/// predictions. [`Model::labels`] has the names of labels, and [`Model::ids`] the names of rows.
+/// A prediction with label and row numbers instead of names, for programs that process many
+/// predictions. [`Model::labels`] returns the names of labels, and [`Model::ids`] returns the
+/// identifiers of rows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RawPrediction {
     /// The labels, best first.
     pub labels: Vec<u32>,
     /// Every label with a vote, by decreasing score.
     pub scores: Vec<LabelScore>,
-    /// The probabilities of these labels, or of the first ones as
+    /// The probabilities of the labels in `scores`, or of the first of them, as
     /// [requested](ClassifyOptions::probabilities). Empty if the model is not calibrated.
     pub probabilities: Vec<f64>,
     /// The expected share of right labels among those given, or withheld by abstaining. 0 without
@@ -126,7 +127,7 @@ pub struct RawPrediction {
     pub by_vectors: Vec<Neighbor>,
     /// Why there are no votes or no labels.
     pub reason: Option<Reason>,
-    /// The number of the document's terms (with repetitions) that are not in the vocabulary.
+    /// The number of the document's terms that are not in the vocabulary, counting repetitions.
     pub unknown_terms: usize,
 }
 
@@ -167,34 +168,33 @@ pub enum Probabilities {
     /// All labels with a vote.
     #[default]
     All,
-    /// The labels up to the last predicted label, and at least the first label. This is faster.
-    Given,
+    /// The labels up to the last predicted label, and at least the first label; faster than all.
+    Predicted,
 }
 
-/// How neighbors become labels: arguments of
-/// [`Classifier::predict_documents`](super::Classifier::predict_documents).
+/// The options of [`Classifier::predict_documents`](super::Classifier::predict_documents).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassifyOptions {
     /// The number of neighbors that vote.
     pub k: NonZeroUsize,
-    /// How votes are weighted.
+    /// The vote rule.
     pub vote: Vote,
-    /// How labels are chosen.
+    /// The rule that chooses labels.
     pub decision: Decision,
-    /// The minimum confidence of an answer; `None`: never abstain.
+    /// The confidence limit below which the classifier abstains; `None`: never abstain.
     pub abstention: Option<ConfidenceLimit>,
-    /// The maximum novelty score, above which a document is refused; `None`: never.
+    /// The limit of the novelty score above which a document is rejected; `None`: never reject.
     pub novelty: Option<NoveltyLimit>,
-    /// The share of the votes that neighbors found by dense vectors have: 0 for a model without
-    /// vectors, 1 for a model without terms.
+    /// The share of the votes for neighbors found by dense vectors: 0 for a model without vectors,
+    /// 1 for a model without terms.
     pub dense_share: f64,
     /// The labels that get probabilities, if the model is calibrated.
     pub probabilities: Probabilities,
 }
 
 impl ClassifyOptions {
-    /// Whether the limits for abstaining were learned with the same k, vote, decision and dense
-    /// share.
+    /// Whether the model's limits for abstaining were learned with the same k, vote, decision and
+    /// dense share.
     pub fn fits_abstention_of(&self, model: &Model) -> bool {
         let settings = model.settings();
         (self.abstention.is_none() && self.novelty.is_none())
@@ -204,7 +204,7 @@ impl ClassifyOptions {
                 && self.dense_share.to_bits() == settings.dense_share.to_bits())
     }
 
-    /// The model's default options.
+    /// Returns the model's default options.
     pub fn of(model: &Model) -> Self {
         let settings = model.settings();
         Self {

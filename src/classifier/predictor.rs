@@ -1,4 +1,4 @@
-//! Predicts labels from neighbors: votes, decides, calibrates and abstains.
+//! Prediction of labels from neighbors: voting, deciding, calibrating and abstaining.
 
 use rayon::prelude::*;
 
@@ -14,7 +14,7 @@ use crate::rows::matrix::row;
 /// Minimum number of documents per task.
 const MIN_DOCUMENTS: usize = 64;
 
-/// Predicts the labels of the documents of a batch, one by one.
+/// A predictor of the labels of the documents in a batch.
 pub(crate) struct Predictor<'a> {
     classifier: &'a Classifier,
     vectors: &'a DocumentVectors,
@@ -22,9 +22,9 @@ pub(crate) struct Predictor<'a> {
     options: &'a ClassifyOptions,
     /// The factor of each label's score.
     factors: Vec<f64>,
-    /// The calibration, if it was learned with this vote.
+    /// The calibration, if it was learned with the same vote.
     calibration: Option<&'a Calibration>,
-    /// The novelty score above which documents are refused.
+    /// The novelty score above which documents are rejected.
     max_novelty_score: Option<f64>,
     /// Whether a document without known terms has no neighbors.
     needs_terms: bool,
@@ -32,17 +32,17 @@ pub(crate) struct Predictor<'a> {
     decided: Option<Vec<(Outcome, Vec<u32>)>>,
 }
 
-/// A prediction, in reusable memory.
+/// A reusable buffer for a prediction.
 #[derive(Debug, Default)]
-pub(crate) struct Predicted {
+pub(crate) struct PredictionBuffer {
     pub(crate) prediction: RawPrediction,
     /// Number of voters with each label; empty if not counted.
     supporters: Vec<u32>,
 }
 
 impl<'a> Predictor<'a> {
-    /// Creates a predictor. A decision that needs the whole batch is made here, on the threads of
-    /// the caller's pool.
+    /// Creates a predictor. If the decision needs the whole batch, it is made here, on the threads
+    /// of the caller's pool.
     pub(crate) fn new(
         classifier: &'a Classifier,
         vectors: &'a DocumentVectors,
@@ -51,12 +51,12 @@ impl<'a> Predictor<'a> {
     ) -> Self {
         let model = &classifier.model;
         let settings = model.settings();
-        // The limit was learned for these neighbors only.
+        // The novelty limit applies only to the neighbors with which it was learned.
         let same_neighbors = options.k == settings.k
             && options.dense_share.to_bits() == settings.dense_share.to_bits();
-        // The calibration was learned for these neighbors and this vote only.
+        // The calibration applies only to the neighbors and the vote with which it was learned.
         let same_votes = options.vote == settings.vote && same_neighbors;
-        // A vector projected from terms is zero without them.
+        // Without terms, a projected vector is zero.
         let derived = model.dense().is_some_and(|dense| dense.projection().is_some());
         let novelty = options.novelty.filter(|_| same_neighbors);
         let mut own = Self {
@@ -89,7 +89,7 @@ impl<'a> Predictor<'a> {
     pub(crate) fn predict_all(&self) -> Vec<RawPrediction> {
         let documents = (0..self.neighbors.len()).into_par_iter().with_min_len(MIN_DOCUMENTS);
         let predict = |document| {
-            let mut predicted = Predicted::default();
+            let mut predicted = PredictionBuffer::default();
             self.predict(document, &mut predicted);
             predicted.prediction
         };
@@ -100,8 +100,8 @@ impl<'a> Predictor<'a> {
     ///
     /// # Panics
     /// If there is no such document.
-    pub(crate) fn predict(&self, document: usize, predicted: &mut Predicted) {
-        let Predicted { prediction, supporters } = predicted;
+    pub(crate) fn predict(&self, document: usize, predicted: &mut PredictionBuffer) {
+        let PredictionBuffer { prediction, supporters } = predicted;
         let mut outcome = Outcome {
             scores: std::mem::take(&mut prediction.scores),
             supporters: std::mem::take(supporters),
@@ -119,7 +119,7 @@ impl<'a> Predictor<'a> {
         prediction.scores = outcome.scores;
     }
 
-    /// Decides whether a document gets the labels chosen by its votes, and computes the confidence
+    /// Decides whether a document gets the labels that its votes chose, and computes the confidence
     /// in them.
     fn answer(&self, document: usize, outcome: &Outcome, prediction: &mut RawPrediction) {
         let Outcome { scores, supporters } = outcome;
@@ -148,7 +148,7 @@ impl<'a> Predictor<'a> {
             // An answer without labels cannot be withheld.
             () if !labels.is_empty() && self.abstains(prediction.confidence) => {
                 labels.clear();
-                Some(Reason::Unsure)
+                Some(Reason::LowConfidence)
             }
             () => None,
         };
@@ -157,10 +157,10 @@ impl<'a> Predictor<'a> {
             && self.options.abstention.is_none()
             && self.max_novelty_score.is_none()
         {
-            // There is no vote, but a label is required.
+            // There are no votes, but a label is required.
             labels.extend(self.classifier.prior);
         }
-        self.classifier.close(labels);
+        self.classifier.add_ancestors(labels);
         let [(terms_voted, _), (vectors_voted, _)] = voters.lists();
         let (first, second) = if self.options.dense_share < 1.0 {
             (terms_voted, vectors_voted)
@@ -176,16 +176,17 @@ impl<'a> Predictor<'a> {
         prediction.unknown_terms = terms.unknown;
     }
 
-    /// Number of labels that get probabilities.
+    /// Returns the number of labels that get probabilities.
     fn probabilities(&self, scores: &[LabelScore], given: &[u32]) -> usize {
         match self.options.probabilities {
             Probabilities::All => scores.len(),
-            Probabilities::Given => {
-                let above = |label: u32| self.classifier.above.get(label as usize);
+            Probabilities::Predicted => {
+                let ancestors = |label: u32| self.classifier.ancestors.get(label as usize);
                 let is_given = |score: &LabelScore| {
                     given.iter().any(|&given| {
                         given == score.label
-                            || above(given).is_some_and(|above| above.contains(&score.label))
+                            || ancestors(given)
+                                .is_some_and(|ancestors| ancestors.contains(&score.label))
                     })
                 };
                 scores.iter().rposition(is_given).map_or(1, |last| last + 1)
@@ -207,7 +208,7 @@ impl<'a> Predictor<'a> {
             let prototypes = model.prototypes().filter(|_| novelty_score.needs_margins());
             if prototypes.is_some_and(|known| !known.has(best)) {
                 // The label was added after the prototypes were learned, so its documents would
-                // seem novel.
+                // look novel.
                 return false;
             }
             let margins = prototypes.and_then(|prototypes| {
@@ -226,19 +227,19 @@ impl<'a> Predictor<'a> {
         })
     }
 
-    /// Whether an answer with this confidence is withheld.
+    /// Whether the classifier abstains from an answer with this confidence.
     fn abstains(&self, confidence: Option<f64>) -> bool {
         self.options
             .abstention
             .is_some_and(|limit| limit.confidence.is_none_or(|min| confidence.unwrap_or(0.0) < min))
     }
 
-    /// The neighbors that vote on a document.
+    /// Returns the neighbors that vote on a document.
     fn voters(&self, document: usize) -> Voters<'a> {
         self.neighbors.get(document).first(self.options.k.get())
     }
 
-    /// Scores labels by the voters, and by label prototypes if they have a share in the scores.
+    /// Scores labels by votes, and by label prototypes if they have a share in the scores.
     fn vote(&self, document: usize, outcome: &mut Outcome) {
         let model = &self.classifier.model;
         let vote = self.options.vote;
@@ -277,7 +278,7 @@ mod tests {
 
     /// Ancestors of predicted labels are also predicted, and have probabilities.
     #[test]
-    fn probabilities_up_to_the_last_label_given() {
+    fn probabilities_up_to_the_last_predicted_label() {
         let threads = Threads::available().expect("threads start");
         let lines = [
             r#"{"text": "oven bread", "label": ["bread", "food"]}"#,
@@ -309,7 +310,7 @@ mod tests {
         let model = Arc::new(model);
         let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
         let all = classifier.options();
-        let given = ClassifyOptions { probabilities: Probabilities::Given, ..all.clone() };
+        let given = ClassifyOptions { probabilities: Probabilities::Predicted, ..all.clone() };
         let texts = [
             "bread oven",
             "bread bread cake",

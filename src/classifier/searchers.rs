@@ -1,4 +1,4 @@
-//! A model with the engines that search it.
+//! The classifier: a model with the engines that search it.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,14 +9,14 @@ use crate::search::{Engines, NEVER, NeighborLists, Report, Request, Search, Sear
 use crate::text::analyze::{Analyzer, TermCounter};
 use crate::threads::Threads;
 
-/// The neighbors of a batch of documents. The next batch reuses the memory.
+/// The neighbors of a batch of documents. The memory can be reused for the next batch.
 #[derive(Debug, Clone, Default)]
 pub struct FoundNeighbors {
-    /// The neighbors found by terms; no list if only dense vectors were searched.
+    /// The neighbors found by terms. Has no lists if only dense vectors were searched.
     pub terms: NeighborLists,
-    /// The neighbors found by dense vectors; no list if only terms were searched.
+    /// The neighbors found by dense vectors. Has no lists if only terms were searched.
     pub vectors: NeighborLists,
-    /// The share of the votes that neighbors found by vectors have.
+    /// The share of the votes for neighbors found by vectors.
     pub(super) dense_share: f64,
 }
 
@@ -58,8 +58,8 @@ pub struct Searchers {
 }
 
 impl Searchers {
-    /// Creates the engines that a model needs if neighbors found by dense vectors have this share
-    /// of the votes.
+    /// Creates the engines that a model needs, given the share of votes for neighbors found by
+    /// dense vectors.
     ///
     /// # Errors
     /// If the model's rows cannot be indexed.
@@ -72,26 +72,26 @@ impl Searchers {
     }
 }
 
-/// Classifies documents with a model.
+/// A classifier of documents.
 ///
-/// It owns its data, so it can be kept in a struct and shared between threads.
+/// A classifier owns its data, so it can be kept in a struct and shared between threads.
 #[derive(Debug)]
 pub struct Classifier {
     pub(super) model: Arc<Model>,
     pub(super) searchers: Searchers,
     pub(super) analyzer: Option<Analyzer>,
-    /// Term counters that are not in use; their caches speed up the next documents.
+    /// Unused term counters, whose caches speed up the analysis of later documents.
     pub(super) counters: Mutex<Vec<TermCounter>>,
     pub(super) threads: Threads,
     pub(super) boosts: Vec<f32>,
     /// The ancestors of each label; empty without a hierarchy.
-    pub(super) above: Vec<Vec<u32>>,
+    pub(super) ancestors: Vec<Vec<u32>>,
     /// The label with the most training documents.
     pub(super) prior: Option<u32>,
 }
 
 impl Classifier {
-    /// Creates a classifier with the best engines of the CPU.
+    /// Creates a classifier with the fastest engines on the CPU.
     ///
     /// # Errors
     /// If the model's rows cannot be indexed.
@@ -119,7 +119,7 @@ impl Classifier {
             counters: Mutex::default(),
             threads: threads.clone(),
             boosts: settings.fields.boosts(),
-            above: match &settings.hierarchy {
+            ancestors: match &settings.hierarchy {
                 hierarchy if hierarchy.is_empty() => Vec::new(),
                 hierarchy => hierarchy.numbered(model.labels().iter()),
             },
@@ -153,8 +153,8 @@ impl Classifier {
         self.model.label_shares()
     }
 
-    /// Searches at most `options.k` neighbors of each query row: by terms, by dense vectors, or
-    /// both.
+    /// Searches for at most `options.k` neighbors of each query row by terms, by dense vectors, or
+    /// by both.
     ///
     /// # Errors
     /// If the rows do not match the model, or the classifier lacks an engine that the options need.
@@ -170,7 +170,8 @@ impl Classifier {
     /// Like [`neighbors`](Self::neighbors), but `stop` can end it early.
     ///
     /// # Errors
-    /// [`SearchError::Stopped`] if it was stopped, or as [`neighbors`](Self::neighbors).
+    /// [`SearchError::Stopped`] if the search was stopped; otherwise as
+    /// [`neighbors`](Self::neighbors).
     pub fn neighbors_until(
         &self,
         vectors: &DocumentVectors,
@@ -200,12 +201,12 @@ impl Classifier {
     }
 
     /// Adds the ancestors of the given labels.
-    pub(super) fn close(&self, labels: &mut Vec<u32>) {
-        if self.above.is_empty() {
+    pub(super) fn add_ancestors(&self, labels: &mut Vec<u32>) {
+        if self.ancestors.is_empty() {
             return;
         }
         for at in 0..labels.len() {
-            for &ancestor in &self.above[labels[at] as usize] {
+            for &ancestor in &self.ancestors[labels[at] as usize] {
                 if !labels.contains(&ancestor) {
                     labels.push(ancestor);
                 }

@@ -1,4 +1,4 @@
-//! Classifies a stream of documents in order and with bounded memory.
+//! Classification of a stream of documents, in order and with bounded memory.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -13,5 +13,5 @@ mod pipeline;
 mod source;
 
 pub use answers::{Answers, StreamError, classify_stream};
-pub(crate) use pipeline::{HandOver, Pipeline, PipelineError, Vectorized};
+pub(crate) use pipeline::{HandOver, Pipeline, PipelineError, VectorizedBatch};
 pub use source::Source;

@@ -1,4 +1,5 @@
-//! Updates a model while it classifies: documents as changes, and engines over a collection.
+//! Updating of a model while it classifies: changes that add documents, and engines over a
+//! collection.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -13,22 +14,23 @@ use crate::text::corpus::{Content, Document};
 use crate::text::tfidf::Side;
 use crate::threads::Threads;
 
-/// Changes that add documents to a model.
+/// The changes that add documents to a model.
 #[derive(Debug)]
 pub struct Additions {
-    /// A change for each document.
+    /// One change per document.
     pub changes: Vec<Change>,
     /// The numbers of known and unknown terms of each document.
     pub terms: Vec<TermUse>,
 }
 
-/// Number of neighbors to search for the best other document.
-const OTHERS: NonZeroUsize = NonZeroUsize::new(4).expect("above 0");
+/// Number of neighbors to search to find the best neighbor other than an earlier version of the
+/// document.
+const BEST_NEIGHBOR_CANDIDATES: NonZeroUsize = NonZeroUsize::new(4).expect("above 0");
 
 impl Classifier {
     /// Creates changes that add documents to the model, weighted like its documents.
     ///
-    /// If the model has a novelty score, the best neighbor of each document is also found.
+    /// If the model has a novelty score, this also finds the best neighbor of each document.
     ///
     /// # Errors
     /// As [`predict_documents`](Self::predict_documents).
@@ -37,11 +39,11 @@ impl Classifier {
         let model = self.model();
         let nearest: Vec<f32> = if model.novelty_score().is_some() {
             let queries = self.vectorize(documents)?;
-            let options = ClassifyOptions { k: OTHERS, ..self.options() };
+            let options = ClassifyOptions { k: BEST_NEIGHBOR_CANDIDATES, ..self.options() };
             let mut found = FoundNeighbors::default();
             let _ = self.neighbors(&queries, &options, &mut found)?;
             let best = |(voters, document): (Voters<'_>, &Document)| {
-                // The earlier version of the document does not count.
+                // An earlier version of the document does not count.
                 let ids = model.ids();
                 let same = voters.ranked().map(|(_, _, near)| near.row);
                 let mut same = same.filter(|&row| ids.get(row as usize) == Some(&document.id));
@@ -92,7 +94,7 @@ pub struct UpdatableEngines {
 }
 
 impl UpdatableEngines {
-    /// Creates an empty set of engines, which `engines` will build.
+    /// Creates an empty set of engines. `engines` builds them when they are needed.
     pub fn new(engines: Engines) -> Self {
         Self { engines, terms: Vec::new(), vectors: Vec::new() }
     }
@@ -102,8 +104,8 @@ impl UpdatableEngines {
         self.engines.threads()
     }
 
-    /// Returns engines over the current documents, if neighbors found by dense vectors have this
-    /// share of the votes.
+    /// Returns engines over the current documents, given the share of votes for neighbors found by
+    /// dense vectors.
     ///
     /// # Errors
     /// If rows cannot be indexed.

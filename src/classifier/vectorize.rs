@@ -1,4 +1,4 @@
-//! Turns documents into query rows and dense vectors, analyzed, counted and weighted like the
+//! Conversion of documents to query rows and dense vectors, analyzed, counted and weighted like the
 //! model's rows.
 
 use std::sync::{MutexGuard, PoisonError};
@@ -25,11 +25,11 @@ struct QueryRows {
 }
 
 impl Classifier {
-    /// Turns documents into query rows.
+    /// Converts documents to query rows.
     ///
     /// # Errors
-    /// If a document has features but the model needs text, or vice versa; or if it has no dense
-    /// vector of the model's dimension.
+    /// If a document has features but the model needs text, or vice versa; or if a document lacks a
+    /// dense vector of the model's dimension.
     ///
     /// # Panics
     /// Never: every document gets a vector.
@@ -37,7 +37,7 @@ impl Classifier {
         self.vectorize_as(documents, Side::Query)
     }
 
-    /// Turns documents into rows, weighted as queries or as training documents. The two differ for
+    /// Converts documents to rows, weighted as queries or as training documents. The two differ for
     /// weightings such as BM25.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Classifier {
                 let first_column = self.model.first_column();
                 let votes = self.model.settings().dense_share > 0.0;
                 match given_vector(document, dimension, first_column, &mut dense) {
-                    // A vector that does not vote may be missing.
+                    // A vector may be missing if vectors do not vote.
                     Err(Problem::NoVector) if !votes => dense.resize(dense.len() + dimension, 0.0),
                     given => given.map_err(at)?,
                 }
@@ -171,7 +171,7 @@ impl Classifier {
     }
 }
 
-/// Appends the vector that a document provides: its dense vector, or its features as a vector.
+/// Appends the vector that comes with a document: its dense vector, or its features as a vector.
 fn given_vector(
     document: &Document,
     dimension: usize,

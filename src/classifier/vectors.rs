@@ -1,9 +1,10 @@
-//! Vectors files: documents that are analyzed and weighted once, and can be classified repeatedly.
+//! Vectors files: documents that were analyzed and weighted once and can be classified repeatedly.
 //!
-//! [`VectorsWriter`] writes the file (`classify vectorize`), and [`StoredVectors`] reads it. It is
-//! a safetensors file like the model. It holds the weighted rows, the identifiers and labels of the
-//! documents, and a fingerprint of the model's vocabulary and weighting. A model with a different
-//! fingerprint is rejected, because the numbers would mean something else.
+//! [`VectorsWriter`] writes the file (`classify vectorize`), and [`StoredVectors`] reads it. Like a
+//! model, it is a safetensors file. It contains the weighted rows, the identifiers and labels of
+//! the documents, and a fingerprint of the model's vocabulary and weighting. A model with a
+//! different fingerprint is rejected, because term numbers and weights would have a different
+//! meaning.
 //!
 //! ```
 //! use classify::classifier::{Classifier, FoundNeighbors};
@@ -97,7 +98,7 @@ pub enum VectorsProblem {
     /// Labels are required, but no document has one.
     #[error("no document has a label: there is nothing to compare predictions with")]
     NoLabels,
-    /// The file was made with a different model.
+    /// The file was created with a different model.
     #[error("the vectors were made with a model with a different vocabulary or weighting")]
     OtherModel,
 }
@@ -111,7 +112,7 @@ impl VectorsError {
         }
     }
 
-    /// Advice for the user.
+    /// A hint about how to solve the problem.
     pub fn hint(&self) -> Option<&'static str> {
         match &self.problem {
             VectorsProblem::File(problem) if problem.is_of_the_system() => problem.system_hint(),
@@ -123,20 +124,20 @@ impl VectorsError {
 
 /// The identifier and the labels of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Labeled {
+pub struct LabeledDocument {
     /// The identifier.
     pub id: String,
     /// The labels, without duplicates.
     pub labels: Vec<String>,
 }
 
-impl From<Document> for Labeled {
+impl From<Document> for LabeledDocument {
     fn from(document: Document) -> Self {
         Self { id: document.id, labels: document.labels }
     }
 }
 
-/// Collects vectors for a file. They stay in memory until they are saved.
+/// A writer of a vectors file. The vectors stay in memory until they are saved.
 #[derive(Debug)]
 pub struct VectorsWriter {
     model: String,
@@ -221,7 +222,7 @@ impl VectorsWriter {
     /// Writes the file completely or not at all.
     ///
     /// # Errors
-    /// If it cannot be written; the previous file at `path` is then unchanged.
+    /// If the file cannot be written. The previous file at `path` is then unchanged.
     pub fn save(self, path: &Path) -> Result<(), VectorsError> {
         let output = Output::open(path).map_err(|error| {
             let problem = FileProblem::from(error.problem).into();
@@ -230,10 +231,10 @@ impl VectorsWriter {
         self.save_to(output)
     }
 
-    /// Writes the file to an output that was opened before the work started, and commits it.
+    /// Writes the file to an output that was opened beforehand, and commits the output.
     ///
     /// # Errors
-    /// If it cannot be written; the previous file is then unchanged.
+    /// If the file cannot be written. The previous file is then unchanged.
     pub fn save_to(self, output: Output) -> Result<(), VectorsError> {
         let path = output.path().to_owned();
         self.write(output).map_err(|problem| VectorsError { path, problem: problem.into() })
@@ -302,8 +303,8 @@ impl StoredVectors {
         let mut begin = Vec::new();
         let opened = std::fs::File::open(path);
         let read = opened.and_then(|file| file.take(BEGIN).read_to_end(&mut begin));
-        // Checks the length of a JSON header and its beginning; no text begins like this. A file
-        // truncated before the name of its format also counts.
+        // Check the length of the JSON header and how it begins, because no text begins like this.
+        // A file truncated before the name of its format also counts.
         let header = begin.get(4..begin.len().min(9)).unwrap_or_default();
         read.is_ok()
             && !header.is_empty()
@@ -320,17 +321,17 @@ impl StoredVectors {
         Self::opened(path, Bytes::read, model)
     }
 
-    /// Opens a vectors file like [`StoredVectors::open`], but maps it into memory.
+    /// Like [`StoredVectors::open`], but maps the file into memory.
     ///
     /// # Errors
     /// If the file cannot be read, is damaged, or was made with a different model.
     ///
     /// # Safety
-    /// As for [`Model::map`]: while the vectors or a part of them exist, the file may be replaced
-    /// only by renaming. It must not be overwritten or truncated in place.
+    /// As for [`Model::map`]: while the vectors or a part of them exist, the file must not be
+    /// overwritten or truncated in place. It may be replaced only by renaming.
     #[expect(unsafe_code, reason = "the bytes of a mapped file can change")]
     pub unsafe fn map(path: &Path, model: &Model) -> Result<Self, VectorsError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the file does not change in place.
         let map = |path: &Path| unsafe { Bytes::map(path) };
         Self::opened(path, map, model)
     }
@@ -487,7 +488,7 @@ impl StoredVectors {
     ///
     /// # Panics
     /// If the range is out of bounds.
-    pub fn batch(&self, documents: Range<usize>) -> (Vec<Labeled>, DocumentVectors) {
+    pub fn batch(&self, documents: Range<usize>) -> (Vec<LabeledDocument>, DocumentVectors) {
         let bounds = &self.indptr[documents.start..=documents.end];
         let start = bounds[0];
         let end = bounds[documents.len()];
@@ -514,7 +515,7 @@ impl StoredVectors {
         let labeled = documents.map(|document| {
             let own = range(self.label_indptr[document], self.label_indptr[document + 1]);
             let name = |&label: &u32| self.label_names.get(label as usize).unwrap_or_default();
-            Labeled {
+            LabeledDocument {
                 id: self.ids.get(document).unwrap_or_default().to_owned(),
                 labels: self.label_indices[own]
                     .iter()

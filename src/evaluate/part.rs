@@ -147,7 +147,7 @@ impl Tally {
             Some(Reason::NoKnownTerm) => documents.no_known_term += 1,
             Some(Reason::NoNeighbor) => documents.no_neighbor += 1,
             Some(Reason::NoLabel) => documents.no_label += 1,
-            Some(Reason::Unsure) => documents.abstained += 1,
+            Some(Reason::LowConfidence) => documents.abstained += 1,
             Some(Reason::OutOfDistribution) => documents.out_of_distribution += 1,
             None => {}
         }

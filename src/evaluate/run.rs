@@ -12,10 +12,10 @@ use rayon::prelude::*;
 use super::evaluation::Evaluation;
 use super::evaluator::Evaluator;
 use super::part::{Counter, PredictedDocument, Tally};
-use crate::classifier::stream::{HandOver, Pipeline, PipelineError, Source, Vectorized};
-use crate::classifier::vectors::Labeled;
+use crate::classifier::stream::{HandOver, Pipeline, PipelineError, Source, VectorizedBatch};
+use crate::classifier::vectors::LabeledDocument;
 use crate::classifier::{
-    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Predictor,
+    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, PredictionBuffer, Predictor,
     Probabilities, RawPrediction,
 };
 use crate::decide::vote::Voters;
@@ -79,7 +79,7 @@ impl From<CorpusError> for EvaluateError {
 
 /// A batch of documents with their predictions.
 struct PredictedBatch {
-    documents: Vec<Labeled>,
+    documents: Vec<LabeledDocument>,
     /// One part per [`PART`] documents.
     parts: Vec<BatchPart>,
 }
@@ -90,7 +90,7 @@ enum BatchPart {
     Tallied(Box<Tally>),
     /// The predictions, and whether each is tied at k. Unknown labels get their numbers in the
     /// order of the documents, so these predictions are tallied later.
-    Predicted(Vec<(RawPrediction, bool)>),
+    Predictions(Vec<(RawPrediction, bool)>),
 }
 
 impl PredictedBatch {
@@ -98,11 +98,11 @@ impl PredictedBatch {
     /// labels of the document at an index, and returns whether a further row is as similar as the
     /// last neighbor that voted.
     fn new(
-        documents: Vec<Labeled>,
-        predict: impl Fn(usize, &mut Predicted) -> bool + Sync,
+        documents: Vec<LabeledDocument>,
+        predict: impl Fn(usize, &mut PredictionBuffer) -> bool + Sync,
         counter: &Counter,
     ) -> Self {
-        let count = |predicted: &mut Predicted, start: usize| {
+        let count = |predicted: &mut PredictionBuffer, start: usize| {
             let indices = start..documents.len().min(start + PART);
             let known = indices.clone().map(|at| counter.known(&documents[at].labels));
             let Some(numbers) = known.collect::<Option<Vec<_>>>() else {
@@ -110,7 +110,7 @@ impl PredictedBatch {
                     let tied_at_k = predict(at, predicted);
                     (predicted.prediction.clone(), tied_at_k)
                 });
-                return BatchPart::Predicted(predictions.collect());
+                return BatchPart::Predictions(predictions.collect());
             };
             let mut tally = counter.tally();
             for (at, numbers) in indices.zip(numbers) {
@@ -122,7 +122,7 @@ impl PredictedBatch {
         };
         // The predictions of a part are tallied while they are in the cache.
         let starts = (0..documents.len()).into_par_iter().step_by(PART);
-        let parts = starts.map_init(Predicted::default, count).collect();
+        let parts = starts.map_init(PredictionBuffer::default, count).collect();
         Self { documents, parts }
     }
 
@@ -131,7 +131,7 @@ impl PredictedBatch {
         for (documents, part) in documents.zip(std::mem::take(&mut self.parts)) {
             match part {
                 BatchPart::Tallied(tally) => evaluator.append(*tally),
-                BatchPart::Predicted(predictions) => {
+                BatchPart::Predictions(predictions) => {
                     let each = documents.iter().zip(&predictions);
                     evaluator.add_all(each.map(|(document, (prediction, tied_at_k))| {
                         predicted_document(document, prediction, *tied_at_k)
@@ -143,11 +143,11 @@ impl PredictedBatch {
 }
 
 fn predicted_document<'a>(
-    document: &'a Labeled,
+    document: &'a LabeledDocument,
     prediction: &'a RawPrediction,
     tied_at_k: bool,
 ) -> PredictedDocument<'a> {
-    let Labeled { id, labels } = document;
+    let LabeledDocument { id, labels } = document;
     PredictedDocument { id, labels, prediction, tied_at_k }
 }
 
@@ -201,32 +201,33 @@ pub fn tally(
     if per_document {
         evaluator = evaluator.with_documents();
     }
-    let options = ClassifyOptions { probabilities: Probabilities::Given, ..options.clone() };
+    let options = ClassifyOptions { probabilities: Probabilities::Predicted, ..options.clone() };
     // Searches one more neighbor than votes, to detect a tie with the last one.
     let one_more = ClassifyOptions { k: options.k.saturating_add(1), ..options.clone() };
     let pipeline = Pipeline {
         classifier,
         options: &one_more,
         batch,
-        patient: true,
+        is_patient: true,
         prefix: "test: ",
         last: "tally",
     };
     let threads = classifier.threads();
     let counter = evaluator.counter.clone();
-    let vote =
-        |batch: Vectorized, neighbors: &FoundNeighbors, hand_over: HandOver<'_, PredictedBatch>| {
-            let Vectorized { documents, vectors } = batch;
-            let predicted = threads.run(|| {
-                let predictor = Predictor::new(classifier, &vectors, neighbors, &options);
-                let predict = |at: usize, predicted: &mut Predicted| {
-                    predictor.predict(at, predicted);
-                    tied_at(options.k, neighbors.get(at))
-                };
-                PredictedBatch::new(documents, predict, &counter)
-            });
-            hand_over(predicted.documents.len(), predicted);
-        };
+    let vote = |batch: VectorizedBatch,
+                neighbors: &FoundNeighbors,
+                hand_over: HandOver<'_, PredictedBatch>| {
+        let VectorizedBatch { documents, vectors } = batch;
+        let predicted = threads.run(|| {
+            let predictor = Predictor::new(classifier, &vectors, neighbors, &options);
+            let predict = |at: usize, predicted: &mut PredictionBuffer| {
+                predictor.predict(at, predicted);
+                tied_at(options.k, neighbors.get(at))
+            };
+            PredictedBatch::new(documents, predict, &counter)
+        });
+        hand_over(predicted.documents.len(), predicted);
+    };
     let mut done = 0;
     let made = pipeline.run(test, vote, |mut batch, so_far| {
         batch.add_to(&mut evaluator);
@@ -273,7 +274,7 @@ mod tests {
     }
 
     /// A document with one of the labels a, b and c, a new label, or none, and its prediction.
-    fn made(number: u32) -> (Labeled, RawPrediction) {
+    fn made(number: u32) -> (LabeledDocument, RawPrediction) {
         let label = match number % 7 {
             0 if number > 1_500 => format!("new{}", number / 1_000),
             rest => ["a", "b", "c"][rest as usize % 3].to_owned(),
@@ -294,7 +295,7 @@ mod tests {
             reason: None,
             unknown_terms: 0,
         };
-        (Labeled { id: number.to_string(), labels }, prediction)
+        (LabeledDocument { id: number.to_string(), labels }, prediction)
     }
 
     /// A rule that decides on all documents together does so for any number of documents.
@@ -352,13 +353,13 @@ mod tests {
             let mut one_by_one = evaluator();
             let mut in_batches = evaluator();
             for number in 0..4_000 {
-                let (Labeled { id, labels }, prediction) = made(number);
+                let (LabeledDocument { id, labels }, prediction) = made(number);
                 one_by_one.add(&id, &labels, &prediction, number.is_multiple_of(5));
             }
             for batch in [0..1, 1..1, 1..2_000, 2_000..4_000] {
                 let first = batch.start;
                 let (documents, predictions): (Vec<_>, Vec<_>) = batch.map(made).unzip();
-                let predict = |at: usize, predicted: &mut Predicted| {
+                let predict = |at: usize, predicted: &mut PredictionBuffer| {
                     predicted.prediction.clone_from(&predictions[at]);
                     (first + u32::try_from(at).expect("few")).is_multiple_of(5)
                 };

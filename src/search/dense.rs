@@ -233,7 +233,7 @@ impl Dense {
         const MARGIN: usize = 16;
         let asked = k.saturating_add(MARGIN).min(self.rows.rows());
         let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
-        let found = gpus.answer(points, Question::NearestRows(asked), threads);
+        let found = gpus.answer(points, Question::Nearest(asked), threads);
         for error in &found.failed {
             if !self.fall_back {
                 return Err(SearchError::Engine(Arc::new(error.clone())));
@@ -430,7 +430,7 @@ fn choose_kind(
     let tree = KdTree::build(&sample, distance)?;
     let mut evaluations = 0;
     for &query in &queries {
-        let nearest = metric_index::collector::NearestRows::new(10);
+        let nearest = metric_index::collector::Nearest::new(10);
         evaluations += search(&tree, sample.point(query), nearest)?.1.evaluations;
     }
     let all = (queries.len() * sample.len()) as u64;

@@ -167,7 +167,7 @@ fn the_golden_model_with_learned_votes_answers() {
         prediction.probabilities.len() == prediction.scores.len()
             && prediction.probabilities.iter().all(|p| (0.0..=1.0).contains(p))
             && prediction.confidence.is_some()
-            && prediction.reason == Some(Reason::Unsure)
+            && prediction.reason == Some(Reason::LowConfidence)
             && prediction.labels.is_empty()
     }));
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use classify::classifier::explain::{
-    Explanation, NamedExplanation, NamedLabel, NamedNeighbor, NamedPart, NamedPrototype,
+    Explanation, NamedContribution, NamedExplanation, NamedLabel, NamedNeighbor, NamedPrototype,
 };
 use classify::model::Model;
 use classify::printable::printable;
@@ -69,7 +69,7 @@ fn write_label(text: &mut String, label: &NamedLabel<'_>) {
     }
 }
 
-fn signed(part: &NamedPart) -> String {
+fn signed(part: &NamedContribution) -> String {
     format!("{} {:+.3}", part.term, part.part)
 }
 

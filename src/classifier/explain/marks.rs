@@ -1,18 +1,18 @@
-//! The positions of an explanation's terms in a text.
+//! Marking of an explanation's terms in a text.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::TermPart;
+use super::TermContribution;
 use crate::model::Model;
 use crate::text::analyze::Analyzer;
 
-/// A segment of a text, and the marked term that it contains, if any.
+/// A piece of a text, with the term marked in it, if any.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Marked<'a> {
-    /// The text.
+pub struct MarkedText<'a> {
+    /// The text of the piece.
     pub text: &'a str,
     /// The term as it is in the vocabulary. Several terms, such as character n-grams, are separated
     /// by spaces.
@@ -26,14 +26,15 @@ pub struct Marked<'a> {
 /// Number of bytes at the beginning of a text in which terms are marked.
 const MAX_BYTES: usize = 1 << 16;
 
-/// Splits a text into segments where terms begin and end. Joined, the segments are the text. A term
-/// of several words is marked from the first to the last. Terms are marked in the first 64 KiB, and
-/// only if the model was trained on text.
-pub fn marks<'a>(model: &Model, text: &'a str, terms: &[TermPart]) -> Vec<Marked<'a>> {
-    let plain = |text| Marked { text, term: None, part: None };
+/// Splits a text into pieces where terms begin and end. Concatenated, the pieces are the text. A
+/// term of several words is marked from its first to its last word. Terms are marked only in the
+/// first 64 KiB, and only if the model was trained on text.
+pub fn marks<'a>(model: &Model, text: &'a str, terms: &[TermContribution]) -> Vec<MarkedText<'a>> {
+    let plain = |text| MarkedText { text, term: None, part: None };
     let Some(analyzer) = model.analyzer() else { return vec![plain(text)] };
     let vocabulary = model.vocabulary();
-    let named = terms.iter().filter_map(|term| Some((vocabulary.term(term.term)?, term.part)));
+    let named =
+        terms.iter().filter_map(|term| Some((vocabulary.term(term.term)?, term.contribution)));
     let parts: HashMap<&str, f64> = named.collect();
     let max_words = parts.keys().map(|term| word_count(term)).max().unwrap_or(1);
     let words: Vec<(usize, &str)> = text[..text.floor_char_boundary(MAX_BYTES)]
@@ -44,7 +45,7 @@ pub fn marks<'a>(model: &Model, text: &'a str, terms: &[TermPart]) -> Vec<Marked
     let mut end = 0;
     let mut at = 0;
     while at < words.len() {
-        // The longest term that begins here.
+        // Find the longest term that begins at this word.
         let lengths = (1..=max_words.min(words.len() - at)).rev();
         let found = lengths.into_iter().find_map(|count| {
             let (last, word) = words[at + count - 1];
@@ -60,7 +61,7 @@ pub fn marks<'a>(model: &Model, text: &'a str, terms: &[TermPart]) -> Vec<Marked
             pieces.push(plain(&text[end..span.start]));
         }
         end = span.end;
-        pieces.push(Marked { text: &text[span], term: Some(term), part: Some(part) });
+        pieces.push(MarkedText { text: &text[span], term: Some(term), part: Some(part) });
         at += count;
     }
     if end < text.len() {
@@ -69,13 +70,13 @@ pub fn marks<'a>(model: &Model, text: &'a str, terms: &[TermPart]) -> Vec<Marked
     pieces
 }
 
-/// The number of words of a term.
+/// Returns the number of words of a term.
 fn word_count(term: &str) -> usize {
     term.split(' ').count()
 }
 
-/// The marked terms in a text of `words` words, and the sum of their contributions. If there are
-/// several words, only terms of the same number of words count.
+/// Returns the marked terms in a text of `words` words, and the sum of their contributions. If
+/// there are several words, only terms with the same number of words count.
 fn terms_in(
     analyzer: &Analyzer,
     text: &str,

@@ -1,25 +1,25 @@
-//! Explanations with names instead of numbers, as they are written in JSON.
+//! Explanations with names instead of numbers, for JSON.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::{
-    ExplainedLabel, ExplainedNeighbor, ExplainedPrototype, Explanation, Marked, TermPart, against,
-    in_favor, marks,
+    ExplainedLabel, ExplainedNeighbor, ExplainedPrototype, Explanation, MarkedText,
+    TermContribution, against, in_favor, marks,
 };
 use crate::classifier::Reason;
 use crate::decide::decision::Decision;
 use crate::model::Model;
 
-/// Maximum number of neighbors whose texts are marked.
-const MARKED: usize = 50;
+/// Maximum number of neighbors in whose texts terms are marked.
+const MAX_MARKED_NEIGHBORS: usize = 50;
 
-/// An [`Explanation`] with names instead of numbers. As JSON it is the schema
+/// An [`Explanation`] with names instead of numbers. Its JSON follows the schema
 /// `classify.explanation/1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NamedExplanation<'a> {
-    /// The schema's name.
+    /// The name of the schema.
     pub schema: &'static str,
     /// The identifier of the document.
     pub id: &'a str,
@@ -36,7 +36,7 @@ pub struct NamedExplanation<'a> {
     pub unknown: &'a [String],
     /// The document's text, divided at the terms that it shares with neighbors.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub marked: Option<Vec<Marked<'a>>>,
+    pub marked: Option<Vec<MarkedText<'a>>>,
     /// The labels with a vote, by decreasing score.
     pub scores: Vec<NamedLabel<'a>>,
     /// The neighbors that voted: those found by terms, best first, then those found by dense
@@ -49,20 +49,20 @@ pub struct NamedExplanation<'a> {
 pub struct NamedLabel<'a> {
     /// The label.
     pub label: &'a str,
-    /// Its score: the share of the votes.
+    /// The score: the label's share of the votes.
     pub score: f64,
-    /// Its probability, of a calibrated model.
+    /// The probability that the label is correct, if the model is calibrated.
     pub probability: Option<f64>,
-    /// The score that it needs; `None` if no threshold decides.
+    /// The score that the label needs; `None` if the decision uses no threshold.
     pub threshold: Option<f64>,
-    /// Whether it is predicted.
+    /// Whether the label is predicted.
     pub given: bool,
     /// The terms that support the label, the strongest first.
     #[serde(rename = "for")]
-    pub in_favor: Vec<NamedPart>,
+    pub in_favor: Vec<NamedContribution>,
     /// The terms that oppose the label, the strongest first.
-    pub against: Vec<NamedPart>,
-    /// The contribution of its prototype, if prototypes have a share in the score.
+    pub against: Vec<NamedContribution>,
+    /// The contribution of the label's prototype, if prototypes have a share in the score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prototype: Option<NamedPrototype>,
 }
@@ -70,17 +70,17 @@ pub struct NamedLabel<'a> {
 /// The contribution of a label's [prototype](crate::decide::vote::Prototypes).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NamedPrototype {
-    /// Its score, from 0 to 1.
+    /// The score by the prototype, from 0 to 1.
     pub score: f64,
     /// The share of prototypes in the scores of labels.
     pub share: f64,
-    /// The part of the margin that does not depend on the document.
+    /// The constant of the margin, which does not depend on the document.
     pub constant: f32,
     /// The terms that support the label, the strongest first.
     #[serde(rename = "for")]
-    pub in_favor: Vec<NamedPart>,
+    pub in_favor: Vec<NamedContribution>,
     /// The terms that oppose the label, the strongest first.
-    pub against: Vec<NamedPart>,
+    pub against: Vec<NamedContribution>,
 }
 
 /// A neighbor, its vote, and the terms that it shares with the document.
@@ -88,37 +88,38 @@ pub struct NamedPrototype {
 pub struct NamedNeighbor<'a> {
     /// The identifier of the training document.
     pub id: &'a str,
-    /// Its row.
+    /// The row of the training document.
     pub row: u32,
     /// The similarity.
     pub similarity: f32,
-    /// Its share of all votes.
+    /// The neighbor's share of all votes.
     pub vote: f64,
     /// How the neighbor was found: by `terms` or by its `vector`.
     pub by: &'static str,
-    /// Its labels.
+    /// The labels of the training document.
     pub labels: Vec<&'a str>,
     /// The shared terms, by decreasing contribution to the similarity.
-    pub terms: Vec<NamedPart>,
-    /// Its text, if the model keeps texts and it is not in `marked`.
+    pub terms: Vec<NamedContribution>,
+    /// The text of the training document, if the model keeps texts and the text is not in `marked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<&'a str>,
-    /// Its text, divided at the terms that it shares with the document.
+    /// The text of the training document, divided at the terms that it shares with the explained
+    /// document.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub marked: Option<Vec<Marked<'a>>>,
+    pub marked: Option<Vec<MarkedText<'a>>>,
 }
 
 /// A term and its contribution to a sum.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct NamedPart {
+pub struct NamedContribution {
     /// The term.
     pub term: String,
-    /// Its contribution.
+    /// The contribution of the term.
     pub part: f64,
 }
 
 impl NamedExplanation<'_> {
-    /// Removes the texts of the neighbors that are not marked.
+    /// Removes unmarked texts of neighbors.
     pub fn without_texts(&mut self) {
         for neighbor in &mut self.neighbors {
             neighbor.text = None;
@@ -127,8 +128,8 @@ impl NamedExplanation<'_> {
 }
 
 impl Explanation {
-    /// The explanation as JSON: schema `classify.explanation/1`. It lists at most `terms` terms
-    /// that support each label, and at most `terms` that oppose it.
+    /// Returns the explanation as JSON in the schema `classify.explanation/1`. It lists at most
+    /// `terms` terms that support each label, and at most `terms` terms that oppose it.
     ///
     /// # Panics
     /// If the explanation is of another model.
@@ -136,8 +137,8 @@ impl Explanation {
         serde_json::to_string(&self.named(model, id, terms)).expect("names and numbers")
     }
 
-    /// The explanation with names instead of numbers. It lists at most `terms` terms that support
-    /// each label, and at most `terms` that oppose it.
+    /// Returns the explanation with names instead of numbers. It lists at most `terms` terms that
+    /// support each label, and at most `terms` terms that oppose it.
     ///
     /// # Panics
     /// If the explanation is of another model.
@@ -161,8 +162,8 @@ impl Explanation {
         }
     }
 
-    /// Like [`named`](Self::named), with the texts divided at the terms that the neighbors share:
-    /// `text` of the document, and the texts of the first 50 neighbors if the model keeps them.
+    /// Like [`named`](Self::named), but with marked terms in the document's `text` and, if the
+    /// model keeps texts, in the texts of the first 50 neighbors.
     ///
     /// # Panics
     /// If the explanation is of another model.
@@ -178,13 +179,15 @@ impl Explanation {
         let neighbors = self.neighbors.iter().zip(&mut named.neighbors);
         for (rank, (neighbor, named)) in neighbors.enumerate() {
             for term in &neighbor.terms {
-                *all.entry(term.term).or_default() += term.part * neighbor.vote;
+                *all.entry(term.term).or_default() += term.contribution * neighbor.vote;
             }
-            let text = named.text.take().filter(|_| rank < MARKED);
+            let text = named.text.take().filter(|_| rank < MAX_MARKED_NEIGHBORS);
             named.marked = text.map(|text| marks(model, text, &neighbor.terms));
         }
-        let all: Vec<TermPart> =
-            all.into_iter().map(|(term, part)| TermPart { term, part }).collect();
+        let all: Vec<TermContribution> = all
+            .into_iter()
+            .map(|(term, contribution)| TermContribution { term, contribution })
+            .collect();
         named.marked = Some(marks(model, text, &all));
         named
     }
@@ -225,7 +228,7 @@ impl Explanation {
             Reason::OutOfDistribution => {
                 "it seems to have none of the model's labels, so none is given"
             }
-            Reason::Unsure => {
+            Reason::LowConfidence => {
                 let confidence = self.prediction.confidence.unwrap_or(0.0);
                 let limit = self.abstention.and_then(|limit| limit.confidence);
                 let limit = limit.map_or("of 1".to_owned(), |limit| format!("{limit:.3}"));
@@ -247,8 +250,8 @@ impl ExplainedLabel {
             probability: self.probability,
             threshold: self.threshold,
             given: self.is_given,
-            in_favor: parts(model, in_favor(&self.evidence).take(terms)),
-            against: parts(model, against(&self.evidence).take(terms)),
+            in_favor: contributions(model, in_favor(&self.evidence).take(terms)),
+            against: contributions(model, against(&self.evidence).take(terms)),
             prototype: self.prototype.as_ref().map(|prototype| prototype.named(model, terms)),
         }
     }
@@ -267,8 +270,8 @@ impl ExplainedPrototype {
             score: self.score,
             share: self.share,
             constant: self.constant,
-            in_favor: parts(model, in_favor(&self.terms).take(terms)),
-            against: parts(model, against(&self.terms).take(terms)),
+            in_favor: contributions(model, in_favor(&self.terms).take(terms)),
+            against: contributions(model, against(&self.terms).take(terms)),
         }
     }
 }
@@ -283,18 +286,21 @@ impl ExplainedNeighbor {
             vote: self.vote,
             by: if self.by_vector { "vector" } else { "terms" },
             labels: labels.iter().map(|&label| model.label_name(label)).collect(),
-            terms: parts(model, self.terms.iter()),
+            terms: contributions(model, self.terms.iter()),
             text: model.text(self.row),
             marked: None,
         }
     }
 }
 
-fn parts<'a>(model: &Model, terms: impl Iterator<Item = &'a TermPart>) -> Vec<NamedPart> {
+fn contributions<'a>(
+    model: &Model,
+    terms: impl Iterator<Item = &'a TermContribution>,
+) -> Vec<NamedContribution> {
     let vocabulary = model.vocabulary();
-    let named = |term: &TermPart| NamedPart {
+    let named = |term: &TermContribution| NamedContribution {
         term: vocabulary.term(term.term).expect("a term of this model").to_owned(),
-        part: term.part,
+        part: term.contribution,
     };
     terms.map(named).collect()
 }

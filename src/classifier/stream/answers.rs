@@ -1,44 +1,44 @@
-//! Delivers the predictions for a stream of documents to a receiver.
+//! Delivery of the predictions for a stream of documents to a receiver.
 
 use std::io;
 
 use rayon::prelude::*;
 
-use super::pipeline::{HandOver, Pipeline, PipelineError, Vectorized};
+use super::pipeline::{HandOver, Pipeline, PipelineError, VectorizedBatch};
 use super::source::Source;
 use crate::classifier::{
-    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Predictor, RawPrediction,
+    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, PredictionBuffer, Predictor,
+    RawPrediction,
 };
 use crate::search::SearchError;
 use crate::stages::{PipelineProgress, Stage};
 use crate::text::corpus::CorpusError;
 
-/// Maximum number of stored vectors that are classified together. Batches of documents are smaller.
-const BATCH: usize = 16_384;
-/// Maximum number of predictions that are formatted at a time, to limit memory.
-const MADE: usize = 2_048;
-/// Receives predictions as they are made.
+/// Maximum number of stored vectors classified together. Batches of documents are smaller.
+const MAX_BATCH_DOCUMENTS: usize = 16_384;
+/// Maximum number of predictions formatted at a time, to limit memory.
+const MAX_FORMATTED_PREDICTIONS: usize = 2_048;
+/// A receiver of predictions.
 pub trait Answers {
     /// The error of a prediction that cannot be accepted.
     type Error;
-    /// The result of formatting a prediction, on any thread; such as a line of text.
-    type Made: Send;
+    /// A formatted prediction, such as a line of text. It may be made on any thread.
+    type Formatted: Send;
 
     /// Receives the formatted prediction for the next document.
     ///
     /// # Errors
-    /// If it cannot be accepted, which ends the stream.
-    fn answer(&mut self, made: Self::Made) -> Result<(), Self::Error>;
+    /// If the prediction cannot be accepted, which ends the stream.
+    fn answer(&mut self, made: Self::Formatted) -> Result<(), Self::Error>;
 
-    /// Called after some predictions, at the end, and whenever no further prediction follows
-    /// immediately.
+    /// Flushes earlier predictions. Called after some predictions, at the end, and whenever no
+    /// further prediction follows immediately.
     ///
     /// # Errors
     /// If earlier predictions cannot be passed on.
     fn flush(&mut self) -> Result<(), Self::Error>;
 
-    /// Called after some predictions with their number and the busiest stage. Does nothing by
-    /// default.
+    /// Receives the progress of the stages after some predictions. Does nothing by default.
     fn progress(&mut self, _so_far: &PipelineProgress<'_>) {}
 }
 
@@ -83,8 +83,9 @@ impl<E> From<PipelineError<E>> for StreamError<E> {
 /// own thread. Returns the time of each stage. `make` formats the identifier and the prediction of
 /// each document on the classifier's threads, and `answers` receives the result.
 ///
-/// A slow source gets each prediction immediately. The documents that a fast source delivers while
-/// others are being classified are classified together. Predictions before an error are delivered.
+/// If the source is slow, each prediction is delivered immediately. If it is fast, documents that
+/// arrive while others are being classified are classified together. Predictions before an error
+/// are delivered.
 ///
 /// # Errors
 /// The first error of the documents, the search or the receiver of predictions.
@@ -92,31 +93,39 @@ pub fn classify_stream<A: Answers>(
     classifier: &Classifier,
     options: &ClassifyOptions,
     source: Source,
-    make: impl Fn(&str, &RawPrediction) -> A::Made + Send + Sync,
+    make: impl Fn(&str, &RawPrediction) -> A::Formatted + Send + Sync,
     answers: &mut A,
 ) -> Result<Vec<Stage>, StreamError<A::Error>> {
-    let pipeline =
-        Pipeline { classifier, options, batch: BATCH, patient: false, prefix: "", last: "write" };
+    let pipeline = Pipeline {
+        classifier,
+        options,
+        batch: MAX_BATCH_DOCUMENTS,
+        is_patient: false,
+        prefix: "",
+        last: "write",
+    };
     let threads = classifier.threads();
-    let vote = |batch: Vectorized, neighbors: &FoundNeighbors, hand_over: HandOver<'_, _>| {
-        let Vectorized { documents, vectors } = batch;
-        let make_one = |predictor: &Predictor<'_>, predicted: &mut Predicted, at: usize| {
+    let vote = |batch: VectorizedBatch, neighbors: &FoundNeighbors, hand_over: HandOver<'_, _>| {
+        let VectorizedBatch { documents, vectors } = batch;
+        let make_one = |predictor: &Predictor<'_>, predicted: &mut PredictionBuffer, at: usize| {
             predictor.predict(at, predicted);
             make(&documents[at].id, &predicted.prediction)
         };
         let prepare = || Predictor::new(classifier, &vectors, neighbors, options);
         if documents.len() == 1 && !options.decision.needs_batch() {
-            // Switching threads would take longer than predicting one document.
-            hand_over(1, vec![make_one(&prepare(), &mut Predicted::default(), 0)]);
+            // Predict on this thread: switching threads would take longer than predicting one
+            // document.
+            hand_over(1, vec![make_one(&prepare(), &mut PredictionBuffer::default(), 0)]);
             return;
         }
         let predictor = threads.run(prepare);
         let mut from = 0;
         while from < documents.len() {
-            let to = documents.len().min(from + MADE);
-            let make_each = |predicted: &mut Predicted, at| make_one(&predictor, predicted, at);
-            let each = (from..to).into_par_iter().map_init(Predicted::default, make_each);
-            let ready: Vec<A::Made> = threads.run(|| each.collect());
+            let to = documents.len().min(from + MAX_FORMATTED_PREDICTIONS);
+            let make_each =
+                |predicted: &mut PredictionBuffer, at| make_one(&predictor, predicted, at);
+            let each = (from..to).into_par_iter().map_init(PredictionBuffer::default, make_each);
+            let ready: Vec<A::Formatted> = threads.run(|| each.collect());
             if !hand_over(to - from, ready) {
                 break;
             }
@@ -128,7 +137,7 @@ pub fn classify_stream<A: Answers>(
         answers.progress(so_far);
         answers.flush()
     })?;
-    // Flushes even if there were no documents.
+    // Flush even if there were no documents.
     answers.flush().map_err(StreamError::Answer)?;
     Ok(stages)
 }

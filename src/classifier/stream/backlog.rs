@@ -1,23 +1,24 @@
-//! Buffers documents between reading and classification.
+//! A buffer of documents between reading and classification.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::text::corpus::{Content, CorpusError, Document};
 
-/// When documents leave a [`Backlog`].
+/// The limits of a [`Backlog`], which determine when documents leave it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Maximum number of documents that wait, and that leave together.
+    /// Maximum number of documents that wait and that leave together.
     pub(super) documents: usize,
-    /// Number of bytes at which no more documents are added, even if there are few.
+    /// Number of bytes at which no more documents are added, even if they are few.
     pub(super) bytes: usize,
     /// Whether documents wait until a limit is reached, even if nothing else is being processed.
-    pub(super) patient: bool,
+    pub(super) is_patient: bool,
 }
 
-/// Documents between a reading and a classifying thread. They leave in order: when a limit is
-/// reached, at the end, and, unless the backlog is patient, whenever all earlier batches are done.
-/// So a slow source is answered immediately, and a fast source in large batches.
+/// A buffer of documents between a reading and a classifying thread. Documents leave in order: when
+/// a limit is reached, at the end, and, unless `is_patient` is set, whenever all earlier batches
+/// are done. So documents of a slow source are classified immediately, and those of a fast source
+/// in large batches.
 #[derive(Debug)]
 pub(super) struct Backlog {
     limits: Limits,
@@ -25,35 +26,35 @@ pub(super) struct Backlog {
     /// Signals that documents can be taken.
     ready: Condvar,
     /// Signals that documents can be added.
-    room: Condvar,
+    has_space: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     documents: Vec<Document>,
     bytes: usize,
-    /// Why reading ended, if not because there are no more documents.
+    /// Why reading is_ended, if not because there are no more documents.
     error: Option<CorpusError>,
-    /// Whether no more documents are added.
-    ended: bool,
-    /// Whether no more documents are taken.
-    closed: bool,
-    /// Number of batches that were taken and are not done.
+    /// Whether all documents have been added.
+    is_ended: bool,
+    /// Whether no more documents will be taken.
+    is_closed: bool,
+    /// Number of batches that were taken but are not done.
     in_process: usize,
 }
 
 impl Backlog {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, state: Mutex::default(), ready: Condvar::new(), room: Condvar::new() }
+        Self { limits, state: Mutex::default(), ready: Condvar::new(), has_space: Condvar::new() }
     }
 
-    /// Waits until there is room, and adds a document. Returns whether more are wanted.
+    /// Waits for space and adds a document. Returns whether more documents are wanted.
     pub(super) fn push(&self, document: Document) -> bool {
         let bytes = bytes(&document);
-        let waits = |state: &mut State| !state.closed && self.is_full(state);
-        let state = self.room.wait_while(self.state(), waits);
+        let waits = |state: &mut State| !state.is_closed && self.is_full(state);
+        let state = self.has_space.wait_while(self.state(), waits);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
-        if state.closed {
+        if state.is_closed {
             return false;
         }
         let before = self.can_leave(&state);
@@ -65,29 +66,30 @@ impl Backlog {
         true
     }
 
-    /// Ends the documents, because of an error or because all were added.
+    /// Marks the end of the documents, because of an error or because all were added.
     pub(super) fn end(&self, error: Option<CorpusError>) {
         let mut state = self.state();
-        if !state.ended {
-            state.ended = true;
+        if !state.is_ended {
+            state.is_ended = true;
             state.error = error;
         }
         self.ready.notify_one();
     }
 
-    /// Waits for the next documents and returns them with the error after them; `None` at the end.
+    /// Waits for the next documents. Returns them, and the error that follows them, if any. Returns
+    /// `None` at the end.
     pub(super) fn take(&self) -> Option<(Vec<Document>, Option<CorpusError>)> {
-        let waits = |state: &mut State| !state.closed && !self.can_leave(state);
+        let waits = |state: &mut State| !state.is_closed && !self.can_leave(state);
         let state = self.ready.wait_while(self.state(), waits);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
         let documents = std::mem::take(&mut state.documents);
         let error = state.error.take();
-        if state.closed || (documents.is_empty() && error.is_none()) {
+        if state.is_closed || (documents.is_empty() && error.is_none()) {
             return None;
         }
         state.bytes = 0;
         state.in_process += 1;
-        self.room.notify_one();
+        self.has_space.notify_one();
         Some((documents, error))
     }
 
@@ -100,11 +102,11 @@ impl Backlog {
         }
     }
 
-    /// Closes the backlog: no more documents are taken.
+    /// Closes the backlog, so that no more documents are accepted.
     pub(super) fn close(&self) {
-        self.state().closed = true;
+        self.state().is_closed = true;
         self.ready.notify_one();
-        self.room.notify_one();
+        self.has_space.notify_one();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -116,8 +118,8 @@ impl Backlog {
     }
 
     fn can_leave(&self, state: &State) -> bool {
-        let nothing_to_do = !self.limits.patient && state.in_process == 0;
-        state.ended || self.is_full(state) || (nothing_to_do && !state.documents.is_empty())
+        let nothing_to_do = !self.limits.is_patient && state.in_process == 0;
+        state.is_ended || self.is_full(state) || (nothing_to_do && !state.documents.is_empty())
     }
 }
 
@@ -159,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn documents_leave_when_all_before_are_done_or_there_are_many() {
-        let limits = Limits { documents: 3, bytes: 100, patient: false };
+    fn documents_leave_when_earlier_ones_are_done_or_a_limit_is_reached() {
+        let limits = Limits { documents: 3, bytes: 100, is_patient: false };
         let backlog = Backlog::new(limits);
         assert!(backlog.push(document("a")));
         assert_eq!(ids(backlog.take()), (vec!["a".into()], false));
@@ -183,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn the_patient_wait_for_more_or_the_end() {
-        let limits = Limits { documents: usize::MAX, bytes: usize::MAX, patient: true };
+    fn patient_backlogs_wait_for_a_limit_or_the_end() {
+        let limits = Limits { documents: usize::MAX, bytes: usize::MAX, is_patient: true };
         let backlog = Backlog::new(limits);
         for _ in 0..100 {
             assert!(backlog.push(document("a")));
@@ -196,8 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_is_woken() {
-        let backlog = Backlog::new(Limits { documents: 2, bytes: 100, patient: true });
+    fn waiting_threads_are_woken() {
+        let backlog = Backlog::new(Limits { documents: 2, bytes: 100, is_patient: true });
         thread::scope(|scope| {
             let reading =
                 scope.spawn(|| (0..1_000).take_while(|_| backlog.push(document("a"))).count());
@@ -209,7 +211,7 @@ mod tests {
             assert!((100..=102).contains(&pushed), "{pushed}");
         });
         assert!(backlog.take().is_none());
-        let empty = Backlog::new(Limits { documents: 2, bytes: 100, patient: false });
+        let empty = Backlog::new(Limits { documents: 2, bytes: 100, is_patient: false });
         thread::scope(|scope| {
             let taking = scope.spawn(|| empty.take().is_none());
             empty.end(None);

@@ -1,5 +1,5 @@
-//! Runs each stage from documents to predictions on its own thread, so that a stage waits only for
-//! the slowest one: a GPU searches while the next documents are parsed.
+//! A pipeline that runs each stage from documents to predictions on its own thread. So a GPU
+//! searches while the next documents are parsed, and the slowest stage determines the speed.
 
 use std::io;
 use std::iter;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::backlog::{Backlog, Limits};
 use super::source::{Source, batch_size};
-use crate::classifier::vectors::{Labeled, StoredVectors};
+use crate::classifier::vectors::{LabeledDocument, StoredVectors};
 use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors,
 };
@@ -19,10 +19,10 @@ use crate::stages::{PipelineProgress, Stage};
 use crate::text::corpus::{CorpusError, Document};
 use crate::threads;
 
-/// Number of batches that can wait between two stages.
-const QUEUE: usize = 1;
-/// Maximum number of documents in a batch. They take more memory than stored vectors, and up to
-/// eight batches are processed concurrently.
+/// Maximum number of batches waiting between two stages.
+const QUEUE_LENGTH: usize = 1;
+/// Maximum number of documents in a batch. Documents take more memory than stored vectors, and up
+/// to eight batches are processed concurrently.
 const MAX_DOCUMENTS: usize = 8_192;
 /// Number of bytes of text or features at which a batch is full.
 const MAX_BYTES: usize = 32 << 20;
@@ -35,58 +35,59 @@ const SEARCH: usize = 2;
 const VOTE: usize = 3;
 const LAST: usize = NAMES.len();
 
-/// The stages that batches of documents pass through.
+/// A pipeline of the stages that batches of documents pass through.
 #[derive(Debug)]
 pub(crate) struct Pipeline<'a> {
     pub(crate) classifier: &'a Classifier,
-    /// How neighbors are searched.
+    /// The options of search and prediction.
     pub(crate) options: &'a ClassifyOptions,
-    /// Maximum number of documents that are searched together.
+    /// Maximum number of documents searched together.
     pub(crate) batch: usize,
     /// Whether documents wait for others even if no stage is busy.
-    pub(crate) patient: bool,
+    pub(crate) is_patient: bool,
     /// The prefix of the names of stages.
     pub(crate) prefix: &'static str,
     /// The name of the last stage.
     pub(crate) last: &'static str,
 }
 
-/// The data that a stage passes to the next one.
+/// The result that a stage passes to the next one.
 type StageResult<T> = Result<T, ClassifyError>;
 
 /// A vectorized batch.
-pub(crate) struct Vectorized {
-    pub(crate) documents: Vec<Labeled>,
+pub(crate) struct VectorizedBatch {
+    pub(crate) documents: Vec<LabeledDocument>,
     pub(crate) vectors: DocumentVectors,
 }
 
 /// A batch with its neighbors.
-struct Searched {
-    batch: Vectorized,
+struct SearchedBatch {
+    batch: VectorizedBatch,
     neighbors: FoundNeighbors,
 }
 
-/// Passes on the results for a number of documents. Returns whether more results are wanted.
+/// A function that passes on the results for a number of documents. It returns whether more results
+/// are wanted.
 pub(crate) type HandOver<'a, V> = &'a mut dyn FnMut(usize, V) -> bool;
 
 /// The input of the last stage.
-enum Voted<V> {
-    /// A number of documents and the results for them.
+enum VoteMessage<V> {
+    /// Results for a number of documents.
     Part(usize, V),
     /// The end of a batch.
     Batch,
 }
 
-/// The seconds that each stage has worked so far, as bits.
+/// The time in seconds that each stage has worked so far, as bits of `f64`.
 #[derive(Debug, Default)]
-struct Busy([AtomicU64; NAMES.len() + 1]);
+struct BusyTimes([AtomicU64; NAMES.len() + 1]);
 
-impl Busy {
+impl BusyTimes {
     fn record(&self, number: usize, stage: &Stage) {
         self.0[number].store(stage.seconds.to_bits(), Ordering::Relaxed);
     }
 
-    /// The stage that has worked longest, and its seconds.
+    /// Returns the number of the stage that has worked longest, and its time in seconds.
     fn longest(&self) -> (usize, f64) {
         let seconds = self.0.iter().map(|bits| f64::from_bits(bits.load(Ordering::Relaxed)));
         seconds.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or_default()
@@ -96,7 +97,7 @@ impl Busy {
 /// Why the pipeline ended early.
 #[derive(Debug)]
 pub(crate) enum PipelineError<E> {
-    /// A document cannot be read, or does not match the model, or the search failed.
+    /// A document cannot be read or does not match the model, or the search failed.
     Classify(ClassifyError),
     /// A result could not be received.
     Receive(E),
@@ -104,34 +105,34 @@ pub(crate) enum PipelineError<E> {
     Thread(io::Error),
     /// The reader panicked.
     Reader,
-    /// A thread panicked during this work.
+    /// A thread panicked during the named work.
     Panicked(&'static str),
 }
 
 impl Pipeline<'_> {
-    /// Classifies all documents. `vote` turns each batch and its neighbors into results on its own
-    /// thread, and hands them over in parts with their numbers of documents. It may stop when no
-    /// more are wanted. `receive` gets the parts in the order of the documents, and the progress of
-    /// all stages. Returns the time of each stage.
+    /// Classifies all documents and returns the time of each stage. `vote` runs on its own thread:
+    /// it converts each batch and its neighbors to results, and hands them over in parts with their
+    /// numbers of documents. It may stop when no more results are wanted. `receive` gets the parts
+    /// in the order of the documents, with the progress of all stages.
     ///
-    /// Results before an error are received. After an error, the reading thread is abandoned: it
-    /// may wait for input that never comes.
+    /// Results before an error are received. After an error, the reading thread is abandoned,
+    /// because it may wait for input that never comes.
     pub(crate) fn run<V: Send, E>(
         &self,
         source: Source,
-        vote: impl FnMut(Vectorized, &FoundNeighbors, HandOver<'_, V>) + Send,
+        vote: impl FnMut(VectorizedBatch, &FoundNeighbors, HandOver<'_, V>) + Send,
         mut receive: impl FnMut(V, &PipelineProgress<'_>) -> Result<(), E>,
     ) -> Result<Vec<Stage>, PipelineError<E>> {
         let begin = Instant::now();
-        let busy = Arc::new(Busy::default());
+        let busy = Arc::new(BusyTimes::default());
         let (backlog, input, reading) = self.open(source, &busy).map_err(PipelineError::Thread)?;
         let busy = &*busy;
-        let closing = Closing(&backlog);
+        let closing = CloseGuard(&backlog);
         let (made, last) = thread::scope(|scope| {
-            let (to_search, vectorized) = sync_channel(QUEUE);
-            let (to_vote, found) = sync_channel(QUEUE);
-            let (to_receive, voted) = sync_channel(QUEUE);
-            // Lists are reused after the vote.
+            let (to_search, vectorized) = sync_channel(QUEUE_LENGTH);
+            let (to_vote, found) = sync_channel(QUEUE_LENGTH);
+            let (to_receive, voted) = sync_channel(QUEUE_LENGTH);
+            // After the vote, neighbor lists are returned for reuse.
             let (give_back, spare) = channel();
             let start = |name: &str| thread::Builder::new().name(name.to_owned());
             let vectorizing = start("vectorize")
@@ -144,11 +145,11 @@ impl Pipeline<'_> {
                 .spawn_scoped(scope, move || self.vote(found, &give_back, busy, vote, &to_receive))
                 .map_err(PipelineError::Thread)?;
             let mut stage = self.stage(LAST);
-            let mut take = |voted: StageResult<Voted<V>>| {
+            let mut take = |voted: StageResult<VoteMessage<V>>| {
                 let start = Instant::now();
                 let (count, made) = match voted.map_err(PipelineError::Classify)? {
-                    Voted::Part(count, made) => (count, made),
-                    Voted::Batch => {
+                    VoteMessage::Part(count, made) => (count, made),
+                    VoteMessage::Batch => {
                         backlog.done();
                         return Ok(());
                     }
@@ -165,7 +166,7 @@ impl Pipeline<'_> {
                 Ok(())
             };
             let outcome = iter::from_fn(|| threads::receive(&voted)).try_for_each(&mut take);
-            // Closing the channels ends the threads that wait for them.
+            // CloseGuard the channels ends the threads that wait for them.
             drop(voted);
             drop(closing);
             let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {
@@ -197,18 +198,18 @@ impl Pipeline<'_> {
         Stage::empty(&format!("{}{}", self.prefix, self.name(number)))
     }
 
-    /// Starts reading.
+    /// Starts the reading thread.
     fn open(
         &self,
         source: Source,
-        busy: &Arc<Busy>,
+        busy: &Arc<BusyTimes>,
     ) -> io::Result<(Arc<Backlog>, Input, Option<JoinHandle<Stage>>)> {
         let whole = self.options.decision.needs_batch();
         let max = batch_size(self.batch.max(1), self.options);
         let limits = Limits {
             documents: if whole { usize::MAX } else { max.min(MAX_DOCUMENTS) },
             bytes: if whole { usize::MAX } else { MAX_BYTES },
-            patient: self.patient || whole,
+            is_patient: self.is_patient || whole,
         };
         let backlog = Arc::new(Backlog::new(limits));
         let documents = match source {
@@ -221,7 +222,7 @@ impl Pipeline<'_> {
         let stage = self.stage(READ);
         let own = Arc::clone(&backlog);
         let busy = Arc::clone(busy);
-        // Not a scoped thread: a reader that waits for input must not delay the end after a
+        // The thread is not scoped: a reader that waits for input must not delay the end after a
         // failure.
         let reading = thread::Builder::new().name("read".to_owned());
         let reading = reading.spawn(move || read(documents, &own, &busy, stage))?;
@@ -231,8 +232,8 @@ impl Pipeline<'_> {
     fn vectorize(
         &self,
         input: Input,
-        busy: &Busy,
-        to_search: &SyncSender<StageResult<Vectorized>>,
+        busy: &BusyTimes,
+        to_search: &SyncSender<StageResult<VectorizedBatch>>,
     ) -> Stage {
         match input {
             Input::Documents(backlog) => self.vectorize_documents(&backlog, busy, to_search),
@@ -244,7 +245,7 @@ impl Pipeline<'_> {
                     let (documents, vectors) = stored.batch(batch);
                     stage.add(documents.len() as u64, start);
                     busy.record(READ, &stage);
-                    if to_search.send(Ok(Vectorized { documents, vectors })).is_err() {
+                    if to_search.send(Ok(VectorizedBatch { documents, vectors })).is_err() {
                         break;
                     }
                 }
@@ -256,21 +257,22 @@ impl Pipeline<'_> {
     fn vectorize_documents(
         &self,
         backlog: &Backlog,
-        busy: &Busy,
-        to_search: &SyncSender<StageResult<Vectorized>>,
+        busy: &BusyTimes,
+        to_search: &SyncSender<StageResult<VectorizedBatch>>,
     ) -> Stage {
         let mut stage = self.stage(ANALYZE);
         while let Some((mut documents, mut error)) = backlog.take() {
             let start = Instant::now();
-            if self.patient
+            if self.is_patient
                 && let Some(error) = error
             {
-                // The documents before the error are dropped.
+                // The channel may already be closed after another error.
                 let _ = to_search.send(Err(error.into()));
                 break;
             }
             let vectors = self.classifier.vectorize(&documents).or_else(|mismatch| {
-                // This may be any of several errors. Documents before the first one are classified.
+                // The error may not be that of the first mismatched document. Documents before the
+                // first mismatch are classified.
                 let (at, first) = self.first_mismatch(&documents).unwrap_or((0, mismatch));
                 documents.truncate(at);
                 error = Some(first);
@@ -281,14 +283,15 @@ impl Pipeline<'_> {
                 if bytes > 0 {
                     stage.bytes = Some(stage.bytes.unwrap_or(0) + bytes as u64);
                 }
-                let apart =
-                    |Document { id, labels, content, .. }| (content, Labeled { id, labels });
+                let apart = |Document { id, labels, content, .. }| {
+                    (content, LabeledDocument { id, labels })
+                };
                 let (contents, documents): (Vec<_>, Vec<_>) =
                     documents.into_iter().map(apart).unzip();
                 self.free(contents);
                 stage.add(documents.len() as u64, start);
                 busy.record(ANALYZE, &stage);
-                Vectorized { documents, vectors }
+                VectorizedBatch { documents, vectors }
             });
             let failed = made.is_err();
             if to_search.send(made.map_err(ClassifyError::from)).is_err() || failed {
@@ -303,13 +306,13 @@ impl Pipeline<'_> {
         stage
     }
 
-    /// The first document that does not match the model.
+    /// Returns the position of the first document that does not match the model, and its error.
     fn first_mismatch(&self, documents: &[Document]) -> Option<(usize, CorpusError)> {
         let error = |one| self.classifier.vectorize(std::slice::from_ref(one)).err();
         documents.iter().enumerate().find_map(|(at, one)| Some((at, error(one)?)))
     }
 
-    /// Frees many small allocations in the background, because it takes a while.
+    /// Frees many small allocations in the background, because freeing them takes time.
     fn free<T: Send + 'static>(&self, many: Vec<T>) {
         if many.len() > 1 {
             self.classifier.threads().spawn(move || drop(many));
@@ -318,10 +321,10 @@ impl Pipeline<'_> {
 
     fn search(
         &self,
-        vectorized: Receiver<StageResult<Vectorized>>,
+        vectorized: Receiver<StageResult<VectorizedBatch>>,
         spare: &Receiver<FoundNeighbors>,
-        busy: &Busy,
-        to_vote: &SyncSender<StageResult<Searched>>,
+        busy: &BusyTimes,
+        to_vote: &SyncSender<StageResult<SearchedBatch>>,
     ) -> Stage {
         let mut stage = self.stage(SEARCH);
         for batch in vectorized {
@@ -331,7 +334,7 @@ impl Pipeline<'_> {
                 let _ = self.classifier.neighbors(&batch.vectors, self.options, &mut neighbors)?;
                 stage.add(batch.documents.len() as u64, start);
                 busy.record(SEARCH, &stage);
-                Ok(Searched { batch, neighbors })
+                Ok(SearchedBatch { batch, neighbors })
             });
             let failed = made.is_err();
             if to_vote.send(made).is_err() || failed {
@@ -343,16 +346,16 @@ impl Pipeline<'_> {
 
     fn vote<V>(
         &self,
-        found: Receiver<StageResult<Searched>>,
+        found: Receiver<StageResult<SearchedBatch>>,
         give_back: &Sender<FoundNeighbors>,
-        busy: &Busy,
-        mut vote: impl FnMut(Vectorized, &FoundNeighbors, HandOver<'_, V>),
-        to_receive: &SyncSender<StageResult<Voted<V>>>,
+        busy: &BusyTimes,
+        mut vote: impl FnMut(VectorizedBatch, &FoundNeighbors, HandOver<'_, V>),
+        to_receive: &SyncSender<StageResult<VoteMessage<V>>>,
     ) -> Stage {
         let mut stage = self.stage(VOTE);
         for searched in found {
             let mut start = Instant::now();
-            let Searched { batch, neighbors } = match searched {
+            let SearchedBatch { batch, neighbors } = match searched {
                 Ok(searched) => searched,
                 Err(error) => {
                     // A closed channel means that there was an earlier error.
@@ -363,13 +366,13 @@ impl Pipeline<'_> {
             vote(batch, &neighbors, &mut |count, made| {
                 stage.add(count as u64, start);
                 busy.record(VOTE, &stage);
-                let taken = to_receive.send(Ok(Voted::Part(count, made)));
+                let taken = to_receive.send(Ok(VoteMessage::Part(count, made)));
                 start = Instant::now();
                 taken.is_ok()
             });
-            // After the last search, no thread takes them.
+            // After the last search, the channel is closed and the lists are dropped.
             let _ = give_back.send(neighbors);
-            if to_receive.send(Ok(Voted::Batch)).is_err() {
+            if to_receive.send(Ok(VoteMessage::Batch)).is_err() {
                 break;
             }
         }
@@ -383,15 +386,15 @@ enum Input {
     Vectors { stored: Box<StoredVectors>, count: usize, max: usize },
 }
 
-/// Reads documents until the end, the first error, or until no more are wanted.
+/// Reads documents until the end or the first error, or until no more are wanted.
 fn read(
     mut documents: impl Iterator<Item = Result<Document, CorpusError>>,
     backlog: &Backlog,
-    busy: &Busy,
+    busy: &BusyTimes,
     mut stage: Stage,
 ) -> Stage {
     // If reading panics, the documents before the panic are classified.
-    let _ending = Ending(backlog);
+    let _ending = EndGuard(backlog);
     loop {
         let start = Instant::now();
         let Some(document) = documents.next() else { return stage };
@@ -411,19 +414,19 @@ fn read(
     }
 }
 
-/// Ends a backlog when it is dropped.
-struct Ending<'a>(&'a Backlog);
+/// A guard that ends a backlog when it is dropped.
+struct EndGuard<'a>(&'a Backlog);
 
-impl Drop for Ending<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         self.0.end(None);
     }
 }
 
-/// Closes a backlog when it is dropped.
-struct Closing<'a>(&'a Backlog);
+/// A guard that closes a backlog when it is dropped.
+struct CloseGuard<'a>(&'a Backlog);
 
-impl Drop for Closing<'_> {
+impl Drop for CloseGuard<'_> {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -434,8 +437,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_busiest_stage() {
-        let busy = Busy::default();
+    fn longest_returns_the_busiest_stage() {
+        let busy = BusyTimes::default();
         for (number, seconds) in [(READ, 0.5), (SEARCH, 2.0), (VOTE, 1.5), (LAST, 0.1), (READ, 0.7)]
         {
             busy.record(number, &Stage { seconds, ..Stage::empty("") });

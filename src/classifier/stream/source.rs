@@ -1,4 +1,4 @@
-//! The sources of the documents of a stream.
+//! Sources of the documents of a stream.
 
 use std::num::NonZeroUsize;
 
@@ -6,16 +6,16 @@ use crate::classifier::ClassifyOptions;
 use crate::classifier::vectors::StoredVectors;
 use crate::text::corpus::{CorpusError, Document};
 
-/// Maximum number of neighbors in the lists of a batch, unless k is very large.
-const NEIGHBORS: usize = 1_000_000;
+/// Maximum number of neighbors in the lists of a batch, unless k is larger.
+const MAX_NEIGHBORS: usize = 1_000_000;
 
-/// Number of documents classified together: at most `max`, fewer if many neighbors are kept for
-/// each.
+/// Returns the number of documents to classify together: at most `max`, and fewer if each has many
+/// neighbors.
 pub(super) fn batch_size(max: usize, options: &ClassifyOptions) -> usize {
     if options.decision.needs_batch() {
         return usize::MAX;
     }
-    (NEIGHBORS / options.k).max(16).min(max)
+    (MAX_NEIGHBORS / options.k).max(16).min(max)
 }
 
 /// A source of documents.
@@ -26,7 +26,7 @@ pub enum Source {
     Vectors {
         /// The file.
         stored: Box<StoredVectors>,
-        /// The number of its documents that are read.
+        /// Number of documents to read.
         count: usize,
     },
 }

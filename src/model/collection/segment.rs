@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::model::Model;
-use crate::model::segmented::{LiveRows, Merge, each};
+use crate::model::segmented::{LiveRows, Merge, for_each_live};
 use crate::rows::dense::Vectors;
 use crate::rows::matrix::Csr;
 use crate::rows::strings::{Strings, StringsBuilder};
@@ -135,7 +135,7 @@ impl Segment {
         let mut nearest = Vec::new();
         let mut vote_weights = first.vote_weights.is_some().then(LabelWeights::default);
         for segment in segments {
-            each(segment.alive.len(), segment.live(), |row| {
+            for_each_live(segment.alive.len(), segment.live(), |row| {
                 ids.push(segment.ids.get(row).unwrap_or_default());
                 labels.push(segment.labels(row).iter().copied());
                 weights.push(segment.weights[row]);
@@ -198,7 +198,9 @@ impl Merge for Vectors {
         let dimension = segments.first().map_or(1, |(vectors, _)| vectors.dimension());
         let mut values = Vec::new();
         for (vectors, live) in segments {
-            each(vectors.rows(), live, |number| values.extend_from_slice(vectors.row(number)));
+            for_each_live(vectors.rows(), live, |number| {
+                values.extend_from_slice(vectors.row(number))
+            });
         }
         Self::new(dimension, values).expect("whole rows")
     }

@@ -7,7 +7,7 @@ use super::segment::{LabelWeights, Lists};
 use crate::decide::decision::{Decision, label_shares};
 use crate::decide::vote::LearnedVotes;
 use crate::model::rows_by_id::RowsById;
-use crate::model::segmented::{LiveRows, Merge, SegmentIndex, Segmented, each};
+use crate::model::segmented::{LiveRows, Merge, SegmentIndex, Segmented, for_each_live};
 use crate::model::{Arrays, Model, ModelCounts, Settings, Updates};
 use crate::rows::dense::{DensePart, Vectors};
 use crate::rows::matrix::{Csr, row};
@@ -76,7 +76,7 @@ impl Collection {
         let mut nonzeros = 0;
         for segment in &self.segments {
             let rows = segment.rows.view();
-            each(segment.alive.len(), segment.live(), |number| {
+            for_each_live(segment.alive.len(), segment.live(), |number| {
                 ids.push(segment.ids.get(number).unwrap_or_default());
                 labels.push(renumbered(segment.labels(number)));
                 weights.push(segment.weights[number]);

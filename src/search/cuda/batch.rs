@@ -369,7 +369,7 @@ impl Cuda {
         let mut sparse = None;
         let queries = request.queries(self.count, self.training.cols(), &mut sparse)?;
         let loaded = self.loaded();
-        if let Residence::Gone(error) = &loaded.rows {
+        if let Residence::Failed(error) = &loaded.rows {
             return Err(error.clone().into());
         }
         let Residence::Resident(segment) = &loaded.rows else {

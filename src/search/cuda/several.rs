@@ -108,7 +108,7 @@ impl SeveralGpus {
         for (number, loaded) in &loaded {
             match &loaded.rows {
                 Residence::Resident(_) => {}
-                Residence::Gone(error) => return Err((*number, error.clone().into())),
+                Residence::Failed(error) => return Err((*number, error.clone().into())),
                 Residence::Streamed(_) => return Err((*number, GpuError::NoDevice.into())),
             }
         }

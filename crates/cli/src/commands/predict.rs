@@ -105,7 +105,7 @@ impl Predict {
         self.deciding.refuse_learning()?;
         let mut options = self.deciding.change(&model)?;
         if !self.shows_scores() && !explains {
-            options.probabilities = Probabilities::Given;
+            options.probabilities = Probabilities::Predicted;
         }
         let searchers = Searchers::of(&model, options.dense_share, &engines)?;
         let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
@@ -177,9 +177,9 @@ struct LineWriter<'a> {
 
 impl Answers for LineWriter<'_> {
     type Error = std::io::Error;
-    type Made = std::io::Result<Vec<u8>>;
+    type Formatted = std::io::Result<Vec<u8>>;
 
-    fn answer(&mut self, line: Self::Made) -> std::io::Result<()> {
+    fn answer(&mut self, line: Self::Formatted) -> std::io::Result<()> {
         self.count += 1;
         self.out.write_all(&line?)
     }

@@ -1,7 +1,7 @@
 //! Explanations as a self-contained HTML page without scripts, for light and dark displays.
 
 use askama::Template;
-use classify::classifier::explain::{Explanation, NamedExplanation, NamedPart};
+use classify::classifier::explain::{Explanation, NamedContribution, NamedExplanation};
 use classify::model::Model;
 
 /// The page before the first explanation.
@@ -65,7 +65,7 @@ fn cut(text: &str) -> &str {
 }
 
 /// Lists the terms with the highest contributions.
-fn words(parts: &[NamedPart]) -> String {
+fn words(parts: &[NamedContribution]) -> String {
     let shown = parts.iter().filter(|part| part.part.abs() >= 0.0005).take(TERMS);
     shown.map(|part| format!("{} {:.3}", part.term, part.part)).collect::<Vec<_>>().join(", ")
 }

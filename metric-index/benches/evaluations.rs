@@ -1,11 +1,12 @@
-//! Measures distance evaluations and time of every index on one thread, relative to brute force, as
-//! papers on metric spaces do.
+//! Measures the distance evaluations and the time of every index on one thread, relative to brute
+//! force, as is usual in the literature on metric spaces.
 //!
-//! `cargo bench -p metric-index --bench evaluations -- words FILE` (one word per line; a hundred
-//! are held out as queries, half of them with one letter changed), or `-- clustered [N]` (N vectors
-//! of 20 dimensions around 200 centers, seed 0, as many as the thesis has by default, 120,000).
+//! `cargo bench -p metric-index --bench evaluations -- words FILE` reads one word per line. A
+//! hundred words are held out as queries, half of them with one letter changed. `-- clustered [N]`
+//! generates N vectors of 20 dimensions around 200 centers (seed 0; by default 120,000, as in the
+//! thesis).
 
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::time::Instant;
 
@@ -28,7 +29,7 @@ fn main() -> Outcome<()> {
         ["clustered"] => vectors(120_000),
         ["clustered", count] => vectors(count.parse()?),
         _ => {
-            println!("evaluations: name what to measure: words FILE, clustered [N]");
+            println!("evaluations: expected words FILE or clustered [N]");
             Ok(())
         }
     }
@@ -39,7 +40,7 @@ fn words(text: &str) -> Outcome<()> {
     let queries: Vec<&str> = (0..100).map(|number| queries.point(number)).collect();
     println!("{} words, {} queries, edit distance", points.len(), queries.len());
     let oracle = BruteForce::new(&points, Edit)?;
-    let base = measured("brute force", &oracle, &queries, None, &[1.0, 2.0, 3.0])?;
+    let base = measure_queries("brute force", &oracle, &queries, None, &[1.0, 2.0, 3.0])?;
     let workload = Workload { queries: &queries, radii: &[1.0, 2.0, 3.0] };
     thesis_algorithms(&points, Edit, &workload, 32, 64)?;
     of_any_metric(&points, Edit, &workload, &base, 32)
@@ -61,7 +62,7 @@ fn vectors(count: usize) -> Outcome<()> {
         *radius = sum / 20.0;
     }
     println!("radii {radii:?}");
-    let base = measured("brute force", &oracle, &queries, None, &radii)?;
+    let base = measure_queries("brute force", &oracle, &queries, None, &radii)?;
     let workload = Workload { queries: &queries, radii: &radii };
     thesis_algorithms(&points, Euclidean, &workload, 64, 1)?;
     of_any_metric(&points, Euclidean, &workload, &base, 64)?;
@@ -75,7 +76,7 @@ struct Workload<'a, P: ?Sized> {
 }
 
 /// Counts the distances that range queries evaluate by algorithms 4 and 7 of Barrientos 2011 as
-/// published: buckets are measured whole, and the table is exact.
+/// published, with entire buckets measured and an exact table.
 fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
     points: &S,
     metric: M,
@@ -90,7 +91,7 @@ fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
         let each = evaluations as f64 / queries.len() as f64;
         let all = points.len() as f64;
         let share = 100.0 * each / all;
-        println!("{name:28} r = {radius:<8.4} {each:9.0} evaluations a query ({share:5.1} %)");
+        println!("{name:28} r = {radius:<8.4} {each:9.0} evaluations per query ({share:5.1} %)");
     };
     // The center, the radius and the number of other points of each cluster.
     let mut clusters = Vec::new();
@@ -184,13 +185,13 @@ fn measure_build<I: Index, E: std::error::Error + 'static>(
     let start = Instant::now();
     let index = build()?;
     println!("{name}: built in {:.2} s", start.elapsed().as_secs_f64());
-    measured(name, &index, workload.queries, Some(base), workload.radii).map(|_| ())
+    measure_queries(name, &index, workload.queries, Some(base), workload.radii).map(|_| ())
 }
 
-/// For each kind of query: the neighbors found, seconds and evaluations.
+/// For each kind of query: the neighbors found, the time in seconds and the number of evaluations.
 type Measured = Vec<(Vec<Vec<Neighbor>>, f64, u64)>;
 
-fn measured<I: Index>(
+fn measure_queries<I: Index>(
     name: &str,
     index: &I,
     queries: &[&<I::Points as Points>::Point],
@@ -233,11 +234,11 @@ fn report(name: &str, kind: &str, queries: usize, all: &Measured, base: Option<&
     let right = of_base.is_none_or(|(expected, ..)| expected == found);
     let (slow, many) = of_base.map_or((*seconds, *evaluations), |&(_, s, e)| (s, e));
     println!(
-        "{name:28} {kind:12} {:9.0} evaluations a query ({:5.1} %), {:9.1} us, {:6.2} x{}",
+        "{name:28} {kind:12} {:9.0} evaluations per query ({:5.1} %), {:9.1} us, {:6.2} x{}",
         *evaluations as f64 / queries as f64,
         100.0 * *evaluations as f64 / many as f64,
         seconds / queries as f64 * 1e6,
         slow / seconds,
-        if right { "" } else { "  NOT WHAT BRUTE FORCE FOUND" },
+        if right { "" } else { "  DIFFERS FROM BRUTE FORCE" },
     );
 }

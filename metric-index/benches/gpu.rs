@@ -1,11 +1,12 @@
-//! Nearest neighbors on a GPU: device time and time from host to host, in milliseconds.
+//! Measures nearest-neighbor search on a GPU: device time and time from host to host, in
+//! milliseconds.
 //!
-//! `cargo bench -p metric-index --bench gpu -- [POINTSxDIMENSION ... | WORDS ...]`: standard normal
-//! vectors, 32 and 128 neighbors, by default of the shapes of Cordeiro 2023
-//! (`benches/gpu_rivals.py` measures the same with `PyTorch`), or a file of words, of which 10,000
+//! `cargo bench -p metric-index --bench gpu -- [POINTSxDIMENSION ... | WORDS ...]` searches for 32
+//! and 128 neighbors in standard normal vectors, by default in the shapes of Cordeiro 2023.
+//! `benches/gpu_rivals.py` measures the same with `PyTorch`. With a file of words, 10,000 of them
 //! are queries.
 
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::fmt::Write;
 use std::num::NonZero;
@@ -22,8 +23,8 @@ use rayon::prelude::*;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Number of word queries that are measured one at a time.
-const ALONE: u32 = 1_000;
+/// Number of word queries measured one at a time.
+const SINGLE_QUERIES: u32 = 1_000;
 /// Number of runs whose median is reported.
 const RUNS: usize = 7;
 
@@ -80,7 +81,7 @@ fn main() -> Outcome<()> {
 
 fn words(device: &Device, text: &str) -> Outcome<()> {
     let words: Strings = text.lines().map(str::trim).filter(|word| !word.is_empty()).collect();
-    // Every ninth word, some with a letter changed.
+    // Queries are words spread over the list; every second one has a letter changed.
     let (_, queries) = held_out(text.lines().map(str::trim), 10_000, 0);
     let start = Instant::now();
     let index = Arc::new(BruteForce::new(&words, Edit)?);
@@ -88,11 +89,11 @@ fn words(device: &Device, text: &str) -> Outcome<()> {
     println!("{} words: copied in {:.2} s", words.len(), start.elapsed().as_secs_f64());
     let ranges = [1.0, 2.0, 3.0].map(Question::Within);
     for question in ranges.into_iter().chain([1, 10, 32].map(Question::Nearest)) {
-        let mut line = format!("{:>14}, microseconds a query:", format!("{question:?}"));
-        // One at a time.
+        let mut line = format!("{:>14}, microseconds per query:", format!("{question:?}"));
+        // Measure single queries.
         let mut times = Vec::new();
         let mut found = 0;
-        for query in 0..ALONE {
+        for query in 0..SINGLE_QUERIES {
             let one = Subset::new(&queries, vec![query]);
             let start = Instant::now();
             let report = search.answer(&one, question, NonZero::<usize>::MIN);
@@ -124,7 +125,7 @@ fn words(device: &Device, text: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// Sums of twelve numbers, which are nearly normal.
+/// Generates approximately normal numbers, each a sum of twelve uniform numbers.
 fn normal(count: usize, dimension: usize, seed: u64) -> Outcome<Vectors<f32>> {
     let mut values = vec![0f32; count * dimension];
     values.par_chunks_mut(1 << 16).enumerate().for_each(|(chunk, values)| {

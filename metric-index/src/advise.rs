@@ -1,4 +1,4 @@
-//! Recommends an index by trying all kinds on a sample.
+//! Recommendation of an index by trying all kinds on a sample.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::metric::{Blocks, Coordinates, CountingMetric, Distances, Metric, chec
 use crate::points::{Points, Subset};
 
 /// Number of sampled points on which the axioms of the metric are checked.
-const AXIOMS: usize = 64;
+const AXIOM_SAMPLE: usize = 64;
 
 /// A kind of query for which to recommend an index.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,11 +28,11 @@ pub enum Question {
 pub struct Candidate {
     /// The index.
     pub index: Kind,
-    /// Distances evaluated to build it.
+    /// Number of distances evaluated to build it.
     pub build_evaluations: u64,
     /// Time to build it, on all threads.
     pub build: Duration,
-    /// Mean number of distances per query.
+    /// Mean number of distances evaluated per query.
     pub evaluations: f64,
     /// Median time of a query on one thread.
     pub query: Duration,
@@ -53,9 +53,9 @@ pub struct Candidate {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Advice {
-    /// See [`intrinsic_dimension`].
+    /// The [intrinsic dimension](intrinsic_dimension) of the points.
     pub intrinsic_dimension: f64,
-    /// The number of points that the indexes were built from.
+    /// The number of points from which the indexes were built.
     pub sample: usize,
     /// All candidates, fastest first.
     pub candidates: Vec<Candidate>,
@@ -65,7 +65,7 @@ pub struct Advice {
 /// and measures it.
 ///
 /// One hundredth of the sample, at most 200 points, is held out as queries. Times vary from run to
-/// run. The indexes that exclude the most points gain the most from more points, so a sample of all
+/// run. Indexes that exclude many points gain the most from additional points, so a sample of all
 /// points is the most reliable.
 ///
 /// # Errors
@@ -90,7 +90,7 @@ pub fn advise<S: Points, M: Metric<S::Point>>(
     seed: u64,
 ) -> Result<Advice, Error> {
     let mut trial = Trial::new(points, question, sample, seed)?;
-    check(points, metric, AXIOMS, seed)?;
+    check(points, metric, AXIOM_SAMPLE, seed)?;
     trial.every_kind(metric)?;
     trial.advice(metric)
 }
@@ -151,8 +151,8 @@ impl<'a, S: Points> Trial<'a, S> {
         measured: &EvaluationCounter<'_, S::Point>,
     ) -> Result<(), Error> {
         let start = Instant::now();
-        // A trait object, so that the indexes are compiled once per store of points and not per
-        // metric.
+        // Use a trait object, so that indexes are compiled once per store of points and not once
+        // per metric.
         let index = kind.build(self.points.clone(), measured as &dyn Metric<S::Point>)?;
         let build = start.elapsed();
         let build_evaluations = measured.counted.calls();
@@ -172,7 +172,7 @@ impl<'a, S: Points> Trial<'a, S> {
         times.sort_unstable();
         let mut query = times[times.len() / 2];
         if kind == Kind::BruteForce {
-            // Answering all queries together may take less time per query.
+            // Answering all queries together can take less time per query.
             let start = Instant::now();
             let one = NonZero::<usize>::MIN;
             let all = match self.question {
@@ -202,7 +202,7 @@ impl<'a, S: Points> Trial<'a, S> {
     }
 }
 
-/// Counts the single distances of a metric and passes its blocks on uncounted.
+/// A metric that counts single distances. Distances computed in blocks are not counted.
 struct EvaluationCounter<'m, P: ?Sized> {
     counted: CountingMetric<&'m dyn Metric<P>>,
     metric: &'m dyn Metric<P>,

@@ -1,11 +1,11 @@
-//! Collectors: they define the search radius, the only difference between range and
+//! Collectors, which define the search radius: the only difference between range and
 //! nearest-neighbor queries.
 
 use std::collections::BinaryHeap;
 
 use crate::neighbor::Neighbor;
 
-/// Collects the candidates that a search visits.
+/// A collector of the candidates that a search visits.
 ///
 /// ```
 /// use metric_index::collector::Collector;
@@ -33,7 +33,7 @@ use crate::neighbor::Neighbor;
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Collector {
-    /// The search radius: no point farther away can enter the answer. It never grows during a
+    /// The search radius, beyond which no point can enter the answer. It never grows during a
     /// search. A negative radius excludes all points.
     fn radius(&self) -> f32;
 
@@ -41,7 +41,7 @@ pub trait Collector {
     fn offer(&mut self, candidate: Neighbor);
 }
 
-/// A borrowed collector: several probes, one after the other, can fill the same one.
+/// A borrowed collector, which several probes can fill one after the other.
 impl<C: Collector> Collector for &mut C {
     fn radius(&self) -> f32 {
         (**self).radius()
@@ -52,14 +52,14 @@ impl<C: Collector> Collector for &mut C {
     }
 }
 
-/// A collector that yields an answer. To merge the partial answers of several threads, offer their
+/// A collector that returns an answer. To merge the partial answers of several threads, offer their
 /// neighbors to one of the collectors.
 pub trait Answer: Collector + Send {
     /// The neighbors found, nearest first.
     fn into_sorted(self) -> Vec<Neighbor>;
 }
 
-/// All points within a radius: a closed ball.
+/// A collector of all points within a radius (a closed ball).
 ///
 /// ```
 /// use metric_index::collector::{Collector, Within};
@@ -107,8 +107,8 @@ impl Collector for Within {
     }
 }
 
-/// The k nearest points; ties are resolved in favor of the lower number. The radius shrinks as
-/// points are found.
+/// A collector of the k nearest points. Ties go to the lower number. The radius shrinks as points
+/// are found.
 ///
 /// ```
 /// use metric_index::collector::{Collector, Nearest};
@@ -164,7 +164,7 @@ impl Collector for Nearest {
     }
 }
 
-/// A range or a nearest-neighbor query, chosen at run time.
+/// A collector for a range or a nearest-neighbor query, chosen at run time.
 ///
 /// ```
 /// use metric_index::collector::{Answer, AnyCollector, Nearest, Within};
@@ -219,7 +219,7 @@ impl Answer for AnyCollector {
 mod tests {
     use super::*;
 
-    /// The radius after each of `offers`.
+    /// Returns the radius after each of the `offers`.
     fn radii(mut nearest: Nearest, offers: &[f32]) -> Vec<f32> {
         (0..)
             .zip(offers)
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(radii(Nearest::new(3), &offers), [far, far, 5.0, 5.0, 4.0]);
         assert_eq!(radii(Nearest::new(1), &offers), [5.0, 3.0, 3.0, 3.0, 1.0]);
         assert!(Nearest::new(1).radius().is_infinite());
-        // With k = 0 no point is near enough, not even the query itself.
+        // With k = 0, no point is near enough, not even the query itself.
         assert!(Nearest::new(0).radius() < 0.0);
         assert_eq!(radii(Nearest::new(0), &offers), [-1.0; 5]);
     }

@@ -1,14 +1,14 @@
 //! The errors of this crate.
 
-/// Why points, a query or a parameter were refused.
+/// The reason why points, a query or a parameter were rejected.
 ///
 /// ```
 /// use metric_index::error::Error;
 /// use metric_index::points::Vectors;
 ///
-/// let refused = Vectors::new(vec![1.0f32, 2.0, 3.0], 2).unwrap_err();
-/// assert_eq!(refused, Error::Shape { values: 3, dimension: 2 });
-/// assert_eq!(refused.to_string(), "3 values do not form vectors of 2 dimensions");
+/// let rejected = Vectors::new(vec![1.0f32, 2.0, 3.0], 2).unwrap_err();
+/// assert_eq!(rejected, Error::Shape { values: 3, dimension: 2 });
+/// assert_eq!(rejected.to_string(), "3 values do not form vectors of 2 dimensions");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -85,7 +85,7 @@ pub enum Error {
         /// The number of values per vector.
         dimension: usize,
     },
-    /// Two points whose distance is not symmetric: see [`check`](crate::metric::check).
+    /// Two points whose distance is not symmetric (see [`check`](crate::metric::check)).
     #[error(
         "the distance is not a metric: that of points {a} and {b} is {there} one way and {back} \
          the other; a metric is symmetric"
@@ -95,12 +95,12 @@ pub enum Error {
         a: u32,
         /// The second point.
         b: u32,
-        /// The distance from the first to the second.
+        /// The distance from the first to the second point.
         there: f32,
-        /// The distance from the second to the first.
+        /// The distance from the second to the first point.
         back: f32,
     },
-    /// Three points that violate the triangle inequality: see [`check`](crate::metric::check).
+    /// Three points that violate the triangle inequality (see [`check`](crate::metric::check)).
     #[error(
         "the distance is not a metric, or its rounding error is understated: \
          it is {direct} from point {a} to {c}, but only {first} + {second} by way of point {b}; \
@@ -109,18 +109,18 @@ pub enum Error {
     Triangle {
         /// The first point.
         a: u32,
-        /// The point between the others.
+        /// The intermediate point.
         b: u32,
         /// The last point.
         c: u32,
-        /// The distance from the first to the last.
+        /// The distance from the first to the last point.
         direct: f32,
-        /// The distance from the first to the second.
+        /// The distance from the first to the intermediate point.
         first: f32,
-        /// The distance from the second to the last.
+        /// The distance from the intermediate to the last point.
         second: f32,
     },
-    /// Two points for which the methods of a metric disagree: see [`check`](crate::metric::check).
+    /// Two points for which the methods of a metric disagree (see [`check`](crate::metric::check)).
     #[error(
         "the metric contradicts itself: the distance of points {a} and {b} is {distance}, \
          but not by distance_within or distances_from"

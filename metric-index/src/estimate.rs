@@ -1,4 +1,4 @@
-//! Estimates of the properties of a space, from a sample of distances.
+//! Estimates of the properties of a metric space, from a sample of distances.
 
 use crate::collector::{Collector, Nearest};
 use crate::error::Error;
@@ -7,12 +7,12 @@ use crate::metric::Metric;
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
-/// The intrinsic dimension `μ² / 2σ²` of a space (Chávez, Navarro, Baeza-Yates & Marroquín 2001;
-/// Barrientos 2011, section 2.2.2).
+/// Estimates the intrinsic dimension `μ² / 2σ²` of a space (Chávez, Navarro, Baeza-Yates &
+/// Marroquín 2001; Barrientos 2011, section 2.2.2).
 ///
 /// `μ` and `σ²` are the mean and the variance of the distances of `pairs` random pairs of different
-/// points. A higher dimension means that distances are more alike and that an index can exclude
-/// less. It is infinite if all distances are equal.
+/// points. The higher the dimension, the more alike distances are, and the fewer points an index
+/// can exclude. The dimension is infinite if all distances are equal.
 ///
 /// # Errors
 /// If there are fewer than two points, a distance is not finite, or `pairs` is below 2.
@@ -48,7 +48,7 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
         let a = random.below(count);
         let b = (a + 1 + random.below(count - 1)) % count;
         let distance = f64::from(distance(points, metric, number(a), number(b))?);
-        // Welford 1962: avoids the difference of two large sums.
+        // The method of Welford (1962) avoids the difference of two large sums.
         let from_mean = distance - mean;
         mean += from_mean / (pair + 1) as f64;
         squares += from_mean * (distance - mean);
@@ -57,9 +57,9 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
     Ok(mean * mean / (2.0 * variance))
 }
 
-/// The radius whose balls contain the fraction `share` of the points on average.
+/// Estimates the radius within which a query finds the fraction `share` of the points on average.
 ///
-/// It is the quantile of the distances of `queries` random points from all other points.
+/// The radius is the quantile of the distances of `queries` random points from all other points.
 ///
 /// # Errors
 /// If there are fewer than two points, a distance is not finite, the share is outside 0 to 1, or
@@ -93,7 +93,7 @@ pub fn radius_of_share<S: Points, M: Metric<S::Point>>(
     if sample.is_empty() {
         return Err(Error::Option { option: "queries", value: 0, expected: "1 or more" });
     }
-    // The smallest distances, as many as should lie within the radius.
+    // Collects as many of the smallest distances as should lie within the radius.
     let mut smallest = Nearest::new(share_of(share, (count - 1) * sample.len()).max(1));
     for &query in &sample {
         for point in (0..number(count)).filter(|&point| point != query) {

@@ -1,18 +1,18 @@
-//! Synthetic points for benchmarks and tests, reproducible by their seed.
+//! Synthetic points for benchmarks and tests, reproducible from a seed.
 
 pub use seeded_random::Random;
 
 use crate::points::{Strings, Vectors};
 
-/// A random value in (-2, 2), more often near 0.
+/// Draws a random value in (-2, 2); values near 0 are more likely.
 fn spread(random: &mut Random) -> f32 {
     random.unit_f32() + random.unit_f32() - random.unit_f32() - random.unit_f32()
 }
 
-/// Vectors of 20 dimensions around 200 centers, split into points and queries.
+/// Generates vectors of 20 dimensions around 200 centers, split into points and queries.
 ///
-/// They stand in for the 120,000 vectors of NASA images of Barrientos 2011, which are not
-/// published: size and spread are similar.
+/// They replace the unpublished 120,000 vectors of NASA images of Barrientos 2011, and have a
+/// similar size and spread.
 ///
 /// ```
 /// use metric_index::generate::clustered;

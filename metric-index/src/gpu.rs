@@ -1,6 +1,6 @@
-//! Exact search on NVIDIA GPUs: the same answers as on the CPU, bit for bit.
+//! Exact search on NVIDIA GPUs, with the same answers as on the CPU, bit for bit.
 //!
-//! The driver is loaded at run time; the crate builds and starts without a GPU.
+//! The driver is loaded at run time, so the crate builds and runs without a GPU.
 //!
 //! ```
 //! use std::num::NonZero;
@@ -50,7 +50,7 @@ pub use alphabet::Alphabet;
 
 use engine::{Engine, GpuAnswers};
 
-/// A type of points that GPUs can search: vectors of `f32` and strings.
+/// A type of points that GPUs can search: vectors of `f32`, or strings.
 pub trait GpuPoint: Sync {
     /// The copy of the points on a GPU.
     #[doc(hidden)]
@@ -65,7 +65,7 @@ impl GpuPoint for str {
     type Engine = words::WordEngine;
 }
 
-/// How points are distributed over several GPUs.
+/// The distribution of points over several GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// Each GPU holds all points and answers some of the queries.
@@ -79,20 +79,21 @@ pub enum Layout {
 pub struct Answers {
     /// The answers in query order, as [`Index::nearest_many`] returns them.
     pub lists: NeighborLists,
-    /// Number of queries that the CPU answered because no GPU could. Reasons: invalid queries, more
-    /// neighbors than fit into shared memory, thousands of equally near points, and words of more
-    /// than 64 characters.
+    /// Number of queries that the CPU answered because no GPU could. Possible reasons are an
+    /// invalid query, more neighbors than fit in shared memory, thousands of equally near points,
+    /// and a word of more than 64 characters.
     pub fell_back: usize,
-    /// The indices of these queries, in ascending order.
+    /// The numbers of the queries that the CPU answered, in ascending order.
     pub by_cpu: Vec<u32>,
-    /// Kernel time in seconds, without copies, on the GPU that took longest.
+    /// Kernel time in seconds, without copies, of the slowest GPU.
     pub device_seconds: f64,
-    /// Errors of GPUs that failed. Other GPUs or the CPU did their work.
+    /// Errors of GPUs that failed. Other GPUs or the CPU took over their work.
     pub failed: Vec<GpuError>,
 }
 
 impl Answers {
-    /// Counts the time and the failures of work that was dealt to GPUs; returns what was done.
+    /// Adds the time and the failures of work on GPUs to the statistics. Returns the completed
+    /// work.
     fn count<T>(&mut self, dealt: Dealt<T, GpuAnswers, GpuError>) -> Vec<Done<T, GpuAnswers>> {
         self.failed.extend(dealt.failures.into_iter().map(|failure| failure.error));
         let mut milliseconds: Vec<f64> = Vec::new();
@@ -108,7 +109,7 @@ impl Answers {
 /// The engine for the points of an index.
 type EngineOf<I> = <<<I as Index>::Points as Points>::Point as GpuPoint>::Engine;
 
-/// Points on GPUs, with an index on the CPU for the queries that GPUs cannot answer.
+/// A search on GPUs, with an index on the CPU for queries that GPUs cannot answer.
 #[derive(Debug)]
 pub struct GpuSearch<I: Index>
 where
@@ -118,19 +119,19 @@ where
     formula: Formula,
     layout: Layout,
     shards: Vec<Shard<EngineOf<I>>>,
-    /// Number of parts that the points are split into. It is 1 with [`Layout::Replicated`],
-    /// otherwise at least the number of GPUs. If there are more parts than GPUs, the points do not
-    /// fit, and each part is copied when it is searched.
+    /// Number of parts into which the points are split: 1 with [`Layout::Replicated`], otherwise at
+    /// least the number of GPUs. If there are more parts than GPUs, the points do not fit, and each
+    /// part is copied when it is searched.
     parts: usize,
 }
 
-/// The points of one GPU.
+/// The points on one GPU.
 #[derive(Debug)]
 struct Shard<E> {
     device: Device,
     /// The part that the GPU holds, if the points are sharded.
     part: Option<usize>,
-    /// `None` if the parts of this GPU do not fit into its memory together.
+    /// The engine; `None` if the parts of this GPU do not fit in its memory together.
     engine: Option<E>,
 }
 
@@ -138,8 +139,8 @@ impl<I: Index + Send> GpuSearch<I>
 where
     <I::Points as Points>::Point: GpuPoint,
 {
-    /// Copies the points of an index to GPUs: all of them to each GPU if they fit, otherwise
-    /// sharded.
+    /// Copies the points of an index to GPUs: all points to each GPU if they fit; otherwise the
+    /// points are sharded.
     ///
     /// Returns `None` if GPUs cannot search the points: the metric has no [`Formula`], there are no
     /// devices, or points were removed.
@@ -151,7 +152,7 @@ where
     }
 
     /// Like [`new`](Self::new), with a given layout and at most `memory` bytes of points per GPU.
-    /// Free memory is a limit too.
+    /// Free memory is an additional limit.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -163,14 +164,14 @@ where
     ) -> Result<Option<Self>, GpuError> {
         let Some(formula) = index.metric().formula() else { return Ok(None) };
         let points = index.points();
-        // Removed points are still in the store.
+        // The store still contains removed points.
         if index.len() != points.len() || points.is_empty() || devices.is_empty() {
             return Ok(None);
         }
         let needed = EngineOf::<I>::bytes_of(points, formula);
         let mut budget = memory;
         for device in devices {
-            // The other 20 % are for queries.
+            // The remaining 20 % are for queries.
             budget = budget.min(device.free()? / 10 * 8);
         }
         let min_parts = if layout == Layout::Sharded { devices.len() } else { 1 };
@@ -199,7 +200,7 @@ where
         Ok(Some(Self { index, formula, layout, shards, parts }))
     }
 
-    /// How the points are distributed over the GPUs.
+    /// The distribution of the points over the GPUs.
     pub fn layout(&self) -> Layout {
         self.layout
     }
@@ -209,8 +210,8 @@ where
         self.parts
     }
 
-    /// Answers queries. Queries that the GPUs cannot answer fall back to the CPU, on `threads`
-    /// threads.
+    /// Answers queries. Queries that the GPUs cannot answer fall back to `threads` threads of the
+    /// CPU.
     ///
     /// # Panics
     /// If there are 2^32 queries or more.
@@ -241,7 +242,7 @@ where
         all
     }
 
-    /// Answers queries on all GPUs, each of which answers some of them.
+    /// Answers queries on all GPUs. Each GPU answers some of the queries.
     fn replicated<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
@@ -258,7 +259,7 @@ where
         let ranges: Vec<Range<u32>> = start.map(range).collect();
         // Ranges that no GPU completes stay unanswered.
         let mut found: Vec<GpuAnswers> =
-            ranges.iter().map(|range| GpuAnswers::nothing(range.len())).collect();
+            ranges.iter().map(|range| GpuAnswers::unanswered(range.len())).collect();
         let last = |_: &Shard<_>, left: &[Range<u32>]| left.len().checked_sub(1);
         let work = |shard: &Shard<EngineOf<I>>, range: &Range<u32>| {
             let engine = shard.engine.as_ref().expect("each GPU holds all points");
@@ -270,7 +271,7 @@ where
         PartAnswers { parts: vec![found], range_size: size as usize }
     }
 
-    /// Answers all queries on each GPU, from its parts of the points.
+    /// Answers all queries on each GPU, over the GPU's parts of the points.
     fn sharded<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
@@ -281,7 +282,7 @@ where
         let own = |shard: &Shard<EngineOf<I>>| shard.engine.as_ref().and(shard.part);
         let choose = |shard: &Shard<EngineOf<I>>, left: &[usize]| {
             let at = left.iter().position(|&part| own(shard) == Some(part));
-            // Leave parts to the GPU that already holds them.
+            // Leave parts to GPUs that already hold them.
             let others = |&part: &usize| self.shards.iter().any(|other| own(other) == Some(part));
             at.or_else(|| left.iter().position(|part| !others(part)))
         };
@@ -289,7 +290,7 @@ where
             |shard: &Shard<_>, &part: &usize| self.search_part(shard, part, queries, question);
         let mut answered = all.count(deal(&self.shards, (0..self.parts).collect(), choose, work));
         if answered.len() < self.parts {
-            // A GPU failed with points that no other GPU holds: the CPU answers.
+            // A GPU failed, and no other GPU holds its points, so the CPU answers.
             return PartAnswers::default();
         }
         answered.sort_unstable_by_key(|done| done.task);
@@ -310,7 +311,7 @@ where
         }
         let points = Subset::every(self.index.points(), part, self.parts);
         let engine = EngineOf::<I>::upload(&shard.device, &points, self.formula)?;
-        let nothing = || Ok(GpuAnswers::nothing(count as usize));
+        let nothing = || Ok(GpuAnswers::unanswered(count as usize));
         engine.map_or_else(nothing, |engine| engine.answer(queries, 0..count, question))
     }
 
@@ -334,7 +335,7 @@ where
 /// Point p of part t of T is point `p * T + t`. There is one part if each GPU holds all points.
 #[derive(Debug)]
 struct PartAnswers {
-    /// For each part, the answers to consecutive ranges of the queries.
+    /// The answers of each part to consecutive ranges of the queries.
     parts: Vec<Vec<GpuAnswers>>,
     /// Number of queries in each range except the last.
     range_size: usize,
@@ -356,13 +357,13 @@ struct CpuAnswers {
 }
 
 impl CpuAnswers {
-    /// The list of a query: empty if the query was refused, `None` if the CPU did not search it.
+    /// The list of a query: empty if the query was rejected, `None` if the CPU did not answer it.
     fn list(&self, query: usize) -> Option<&[Neighbor]> {
         let at = self.queries.binary_search(&u32::try_from(query).ok()?).ok()?;
         Some(self.lists.get(at).unwrap_or_default())
     }
 
-    /// The errors of refused queries.
+    /// The errors of rejected queries.
     fn errors(&self) -> Vec<(usize, Error)> {
         let answers = self.lists.iter().zip(&self.queries);
         answers.filter_map(|(list, &query)| Some((query as usize, list.err()?))).collect()
@@ -382,7 +383,7 @@ impl PartAnswers {
         !self.parts.is_empty() && self.lists(query).all(|list| list.is_some())
     }
 
-    /// Combines the lists of all queries: from the CPU where it answered, otherwise the nearest
+    /// Combines the lists of all queries: those of the CPU where it answered, otherwise the nearest
     /// neighbors over all parts.
     fn into_lists(
         mut self,
@@ -442,8 +443,8 @@ mod tests {
     }
 
     fn found(lists: &[Option<&[Neighbor]>]) -> GpuAnswers {
-        let mut found = GpuAnswers::nothing(lists.len());
-        // In reverse order.
+        let mut found = GpuAnswers::unanswered(lists.len());
+        // Lists arrive in reverse order.
         for (query, list) in lists.iter().enumerate().rev() {
             if let Some(list) = list {
                 found.add(query, list);
@@ -466,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_queries_follow_each_other() {
+    fn ranges_of_queries_are_concatenated() {
         let a = [near(3, 1.0)];
         let b = [near(1, 0.0), near(2, 2.0)];
         let c = [near(9, 5.0)];

@@ -5,9 +5,8 @@
 //! ```
 //!
 //! A [`Metric`](metric::Metric) defines the distances between [`Points`](points::Points). An
-//! [`Index`](index::Index) answers queries with them: all points within a radius (closed balls), or
-//! the k nearest points. Answers are exact and sorted by distance; ties are broken by the lower
-//! number.
+//! [`Index`](index::Index) answers queries with these distances: all points within a radius (closed
+//! balls), or the k nearest points. Answers are exact and sorted by distance, then by number.
 //!
 //! | index | needs | distances to build | distances per query |
 //! |---|---|---|---|
@@ -20,7 +19,7 @@
 //! | [`VpTree`] | any metric | n log₂ n | few in low dimensions |
 //! | [`KdTree`] | vectors of `f32`, a Minkowski metric | n | few in low dimensions |
 //!
-//! Dynamic indexes support insertion and removal of points. The module of each index names its
+//! Dynamic indexes support insertion and removal of points. The module of each index cites its
 //! source.
 //!
 //! [`BruteForce`]: index::BruteForce

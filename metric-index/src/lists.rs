@@ -1,4 +1,4 @@
-//! The answers to many queries, with all neighbors in one array.
+//! Lists of neighbors: the answers to many queries.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -12,8 +12,8 @@ pub(crate) use merge::Merger;
 
 mod merge;
 
-/// The answers to many queries: all neighbors in one array, with the start of each query's list. A
-/// refused query has an error instead of a list.
+/// The answers to many queries, stored as one array of neighbors with the start of each query's
+/// list. A rejected query has an error instead of a list.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -35,14 +35,14 @@ mod merge;
 #[derive(Debug, Clone, PartialEq)]
 pub struct NeighborLists {
     neighbors: Vec<Neighbor>,
-    /// The start of each list, and the end of the last one.
+    /// The start of each list and the end of the last list.
     offsets: Vec<usize>,
-    /// The refused queries in ascending order. Their lists are empty.
+    /// The rejected queries in ascending order, with their errors. Their lists are empty.
     errors: Vec<(usize, Error)>,
 }
 
 impl Default for NeighborLists {
-    /// The answers to no queries.
+    /// Creates answers to no queries.
     fn default() -> Self {
         Self { neighbors: Vec::new(), offsets: vec![0], errors: Vec::new() }
     }
@@ -62,7 +62,7 @@ impl NeighborLists {
     /// The neighbors of a query, nearest first.
     ///
     /// # Errors
-    /// If the query was refused.
+    /// If the query was rejected.
     ///
     /// # Panics
     /// If `query` is out of range.
@@ -79,12 +79,12 @@ impl NeighborLists {
         Iter { lists: self, queries: 0..self.len() }
     }
 
-    /// The neighbors of all queries, list after list.
+    /// The neighbors of all queries, one list after the other.
     pub fn neighbors(&self) -> &[Neighbor] {
         &self.neighbors
     }
 
-    /// The start of each query's list in [`neighbors`](Self::neighbors), and the end of the last
+    /// The start of each query's list in [`neighbors`](Self::neighbors) and the end of the last
     /// list.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
@@ -137,9 +137,9 @@ impl NeighborLists {
         Self { neighbors, offsets, errors: Vec::new() }
     }
 
-    /// Creates lists of given lengths, which `fill` writes on several threads, a range of queries
-    /// at a time. Allocates nothing per query. `fill` receives the value that `scratch` creates for
-    /// each range, a query and its list.
+    /// Creates lists of given lengths, which `fill` writes on several threads, one range of queries
+    /// at a time. Allocates nothing per query. `fill` receives a query, its list and the value that
+    /// `scratch` creates for each range.
     pub(crate) fn filled<S>(
         queries: usize,
         length: impl Fn(usize) -> usize,
@@ -147,8 +147,8 @@ impl NeighborLists {
         scratch: impl Fn() -> S + Sync,
         fill: impl Fn(&mut S, usize, &mut [Neighbor]) + Sync,
     ) -> Self {
-        /// Minimum number of neighbors per range: for fewer, a thread costs more than it saves.
-        const RANGE: usize = 1 << 14;
+        /// Minimum number of neighbors per range, below which a thread costs more than it saves.
+        const MIN_RANGE_NEIGHBORS: usize = 1 << 14;
         let mut offsets = Vec::with_capacity(queries + 1);
         offsets.push(0);
         let mut end = 0;
@@ -162,7 +162,7 @@ impl NeighborLists {
         let mut start = 0;
         for query in 1..offsets.len() {
             let length = offsets[query] - offsets[start];
-            if length >= RANGE || query + 1 == offsets.len() {
+            if length >= MIN_RANGE_NEIGHBORS || query + 1 == offsets.len() {
                 let (own, others) = rest.split_at_mut(length);
                 ranges.push(Mutex::new((start..query, own)));
                 rest = others;
@@ -170,7 +170,7 @@ impl NeighborLists {
             }
         }
         map_parallel(ranges.len(), threads, &|range| {
-            // Never contended: each range is taken once.
+            // The lock is never contended, because each range is taken once.
             let mut range = ranges[range].lock().unwrap_or_else(PoisonError::into_inner);
             let (queries, own) = &mut *range;
             let mut scratch = scratch();

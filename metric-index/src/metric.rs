@@ -23,18 +23,18 @@ pub use hamming::Hamming;
 pub use jaccard::Jaccard;
 pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 
-/// A distance between points. Without rounding, it satisfies
+/// A distance between points. Apart from rounding, it satisfies
 ///
 /// * `d(a, b) >= 0`, and `d(a, b) = 0` exactly if `a` and `b` are equal,
 /// * `d(a, b) = d(b, a)`,
 /// * `d(a, c) <= d(a, b) + d(b, c)`.
 ///
-/// Cosine "distance" and squared Euclidean distance violate the triangle inequality: use
-/// [`Angular`] and [`Euclidean`]. [`check()`] tests the axioms on a sample.
+/// Cosine "distance" and squared Euclidean distance violate the triangle inequality. Use
+/// [`Angular`] and [`Euclidean`] instead. [`check()`] tests the axioms on a sample.
 ///
-/// Points without a distance, such as vectors of different lengths, yield NaN, which every index
-/// refuses. Distances beyond the range of `f32` are infinite. An index refuses them when it
-/// evaluates them, and the distances evaluated depend on the index.
+/// Points without a distance, such as vectors of different lengths, have the distance NaN, which
+/// every index rejects. Distances beyond the range of `f32` are infinite. An index rejects infinite
+/// distances that it evaluates; which distances it evaluates depends on the index.
 ///
 /// ```
 /// use metric_index::metric::{Euclidean, Metric};
@@ -58,14 +58,14 @@ pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Metric<P: ?Sized>: Sync {
-    /// The distance of two points. The error `|distance - true distance|` is at most
+    /// The distance between two points. The error `|distance - true distance|` is at most
     /// [`relative_error`] times the true distance plus [`absolute_error`].
     ///
     /// [`relative_error`]: Metric::relative_error
     /// [`absolute_error`]: Metric::absolute_error
     fn distance(&self, a: &P, b: &P) -> f32;
 
-    /// Maximum relative error of [`Metric::distance`]: 0 if distances are exact, at most 0.1.
+    /// Maximum relative error of [`Metric::distance`], at most 0.1; 0 if distances are exact.
     fn relative_error(&self) -> f32;
 
     /// Maximum absolute error of [`Metric::distance`].
@@ -80,8 +80,8 @@ pub trait Metric<P: ?Sized>: Sync {
         if distance > radius { None } else { Some(distance) }
     }
 
-    /// Prepares a point for the distances to many others; `None` if that does not pay off. The
-    /// distances equal those of [`distance`](Metric::distance), bit for bit.
+    /// Prepares a point for the distances to many others. Returns `None` if that does not pay off.
+    /// The distances equal those of [`distance`](Metric::distance), bit for bit.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -94,8 +94,9 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// Copies points into blocks, which allow many distances to be computed at once. `None`, the
-    /// default, if that does not pay off. Indexes keep the copy next to the points, in their order.
+    /// Copies points into blocks, which allow many distances to be computed at a time. Returns
+    /// `None`, the default, if that does not pay off. Indexes keep the copy in their own order of
+    /// points.
     ///
     /// ```
     /// use metric_index::metric::{Angular, Euclidean, Metric};
@@ -110,7 +111,7 @@ pub trait Metric<P: ?Sized>: Sync {
     }
 
     /// The size of a point, such as the length of a string. Brute force groups points of similar
-    /// size, since blocks of them are faster. It does not affect distances.
+    /// size, because their blocks are faster. The size does not affect distances.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -122,8 +123,8 @@ pub trait Metric<P: ?Sized>: Sync {
         0
     }
 
-    /// The bounds that a [`KdTree`](crate::index::KdTree) needs. `None`, the default, if no KD-tree
-    /// supports this metric.
+    /// The bounds that a [`KdTree`](crate::index::KdTree) needs. Returns `None`, the default, if
+    /// KD-trees do not support this metric.
     ///
     /// ```
     /// use metric_index::metric::{Angular, Euclidean, Metric};
@@ -147,9 +148,9 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// The name that identifies the metric in the file of an index, such as `euclidean` or
-    /// `minkowski:3`. `None`, the default, records no name; the metric is then checked by some
-    /// distances only.
+    /// The name that identifies the metric in index files, such as `euclidean` or `minkowski:3`.
+    /// `None`, the default, records no name; opening a file then checks the metric only by some
+    /// distances.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -201,8 +202,8 @@ pub trait Distances<P: ?Sized>: Send + Sync {
     fn to_within(&self, other: &P, radius: f32) -> Option<f32>;
 }
 
-/// A point from which distances are evaluated. It is prepared at the first distance, if the metric
-/// supports that.
+/// A point from which distances are evaluated. It is prepared when the first distance is evaluated,
+/// if the metric supports that.
 pub(crate) struct Origin<'a, P: ?Sized, M> {
     metric: &'a M,
     point: &'a P,
@@ -243,8 +244,8 @@ impl<P: ?Sized, M> fmt::Debug for Origin<'_, P, M> {
     }
 }
 
-/// Implements the metric for pointers to it.
-macro_rules! through {
+/// Implements [`Metric`] for pointers to metrics.
+macro_rules! forward_through {
     ($($pointer:ty $(: $send:ident)?),*) => {$(
         impl<P: ?Sized, M: Metric<P> + ?Sized $(+ $send)?> Metric<P> for $pointer {
             fn distance(&self, a: &P, b: &P) -> f32 {
@@ -290,10 +291,10 @@ macro_rules! through {
     )*};
 }
 
-through!(&M, Box<M>, Arc<M>: Send);
+forward_through!(&M, Box<M>, Arc<M>: Send);
 
-/// What a [`KdTree`](crate::index::KdTree) needs from a metric: the coordinates of a point, and a
-/// lower bound of the distances from a box.
+/// The operations that a [`KdTree`](crate::index::KdTree) needs from a metric: the coordinates of a
+/// point, and a lower bound on the distances from a box.
 ///
 /// ```
 /// use metric_index::metric::{Coordinates, Manhattan};
@@ -306,12 +307,12 @@ pub trait Coordinates<P: ?Sized = [f32]>: Sync {
     fn of<'a>(&self, point: &'a P) -> &'a [f32];
 
     /// Whether the metric is the [`Euclidean`] distance of the coordinates; false by default. Brute
-    /// force can then answer many queries at once by products of matrices.
+    /// force can then answer many queries together by matrix products.
     fn is_euclidean(&self) -> bool {
         false
     }
 
-    /// A lower bound of [`Metric::distance`] from the points of the box `low[i] <= x[i] <=
+    /// A lower bound on [`Metric::distance`] from the points of the box `low[i] <= x[i] <=
     /// high[i]`: the distance of the nearest point, rounded down by more than its rounding error.
     fn bound_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32;
 }

@@ -16,7 +16,7 @@ use bytemuck::{Pod, Zeroable};
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Neighbor {
-    /// The point's number, from 0, in the order in which the index was given the points.
+    /// The number of the point, counted from 0, in the original order of the points.
     pub point: u32,
     /// The distance, finite and at least 0.
     pub distance: f32,
@@ -41,7 +41,7 @@ impl Neighbor {
 }
 
 impl Ord for Neighbor {
-    /// By distance, then by point.
+    /// Orders neighbors by distance, then by point.
     fn cmp(&self, other: &Self) -> Ordering {
         self.distance.total_cmp(&other.distance).then(self.point.cmp(&other.point))
     }

@@ -1,8 +1,9 @@
 //! Queries that arrive one at a time, answered in batches (Barrientos 2011, section 4.3.3).
 //!
-//! Some searches take less time per query for many queries at once: brute force by products of
-//! matrices, or a GPU. A [`Queue`] collects the queries of any number of threads until there are
-//! enough of them or the first one has waited long enough. Then it answers all of them.
+//! Some searches take less time per query if they answer many queries together, such as brute force
+//! by matrix products or on a GPU. A [`Queue`] collects the queries of any number of threads until
+//! there are enough of them or the first one has waited long enough. Then it answers all of them
+//! together.
 //!
 //! ```
 //! use std::num::NonZero;
@@ -37,7 +38,7 @@ use crate::error::Error;
 use crate::lists::NeighborLists;
 use crate::neighbor::Neighbor;
 
-/// When a queue answers the queries it has collected.
+/// The limits that determine when a queue answers the queries that it has collected.
 ///
 /// ```
 /// let limits = metric_index::online::BatchLimits::default();
@@ -48,12 +49,12 @@ pub struct BatchLimits {
     /// Maximum number of queries per batch.
     pub max_queries: NonZero<usize>,
     /// Maximum time that the first query of a batch waits. With zero, waiting queries are answered
-    /// at once.
+    /// immediately.
     pub max_wait: Duration,
 }
 
 impl Default for BatchLimits {
-    /// 512 queries, 2 milliseconds.
+    /// Returns limits of 512 queries and 2 milliseconds.
     fn default() -> Self {
         let max_queries = NonZero::new(512).expect("512 is not 0");
         Self { max_queries, max_wait: Duration::from_millis(2) }
@@ -69,14 +70,14 @@ type Answer = Result<Vec<Neighbor>, Error>;
 /// use metric_index::lists::NeighborLists;
 /// use metric_index::online::{BatchLimits, Queue, QueueError};
 ///
-/// // This function returns no answers, which a search never does.
-/// let queue = Queue::start(BatchLimits::default(), |_: Vec<u8>| NeighborLists::default())?;
+/// // Unlike any search, this function returns no answers. let queue =
+/// Queue::start(BatchLimits::default(), |_: Vec<u8>| NeighborLists::default())?;
 /// assert_eq!(queue.ask(7), Err(QueueError::Lost));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum QueueError {
-    /// The search refused the query.
+    /// The search rejected the query.
     #[error(transparent)]
     Search(#[from] Error),
     /// The search ended without an answer to the query: it panicked, or returned fewer answers than
@@ -92,10 +93,10 @@ struct PendingQuery<Q> {
     to: SyncSender<Answer>,
 }
 
-/// Collects queries and answers them in batches, on its own thread. Threads can share a queue.
-/// Dropping it answers the remaining queries.
+/// A queue of queries, which it answers in batches on its own thread. Threads can share a queue.
+/// Dropping the queue first answers the remaining queries.
 pub struct Queue<Q> {
-    /// `None` only while the queue is being dropped.
+    /// The channel of queries; `None` only while the queue is being dropped.
     queries: Option<Sender<PendingQuery<Q>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -124,14 +125,14 @@ impl Ticket {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// If the search refused the query, or ended without an answer.
+    /// If the search rejected the query, or ended without an answer.
     pub fn wait(self) -> Result<Vec<Neighbor>, QueueError> {
         Ok(self.0.recv().map_err(|_| QueueError::Lost)??)
     }
 }
 
 impl<Q: Send + 'static> Queue<Q> {
-    /// Starts a queue. `answer` returns a list for each query in query order, like
+    /// Starts a queue. `answer` returns one list per query, in query order, like
     /// [`nearest_many`](crate::index::Index::nearest_many). If it panics, the queries of that batch
     /// are [lost](QueueError::Lost), and the queue continues.
     ///
@@ -150,7 +151,7 @@ impl<Q: Send + 'static> Queue<Q> {
                 // After a panic, the dropped channels report the queries as lost.
                 let Ok(answers) = std::panic::catch_unwind(answers) else { continue };
                 for (channel, answer) in channels.into_iter().zip(&answers) {
-                    // Fails if the ticket was dropped.
+                    // This fails if the ticket was dropped.
                     let _ = channel.send(answer.map(<[_]>::to_vec));
                 }
             }
@@ -165,7 +166,7 @@ impl<Q: Send + 'static> Queue<Q> {
     /// Never: the channel exists as long as the queue.
     pub fn submit(&self, query: Q) -> Ticket {
         let (to, from) = sync_channel(1);
-        let queries = self.queries.as_ref().expect("it is not being dropped");
+        let queries = self.queries.as_ref().expect("the queue is not being dropped");
         // If the thread has ended, the ticket reports the query as lost.
         let _ = queries.send(PendingQuery { query, since: Instant::now(), to });
         Ticket(from)
@@ -174,7 +175,7 @@ impl<Q: Send + 'static> Queue<Q> {
     /// Submits a query and waits for its answer.
     ///
     /// # Errors
-    /// If the search refused the query, or ended without an answer.
+    /// If the search rejected the query, or ended without an answer.
     pub fn ask(&self, query: Q) -> Result<Vec<Neighbor>, QueueError> {
         self.submit(query).wait()
     }
@@ -184,13 +185,13 @@ impl<Q> Drop for Queue<Q> {
     fn drop(&mut self) {
         self.queries = None;
         if let Some(thread) = self.thread.take() {
-            // The thread catches the panics of `answer` and has no others.
+            // The thread catches panics of `answer`; it has no other panics.
             let _ = thread.join();
         }
     }
 }
 
-/// The next batch of queries; `None` when the queue was dropped and no queries remain.
+/// Returns the next batch of queries, or `None` after the queue was dropped and no queries remain.
 fn next_batch<Q>(
     receiver: &Receiver<PendingQuery<Q>>,
     limits: BatchLimits,
@@ -199,7 +200,7 @@ fn next_batch<Q>(
     let deadline = first.since + limits.max_wait;
     let mut batch = vec![first];
     while batch.len() < limits.max_queries.get() {
-        // Queries that already wait are taken even after the deadline.
+        // Waiting queries are taken even after the deadline.
         match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(next) => batch.push(next),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,

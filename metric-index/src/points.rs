@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use crate::error::Error;
 use array_file::array::Array;
 
-/// Points, numbered from 0.
+/// A store of points, numbered from 0.
 ///
 /// ```
 /// use metric_index::points::{Points, Strings};
@@ -35,7 +35,7 @@ pub trait Points: Sync {
     fn point(&self, number: u32) -> &Self::Point;
 }
 
-/// A store that points can be added to, as a [dynamic index](crate::index::DynamicIndex) requires.
+/// A store to which points can be added, as a [dynamic index](crate::index::DynamicIndex) requires.
 ///
 /// ```
 /// use metric_index::points::{GrowablePoints, Points, Strings};
@@ -49,7 +49,7 @@ pub trait GrowablePoints: Points {
     /// Appends a point.
     ///
     /// # Errors
-    /// If the point does not fit into the store, such as a vector of another dimension or a set
+    /// If the point does not fit into the store, such as a vector of a different dimension or a set
     /// that is not strictly increasing.
     fn push(&mut self, point: &Self::Point) -> Result<(), Error>;
 }
@@ -108,7 +108,7 @@ impl<T: Pod> Vectors<T> {
     }
 }
 
-/// Vectors whose dimension is known at compile time.
+/// Creates vectors from arrays, whose dimension is known at compile time.
 ///
 /// ```
 /// use metric_index::points::{Points, Vectors};
@@ -185,7 +185,7 @@ impl<S: AsRef<str>> Extend<S> for Strings {
 }
 
 impl Strings {
-    /// The text of all strings, and the end of each string.
+    /// The text of all strings and the end of each string.
     pub(crate) fn parts(&self) -> (&str, &[usize]) {
         (&self.text, &self.ends)
     }
@@ -248,7 +248,7 @@ impl Sets {
 }
 
 impl Sets {
-    /// The members of all sets, and the end of each set.
+    /// The members of all sets and the end of each set.
     pub(crate) fn parts(&self) -> (&[u32], &[usize]) {
         (&self.members, &self.ends)
     }
@@ -279,7 +279,7 @@ impl Points for Sets {
     }
 }
 
-/// Points of any type, each a separate object.
+/// Points of any type, stored as separate objects.
 ///
 /// ```
 /// use metric_index::points::{Items, Points};
@@ -347,7 +347,7 @@ pub struct Subset<S> {
 }
 
 impl<S: Points> Subset<S> {
-    /// The points with these numbers.
+    /// Selects the points with the given numbers.
     ///
     /// # Panics
     /// If a number is out of range.
@@ -359,8 +359,8 @@ impl<S: Points> Subset<S> {
         Self { points, numbers }
     }
 
-    /// Selects every `step`th point from `first` on: one of `step` shares of a round-robin
-    /// distribution.
+    /// Selects every `step`th point, starting with point `first`. This is one of `step` shares of a
+    /// round-robin distribution.
     ///
     /// # Panics
     /// If `step` is 0, or there are 2^32 points or more.

@@ -1,19 +1,19 @@
-//! The triangle inequality on rounded distances: every bound of every index, in one module.
+//! The triangle inequality on rounded distances. This module contains all bounds of all indexes.
 //!
 //! If `t` is a true distance and `c` the computed one, then `|c − t| ≤ e t + a`, where `e` and `a`
 //! are the relative and absolute errors of the metric. Hence `(c − a)(1 − e) ≤ t ≤ (c + a)(1 +
 //! 2e)`, for e up to a half.
 //!
-//! The triangle inequality `t(q, x) ≥ t(p, far) − t(p, near)` then gives a lower bound of the
-//! *computed* distance of q and x. It is computed in `f64`, whose rounding is included in `e`, and
-//! rounded down to `f32`. A point whose bound is above the radius cannot be in the answer. A point
-//! whose bound equals the radius can be, because balls are closed.
+//! The triangle inequality `t(q, x) ≥ t(p, far) − t(p, near)` then gives a lower bound on the
+//! *computed* distance between q and x. It is computed in `f64`, whose rounding is included in `e`,
+//! and rounded down to `f32`. A point whose bound is above the radius cannot be in the answer. A
+//! point whose bound equals the radius can be in the answer, because balls are closed.
 
 use std::ops::Range;
 
 use crate::metric::Metric;
 
-/// Upper bound of the relative rounding error of a few operations in `f64`.
+/// Upper bound on the relative rounding error of a few operations in `f64`.
 const ROUNDING: f64 = 1e-14;
 
 /// Bounds on the computed distances of a metric, which include its rounding errors.
@@ -34,7 +34,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds of a metric, based on its errors.
+    /// Returns the bounds of a metric, based on its errors.
     pub fn of<P: ?Sized>(metric: &impl Metric<P>) -> Self {
         Self {
             relative: f64::from(metric.relative_error()) + ROUNDING,
@@ -52,8 +52,8 @@ impl Bounds {
         self.absolute
     }
 
-    /// A lower bound of the distance of two points. The distance of one of them from a third point
-    /// is at least `far`, that of the other at most `near`.
+    /// A lower bound on the distance between two points, one of which is at least `far` and the
+    /// other at most `near` from a third point.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     pub fn gap(self, far: f32, near: f32) -> f32 {
         let far = f64::from(far);
@@ -84,8 +84,8 @@ impl Bounds {
         if f64::from(rounded) > bound { rounded.next_down() } else { rounded }
     }
 
-    /// The margin for the difference of two distances from a third point, neither of which is above
-    /// `greatest`. If the difference exceeds the margin, [`gap`](Self::gap) is above the radius.
+    /// The margin for the difference of two distances from a third point, both at most `greatest`.
+    /// If the difference exceeds the margin, [`gap`](Self::gap) is above the radius.
     pub(crate) fn margin(self, radius: f32, greatest: f32) -> f64 {
         let Self { relative: e, absolute: a } = self;
         // The gap is rounded down, so it must reach the next number.
@@ -94,9 +94,9 @@ impl Bounds {
         ((radius + a) / (1.0 - e) + lost) * (1.0 + 2.0 * ROUNDING)
     }
 
-    /// The range of points that are not excluded from the ball around a query. `from_third` has the
-    /// distances of the points from a third point in ascending order; `distance` is that of the
-    /// query.
+    /// The range of points that are not excluded from the ball around a query. `from_third`
+    /// contains the distances of the points from a third point in ascending order. `distance` is
+    /// the query's distance from the third point.
     pub(crate) fn near(self, from_third: &[f32], distance: f32, radius: f32) -> Range<usize> {
         let greatest = from_third.last().copied().unwrap_or(0.0).max(distance);
         let margin = self.margin(radius, greatest);
@@ -106,8 +106,8 @@ impl Bounds {
         start..from_third.partition_point(|&from| f64::from(from) <= high).max(start)
     }
 
-    /// An upper bound of the distance of two points, whose distances from a third point are at most
-    /// `first` and `second`.
+    /// An upper bound on the distance between two points whose distances from a third point are at
+    /// most `first` and `second`.
     #[expect(clippy::cast_possible_truncation, reason = "rounded up below")]
     pub fn reach(self, first: f32, second: f32) -> f32 {
         let Self { relative: e, absolute: a } = self;
@@ -117,10 +117,10 @@ impl Bounds {
         if f64::from(rounded) < bound { rounded.next_up() } else { rounded }
     }
 
-    /// The distances from a pivot that exclude a point, if the query's distance from it is
+    /// The distances from a pivot that exclude a point, if the query's distance from the pivot is
     /// `distance`. [`gap`](Self::gap) is above the radius for distances up to the first value and
-    /// from the second value on. It may also be above the radius for distances slightly between
-    /// them.
+    /// for distances of at least the second value. It may also be above the radius just between
+    /// these values.
     #[expect(clippy::cast_possible_truncation, reason = "the rounded values are checked")]
     pub(crate) fn excluded(self, distance: f32, radius: f32) -> (f32, f32) {
         let Self { relative: e, absolute: a } = self;
@@ -138,8 +138,8 @@ impl Bounds {
         )
     }
 
-    /// A lower bound of the distance of a query from points whose distances from a pivot are `low`
-    /// to `high`. `distance` is the query's distance from the pivot.
+    /// A lower bound on the distances of a query from points whose distances from a pivot are from
+    /// `low` to `high`. `distance` is the query's distance from the pivot.
     pub fn outside(self, distance: f32, low: f32, high: f32) -> f32 {
         self.gap(distance, high).max(self.gap(low, distance))
     }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::metric::{Angular, Edit, Euclidean};
 
-    /// A metric with the maximum permitted relative error; less accurate than all metrics of this
+    /// A metric with the maximum permitted relative error, less accurate than all metrics of this
     /// crate.
     struct Rough;
 
@@ -187,7 +187,7 @@ mod tests {
         (Bounds::of(metric), f64::from(relative), f64::from(absolute))
     }
 
-    /// The two `f32` around `x`.
+    /// Returns the two `f32` around `x`.
     fn around(x: f64) -> [f32; 2] {
         let near = x as f32;
         if f64::from(near) < x { [near, near.next_up()] } else { [near.next_down(), near] }
@@ -209,7 +209,7 @@ mod tests {
             let highest = |t: f64| t * (1.0 + e) + a;
             for (far, near) in pairs() {
                 let case = format!("{far} and {near}, {bounds:?}");
-                // The third distance is between the difference of the two and their sum.
+                // The third distance is between the difference and the sum of the other two.
                 let measured_far = around(highest(far))[0];
                 let measured_near = around(lowest(near))[1];
                 if measured_near >= 0.0 {
@@ -225,7 +225,7 @@ mod tests {
                 }
             }
         }
-        // Equal distances from the third point exclude nothing, whatever the values.
+        // Equal distances from the third point exclude nothing, regardless of their values.
         assert_eq!(Bounds::of(&Rough).gap_of(0.0, 5.0).to_bits(), 0);
     }
 
@@ -302,10 +302,10 @@ mod tests {
             assert!(words.reach(first, second) >= first + second);
         }
         assert!(plane.reach(1.0, 2.0) < 3.000_01 && words.reach(1.0, 2.0) < 3.000_01);
-        // Between the distances of a ring, and outside of it.
+        // The query is inside a ring, or outside it.
         assert!(words.outside(1.0, 4.0, 9.0) <= 3.0 && words.outside(9.0, 0.0, 4.0) <= 5.0);
         assert_eq!(words.outside(5.0, 4.0, 9.0).to_bits(), 0);
-        // An infinite distance excludes nothing at a finite one.
+        // An infinite distance excludes no points at a finite distance.
         assert_eq!(plane.gap(1.0, f32::INFINITY).to_bits(), 0);
     }
 }

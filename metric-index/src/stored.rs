@@ -1,12 +1,12 @@
-//! Indexes in files, saved with their points.
+//! Files of indexes with their points.
 //!
-//! The format is safetensors ([`container`]). A header has the kind of index, the type of points,
-//! the version of the format, and a checksum of every array. Files are written atomically, and the
-//! same index gives the same bytes. The header also has the name of the metric and some distances,
-//! so that a file is refused if it is opened with another metric.
+//! The format is safetensors ([`container`]). The header contains the kind of index, the type of
+//! points, the version of the format, and a checksum of every array. It also contains the name of
+//! the metric and some distances, so that opening a file with a different metric fails. Files are
+//! written atomically, and the same index gives the same bytes.
 //!
-//! Everything in a file is validated when it is opened: no file can make a search panic. Vectors
-//! and the table of the SSS-Index use the bytes that were read; other arrays are copied.
+//! A file is validated completely when it is opened, so that no file can make a search panic.
+//! Vectors and the table of the SSS-Index use the bytes that were read; other arrays are copied.
 //!
 //! ```
 //! use metric_index::index::{Index, VpTree};
@@ -50,9 +50,9 @@ pub(crate) use reader::{DistinctNumbers, check_permutation, ends_of};
 use reader::{Header, KEY, VERSION};
 
 /// Number of distances stored to identify the metric.
-const DISTANCES: usize = 32;
+const STORED_DISTANCES: usize = 32;
 
-/// Why an index could not be saved or opened.
+/// The error of saving or opening an index.
 ///
 /// ```
 /// use metric_index::stored::describe;
@@ -65,15 +65,15 @@ const DISTANCES: usize = 32;
 pub struct StoreError {
     /// The path of the file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The problem.
     pub problem: StoreProblem,
 }
 
 /// The pairs of points whose distances are stored.
 fn pairs(count: usize) -> impl Iterator<Item = (u32, u32)> {
-    let step = (count / DISTANCES).max(1);
+    let step = (count / STORED_DISTANCES).max(1);
     let number = |point: usize| u32::try_from(point).expect("points are numbered by u32");
-    (0..count.min(DISTANCES))
+    (0..count.min(STORED_DISTANCES))
         .map(move |at| (number(at * step), number((at * step + 7 * at + 1) % count)))
 }
 
@@ -81,7 +81,7 @@ fn distance<S: Points>(points: &S, metric: &impl Metric<S::Point>, a: u32, b: u3
     metric.distance(points.point(a), points.point(b))
 }
 
-/// Saves an index with its points, atomically. An example is in [the module](self).
+/// Saves an index with its points, atomically. See the example of [the module](self).
 ///
 /// # Errors
 /// If the file cannot be written; an existing file is then unchanged.
@@ -96,7 +96,7 @@ pub fn save<I: StoredIndex<Points: StoredPoints>>(
     save_to(index, output)
 }
 
-/// Saves an index to an output that was opened before the work began, and commits it.
+/// Saves an index to an output that was opened beforehand, and commits the output.
 ///
 /// # Errors
 /// If the file cannot be written; an existing file is then unchanged.
@@ -136,11 +136,11 @@ fn write<I: StoredIndex<Points: StoredPoints>>(
     Ok(container::write_to(output, KEY, json, arrays)?)
 }
 
-/// Opens a [saved](save) index. An example is in [the module](self).
+/// Opens a [saved](save) index. See the example of [the module](self).
 ///
 /// # Errors
-/// If the file cannot be read, is damaged, or has another version, another kind of index or points,
-/// or another metric.
+/// If the file cannot be read, is damaged, or has a different version, kind of index, type of
+/// points or metric.
 pub fn open<I: StoredIndex<Points: StoredPoints>>(
     path: &Path,
     metric: I::Metric,
@@ -171,7 +171,7 @@ fn read<I: StoredIndex<Points: StoredPoints>>(
     }
     let space = Space::new(I::Points::read(&mut file)?, metric)?;
     let saved = std::mem::take(&mut file.header.distances);
-    if saved.len() != space.points().len().min(DISTANCES) {
+    if saved.len() != space.points().len().min(STORED_DISTANCES) {
         return Err(invalid("settings", "distances are missing"));
     }
     for ((a, b), saved) in pairs(space.points().len()).zip(saved) {
@@ -183,7 +183,7 @@ fn read<I: StoredIndex<Points: StoredPoints>>(
     I::read(&mut file, kind, space)
 }
 
-/// The information that a file has about its index.
+/// Information from the header of an index file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     /// The kind of index.
@@ -200,10 +200,10 @@ pub struct Description {
     pub numbers: BTreeMap<String, u64>,
 }
 
-/// Reads the information that a file has about its index, without opening the index.
+/// Reads the header of an index file without opening the index.
 ///
 /// # Errors
-/// If the file cannot be read, is not an index, or has another version.
+/// If the file cannot be read, is not an index, or has a different version.
 ///
 /// ```
 /// use metric_index::index::BruteForce;
@@ -224,7 +224,7 @@ pub fn describe(path: &Path) -> Result<Description, StoreError> {
     let header = header.map_err(|problem| StoreError { path: path.to_owned(), problem })?;
     let mut numbers = header.numbers;
     let dimension = numbers.remove("dimension");
-    // The bits of a float, which are meaningless to a reader.
+    // The scale is stored as the bits of a float, which are meaningless to a reader.
     numbers.remove("scale");
     let Header { index, kind, points, metric, .. } = header;
     Ok(Description { index, kind, points, metric, dimension, numbers })

@@ -1,4 +1,4 @@
-//! Work that several threads share.
+//! Parallel work.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Runs `work` for each piece and returns the results in order. A thread takes the next piece when
-/// it has finished one. The calling thread is one of them, so the work is done even if no other
-/// thread can be started.
+/// it has finished one. The calling thread takes part, so the work is done even if no other thread
+/// can be started.
 ///
 /// # Panics
 /// If `work` panics.
@@ -39,5 +39,5 @@ pub(crate) fn map_parallel<R: Send>(
             all[piece] = Some(result);
         }
     });
-    all.into_iter().map(|result| result.expect("each piece was taken by a thread")).collect()
+    all.into_iter().map(|result| result.expect("a thread has processed each piece")).collect()
 }

@@ -15,15 +15,15 @@ use metric_index::neighbor::Neighbor;
 use metric_index::points::{Items, Points, Vectors};
 use proptest::prelude::*;
 
-/// Compares every position within every radius: all distances of all points, and the numbers next
-/// to them.
+/// Compares the results at every position for every radius: all distances of all points, and the
+/// numbers next to them.
 fn agree<P: ?Sized>(metric: &impl Metric<P>, points: &[&P], queries: &[&P]) {
     let blocks = metric.blocks(points).expect("the metric has blocks");
     let end = u32::try_from(points.len()).unwrap();
     for query in queries {
         let all: Vec<f32> = points.iter().map(|point| metric.distance(query, point)).collect();
         let Some(mut scan) = blocks.from(query) else {
-            panic!("the query is not taken");
+            panic!("the blocks do not support the query");
         };
         let mut radii = vec![-1.0, 0.0, 1.0, f32::MAX, f32::INFINITY];
         for &distance in all.iter().step_by(all.len() / 7 + 1) {
@@ -36,7 +36,7 @@ fn agree<P: ?Sized>(metric: &impl Metric<P>, points: &[&P], queries: &[&P]) {
                 let expected = places.map(|place| (place, all[place as usize]));
                 let expected: Vec<(u32, f32)> = expected.filter(|&(_, d)| d <= radius).collect();
                 assert_eq!(near[1..], expected, "within {radius}");
-                assert_eq!(near[0], (7, 7.0), "what was there stays");
+                assert_eq!(near[0], (7, 7.0), "earlier results stay");
             }
         }
     }
@@ -112,7 +112,7 @@ proptest! {
         let ends = &values[20..];
         let low: Vec<f32> = (0..dimension).map(|c| ends[c].min(ends[c + 20])).collect();
         let high: Vec<f32> = (0..dimension).map(|c| ends[c].max(ends[c + 20])).collect();
-        // A corner, a point in the box, or the nearest point of the box.
+        // The point is a corner, another point of the box, or the nearest point of the box.
         let within = |c: usize| match shares[c] {
             0 => low[c],
             1 => high[c],
@@ -127,14 +127,15 @@ proptest! {
     }
 }
 
-/// Counts the distances of single points and passes blocks on uncounted.
+/// A metric that counts the distances of single points. Distances computed in blocks are not
+/// counted.
 #[derive(Default)]
-struct Single<M> {
+struct SingleCounter<M> {
     metric: M,
     calls: AtomicU64,
 }
 
-impl<P: ?Sized, M: Metric<P>> Metric<P> for Single<M> {
+impl<P: ?Sized, M: Metric<P>> Metric<P> for SingleCounter<M> {
     fn distance(&self, a: &P, b: &P) -> f32 {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.metric.distance(a, b)
@@ -161,13 +162,13 @@ impl<P: ?Sized, M: Metric<P>> Metric<P> for Single<M> {
     }
 }
 
-/// The answers of an index to queries, and the number of distances of single points.
+/// Returns the answers of an index to queries, and the number of distances of single points.
 fn answered<S: Points, M: Metric<S::Point> + Default>(
     kind: Kind,
     points: &S,
     queries: &S,
 ) -> (NeighborLists, u64) {
-    let metric = Single::<M>::default();
+    let metric = SingleCounter::<M>::default();
     let index = kind.build(points, &metric).unwrap();
     let built = metric.calls.load(Ordering::Relaxed);
     let one = NonZero::<usize>::MIN;
@@ -176,8 +177,9 @@ fn answered<S: Points, M: Metric<S::Point> + Default>(
     (answers, metric.calls.load(Ordering::Relaxed) - built)
 }
 
-/// The indexes that have blocks use them: brute force measures no single point but the query
-/// itself, the others centers, pivots and few more.
+/// Indexes that have blocks use them. Brute force evaluates no single distance except that of the
+/// query from itself. The other indexes evaluate the distances of centers, pivots and few other
+/// points.
 #[test]
 fn the_fast_path_is_taken() {
     let (points, queries) = clustered(4_000, 40, 3);
@@ -213,7 +215,7 @@ fn answers_one_by_one(points: &Vectors<f32>, queries: &Vectors<f32>) -> Neighbor
     answers
 }
 
-/// Queries that blocks do not support are measured one point at a time.
+/// If blocks do not support a query, its distances are computed one at a time.
 #[test]
 fn queries_without_blocks() {
     let long = "ab".repeat(40);
@@ -235,8 +237,8 @@ fn queries_without_blocks() {
     assert_eq!(index.nearest("", 1).unwrap()[0].point, 0);
 }
 
-/// Many queries are answered by products of matrices. A query without a distance does not affect
-/// the others.
+/// Many queries are answered by matrix products. A query without a distance does not affect the
+/// others.
 #[test]
 fn many_queries_by_products() {
     let (points, queries) = clustered(3_000, 40, 9);
@@ -250,7 +252,7 @@ fn many_queries_by_products() {
         let near = index.nearest_many(&queries, 7, threads);
         let within = index.within_many(&queries, 1.5, threads);
         for (query, (near, within)) in (0..).zip(near.iter().zip(&within)) {
-            // The error contains NaN, which is not equal to itself.
+            // The error contains NaN, which does not equal itself.
             let same =
                 |a: Result<_, _>, b: Result<Vec<Neighbor>, _>| format!("{a:?}") == format!("{b:?}");
             assert!(same(near, plain.nearest(queries.point(query), 7)), "{query}");

@@ -13,7 +13,7 @@ use metric_index::metric::{Chebyshev, CountingMetric, Euclidean, Manhattan, Metr
 use metric_index::points::{Points, Vectors};
 use proptest::prelude::*;
 
-/// `count` points of a grid of 50 x 50, some of them equal.
+/// Returns `count` points of a 50 x 50 grid, some of them equal.
 fn grid(count: u32) -> Vectors<f32> {
     let place = |point: u32| {
         let mixed = point.wrapping_mul(2_654_435_761) >> 16;
@@ -22,8 +22,8 @@ fn grid(count: u32) -> Vectors<f32> {
     Vectors::new((0..count).flat_map(place).collect(), 2).unwrap()
 }
 
-/// The progress reports of a build.
-fn heard<T>(build: impl FnOnce(&Progress<'_>) -> T) -> (Vec<(u64, u64)>, T) {
+/// Runs a build and returns its progress reports.
+fn with_reports<T>(build: impl FnOnce(&Progress<'_>) -> T) -> (Vec<(u64, u64)>, T) {
     let calls = Mutex::new(Vec::new());
     let hear = |done, all| calls.lock().unwrap().push((done, all));
     let index = build(&Progress::new(&hear));
@@ -31,7 +31,7 @@ fn heard<T>(build: impl FnOnce(&Progress<'_>) -> T) -> (Vec<(u64, u64)>, T) {
 }
 
 #[test]
-fn building_tells_how_far_it_is() {
+fn builds_report_their_progress() {
     let own = [
         Kind::ListOfClusters(ClusterSize::Radius(3.0)),
         Kind::SssIndex(Pivots::Spread(0.3)),
@@ -43,7 +43,8 @@ fn building_tells_how_far_it_is() {
         let points = grid(count);
         let mut all_heard = Vec::new();
         for kind in Kind::all().into_iter().chain(own) {
-            let (calls, built) = heard(|progress| kind.build_with(&points, Euclidean, progress));
+            let (calls, built) =
+                with_reports(|progress| kind.build_with(&points, Euclidean, progress));
             built.unwrap();
             all_heard.push((kind.to_string(), calls));
         }
@@ -58,7 +59,7 @@ fn building_tells_how_far_it_is() {
             sorted.sort_unstable();
             sorted.dedup();
             assert_eq!(sorted.len(), calls.len(), "{kind}: {calls:?}");
-            // Without clusters or pivots there is nothing to build.
+            // Without clusters or pivots, there is nothing to build.
             let is_short = count < 3_000 || ["brute-force", "sss-index:0p"].contains(&&*kind);
             assert!(is_short || calls.len() > 4, "{kind}: {calls:?}");
         }
@@ -82,11 +83,13 @@ fn nodes_are_counted() {
     // Leaves have at most 256 and 64 points, after four and six halvings.
     assert_eq!(VpTree::build(&points, Euclidean).unwrap().nodes(), 31);
     assert_eq!(KdTree::build(&points, Euclidean).unwrap().nodes(), 127);
-    // At most 16 and 32 where the metric has no blocks: after eight and seven halvings.
+    // If the metric has no blocks, leaves have at most 16 and 32 points, after eight and seven
+    // halvings.
     let plain = CountingMetric::new(Euclidean);
     assert_eq!(VpTree::build(&points, &plain).unwrap().nodes(), 511);
     assert_eq!(KdTree::build(&points, &plain).unwrap().nodes(), 255);
-    // 47 blocks of 64 of the points that are no pivots, six groups of them, and one of these.
+    // The points that are not pivots are in 47 blocks of 64 points; six groups contain the blocks,
+    // and one group contains these.
     let table = SssIndex::build(&points, Euclidean, Pivots::Count(5)).unwrap();
     assert_eq!(table.nodes(), 47 + 6 + 1);
     let tree = SssTree::build(grid(16), Euclidean, 0.4).unwrap();
@@ -95,7 +98,7 @@ fn nodes_are_counted() {
     assert_eq!(tree.nodes(), 1);
 }
 
-/// The number of cases in `PROPTEST_CASES`, or `few`.
+/// Returns the number of cases in `PROPTEST_CASES`, or `few`.
 fn cases(few: u32) -> ProptestConfig {
     let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig::with_cases(said.unwrap_or(few))
@@ -114,8 +117,8 @@ proptest! {
     }
 }
 
-/// Points that are next to nothing apart, and a query that is far away: its place in the table is
-/// beyond `f32`.
+/// The points are extremely close together, and the query is so far away that its scaled distance
+/// exceeds the range of `f32`.
 #[test]
 fn far_from_a_small_table() {
     for spread in [0.0, 1e-30] {

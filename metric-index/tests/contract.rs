@@ -1,4 +1,4 @@
-//! The axioms of every metric, and every index against brute force, bit for bit.
+//! Checks the axioms of every metric, and compares every index with brute force, bit for bit.
 
 #![expect(clippy::disallowed_methods, reason = "powers and logarithms of data for tests")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
@@ -27,7 +27,8 @@ use erased::{All, AnyMetric, Erased, Point, built, cases, on, plain, vectors};
 
 mod erased;
 
-/// Small integers in the plane, whose distances tie; divided by 10, whose distances are rounded.
+/// Small integer points in the plane, whose distances tie, or the same divided by 10, whose
+/// distances are rounded.
 fn vector() -> impl Strategy<Value = Vec<f32>> {
     let whole = (-4i8..4).prop_map(f32::from);
     prop::collection::vec(prop_oneof![whole.clone(), whole.prop_map(|x| x / 10.0)], 3)
@@ -51,7 +52,7 @@ fn axioms<P: ?Sized>(metric: &impl Metric<P>, [a, b, c]: [&P; 3]) -> Result<(), 
     Ok(())
 }
 
-/// The definition of edit distance, by recursion.
+/// Computes edit distance by its recursive definition.
 fn edit_by_definition(a: &[char], b: &[char]) -> usize {
     match (a, b) {
         ([], rest) | (rest, []) => rest.len(),
@@ -64,7 +65,7 @@ fn edit_by_definition(a: &[char], b: &[char]) -> usize {
     }
 }
 
-/// Edit distance by the table of Wagner and Fischer.
+/// Computes edit distance by the table of Wagner and Fischer.
 fn edit_by_table(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -79,7 +80,7 @@ fn edit_by_table(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Each distance once, and the numbers between and next to them: radii on the boundary.
+/// Returns radii on the boundary: each distance once, and the numbers between and next to them.
 fn radii(all: &[Neighbor]) -> Vec<f32> {
     let mut radii = vec![0.0, f32::MAX, f32::INFINITY];
     for neighbor in all.iter().step_by(all.len() / 5 + 1) {
@@ -90,7 +91,7 @@ fn radii(all: &[Neighbor]) -> Vec<f32> {
     radii
 }
 
-/// Every kind of query, and a search that stops after each distance.
+/// Compares every kind of query, and a search that stops after each distance.
 fn agrees(kind: Kind, index: &Erased, oracle: &Erased, queries: &[Point]) {
     let count = oracle.points().len();
     for query in queries {
@@ -108,7 +109,7 @@ fn agrees(kind: Kind, index: &Erased, oracle: &Erased, queries: &[Point]) {
             let found = index.within(query, radius).unwrap();
             assert_eq!(found, &all[..inside], "{kind}: radius {radius} of {query:?}");
         }
-        let mut stopping = Search::start(index, query, Own(Nearest::new(3))).unwrap();
+        let mut stopping = Search::start(index, query, CustomCollector(Nearest::new(3))).unwrap();
         let mut stops = 0;
         while !stopping.work(1).unwrap() {
             stops += 1;
@@ -116,15 +117,16 @@ fn agrees(kind: Kind, index: &Erased, oracle: &Erased, queries: &[Point]) {
         let (found, cost) = stopping.into_parts();
         assert_eq!(found.0.into_sorted(), &all[..3.min(count)]);
         assert!(stops <= cost.evaluations, "{kind}: {stops} stops, {cost:?}");
-        // Pivots and routing objects may be measured in addition to all points.
+        // Distances from pivots and routing objects may be evaluated in addition to those from all
+        // points.
         assert!(cost.evaluations <= 3 * count as u64 + 1, "{kind}: {cost:?} for {count} points");
     }
 }
 
 /// A collector defined outside of the crate.
-struct Own(Nearest);
+struct CustomCollector(Nearest);
 
-impl Collector for Own {
+impl Collector for CustomCollector {
     fn radius(&self) -> f32 {
         self.0.radius()
     }
@@ -134,7 +136,7 @@ impl Collector for Own {
     }
 }
 
-/// Every index that takes the metric, with parameters at the ends of their ranges.
+/// Compares every index that supports the metric, with parameters at the limits of their ranges.
 fn all_agree(points: &All, metric: &AnyMetric, queries: &[Point]) {
     let oracle = built(Kind::BruteForce, points, &plain(metric));
     let sizes = [0, 4, 1_000].map(ClusterSize::Points);
@@ -161,7 +163,7 @@ const EGNATS: [EgnatOptions; 4] = [
     EgnatOptions { arity: 32, bucket: 20 },
 ];
 
-/// A change of a dynamic index: the number of a point to add, or of one to remove.
+/// A change of a dynamic index: the number of a point to add or to remove.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Insert(prop::sample::Index),
@@ -273,7 +275,8 @@ proptest! {
         prop_assert_eq!(of_bytes.to_bits(), of_floats.to_bits());
     }
 
-    /// Lengths around the eight lanes, against the sum in order: only the last bits may differ.
+    /// Compares vectors whose lengths are around the eight lanes with a sequential sum. Only the
+    /// last bits may differ.
     #[test]
     fn lanes(values in prop::collection::vec((-1e3f32..1e3, -1e3f32..1e3), 0..40)) {
         let (a, b): (Vec<f32>, Vec<f32>) = values.iter().copied().unzip();
@@ -317,7 +320,7 @@ proptest! {
         prop_assert_eq!(Edit.distance(&a, &b).to_bits(), expected.to_bits());
     }
 
-    /// Lengths around the 64 bits of a word.
+    /// The lengths are around the 64 bits of a machine word.
     #[test]
     fn edit_of_long_words(a in "[abé]{0,70}", b in "[abé]{60,70}", most in 0usize..80) {
         let expected = edit_by_table(&a, &b);
@@ -413,7 +416,7 @@ proptest! {
     }
 }
 
-/// Points added to a store follow the existing ones.
+/// Points added to a store come after the existing ones.
 #[test]
 fn stores_grow() {
     let mut words: Strings = ["casa"].into_iter().collect();
@@ -450,9 +453,9 @@ fn refuses_to_add<I: DynamicIndex<Points = Vectors<f32>>>(index: &mut I) {
     assert_eq!(index.nearest(&[1.0, 2.0], usize::MAX).unwrap().len(), 101);
 }
 
-/// A refused point leaves the index unchanged.
+/// A rejected point leaves the index unchanged.
 #[test]
-fn what_cannot_be_added_changes_nothing() {
+fn rejected_points_leave_the_index_unchanged() {
     let points = || Vectors::new((0..200u8).map(|x| f32::from(x % 50)).collect(), 2).unwrap();
     let mut egnat = Egnat::build(points(), Euclidean, EGNATS[1]).unwrap();
     let mut pages = MTree::build(points(), Euclidean, 4).unwrap();
@@ -473,8 +476,8 @@ fn what_cannot_be_added_changes_nothing() {
 }
 
 proptest! {
-    /// Compares products of matrices with single queries: ties, equal points, and sizes around
-    /// those of blocks and lanes.
+    /// Compares matrix products with single queries for ties, equal points, and sizes around those
+    /// of blocks and lanes.
     #[test]
     fn batches(
         seed in any::<u64>(),
@@ -505,7 +508,7 @@ proptest! {
     }
 }
 
-/// Invalid queries, and numbers at the ends of their range.
+/// Batches with invalid queries and with numbers at the limits of their range.
 #[test]
 fn batches_of_odd_queries() {
     let big = 3e38f32;
@@ -529,7 +532,7 @@ fn batches_of_odd_queries() {
         let answers = index.batch(&queries, |_| Nearest::new(1));
         for (query, answer) in (0..).zip(&answers) {
             let expected = index.nearest(queries.point(query), 1);
-            // NaN is not equal to itself.
+            // NaN does not equal itself.
             assert_eq!(format!("{answer:?}"), format!("{expected:?}"), "query {query}");
         }
     }
@@ -541,7 +544,7 @@ fn batches_of_odd_queries() {
     assert!(mixed.batch(&Vectors::new(vec![1.0], 1).unwrap(), |_| Nearest::new(1)).get(0).is_err());
 }
 
-/// Points on a grid of tenths, on few lines: bounds that are not rounded outward lose ties here.
+/// Points on few lines of a grid of tenths, where bounds that are not rounded outward lose ties.
 #[test]
 fn rounding_loses_no_tie() {
     let mut random = Random::new(7);
@@ -575,7 +578,7 @@ fn rounding_loses_no_tie() {
 
 /// A user-defined metric on a user-defined type.
 #[test]
-fn an_own_metric() {
+fn a_user_defined_metric() {
     struct Clock;
     impl Metric<Point> for Clock {
         fn distance(&self, a: &Point, b: &Point) -> f32 {
@@ -594,7 +597,7 @@ fn an_own_metric() {
     all_agree(&hours, &clock, &[0, 13, 23].map(|hour| Point::Bytes(vec![hour])));
 }
 
-/// The same point many times costs no more than other points.
+/// Many equal points cost no more than other points.
 #[test]
 fn equal_points() {
     let counted = Arc::new(CountingMetric::new(on::<[f32], _>(Euclidean)));
@@ -604,7 +607,7 @@ fn equal_points() {
     let tree = built(Kind::SssTree(0.4), &points, &metric);
     let AnyIndex::SssIndex(table) = built(Kind::SssIndex(Pivots::Spread(0.4)), &points, &metric)
     else {
-        panic!("another kind than was asked for")
+        panic!("not the requested kind")
     };
     assert_eq!(table.pivots(), [0]);
     assert!(counted.calls() < 600_000, "{}", counted.calls());
@@ -642,7 +645,7 @@ fn indexes_save_distances() {
         assert_eq!(
             counted.calls() - before,
             cost.evaluations,
-            "{kind}: what is told is what was done"
+            "{kind}: the reported cost equals the counted cost"
         );
         assert!(cost.evaluations < 1_000, "{kind}: {} of 3,000", cost.evaluations);
     }
@@ -668,7 +671,7 @@ fn refuses_bad_queries(kind: Kind, index: &Erased) {
 }
 
 #[test]
-fn refused_at_the_door() {
+fn invalid_points_queries_and_parameters_are_rejected() {
     let euclidean = on::<[f32], _>(Euclidean);
     let refused = |kind: Kind, points: &All, metric: &AnyMetric| {
         kind.build(points.clone(), metric.clone()).err().unwrap()
@@ -699,9 +702,9 @@ fn refused_at_the_door() {
     assert!(matches!(error, Error::NotItself { .. }), "{error}");
 }
 
-/// A set that is out of order has no distance, not a wrong one.
+/// An unsorted set has no distance.
 #[test]
-fn sets_out_of_order_are_refused() {
+fn unsorted_sets_are_rejected() {
     let jaccard = on::<[u32], _>(Jaccard);
     let sets: All = [vec![1, 2, 3], vec![2, 5], vec![]].map(Point::Set).into_iter().collect();
     for kind in Kind::of_any_metric() {
@@ -715,7 +718,8 @@ fn sets_out_of_order_are_refused() {
     }
 }
 
-/// Any number of threads, including more than queries, and one query that fails.
+/// Many queries on any number of threads, including more threads than queries, with one query that
+/// fails.
 #[test]
 fn many_queries() {
     let points = vectors(&(0..300u16).map(|x| f32::from(x % 97)).collect::<Vec<f32>>(), 1);
@@ -741,10 +745,10 @@ fn many_queries() {
     assert_eq!(answers.iter().map(is_nan).collect::<Vec<_>>(), [false, true, false, false, false]);
 }
 
-/// A distance made of a closure, with the error it claims.
-struct Claimed<F>(F, f32);
+/// A distance defined by a closure, with the error that it claims.
+struct ClaimedMetric<F>(F, f32);
 
-impl<F: Fn(&[f32], &[f32]) -> f32 + Sync> Metric<[f32]> for Claimed<F> {
+impl<F: Fn(&[f32], &[f32]) -> f32 + Sync> Metric<[f32]> for ClaimedMetric<F> {
     fn distance(&self, a: &[f32], b: &[f32]) -> f32 {
         (self.0)(a, b)
     }
@@ -754,9 +758,9 @@ impl<F: Fn(&[f32], &[f32]) -> f32 + Sync> Metric<[f32]> for Claimed<F> {
     }
 }
 
-/// A metric whose closed balls are open.
-struct Contradicts;
-impl Metric<[f32]> for Contradicts {
+/// A metric whose `distance_within` excludes the boundary of balls.
+struct ContradictoryMetric;
+impl Metric<[f32]> for ContradictoryMetric {
     fn distance(&self, a: &[f32], b: &[f32]) -> f32 {
         Euclidean.distance(a, b)
     }
@@ -798,30 +802,30 @@ fn metrics_are_checked() {
     let cosine = |a: &[f32], b: &[f32]| {
         if a == b { 0.0 } else { (1.0 - dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()).max(0.0) }
     };
-    let error = check(&points, &Claimed(cosine, 1e-6), 64, 0).unwrap_err();
+    let error = check(&points, &ClaimedMetric(cosine, 1e-6), 64, 0).unwrap_err();
     assert!(matches!(error, Error::Triangle { .. }), "{error}");
     let squared =
         |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
-    let error = check(&points, &Claimed(squared, 1e-6), 64, 0).unwrap_err();
+    let error = check(&points, &ClaimedMetric(squared, 1e-6), 64, 0).unwrap_err();
     assert!(matches!(error, Error::Triangle { .. }), "{error}");
     assert!(error.to_string().contains("not a metric"), "{error}");
     let one_way =
         |a: &[f32], b: &[f32]| if a[0] < b[0] { 1.0 } else { 2.0 * f32::from(u8::from(a != b)) };
-    let error = check(&points, &Claimed(one_way, 0.0), 64, 0).unwrap_err();
+    let error = check(&points, &ClaimedMetric(one_way, 0.0), 64, 0).unwrap_err();
     assert!(matches!(error, Error::Asymmetric { .. }), "{error}");
-    // Sums of rounded differences that claim to be exact.
+    // Sums of rounded differences, which claim to be exact.
     let exact = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f32>();
     let line: Vectors<f32> =
         (0..100u8).map(|x| [f32::from(x) / 10.0, f32::from(x) / 7.0]).collect();
-    let error = check(&line, &Claimed(exact, 0.0), 64, 0).unwrap_err();
+    let error = check(&line, &ClaimedMetric(exact, 0.0), 64, 0).unwrap_err();
     assert!(matches!(error, Error::Triangle { .. }), "{error}");
-    assert_eq!(check(&line, &Claimed(exact, 1e-5), 64, 0), Ok(()));
+    assert_eq!(check(&line, &ClaimedMetric(exact, 1e-5), 64, 0), Ok(()));
     let apart = |a: &[f32], b: &[f32]| if a == b { 0.5 } else { 1.0 };
-    let error = check(&points, &Claimed(apart, 0.0), 64, 0).unwrap_err();
+    let error = check(&points, &ClaimedMetric(apart, 0.0), 64, 0).unwrap_err();
     assert!(matches!(error, Error::NotItself { .. }), "{error}");
     let refused =
-        advise(&points, &Claimed(squared, 1e-6), Question::Nearest(3), 400, 0).unwrap_err();
+        advise(&points, &ClaimedMetric(squared, 1e-6), Question::Nearest(3), 400, 0).unwrap_err();
     assert!(matches!(refused, Error::Triangle { .. }), "{refused}");
-    let error = check(&points, &Contradicts, 64, 0).unwrap_err();
+    let error = check(&points, &ContradictoryMetric, 64, 0).unwrap_err();
     assert!(matches!(error, Error::Contradiction { .. }), "{error}");
 }

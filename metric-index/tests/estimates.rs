@@ -17,7 +17,8 @@ fn plane(count: usize, dimension: usize) -> Vectors<f32> {
 
 #[test]
 fn dimensions() {
-    // Distances on a line: mean 1/3, variance 1/18. In a cube of d dimensions ρ grows as 1.4 d.
+    // On a line, distances have the mean 1/3 and the variance 1/18. In a cube of d dimensions, ρ
+    // grows as 1.4 d.
     let of =
         |dimension| intrinsic_dimension(&plane(2_000, dimension), &Euclidean, 50_000, 7).unwrap();
     assert!((of(1) - 1.0).abs() < 0.03, "{}", of(1));
@@ -36,8 +37,8 @@ fn radii() {
     for share in [0.0, 0.0001, 0.01, 0.3, 1.0] {
         let radius = radius_of_share(&points, &Euclidean, share, 500, 0).unwrap();
         let index = BruteForce::new(&points, Euclidean).unwrap();
-        // With all points as queries, the radius contains at most the share, and more with the next
-        // point.
+        // With all points as queries, the radius contains at most the share of points; with the
+        // next point it would contain more.
         let found = |radius| -> usize {
             (0..500).map(|query| index.within(points.point(query), radius).unwrap().len() - 1).sum()
         };

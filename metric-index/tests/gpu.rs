@@ -1,10 +1,10 @@
-//! GPUs against the CPU, bit for bit. `cargo test --release -p metric-index --test gpu --
-//! --ignored` where there is a GPU.
+//! Compares GPUs with the CPU, bit for bit. Run `cargo test --release -p metric-index --test gpu --
+//! --ignored` on a machine with a GPU.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test may panic, and says what it compared"
+    reason = "a test may panic and prints what it compares"
 )]
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ mod samples;
 
 use samples::{brute, device, gaussian, threads, whole, words};
 
-/// The number of queries that the GPU and the CPU answered.
+/// The numbers of queries that the GPU and the CPU answered.
 #[derive(Debug, Default)]
 struct Report {
     fast: usize,
@@ -53,14 +53,14 @@ where
             let bits = |found: &[Neighbor]| -> Vec<(u32, u32)> {
                 found.iter().map(|near| (near.point, near.distance.to_bits())).collect()
             };
-            // An error may contain NaN, which is not equal to itself.
+            // An error may contain NaN, which does not equal itself.
             assert_eq!(
                 answer.map(bits).map_err(|error| format!("{error:?}")),
                 expected.map(bits).map_err(|error| format!("{error:?}")),
                 "{name}, {question:?}, query {query}"
             );
         }
-        // One at a time.
+        // Answer queries one at a time.
         for query in 0..u32::try_from(queries.len().min(10)).unwrap() {
             let one = Subset::new(queries, vec![query]);
             let found = search.answer(&one, question, threads());
@@ -146,9 +146,9 @@ fn vectors_of_many_shapes() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn ties_duplicates_and_what_is_no_query() {
+fn ties_duplicates_and_invalid_queries() {
     for (name, metric) in FORMULAS {
-        // 256 different points, most of them 40 times; sorted, so that positions matter.
+        // There are 256 different points, most of them 40 times, sorted so that positions matter.
         let mut points: Vec<[f32; 4]> = whole(10_000, 4, 5).values().as_chunks::<4>().0.to_vec();
         points.sort_by(|a, b| a.partial_cmp(b).unwrap());
         let points = Vectors::from(points);
@@ -172,7 +172,7 @@ fn ties_duplicates_and_what_is_no_query() {
             Question::Within(-1.0),
         ];
         compare(name, &index, &queries, &questions);
-        // Equal points; points of another magnitude; one distant point.
+        // Equal points, points of a different magnitude, and one distant point.
         let same = Vectors::new([1.0f32, 2.0, 3.0].repeat(9_000), 3).unwrap();
         compare(name, &brute(&same, metric), &&same, &[Question::Nearest(3)][..1]);
         for scale in [1e-25f32, 1e-12, 1e12, 1e17] {
@@ -188,7 +188,7 @@ fn ties_duplicates_and_what_is_no_query() {
                 assert_eq!(found.lists, index.nearest_many(&&queries, 7, threads()));
             }
         }
-        // Unit vectors at tiny distances.
+        // Unit vectors at tiny distances from each other.
         for spread in [1e-3f32, 1e-6, 1e-8, 1e-11, 1e-15, 1e-20] {
             let near = |seed| {
                 let mut values: Vec<f32> =
@@ -244,7 +244,8 @@ fn words_of_many_kinds() {
     compare("source", &brute(points, Edit), &queries, &questions);
 }
 
-/// The same device twice stands for two GPUs, and a small memory budget for points that do not fit.
+/// The same device twice simulates two GPUs, and a small memory budget simulates points that do not
+/// fit.
 #[test]
 #[ignore = "needs a GPU"]
 fn several_gpus_and_more_points_than_memory() {
@@ -291,7 +292,7 @@ fn several_gpus_and_more_points_than_memory() {
     }
 }
 
-/// 10^5 queries and more over the data of `real_data.rs`, in the folder that `METRIC_DATA` names.
+/// At least 10^5 queries over the data of `real_data.rs`, in the folder that `METRIC_DATA` names.
 #[test]
 #[ignore = "needs a GPU and METRIC_DATA"]
 fn real_points() {

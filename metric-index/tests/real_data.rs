@@ -1,8 +1,8 @@
-//! Every index on real data against brute force: `METRIC_DATA=FOLDER cargo test --release -p
-//! metric-index --test real_data -- --ignored`, where the folder holds `letter.csv` (UCI letter
-//! recognition: 20,000 rows of 16 small whole numbers, of which 1,332 are repetitions),
-//! `final8_10K.txt` and `final8_query1K.txt` (histograms of 8 values), `dna.txt` and
-//! `spanish-words.txt` (a string a line). What is not there is an error.
+//! Compares every index with brute force on real data. Run `METRIC_DATA=FOLDER cargo test --release
+//! -p metric-index --test real_data -- --ignored`. The folder contains `letter.csv` (UCI letter
+//! recognition: 20,000 rows of 16 small integers, of which 1,332 are repetitions), `final8_10K.txt`
+//! and `final8_query1K.txt` (histograms of 8 values), `dna.txt` and `spanish-words.txt` (one string
+//! per line). A missing file is an error.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -31,7 +31,7 @@ fn histograms(name: &str) -> Vectors<f32> {
     Vectors::new(text(name).split_whitespace().map(|x| x.parse().unwrap()).collect(), 8).unwrap()
 }
 
-/// One type for the indexes of all metrics: each is compiled once.
+/// One type for the indexes of all metrics, so that each index is compiled once.
 type Built<'a, S> = AnyIndex<&'a S, &'a dyn Metric<<S as Points>::Point>>;
 
 /// Compares an index with the oracle on some queries.

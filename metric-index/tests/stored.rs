@@ -1,4 +1,4 @@
-//! Indexes in files: an opened index answers like the saved one, and a damaged file is refused.
+//! Index files: an opened index answers like the saved one, and a damaged file is rejected.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -48,7 +48,9 @@ impl StoredPoints for Times {
         let day = file.small("points.day")?;
         let minutes = file.array::<u16>("points.minutes")?;
         match minutes.iter().find(|&&minute| u32::from(minute) >= day) {
-            Some(minute) => Err(invalid("points.minutes", format!("{minute} is no minute"))),
+            Some(minute) => {
+                Err(invalid("points.minutes", format!("{minute} is not a minute of the day")))
+            }
             None => Ok(Self(minutes.to_vec())),
         }
     }
@@ -82,12 +84,12 @@ fn own_points() {
         let again: AnyIndex<Times, Apart> = open(&path, Apart).unwrap();
         same(&index, &again);
     }
-    // Another type of store, and values that the store refuses.
+    // Opening fails with a different type of store, and with values that the store rejects.
     let strings = open::<BruteForce<Strings, _>>(&path, Edit).unwrap_err();
     assert!(strings.to_string().contains("times of day"), "{strings}");
     save(&BruteForce::new(Times(vec![1, 1_500]), Apart).unwrap(), &path).unwrap();
     let refused = open::<BruteForce<Times, _>>(&path, Apart).err().unwrap().to_string();
-    assert!(refused.contains("1500 is no minute"), "{refused}");
+    assert!(refused.contains("1500 is not a minute"), "{refused}");
 }
 
 fn random(seed: u64) -> impl FnMut(usize) -> usize {
@@ -127,7 +129,7 @@ where
 }
 
 /// Saves an index, opens it, and checks that saving it again gives the same bytes.
-fn comes_back<I: StoredIndex<Points: StoredPoints>>(index: &I, metric: I::Metric, path: &Path) -> I
+fn reopen<I: StoredIndex<Points: StoredPoints>>(index: &I, metric: I::Metric, path: &Path) -> I
 where
     <I::Points as Points>::Point: Debug,
 {
@@ -143,7 +145,7 @@ where
 fn every_kind(kinds: &[Kind], points: &Vectors<f32>, path: &Path) {
     for kind in kinds {
         let index = kind.build(points.clone(), Euclidean).unwrap();
-        comes_back(&index, Euclidean, path);
+        reopen(&index, Euclidean, path);
         assert_eq!(
             Some(describe(path).unwrap().index.as_str()),
             kind.to_string().split(':').next()
@@ -152,7 +154,7 @@ fn every_kind(kinds: &[Kind], points: &Vectors<f32>, path: &Path) {
 }
 
 #[test]
-fn every_index_comes_back() {
+fn every_index_can_be_reopened() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
     let more = ["lc:3", "egnat:3x2", "m-tree:4"].map(|kind| kind.parse().unwrap());
@@ -161,19 +163,19 @@ fn every_index_comes_back() {
         every_kind(&kinds, &vectors(count), &path);
         // An index is stored separately from its points, so one kind suffices for the other stores.
         let words = VpTree::build(words(count), Edit).unwrap();
-        comes_back(&words, Edit, &path);
+        reopen(&words, Edit, &path);
         let sets = VpTree::build(sets(count), Jaccard).unwrap();
-        comes_back(&sets, Jaccard, &path);
+        reopen(&sets, Jaccard, &path);
         let mut next = random(5);
         let bytes: Vec<u8> = (0..count * 3).map(|_| u8::try_from(next(9)).unwrap()).collect();
         let bytes = VpTree::build(Vectors::new(bytes, 3).unwrap(), Manhattan).unwrap();
-        comes_back(&bytes, Manhattan, &path);
+        reopen(&bytes, Manhattan, &path);
     }
 }
 
 /// Metrics without a name are recognized by distances.
 #[test]
-fn another_metric_without_a_name_is_refused() {
+fn a_different_unnamed_metric_is_rejected() {
     struct Nameless;
     impl Metric<[f32]> for Nameless {
         fn distance(&self, a: &[f32], b: &[f32]) -> f32 {
@@ -218,9 +220,9 @@ fn files_name_their_metric_and_parameters() {
     }
 }
 
-/// Removed points stay removed, and an opened index can grow.
+/// Removed points stay removed, and points can be added to an opened index.
 #[test]
-fn what_has_changed_comes_back() {
+fn changed_indexes_can_be_reopened() {
     fn changes<I: DynamicIndex<Points = Vectors<f32>, Metric = Euclidean> + StoredIndex>(
         mut index: I,
         path: &Path,
@@ -230,7 +232,7 @@ fn what_has_changed_comes_back() {
             index.remove(u32::try_from(next(600)).unwrap()).unwrap();
             index.insert(&[0.1, 0.2, next(9) as f32]).unwrap();
         }
-        let mut opened = comes_back(&index, Euclidean, path);
+        let mut opened = reopen(&index, Euclidean, path);
         for _ in 0..300 {
             let gone = u32::try_from(next(900)).unwrap();
             assert_eq!(index.remove(gone), opened.remove(gone));
@@ -238,7 +240,7 @@ fn what_has_changed_comes_back() {
             assert_eq!(index.insert(&new), opened.insert(&new));
         }
         same(&index, &opened);
-        comes_back(&opened, Euclidean, path);
+        reopen(&opened, Euclidean, path);
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
@@ -247,13 +249,13 @@ fn what_has_changed_comes_back() {
     changes(MTree::build(vectors(600), Euclidean, 6).unwrap(), &path);
     let mut tree = MTree::build(vectors(50), Euclidean, 4).unwrap();
     (0..50).for_each(|point| assert!(tree.remove(point).unwrap()));
-    assert_eq!(comes_back(&tree, Euclidean, &path).len(), 0);
+    assert_eq!(reopen(&tree, Euclidean, &path).len(), 0);
 }
 
 type Trees<M> = VpTree<Vectors<f32>, M>;
 
 #[test]
-fn what_is_something_else_is_refused() {
+fn other_kinds_of_files_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
     save(&VpTree::build(vectors(100), Euclidean).unwrap(), &path).unwrap();
@@ -286,7 +288,7 @@ fn what_is_something_else_is_refused() {
 }
 
 #[test]
-fn another_version_is_refused() {
+fn different_versions_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
     save(&VpTree::build(vectors(3), Euclidean).unwrap(), &path).unwrap();
@@ -300,9 +302,10 @@ fn another_version_is_refused() {
     assert!(refused.ends_with("an index of version 2; this build reads version 1"), "{refused}");
 }
 
-/// Each byte of a file, changed: refused, or (blanks between header and arrays) without effect.
+/// A file with any changed byte is rejected, or the change has no effect (blanks between header and
+/// arrays).
 #[test]
-fn every_changed_byte_is_noticed() {
+fn every_changed_byte_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
     let tree = VpTree::build(vectors(30), Euclidean).unwrap();
@@ -323,7 +326,7 @@ fn every_changed_byte_is_noticed() {
     assert!(accepted < 70, "{accepted} of {}", bytes.len());
 }
 
-/// A forged file with valid checksums gives an error, or an index that answers without a panic.
+/// A forged file with valid checksums gives an error or an index that answers without a panic.
 #[test]
 fn no_file_panics() {
     let folder = tempfile::tempdir().unwrap();
@@ -344,7 +347,7 @@ fn no_file_panics() {
     assert!(opened > 50, "{opened}: the forgeries are too coarse");
 }
 
-/// Tries every child of every node, valid or not: no search runs in a cycle.
+/// With every child number, valid or not, in every node, no search runs in a cycle.
 #[test]
 fn no_file_hangs() {
     let folder = tempfile::tempdir().unwrap();
@@ -408,7 +411,7 @@ fn written(mut header: serde_json::Value, arrays: &[(&'static str, Dtype, Vec<u8
 
 fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(usize) -> usize) {
     let (mut header, mut arrays) = contents(path);
-    // Changes one or two arrays, or removes their last value.
+    // Change one or two arrays, or remove their last value.
     for _ in 0..=next(2) {
         let which = next(arrays.len());
         let (_, dtype, bytes) = &mut arrays[which];
@@ -448,9 +451,9 @@ fn reversed(arrays: &mut Contents, names: [&str; 2], ranges: &[std::ops::Range<u
     }
 }
 
-/// Leaves and buckets must be sorted by distance: searches rely on it.
+/// Leaves and buckets must be sorted by distance, because searches rely on it.
 #[test]
-fn unsorted_leaves_are_refused() {
+fn unsorted_leaves_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
     // A vantage point and two full leaves.

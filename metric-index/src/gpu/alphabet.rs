@@ -1,20 +1,20 @@
-//! Maps characters to bytes for the kernels that compare words.
+//! The mapping of characters to bytes for kernels that compare words.
 
 use std::collections::HashMap;
 
 use crate::points::Points;
 
-/// The code that the rarest characters share.
-const RARE: u8 = 254;
+/// The code shared by the rarest characters.
+const RARE_CODE: u8 = 254;
 /// The code of characters that occur in no stored word.
-const UNKNOWN: u8 = 255;
+const UNKNOWN_CODE: u8 = 255;
 
-/// Maps each character of a set of words to a code of one byte, with the most frequent characters
-/// first.
+/// An alphabet, which maps each character of a set of words to a code of one byte. The most
+/// frequent characters have the lowest codes.
 ///
-/// If there are more than 255 different characters, the rarest share one code. Two stored words are
-/// never compared with each other, so only a query with that code is ambiguous:
-/// [`encode_query`](Self::encode_query) refuses it.
+/// If there are more than 255 different characters, the rarest share one code. Stored words are
+/// never compared with each other, so only a query with the shared code is ambiguous.
+/// [`encode_query`](Self::encode_query) rejects such queries.
 ///
 /// ```
 /// use metric_index::gpu::Alphabet;
@@ -31,7 +31,7 @@ pub struct Alphabet {
     /// The codes of the characters below 2^16.
     near: Vec<u8>,
     others: HashMap<char, u8>,
-    /// Whether several characters share the code [`RARE`].
+    /// Whether several characters share the code [`RARE_CODE`].
     is_shared: bool,
 }
 
@@ -50,10 +50,11 @@ impl Alphabet {
         }
         let mut all: Vec<(char, u64)> = frequencies.into_iter().collect();
         all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
-        let is_shared = all.len() > usize::from(RARE) + 1;
-        let mut codes = Self { near: vec![UNKNOWN; 1 << 16], others: HashMap::new(), is_shared };
+        let is_shared = all.len() > usize::from(RARE_CODE) + 1;
+        let mut codes =
+            Self { near: vec![UNKNOWN_CODE; 1 << 16], others: HashMap::new(), is_shared };
         for (rank, (character, _)) in all.into_iter().enumerate() {
-            let code = u8::try_from(rank).unwrap_or(RARE).min(RARE);
+            let code = u8::try_from(rank).unwrap_or(RARE_CODE).min(RARE_CODE);
             match codes.near.get_mut(character as usize) {
                 Some(near) => *near = code,
                 None => {
@@ -67,23 +68,23 @@ impl Alphabet {
     fn code(&self, character: char) -> u8 {
         match self.near.get(character as usize) {
             Some(&code) => code,
-            None => self.others.get(&character).copied().unwrap_or(UNKNOWN),
+            None => self.others.get(&character).copied().unwrap_or(UNKNOWN_CODE),
         }
     }
 
-    /// The codes of a word, one per character.
+    /// Encodes a word, one code per character.
     pub fn encode(&self, word: &str) -> Vec<u8> {
         word.chars().map(|character| self.code(character)).collect()
     }
 
-    /// The codes of a query. `None` if it has more than `max_length` characters, or a character
+    /// Encodes a query. Returns `None` if it has more than `max_length` characters, or a character
     /// whose code is shared.
     pub fn encode_query(&self, text: &str, max_length: usize) -> Option<Vec<u8>> {
         let mut codes = Vec::with_capacity(text.len().min(max_length));
         for character in text.chars() {
             let code = self.code(character);
-            // Different rare characters have the same code.
-            if codes.len() == max_length || (code == RARE && self.is_shared) {
+            // A shared code is ambiguous.
+            if codes.len() == max_length || (code == RARE_CODE && self.is_shared) {
                 return None;
             }
             codes.push(code);

@@ -1,8 +1,8 @@
-//! What the kernels for vectors receive.
+//! The arguments of the kernels for vectors.
 
 use gpu_runtime::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DeviceRepr, kernel};
 
-/// A candidate of a query (`Candidate` in kernels/candidates.cuh).
+/// A candidate for a query (`Candidate` in kernels/candidates.cuh).
 pub(super) type Candidate = u64;
 
 /// The state of a query in the kernels (`Query` in kernels/candidates.cuh).
@@ -56,7 +56,7 @@ impl PointRows {
 #[derive(Debug)]
 pub(super) struct Vectors {
     pub(super) values: CudaSlice<f32>,
-    /// The Euclidean lengths, for angles only.
+    /// The Euclidean lengths, present only for angles.
     pub(super) lengths: Option<CudaSlice<f64>>,
     pub(super) count: u32,
     pub(super) dimension: u32,
@@ -75,7 +75,7 @@ kernel! {
 }
 
 kernel! {
-    /// Fills the filter's copy of the points.
+    /// Fills the copy of the points that the filter reads.
     pub(super) struct PreparePoints<'a>: "prepare_points" {
         read values: CudaView<'a, f32>,
         value count: u32,

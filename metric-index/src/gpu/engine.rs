@@ -12,8 +12,8 @@ use crate::metric::Formula;
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
-/// The answers of a GPU to some queries. Lists are stored in the order of arrival, which need not
-/// be the query order.
+/// The answers of a GPU to some queries. Lists are stored in the order of arrival, which can differ
+/// from the query order.
 #[derive(Debug, Default)]
 pub struct GpuAnswers {
     neighbors: Vec<Neighbor>,
@@ -24,8 +24,8 @@ pub struct GpuAnswers {
 }
 
 impl GpuAnswers {
-    /// No answers to `queries` queries.
-    pub(super) fn nothing(queries: usize) -> Self {
+    /// Creates answers to `queries` queries, none of which is answered yet.
+    pub(super) fn unanswered(queries: usize) -> Self {
         Self { neighbors: Vec::new(), lists: vec![None; queries], milliseconds: 0.0 }
     }
 
@@ -35,8 +35,8 @@ impl GpuAnswers {
         self.set_list(query, start..start + list.len());
     }
 
-    /// Adds an array of lists and returns its start. [`set_list`](Self::set_list) assigns its parts
-    /// to queries.
+    /// Adds an array of lists and returns its start. Afterwards, [`set_list`](Self::set_list)
+    /// assigns ranges of the array to queries.
     pub(super) fn add_array(&mut self, lists: &[Neighbor]) -> usize {
         let start = self.neighbors.len();
         self.neighbors.extend_from_slice(lists);
@@ -48,7 +48,7 @@ impl GpuAnswers {
         self.lists[query] = Some(list);
     }
 
-    /// A range of the neighbors, such as a list that is not sorted yet.
+    /// A mutable range of the neighbors, such as a list that is not sorted yet.
     pub(super) fn neighbors_mut(&mut self, range: Range<usize>) -> &mut [Neighbor] {
         &mut self.neighbors[range]
     }
@@ -88,7 +88,7 @@ pub trait Engine<P: ?Sized>: fmt::Debug + Send + Sync + Sized {
     /// Copies points to a GPU. Returns `None` if the GPU cannot search them.
     ///
     /// # Errors
-    /// If the GPU fails, or has too little memory.
+    /// If the GPU fails or has too little memory.
     fn upload<S: Points<Point = P>>(
         device: &Device,
         points: &S,
@@ -118,8 +118,8 @@ mod tests {
     fn lists_in_any_order() {
         let near = |point| Neighbor { point, distance: 1.0 };
         let threads = NonZero::<usize>::MIN;
-        let mut in_order = GpuAnswers::nothing(4);
-        let mut mixed = GpuAnswers::nothing(4);
+        let mut in_order = GpuAnswers::unanswered(4);
+        let mut mixed = GpuAnswers::unanswered(4);
         in_order.add(0, &[near(1)]);
         in_order.add(1, &[]);
         in_order.add(3, &[near(2), near(3)]);
@@ -132,6 +132,6 @@ mod tests {
         let in_order = in_order.into_lists(threads);
         assert_eq!(in_order.offsets(), [0, 1, 1, 1, 3]);
         assert_eq!(in_order, mixed.into_lists(threads));
-        assert_eq!(GpuAnswers::nothing(2).into_lists(threads).offsets(), [0, 0, 0]);
+        assert_eq!(GpuAnswers::unanswered(2).into_lists(threads).offsets(), [0, 0, 0]);
     }
 }

@@ -1,5 +1,4 @@
-//! Launches the kernels for vectors: one function per kernel of `kernels/`, and no other launch
-//! sites.
+//! Kernel launches for vectors, with one function per kernel of `kernels/`.
 
 use std::sync::Arc;
 
@@ -14,22 +13,24 @@ use super::arguments::{
 use super::engine::GpuAnswers;
 use crate::neighbor::Neighbor;
 
-/// Threads per block of most kernels; `SELECT_THREADS` of `select.cu`.
+/// Number of threads per block of most kernels (`SELECT_THREADS` of `select.cu`).
 pub(super) const THREADS: u32 = 256;
-/// Positions per block of `filter.cu`.
+/// Number of positions per block of `filter.cu`.
 pub(super) const ROWS: u32 = 128;
-/// Queries are padded to a multiple of this: the maximum number per block of `filter.cu`.
+/// Maximum number of queries per block of `filter.cu`. Queries are padded to a multiple of this
+/// number.
 pub(super) const COLS: u32 = 128;
-/// Maximum number of blocks in y.
-const GRID_Y: u32 = 65_535;
-/// Coordinates per step of `filter.cu`.
+/// Maximum number of blocks in the y dimension of a grid.
+const MAX_GRID_Y: u32 = 65_535;
+/// Number of coordinates per step of `filter.cu`.
 pub(super) const TERMS: u32 = 32;
-/// Bytes per step of a point or a query.
+/// Number of bytes of a point or a query per step.
 const STEP_BYTES: usize = 64;
-/// Maximum number of positions per launch of `filter.cu`: a position and a query share 32 bits.
+/// Maximum number of positions per launch of `filter.cu`, because a position and a query share 32
+/// bits.
 const MAX_POSITIONS: u32 = 1 << 24;
-/// Upper bound of the static shared memory of `filter.cu` and the driver's share per block, in
-/// bytes.
+/// Upper bound on the bytes of shared memory per block that `filter.cu` allocates statically and
+/// the driver reserves.
 const FILTER_STATIC_BYTES: usize = 4_224 + 1_024;
 /// Maximum number of blocks of kernels that loop over points.
 const MAX_BLOCKS: u32 = 4096;
@@ -45,8 +46,8 @@ pub(super) struct Kernels {
     measure_lengths: Kernel,
     prepare_queries: Kernel,
     prepare_scan: Kernel,
-    /// In ascending order of queries per block. The last two have the same number: one keeps all
-    /// terms of its queries in shared memory, the other some.
+    /// The filters in ascending order of queries per block. The last two take the same number of
+    /// queries: one keeps all terms of its queries in shared memory, the other only some.
     filters: [Filter; 6],
     shared_per_multiprocessor: usize,
     multiprocessors: u32,
@@ -71,7 +72,8 @@ struct Filter {
 }
 
 impl Filter {
-    /// Shared memory in bytes: for `steps` steps of the queries, or only those in flight if `None`.
+    /// Returns the bytes of shared memory for `steps` steps of the queries, or only for the steps
+    /// in flight if `steps` is `None`.
     fn shared(&self, steps: Option<u32>) -> usize {
         let of_queries = steps.map_or(self.stages, |steps| steps as usize) * self.cols as usize;
         (self.stages * self.rows as usize + of_queries) * STEP_BYTES
@@ -114,18 +116,18 @@ impl Kernels {
             select: select.kernel("select", max_shared - SELECT_STATIC_BYTES)?,
             measure_all: select.kernel("measure_all", 0)?,
             order: select.kernel("order", max_shared - SELECT_STATIC_BYTES)?,
-            gather: gather.kernel("gather", SORTED as usize * 8)?,
+            gather: gather.kernel("gather", MAX_SORTED as usize * 8)?,
         })
     }
 }
 
-/// Positions and queries that a block of a filter compares.
+/// The numbers of positions and queries that a block of a filter compares.
 struct BlockShape {
     rows: u32,
     cols: u32,
 }
 
-/// Number and dimension of some vectors.
+/// The number and dimension of some vectors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VectorShape {
     pub(super) count: u32,
@@ -133,9 +135,9 @@ pub(super) struct VectorShape {
 }
 
 /// Maximum number of neighbors of a range query that the GPU sorts.
-pub(super) const SORTED: u32 = 4096;
+pub(super) const MAX_SORTED: u32 = 4096;
 
-/// Upper bound of the static shared memory of `select` and `order`, in bytes.
+/// Upper bound on the static shared memory of `select` and `order`, in bytes.
 pub(super) const SELECT_STATIC_BYTES: usize = 1_280;
 
 /// The 16-bit copy of the points that `filter.cu` reads.
@@ -144,7 +146,7 @@ pub(super) struct Halves {
     pub(super) positions: CudaSlice<u16>,
     pub(super) squares: CudaSlice<f32>,
     pub(super) center: CudaSlice<f32>,
-    /// The maximum rounding error, and the maximum length.
+    /// The maximum rounding error and the maximum length.
     pub(super) greatest: CudaSlice<f32>,
     pub(super) scale: f64,
     /// Number of steps of [`TERMS`] coordinates.
@@ -166,15 +168,15 @@ pub(super) struct Batch {
     pub(super) capacity: u32,
 }
 
-/// A range of positions, and whether all of them are candidates.
+/// A range of positions to filter.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct PositionRange {
     pub(super) first: u32,
     pub(super) end: u32,
     pub(super) all: bool,
 }
 
-/// The blocks of a kernel that loops over points, eight per block.
+/// Returns the grid of a kernel that loops over points, with eight points per block.
 fn looping_grid(points: u32) -> Grid {
     Grid::new(points.div_ceil(8).clamp(1, MAX_BLOCKS), THREADS)
 }
@@ -191,7 +193,7 @@ pub(super) struct ScanPoints {
 pub(super) struct Selection {
     pub(super) queries: u32,
     pub(super) k: u32,
-    /// Number of candidates of each query, or 0 if it is in the counts of the batch.
+    /// Number of candidates of each query, or 0 if the batch's counts contain it.
     pub(super) candidates: u32,
 }
 
@@ -226,7 +228,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `prepare_points`: fills the filter's copy of the points.
+    /// `prepare_points`: fills the copy of the points that the filter reads.
     pub(super) fn prepare_points(
         self,
         points: &Vectors,
@@ -297,8 +299,8 @@ impl Launcher<'_> {
         }
     }
 
-    /// `prepare_queries`: prepares the queries of a batch for `filter`. `radius` is that of range
-    /// queries, or negative.
+    /// `prepare_queries`: prepares the queries of a batch for `filter`. `radius` is the radius of
+    /// range queries, or negative for nearest-neighbor queries.
     pub(super) fn prepare_queries(
         self,
         halves: &Halves,
@@ -363,9 +365,9 @@ struct FilterLaunch<'a> {
     /// Whether shared memory holds all terms of the queries of a block.
     is_resident: bool,
     shared: usize,
-    /// Blocks in x, each for other queries.
+    /// Number of blocks in the x dimension, each for different queries.
     columns: u32,
-    /// Blocks in y, each for other positions.
+    /// Number of blocks in the y dimension, each for different positions.
     rows: u32,
 }
 
@@ -374,7 +376,7 @@ impl Kernels {
         let blocks_of = |filter: &Filter, shared: usize| {
             (self.shared_per_multiprocessor / (shared + FILTER_STATIC_BYTES)).min(filter.blocks)
         };
-        // All terms are kept in shared memory only if that does not reduce the number of blocks.
+        // Keep all terms in shared memory only if that does not reduce the number of blocks.
         let fits = |filter: &Filter| blocks_of(filter, filter.shared(Some(steps))) == filter.blocks;
         let [narrower @ .., resident, streaming] = &self.filters;
         let narrow = narrower.iter().find(|filter| count <= filter.cols);
@@ -400,7 +402,7 @@ impl Launcher<'_> {
     pub(super) fn filter(
         self,
         halves: &Halves,
-        part: Part,
+        part: PositionRange,
         count: u32,
         batch: &mut Batch,
     ) -> LaunchResult {
@@ -440,11 +442,11 @@ impl Launcher<'_> {
         Ok(())
     }
 
-    /// `manhattan_4` to `chebyshev_64`: like `filter`, with the distance itself.
+    /// `manhattan_4` to `chebyshev_64`: like `filter`, but with exact distances.
     pub(super) fn scan(
         self,
         points: &ScanPoints,
-        part: Part,
+        part: PositionRange,
         shape: VectorShape,
         batch: &mut Batch,
     ) -> LaunchResult {
@@ -455,7 +457,7 @@ impl Launcher<'_> {
             if count <= 16 { (256, 4, 256, few) } else { (128, 64, 256, many) };
         let mut first = part.first;
         while first < part.end {
-            let end = part.end.min(first.saturating_add(GRID_Y * rows));
+            let end = part.end.min(first.saturating_add(MAX_GRID_Y * rows));
             let arguments = ScanPart {
                 positions: points.positions.as_view(),
                 first,
@@ -533,7 +535,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `order`: sorts the k nearest of the candidates measured by `measure_all`.
+    /// `order`: sorts the k nearest candidates, as measured by `measure_all`.
     pub(super) fn order(self, count: u32, k: u32, batch: &mut Batch) -> LaunchResult {
         let arguments = Order {
             states: batch.states.as_view(),
@@ -553,17 +555,17 @@ impl Launcher<'_> {
     }
 }
 
-/// The neighbors that the queries of a batch have found, on the GPU.
+/// The neighbors that the queries of a batch found, on the GPU.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FoundNeighbors {
     /// The address of the neighbors of the first query.
     pub(super) address: u64,
-    /// Number of neighbors from one query's first to the next query's.
+    /// Distance between the first neighbors of consecutive queries, in neighbors.
     pub(super) capacity: u32,
     pub(super) queries: u32,
 }
 
-/// Copies the lists of a batch from the GPU.
+/// A gatherer, which copies the lists of a batch from the GPU.
 pub(super) struct Gatherer<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) gpu: &'a gpu_runtime::Lane,
@@ -571,8 +573,9 @@ pub(super) struct Gatherer<'a> {
 }
 
 impl Gatherer<'_> {
-    /// Adds the lists of all queries to the answers as one sorted array per query, and returns its
-    /// start. The list of query q ends at `ends[q]`. Records `end` after the kernel.
+    /// Adds the lists of all queries to the answers in one array, and returns the array's start.
+    /// Each list is sorted. The list of query q ends at `ends[q]`. Records the event `end` after
+    /// the kernel.
     pub(super) fn add_lists(
         self,
         found: FoundNeighbors,
@@ -594,7 +597,7 @@ impl Gatherer<'_> {
         let mut start = first;
         for &end in ends {
             let end = first + end as usize;
-            if end - start > SORTED as usize {
+            if end - start > MAX_SORTED as usize {
                 answers.neighbors_mut(start..end).sort_unstable();
             }
             start = end;
@@ -602,8 +605,8 @@ impl Gatherer<'_> {
         Ok(first)
     }
 
-    /// `gather`: copies the neighbors of all queries into one array. Up to [`SORTED`] of a query
-    /// are sorted.
+    /// `gather`: copies the neighbors of all queries into one array. Lists of up to [`MAX_SORTED`]
+    /// neighbors are sorted.
     fn gather(
         &self,
         found: FoundNeighbors,
@@ -615,13 +618,13 @@ impl Gatherer<'_> {
             address,
             capacity,
             ends: ends.as_view(),
-            max_sorted: SORTED,
+            max_sorted: MAX_SORTED,
             to: to.as_view_mut(),
         };
-        let grid = Grid::new(queries, THREADS).with_shared_bytes(SORTED as usize * 8);
+        let grid = Grid::new(queries, THREADS).with_shared_bytes(MAX_SORTED as usize * 8);
         #[expect(unsafe_code, reason = "the launcher of `gather`")]
-        // SAFETY: `address` is that of a buffer of the caller with `capacity` neighbors per query,
-        // and `to` ends where the last query does.
+        // SAFETY: `address` points to a buffer of the caller with `capacity` neighbors per query,
+        // and `to` ends where the last list ends.
         unsafe {
             self.kernel.launch(self.gpu.stream(), grid, arguments)
         }

@@ -1,15 +1,15 @@
-//! How the positions are split into parts that a filter scans one after another.
+//! The division of positions into parts that a filter scans one after another.
 
 use super::launch::ROWS;
 
-/// The ends of the parts of `count` positions. The first part has `first` positions, and each other
-/// part is `growth` times as large as all parts before it.
+/// Returns the ends of the parts of `count` positions. The first part has `first` positions, and
+/// each other part is `growth` times as large as all earlier parts together.
 pub(super) fn parts(count: u32, first: u32, growth: u32) -> Vec<u32> {
     let mut ends = vec![first.min(count)];
     while let Some(&end) = ends.last().filter(|&&end| end < count) {
         let next = u64::from(end) * u64::from(growth + 1);
         let next = next.next_multiple_of(u64::from(ROWS)).min(count.into());
-        // Merges a small remainder with the last part.
+        // Merge a small remainder with the last part.
         let next = if next + u64::from(end) > u64::from(count) { u64::from(count) } else { next };
         ends.push(u32::try_from(next).expect("at most `count`"));
     }
@@ -18,9 +18,9 @@ pub(super) fn parts(count: u32, first: u32, growth: u32) -> Vec<u32> {
 
 /// Like [`parts`], for few queries: the first part has between `first` and `capacity` positions.
 ///
-/// Two parts are better than three, because each takes two launches. With two parts, the second is
-/// a multiple of `step` positions, which all blocks scan together, if the first part has capacity
-/// for the remainder.
+/// Two parts are better than three, because each takes two launches. With two parts, the size of
+/// the second is a multiple of `step` if the first has capacity for the remainder. All blocks
+/// together scan `step` positions at a time.
 pub(super) fn few_parts(count: u32, first: u32, capacity: u32, growth: u32, step: u32) -> Vec<u32> {
     let of_two = count.div_ceil(growth + 1).next_multiple_of(ROWS);
     let first = if of_two <= capacity { first.max(of_two) } else { first };
@@ -47,7 +47,7 @@ mod tests {
         let step = 132 * 4 * 64;
         assert_eq!(few_parts(70_000, 2048, 4096, 64, step), [2432, 70_000]);
         assert_eq!(70_000 - 2432, 2 * step - 16, "the last step is nearly full");
-        // A larger first part, so that two parts suffice; then one that exceeds the capacity.
+        // A larger first part makes two parts sufficient, unless it exceeds the capacity.
         assert_eq!(few_parts(60_000, 2048, 4096, 18, step), [3200, 60_000]);
         assert_eq!(few_parts(1_000_000, 2048, 4096, 18, step), [2048, 38_912, 739_328, 1_000_000]);
         for count in (1..9_000).chain((9_000..300_000).step_by(37)) {

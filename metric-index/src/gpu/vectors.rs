@@ -5,9 +5,9 @@
 //!            slack      values up to the threshold   lower it       exact distances
 //! ```
 //!
-//! All points of the first part are candidates. Each part is several times as large as all parts
-//! before it. The threshold therefore admits a small multiple of k points of each part, and no more
-//! are written.
+//! All points of the first part are candidates. Each later part is several times as large as all
+//! earlier parts together. The threshold therefore admits only a small multiple of k points of each
+//! part.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use gpu_runtime::{
 use super::arguments::{PointRows, Vectors};
 use super::engine::{Engine, GpuAnswers};
 use super::launch::{
-    self, Batch, COLS, FoundNeighbors, Gatherer, Halves, Kernels, LaunchResult, Launcher, Part,
-    ROWS, ScanPoints, Selection, TERMS, VectorShape,
+    self, Batch, COLS, FoundNeighbors, Gatherer, Halves, Kernels, LaunchResult, Launcher,
+    PositionRange, ROWS, ScanPoints, Selection, TERMS, VectorShape,
 };
 use super::parts::{few_parts, parts};
 use crate::Question;
@@ -28,27 +28,28 @@ use crate::metric::Formula;
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
-/// The minimum compute capability: tensor cores multiply 16-bit floats 16 terms at a time.
+/// Minimum compute capability, at which tensor cores multiply 16-bit floats 16 terms at a time.
 const TENSOR_CAPABILITY: (i32, i32) = (8, 0);
 /// Maximum number of queries per batch.
-const BATCH: u32 = 8192;
-/// Up to this number of queries, parts grow as fast as the capacity for candidates permits:
-/// launches cost more than candidates.
-const FEW: u32 = 64;
-/// For many queries, the size of a part as a multiple of all parts before it.
+const MAX_BATCH_QUERIES: u32 = 8192;
+/// Maximum number of queries for which parts grow as fast as the capacity for candidates permits,
+/// because launches cost more than candidates.
+const MAX_FEW_QUERIES: u32 = 64;
+/// Size of a part relative to all earlier parts together, for many queries.
 const GROWTH: u32 = 8;
 /// Minimum capacity for candidates, per query.
 const MIN_CAPACITY: u32 = 4096;
-/// Maximum number of candidates per batch: their positions are 32-bit numbers.
+/// Maximum number of candidates per batch, because their positions are 32-bit numbers.
 pub(super) const MAX_FOUND: usize = 1 << 31;
-/// Candidates of the first part.
-const FIRST: u32 = 2048;
-/// Number of values copied to the GPU at a time.
-const CHUNK: usize = 1 << 24;
-/// Vectors whose largest coordinate is above this, or below its inverse, are left to the CPU.
+/// Number of candidates of the first part.
+const FIRST_PART_SIZE: u32 = 2048;
+/// Number of values per copy to the GPU.
+const VALUES_PER_COPY: usize = 1 << 24;
+/// Maximum absolute coordinate on the GPU. If the largest coordinate is above it or below its
+/// inverse, the CPU searches the vectors.
 const MAX_COORDINATE: f64 = 1e18;
 
-/// The copy of the points that a filter reads, in the order of positions.
+/// The copy of the points that a filter reads, ordered by position.
 #[derive(Debug)]
 enum Filter {
     Tensor(Halves),
@@ -75,7 +76,7 @@ struct Lane {
     values: Pinned<f32>,
     neighbors: Pinned<u64>,
     batch: Option<Batch>,
-    /// The number of queries and of neighbors that `batch` has memory for.
+    /// The numbers of queries and neighbors for which `batch` has memory.
     queries: u32,
     k: u32,
 }
@@ -95,19 +96,19 @@ impl Lane {
     }
 }
 
-/// The step from a position's point to the next one's: position p holds point p · step modulo
-/// `count`.
+/// Returns the step between the points of adjacent positions: position p holds point p · step
+/// modulo `count`.
 fn step_of(count: u32) -> u32 {
-    // The golden ratio spreads the points of adjacent positions.
+    // The golden ratio distributes the points of adjacent positions.
     let golden = u64::from(count) * 618_034 / 1_000_000;
     let mut step = u32::try_from(golden).expect("below `count`") | 1;
-    while common(step, count) > 1 {
+    while greatest_common_divisor(step, count) > 1 {
         step += 1;
     }
     step
 }
 
-/// The power of two that scales a maximum coordinate into the range from 128 to 256.
+/// Returns the power of two that scales a maximum coordinate into the range from 128 to 256.
 fn scale_of(greatest: f64) -> f64 {
     let mut scale = 1.0;
     if greatest > 0.0 {
@@ -121,9 +122,9 @@ fn scale_of(greatest: f64) -> f64 {
     scale
 }
 
-/// The greatest common divisor.
-fn common(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { common(b, a % b) }
+/// Returns the greatest common divisor.
+fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 impl Engine<[f32]> for VectorEngine {
@@ -216,7 +217,7 @@ impl Engine<[f32]> for VectorEngine {
         range: Range<u32>,
         question: Question,
     ) -> Result<GpuAnswers, GpuError> {
-        let mut found = GpuAnswers::nothing(range.len());
+        let mut found = GpuAnswers::unanswered(range.len());
         let capacity = match question {
             Question::Nearest(k) => self.capacity(k.min(self.points.count as usize)),
             Question::Within(_) => Some(MIN_CAPACITY),
@@ -235,7 +236,7 @@ impl Engine<[f32]> for VectorEngine {
                     BatchRequest { queries, numbers, first: range.start, question, capacity };
                 self.batch(&mut lane, &request, &mut found, &mut overflow)?;
             }
-            // Only range queries can overflow: the number of their neighbors is unbounded.
+            // Only range queries can overflow, because the number of their neighbors is unbounded.
             unanswered = overflow.queries;
             let Some(needed) = overflow.capacity.checked_next_power_of_two() else { break };
             capacity = needed;
@@ -258,7 +259,8 @@ impl Engine<[f32]> for VectorEngine {
 
 /// Queries that the GPU does not answer fall back to the CPU.
 impl VectorEngine {
-    /// The capacity for candidates that a query needs; `None` if it exceeds shared memory.
+    /// Returns the capacity for candidates that a query needs, or `None` if it exceeds shared
+    /// memory.
     fn capacity(&self, k: usize) -> Option<u32> {
         let shared = self.device.info().shared_per_block - launch::SELECT_STATIC_BYTES;
         let max = u32::try_from(shared / 8).ok()?.checked_ilog2().map(|log| 1u32 << log)?;
@@ -268,7 +270,7 @@ impl VectorEngine {
         (k <= capacity / 4).then_some(capacity)
     }
 
-    /// Maximum number of queries per batch that memory permits.
+    /// Returns the maximum number of queries per batch that memory permits.
     fn queries_of_batch(
         &self,
         lane: &Lane,
@@ -282,10 +284,13 @@ impl VectorEngine {
             return Ok(lane.queries as usize);
         }
         let own = lane.batch.as_ref().map_or(0, |batch| batch.candidates.len() * 8);
-        // Candidates, and neighbors, which are a quarter of them at most.
+        // Each query needs memory for candidates and for neighbors, whose number is at most a
+        // quarter of the candidates.
         let of_query = capacity as usize * 10 + self.points.dimension as usize * 6 + 64;
         let free = self.device.free()? + own;
-        let max = (free / 2 / of_query).min(BATCH as usize).min(MAX_FOUND / capacity as usize);
+        let max = (free / 2 / of_query)
+            .min(MAX_BATCH_QUERIES as usize)
+            .min(MAX_FOUND / capacity as usize);
         Ok(if max >= COLS as usize { max / COLS as usize * COLS as usize } else { 0 })
     }
 
@@ -347,7 +352,7 @@ impl VectorEngine {
         for (&query, to) in request.numbers.iter().zip(values.chunks_mut(dimension)) {
             match request.queries.point(query) {
                 query if query.len() == dimension => to.copy_from_slice(query),
-                // An invalid query: the CPU reports the error.
+                // The query is invalid, and the CPU reports the error.
                 _ => to.fill(f32::NAN),
             }
         }
@@ -358,7 +363,7 @@ impl VectorEngine {
         match request.question {
             Question::Nearest(_) => self.nearest(launcher, count, k, batch).map_err(&failed)?,
             Question::Within(_) => {
-                let all = Part { first: 0, end: self.points.count, all: false };
+                let all = PositionRange { first: 0, end: self.points.count, all: false };
                 self.part(launcher, all, count, batch).map_err(&failed)?;
                 launcher.measure_all(&self.rows, count, batch).map_err(&failed)?;
             }
@@ -375,7 +380,7 @@ impl VectorEngine {
             let first = found.add_array(Neighbor::from_keys(keys));
             let lists = (first..).step_by(k as usize).zip(keys.chunks(k as usize));
             for (at, (start, keys)) in lists.enumerate().filter(|&(at, _)| is_answered(at)) {
-                // There are at least k points, so a gap is a defect: the CPU answers instead.
+                // There are at least k points, so a gap is a defect, and the CPU answers instead.
                 if keys.last() != Some(&u64::MAX) {
                     found.set_list(number_in_range(at), start..start + k as usize);
                 }
@@ -440,7 +445,7 @@ impl VectorEngine {
     fn part(
         &self,
         launcher: Launcher<'_>,
-        part: Part,
+        part: PositionRange,
         count: u32,
         batch: &mut Batch,
     ) -> LaunchResult {
@@ -457,11 +462,12 @@ impl VectorEngine {
         k: u32,
         batch: &mut Batch,
     ) -> LaunchResult {
-        // A part that is n times as large as all parts before it yields about n · k candidates.
-        // They may take 9/16 of the capacity: the filter's errors and random variation add some.
+        // A part that is n times as large as all earlier parts together has about n · k candidates.
+        // They may take 9/16 of the capacity, because errors of the filter and random variation add
+        // more.
         let max_growth = (batch.capacity / 16 * 9 / k).max(1);
-        let first = FIRST.max(2 * k).next_multiple_of(ROWS).min(batch.capacity);
-        let ends = if count <= FEW {
+        let first = FIRST_PART_SIZE.max(2 * k).next_multiple_of(ROWS).min(batch.capacity);
+        let ends = if count <= MAX_FEW_QUERIES {
             let step = match &self.filter {
                 Filter::Tensor(halves) => self.kernels.positions_per_step(halves.steps, count),
                 Filter::Scan(_) => ROWS,
@@ -472,7 +478,7 @@ impl VectorEngine {
         };
         let mut start = 0;
         for (at, &end) in ends.iter().enumerate() {
-            let part = Part { first: start, end, all: at == 0 };
+            let part = PositionRange { first: start, end, all: at == 0 };
             self.part(launcher, part, count, batch)?;
             let candidates = if at == 0 { end } else { 0 };
             launcher.select(Selection { queries: count, k, candidates }, batch)?;
@@ -483,7 +489,7 @@ impl VectorEngine {
     }
 }
 
-/// A batch of queries and the kind of query.
+/// A batch of queries and their kind.
 struct BatchRequest<'a, Q> {
     queries: &'a Q,
     /// The numbers of the queries of the batch.
@@ -495,7 +501,7 @@ struct BatchRequest<'a, Q> {
     capacity: u32,
 }
 
-/// Range queries whose candidates exceed the capacity, and the capacity they need.
+/// Range queries whose candidates exceed the capacity, and the capacity that they need.
 #[derive(Default)]
 struct Overflow {
     queries: Vec<u32>,
@@ -522,12 +528,12 @@ fn copy_to_device<S: Points<Point = [f32]>>(
     let dimension = shape.dimension as usize;
     let mut there = zeros(stream, count as usize * dimension, doing)?;
     let mut pinned = [Pinned::new(device), Pinned::new(device)];
-    let of_chunk = u32::try_from((CHUNK / dimension).max(1)).unwrap_or(u32::MAX);
+    let of_chunk = u32::try_from((VALUES_PER_COPY / dimension).max(1)).unwrap_or(u32::MAX);
     let mut first = 0;
     while first < count {
         let end = count.min(first.saturating_add(of_chunk));
         let length = (end - first) as usize * dimension;
-        // The copy from this buffer, two rounds ago, has ended.
+        // The copy from this buffer two rounds ago has ended.
         pinned.swap(0, 1);
         let values = pinned[0].get(length)?;
         for (point, to) in (first..end).zip(values.chunks_mut(dimension)) {
@@ -543,7 +549,8 @@ fn copy_to_device<S: Points<Point = [f32]>>(
     Ok(there)
 }
 
-/// The approximate center of the points. It affects the errors of the filter, but no distances.
+/// Returns the approximate center of the points. It affects the errors of the filter, but no
+/// distances.
 #[expect(clippy::cast_possible_truncation, reason = "any value near the center will do")]
 fn center_of<S: Points<Point = [f32]>>(
     points: &S,

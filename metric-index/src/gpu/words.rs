@@ -1,7 +1,7 @@
-//! Words on a GPU. Each query is compared with every word that its length and characters do not
-//! exclude.
+//! Word search on a GPU. Each query is compared with every word that its length and characters do
+//! not exclude.
 //!
-//! The k nearest words are found by range queries, with a small radius first. Queries that find
+//! The k nearest words are found by range queries, beginning with a small radius. Queries that find
 //! fewer than k words are repeated with a radius derived from the number of words at each distance.
 
 use std::ops::Range;
@@ -27,24 +27,24 @@ use launch::{Answer, Kernels, Launcher, OneQuery, Queries, QueryLayout, WordBuff
 const LANES: usize = 32;
 /// Maximum number of characters of a query.
 const MAX_LENGTH: usize = 64;
-/// Maximum number of characters of a query that 32 bits can represent.
-const SHORT: usize = 32;
+/// Maximum number of characters of a query that fits in 32 bits.
+const MAX_SHORT_LENGTH: usize = 32;
 /// Maximum number of queries per batch.
-const BATCH: usize = 16_384;
+const MAX_BATCH_QUERIES: usize = 16_384;
 /// Initial capacity for neighbors, per query.
 const MIN_CAPACITY: u32 = 1024;
 /// The radius of the first search for the k nearest words.
 const FIRST_RADIUS: u32 = 2;
 /// The radius of the second search.
 const SECOND_RADIUS: u32 = 3;
-/// A radius beyond all distances. Its double does not overflow.
+/// A radius beyond all distances, whose double does not overflow.
 const MAX_RADIUS: u32 = 1 << 20;
 /// Maximum number of bins of a histogram of distances.
 const MAX_BINS: u32 = 512;
-/// Above this number of queries or neighbors, several threads prepare and copy them.
-const MANY: usize = 4096;
-/// Up to this number of queries, answers are copied before their lengths are known.
-const FEW: usize = 4;
+/// Number of queries or neighbors above which several threads prepare and copy them.
+const MAX_SEQUENTIAL: usize = 4096;
+/// Maximum number of queries for which answers are copied before their lengths are known.
+const MAX_FEW_QUERIES: usize = 4;
 
 /// Words on a GPU.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ struct Lane {
     end: CudaEvent,
     packed: Pinned<u32>,
     neighbors: Pinned<u64>,
-    /// The layout is described at [`Queries`].
+    /// The queries of a batch, laid out as described at [`Queries`].
     buffer: DeviceBuffer<u32>,
     /// Two zeros: the counters of a search for one query.
     state: CudaSlice<u32>,
@@ -92,7 +92,7 @@ impl Lane {
     }
 }
 
-/// A range query that is not answered yet.
+/// A range query that has not been answered.
 #[derive(Debug)]
 struct PendingQuery {
     query: u32,
@@ -101,7 +101,7 @@ struct PendingQuery {
     radius: u32,
 }
 
-/// The part of a search that all its batches share.
+/// The parameters that all batches of a search share.
 #[derive(Debug, Clone, Copy)]
 struct SearchGoal {
     /// The number of the first query of `GpuAnswers`.
@@ -111,7 +111,7 @@ struct SearchGoal {
 }
 
 impl SearchGoal {
-    /// Whether a query that found `count` words is answered, given the capacity for them.
+    /// Whether a query that found `count` words is answered, given the capacity for words.
     fn is_met(self, count: u32, capacity: u32) -> bool {
         count <= capacity && self.k.is_none_or(|k| count as usize >= k)
     }
@@ -127,7 +127,7 @@ impl SearchGoal {
     }
 }
 
-/// The set of a word's characters, as a bit mask of their codes modulo 32.
+/// Returns the set of a word's characters as a bit mask of their codes modulo 32.
 fn set_of(codes: &[u8]) -> u32 {
     codes.iter().fold(0, |set, &code| set | 1 << (code % 32))
 }
@@ -204,7 +204,7 @@ impl Engine<str> for WordEngine {
         range: Range<u32>,
         question: Question,
     ) -> Result<GpuAnswers, GpuError> {
-        let mut found = GpuAnswers::nothing(range.len());
+        let mut found = GpuAnswers::unanswered(range.len());
         let (k, radius) = match question {
             Question::Nearest(k) => (Some(k.min(self.stored.count as usize)), FIRST_RADIUS),
             #[expect(
@@ -216,12 +216,12 @@ impl Engine<str> for WordEngine {
         };
         let goal = SearchGoal { first: range.start, k };
         let encode = |query| self.encode(query, queries.point(query), radius);
-        let mut pending: Vec<PendingQuery> = if range.len() > MANY {
+        let mut pending: Vec<PendingQuery> = if range.len() > MAX_SEQUENTIAL {
             range.into_par_iter().filter_map(encode).collect()
         } else {
             range.filter_map(encode).collect()
         };
-        // Sorted so that the queries of a block have similar lengths.
+        // Sort the queries, so that those of a block have similar lengths.
         if pending.len() > 1 {
             pending.sort_unstable_by_key(|query| (query.codes.len(), query.set, query.query));
         }
@@ -262,7 +262,7 @@ impl Engine<str> for WordEngine {
             let is_possible =
                 pending.is_empty() || self.queries_of_batch(&lane, pending.len(), capacity)? > 0;
             if !is_possible {
-                // Out of memory: the CPU answers the remaining queries.
+                // Memory is exhausted, so the CPU answers the remaining queries.
                 break;
             }
         }
@@ -278,20 +278,20 @@ impl Engine<str> for WordEngine {
     }
 }
 
-/// Whether a batch is a single query, which is answered without copies.
+/// Whether a batch is a single query that can be answered without copies.
 fn is_alone(queries: usize, capacity: u32) -> bool {
     queries == 1 && capacity == MIN_CAPACITY
 }
 
-/// Splits queries into batches: those of up to 32 characters first, then longer ones.
+/// Splits queries into batches. Queries of up to 32 characters come first, then longer ones.
 fn batches(queries: &[PendingQuery], size: usize) -> impl Iterator<Item = &[PendingQuery]> {
-    let short = queries.partition_point(|query| query.codes.len() <= SHORT);
+    let short = queries.partition_point(|query| query.codes.len() <= MAX_SHORT_LENGTH);
     let (short, long) = queries.split_at(short);
     let size = size.max(1);
     short.chunks(size).chain(long.chunks(size))
 }
 
-/// The layout of queries in the buffer of a lane.
+/// Returns the layout of queries in the buffer of a lane.
 fn layout_of(queries: &[PendingQuery]) -> QueryLayout {
     let characters = queries.iter().map(|query| query.codes.len()).sum();
     QueryLayout { count: queries.len(), characters }
@@ -320,15 +320,15 @@ impl WordEngine {
             return Ok(1);
         }
         if lane.buffer.capacity() / 4 >= queries * (capacity as usize + MAX_LENGTH) {
-            return Ok(BATCH.min(MAX_FOUND / capacity as usize));
+            return Ok(MAX_BATCH_QUERIES.min(MAX_FOUND / capacity as usize));
         }
         let free = self.device.free()? + lane.buffer.capacity() * 4;
         let by_memory = free / 2 / (capacity as usize * 8);
-        Ok(by_memory.min(BATCH).min(MAX_FOUND / capacity as usize))
+        Ok(by_memory.min(MAX_BATCH_QUERIES).min(MAX_FOUND / capacity as usize))
     }
 
-    /// Sets the radii within which queries find k words. Returns the maximum number of words that
-    /// one of them finds.
+    /// Sets the radii within which queries find k words. Returns the maximum number of words that a
+    /// query finds.
     fn widen(
         &self,
         lane: &mut Lane,
@@ -365,7 +365,7 @@ impl WordEngine {
         Ok(max_count)
     }
 
-    /// Copies queries to the GPU, with zeros for the number of words that each finds.
+    /// Copies queries to the GPU, with zeros for the numbers of words found.
     fn pack(
         &self,
         lane: &mut Lane,
@@ -391,17 +391,17 @@ impl WordEngine {
         }
         let words = found_at + 2 * queries.len() * capacity as usize;
         let Lane { gpu, buffer, .. } = lane;
-        // A large buffer has exactly the planned size.
+        // Large buffers have exactly the planned size.
         let length = if words < 1 << 24 { words.next_power_of_two() } else { words };
         let buffer = gpu.reserve(buffer, length)?;
         let stream = gpu.stream();
         stream.memcpy_htod(&*packed, &mut buffer.slice_mut(..found_at)).map_err(&failed)?;
-        let is_short = queries.iter().all(|query| query.codes.len() <= SHORT);
+        let is_short = queries.iter().all(|query| query.codes.len() <= MAX_SHORT_LENGTH);
         Ok(Queries::new(stream, buffer, layout, capacity, is_short))
     }
 
-    /// Searches for one query and returns the number of words found. Adds the answer if the goal is
-    /// met. The kernel is the only operation to wait for.
+    /// Answers one query and returns the number of words found. Adds the answer if the goal is met.
+    /// The kernel is the only operation to wait for.
     fn alone(
         &self,
         lane: &mut Lane,
@@ -418,10 +418,10 @@ impl WordEngine {
         let written = Answer::new(answer, MIN_CAPACITY)?;
         self.launcher(gpu.stream()).within_one(&packed, state, written).map_err(&failed)?;
         let count = written.wait(gpu.stream()).map_err(&failed)?;
-        // The GPU writes nothing more.
+        // The GPU no longer writes to this memory.
         let written = answer.get(1 + count.min(MIN_CAPACITY) as usize)?;
         if goal.is_met(count, MIN_CAPACITY) {
-            // The keys have the order of neighbors.
+            // Keys are ordered like neighbors.
             written[1..].sort_unstable();
             let near = Neighbor::from_keys(&written[1..]);
             let near = &near[..near.len().min(goal.max_neighbors())];
@@ -431,8 +431,8 @@ impl WordEngine {
         Ok(count)
     }
 
-    /// Searches for a batch of queries and returns the number of words that each has found. Adds
-    /// the answers of the queries whose goal is met.
+    /// Answers a batch of queries and returns the number of words that each query found. Adds the
+    /// answers of queries whose goal is met.
     fn batch(
         &self,
         lane: &mut Lane,
@@ -449,12 +449,12 @@ impl WordEngine {
         let Lane { gpu, start, end, buffer, neighbors, .. } = lane;
         let stream = gpu.stream();
         let buffer = buffer.reserved();
-        let is_few = queries.len() <= FEW;
+        let is_few = queries.len() <= MAX_FEW_QUERIES;
         if !is_few {
             start.record(stream).map_err(&failed)?;
         }
         self.launcher(stream).within(&packed).map_err(&failed)?;
-        // Copies the numbers of words and, for few queries, the words.
+        // Copy the numbers of words and, for few queries, the words.
         let layout = layout_of(queries);
         let counts_at = layout.counts_at();
         let found_at = layout.found_at();

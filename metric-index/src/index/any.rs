@@ -1,4 +1,4 @@
-//! An index whose kind is chosen at run time.
+//! An index of a kind chosen at run time.
 
 use std::num::NonZero;
 
@@ -28,7 +28,7 @@ impl Kind {
     /// Builds an index of this kind.
     ///
     /// # Errors
-    /// The errors of the index of this kind.
+    /// As the `build` function of the index.
     ///
     /// ```
     /// use metric_index::index::{Index, Kind};
@@ -52,7 +52,7 @@ impl Kind {
     /// Like [`build`](Self::build), with progress reports.
     ///
     /// # Errors
-    /// Those of [`build`](Self::build).
+    /// As [`build`](Self::build).
     pub fn build_with<S: Points, M: Metric<S::Point>>(
         self,
         points: S,
@@ -107,8 +107,8 @@ pub enum AnyIndex<S: Points, M> {
     KdTree(KdTree<S, M>),
 }
 
-/// Forwards a call to the index of the variant.
-macro_rules! each {
+/// Forwards a call to the index in the variant.
+macro_rules! forward {
     ($self:ident, $index:ident => $call:expr) => {
         match $self {
             AnyIndex::BruteForce($index) => $call,
@@ -128,19 +128,19 @@ impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
     type Metric = M;
 
     fn points(&self) -> &S {
-        each!(self, index => index.points())
+        forward!(self, index => index.points())
     }
 
     fn len(&self) -> usize {
-        each!(self, index => index.len())
+        forward!(self, index => index.len())
     }
 
     fn metric(&self) -> &M {
-        each!(self, index => index.metric())
+        forward!(self, index => index.metric())
     }
 
     fn nodes(&self) -> usize {
-        each!(self, index => index.nodes())
+        forward!(self, index => index.nodes())
     }
 
     fn answer_many<Q: Points<Point = S::Point>, A: Answer>(
@@ -149,11 +149,11 @@ impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
         threads: NonZero<usize>,
         ask: impl Fn(u32) -> A + Sync,
     ) -> NeighborLists {
-        each!(self, index => index.answer_many(queries, threads, ask))
+        forward!(self, index => index.answer_many(queries, threads, ask))
     }
 
     fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
-        each!(self, index => index.blocks())
+        forward!(self, index => index.blocks())
     }
 
     fn start<C: Collector>(
@@ -161,7 +161,7 @@ impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
         probe: &mut Probe<'_, S, M, C>,
         tasks: &mut Vec<Task>,
     ) -> Box<[f32]> {
-        each!(self, index => index.start(probe, tasks))
+        forward!(self, index => index.start(probe, tasks))
     }
 
     fn step<C: Collector>(
@@ -171,13 +171,13 @@ impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
         probe: &mut Probe<'_, S, M, C>,
         tasks: &mut Vec<Task>,
     ) {
-        each!(self, index => index.step(task, shared, probe, tasks));
+        forward!(self, index => index.step(task, shared, probe, tasks));
     }
 }
 
 impl<S: Points, M: Metric<S::Point>> StoredIndex for AnyIndex<S, M> {
     fn kind(&self) -> Kind {
-        each!(self, index => index.kind())
+        forward!(self, index => index.kind())
     }
 
     fn reads(_: Kind) -> bool {
@@ -185,7 +185,7 @@ impl<S: Points, M: Metric<S::Point>> StoredIndex for AnyIndex<S, M> {
     }
 
     fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
-        each!(self, index => index.write(contents));
+        forward!(self, index => index.write(contents));
     }
 
     fn read(file: &mut Reader, kind: Kind, space: Space<S, M>) -> Result<Self, StoreProblem> {

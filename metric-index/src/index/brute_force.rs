@@ -1,4 +1,5 @@
-//! Brute force: compares every query with every point. It is the oracle of all other indexes.
+//! Brute force, which compares every query with every point. It is the test oracle of all other
+//! indexes.
 
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
@@ -24,11 +25,11 @@ mod batch;
 /// assert_eq!(BruteForce::new(words, Edit)?.nearest("caso", 1)?[0].point, 0);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
-pub type BruteForce<S, M> = PointIndex<S, M, SortedOnce<S>>;
+pub type BruteForce<S, M> = PointIndex<S, M, LazilySortedPoints<S>>;
 
-/// The points in ascending order of size, sorted by the first search for a single query.
+/// The points in ascending order of size, sorted when a single query is first answered.
 #[derive(Debug, Clone)]
-pub struct SortedOnce<S: Points>(OnceLock<SortedPoints<S>>);
+pub struct LazilySortedPoints<S: Points>(OnceLock<SortedPoints<S>>);
 
 /// The points in ascending order of size, in blocks.
 #[derive(Debug, Clone)]
@@ -41,13 +42,13 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     /// Creates an index of points.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, such as a vector with NaN.
+    /// If the distance of a point from itself is not 0, as of a vector that contains NaN.
     pub fn new(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
     }
 }
 
-impl<S: Points> SortedOnce<S> {
+impl<S: Points> LazilySortedPoints<S> {
     fn sorted(&self, space: &Space<S, impl Metric<S::Point>>) -> &SortedPoints<S> {
         self.0.get_or_init(|| {
             let mut order = space.numbers();
@@ -58,7 +59,7 @@ impl<S: Points> SortedOnce<S> {
     }
 }
 
-impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SortedOnce<S> {
+impl<S: Points, M: Metric<S::Point>> Structure<S, M> for LazilySortedPoints<S> {
     of_kind!(BruteForce);
 
     fn build(space: &Space<S, M>, (): (), progress: &Progress<'_>) -> Result<Self, Error> {
@@ -68,7 +69,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SortedOnce<S> {
         Ok(Self(OnceLock::new()))
     }
 
-    /// One node, of all points.
+    /// Always 1: the node of all points.
     fn nodes(&self) -> usize {
         1
     }

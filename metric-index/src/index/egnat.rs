@@ -31,21 +31,21 @@ enum Node {
 #[derive(Debug, Clone)]
 struct Gnat {
     centers: Vec<u32>,
-    /// For each center, the node of the other points that are nearest to it.
+    /// For each center, the node of the points that are nearest to it.
     children: Vec<u32>,
-    /// At `i * centers + j`: the distances of center i from center j and from the points below
-    /// center j.
+    /// At `i * centers + j`, the range of distances of center i from center j and from the points
+    /// below center j.
     ranges: Vec<Interval>,
 }
 
 /// A tree whose inner nodes partition their points by nearest center. Each node has a table of the
-/// distances of every center from the points of every other center. Leaves are buckets in which
-/// each point keeps its distance from the center above.
+/// distances of every center from the points of every other center. Leaves are buckets, which store
+/// the distance of each point from the center above.
 ///
 /// A removed center is replaced by a point from below it. The other points stay where the old
-/// center put them, behind its *ghost planes*. The distances of the new center from them are less
-/// precise, by its distance from the old center. After many such removals
-/// ([`ghosts`](Egnat::ghosts)) a rebuilt tree is faster.
+/// center put them, behind its *ghost planes*. The ranges of the new center are wider, by its
+/// distance from the old center. After many such removals ([`ghosts`](Egnat::ghosts)), a rebuilt
+/// tree is faster.
 ///
 /// ```
 /// use metric_index::index::{DynamicIndex, Egnat, EgnatOptions, Index};
@@ -74,8 +74,8 @@ pub struct EgnatNodes {
 }
 
 impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
-    /// Builds the tree, the nodes of a level in parallel. Evaluates about n · arity distances per
-    /// level.
+    /// Builds the tree, with the nodes of a level in parallel. Evaluates about n · arity distances
+    /// per level.
     ///
     /// # Errors
     /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
@@ -104,7 +104,7 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
 }
 
 impl EgnatNodes {
-    /// Cuts a node if it is a bucket that is too large; see [`Cut::of`].
+    /// Cuts a node if it is an oversized bucket; see [`Cut::of`].
     fn cut<S: Points, M: Metric<S::Point>>(
         &self,
         space: &Space<S, M>,
@@ -133,7 +133,7 @@ impl EgnatNodes {
         children
     }
 
-    /// A point below a center that can replace it: one that is not itself a center with points
+    /// Finds a point below a center that can replace the center, which means that it has no points
     /// below it.
     fn substitute<S: Points, M: Metric<S::Point>>(
         &self,
@@ -154,8 +154,8 @@ impl EgnatNodes {
                     return Ok(best.map(|(_, point)| point));
                 }
                 Node::Gnat(gnat) => {
-                    // The nearest center with points below it, or the nearest center if none has
-                    // points.
+                    // Choose the nearest center with points below it, or the nearest center if none
+                    // has points.
                     let holds = |child: u32| !self.is_empty_bucket(child);
                     let mut best = None;
                     for (&point, &child) in gnat.centers.iter().zip(&gnat.children) {
@@ -171,7 +171,7 @@ impl EgnatNodes {
         }
     }
 
-    /// Removes a point that has no points below it from its node.
+    /// Removes a point from its node. No points may be below it.
     fn take(&mut self, point: u32) {
         let node = std::mem::replace(&mut self.home[point as usize], NO_NODE);
         let node = &mut self.nodes[node as usize];
@@ -194,7 +194,7 @@ impl EgnatNodes {
         }
     }
 
-    /// Removes a point; returns whether the tree had it.
+    /// Removes a point. Returns whether the tree contained it.
     fn remove<S: Points, M: Metric<S::Point>>(
         &mut self,
         space: &Space<S, M>,
@@ -283,11 +283,11 @@ impl<S: GrowablePoints, M: Metric<S::Point>> DynamicIndex for Egnat<S, M> {
             unreachable!("the path ends at a bucket")
         };
         held.push(BucketEntry { point: number, from_center });
-        // A bucket of equal points cannot be cut; another attempt follows each time its size
+        // A bucket of equal points cannot be cut, so another attempt is made each time its size
         // doubles.
         if held.len() == tree.options.bucket as usize + 1 || held.len().is_power_of_two() {
-            // If a distance between points is invalid, they stay in one bucket, which needs no
-            // distances.
+            // If a distance between points is invalid, the points stay in one bucket, which needs
+            // no distances.
             if let Ok(Some(cut)) = tree.cut(&self.space, node, &|_| {}) {
                 tree.install(node, cut);
             }
@@ -347,8 +347,8 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
         self.nodes.len()
     }
 
-    /// `at` is the position of a center or of a point of a bucket. `mask` marks the centers that
-    /// are excluded with the points below them.
+    /// `at` is the position of a center or of a point in a bucket. `mask` marks the centers that
+    /// are excluded along with the points below them.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,
@@ -380,7 +380,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
     }
 
     /// Only points of leaves have distances, and only centers have children, so these arrays are
-    /// shorter than that of the points.
+    /// shorter than the array of points.
     fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
         let mut is_gnat = Vec::new();
         let mut ends = Vec::new();
@@ -465,7 +465,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
             }
             let children: Vec<u32> = inner.by_ref().take(own.len()).copied().collect();
             for &child in &children {
-                // Nodes are numbered after their parent, and each has one parent.
+                // Each node has one parent, whose number is lower.
                 below.check(child)?;
                 if child <= node {
                     return Err(invalid("inner.nodes", format!("{child} is below {node}")));

@@ -1,10 +1,10 @@
-//! Balanced trees over an order of points. Each node halves its points, so the shape of the tree
-//! follows from their number.
+//! Balanced trees over an ordered list of points. Each node halves its points, so the number of
+//! points determines the shape of the tree.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// How a tree halves its points.
+/// The parameters of a tree that halves its points.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Halving {
     /// Maximum number of points of a leaf.
@@ -14,7 +14,7 @@ pub(super) struct Halving {
 }
 
 impl Halving {
-    /// Number of points of the first half of a node of `count` points.
+    /// The number of points of the first half of a node of `count` points.
     pub(super) fn half(self, count: usize) -> usize {
         (count - self.own) / 2
     }
@@ -24,7 +24,7 @@ impl Halving {
         count <= self.leaf as usize
     }
 
-    /// Number of nodes of a tree of `count` points.
+    /// The number of nodes of a tree of `count` points.
     pub(super) fn nodes(self, count: usize) -> usize {
         if count == 0 || self.is_leaf(count) {
             return usize::from(count > 0);
@@ -33,15 +33,15 @@ impl Halving {
         1 + self.nodes(half) + self.nodes(count - self.own - half)
     }
 
-    /// The nodes of a tree of `count` points in preorder, made by `node` from the positions of its
-    /// points and the numbers of its children.
+    /// Returns the nodes of a tree of `count` points in preorder. `node` creates a node from the
+    /// positions of its points and the numbers of its children.
     pub(super) fn shape<N>(
         self,
         count: usize,
         node: impl Fn(Range<u32>, Option<[u32; 2]>) -> N,
     ) -> Vec<N> {
         let mut nodes = Vec::with_capacity(self.nodes(count));
-        // Ranges of positions whose nodes are still to be added, the next one last.
+        // Ranges of positions whose nodes have yet to be added. The next range is the last.
         let mut open: Vec<_> = std::iter::once(0..count).collect();
         while let Some(positions) = open.pop() {
             if positions.is_empty() {
@@ -64,10 +64,10 @@ fn number(n: usize) -> u32 {
     u32::try_from(n).expect("fewer than 2^32 points")
 }
 
-/// Moves the `half` smallest items to the front; both parts keep the order of their items. No two
+/// Moves the `half` smallest items to the front. Both parts keep the order of their items. No two
 /// items may be equal.
 ///
-/// Neither the result nor the bytes of a stored tree depend on the selection algorithm of the
+/// The result, and thus the bytes of a stored tree, do not depend on the selection algorithm of the
 /// standard library.
 pub(super) fn partition<T: Copy>(items: &mut [T], half: usize, order: impl Fn(&T, &T) -> Ordering) {
     let mut greater = items.to_vec();

@@ -12,15 +12,16 @@ use crate::points::Points;
 use crate::stored::{FileContents, Reader, StoreProblem, check_permutation};
 
 /// Maximum number of points of a leaf.
-const LEAF: u32 = 32;
-/// The same for metrics with blocks: there, a few more distances cost less than a node.
-const LEAF_IN_BLOCKS: u32 = 64;
+const LEAF_SIZE: u32 = 32;
+/// Maximum number of points of a leaf if the metric has blocks, because some more distances then
+/// cost less than a node.
+const BLOCK_LEAF_SIZE: u32 = 64;
 
 #[derive(Debug, Clone)]
 struct Node {
-    /// The positions of its points in the order of the tree.
+    /// The positions of the node's points in the order of the tree.
     positions: Range<u32>,
-    /// The nodes of its halves; `None` for a leaf.
+    /// The nodes of the halves; `None` for a leaf.
     halves: Option<[u32; 2]>,
     /// The coordinate that separates the halves.
     axis: u32,
@@ -57,14 +58,15 @@ pub struct KdNodes<S: Points> {
     /// Maximum number of points of a leaf.
     leaf: u32,
     blocks: PointBlocks<S>,
-    /// The box of node i is `boxes[2 i dimension ..]`: the minimum coordinates, then the maximum.
+    /// The bounding box of node i begins at `boxes[2 i dimension]`: the minimum coordinates, then
+    /// the maximum coordinates.
     boxes: Vec<f32>,
 }
 
 impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
-    /// Builds the tree, both halves of a node in parallel. The only distances it evaluates are
-    /// those of the points from themselves. Halves keep the order of their points, so the same
-    /// points give the same tree with any number of threads.
+    /// Builds the tree, with both halves of a node in parallel. It evaluates only the distance of
+    /// each point from itself. Halves keep the order of their points, so the same points give the
+    /// same tree for any number of threads.
     ///
     /// # Errors
     /// If the metric has no [coordinates](Metric::coordinates), the distance of a point from itself
@@ -73,27 +75,27 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
         Self::build_with(points, metric, (), &Progress::none())
     }
 
-    /// The leaf size of the tree that [`build`](Self::build) makes of these points; larger if the
-    /// metric has [blocks](Metric::blocks).
+    /// The leaf size of the tree that [`build`](Self::build) creates for these points. It is larger
+    /// if the metric has [blocks](Metric::blocks).
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
-        if PointBlocks::exist(points, metric) { LEAF_IN_BLOCKS } else { LEAF }
+        if PointBlocks::exist(points, metric) { BLOCK_LEAF_SIZE } else { LEAF_SIZE }
     }
 
-    /// The tree as arrays.
+    /// Returns the tree as arrays.
     pub fn layout(&self) -> KdLayout {
         let KdNodes { leaf, order, boxes, .. } = &self.structure;
         KdLayout { leaf_size: *leaf, order: order.clone(), boxes: boxes.clone() }
     }
 
-    /// Creates a tree that was built elsewhere. If its boxes do not contain their points, answers
-    /// are wrong.
+    /// Creates a tree from arrays that were built elsewhere. If a box does not contain the points
+    /// of its node, answers are wrong.
     ///
     /// # Errors
-    /// Those of [`build`](Self::build).
+    /// As [`build`](Self::build).
     ///
     /// # Panics
-    /// If the lengths of the arrays do not fit the points, or `order` is not a permutation of the
-    /// points.
+    /// If the lengths of the arrays do not match the number of points, or if `order` is not a
+    /// permutation of the points.
     pub fn from_layout(points: S, metric: M, layout: KdLayout) -> Result<Self, Error> {
         let space = Space::new(points, metric)?;
         let dimension = dimension_of(&space)?;
@@ -107,12 +109,12 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
     }
 }
 
-/// A KD-tree as arrays: the exchange format with code that builds or searches trees elsewhere, such
-/// as on a GPU.
+/// A KD-tree as arrays, for exchange with code that builds or searches trees elsewhere, such as on
+/// a GPU.
 ///
-/// The shape follows from the number of points and from `leaf_size`. A node of `n` points is a leaf
-/// if `n <= leaf_size`. Otherwise its first `n / 2` points in `order` are its first half, and the
-/// rest its second half. Nodes are numbered in preorder: a node, then its first half, then its
+/// The number of points and `leaf_size` determine the shape. A node of `n` points is a leaf if `n
+/// <= leaf_size`. Otherwise its first `n / 2` points in `order` are its first half, and the rest
+/// are its second half. Nodes are numbered in preorder: a node, then its first half, then its
 /// second half.
 ///
 /// ```
@@ -132,16 +134,16 @@ pub struct KdLayout {
     pub leaf_size: u32,
     /// The points in the order of the tree.
     pub order: Vec<u32>,
-    /// For each node the minimum coordinates of its points, then the maximum.
+    /// For each node, the minimum coordinates of its points, then the maximum coordinates.
     pub boxes: Vec<f32>,
 }
 
-/// Halves the points of a node between its two children.
+/// Returns the parameters of a tree that divides all points of a node between its two children.
 fn halving(leaf: u32) -> Halving {
     Halving { leaf, own: 0 }
 }
 
-/// The common dimension of all points.
+/// Returns the common dimension of all points.
 fn dimension_of<S: Points, M: Metric<S::Point>>(space: &Space<S, M>) -> Result<usize, Error> {
     let coordinates = space.metric.coordinates().ok_or(Error::NoCoordinates)?;
     let mut dimension = None;
@@ -187,7 +189,7 @@ impl<S: Points> Builder<'_, S> {
                 *high = high.max(value);
             }
         }
-        // Turns negative zeros into positive ones: `min` and `max` may return either zero.
+        // Replace negative zeros by positive ones, because `min` and `max` may return either zero.
         low.iter_mut().chain(&mut *high).for_each(|value| *value += 0.0);
         let Some([left, right]) = node.halves else {
             self.progress.add(order.len() as u64);
@@ -217,7 +219,7 @@ impl<S: Points> KdNodes<S> {
         Self { dimension, order, nodes, leaf, blocks, boxes }
     }
 
-    /// A lower bound of the distance of a query from the points of a node.
+    /// Returns a lower bound on the distances of a query from the points of a node.
     fn bound(&self, coordinates: &dyn Coordinates<S::Point>, query: &[f32], node: u32) -> f32 {
         let size = self.dimension;
         let (low, high) = self.boxes[node as usize * 2 * size..][..2 * size].split_at(size);
@@ -258,14 +260,14 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
         tasks: &mut Vec<Task>,
     ) {
         let node = &self.nodes[task.region as usize];
-        // A query of another dimension is sent to a leaf, where its distance from a point is
+        // A query of a different dimension descends to a leaf, where its distance from a point is
         // invalid.
         let coordinates = space.metric.coordinates().expect("checked when the tree was built");
         let query = coordinates.of(probe.query());
         let halves = node.halves.filter(|_| query.len() == self.dimension);
         if let Some(halves) = halves {
             let [left, right] = halves;
-            // All vectors without coordinates are equal.
+            // Vectors without coordinates are all equal.
             let value = query.get(node.axis as usize).copied().unwrap_or(0.0);
             let (near, far) = if value < node.split { (left, right) } else { (right, left) };
             let radius = probe.radius();
@@ -291,7 +293,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
         }
     }
 
-    /// Writes no nodes: the shape of the tree follows from the number of points.
+    /// Writes no nodes, because the number of points determines the shape of the tree.
     fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
         contents.number("leaf", self.leaf.into());
         contents.array("order", &self.order);
@@ -308,7 +310,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
     }
 }
 
-/// The coordinate in which a box is widest.
+/// Returns the coordinate in which a box is widest.
 fn widest(low: &[f32], high: &[f32]) -> usize {
     let spread = |axis: usize| f64::from(high[axis]) - f64::from(low[axis]);
     let wider = |&a: &usize, &b: &usize| spread(a).total_cmp(&spread(b)).then(b.cmp(&a));

@@ -5,27 +5,27 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// How large clusters are.
+/// The size of clusters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ClusterSize {
-    /// The center and this many points, as in the thesis.
+    /// Each cluster has a center and this number of other points, as in the thesis.
     Points(u32),
-    /// The points within a radius of the center.
+    /// Each cluster has a center and all remaining points within this radius of the center.
     Radius(f32),
 }
 
-/// How pivots are chosen.
+/// A method to choose pivots.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pivots {
     /// Sparse Spatial Selection: a point is a pivot if its distance from all earlier pivots is at
     /// least this fraction α of the greatest distance.
     ///
-    /// α is between 0 and 1, around 0.4 in the literature; 0 makes every point a pivot. The
-    /// greatest distance is estimated: it is that between the point farthest from the first point
-    /// and the point farthest from that one.
+    /// α is between 0 and 1, and around 0.4 in the literature. With 0, every point is a pivot. The
+    /// estimate of the greatest distance takes the point farthest from the first point, and then
+    /// that point's distance from the point farthest from it.
     Spread(f32),
-    /// This many pivots, each the farthest from all earlier ones: farthest-first traversal, not
-    /// Sparse Spatial Selection.
+    /// This number of pivots by farthest-first traversal, not Sparse Spatial Selection. Each pivot
+    /// is the point farthest from all earlier pivots.
     Count(u32),
 }
 
@@ -66,7 +66,7 @@ impl Default for EgnatOptions {
     }
 }
 
-/// A kind of index with its parameters. As text, for example `lc:64`.
+/// A kind of index with its parameters. Its text form is, for example, `lc:64`.
 ///
 /// ```
 /// use metric_index::index::{Index, Kind};
@@ -83,16 +83,16 @@ impl Default for EgnatOptions {
 pub enum Kind {
     /// `brute-force`
     BruteForce,
-    /// `lc:64`: clusters of a center and 64 points; or `lc:r0.5`: clusters of a radius.
+    /// `lc:64` has clusters of a center and 64 points; `lc:r0.5` has clusters of radius 0.5.
     ListOfClusters(ClusterSize),
-    /// `sss-index:0.4`: pivots by Sparse Spatial Selection; or `sss-index:32p`, the default: 32
-    /// pivots by farthest-first traversal.
+    /// `sss-index:0.4` chooses pivots by Sparse Spatial Selection; `sss-index:32p`, the default,
+    /// chooses 32 pivots by farthest-first traversal.
     SssIndex(Pivots),
     /// `sss-tree:0.4`
     SssTree(f32),
-    /// `egnat:16x64`: 16 centers per node and buckets of 64 points.
+    /// `egnat:16x64` has 16 centers per node and buckets of 64 points.
     Egnat(EgnatOptions),
-    /// `m-tree:32`: 32 entries per page.
+    /// `m-tree:32` has 32 entries per page.
     MTree(u32),
     /// `vp-tree`
     VpTree,

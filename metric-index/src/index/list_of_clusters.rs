@@ -19,7 +19,7 @@ struct StoredCluster {
     /// The distance of the farthest point of the bucket. The points of later clusters are at least
     /// as far from the center.
     radius: f32,
-    /// The end of the bucket, which begins where the previous bucket ends.
+    /// The end of the bucket, which begins where the previous one ends.
     end: u32,
 }
 
@@ -35,12 +35,12 @@ pub struct Cluster<'a> {
     pub bucket: &'a [u32],
 }
 
-/// A list of clusters, each with a center and the nearest of the points that no earlier cluster
+/// A list of clusters. Each cluster has a center and the nearest points that no earlier cluster
 /// contains. The next center is the point with the greatest sum of distances from all earlier
 /// centers.
 ///
-/// Each point of a bucket keeps its distance from the center, which excludes points without
-/// measuring them. The thesis measures the whole bucket.
+/// The distance of each point of a bucket from the center is stored, which excludes points without
+/// computing their distances. The thesis computes the distances of the whole bucket.
 ///
 /// ```
 /// use metric_index::index::{ClusterSize, Index, ListOfClusters};
@@ -66,18 +66,19 @@ pub struct Clusters<S: Points> {
 #[derive(Debug, Clone, Default)]
 struct Buckets {
     clusters: Vec<StoredCluster>,
-    /// The points of all buckets, nearest to their center first.
+    /// The points of all buckets, in each bucket nearest to the center first.
     points: Vec<u32>,
-    /// The distances of these points from their center.
+    /// The distance of each of these points from its center.
     from_center: Vec<f32>,
 }
 
 impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
-    /// Builds the list: evaluates about n² / (2 size) distances, those of each center in parallel.
+    /// Builds the list. Evaluates about n² / (2 size) distances, with those of each center in
+    /// parallel.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
-    /// the size is a radius that is negative or NaN.
+    /// If the distance of a point from itself is not 0, if a distance from a center is not finite,
+    /// or if the size is a radius that is negative or NaN.
     pub fn build(points: S, metric: M, size: ClusterSize) -> Result<Self, Error> {
         Self::build_with(points, metric, size, &Progress::none())
     }
@@ -125,7 +126,7 @@ impl Buckets {
         let mut taken: Vec<u32> = near.iter().map(|&(_, point)| point).collect();
         taken.sort_unstable();
         remaining.retain(|remaining| taken.binary_search(&remaining.point).is_err());
-        // An empty bucket excludes no distances of later points.
+        // An empty bucket does not constrain the distances of later points.
         let radius = near.last().map_or(0.0, |&(distance, _)| distance);
         self.points.extend(near.iter().map(|&(_, point)| point));
         self.from_center.extend(near.iter().map(|&(distance, _)| distance));
@@ -167,7 +168,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         let mut remaining: Vec<RemainingPoint> =
             (0..space.count()).map(|point| RemainingPoint { point, distance_sum: 0.0 }).collect();
         loop {
-            // The first of equally far points becomes the center.
+            // Ties go to the first of equally far points.
             let farthest = |&a: &usize, &b: &usize| {
                 let sums = [a, b].map(|at| remaining[at].distance_sum);
                 sums[0].total_cmp(&sums[1]).then(b.cmp(&a))
@@ -190,7 +191,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         self.blocks.get()
     }
 
-    /// `at` 0 is the center; the points of the bucket follow.
+    /// `at` is 0 for the center; the points of the bucket follow.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,
@@ -202,7 +203,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         let Task { mut region, mut at, mut bound, mut distance, .. } = task;
         let Buckets { clusters, points, from_center } = &self.buckets;
         let last = clusters.len() - 1;
-        // Visits centers until one whose bucket must be searched.
+        // Visit centers until the bucket of one must be searched.
         while at == 0 {
             if probe.is_exhausted() {
                 tasks.push(Task::new(region, bound, 0.0));
@@ -210,13 +211,12 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
             }
             let cluster = clusters[region as usize];
             distance = probe.visit(cluster.center);
-            // The points of later clusters are outside of this ball.
+            // The points of later clusters are outside this ball.
             bound = space.bounds.gap(cluster.radius, distance).max(bound);
             let is_last = region as usize == last;
             let is_end = bound > probe.radius();
             if space.bounds.gap(distance, cluster.radius) <= probe.radius() {
-                // The bucket is searched before the later clusters, since its points shrink the
-                // radius.
+                // Search the bucket before later clusters, because its points shrink the radius.
                 at = 1;
                 if !is_last && !is_end {
                     tasks.push(Task::new(region + 1, bound, 0.0));
@@ -267,7 +267,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         }
         let mut distinct = DistinctNumbers::of("bucket.points", space.points.len());
         centers.iter().chain(&points).try_for_each(|&point| distinct.check(point))?;
-        distinct.is_all()?;
+        distinct.check_complete()?;
         let end = |end| u32::try_from(end).expect("at most the number of points");
         let clusters = centers.iter().zip(radii.iter()).zip(ends);
         let clusters =

@@ -9,16 +9,16 @@ use crate::metric::Metric;
 use crate::points::{GrowablePoints, Points};
 use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
 
-/// The absence of a page: above the root, below the entry of a leaf, or of a removed point.
-const NONE: u32 = u32::MAX;
+/// Marks the absence of a page: above the root, below an entry of a leaf, and for a removed point.
+const NO_PAGE: u32 = u32::MAX;
 
-/// A point of a leaf, or the routing object of a page below.
+/// An entry of a page: a point of a leaf, or the routing object of a page below.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     point: u32,
     /// The distance from the routing object of the page; meaningless in the root.
     from_parent: f32,
-    /// Upper bound of the distances of all points below.
+    /// Upper bound on the distances of all points below.
     radius: f32,
     /// The page below.
     node: u32,
@@ -34,8 +34,8 @@ struct Page {
 /// A balanced tree of pages that grows from its leaves. The entries of an inner page are routing
 /// objects: points, each with a radius that covers all points below.
 ///
-/// A page that overflows is split in two. The promoted pair of entries is the one whose greater
-/// covering radius is smallest (`mM_RAD`). Each entry goes to the nearer of the pair (generalized
+/// An overflowing page is split in two. The promoted pair of entries is the pair whose greater
+/// covering radius is smallest (`mM_RAD`). Each entry goes to the nearer of the two (generalized
 /// hyperplane), or to the smaller page if both are equally near.
 ///
 /// A removed point leaves its leaf, but remains a routing object if it was one.
@@ -68,7 +68,8 @@ pub struct PagedTree {
     removed: usize,
 }
 
-/// A page split in two: the promoted points, and the entries with their distances from them.
+/// A page split in two: the promoted points, and the entries with their distances from the promoted
+/// points.
 struct Split {
     promoted: [u32; 2],
     radii: [f32; 2],
@@ -77,12 +78,12 @@ struct Split {
     from_above: [f32; 2],
 }
 
-/// A step of a path from the root to a leaf: an entry of an inner page.
+/// A step on a path from the root to a leaf: an entry of an inner page.
 struct Step {
     page: u32,
     /// The position of the entry.
     position: usize,
-    /// The distance of the entry from the point that the path is for.
+    /// The distance of the entry from the point for which the path is searched.
     distance: f32,
 }
 
@@ -91,8 +92,8 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     /// about n · page · levels distances.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, a distance between two points is not
-    /// finite, or `page` is below 4.
+    /// If the distance of a point from itself is not 0, if a distance between two points is not
+    /// finite, or if `page` is below 4.
     pub fn build(points: S, metric: M, page: u32) -> Result<Self, Error> {
         Self::build_with(points, metric, page, &Progress::none())
     }
@@ -107,8 +108,9 @@ fn check_page(page: u32) -> Result<(), Error> {
 }
 
 impl PagedTree {
-    /// The path from the root to the leaf for a point. It follows the nearest of the entries that
-    /// cover the point, or if none does, the entry whose radius grows least.
+    /// Returns the path from the root to the leaf for a point. In each page, it follows the nearest
+    /// entry that covers the point. If no entry covers it, the path follows the entry whose radius
+    /// grows least.
     fn path<S: Points, M: Metric<S::Point>>(
         &self,
         space: &Space<S, M>,
@@ -149,13 +151,13 @@ impl PagedTree {
             leaf = entry.node;
             from_parent = distance;
         }
-        let entry = Entry { point, from_parent, radius: 0.0, node: NONE };
+        let entry = Entry { point, from_parent, radius: 0.0, node: NO_PAGE };
         self.pages[leaf as usize].entries.push(entry);
         self.home.push(leaf);
         let mut page = leaf;
-        while page != NONE && self.pages[page as usize].entries.len() > self.page as usize {
-            // If a distance between entries is invalid, they stay in one page, which needs no
-            // distances.
+        while page != NO_PAGE && self.pages[page as usize].entries.len() > self.page as usize {
+            // If a distance between entries is invalid, the entries stay in one page, which needs
+            // no distances.
             let Ok(split) = self.split(space, page) else { return };
             page = self.install(page, split);
         }
@@ -191,7 +193,7 @@ impl PagedTree {
                 let side = usize::from(second);
                 sizes[side] += 1;
                 let reach = match entry.node {
-                    NONE => distances[side],
+                    NO_PAGE => distances[side],
                     _ => space.bounds.reach(distances[side], entry.radius),
                 };
                 radii[side] = radii[side].max(reach);
@@ -239,12 +241,13 @@ impl PagedTree {
         entries.iter().find(|entry| entry.node == page).map(|entry| entry.point)
     }
 
-    /// Replaces a page by the two pages of a split; returns the page above.
+    /// Replaces a page by the two pages of a split. Returns the page above.
     fn install(&mut self, page: u32, split: Split) -> u32 {
         let Page { parent, is_leaf, .. } = self.pages[page as usize];
         let [first, second] = split.entries;
-        let parent = if parent == NONE {
-            self.root = self.new_page(Page { parent: NONE, is_leaf: false, entries: Vec::new() });
+        let parent = if parent == NO_PAGE {
+            self.root =
+                self.new_page(Page { parent: NO_PAGE, is_leaf: false, entries: Vec::new() });
             self.pages[page as usize].parent = self.root;
             self.root
         } else {
@@ -279,11 +282,11 @@ impl PagedTree {
         u32::try_from(self.pages.len() - 1).expect("fewer pages than points")
     }
 
-    /// Removes a point; returns whether the tree had it.
+    /// Removes a point. Returns whether the tree contained it.
     fn remove(&mut self, point: u32) -> bool {
-        let home = self.home.get_mut(point as usize).filter(|page| **page != NONE);
+        let home = self.home.get_mut(point as usize).filter(|page| **page != NO_PAGE);
         let Some(home) = home else { return false };
-        let mut page = std::mem::replace(home, NONE);
+        let mut page = std::mem::replace(home, NO_PAGE);
         self.removed += 1;
         self.pages[page as usize].entries.retain(|entry| entry.point != point);
         while page != self.root && self.pages[page as usize].entries.is_empty() {
@@ -298,7 +301,7 @@ impl PagedTree {
                 [] => self.pages[self.root as usize].is_leaf = true,
                 [Entry { node, .. }] => {
                     self.free.push(self.root);
-                    self.pages[node as usize].parent = NONE;
+                    self.pages[node as usize].parent = NO_PAGE;
                     self.root = node;
                 }
                 _ => break,
@@ -327,7 +330,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
 
     fn build(space: &Space<S, M>, page: u32, progress: &Progress<'_>) -> Result<Self, Error> {
         check_page(page)?;
-        let root = Page { parent: NONE, is_leaf: true, entries: Vec::new() };
+        let root = Page { parent: NO_PAGE, is_leaf: true, entries: Vec::new() };
         let mut tree = Self {
             page,
             root: 0,
@@ -358,7 +361,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
         self.pages.len() - self.free.len()
     }
 
-    /// `distance` is the distance of the query from the page's routing object.
+    /// `task.distance` is the distance of the query from the page's routing object.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,
@@ -407,7 +410,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
             let page = &self.pages[page as usize];
             is_leaf.push(u8::from(page.is_leaf));
             for &entry in &page.entries {
-                let mut node = NONE;
+                let mut node = NO_PAGE;
                 if !page.is_leaf {
                     node = u32::try_from(pages.len()).expect("fewer pages than points");
                     pages.push(entry.node);
@@ -438,8 +441,8 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
         let count = space.points.len();
         let mut distinct = DistinctNumbers::of("entries.points", count);
         let mut distinct_pages = DistinctNumbers::of("entries.pages", is_leaf.len());
-        let mut home = vec![NONE; count];
-        let mut parents = vec![NONE; is_leaf.len()];
+        let mut home = vec![NO_PAGE; count];
+        let mut parents = vec![NO_PAGE; is_leaf.len()];
         let mut pages = Vec::with_capacity(ends.len());
         let mut start = 0;
         for ((number, &is_leaf), end) in (0..).zip(is_leaf.iter()).zip(ends) {
@@ -452,14 +455,14 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
                     distinct.check(point)?;
                     home[point as usize] = number;
                 } else {
-                    // Pages are numbered after their parent, and each has one parent.
+                    // Each page has one parent, whose number is lower.
                     distinct_pages.check(node)?;
                     if node <= number || point as usize >= count {
                         return Err(invalid("entries.pages", format!("{node} is below {number}")));
                     }
                     parents[node as usize] = number;
                 }
-                if is_leaf && node != NONE {
+                if is_leaf && node != NO_PAGE {
                     return Err(invalid("entries.pages", "a leaf has a page below"));
                 }
                 let from_parent = from_parent[at];

@@ -1,4 +1,4 @@
-//! Answers many queries on several threads.
+//! Answering of many queries on several threads.
 
 use std::num::NonZero;
 
@@ -19,12 +19,12 @@ pub(super) fn answers(
     threads: NonZero<usize>,
     ask: &(dyn Fn(u32) -> Answer + Sync),
 ) -> NeighborLists {
-    /// Maximum number of queries that a thread takes at a time.
-    const MAX_QUERIES: usize = 64;
-    /// Minimum number of times that each thread takes queries, so that all end at about the same
-    /// time.
-    const MIN_TURNS: usize = 16;
-    let size = (queries / threads.get().saturating_mul(MIN_TURNS)).clamp(1, MAX_QUERIES);
+    /// Maximum number of queries per task.
+    const MAX_QUERIES_PER_TASK: usize = 64;
+    /// Minimum number of tasks per thread, so that all threads end at about the same time.
+    const MIN_TASKS_PER_THREAD: usize = 16;
+    let size = (queries / threads.get().saturating_mul(MIN_TASKS_PER_THREAD))
+        .clamp(1, MAX_QUERIES_PER_TASK);
     let parts = map_parallel(queries.div_ceil(size), threads, &|piece| {
         let own = piece * size..queries.min((piece + 1) * size);
         own.map(|query| ask(u32::try_from(query).expect("fewer than 2^32 queries"))).collect()

@@ -6,11 +6,11 @@ use super::space::Space;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 
-/// The points of an index in blocks, in the order of the index; empty if the metric has no blocks.
+/// The points of an index in blocks, in the order of the index; `None` if the metric has no blocks.
 pub(super) struct PointBlocks<S: Points>(Option<Arc<dyn Blocks<S::Point>>>);
 
 impl<S: Points> PointBlocks<S> {
-    /// Whether the metric has blocks of these points, judging from the first point.
+    /// Whether the metric has blocks for these points, judging by the first point.
     pub(super) fn exist<M: Metric<S::Point>>(points: &S, metric: &M) -> bool {
         !points.is_empty() && metric.blocks(&[points.point(0)]).is_some()
     }

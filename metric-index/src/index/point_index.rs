@@ -1,4 +1,4 @@
-//! The base of all indexes: points, their metric, and the structure that one kind of index adds.
+//! The base of all indexes: points, their metric, and a structure specific to the kind of index.
 
 use std::num::NonZero;
 
@@ -15,8 +15,8 @@ use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::stored::{FileContents, Reader, StoreProblem, StoredIndex};
 
-/// An index of points: [`VpTree`](super::VpTree) and the other indexes of this crate are this type
-/// with their structure.
+/// An index of points. [`VpTree`](super::VpTree) and the other indexes of this crate are this type
+/// with different structures.
 #[derive(Debug, Clone)]
 pub struct PointIndex<S, M, T> {
     pub(super) space: Space<S, M>,
@@ -24,7 +24,7 @@ pub struct PointIndex<S, M, T> {
     pub(super) structure: T,
 }
 
-/// The data that one kind of index keeps about its points, and how a search uses it.
+/// The data that a kind of index stores about its points, and how a search uses this data.
 pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
     /// The parameters of the kind.
     type Options: Copy;
@@ -36,31 +36,31 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
         progress: &Progress<'_>,
     ) -> Result<Self, Error>;
 
-    /// The kind with its parameters.
+    /// The kind of index with its parameters.
     fn kind(options: Self::Options) -> Kind;
 
-    /// The parameters of a kind, if it is that of this structure.
+    /// Returns the parameters of a kind of index, if this structure belongs to that kind.
     fn options(kind: Kind) -> Option<Self::Options>;
 
     /// Writes the structure to a file.
     fn write<'a>(&'a self, contents: &mut FileContents<'a>);
 
-    /// Reads what [`write`](Self::write) wrote, and checks it.
+    /// Reads and validates what [`write`](Self::write) wrote.
     fn read(
         file: &mut Reader,
         space: &Space<S, M>,
         options: Self::Options,
     ) -> Result<Self, StoreProblem>;
 
-    /// See [`Index::nodes`].
+    /// The number of nodes; see [`Index::nodes`].
     fn nodes(&self) -> usize;
 
-    /// Number of removed points.
+    /// The number of removed points.
     fn removed(&self) -> usize {
         0
     }
 
-    /// See [`Index::blocks`].
+    /// The points in blocks; see [`Index::blocks`].
     fn blocks(&self, _: &Space<S, M>) -> Option<&dyn Blocks<S::Point>> {
         None
     }
@@ -70,16 +70,16 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
         0
     }
 
-    /// See [`Index::start`].
+    /// Starts a search; see [`Index::start`].
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
         if self.nodes() > 0 {
-            // The root has no center above it: NaN excludes nothing.
+            // The root has no center above it, and the distance NaN excludes nothing.
             tasks.push(Task::new(self.root(), 0.0, f32::NAN));
         }
         Box::default()
     }
 
-    /// See [`Index::step`].
+    /// Processes a task; see [`Index::step`].
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,
@@ -89,7 +89,7 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
         tasks: &mut Vec<Task>,
     );
 
-    /// Answers many queries together, if that is faster than one by one.
+    /// Answers many queries together if that is faster than answering them one by one.
     fn answer_together<Q: Points<Point = S::Point>, A: Answer>(
         _index: &PointIndex<S, M, Self>,
         _queries: &Q,
@@ -100,7 +100,7 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
     }
 }
 
-/// The part of [`Structure`] that names its kind and the type of its parameters.
+/// Implements the items of [`Structure`] for its kind and parameters.
 macro_rules! of_kind {
     ($kind:ident) => {
         type Options = ();
@@ -132,7 +132,7 @@ impl<S: Points, M: Metric<S::Point>, T: Structure<S, M>> PointIndex<S, M, T> {
     /// Like `build`, with progress reports. Indexes without parameters have the options `()`.
     ///
     /// # Errors
-    /// Those of `build`.
+    /// As `build`.
     ///
     /// ```
     /// use metric_index::index::{Index, MTree, Progress, VpTree};

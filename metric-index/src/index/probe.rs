@@ -1,4 +1,4 @@
-//! The state of a running query.
+//! Probes: the state of running queries.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::metric::{Blocks, Metric, Origin, Scan};
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
-/// A running query: evaluates distances, counts them and offers candidates to the collector.
+/// A running query, which evaluates and counts distances and offers candidates to the collector.
 ///
 /// An index implemented outside of this crate:
 ///
@@ -18,8 +18,8 @@ use crate::points::Points;
 /// use metric_index::metric::Edit;
 /// use metric_index::points::{Points, Strings};
 ///
-/// /// One pivot, the first point. Other points are measured only if their pivot distance permits.
-/// struct Own(Strings, Vec<f32>);
+/// /// An index with one pivot, the first point. Distances from other points are evaluated only if
+/// the pivot does not exclude the point. struct Own(Strings, Vec<f32>);
 ///
 /// impl Index for Own {
 ///     type Points = Strings;
@@ -118,7 +118,7 @@ impl<S: Points, M, C> std::fmt::Debug for Probe<'_, S, M, C> {
 }
 
 impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
-    /// A query to points, and to the blocks that hold them.
+    /// Creates a probe of points and of the blocks that hold them.
     pub(super) fn new(
         points: &'a S,
         query: Origin<'a, S::Point, M>,
@@ -144,7 +144,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         self.evaluations
     }
 
-    /// Allows `evaluations` more distance evaluations.
+    /// Increases the budget by `evaluations` distance evaluations.
     pub fn allow(&mut self, evaluations: u64) {
         self.limit = self.evaluations.saturating_add(evaluations);
     }
@@ -205,14 +205,15 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// # Panics
     /// If the range exceeds `order`.
     pub fn visit_positions(&mut self, positions: Range<u32>, order: &[u32]) -> u32 {
-        /// Number of positions after which the scan uses a smaller radius.
-        const STRETCH: u32 = 128;
-        /// The same while the radius is infinite.
-        const FIRST: u32 = 32;
+        /// Number of positions scanned with the same radius.
+        const POSITIONS_PER_RADIUS: u32 = 128;
+        /// Number of positions scanned first, while the radius is infinite.
+        const FIRST_POSITIONS: u32 = 32;
         let Range { mut start, end } = positions;
         while start < end && !self.is_exhausted() {
             let budget = u32::try_from(self.limit - self.evaluations).unwrap_or(u32::MAX);
-            let stretch = if self.radius() < f32::INFINITY { STRETCH } else { FIRST };
+            let stretch =
+                if self.radius() < f32::INFINITY { POSITIONS_PER_RADIUS } else { FIRST_POSITIONS };
             let stop = end.min(start.saturating_add(budget.min(stretch)));
             if self.scan(start..stop, order, |_| true) {
                 self.evaluations += u64::from(stop - start);
@@ -237,8 +238,8 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         order: &[u32],
         is_marked: impl Fn(u32) -> bool,
     ) -> u32 {
-        /// Minimum number of marked points for which scanning a whole group pays off.
-        const MANY: u64 = 4;
+        /// Minimum number of marked points for which it pays off to scan a whole group.
+        const MIN_MARKED: u64 = 4;
         /// Number of positions scanned together.
         const GROUP: u32 = 32;
         let mut start = positions.start;
@@ -247,7 +248,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
             let stop = positions.end.min((start / GROUP + 1) * GROUP);
             let marked = (start..stop).filter(|&at| is_marked(at)).count() as u64;
             let budget = self.limit.saturating_sub(self.evaluations);
-            let pays_off = marked >= MANY && budget >= marked;
+            let pays_off = marked >= MIN_MARKED && budget >= marked;
             if pays_off && self.scan(start..stop, order, &is_marked) {
                 self.evaluations += marked;
             } else {
@@ -264,7 +265,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     }
 
     /// Scans a range of positions and offers the marked points within the radius. Returns false if
-    /// the metric has no blocks of them.
+    /// there are no blocks for the points or the query.
     fn scan(
         &mut self,
         positions: Range<u32>,
@@ -297,8 +298,8 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         self.failed.is_some()
     }
 
-    /// Whether the budget of evaluations is used up or the query has failed. A step then pushes the
-    /// remainder of its task and returns.
+    /// Whether the budget of evaluations is exhausted or the query has failed. A step then pushes
+    /// the remainder of its task and returns.
     pub fn is_exhausted(&self) -> bool {
         self.evaluations >= self.limit || self.failed.is_some()
     }

@@ -1,4 +1,4 @@
-//! Progress reports of building an index.
+//! Progress reports while an index is built.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Maximum number of reports per build.
 const MAX_REPORTS: u64 = 1_000;
 
-/// Reports the progress of building an index.
+/// A reporter of the progress of building an index.
 ///
 /// The callback receives the amount of work done and the total, from (0, total) to (total, total),
-/// at most a thousand times. Each index counts work in its own unit, mostly points. An index that
-/// is built by several threads calls it from all of them, so amounts may arrive out of order.
+/// at most a thousand times. Each index counts work in its own unit, usually points. If several
+/// threads build an index, they all call the callback, so amounts may arrive out of order.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,12 +39,13 @@ impl fmt::Debug for Progress<'_> {
 }
 
 impl<'a> Progress<'a> {
-    /// Calls `report` with the work done and the total. Use it for one build only.
+    /// Creates a reporter that calls `report` with the amount of work done and the total. Use it
+    /// for one build only.
     pub fn new(report: &'a (dyn Fn(u64, u64) + Sync)) -> Self {
         Self { report: Some(report), ..Self::default() }
     }
 
-    /// Reports nothing.
+    /// Creates a reporter that does nothing.
     pub fn none() -> Self {
         Self::default()
     }
@@ -71,27 +72,27 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// The progress of a tree that is built level by level, whose depth is unknown. Each time a point
-/// moves down a level, half of its remaining work is done.
+/// The progress of a tree of unknown depth that is built level by level. Each time a point moves
+/// down a level, half of its remaining work is done.
 pub(super) struct Levels<'a> {
     progress: &'a Progress<'a>,
 }
 
 impl<'a> Levels<'a> {
-    /// The total work of a point.
-    const POINT: u64 = 1 << 16;
+    /// Total work per point.
+    const WORK_PER_POINT: u64 = 1 << 16;
 
     pub(super) fn begin(progress: &'a Progress<'a>, points: u32) -> Self {
-        progress.begin(u64::from(points) * Self::POINT);
+        progress.begin(u64::from(points) * Self::WORK_PER_POINT);
         Self { progress }
     }
 
     /// The remaining work of a point at a level.
     fn left(depth: u32) -> u64 {
-        Self::POINT.checked_shr(depth).unwrap_or(0)
+        Self::WORK_PER_POINT.checked_shr(depth).unwrap_or(0)
     }
 
-    /// Reports that `points` points of a level have moved to the next.
+    /// Reports that `points` points of a level have moved down to the next level.
     pub(super) fn down(&self, depth: u32, points: usize) {
         self.progress.add(points as u64 * (Self::left(depth) - Self::left(depth + 1)));
     }

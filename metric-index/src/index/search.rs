@@ -1,4 +1,4 @@
-//! The interface of all indexes, and the search that they share.
+//! The interface of all indexes, and their common search.
 
 use std::num::NonZero;
 
@@ -14,8 +14,8 @@ use crate::points::Points;
 
 /// An exact index over points of a metric space.
 ///
-/// [`within`](Index::within) and [`nearest`](Index::nearest) search it. Code that schedules
-/// searches uses the other methods.
+/// [`within`](Index::within) and [`nearest`](Index::nearest) search it. The other methods are for
+/// code that schedules searches.
 ///
 /// ```
 /// use metric_index::index::{Index, VpTree};
@@ -29,7 +29,7 @@ use crate::points::Points;
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Index: Sync + Sized {
-    /// The store of the points.
+    /// The type of the store of points.
     type Points: Points;
     /// The metric.
     type Metric: Metric<<Self::Points as Points>::Point>;
@@ -77,7 +77,7 @@ pub trait Index: Sync + Sized {
         tasks: &mut Vec<Task>,
     );
 
-    /// The points at distance `<= radius` from `query`, nearest first; ties are broken by the lower
+    /// Returns the points at distance `<= radius` from `query`, nearest first. Ties are sorted by
     /// number.
     ///
     /// # Errors
@@ -95,8 +95,8 @@ pub trait Index: Sync + Sized {
         Ok(found.into_sorted())
     }
 
-    /// The `k` points nearest to `query` (all if there are fewer), nearest first; ties are broken
-    /// by the lower number. The search radius starts at infinity and shrinks.
+    /// Returns the `k` points nearest to `query`, or all if there are fewer, nearest first. Ties go
+    /// to the lower number. The search radius starts at infinity and shrinks.
     ///
     /// # Errors
     /// If the query is invalid (such as a vector with NaN) or has no finite distance from a point.
@@ -109,8 +109,8 @@ pub trait Index: Sync + Sized {
         Ok(found.into_sorted())
     }
 
-    /// Like [`nearest`](Index::nearest), by range queries of radius `first`, `first · factor`,
-    /// `first · factor²` and so on, until one finds k points.
+    /// Like [`nearest`](Index::nearest), but by range queries of radius `first`, `first · factor`,
+    /// `first · factor²` and so on, until a query finds k points.
     ///
     /// # Errors
     /// If the query is invalid or has no finite distance from a point, `first` is not positive, or
@@ -135,14 +135,14 @@ pub trait Index: Sync + Sized {
                 found.truncate(k);
                 return Ok(found);
             }
-            // Ensures progress where the factor is lost in rounding.
+            // Ensure progress even if the factor is lost in rounding.
             radius = (radius * factor).max(radius.next_up());
         }
     }
 
-    /// The answers of [`nearest`](Index::nearest) to many queries, in query order. They do not
-    /// depend on the number of threads. If the system starts fewer threads, those do all the work.
-    /// A query that fails does not affect the others.
+    /// Returns the answers of [`nearest`](Index::nearest) to many queries, in query order. They do
+    /// not depend on the number of threads. If the system cannot start all threads, the others do
+    /// all the work. A query that fails does not affect other queries.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -166,7 +166,7 @@ pub trait Index: Sync + Sized {
         self.answer_many(queries, threads, |_| Nearest::new(k))
     }
 
-    /// The answers of [`within`](Index::within) to many queries, like
+    /// Returns the answers of [`within`](Index::within) to many queries, like
     /// [`nearest_many`](Index::nearest_many).
     fn within_many<Q: Points<Point = <Self::Points as Points>::Point>>(
         &self,
@@ -180,8 +180,8 @@ pub trait Index: Sync + Sized {
         self.answer_many(queries, threads, |_| Within::new(radius))
     }
 
-    /// The answers of custom collectors to many queries, like
-    /// [`nearest_many`](Index::nearest_many): `ask` creates the collector of a query from its
+    /// Returns the answers of custom collectors to many queries, like
+    /// [`nearest_many`](Index::nearest_many). `ask` creates the collector of a query from its
     /// number.
     ///
     /// ```
@@ -230,7 +230,7 @@ pub trait Index: Sync + Sized {
     }
 }
 
-/// An index that supports insertion and removal of points. Other indexes have to be rebuilt.
+/// An index that supports insertion and removal of points. Other indexes must be rebuilt.
 ///
 /// ```
 /// use metric_index::index::{DynamicIndex, Index, MTree};
@@ -249,13 +249,13 @@ pub trait DynamicIndex: Index {
     /// Adds a point and returns its number, which is one more than the number of the last point.
     ///
     /// # Errors
-    /// If the point is invalid (its distance from itself is not 0), it has no finite distance from
-    /// a point it is compared with, it does not fit into the store, or no number is left. The index
-    /// is then unchanged.
+    /// If the point is invalid (its distance from itself is not 0), has no finite distance from a
+    /// point with which it is compared, or does not fit into the store, or if no number is left.
+    /// The index is then unchanged.
     fn insert(&mut self, point: &<Self::Points as Points>::Point) -> Result<u32, Error>;
 
-    /// Removes a point from all answers; returns whether the index had it. Its number is never
-    /// reused, and it stays in [`Index::points`].
+    /// Removes a point from all answers. Returns whether the index contained it. Its number is
+    /// never reused, and the point remains in [`Index::points`].
     ///
     /// # Errors
     /// If a distance between two points of the index is not finite. The index is then unchanged.
@@ -310,8 +310,8 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         Ok(probe)
     }
 
-    /// Resumes a query that was started before, possibly by another thread, with `limit` more
-    /// distances.
+    /// Resumes a query that was started before, possibly by another thread, with a budget of
+    /// `limit` more distances.
     pub fn resume<I: Index<Points = S, Metric = M>>(
         index: &'a I,
         query: &'a S::Point,
@@ -357,7 +357,8 @@ impl<I: Index, C> std::fmt::Debug for Search<'_, I, C> {
 }
 
 impl<'a, I: Index, C: Collector> Search<'a, I, C> {
-    /// Starts a search. An index with pivots evaluates the query's distances from them here.
+    /// Starts a search. An index with pivots evaluates the distances of the query from the pivots
+    /// here.
     ///
     /// # Errors
     /// If the query's distance from itself is not 0.
@@ -372,7 +373,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         Ok(Self { index, probe, shared, tasks, worked_on: 0 })
     }
 
-    /// Continues for at most `evaluations` distance evaluations; returns whether the search is
+    /// Continues for at most `evaluations` distance evaluations. Returns whether the search is
     /// done.
     ///
     /// # Errors
@@ -401,7 +402,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         Cost { evaluations: self.probe.evaluations, nodes: self.worked_on }
     }
 
-    /// The collector and the cost.
+    /// Returns the collector and the cost.
     pub fn into_parts(self) -> (C, Cost) {
         let cost = self.cost();
         (self.probe.collector, cost)

@@ -5,7 +5,7 @@ use crate::metric::{Metric, Origin};
 use crate::points::Points;
 use crate::prune::Bounds;
 
-/// Points and their metric. The distance of each point from itself is 0.
+/// Points and their metric. The distance of each point from itself has been checked to be 0.
 #[derive(Debug, Clone)]
 pub struct Space<S, M> {
     pub(super) points: S,
@@ -14,7 +14,7 @@ pub struct Space<S, M> {
 }
 
 impl<S: Points, M: Metric<S::Point>> Space<S, M> {
-    /// Checks the number of points, and the distance of each from itself.
+    /// Creates a space. Checks the number of points and the distance of each point from itself.
     pub(crate) fn new(points: S, metric: M) -> Result<Self, Error> {
         let count = u32::try_from(points.len()).ok().filter(|&count| count < u32::MAX);
         let count = count.ok_or(Error::TooMany { count: points.len() })?;
@@ -45,7 +45,7 @@ impl<S: Points, M: Metric<S::Point>> Space<S, M> {
         (0..self.count()).collect()
     }
 
-    /// Checks that a point to be added is valid for the metric and returns its number.
+    /// Checks that a new point is valid for the metric, and returns its number.
     pub(super) fn check_new(&self, point: &S::Point) -> Result<u32, Error> {
         let count = self.points.len();
         let number = u32::try_from(count).ok().filter(|&number| number < u32::MAX - 1);
@@ -67,13 +67,13 @@ impl<S: Points, M: Metric<S::Point>> Space<S, M> {
         numbers.iter().map(|&number| self.origin(number)).collect()
     }
 
-    /// The distances from a point to be added.
+    /// The distances from a new point.
     pub(super) fn origin_of<'a>(&'a self, point: &'a S::Point) -> FromPoint<'a, S, M> {
         let origin = Origin::new(&self.metric, point);
         FromPoint { points: &self.points, origin, number: self.count() }
     }
 
-    /// The distance of two points.
+    /// The distance between two points.
     pub(super) fn between(&self, a: u32, b: u32) -> Result<f32, Error> {
         self.origin(a).to(b)
     }
@@ -87,12 +87,12 @@ pub(super) struct FromPoint<'a, S: Points, M> {
 }
 
 impl<S: Points, M: Metric<S::Point>> FromPoint<'_, S, M> {
-    /// Whether the distance of a point is at least `apart`.
+    /// Whether the distance to a point is at least `apart`.
     pub(super) fn is_apart(&self, point: u32, apart: f32) -> bool {
         self.origin.to_within(self.points.point(point), apart).is_none_or(|d| d >= apart)
     }
 
-    /// The distance of a point.
+    /// The distance to a point.
     pub(super) fn to(&self, point: u32) -> Result<f32, Error> {
         let distance = self.origin.to(self.points.point(point));
         if (0.0..f32::INFINITY).contains(&distance) {

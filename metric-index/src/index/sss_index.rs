@@ -17,13 +17,14 @@ use table::{BLOCK, PivotDistances, Table, number};
 
 mod table;
 
-/// A table of the distances of all points from the pivots, which are some of the points.
+/// A table of the distances of all points from the pivots, which are themselves points of the
+/// index.
 ///
-/// Distances are stored as 16-bit codes, rounded down: whole numbers up to 65,535 are exact, others
-/// have a precision of at least 1/32,767 of the greatest distance.
+/// Distances are stored as 16-bit codes, rounded down. Integers up to 65,535 are exact; other
+/// distances have a precision of at least 1/32,767 of the greatest distance.
 ///
-/// The paper scans the table row by row. Here similar rows are adjacent, with bounding boxes of
-/// their codes, so that most rows are excluded many at a time. The points measured are the same.
+/// The paper scans the table row by row. Here, similar rows are adjacent, with bounding boxes of
+/// their codes, so that many rows can be excluded at a time. The same distances are evaluated.
 ///
 /// ```
 /// use metric_index::index::{Index, Pivots, SssIndex};
@@ -47,12 +48,12 @@ pub struct PivotTable<S: Points> {
 }
 
 impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
-    /// Chooses pivots and fills the table: evaluates n distances per pivot, and as many again to
-    /// choose pivots by their spread. Building takes 4 bytes per point and pivot.
+    /// Chooses pivots and fills the table. Evaluates n distances per pivot, and as many again for
+    /// [`Pivots::Spread`]. Building takes 4 bytes per point and pivot.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, a distance from a pivot is not finite, or
-    /// the share is outside 0 to 1.
+    /// If the distance of a point from itself is not 0, if a distance from a pivot is not finite,
+    /// or if the share is outside 0 to 1.
     pub fn build(points: S, metric: M, pivots: Pivots) -> Result<Self, Error> {
         Self::build_with(points, metric, pivots, &Progress::none())
     }
@@ -73,13 +74,13 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     }
 }
 
-/// The amount of work in one of `parts` parts of `all`; the amounts of all parts add up to `all`.
+/// The amount of work in one of `parts` parts of `all`. The amounts of all parts add up to `all`.
 fn part(all: u32, part: usize, parts: usize) -> u64 {
     let end = |part: usize| u64::from(all) * part as u64 / parts as u64;
     end(part + 1) - end(part)
 }
 
-/// The distances of all points from one point.
+/// Computes the distances of all points from one point.
 fn column<S: Points, M: Metric<S::Point>>(
     space: &Space<S, M>,
     from: u32,
@@ -138,7 +139,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         let all = space.numbers();
         let (pivots, columns) = match requested {
             Pivots::Spread(share) => {
-                // One half of the work is choosing pivots, the other is computing columns.
+                // Half of the work is choosing pivots; the other half is computing columns.
                 progress.begin(2 * u64::from(count));
                 let pivots = spread(space, &all, share, progress)?;
                 let mut columns = Vec::with_capacity(pivots.len());
@@ -163,7 +164,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         Ok(Self { pivots, table, blocks })
     }
 
-    /// Number of blocks of the table and of groups of them.
+    /// The number of blocks of the table and of groups of blocks.
     fn nodes(&self) -> usize {
         self.table.regions()
     }
@@ -202,7 +203,8 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
             nearest_last(&mut tasks[first..]);
             return;
         };
-        // The radius may shrink within the block; the margin is then a little too large.
+        // The radius may shrink while the block is scanned. The margin is then slightly too large,
+        // which is safe.
         let margin = query.margin(probe.radius(), space.bounds);
         let mut marks = [0; BLOCK];
         if !self.table.keep(task.region, task.at, query, margin, &mut marks) {
@@ -237,7 +239,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         let codes = file.array_of("table.codes", count)?;
         let scale = f32::from_bits(file.small("scale")?);
         if !scale.is_normal() || scale < 0.0 || scale.to_bits() & 0x7F_FFFF != 0 {
-            return Err(invalid("settings", format!("scale {scale} is no power of two")));
+            return Err(invalid("settings", format!("scale {scale} is not a power of two")));
         }
         let table = Table::of_codes(pivots.len(), scale, order, codes);
         let blocks = PointBlocks::new(space, table.order());

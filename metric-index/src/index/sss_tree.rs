@@ -12,30 +12,30 @@ use crate::points::Points;
 use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
 
 /// Maximum number of points of a leaf.
-const BUCKET: usize = 16;
-/// The node of a center without other points in its cluster.
+const BUCKET_SIZE: usize = 16;
+/// Marks a center without other points in its cluster.
 const NO_NODE: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]
 struct Center {
     point: u32,
-    /// The distance of the farthest point of its cluster.
+    /// The distance to the farthest point of the cluster.
     radius: f32,
-    /// The node of its cluster.
+    /// The node of the cluster.
     node: u32,
 }
 
-/// A center, the points that are nearer to it than to other centers, and the distance of the
-/// farthest.
+/// A center, the points that are nearer to it than to other centers, and the distance to the
+/// farthest of them.
 struct Cluster {
     center: u32,
     radius: f32,
     points: Vec<u32>,
 }
 
-/// A tree whose nodes are split into a number of clusters that depends on their points. Centers are
-/// chosen like the pivots of [`SssIndex`](super::SssIndex). The other points go to the nearest
-/// center, which keeps its covering radius.
+/// A tree whose nodes are split into a data-dependent number of clusters. Centers are chosen like
+/// the pivots of [`SssIndex`](super::SssIndex). Each other point goes to the nearest center, which
+/// stores its covering radius.
 ///
 /// ```
 /// use metric_index::index::{Index, SssTree};
@@ -51,21 +51,21 @@ pub type SssTree<S, M> = PointIndex<S, M, SssNodes>;
 /// The nodes of an [`SssTree`].
 #[derive(Debug, Clone)]
 pub struct SssNodes {
-    /// The end of each node's centers, which begin where those of the previous node end.
+    /// The end of each node's centers, which begin where the centers of the previous node end.
     ends: Vec<u32>,
     centers: Vec<Center>,
 }
 
 impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
-    /// Builds the tree, the nodes of a level in parallel.
+    /// Builds the tree, with the nodes of a level in parallel.
     ///
     /// `share` is the minimum distance between centers, as a fraction of the estimated greatest
-    /// distance between the points of a node. It is around 0.4 in the literature. Far above 0.5,
-    /// the tree may become as deep as there are points.
+    /// distance between the points of a node. It is around 0.4 in the literature. If it is far
+    /// above 0.5, the depth of the tree can reach the number of points.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
-    /// `share` is outside 0 to 1.
+    /// If the distance of a point from itself is not 0, if a distance from a center is not finite,
+    /// or if `share` is outside 0 to 1.
     pub fn build(points: S, metric: M, share: f32) -> Result<Self, Error> {
         Self::build_with(points, metric, share, &Progress::none())
     }
@@ -80,14 +80,14 @@ fn cut<S: Points, M: Metric<S::Point>>(
     on_assigned: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<Cluster>, Error> {
     let alone = |&center: &u32| Cluster { center, radius: 0.0, points: Vec::new() };
-    if cluster.len() <= BUCKET {
+    if cluster.len() <= BUCKET_SIZE {
         return Ok(cluster.iter().map(alone).collect());
     }
     let centers = spread(space, cluster, share, &Progress::none())?;
     let from = space.origins(&centers);
     if let [from] = &from[..] {
-        // Equal points become centers of one node, since a tree of them would be as deep as
-        // their number.
+        // Equal points become centers of one node, because the depth of their tree would otherwise
+        // be their number.
         let mut same = true;
         for &point in cluster {
             same &= from.to(point)? == 0.0;
@@ -132,7 +132,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
         let mut tree = Self { ends: Vec::new(), centers: Vec::new() };
         let number = |n: usize| u32::try_from(n).map_err(|_| Error::TooMany { count: n });
         let levels = Levels::begin(progress, space.count());
-        // Clusters that do not have a node yet, with their center.
+        // Clusters without a node, with their centers.
         let mut open = vec![(None, space.numbers())];
         let mut depth = 0;
         while !open.is_empty() {
@@ -165,7 +165,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
         self.ends.len()
     }
 
-    /// `at` is the position of a center in its node.
+    /// `task.at` is the position of a center in its node.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,
@@ -206,12 +206,12 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
         let nodes = file.array_of::<u32>("centers.nodes", of_centers.len())?;
         let mut distinct = DistinctNumbers::of("centers.points", space.points.len());
         of_centers.iter().try_for_each(|&point| distinct.check(point))?;
-        distinct.is_all()?;
+        distinct.check_complete()?;
         let ends = ends_of(&ends, of_centers.len(), "nodes.ends")?;
         if ends.is_empty() {
             return Err(invalid("nodes.ends", "there is no root"));
         }
-        // Nodes are numbered after their parent, and each has one parent.
+        // Each node has one parent, whose number is lower.
         let mut below = DistinctNumbers::of("centers.nodes", ends.len());
         let mut node = 0;
         let mut centers = Vec::with_capacity(of_centers.len());

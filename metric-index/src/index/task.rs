@@ -1,4 +1,4 @@
-//! The units of work of a search, and its cost.
+//! Tasks, the units of work of a search, and the cost of a search.
 
 /// A unit of work of a search.
 ///
@@ -11,20 +11,20 @@
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Task {
-    /// A node, a cluster or a block.
+    /// The number of a node, a cluster or a block.
     pub region: u32,
     /// The position in the region at which to continue.
     pub at: u32,
-    /// A lower bound of the distances of the region's points.
+    /// A lower bound on the distances of the region's points.
     pub bound: f32,
     /// The distance of the query from the region's center, if it has one.
     pub distance: f32,
-    /// A bit for each entry of the region that is already excluded.
+    /// A bitmap of the entries of the region that are already excluded.
     pub mask: u32,
 }
 
 impl Task {
-    /// The task of searching a whole region.
+    /// Creates the task to search a whole region.
     pub fn new(region: u32, bound: f32, distance: f32) -> Self {
         Self { region, at: 0, bound, distance, mask: 0 }
     }
@@ -33,7 +33,8 @@ impl Task {
 /// Sorts tasks by descending bound, then by descending distance, so that the nearest is on top of
 /// the stack.
 ///
-/// Not inlined: indexes, metrics and collectors would each have their own copy of the sort.
+/// It is not inlined, because each combination of index, metric and collector would have its own
+/// copy of the sort.
 #[inline(never)]
 pub(super) fn nearest_last(tasks: &mut [Task]) {
     tasks.sort_by(|a, b| b.bound.total_cmp(&a.bound).then(b.distance.total_cmp(&a.distance)));
@@ -55,7 +56,7 @@ pub(super) fn nearest_last(tasks: &mut [Task]) {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Number of distances evaluated, including that of the query from itself.
+    /// Number of distances evaluated, including the distance of the query from itself.
     pub evaluations: u64,
     /// Number of nodes (clusters, blocks) processed. A node counts again each time it is resumed.
     pub nodes: u64,
@@ -64,7 +65,7 @@ pub struct Cost {
 impl std::ops::Sub for Cost {
     type Output = Self;
 
-    /// The cost since `earlier`, an earlier cost of the same search.
+    /// Returns the cost since `earlier`, an earlier cost of the same search.
     fn sub(self, earlier: Self) -> Self {
         let evaluations = self.evaluations - earlier.evaluations;
         Self { evaluations, nodes: self.nodes - earlier.nodes }

@@ -14,9 +14,10 @@ use crate::prune::Bounds;
 use crate::stored::{FileContents, Reader, StoreProblem, check_permutation, invalid};
 
 /// Maximum number of points of a leaf.
-const LEAF: u32 = 16;
-/// The same for metrics with blocks: there, a few more distances cost less than a node.
-const LEAF_IN_BLOCKS: u32 = 256;
+const LEAF_SIZE: u32 = 16;
+/// Maximum number of points of a leaf if the metric has blocks, because some more distances then
+/// cost less than a node.
+const BLOCK_LEAF_SIZE: u32 = 256;
 
 /// One side of a node: its child, and the minimum and maximum distance of its points from the
 /// vantage point.
@@ -29,28 +30,29 @@ struct Side {
 
 #[derive(Debug, Clone)]
 struct Node {
-    /// The positions of its points in the order of the tree: the vantage point, the inner side, the
-    /// outer side.
+    /// The positions of the node's points in the order of the tree: the vantage point, the inner
+    /// side, the outer side.
     positions: Range<u32>,
-    /// `None` for a leaf.
+    /// The inner and the outer side; `None` for a leaf.
     sides: Option<[Side; 2]>,
 }
 
 impl Node {
-    /// A node without distances.
+    /// Creates a node without distances.
     fn new(positions: Range<u32>, children: Option<[u32; 2]>) -> Self {
         let side = |node| Side { node, low: 0.0, high: 0.0 };
         Self { positions, sides: children.map(|children| children.map(side)) }
     }
 
-    /// The positions as indexes.
+    /// The positions as `usize`.
     fn span(&self) -> Range<usize> {
         self.positions.start as usize..self.positions.end as usize
     }
 }
 
-/// A balanced tree. Each node has a vantage point; the nearer half of its other points is on the
-/// inner side, the farther half on the outer side. Each side keeps the range of its distances.
+/// A balanced tree. Each node has a vantage point. The nearer half of the other points is on its
+/// inner side, and the farther half is on its outer side. Each side stores the range of its
+/// distances from the vantage point.
 ///
 /// The vantage point of a node is the last of its points, as in Karelis 2020.
 ///
@@ -69,7 +71,7 @@ pub type VpTree<S, M> = PointIndex<S, M, VpNodes<S>>;
 #[derive(Debug, Clone)]
 pub struct VpNodes<S: Points> {
     order: Vec<u32>,
-    /// The distance of each point in `order` from the vantage point above its node.
+    /// The distance of each point in `order` from the vantage point above the point's node.
     above: Vec<f32>,
     nodes: Vec<Node>,
     /// Maximum number of points of a leaf.
@@ -77,14 +79,14 @@ pub struct VpNodes<S: Points> {
     blocks: PointBlocks<S>,
 }
 
-/// A distance from the vantage point above, and the point that has it.
+/// A distance from the vantage point above, and the point at that distance.
 type RankedPoint = (f32, u32);
 
 impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
-    /// Builds the tree, both sides of a node in parallel. Evaluates about n log₂ n distances.
+    /// Builds the tree, with both sides of a node in parallel. Evaluates about n log₂ n distances.
     ///
-    /// The vantage point of a node is its last point. Sides keep the order of their points and
-    /// leaves are sorted by distance, so the same points give the same tree with any number of
+    /// The vantage point of a node is its last point. Sides keep the order of their points, and
+    /// leaves are sorted by distance, so the same points give the same tree for any number of
     /// threads.
     ///
     /// # Errors
@@ -94,13 +96,13 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
         Self::build_with(points, metric, (), &Progress::none())
     }
 
-    /// The leaf size of the tree that [`build`](Self::build) makes of these points; larger if the
-    /// metric has [blocks](Metric::blocks).
+    /// The leaf size of the tree that [`build`](Self::build) creates for these points. It is larger
+    /// if the metric has [blocks](Metric::blocks).
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
-        if PointBlocks::exist(points, metric) { LEAF_IN_BLOCKS } else { LEAF }
+        if PointBlocks::exist(points, metric) { BLOCK_LEAF_SIZE } else { LEAF_SIZE }
     }
 
-    /// The tree as arrays.
+    /// Returns the tree as arrays.
     pub fn layout(&self) -> VpLayout {
         let VpNodes { leaf, order, above, nodes, .. } = &self.structure;
         let sides = |node: &Node| match node.sides {
@@ -115,14 +117,15 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
         }
     }
 
-    /// Creates a tree that was built elsewhere. The points of a leaf can be in any order. The
-    /// distances are not recomputed: if they differ from those of the metric, answers are wrong.
+    /// Creates a tree from arrays that were built elsewhere. The points of a leaf can be in any
+    /// order. The distances are not recomputed; if they differ from the distances of the metric,
+    /// answers are wrong.
     ///
     /// # Errors
     /// If the distance of a point from itself is not 0.
     ///
     /// # Panics
-    /// If the lengths of the arrays do not fit the number of points, or `order` is not a
+    /// If the lengths of the arrays do not match the number of points, or if `order` is not a
     /// permutation of the points.
     pub fn from_layout(points: S, metric: M, layout: VpLayout) -> Result<Self, Error> {
         let space = Space::new(points, metric)?;
@@ -153,13 +156,13 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     }
 }
 
-/// A VP-tree as arrays: the exchange format with code that builds or searches trees elsewhere, such
-/// as on a GPU.
+/// A VP-tree as arrays, for exchange with code that builds or searches trees elsewhere, such as on
+/// a GPU.
 ///
-/// The shape follows from the number of points and from `leaf_size`. A node of `n` points is a leaf
-/// if `n <= leaf_size`. Otherwise its first point in `order` is its vantage point, the next
-/// `(n - 1) / 2` are its inner side, and the rest its outer side. Nodes are numbered in preorder:
-/// a node, then its inner side, then its outer side.
+/// The number of points and `leaf_size` determine the shape. A node of `n` points is a leaf if `n
+/// <= leaf_size`. Otherwise its first point in `order` is its vantage point, the next `(n - 1) / 2`
+/// points are its inner side, and the rest are its outer side. Nodes are numbered in preorder: a
+/// node, then its inner side, then its outer side.
 ///
 /// ```
 /// use metric_index::index::{Index, VpTree};
@@ -178,11 +181,11 @@ pub struct VpLayout {
     pub leaf_size: u32,
     /// The points in the order of the tree.
     pub order: Vec<u32>,
-    /// The distance of each point of `order` from the vantage point above its node. The values of
-    /// the root's points and of vantage points are unused.
+    /// The distance of each point of `order` from the vantage point above the point's node. The
+    /// values of the root's points and of vantage points are unused.
     pub distances: Vec<f32>,
-    /// For each node the minimum and maximum distance of its inner side from its vantage point,
-    /// then of its outer side. The values of leaves are unused.
+    /// For each node, the minimum and maximum distance of its inner side from its vantage point,
+    /// then those of its outer side. The values of leaves are unused.
     pub sides: Vec<[f32; 4]>,
 }
 
@@ -191,7 +194,8 @@ fn by_distance(a: &RankedPoint, b: &RankedPoint) -> Ordering {
     a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
 }
 
-/// Halves the points of a node between its two sides, except its vantage point.
+/// Returns the parameters of a tree that divides the points of a node, except its vantage point,
+/// between its two sides.
 fn halving(leaf: u32) -> Halving {
     Halving { leaf, own: 1 }
 }
@@ -203,7 +207,8 @@ struct Builder<'a, S, M> {
 }
 
 impl<S: Points, M: Metric<S::Point>> Builder<'_, S, M> {
-    /// Builds the first of some nodes, and all others, which are below it. Rearranges its points.
+    /// Builds the first of `nodes` and all others, which are below it. Rearranges the points of the
+    /// node.
     fn build(&self, order: &mut [RankedPoint], nodes: &mut [Node]) -> Result<(), Error> {
         let Some((node, below)) = nodes.split_first_mut() else { return Ok(()) };
         let Some([inner_side, outer_side]) = &mut node.sides else {
@@ -211,7 +216,8 @@ impl<S: Points, M: Metric<S::Point>> Builder<'_, S, M> {
             self.progress.add(order.len() as u64);
             return Ok(());
         };
-        // Moves the vantage point, the last one, to the front and measures the others from it.
+        // Move the vantage point, the last point, to the front, and compute the distances of the
+        // others from it.
         order.swap(0, order.len() - 1);
         let (vantage, others) = order.split_first_mut().expect("a node has points");
         let from = self.space.origin(vantage.1);
@@ -236,9 +242,9 @@ impl<S: Points, M: Metric<S::Point>> Builder<'_, S, M> {
 }
 
 impl<S: Points> VpNodes<S> {
-    /// The positions of a leaf that their distances from the vantage point above do not exclude.
-    /// These distances are in ascending order. `distance` is that of the query, NaN if there is no
-    /// vantage point above.
+    /// Returns the positions of a leaf that are not excluded by their distances from the vantage
+    /// point above, which are in ascending order. `distance` is the query's distance from that
+    /// vantage point, or NaN if there is none.
     fn near(&self, bounds: Bounds, leaf: &Node, distance: f32, radius: f32) -> Range<u32> {
         if distance.is_nan() {
             return leaf.positions.clone();
@@ -271,7 +277,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
         self.blocks.get()
     }
 
-    /// `distance` is the distance of the query from the vantage point above the node.
+    /// `task.distance` is the distance of the query from the vantage point above the node.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,
@@ -295,8 +301,8 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
             return;
         }
         let distance = probe.visit(self.order[node.positions.start as usize]);
-        // The nearer side is pushed last, so it is processed first. Of equally near sides, it is
-        // the one with the nearer midpoint.
+        // The nearer side is pushed last, so it is processed first. Ties go to the side with the
+        // nearer midpoint.
         let middle = |side: &Side| (distance - f32::midpoint(side.low, side.high)).abs();
         let bound = |side: Side| (space.bounds.outside(distance, side.low, side.high), side);
         let [inner, outer] = sides.map(bound);
@@ -310,7 +316,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
         }
     }
 
-    /// Writes no nodes: the shape of the tree follows from the number of points.
+    /// Writes no nodes, because the number of points determines the shape of the tree.
     fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
         let sides = || self.nodes.iter().filter_map(|node| node.sides).flatten();
         contents.number("leaf", self.leaf.into());

@@ -1,4 +1,4 @@
-//! Merges the lists of several parts of the points.
+//! Merging of the lists of several parts of the points.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,7 +6,7 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::neighbor::Neighbor;
 
-/// Merges lists of points that were distributed round-robin.
+/// A merger of lists of points that were distributed round-robin.
 ///
 /// Point p of part t of T is point `p * T + t`.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// The head of a list of part `part` of `parts`.
+    /// Returns the head of a list of part `part` of `parts`.
     fn of(part: usize, parts: usize, list: &'a [Neighbor]) -> Option<Self> {
         let (first, rest) = list.split_first()?;
         let point = u32::try_from(first.point as usize * parts + part);
@@ -39,8 +39,8 @@ impl<'a> Merger<'a> {
         Self { parts, heads: BinaryHeap::with_capacity(parts) }
     }
 
-    /// Writes the nearest neighbors of a query to `to`, whose length is at most the total length of
-    /// the lists. The lists are sorted.
+    /// Writes the nearest neighbors of a query to `to`, whose length must be at most the total
+    /// length of the lists. The lists must be sorted.
     pub(crate) fn merge(
         &mut self,
         lists: impl Iterator<Item = &'a [Neighbor]>,
@@ -79,7 +79,7 @@ mod tests {
         for parts in 1..6u32 {
             let mut merger = Merger::new(parts as usize);
             for _ in 0..50 {
-                // Only three distances, so that many tie.
+                // There are only three distances, so that many tie.
                 let mut list = |_| {
                     let count = u32::try_from(random.below(9)).unwrap();
                     let near = |point| Neighbor { point, distance: random.below(3) as f32 };

@@ -2,11 +2,11 @@
 
 use super::{Formula, Metric};
 
-/// The angle of two vectors in radians, from 0 to π. Vectors that differ only in length are equal.
-/// The zero vector has no angle and is refused.
+/// The angle between two vectors in radians, from 0 to π. Vectors that differ only in length are
+/// equal. The zero vector has no angle and is rejected.
 ///
-/// Computed in `f64` by Kahan's formula, `2 atan2(|u − v|, |u + v|)` of the unit vectors. Unlike
-/// the arc cosine, it is accurate for small angles too.
+/// The angle is computed in `f64` by Kahan's formula, `2 atan2(|u − v|, |u + v|)` of the unit
+/// vectors u and v. Unlike the arc cosine, it is also accurate for small angles.
 ///
 /// ```
 /// use metric_index::metric::{Angular, Metric};
@@ -34,7 +34,7 @@ impl Metric<[f32]> for Angular {
     }
 
     fn absolute_error(&self) -> f32 {
-        ABSOLUTE
+        ABSOLUTE_ERROR
     }
 }
 
@@ -52,12 +52,12 @@ impl Metric<[u8]> for Angular {
     }
 
     fn absolute_error(&self) -> f32 {
-        ABSOLUTE
+        ABSOLUTE_ERROR
     }
 }
 
-/// Upper bound of the rounding error of unit vectors in `f64`, for up to 2²⁰ dimensions.
-const ABSOLUTE: f32 = 1e-9;
+/// Upper bound on the rounding error of unit vectors in `f64`, for up to 2²⁰ dimensions.
+const ABSOLUTE_ERROR: f32 = 1e-9;
 
 #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
 fn angle<T: Copy + Into<f64>>(a: &[T], b: &[T]) -> f32 {

@@ -1,4 +1,4 @@
-//! Distances from one query to many points at once.
+//! Blocks of points, to which many distances are computed at a time.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use std::ops::Range;
 /// assert!(blocks.from(&"ab".repeat(40)).is_none(), "more than 64 characters");
 /// ```
 pub trait Blocks<P: ?Sized>: Debug + Send + Sync {
-    /// Prepares a query. `None` if blocks do not support it, such as a vector of another dimension
-    /// or a long string.
+    /// Prepares a query. Returns `None` if the blocks do not support it, such as a vector of a
+    /// different dimension or a long string.
     fn from<'a>(&'a self, query: &'a P) -> Option<Box<dyn Scan + 'a>>;
 }
 
@@ -23,6 +23,6 @@ pub trait Blocks<P: ?Sized>: Debug + Send + Sync {
 pub trait Scan: Send {
     /// Appends each position whose point is at most `radius` away, with its distance, to `near`.
     /// The distance equals [`Metric::distance`](super::Metric::distance), bit for bit. A position
-    /// is an index into the order of the points.
+    /// is an index into the points in the order of the blocks.
     fn within(&mut self, positions: Range<u32>, radius: f32, near: &mut Vec<(u32, f32)>);
 }

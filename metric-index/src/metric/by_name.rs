@@ -54,8 +54,8 @@ impl FromStr for VectorMetric {
     }
 }
 
-/// Forwards a call to the metric of the variant.
-macro_rules! each {
+/// Forwards a call to the metric in the variant.
+macro_rules! forward {
     ($self:ident, $metric:ident => $call:expr) => {
         match $self {
             VectorMetric::Euclidean => {
@@ -85,42 +85,42 @@ macro_rules! each {
 
 impl Metric<[f32]> for VectorMetric {
     fn distance(&self, a: &[f32], b: &[f32]) -> f32 {
-        each!(self, metric => metric.distance(a, b))
+        forward!(self, metric => metric.distance(a, b))
     }
 
     fn relative_error(&self) -> f32 {
-        each!(self, metric => Metric::<[f32]>::relative_error(metric))
+        forward!(self, metric => Metric::<[f32]>::relative_error(metric))
     }
 
     fn absolute_error(&self) -> f32 {
-        each!(self, metric => Metric::<[f32]>::absolute_error(metric))
+        forward!(self, metric => Metric::<[f32]>::absolute_error(metric))
     }
 
     fn distance_within(&self, a: &[f32], b: &[f32], radius: f32) -> Option<f32> {
-        each!(self, metric => metric.distance_within(a, b, radius))
+        forward!(self, metric => metric.distance_within(a, b, radius))
     }
     fn distances_from<'a>(&'a self, point: &'a [f32]) -> Option<Box<dyn Distances<[f32]> + 'a>> {
-        each!(self, metric => metric.distances_from(point))
+        forward!(self, metric => metric.distances_from(point))
     }
 
     fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
-        each!(self, metric => metric.blocks(points))
+        forward!(self, metric => metric.blocks(points))
     }
 
     fn size(&self, point: &[f32]) -> usize {
-        each!(self, metric => Metric::<[f32]>::size(metric, point))
+        forward!(self, metric => Metric::<[f32]>::size(metric, point))
     }
 
     fn coordinates(&self) -> Option<&dyn Coordinates> {
-        each!(self, metric => metric.coordinates())
+        forward!(self, metric => metric.coordinates())
     }
 
     fn formula(&self) -> Option<Formula> {
-        each!(self, metric => Metric::<[f32]>::formula(metric))
+        forward!(self, metric => Metric::<[f32]>::formula(metric))
     }
 
     fn name(&self) -> Option<String> {
-        each!(self, metric => Metric::<[f32]>::name(metric))
+        forward!(self, metric => Metric::<[f32]>::name(metric))
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Coordinates, Distances, Metric};
 
-/// A metric that counts its evaluations, the measure of cost in the literature on metric spaces.
+/// A metric that counts its evaluations, which is the usual measure of cost in the literature on
+/// metric spaces.
 ///
 /// ```
 /// use metric_index::metric::{CountingMetric, Edit, Metric};
@@ -20,7 +21,7 @@ pub struct CountingMetric<M> {
 }
 
 impl<M> CountingMetric<M> {
-    /// Wraps a metric; the count starts at 0.
+    /// Wraps a metric. The count starts at 0.
     pub fn new(metric: M) -> Self {
         Self { metric, calls: AtomicU64::new(0) }
     }

@@ -9,9 +9,10 @@ use blocks::StringBlocks;
 /// Levenshtein distance: the minimum number of insertions, deletions and substitutions of Unicode
 /// scalar values that turn one string into the other.
 ///
-/// If the shorter string has at most 64 characters, the bit-parallel algorithm of Myers (1999) is
-/// used, in the form of Hyyrö (2003); otherwise the dynamic programming of Wagner and Fischer
-/// (1974). With a radius, the computation stops as soon as the distance is known to exceed it.
+/// If the shorter string has at most 64 characters, the distance is computed by the bit-parallel
+/// algorithm of Myers (1999) in the form of Hyyrö (2003); otherwise by the dynamic programming of
+/// Wagner and Fischer (1974). With a radius, the computation stops as soon as the distance is known
+/// to exceed it.
 ///
 /// ```
 /// use metric_index::metric::{Edit, Metric};
@@ -55,23 +56,23 @@ impl Metric<str> for Edit {
     /// Prepares strings of 1 to 64 characters by locating their characters once.
     fn distances_from<'a>(&'a self, point: &'a str) -> Option<Box<dyn Distances<str> + 'a>> {
         let length = point.chars().count();
-        (1..=WORD).contains(&length).then(|| Box::new(Pattern::of(point, length)) as Box<_>)
+        (1..=WORD_BITS).contains(&length).then(|| Box::new(Pattern::of(point, length)) as Box<_>)
     }
 }
 
-/// The distance if it is at most `radius`. `distance` returns the distance if it is at most a given
-/// whole number.
+/// Returns the distance if it is at most `radius`. `distance` returns the distance if it is at most
+/// a given integer.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn within(radius: f32, distance: impl FnOnce(usize) -> Option<usize>) -> Option<f32> {
     if radius < 0.0 {
         return None;
     }
-    // Above 2^24, a radius also stands for the numbers that round to it.
+    // Above 2^24, a radius also represents the integers that round to it.
     distance(radius.next_up() as usize).map(|distance| distance as f32).filter(|&d| d <= radius)
 }
 
-/// Number of characters that the bits of a machine word represent.
-const WORD: usize = 64;
+/// Number of characters that a machine word represents, one bit per character.
+const WORD_BITS: usize = 64;
 
 /// The distance if it is at most `limit`.
 fn edit(a: &str, b: &str, limit: usize) -> Option<usize> {
@@ -88,7 +89,7 @@ fn edit(a: &str, b: &str, limit: usize) -> Option<usize> {
     }
     match shorter {
         0 => Some(longer),
-        1..=WORD => Pattern::of(short, shorter).distance(long, limit),
+        1..=WORD_BITS => Pattern::of(short, shorter).distance(long, limit),
         _ => by_table(short, long, limit),
     }
 }
@@ -125,7 +126,7 @@ impl Pattern {
         }
     }
 
-    /// The distance of another string if it is at most `limit`.
+    /// Returns the distance of another string if it is at most `limit`.
     fn distance(&self, other: &str, limit: usize) -> Option<usize> {
         if other.is_ascii() {
             let positions = other.bytes().map(|byte| self.ascii[usize::from(byte & 127)]);
@@ -134,8 +135,8 @@ impl Pattern {
         self.by_bits(other.chars().map(|c| self.positions(c)), other.chars().count(), limit)
     }
 
-    /// Computes the distance a column of the table at a time. Bits mark where the column rises and
-    /// falls by 1. `positions` has those of each of `count` characters.
+    /// Computes the distance one column of the table at a time. Bits mark where the column rises
+    /// and falls by 1. `positions` contains the positions of each of `count` characters.
     fn by_bits(
         &self,
         positions: impl Iterator<Item = u64>,

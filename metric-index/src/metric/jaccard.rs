@@ -2,8 +2,8 @@
 
 use super::Metric;
 
-/// The Jaccard distance `1 − |A ∩ B| / |A ∪ B|` of sets of numbers, each a strictly increasing
-/// sequence. The distance of two empty sets is 0.
+/// The Jaccard distance `1 − |A ∩ B| / |A ∪ B|` of sets of numbers, which are strictly increasing
+/// sequences. The distance between two empty sets is 0.
 ///
 /// ```
 /// use metric_index::metric::{Jaccard, Metric};
@@ -14,10 +14,10 @@ use super::Metric;
 pub struct Jaccard;
 
 impl Metric<[u32]> for Jaccard {
-    #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
+    #[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
     fn distance(&self, a: &[u32], b: &[u32]) -> f32 {
-        // Every index evaluates the distance of each point and each query from itself and refuses
-        // what is not 0. This case validates the set.
+        // Every index evaluates the distance of each point and each query from itself, and rejects
+        // it if the distance is not 0. Validate the set in this case.
         if std::ptr::eq(a, b) && !a.is_sorted_by(|x, y| x < y) {
             return f32::NAN;
         }

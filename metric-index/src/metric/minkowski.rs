@@ -1,8 +1,8 @@
-//! The Minkowski distances: Manhattan, Euclidean, Chebyshev and those of any other power.
+//! The Minkowski distances: Manhattan, Euclidean, Chebyshev, and the distances of any other power.
 //!
 //! Differences are exact in `f64`. They are added in eight sums, one per coordinate modulo 8, which
-//! are then added pairwise. The result has the same bits on every machine, with vector instructions
-//! or without.
+//! are then added pairwise. The result has the same bits on every machine, with or without vector
+//! instructions.
 
 use multiversion::multiversion;
 
@@ -48,8 +48,8 @@ kernel!(absolutes_of_bytes, u8, |a, b| (a - b).abs(), |x, y| x + y);
 kernel!(greatest, f32, |a, b| (a - b).abs(), greater);
 kernel!(greatest_of_bytes, u8, |a, b| (a - b).abs(), greater);
 
-/// Defines a function that combines the differences of a point from the nearest point of a box, in
-/// eight lanes as above, in `f32`.
+/// Defines a function that combines the differences between a point and the nearest point of a box
+/// in `f32`, in eight lanes as above.
 macro_rules! box_kernel {
     ($name:ident, |$difference:ident| $term:expr, $combine:expr) => {
         #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
@@ -75,7 +75,7 @@ macro_rules! box_kernel {
     };
 }
 
-/// The distance of a coordinate from an interval; 0 inside it.
+/// Returns the distance of a coordinate from an interval; 0 inside it.
 #[inline]
 fn outside(x: f32, low: f32, high: f32) -> f32 {
     let below = low - x;
@@ -88,17 +88,17 @@ box_kernel!(box_squares, |d| d * d, |x, y| x + y);
 box_kernel!(box_absolutes, |d| d, |x, y| x + y);
 box_kernel!(box_greatest, |d| d, |x, y| if x > y { x } else { y });
 
-/// A lower bound of the distances, computed in `f64`, from the points of a box of `dimension`
-/// coordinates. The sum of the box in `f32` has a relative error of at most `(dimension + 8) 2⁻²³`
-/// and an absolute error of at most `(dimension + 8) 2⁻¹⁴⁸`; see [`blocks`].
+/// Returns a lower bound on the distances, computed in `f64`, from the points of a box of
+/// `dimension` coordinates. `sum` is computed in `f32` with a relative error of at most `(dimension
+/// + 8) 2⁻²³` and an absolute error of at most `(dimension + 8) 2⁻¹⁴⁸`; see [`blocks`].
 fn lower_bound(sum: f32, dimension: usize, root: impl Fn(f32) -> f32) -> f32 {
-    /// Above this, underflow is negligible compared with the relative error.
+    /// Minimum sum for which underflow is negligible compared with the relative error.
     const MIN_SUM: f32 = 1e-30;
     let error = (dimension + 8) as f32 * f32::EPSILON;
     if sum > MIN_SUM && sum < f32::INFINITY { (root(sum) * (1.0 - error)).max(0.0) } else { 0.0 }
 }
 
-/// Implements a metric on vectors of one type of number.
+/// Implements a metric on vectors of one number type.
 macro_rules! metric {
     (
         $metric:ty, $point:ty, |$self:ident, $a:ident, $b:ident| $distance:expr,
@@ -113,7 +113,7 @@ macro_rules! metric {
                 f32::EPSILON
             }
 
-            // Below the smallest normal number, rounding is absolute.
+            // Below the smallest normal number, the rounding error is absolute.
             fn absolute_error(&self) -> f32 {
                 f32::MIN_POSITIVE
             }
@@ -252,8 +252,8 @@ pub struct Minkowski {
 }
 
 impl Minkowski {
-    /// The distance of power `p`. `None` if `p` is not finite or is below 1, where the triangle
-    /// inequality fails.
+    /// Creates the distance of power `p`. Returns `None` if `p` is not finite or is below 1, where
+    /// the triangle inequality fails.
     pub fn new(p: f32) -> Option<Self> {
         (p.is_finite() && p >= 1.0).then(|| Self { p: p.into() })
     }

@@ -8,7 +8,7 @@ use bytemuck::Pod;
 
 /// A type of values that files can contain.
 pub trait Value: Pod + Sync {
-    /// The type's name in the format.
+    /// The name of the type in the format.
     #[doc(hidden)]
     const DTYPE: Dtype;
 }

@@ -10,7 +10,7 @@ pub trait StoredIndex: Index {
     #[doc(hidden)]
     fn kind(&self) -> Kind;
 
-    /// Whether this type reads indexes of this kind, whatever their parameters are.
+    /// Whether this type can read indexes of this kind, regardless of their parameters.
     #[doc(hidden)]
     fn reads(kind: Kind) -> bool;
 

@@ -4,7 +4,8 @@ use super::contents::{FileContents, Value};
 use super::reader::{Reader, StoreProblem, ends_of, invalid};
 use crate::points::{Points, Sets, Strings, Vectors};
 
-/// Points that can be stored: those of this crate, and user-defined ones.
+/// Points that can be stored. Implemented by the stores of this crate; it can be implemented by
+/// user-defined stores.
 ///
 /// ```
 /// use metric_index::index::{Index, VpTree};
@@ -67,7 +68,7 @@ use crate::points::{Points, Sets, Strings, Vectors};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait StoredPoints: Points + Sized {
-    /// The name of the points in files. A file whose points have another name is refused.
+    /// The name of the points in files. A file whose points have a different name is rejected.
     fn name() -> String;
 
     /// Writes the points. Names of arrays and numbers start with `points.`; other names belong to
@@ -78,8 +79,8 @@ pub trait StoredPoints: Points + Sized {
     ///
     /// # Errors
     /// If the file lacks an array or a number, an array is damaged, or the values are invalid.
-    /// Checksums do not protect against malicious files, so every value must be validated: no file
-    /// may make a search panic.
+    /// Checksums do not protect against malicious files, so every value must be validated, and no
+    /// file may make a search panic.
     fn read(file: &mut Reader) -> Result<Self, StoreProblem>;
 }
 
@@ -114,10 +115,10 @@ impl StoredPoints for Strings {
         let text = file.array::<u8>("points.text")?;
         let ends = file.array("points.ends")?;
         let text =
-            std::str::from_utf8(&text).map_err(|_| invalid("points.text", "it is no UTF-8"))?;
+            std::str::from_utf8(&text).map_err(|_| invalid("points.text", "it is not UTF-8"))?;
         let ends = ends_of(&ends, text.len(), "points.ends")?;
         if !ends.iter().all(|&end| text.is_char_boundary(end)) {
-            return Err(invalid("points.ends", "it cuts a character"));
+            return Err(invalid("points.ends", "it splits a character"));
         }
         Ok(Self::from_parts(text.to_owned(), ends))
     }

@@ -1,4 +1,4 @@
-//! A file that is being read, and the checks of what it contains.
+//! The reader of index files, which checks the contents.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ pub(super) const KEY: &str = "metric-index";
 pub(super) const VERSION: u32 = 1;
 const FORMAT: Format = Format { what: "an index", key: KEY, name: KEY, version: VERSION };
 
-/// The problem with the file of an index.
+/// A problem with an index file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreProblem {
@@ -26,9 +26,9 @@ pub enum StoreProblem {
     #[error(transparent)]
     File(#[from] FileProblem),
     /// The file is not an index.
-    #[error("it is not an index; metric-index build makes one")]
+    #[error("it is not an index; `metric-index build` creates one")]
     NoIndex,
-    /// The file has an index of another kind.
+    /// The file contains a different kind of index.
     #[error("it is {found}, expected {expected}")]
     Kind {
         /// The kind of the file.
@@ -36,15 +36,15 @@ pub enum StoreProblem {
         /// The kind requested.
         expected: String,
     },
-    /// The index was saved with a metric of another name.
+    /// The index was saved with a metric of a different name.
     #[error("it was built with the metric {saved}, not with {given}")]
     MetricName {
-        /// The metric that the index was built with.
+        /// The metric with which the index was built.
         saved: String,
-        /// The metric that the index was opened with.
+        /// The metric with which the index was opened.
         given: String,
     },
-    /// Distances differ from those in the file.
+    /// A distance differs from the one in the file.
     #[error(
         "the distance of points {a} and {b} is {found}, {saved} when it was saved: \
          it is of another metric"
@@ -90,7 +90,7 @@ pub struct Reader {
     pub(super) header: Header,
 }
 
-/// The problem of an array with invalid values, for
+/// Creates the problem of an array with invalid values, for
 /// [`StoredPoints::read`](super::StoredPoints::read).
 ///
 /// ```
@@ -101,9 +101,10 @@ pub fn invalid(array: &str, what: impl Into<String>) -> StoreProblem {
     FileProblem::invalid(array, what).into()
 }
 
-/// Checks the first bytes, so that a large file of another type is not read.
+/// Checks the first bytes of a file, so that a large file of a different type is not read.
 fn begins_as_container(path: &Path) -> io::Result<bool> {
-    // Checked before opening, since opening a pipe would wait for its other end.
+    // The type of file is checked before opening, because opening a pipe would wait for its other
+    // end.
     let there = path.metadata()?;
     let mut head = [0; 9];
     if !there.is_file() || there.len() < head.len() as u64 {
@@ -126,10 +127,10 @@ impl Reader {
         Ok(Self { file, header })
     }
 
-    /// An array, verified by its checksum.
+    /// Reads an array and verifies its checksum.
     ///
     /// # Errors
-    /// If it is missing, of another type, or damaged.
+    /// If the array is missing, damaged, or of a different type.
     pub fn array<T: Value>(&mut self, name: &str) -> Result<Array<T>, StoreProblem> {
         let array: Array<T> = self.file.array(name, T::DTYPE)?;
         let written = self.header.checksums.get(name);
@@ -137,10 +138,10 @@ impl Reader {
         Ok(array)
     }
 
-    /// An array of `count` values.
+    /// Reads an array of `count` values.
     ///
     /// # Errors
-    /// Those of [`array`](Self::array), or if it has another number of values.
+    /// As [`array`](Self::array), or if the number of values differs.
     pub fn array_of<T: Value>(
         &mut self,
         name: &str,
@@ -150,16 +151,16 @@ impl Reader {
         of_length(name, array, count)
     }
 
-    /// An array of distances, which are finite and not negative.
+    /// Reads an array of distances, which must be finite and not negative.
     pub(crate) fn distances(&mut self, name: &str) -> Result<Array<f32>, StoreProblem> {
         let array = self.array::<f32>(name)?;
         match array.iter().find(|value| !(0.0..f32::INFINITY).contains(*value)) {
-            Some(value) => Err(invalid(name, format!("{value} is no distance"))),
+            Some(value) => Err(invalid(name, format!("{value} is not a distance"))),
             None => Ok(array),
         }
     }
 
-    /// An array of `count` [`distances`](Self::distances).
+    /// Reads an array of `count` [`distances`](Self::distances).
     pub(crate) fn distances_of(
         &mut self,
         name: &str,
@@ -169,7 +170,7 @@ impl Reader {
         of_length(name, array, count)
     }
 
-    /// An array of the numbers below `count`, each once.
+    /// Reads an array that contains each number below `count` once.
     pub(crate) fn permutation(
         &mut self,
         name: &str,
@@ -180,14 +181,14 @@ impl Reader {
         Ok(array)
     }
 
-    /// The kind of the index, with the parameters that it was built with.
+    /// Returns the kind of the index with the parameters with which it was built.
     pub(super) fn kind(&self) -> Result<Kind, StoreProblem> {
         let kind = self.header.kind.parse::<Kind>().ok();
         let kind = kind.filter(|kind| kind.name() == self.header.index);
         kind.ok_or_else(|| self.wrong_kind())
     }
 
-    /// The problem of a kind that does not belong to this index.
+    /// Returns the problem of a kind that does not belong to this index.
     pub(crate) fn wrong_kind(&self) -> StoreProblem {
         invalid("settings", format!("kind {}", self.header.kind))
     }
@@ -201,7 +202,7 @@ impl Reader {
         number.ok_or_else(|| invalid("settings", format!("there is no {name}")))
     }
 
-    /// The maximum number of points of a leaf.
+    /// Reads the maximum number of points of a leaf.
     pub(crate) fn leaf(&self) -> Result<u32, StoreProblem> {
         match self.small("leaf")? {
             0 => Err(invalid("settings", "leaf is 0")),
@@ -209,10 +210,10 @@ impl Reader {
         }
     }
 
-    /// A number that fits into 32 bits.
+    /// Reads a number that fits into 32 bits.
     ///
     /// # Errors
-    /// If the file has no number of this name, or it is too large.
+    /// If the file has no number of this name, or if the number is too large.
     pub fn small(&self, name: &str) -> Result<u32, StoreProblem> {
         let number = self.number(name)?;
         u32::try_from(number).map_err(|_| invalid("settings", format!("{name} is {number}")))
@@ -232,7 +233,7 @@ fn of_length<T: Value>(
     }
 }
 
-/// Checks that `numbers` are those below `count`, each once.
+/// Checks that `numbers` contains each number below `count` once.
 pub(crate) fn check_permutation(
     numbers: &[u32],
     count: usize,
@@ -240,7 +241,7 @@ pub(crate) fn check_permutation(
 ) -> Result<(), StoreProblem> {
     let mut distinct = DistinctNumbers::of(array, count);
     numbers.iter().try_for_each(|&number| distinct.check(number))?;
-    distinct.is_all()
+    distinct.check_complete()
 }
 
 /// Validates the ends of consecutive ranges that cover `length` items.
@@ -256,7 +257,7 @@ pub(crate) fn ends_of(
     ends.iter().map(end).collect()
 }
 
-/// Checks that no number occurs twice, and that none is missing.
+/// A check that no number occurs twice and none is missing.
 #[derive(Debug)]
 pub(crate) struct DistinctNumbers<'a> {
     array: &'a str,
@@ -284,13 +285,13 @@ impl<'a> DistinctNumbers<'a> {
         }
     }
 
-    /// The number of different numbers so far.
+    /// The count of different numbers so far.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     /// Checks that no number is missing.
-    pub(crate) fn is_all(&self) -> Result<(), StoreProblem> {
+    pub(crate) fn check_complete(&self) -> Result<(), StoreProblem> {
         match self.seen.iter().position(|seen| !seen) {
             Some(missing) => Err(invalid(self.array, format!("it lacks {missing}"))),
             None => Ok(()),

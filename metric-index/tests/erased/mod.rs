@@ -1,6 +1,6 @@
-//! One type for all points and one for all metrics: a test file compiles each index once instead of
-//! once for each store and metric. The distances are those of the metrics themselves, behind a `dyn
-//! Metric`.
+//! One type for all points and one for all metrics, so that a test file compiles each index once
+//! instead of once per store and metric. The distances are those of the metrics themselves, behind
+//! a `dyn Metric`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) enum Point {
 /// Points of one space.
 pub(crate) type All = Items<Point, Point>;
 
-/// A metric that is chosen while the test runs.
+/// A metric chosen at run time.
 pub(crate) type AnyMetric = Arc<dyn Metric<Point> + Send>;
 
 /// An index of any kind, over any points.
@@ -51,14 +51,14 @@ views!([f32]: Vector, [u8]: Bytes, str: Word, [u32]: Set);
 /// Adapts a metric of one type of points to all points.
 struct On<T: ?Sized, M>(M, PhantomData<fn(&T)>);
 
-/// A metric of vectors, bytes, words or sets.
+/// Creates a metric of vectors, bytes, words or sets.
 pub(crate) fn on<T: View + ?Sized + 'static, M: Metric<T> + Send + 'static>(
     metric: M,
 ) -> AnyMetric {
     Arc::new(On::<T, M>(metric, PhantomData))
 }
 
-/// The same metric without blocks, for oracles.
+/// Returns the same metric without blocks, for oracles.
 pub(crate) fn plain(metric: &AnyMetric) -> AnyMetric {
     Arc::new(CountingMetric::new(Arc::clone(metric)))
 }
@@ -149,7 +149,7 @@ pub(crate) fn built(kind: Kind, points: &All, metric: &AnyMetric) -> Erased {
     kind.build(points.clone(), metric.clone()).unwrap()
 }
 
-/// The number of cases in `PROPTEST_CASES`, or `few`.
+/// Returns the number of cases in `PROPTEST_CASES`, or `few`.
 pub(crate) fn cases(few: u32) -> ProptestConfig {
     let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig::with_cases(said.unwrap_or(few))

@@ -1,4 +1,4 @@
-//! Points, words and a GPU for tests. The tests of `metric-papers` use this file, too.
+//! Points, words and a GPU for tests. The tests of `metric-papers` also use this file.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -31,14 +31,14 @@ pub(crate) fn gaussian(count: usize, dimension: usize, seed: u64) -> Vectors<f32
     Vectors::new((0..count * dimension).map(|_| normal(&mut random)).collect(), dimension).unwrap()
 }
 
-/// Small whole numbers: almost all distances tie.
+/// Vectors of small integers, almost all of whose distances tie.
 pub(crate) fn whole(count: usize, dimension: usize, seed: u64) -> Vectors<f32> {
     let mut random = Random::new(seed);
     let value = |_| 1.0 + random.below(4) as f32;
     Vectors::new((0..count * dimension).map(value).collect(), dimension).unwrap()
 }
 
-/// Words of an alphabet, of up to `longest` characters.
+/// Words over an alphabet, with up to `longest` characters.
 pub(crate) fn words(count: usize, alphabet: &str, longest: usize, seed: u64) -> Strings {
     let mut random = Random::new(seed);
     let alphabet: Vec<char> = alphabet.chars().collect();

@@ -33,7 +33,7 @@ pub(super) struct Backlog {
 struct State {
     documents: Vec<Document>,
     bytes: usize,
-    /// Why reading is_ended, if not because there are no more documents.
+    /// The error that ended reading, if any.
     error: Option<CorpusError>,
     /// Whether all documents have been added.
     is_ended: bool,

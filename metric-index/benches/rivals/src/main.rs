@@ -1,12 +1,12 @@
-//! Measures queries per second of CPU time on one thread, and compares with other programs on the
-//! same data in the same run.
+//! Measures queries per second of CPU time on one thread, compared with other programs on the same
+//! data in the same run.
 //!
-//! `cargo run --release -- DATA FOLDER [NAME…]` in this folder. DATA holds `spanish-words.txt`,
-//! `letter.csv`, `final8_10K.txt`, `final8_query1K.txt` and `t10k-images-idx3-ubyte.gz` unpacked as
-//! `t10k.idx`; what is not there is left out, and so is what is not named, if there are names
-//! (`clustered`, `t10k`, `letter`, `final8`, `words`). FOLDER gets the data for `rivals.py`, which
-//! measures the programs in Python and is started by this one where `python3` has numpy, scipy,
-//! scikit-learn, pynear, faiss or rapidfuzz.
+//! Run `cargo run --release -- DATA FOLDER [NAME…]` in this folder. DATA contains
+//! `spanish-words.txt`, `letter.csv`, `final8_10K.txt`, `final8_query1K.txt` and
+//! `t10k-images-idx3-ubyte.gz` unpacked as `t10k.idx`. Missing files are skipped. NAMEs select data
+//! sets: `clustered`, `t10k`, `letter`, `final8`, `words`. The program writes the data for
+//! `rivals.py` into FOLDER and runs that script if `python3` has numpy, scipy, scikit-learn,
+//! pynear, faiss or rapidfuzz. The script measures programs in Python.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -40,7 +40,7 @@ struct Rivals<'a> {
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [data, folder, names @ ..] = &arguments[..] else {
-        println!("name the folder of the data and one to write vectors into");
+        println!("usage: rivals DATA FOLDER [NAME...]");
         return Ok(());
     };
     let rivals = Rivals { data: Path::new(data), folder: Path::new(folder), names };
@@ -115,13 +115,13 @@ impl Rivals<'_> {
         let index = BruteForce::new(points, Euclidean)?;
         let (all, expected) = rate(count, || index.batch(queries, |_| Nearest::new(K)));
         expected.iter().try_for_each(|list| list.map(|_| ()))?;
-        told("ours: brute force, a batch", all);
+        report("ours: brute force, a batch", all);
         let single = NonZero::<usize>::MIN;
         for kind in ["brute-force", "vp-tree", "kd-tree", "sss-index", "sss-index:8p", "lc"] {
             let index = kind.parse::<Kind>()?.build(points, Euclidean)?;
             let (rate, found) = rate(count, || index.nearest_many(queries, K, single));
             assert!(found == expected, "{kind}: other neighbors");
-            told(&format!("ours: {kind}"), rate);
+            report(&format!("ours: {kind}"), rate);
         }
         let rows: Vec<[f32; D]> = points.values().as_chunks().0.to_vec();
         if D < 100 {
@@ -133,7 +133,7 @@ impl Rivals<'_> {
                 queries.map(one).collect::<Vec<_>>()
             });
             assert!(found.iter().all(|found| found.len() == K));
-            told("kiddo ImmutableKdTree", rate);
+            report("kiddo ImmutableKdTree", rate);
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Rivals<'_> {
                     assert!(expected[at] == found, "other words");
                 }
                 let found = expected[at].iter().map(Vec::len).sum();
-                told_of_words(&format!("ours: {kind}"), radius, rate, found);
+                report_words(&format!("ours: {kind}"), radius, rate, found);
             }
         }
         let texts = |words: &Strings| -> Vec<String> {
@@ -167,7 +167,7 @@ impl Rivals<'_> {
         std::fs::write(self.folder.join("words-points.txt"), words.join("\n"))?;
         std::fs::write(self.folder.join("words-queries.txt"), queries.join("\n"))?;
         let mut bytes = BKTree::new(Levenshtein);
-        let mut ours = BKTree::new(Ours);
+        let mut ours = BKTree::new(EditDistance);
         for word in &words {
             bytes.add(word.clone());
             ours.add(word.clone());
@@ -177,7 +177,7 @@ impl Rivals<'_> {
         for (radius, whole) in radii.into_iter().zip(1u8..3) {
             let rival = |name: &str, found: &dyn Fn(&String) -> usize| {
                 let (rate, found) = rate(queries.len(), || queries.iter().map(found).sum());
-                told_of_words(name, radius, rate, found);
+                report_words(name, radius, rate, found);
             };
             rival("bk-tree, bytes", &|query| bytes.find(query, whole.into()).count());
             rival("bk-tree, our distance", &|query| ours.find(query, whole.into()).count());
@@ -187,13 +187,13 @@ impl Rivals<'_> {
     }
 }
 
-/// The CPU time of this thread in seconds.
+/// Returns the CPU time of this thread in seconds.
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// The median of several runs in queries per second, and the neighbors found.
+/// Returns the median rate of several runs in queries per second, and the neighbors found.
 fn rate<T>(queries: usize, mut run: impl FnMut() -> T) -> (f64, T) {
     let mut found = run();
     let mut seconds = Vec::new();
@@ -206,18 +206,19 @@ fn rate<T>(queries: usize, mut run: impl FnMut() -> T) -> (f64, T) {
     (queries as f64 / seconds[RUNS / 2], found)
 }
 
-fn told(name: &str, rate: f64) {
+fn report(name: &str, rate: f64) {
     println!("  {name:28} {rate:10.0} queries/s");
 }
 
-fn told_of_words(name: &str, radius: f32, rate: f64, found: usize) {
+fn report_words(name: &str, radius: f32, rate: f64, found: usize) {
     println!("  {name:28} r = {radius}   {rate:10.0} queries/s, {found} words");
 }
 
-/// Our distance for the crate `bk-tree`, whose own compares bytes and misses words with accents.
-struct Ours;
+/// Our edit distance for the crate `bk-tree`, whose own distance compares bytes and misses words
+/// with accents.
+struct EditDistance;
 
-impl bk_tree::Metric<String> for Ours {
+impl bk_tree::Metric<String> for EditDistance {
     fn distance(&self, a: &String, b: &String) -> u32 {
         Metric::<str>::distance(&Edit, a, b) as u32
     }

@@ -1,4 +1,4 @@
-//! Launches the kernels of `kernels/words.cu`.
+//! Launches of the kernels of `kernels/words.cu`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -9,23 +9,25 @@ use gpu_runtime::{
     Kernel, Pinned, kernel,
 };
 
-use super::super::launch::{LaunchResult, SORTED, THREADS};
+use super::super::launch::{LaunchResult, MAX_SORTED, THREADS};
 
-/// Queries per block: `TOGETHER` of `words.cu`.
-const QUERIES: u32 = 8;
-/// Words per block.
-const CHUNK: u32 = 4096;
-/// Up to this number of queries, a block scans fewer words, so that all multiprocessors have work.
-const FEW: u32 = 256;
-/// Words per block for few queries.
-const SMALL_CHUNK: u32 = 512;
-/// How long to poll memory for the answer to one query before asking the driver.
+/// Number of queries per block (`TOGETHER` of `words.cu`).
+const QUERIES_PER_BLOCK: u32 = 8;
+/// Number of words per block.
+const WORDS_PER_BLOCK: u32 = 4096;
+/// Maximum number of queries for which a block scans fewer words, so that all multiprocessors have
+/// work.
+const MAX_FEW_QUERIES: u32 = 256;
+/// Number of words per block for few queries.
+const WORDS_PER_BLOCK_FOR_FEW_QUERIES: u32 = 512;
+/// Time for which memory is polled for the answer to a query before the driver is asked.
 const POLL_TIME: Duration = Duration::from_micros(200);
-/// A value that a search for one query has not written yet: neither a number of words nor a word.
+/// Marks a value that the search for one query has not written yet. It is neither a number of words
+/// nor a word.
 pub(super) const UNWRITTEN: u64 = u64::MAX;
 
 fn chunk_of(queries: &Queries) -> u32 {
-    if queries.count <= FEW { SMALL_CHUNK } else { CHUNK }
+    if queries.count <= MAX_FEW_QUERIES { WORDS_PER_BLOCK_FOR_FEW_QUERIES } else { WORDS_PER_BLOCK }
 }
 
 /// The loaded kernels for words, each for queries of up to 32 and of up to 64 characters.
@@ -51,7 +53,7 @@ impl Kernels {
                 words.kernel("word_distances_32", 0)?,
                 words.kernel("word_distances_64", 0)?,
             ],
-            gather: select.kernel("gather", SORTED as usize * 8)?,
+            gather: select.kernel("gather", MAX_SORTED as usize * 8)?,
         })
     }
 }
@@ -111,24 +113,24 @@ struct WordQueries {
 // SAFETY: the fields match those of `WordQueries` in order and size: four pointers and a u32.
 unsafe impl DeviceRepr for WordQueries {}
 
-/// Sizes of the queries in a buffer, which determine where its sections begin.
+/// Sizes of the queries in a buffer, which determine where the sections of the buffer begin.
 ///
-/// The sections are the ends, the sets and the radii of the queries, the codes of all queries, the
-/// number of words that each has found, and the words found.
+/// The sections are the ends, character sets and radii of the queries, the codes of all queries,
+/// the number of words found by each query, and the words found.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueryLayout {
     pub(super) count: usize,
-    /// Number of characters of all queries.
+    /// Total number of characters of all queries.
     pub(super) characters: usize,
 }
 
 impl QueryLayout {
-    /// Number of 32-bit words that the queries take, without what they find.
+    /// Number of 32-bit words that the queries take, without the words found.
     fn words(self) -> usize {
         3 * self.count + self.characters.div_ceil(4)
     }
 
-    /// The offset of the numbers of words found: even, so that the next section is aligned.
+    /// The offset of the numbers of words found. It is even, so that the next section is aligned.
     pub(super) fn counts_at(self) -> usize {
         self.words().next_multiple_of(2)
     }
@@ -232,10 +234,10 @@ pub(super) struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
-    /// The blocks of a kernel that compares all queries with chunks of words.
+    /// Returns the grid of a kernel that compares all queries with chunks of words.
     fn grid(self, queries: &Queries) -> Grid {
         let chunks = self.words.count.div_ceil(chunk_of(queries));
-        Grid::new(chunks, THREADS).with_rows(queries.count.div_ceil(QUERIES))
+        Grid::new(chunks, THREADS).with_rows(queries.count.div_ceil(QUERIES_PER_BLOCK))
     }
 
     /// `words_within_32` and `words_within_64`: finds the words within the radius of each query.
@@ -258,8 +260,8 @@ impl Launcher<'_> {
     }
 
     /// `words_within_one_32` and `words_within_one_64`: counts the words within the radius of a
-    /// query and finds the first of them. `state` has the counters of the kernel: two zeros. The
-    /// answer is unwritten before; see [`Answer::wait`].
+    /// query and finds the first of them. `state` contains the kernel's two counters, which must be
+    /// 0. The answer must be unwritten; see [`Answer::wait`].
     pub(super) fn within_one(
         self,
         query: &OneQuery,
@@ -302,7 +304,7 @@ impl Launcher<'_> {
             chunk: chunk_of(queries),
         };
         let kernel = if queries.is_short { short } else { long };
-        let grid = self.grid(queries).with_shared_bytes((QUERIES * bins) as usize * 4);
+        let grid = self.grid(queries).with_shared_bytes((QUERIES_PER_BLOCK * bins) as usize * 4);
         #[expect(unsafe_code, reason = "the launcher of `word_distances`")]
         // SAFETY: there are `bins` numbers per query.
         unsafe {
@@ -328,7 +330,7 @@ unsafe impl DeviceRepr for OneQuery {}
 /// Pinned memory that the GPU writes while the host polls it: the number of words found, then the
 /// words.
 ///
-/// It is a pointer because no reference may exist to memory that the GPU writes.
+/// A pointer is used because no reference may exist to memory that the GPU writes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer {
     start: NonNull<u64>,
@@ -337,7 +339,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The answer to a query in memory for `capacity` words, all of which must be [`UNWRITTEN`].
+    /// Creates an answer in memory for `capacity` words, all of which must be [`UNWRITTEN`].
     pub(super) fn new(memory: &mut Pinned<u64>, capacity: u32) -> Result<Self, GpuError> {
         let start = memory.start(1 + capacity as usize)?;
         Ok(Self { start, capacity })
@@ -372,7 +374,7 @@ impl Answer {
         for at in 1..=count.min(self.capacity) {
             written(at)?;
         }
-        // Orders the reads that follow after the polled values.
+        // Order the reads that follow after the polled values.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         Ok(count)
     }

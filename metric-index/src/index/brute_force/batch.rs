@@ -1,14 +1,16 @@
-//! Answers many queries against vectors in Euclidean space: products of matrices in `f32` determine
-//! which distances must be computed.
+//! Batches of queries against vectors in Euclidean space. Matrix products in `f32` determine which
+//! distances must be computed.
 //!
-//! With `h = |x|²/2`, the distance of q and x is at most D exactly if `q·x ≥ h + (|q|² − D²)/2`.
+//! With `h = |x|²/2`, the distance between q and x is at most D if and only if `q·x ≥ h + (|q|² −
+//! D²)/2`.
 //!
-//! The error of the computed product of d terms is at most `γ |q||x|`, in whatever order it is
-//! summed (Higham 2002, section 3.1). Here `γ = d u / (1 − d u)`, `u = 2⁻²⁴` and `|q||x| ≤ (|q|² +
+//! The error of a computed product of d terms is at most `γ |q||x|`, in any order of summation
+//! (Higham 2002, section 3.1). Here `γ = d u / (1 − d u)`, `u = 2⁻²⁴` and `|q||x| ≤ (|q|² +
 //! |x|²)/2`. All rounding errors together are therefore below `(d + 8) 2⁻²³ (|q|² + |x|² + D²)`,
 //! and the threshold is lowered by this amount. Underflow adds less than `(d + 8) 2⁻¹⁴⁶`.
 //!
-//! Points whose product is not below the threshold are measured by the metric, as in every index.
+//! The distances of points whose product reaches the threshold are then computed by the metric, as
+//! in every index.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -27,17 +29,18 @@ use crate::points::Points;
 use crate::threads::map_parallel;
 
 /// Number of points per product.
-const BLOCK: usize = 512;
+const POINTS_PER_PRODUCT: usize = 512;
 /// Number of queries per product.
-const QUERIES: u32 = 512;
-/// Number of points compared with a threshold at once.
+const QUERIES_PER_PRODUCT: u32 = 512;
+/// Number of points compared with a threshold at a time.
 const LANES: usize = 32;
-/// Above this, squares or their sums may overflow.
+/// Maximum squared length for which squares and their sums cannot overflow.
 const MAX_SQUARE: f64 = 1e37;
 
 impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
-    /// Answers many queries on all threads of the ambient thread pool: the answers of [`search`] in
-    /// a fraction of the time. `ask` creates the collector of a query from its number.
+    /// Answers many queries on all threads of the current thread pool. The answers are those of
+    /// [`search`], in a fraction of the time. `ask` creates the collector of a query from its
+    /// number.
     ///
     /// ```
     /// use metric_index::collector::Nearest;
@@ -68,15 +71,15 @@ impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
 }
 
 impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
-    /// Answers many queries by products of matrices, if the metric is Euclidean and the products
-    /// are faster than blocks.
+    /// Answers many queries by matrix products if the metric is Euclidean and products are faster
+    /// than blocks.
     pub(super) fn by_products<Q: Points<Point = S::Point>, C: Answer>(
         &self,
         queries: &Q,
         threads: NonZero<usize>,
         ask: &(impl Fn(u32) -> C + Sync),
     ) -> Option<NeighborLists> {
-        /// Below these sizes, blocks are faster.
+        /// Minimum number of queries for which products are faster than blocks.
         const MIN_QUERIES: usize = 16;
         const MIN_DIMENSIONS: usize = 12;
         let coordinates = self.space.metric.coordinates().filter(|found| found.is_euclidean())?;
@@ -94,11 +97,11 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     }
 }
 
-/// Many queries to one index.
+/// A batch of queries to an index.
 struct Batch<'a, S: Points, M, Q, A> {
     index: &'a BruteForce<S, M>,
     coordinates: &'a dyn Coordinates<S::Point>,
-    /// `None` if the points are unsuitable for products.
+    /// The squared lengths of the points; `None` if the points are unsuitable for products.
     norms: Option<Norms>,
     queries: &'a Q,
     ask: &'a A,
@@ -122,11 +125,11 @@ where
         Self { index, coordinates, norms, queries, ask }
     }
 
-    /// Splits the queries into ranges, small enough that every thread gets one.
+    /// Splits the queries into ranges that are small enough for every thread to get one.
     fn pieces(&self, threads: NonZero<usize>) -> Vec<Range<u32>> {
         let count = u32::try_from(self.queries.len()).expect("fewer than 2^32 queries");
         let threads = u32::try_from(threads.get()).unwrap_or(u32::MAX);
-        let size = count.div_ceil(threads).clamp(1, QUERIES);
+        let size = count.div_ceil(threads).clamp(1, QUERIES_PER_PRODUCT);
         let end = |start: u32| count.min(start.saturating_add(size));
         (0..count).step_by(size as usize).map(|start| start..end(start)).collect()
     }
@@ -148,7 +151,7 @@ where
         for number in piece {
             let query = self.coordinates.of(self.queries.point(number));
             let square = square(query);
-            // Invalid queries and queries with large coordinates are answered one by one.
+            // Answer invalid queries and queries with large coordinates one by one.
             if query.len() != dimension || square.is_nan() || square > MAX_SQUARE {
                 answers.push(Some(self.alone(number)));
                 continue;
@@ -159,15 +162,18 @@ where
             open.push(Query { point: query, square, collector, failed: None });
         }
         let point = |number: u32| self.coordinates.of(self.index.space.points.point(number));
-        let mut products = vec![0.0; open.len() * BLOCK];
-        let mut rows = Vec::with_capacity(BLOCK * dimension);
-        for (first, halves) in (0..).step_by(BLOCK).zip(norms.halves.chunks(BLOCK)) {
+        let mut products = vec![0.0; open.len() * POINTS_PER_PRODUCT];
+        let mut rows = Vec::with_capacity(POINTS_PER_PRODUCT * dimension);
+        for (first, halves) in
+            (0..).step_by(POINTS_PER_PRODUCT).zip(norms.halves.chunks(POINTS_PER_PRODUCT))
+        {
             rows.clear();
-            let numbers = first..first + u32::try_from(halves.len()).expect("at most BLOCK");
+            let numbers =
+                first..first + u32::try_from(halves.len()).expect("at most POINTS_PER_PRODUCT");
             numbers.for_each(|number| rows.extend_from_slice(point(number)));
             multiply(&rows, &values, dimension, &mut products);
             let block = Block { first, halves, greatest: norms.greatest };
-            for (query, products) in open.iter_mut().zip(products.chunks_mut(BLOCK)) {
+            for (query, products) in open.iter_mut().zip(products.chunks_mut(POINTS_PER_PRODUCT)) {
                 query.scan(&point, &block, products);
             }
         }
@@ -185,9 +191,9 @@ where
 struct Block<'a> {
     /// The number of the first point.
     first: u32,
-    /// Half the square of each point.
+    /// Half the squared length of each point.
     halves: &'a [f32],
-    /// The maximum square of all points of the index.
+    /// The maximum squared length of all points of the index.
     greatest: f64,
 }
 
@@ -199,7 +205,7 @@ struct Query<'a, C> {
 }
 
 impl<C: Answer> Query<'_, C> {
-    /// Measures the points of a block that can be within the radius.
+    /// Computes the distances of the points of a block that can be within the radius.
     fn scan<'p>(
         &mut self,
         point_of: &impl Fn(u32) -> &'p [f32],
@@ -209,7 +215,7 @@ impl<C: Answer> Query<'_, C> {
         let &Block { first, halves, greatest } = block;
         let mut threshold = self.threshold(greatest);
         if threshold == f32::NEG_INFINITY {
-            // The radius is still infinite, so the points that seem nearest are measured first.
+            // The radius is still infinite, so begin with the points that seem nearest.
             let mut order: Vec<(f32, u32)> =
                 products.iter().zip(halves).map(|(p, h)| p - h).zip(first..).collect();
             order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
@@ -235,7 +241,7 @@ impl<C: Answer> Query<'_, C> {
         }
     }
 
-    /// Measures a point and returns the new threshold.
+    /// Computes the distance of a point and returns the new threshold.
     fn measure<'p>(
         &mut self,
         point_of: &impl Fn(u32) -> &'p [f32],
@@ -253,14 +259,15 @@ impl<C: Answer> Query<'_, C> {
         threshold
     }
 
-    /// A lower bound of a product minus half the point's square, for points within the radius.
+    /// Returns a lower bound on the product minus half the point's squared length, for points
+    /// within the radius.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     fn threshold(&self, greatest: f64) -> f32 {
         let radius = self.collector.radius();
         if radius < 0.0 {
             return f32::INFINITY;
         }
-        // An upper bound of the true distance of a point whose computed distance is at most the
+        // An upper bound on the true distance of points whose computed distance is at most the
         // radius.
         let error = f64::from(Metric::<[f32]>::relative_error(&Euclidean));
         let distance = f64::from(radius.next_up()) * (1.0 + 4.0 * error);
@@ -273,17 +280,17 @@ impl<C: Answer> Query<'_, C> {
     }
 }
 
-/// Half the squares of all points.
+/// Half the squared lengths of all points.
 struct Norms {
     dimension: usize,
     halves: Vec<f32>,
-    /// The maximum square.
+    /// The maximum squared length.
     greatest: f64,
 }
 
 impl Norms {
-    /// Returns `None` if the points differ in dimension, have no coordinates, or are so large that
-    /// squares overflow.
+    /// Computes the squared lengths. Returns `None` if the points differ in dimension, have no
+    /// coordinates, or are so large that squares overflow.
     #[expect(clippy::cast_possible_truncation, reason = "the threshold allows for it")]
     fn of<S: Points>(points: &S, coordinates: &dyn Coordinates<S::Point>) -> Option<Self> {
         let point = |number: u32| coordinates.of(points.point(number));
@@ -305,7 +312,7 @@ fn square(point: &[f32]) -> f64 {
     point.iter().map(|&x| f64::from(x) * f64::from(x)).sum()
 }
 
-/// Whether at least one product is not below the threshold.
+/// Whether at least one product reaches the threshold.
 #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 fn any(halves: &[f32], products: &[f32], threshold: f32) -> bool {
     let halves = <&[f32; LANES]>::try_from(halves);
@@ -319,16 +326,18 @@ fn any(halves: &[f32], products: &[f32], threshold: f32) -> bool {
     any != 0
 }
 
-/// Computes the products of all rows with all queries. Those of query q begin at `q * BLOCK`.
+/// Computes the products of all rows with all queries. The products of query q begin at `q *
+/// POINTS_PER_PRODUCT`.
 fn multiply(rows: &[f32], queries: &[f32], dimension: usize, products: &mut [f32]) {
     let row_count = rows.len() / dimension;
     let query_count = queries.len() / dimension;
-    let fits = row_count <= BLOCK && query_count * BLOCK <= products.len();
+    let fits =
+        row_count <= POINTS_PER_PRODUCT && query_count * POINTS_PER_PRODUCT <= products.len();
     assert!(fits, "the products fit into the buffer");
     let stride = |n: usize| isize::try_from(n).expect("a vector fits into memory");
     #[expect(unsafe_code, reason = "the product is on raw pointers")]
     // SAFETY: rows have `row_count` times `dimension` values and queries `query_count` times
-    // `dimension`. Products hold `query_count` columns of BLOCK values, of which `row_count` are
+    // `dimension`. Products hold `query_count` columns of POINTS_PER_PRODUCT values, of which `row_count` are
     // written: asserted above. The products are borrowed mutably, so they overlap nothing.
     unsafe {
         gemm::gemm(
@@ -336,7 +345,7 @@ fn multiply(rows: &[f32], queries: &[f32], dimension: usize, products: &mut [f32
             query_count,
             dimension,
             products.as_mut_ptr(),
-            stride(BLOCK),
+            stride(POINTS_PER_PRODUCT),
             1,
             false,
             rows.as_ptr(),

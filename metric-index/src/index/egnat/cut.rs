@@ -1,4 +1,4 @@
-//! How a bucket of an [`Egnat`](super::Egnat) that is too large becomes an inner node.
+//! The division of an oversized bucket of an [`Egnat`](super::Egnat), which becomes an inner node.
 
 use rayon::prelude::*;
 
@@ -34,13 +34,14 @@ pub(super) struct BucketEntry {
 }
 
 impl BucketEntry {
-    /// A point whose bucket has no center above it.
+    /// Creates an entry for a bucket without a center above it.
     pub(super) fn unassigned(point: u32) -> Self {
         Self { point, from_center: 0.0 }
     }
 }
 
-/// The parts of a new inner node: centers, their table, and the other points by nearest center.
+/// The contents of a new inner node: its centers, their table, and the other points by nearest
+/// center.
 pub(super) struct Cut {
     pub(super) centers: Vec<u32>,
     pub(super) ranges: Vec<Interval>,
@@ -48,8 +49,8 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Cuts a bucket that is too large. Returns `None` if it is not too large, or all its points
-    /// are equal. Calls `on_assigned` with the number of points assigned to a center.
+    /// Cuts an oversized bucket. Returns `None` if the bucket is not too large, or if all its
+    /// points are equal. Calls `on_assigned` with the number of points assigned to a center.
     pub(super) fn of<S: Points, M: Metric<S::Point>>(
         space: &Space<S, M>,
         held: &[BucketEntry],
@@ -104,7 +105,7 @@ impl Cut {
     }
 }
 
-/// The position of the smallest distance; of equal ones the first.
+/// Returns the position of the smallest distance. Ties go to the first position.
 pub(super) fn nearest(distances: &[f32]) -> usize {
     let nearest = (0..distances.len()).min_by(|&a, &b| distances[a].total_cmp(&distances[b]));
     nearest.expect("an inner node has a center")
@@ -117,8 +118,9 @@ pub(super) fn widen(ranges: &mut [Interval], column: usize, distances: &[f32]) {
     }
 }
 
-/// Chooses centers from a bucket, each the farthest from all earlier ones among three times as
-/// many points as are needed (Brin 1995). Returns one center if all points are equal.
+/// Chooses centers from a bucket: each is the candidate farthest from all earlier centers (Brin
+/// 1995). There are three times as many candidates as centers. Returns one center if all points are
+/// equal.
 fn centers<S: Points, M: Metric<S::Point>>(
     space: &Space<S, M>,
     held: &[BucketEntry],
@@ -142,7 +144,7 @@ fn centers<S: Points, M: Metric<S::Point>>(
     }
     let mut centers = vec![first];
     while centers.len() < arity {
-        // Reversed, so that the first of equally far points is chosen.
+        // The order is reversed, so that the first of equally far points is chosen.
         let farthest = candidates.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1));
         let Some(&(center, _)) = farthest.filter(|&&(_, apart)| apart > 0.0) else { break };
         centers.push(center);

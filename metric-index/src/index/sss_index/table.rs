@@ -7,26 +7,27 @@ use array_file::array::Array;
 
 /// Number of points per block.
 pub(super) const BLOCK: usize = 64;
-/// Number of blocks or groups per group.
-const FAN: usize = 8;
-/// The highest code of a distance.
+/// Maximum number of blocks or groups per group.
+const FAN_OUT: usize = 8;
+/// The maximum code of a distance.
 const MAX_CODE: f32 = 65_535.0;
 
-/// The distances of points from pivots as codes. Bounding boxes of blocks of points, of groups of
-/// blocks, of groups of groups and so on let a query exclude many points at once.
+/// The distances of points from pivots, as codes. A query can exclude many points at a time by
+/// bounding boxes of blocks of points, groups of blocks, groups of groups and so on.
 ///
-/// The regions of a table are its blocks, then its groups from the lowest level to the highest.
+/// The regions of a table are its blocks, followed by its groups from the lowest to the highest
+/// level.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     pivots: usize,
-    /// A code is a distance times this power of two, rounded down.
+    /// The scale, a power of two. A code is a distance multiplied by the scale, rounded down.
     scale: f32,
-    /// The points. Those of block b begin at `b * BLOCK`; nearby points are adjacent.
+    /// The points. The points of block b begin at `b * BLOCK`. Nearby points are adjacent.
     order: Array<u32>,
     /// The codes of the points of block b for pivot p begin at `(b * pivots + p) * BLOCK`.
     codes: Array<u16>,
     groups: Vec<Group>,
-    /// The minimum and maximum codes of the parts of group g for pivot p are at `g * pivots + p`.
+    /// The minimum and maximum codes of the members of group g for pivot p are at `g * pivots + p`.
     boxes: Vec<Boxes>,
 }
 
@@ -39,15 +40,15 @@ struct Group {
 
 #[derive(Debug, Clone, Copy)]
 struct Boxes {
-    low: [u16; FAN],
-    high: [u16; FAN],
+    low: [u16; FAN_OUT],
+    high: [u16; FAN_OUT],
 }
 
 /// The distances of a query from the pivots.
 #[derive(Clone, Copy)]
 pub(super) struct PivotDistances<'a> {
     distances: &'a [f32],
-    /// Upper bound of the distances of the query and of all points from the pivots.
+    /// Upper bound on the distances of the query and of all points from the pivots.
     greatest: f32,
 }
 
@@ -58,14 +59,14 @@ impl<'a> PivotDistances<'a> {
         Self { distances, greatest }
     }
 
-    /// The margin by which distances from a pivot must differ to exclude a point.
+    /// The margin by which two distances from a pivot must differ to exclude a point.
     pub(super) fn margin(self, radius: f32, bounds: Bounds) -> f64 {
         bounds.margin(radius, self.greatest)
     }
 }
 
 impl Table {
-    /// Creates the table of the points in `order`, which it rearranges. `distances` has the
+    /// Creates a table of the points in `order`, which it rearranges. `distances` contains the
     /// distances of all points from each pivot.
     pub(super) fn new(mut order: Vec<u32>, distances: &[Vec<f32>]) -> Self {
         arrange(&mut order, distances);
@@ -86,8 +87,8 @@ impl Table {
         Self::of_codes(distances.len(), scale, order.into(), codes.into())
     }
 
-    /// Creates a table from codes and computes its boxes. The last block of `codes` is padded to a
-    /// whole block.
+    /// Creates a table from codes, and computes its boxes. The last block of `codes` must be padded
+    /// to a whole block.
     pub(super) fn of_codes(
         pivots: usize,
         scale: f32,
@@ -100,10 +101,10 @@ impl Table {
         let mut first = 0;
         let mut parts = blocks;
         while parts > 1 || (parts == 1 && table.groups.is_empty()) {
-            for start in (first..first + parts).step_by(FAN) {
-                let parts = start..(start + FAN).min(first + parts);
+            for start in (first..first + parts).step_by(FAN_OUT) {
+                let parts = start..(start + FAN_OUT).min(first + parts);
                 for pivot in 0..pivots {
-                    let mut boxes = Boxes { low: [u16::MAX; FAN], high: [0; FAN] };
+                    let mut boxes = Boxes { low: [u16::MAX; FAN_OUT], high: [0; FAN_OUT] };
                     for (at, part) in parts.clone().enumerate() {
                         (boxes.low[at], boxes.high[at]) = table.code_range(part, pivot);
                     }
@@ -113,12 +114,12 @@ impl Table {
                 table.groups.push(group);
             }
             first += parts;
-            parts = parts.div_ceil(FAN);
+            parts = parts.div_ceil(FAN_OUT);
         }
         table
     }
 
-    /// The minimum and the maximum code of a region for a pivot.
+    /// The minimum and maximum code of a region for a pivot.
     fn code_range(&self, region: usize, pivot: usize) -> (u16, u16) {
         let blocks = self.order.len().div_ceil(BLOCK);
         if let Some(group) = region.checked_sub(blocks) {
@@ -144,7 +145,7 @@ impl Table {
         (!points.is_empty()).then_some(points)
     }
 
-    /// The shared data of a query's tasks: its distances from the pivots, then
+    /// The shared data of a query's tasks: the distances of the query from the pivots, then
     /// [`PivotDistances::greatest`].
     pub(super) fn shared(&self, distances: impl Iterator<Item = f32>) -> Box<[f32]> {
         let mut greatest = MAX_CODE / self.scale;
@@ -154,7 +155,8 @@ impl Table {
         shared.into()
     }
 
-    /// Each part of a group, with a lower bound of the distance of the query from its points.
+    /// Iterates over the members of a group, each with a lower bound on the distance of the query
+    /// from its points.
     pub(super) fn parts(
         &self,
         region: u32,
@@ -172,8 +174,8 @@ impl Table {
             .map(move |(part, apart)| (part, bounds.gap_of(apart / scale, greatest)))
     }
 
-    /// Marks the points of a block, from position `from` on, that the pivots do not exclude.
-    /// Returns whether any is marked.
+    /// Marks the points of a block that the pivots do not exclude, beginning at position `from`.
+    /// Returns whether any point is marked.
     pub(super) fn keep(
         &self,
         region: u32,
@@ -206,9 +208,9 @@ pub(super) fn number(n: usize) -> u32 {
     u32::try_from(n).expect("not more regions than points")
 }
 
-/// Rearranges points so that those with similar distances from the pivots are adjacent. It splits
-/// them recursively at the median of the pivot whose distances vary most. Each part has a power of
-/// two of blocks, so that groups are parts too.
+/// Rearranges points so that points with similar distances from the pivots are adjacent. It splits
+/// them recursively at the median of the pivot whose distances vary most. The number of blocks of
+/// each part is a power of two, so that groups are also parts.
 fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     let blocks = order.len().div_ceil(BLOCK);
     if blocks <= 1 {
@@ -236,8 +238,8 @@ fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     rayon::join(|| arrange(near, distances), || arrange(far, distances));
 }
 
-/// The greatest power of two that scales all distances to at most [`MAX_CODE`]. Products with it
-/// are exact.
+/// Returns the greatest power of two that scales all distances to at most [`MAX_CODE`]. Products
+/// with it are exact.
 fn scale(greatest: f32) -> f32 {
     let mut scale = f32::from_bits((127 + 100) << 23); // 2^100
     while greatest * scale > MAX_CODE {
@@ -255,12 +257,12 @@ fn code_of(distance: f32, scale: f32) -> u16 {
     (distance * scale) as u16
 }
 
-/// Lower bounds of the distance of a query from each of some boxes, in codes: the maximum over all
-/// pivots of the distance from the nearer end of the box. A code stands for all distances that are
-/// rounded down to it.
+/// Returns lower bounds on the distance of a query from each of some boxes, in units of codes. The
+/// bound is the maximum over all pivots of the distance from the nearer end of the box. A code
+/// represents all distances that are rounded down to it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
-fn apart(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN] {
-    let mut apart = [0.0f32; FAN];
+fn apart(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN_OUT] {
+    let mut apart = [0.0f32; FAN_OUT];
     for (boxes, distance) in boxes.iter().zip(distances) {
         let at = distance * scale;
         for ((apart, &low), &high) in apart.iter_mut().zip(&boxes.low).zip(&boxes.high) {
@@ -287,7 +289,7 @@ fn keep(
     for (codes, &distance) in columns.iter().zip(distances) {
         let at = f64::from(distance) * scale;
         let margin = margin * scale;
-        // The cast rounds down and saturates, so values above the codes become the maximum.
+        // The cast rounds down and saturates, so larger values become the maximum code.
         let first = (at - margin) as u16;
         let last = (at + margin) as u16;
         let mut any = 0;

@@ -1,9 +1,9 @@
-//! Strings in blocks of 32, stored character by character: the first characters of all, then the
-//! second, and so on.
+//! Strings in blocks of 32, stored character by character: the first characters of all strings,
+//! then the second characters, and so on.
 //!
 //! The bits of a machine word represent the characters of the query (Myers 1999, Hyyrö 2003). A
-//! vector instruction therefore advances as many strings by one character as words of 16, 32 or 64
-//! bits fit into it.
+//! vector instruction therefore advances one string per word of 16, 32 or 64 bits in its register
+//! by one character.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,15 +15,15 @@ use super::super::{Blocks, Scan};
 /// Number of strings per block.
 const LANES: usize = 32;
 const LANES_U32: u32 = 32;
-/// Number of characters after which a block is abandoned if none of its strings can be near any
-/// more.
-const STRETCH: usize = 4;
+/// Number of characters after which a block is abandoned if none of its strings can be within the
+/// radius.
+const CHARACTERS_PER_CHECK: usize = 4;
 /// Maximum number of characters of a string in blocks.
 const MAX_LENGTH: usize = 4_096;
 
 #[derive(Debug)]
 pub(super) struct StringBlocks {
-    /// The number of each character, from 1.
+    /// The number of each character, counted from 1.
     alphabet: HashMap<char, u16>,
     blocks: Vec<Block>,
     /// The number of each character of the strings; 0 after the end of a string.
@@ -32,7 +32,7 @@ pub(super) struct StringBlocks {
 
 #[derive(Debug)]
 struct Block {
-    /// The offset of its characters.
+    /// The offset of the block's characters.
     start: usize,
     lengths: [u16; LANES],
     shortest: u16,
@@ -40,8 +40,8 @@ struct Block {
 }
 
 impl StringBlocks {
-    /// Returns `None` if there are no strings, one is too long, or they have too many different
-    /// characters.
+    /// Creates blocks of strings. Returns `None` if there are no strings, if a string is too long,
+    /// or if there are too many different characters.
     pub(super) fn of(strings: &[&str]) -> Option<Box<dyn Blocks<str>>> {
         let mut all = Self { alphabet: HashMap::new(), blocks: Vec::new(), characters: Vec::new() };
         for strings in strings.chunks(LANES) {
@@ -69,7 +69,7 @@ impl StringBlocks {
         (!all.blocks.is_empty()).then(|| Box::new(all) as Box<_>)
     }
 
-    /// The positions in the query of each character of the alphabet, one bit per position.
+    /// Returns the positions in the query of each character of the alphabet, one bit per position.
     fn positions<W: Copy + Default + std::ops::BitOrAssign>(
         &self,
         query: &str,
@@ -98,7 +98,7 @@ impl Blocks<str> for StringBlocks {
     }
 }
 
-/// The positions of each character in a query, in the smallest word that holds them.
+/// The positions of each character in a query, in the smallest word type that is wide enough.
 enum CharacterBits {
     Of16(Vec<u16>),
     Of32(Vec<u32>),
@@ -143,9 +143,9 @@ impl Scan for StringScan<'_> {
     }
 }
 
-/// Defines a function that computes the distances of a query from the strings of a block, a column
-/// of the table at a time. Bits mark where the column rises and falls by 1. Returns `None` if all
-/// distances exceed `limit`.
+/// Defines a function that computes the distances of a query from the strings of a block, one
+/// column of the table at a time. Bits mark where the column rises and falls by 1. Returns `None`
+/// if all distances exceed `limit`.
 macro_rules! scan {
     ($name:ident, $word:ty) => {
         #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
@@ -162,7 +162,9 @@ macro_rules! scan {
             let mut falls = [0 as $word; LANES];
             let mut distances = [length as u16; LANES];
             let mut equal = [0 as $word; LANES];
-            for (at, stretch) in (0..).step_by(STRETCH).zip(characters.chunks(STRETCH)) {
+            for (at, stretch) in
+                (0..).step_by(CHARACTERS_PER_CHECK).zip(characters.chunks(CHARACTERS_PER_CHECK))
+            {
                 for column in stretch {
                     for (equal, &character) in equal.iter_mut().zip(column) {
                         *equal = positions[usize::from(character)];
@@ -174,7 +176,7 @@ macro_rules! scan {
                         let zero = ((equal & rise).wrapping_add(rise) ^ rise) | equal | fall;
                         let up = fall | !(zero | rise);
                         let down = rise & zero;
-                        // Strings that have ended keep their distances.
+                        // Strings that have ended retain their distances.
                         let goes_on = u16::from(column[lane] != 0);
                         distances[lane] += (up >> last & 1) as u16 & goes_on;
                         distances[lane] -= (down >> last & 1) as u16 & goes_on;

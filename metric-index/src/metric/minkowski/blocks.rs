@@ -1,8 +1,8 @@
-//! Vectors in blocks of 16, stored coordinate by coordinate: the first coordinates of all, then the
-//! second, and so on.
+//! Vectors in blocks of 16, stored coordinate by coordinate: the first coordinates of all vectors,
+//! then the second coordinates, and so on.
 //!
-//! A pass in `f32` determines which of the vectors may be within the radius. These are measured in
-//! `f64`, like single vectors.
+//! A pass in `f32` determines which vectors may be within the radius. Their distances are then
+//! computed in `f64`, like those of single vectors.
 //!
 //! With `u = 2⁻²⁴`, the relative error is at most `u` for a difference of two coordinates, `3u` for
 //! its square, and slightly more than `(d + 3) u` for the sum of d squares in any order (Higham
@@ -22,11 +22,11 @@ use super::lanes::{LANES as SUMS, greater, joined, rounded};
 const LANES: usize = 16;
 const LANES_U32: u32 = 16;
 
-/// Number of coordinates after which a block is abandoned if none of its vectors can be near any
-/// more.
-const STRETCH: usize = 8;
+/// Number of coordinates after which a block is abandoned if none of its vectors can be within the
+/// radius.
+const COORDINATES_PER_CHECK: usize = 8;
 
-/// How the differences of coordinates are combined.
+/// The way in which the differences of coordinates are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sum {
     Squares,
@@ -44,7 +44,8 @@ pub(super) struct VectorBlocks {
 }
 
 impl VectorBlocks {
-    /// Returns `None` if the vectors differ in dimension, or have no coordinates.
+    /// Creates blocks of vectors. Returns `None` if the vectors differ in dimension or have no
+    /// coordinates.
     pub(super) fn of(sum: Sum, vectors: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
         let dimension = vectors.first()?.len();
         if dimension == 0 || vectors.iter().any(|vector| vector.len() != dimension) {
@@ -95,17 +96,18 @@ impl Scan for VectorScan<'_> {
 #[derive(Clone, Copy)]
 struct Radius {
     exact: f32,
-    /// Upper bound of the sums of vectors within the radius.
+    /// Upper bound on the sums of vectors within the radius.
     max_sum: f32,
 }
 
-/// Upper bound of the sum in `f32` of a vector within the radius.
+/// Returns an upper bound on the sum in `f32` of a vector within the radius.
 #[expect(clippy::cast_possible_truncation, reason = "rounded up")]
 fn max_sum(sum: Sum, dimension: usize, radius: f32) -> f32 {
     if radius < 0.0 {
         return -1.0;
     }
-    // An upper bound of the true distance: the radius, the root and the sum in `f64` are rounded.
+    // An upper bound on the true distance, because the radius, the root and the sum in `f64` are
+    // rounded.
     let radius = f64::from(radius.next_up()) * (1.0 + 1e-9);
     let terms = (dimension + 8) as f64;
     let exact = match sum {
@@ -114,7 +116,7 @@ fn max_sum(sum: Sum, dimension: usize, radius: f32) -> f32 {
     };
     let smallest = f64::from(f32::from_bits(2));
     let bound = exact * (1.0 + terms * f64::from(f32::EPSILON)) + terms * smallest;
-    // Sums near the end of the range of `f32` may have overflowed.
+    // Sums near the limit of `f32` may have overflowed.
     if bound < 1e38 { (bound as f32).next_up() } else { f32::INFINITY }
 }
 
@@ -140,7 +142,9 @@ macro_rules! scan {
                 // One bit per vector that may be within the radius.
                 let mut candidates = u32::from(max_sum.is_infinite()) * u32::MAX;
                 if candidates == 0 {
-                    for (rows, query) in rows.chunks(STRETCH).zip(query.chunks(STRETCH)) {
+                    for (rows, query) in
+                        rows.chunks(COORDINATES_PER_CHECK).zip(query.chunks(COORDINATES_PER_CHECK))
+                    {
                         for (row, &q) in rows.iter().zip(query) {
                             for (sum, &x) in sums.iter_mut().zip(row) {
                                 let $difference = q - x;
@@ -164,7 +168,7 @@ macro_rules! scan {
                     if lane >= LANES_U32 || !positions.contains(&position) {
                         continue;
                     }
-                    // The same operations in the same order as for single vectors.
+                    // The operations and their order are the same as for single vectors.
                     let mut exact = [0.0f64; SUMS];
                     let (by_eight, rest) = rows.as_chunks::<SUMS>();
                     let (query_by_eight, query_rest) = query.as_chunks::<SUMS>();

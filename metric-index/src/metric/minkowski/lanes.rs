@@ -1,4 +1,4 @@
-//! Sums in eight lanes, which are then added pairwise.
+//! Sums in eight lanes, which are finally added pairwise.
 
 /// Number of lanes.
 pub(super) const LANES: usize = 8;
@@ -9,12 +9,12 @@ pub(super) fn joined<T: Copy>(l: [T; LANES], combine: fn(T, T) -> T) -> T {
     combine(combine(four[0], four[2]), combine(four[1], four[3]))
 }
 
-/// The greater value; NaN if either is NaN.
+/// Returns the greater value, or NaN if either value is NaN.
 pub(super) fn greater(x: f64, y: f64) -> f64 {
     if x >= y || x.is_nan() { x } else { y }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
+#[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
 pub(super) fn rounded(distance: f64) -> f32 {
     distance as f32
 }

@@ -7,7 +7,7 @@
 //! | [`PerLabel`](Decision::PerLabel) | every label whose score reaches its own threshold |
 //! | [`First`](Decision::First) | the n labels with the highest scores (RCut, Yang 2001) |
 //! | [`LargestGap`](Decision::LargestGap) | the labels before the largest drop in score |
-//! | [`Proportional`](Decision::Proportional) | for each label, the documents with the highest scores |
+//! | [`Proportional`](Decision::Proportional) | the best documents for each label |
 //!
 //! `LargestGap` is MCut (Largeron et al. 2012). `Proportional` is PCut (Yang 2001), which needs the
 //! whole batch: it gives each label to the documents with the highest scores, in

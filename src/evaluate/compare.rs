@@ -96,7 +96,8 @@ impl SavedEvaluation {
         Self::checked(serde_json::from_slice(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)))
     }
 
-    /// Like [`from_json`](Self::from_json), from a file of at most [`limits::MAX_FILE_BYTES`] bytes.
+    /// Like [`from_json`](Self::from_json), from a file of at most [`limits::MAX_FILE_BYTES`]
+    /// bytes.
     ///
     /// # Errors
     /// If the file cannot be read, is longer, or is not an evaluation with decisions on documents.

@@ -469,7 +469,7 @@ impl Collection {
         }
         if document.text.is_some() != self.base.keeps_texts() {
             return wrong(
-                "it has a text although the model keeps no texts, or it lacks a text that the model keeps",
+                "it has a text that the model does not keep, or lacks one that it does",
             );
         }
         if document.nearest.is_some_and(|similarity| !similarity.is_finite()) {

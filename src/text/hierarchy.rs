@@ -39,8 +39,8 @@ impl Hierarchy {
     /// Reads a file.
     ///
     /// # Errors
-    /// If the file cannot be read, is longer than [`limits::MAX_RECORD_BYTES`] or not UTF-8, a line has
-    /// neither form, or a label is its own ancestor.
+    /// If the file cannot be read, is longer than [`limits::MAX_RECORD_BYTES`] or not UTF-8, a line
+    /// has neither form, or a label is its own ancestor.
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
         let source: Arc<str> = path.to_string_lossy().into();
         let place = |line| Place { source: Arc::clone(&source), line };

@@ -17,7 +17,7 @@ use crate::text::corpus::{Content, Document};
 use crate::text::tfidf::Weighting;
 use crate::threads::Threads;
 
-/// ExpectedMetrics metrics are reported both for new documents with near-duplicates and without them.
+/// Expected metrics are reported both for new documents with near-duplicates and without them.
 #[test]
 fn expected_metrics_count_near_duplicates() {
     let mut random = Random::new(12);

@@ -6,8 +6,8 @@
 //!
 //! | engine | paper | kernel | what it does |
 //! |---|---|---|---|
-//! | `base` | section 5 | `kernels/base.cu` | one dense query, one warp per row (Bell, Garland 2008) |
-//! | `shared` | Algorithm 2 | `kernels/shared.cu` | one query in shared memory, one thread per row |
+//! | `base` | section 5 | `kernels/base.cu` | dense query, one warp per row (Bell, Garland 2008) |
+//! | `shared` | Algorithm 2 | `kernels/shared.cu` | query in shared memory, one thread per row |
 //! | `grid` | Algorithm 3 | `kernels/grid.cu` | a batch of queries, rows read from textures |
 //!
 //! The sequential algorithm that the paper compares with, `BaseCSR`, is

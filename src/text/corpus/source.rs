@@ -152,7 +152,8 @@ impl Source {
         self.on_bad_utf8
     }
 
-    /// The same stream, limited to the length of files other than the corpus ([`limits::MAX_FILE_BYTES`]).
+    /// The same stream, limited to the length of files other than the corpus
+    /// ([`limits::MAX_FILE_BYTES`]).
     pub(super) fn limited(self) -> Self {
         let bytes = LimitedReader::new(self.bytes, "a file", limits::MAX_FILE_BYTES);
         Self { bytes: PeekReader::new(Box::new(bytes)), ..self }

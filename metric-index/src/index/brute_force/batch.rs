@@ -337,8 +337,9 @@ fn multiply(rows: &[f32], queries: &[f32], dimension: usize, products: &mut [f32
     let stride = |n: usize| isize::try_from(n).expect("a vector fits into memory");
     #[expect(unsafe_code, reason = "the product is on raw pointers")]
     // SAFETY: rows have `row_count` times `dimension` values and queries `query_count` times
-    // `dimension`. Products hold `query_count` columns of POINTS_PER_PRODUCT values, of which `row_count` are
-    // written: asserted above. The products are borrowed mutably, so they overlap nothing.
+    // `dimension`. Products hold `query_count` columns of `POINTS_PER_PRODUCT` values, of which
+    // `row_count` are written, as asserted above. The products are borrowed mutably, so they
+    // overlap nothing.
     unsafe {
         gemm::gemm(
             row_count,

@@ -11,7 +11,7 @@ use std::fmt::{self, Display, Write};
 #[derive(Debug, Clone, Copy)]
 pub struct Printable<T> {
     text: T,
-    several_lines: bool,
+    is_multiline: bool,
 }
 
 /// Displays `text` as one line. Control characters (C0, DEL and C1, including line breaks and
@@ -26,7 +26,7 @@ pub struct Printable<T> {
 /// assert_eq!(printable("a\u{202e}b").to_string(), r"a\u{202e}b");
 /// ```
 pub fn printable<T: Display>(text: T) -> Printable<T> {
-    Printable { text, several_lines: false }
+    Printable { text, is_multiline: false }
 }
 
 /// Like [`printable`], but keeps line feeds and tabs, for texts of several lines.
@@ -35,24 +35,24 @@ pub fn printable<T: Display>(text: T) -> Printable<T> {
 /// assert_eq!(classify::printable::printable_lines("a\nb\x07").to_string(), "a\nb\\u{7}");
 /// ```
 pub fn printable_lines<T: Display>(text: T) -> Printable<T> {
-    Printable { text, several_lines: true }
+    Printable { text, is_multiline: true }
 }
 
 impl<T: Display> Display for Printable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(Escaper { out: f, several_lines: self.several_lines }, "{}", self.text)
+        write!(Escaper { out: f, is_multiline: self.is_multiline }, "{}", self.text)
     }
 }
 
 /// A writer that escapes hidden characters and forwards all others.
 struct Escaper<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
-    several_lines: bool,
+    is_multiline: bool,
 }
 
 impl Write for Escaper<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let stays = |c| self.several_lines && matches!(c, '\n' | '\t');
+        let stays = |c| self.is_multiline && matches!(c, '\n' | '\t');
         let mut rest = text;
         while let Some((at, c)) = rest.char_indices().find(|&(_, c)| is_hidden(c) && !stays(c)) {
             write!(self.out, "{}{}", &rest[..at], c.escape_default())?;

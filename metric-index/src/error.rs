@@ -141,7 +141,7 @@ pub enum Error {
     NoCoordinates,
     /// A set that is not strictly increasing.
     #[error("set {point} is not strictly increasing")]
-    NotRising {
+    NotIncreasing {
         /// The set.
         point: usize,
     },

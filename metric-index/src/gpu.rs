@@ -229,21 +229,21 @@ where
         let mut all = Answers::default();
         let found = match self.layout {
             _ if !has_answers => PartAnswers::default(),
-            Layout::Replicated => self.replicated(queries, count, question, &mut all),
-            Layout::Sharded => self.sharded(queries, count, question, &mut all),
+            Layout::Replicated => self.answer_replicated(queries, count, question, &mut all),
+            Layout::Sharded => self.answer_sharded(queries, count, question, &mut all),
         };
         let unanswered: Vec<u32> =
             (0..count).filter(|&query| !found.is_answered(query as usize)).collect();
         all.fell_back = unanswered.len();
         all.by_cpu.clone_from(&unanswered);
-        let lists = self.on_cpu(queries, &unanswered, question, threads);
+        let lists = self.answer_on_cpu(queries, &unanswered, question, threads);
         let cpu_answers = CpuAnswers { queries: unanswered, lists };
         all.lists = found.into_lists(count as usize, question, cpu_answers, threads);
         all
     }
 
     /// Answers queries on all GPUs. Each GPU answers some of the queries.
-    fn replicated<Q: Points<Point = <I::Points as Points>::Point>>(
+    fn answer_replicated<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
         count: u32,
@@ -272,7 +272,7 @@ where
     }
 
     /// Answers all queries on each GPU, over the GPU's parts of the points.
-    fn sharded<Q: Points<Point = <I::Points as Points>::Point>>(
+    fn answer_sharded<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
         count: u32,
@@ -315,7 +315,7 @@ where
         engine.map_or_else(nothing, |engine| engine.answer(queries, 0..count, question))
     }
 
-    fn on_cpu<Q: Points<Point = <I::Points as Points>::Point>>(
+    fn answer_on_cpu<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
         queries_left: &[u32],

@@ -257,7 +257,7 @@ impl Sets {
 impl GrowablePoints for Sets {
     fn push(&mut self, point: &[u32]) -> Result<(), Error> {
         if !point.is_sorted_by(|a, b| a < b) {
-            return Err(Error::NotRising { point: self.ends.len() });
+            return Err(Error::NotIncreasing { point: self.ends.len() });
         }
         self.members.extend_from_slice(point);
         self.ends.push(self.members.len());

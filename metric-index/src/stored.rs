@@ -160,7 +160,7 @@ fn read<I: StoredIndex<Points: StoredPoints>>(
     }
     let index = &file.header.index;
     if !Kind::all().iter().any(|kind| kind.name() == index && I::reads(*kind)) {
-        let expected = "an index of another kind".to_owned();
+        let expected = "a different kind of index".to_owned();
         return Err(StoreProblem::Kind { found: index.clone(), expected });
     }
     let kind = file.kind()?;

@@ -183,7 +183,7 @@ pub struct ClassifyOptions {
     pub decision: Decision,
     /// The confidence limit below which the classifier abstains; `None`: never abstain.
     pub abstention: Option<ConfidenceLimit>,
-    /// The limit of the novelty score above which a document is rejected; `None`: never reject.
+    /// The limit of the novelty score above which a document is refused; `None`: never refuse.
     pub novelty: Option<NoveltyLimit>,
     /// The share of the votes for neighbors found by dense vectors: 0 for a model without vectors,
     /// 1 for a model without terms.

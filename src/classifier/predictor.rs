@@ -24,7 +24,7 @@ pub(crate) struct Predictor<'a> {
     factors: Vec<f64>,
     /// The calibration, if it was learned with the same vote.
     calibration: Option<&'a Calibration>,
-    /// The novelty score above which documents are rejected.
+    /// The novelty score above which documents are refused.
     max_novelty_score: Option<f64>,
     /// Whether a document without known terms has no neighbors.
     needs_terms: bool,

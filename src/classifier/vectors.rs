@@ -99,7 +99,7 @@ pub enum VectorsProblem {
     #[error("no document has a label: there is nothing to compare predictions with")]
     NoLabels,
     /// The file was created with a different model.
-    #[error("the vectors were made with a model with a different vocabulary or weighting")]
+    #[error("the vectors were created with a model that has a different vocabulary or weighting")]
     OtherModel,
 }
 

@@ -468,9 +468,7 @@ impl Collection {
             return wrong("not one weight per term, finite and not 0");
         }
         if document.text.is_some() != self.base.keeps_texts() {
-            return wrong(
-                "it has a text that the model does not keep, or lacks one that it does",
-            );
+            return wrong("it has a text that the model does not keep, or lacks one that it does");
         }
         if document.nearest.is_some_and(|similarity| !similarity.is_finite()) {
             return wrong("the similarity of its best neighbor is not finite");

@@ -168,7 +168,7 @@ pub struct Settings {
     pub tuning: Option<TuningSummary>,
     /// The confidence limit below which the model abstains; `None`: it never abstains.
     pub abstention: Option<ConfidenceLimit>,
-    /// The limit of the novelty score; `None`: the model never rejects out-of-distribution
+    /// The limit of the novelty score; `None`: the model never refuses out-of-distribution
     /// documents.
     #[serde(rename = "foreign", skip_serializing_if = "Option::is_none")]
     pub novelty: Option<NoveltyLimit>,

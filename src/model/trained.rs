@@ -75,7 +75,7 @@ impl Model {
         self.arrays.term_factors.is_some()
     }
 
-    /// The novelty score, if the model rejects out-of-distribution documents.
+    /// The novelty score, if the model refuses out-of-distribution documents.
     pub fn novelty_score(&self) -> Option<&NoveltyScore> {
         self.arrays.novelty_score.as_ref()
     }

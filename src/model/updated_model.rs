@@ -45,7 +45,7 @@ pub struct UpdatedModel {
     identity: u32,
     collection: Collection,
     /// Whether a write failed, so that the state of the file is unknown.
-    failed: bool,
+    has_failed: bool,
 }
 
 impl UpdatedModel {
@@ -81,7 +81,7 @@ impl UpdatedModel {
         };
         collection.merge();
         let path = path.to_owned();
-        Ok(Self { path, lock, end, identity, collection, failed: false })
+        Ok(Self { path, lock, end, identity, collection, has_failed: false })
     }
 
     /// The documents.
@@ -112,7 +112,7 @@ impl UpdatedModel {
         if let Err(source) = written {
             // Remove the written bytes. If that also fails, they may count as a commit.
             let end = self.end;
-            self.failed |=
+            self.has_failed |=
                 self.lock.journal.as_ref().is_some_and(|file| file.set_len(end).is_err());
             let problem = OutputProblem::Io { doing: "write", source };
             return Err(ModelError { path: self.lock.path.clone(), problem: problem.into() }.into());
@@ -120,7 +120,7 @@ impl UpdatedModel {
         if let Err(replaced) = self.check_not_replaced() {
             // The journal may have been removed, or may belong to no model.
             let _ = self.lock.journal.as_ref().map(|file| file.set_len(before));
-            self.failed = true;
+            self.has_failed = true;
             return Err(replaced);
         }
         Ok(self.collection.apply(changes)?)
@@ -135,7 +135,7 @@ impl UpdatedModel {
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.failed {
+        if self.has_failed {
             return Err(io::Error::other("an earlier write failed: open the model again"));
         }
         let is_new = self.end == 0;

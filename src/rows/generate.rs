@@ -331,8 +331,9 @@ impl Generator {
         let length = (66.0 * libm::exp(0.55 * normal(random))).clamp(5.0, 600.0) as usize;
         let own = &self.themes[theme];
         // Editors disagree: one document in six has the topic of another theme.
-        let judged = if below(random, 6) == 0 { self.themes_drawn.draw(random) } else { theme };
-        let mut topics = vec![self.themes[judged].topic];
+        let labeling_theme =
+            if below(random, 6) == 0 { self.themes_drawn.draw(random) } else { theme };
+        let mut topics = vec![self.themes[labeling_theme].topic];
         let other = (below(random, 4) == 0).then(|| self.themes_drawn.draw(random));
         if let Some(other) = other
             && self.themes[other].topic != topics[0]

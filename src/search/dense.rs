@@ -58,7 +58,8 @@ impl FromStr for DenseIndex {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        let kind: Kind = text.parse().map_err(|error| format!("auto, or an index: {error}"))?;
+        let kind: Kind =
+            text.parse().map_err(|error| format!("expected auto or a kind of index: {error}"))?;
         // Build a small index to validate the parameters.
         let points = Vectors::new(1, vec![0.0, 1.0]).map_err(|error| error.to_string())?;
         let tried = kind.build(Rows(Arc::new(points)), distance(Metric::Euclidean));

@@ -50,7 +50,7 @@ pub enum SearchError {
         limit: u32,
     },
     /// The parts do not together contain each row exactly once, in increasing order.
-    #[error("the parts do not hold {rows} rows, numbered from 0, once each in increasing order")]
+    #[error("the parts do not contain each of {rows} rows exactly once, in increasing order")]
     Parts {
         /// The total number of rows of the parts.
         rows: usize,

@@ -131,7 +131,7 @@ impl Inverted {
         let count = check_training(&view, &threads)?;
         let cuts = cuts(&view, rows.clamp(1, MAX_BLOCK_ROWS));
         let stats = threads.run(|| weight_stats(&view));
-        let (unsigned, signed) = if stats.negative {
+        let (unsigned, signed) = if stats.has_negative {
             (None, OnceLock::from(threads.run(|| Index::new(&view, stats, &cuts))))
         } else {
             (Some(threads.run(|| Index::new(&view, stats, &cuts))), OnceLock::new())
@@ -186,14 +186,14 @@ impl Inverted {
         if count <= batch {
             // Run on the calling thread: switching to another thread and back takes as long as a
             // query.
-            engine.batch(0, found.slots(), &mut scratch.take())?;
+            engine.answer_batch(0, found.slots(), &mut scratch.take())?;
             return Ok(found.report());
         }
         self.threads.run(|| {
             let batches = found.slots().par_chunks(batch).enumerate();
             let buffers = || scratch.take();
             batches.try_for_each_init(buffers, |buffers, (number, slots)| {
-                engine.batch(number * batch, slots, buffers)
+                engine.answer_batch(number * batch, slots, buffers)
             })
         })?;
         Ok(found.report())
@@ -382,7 +382,7 @@ struct Searcher<'a, T> {
 
 impl<'a, T: FixedPoint> Searcher<'a, T> {
     /// Answers one query per slot, starting with query `first`.
-    fn batch(
+    fn answer_batch(
         &self,
         first: usize,
         mut slots: Slots<'_>,

@@ -168,12 +168,12 @@ pub(super) struct Batch {
     pub(super) capacity: u32,
 }
 
-/// A range of positions to filter.
+/// A range of positions to filter, and whether all of them are candidates.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PositionRange {
     pub(super) first: u32,
     pub(super) end: u32,
-    pub(super) all: bool,
+    pub(super) all_are_candidates: bool,
 }
 
 /// Returns the grid of a kernel that loops over points, with eight points per block.
@@ -424,7 +424,7 @@ impl Launcher<'_> {
                 candidates: batch.candidates.as_view_mut(),
                 capacity: batch.capacity,
                 steps,
-                all: u32::from(part.all),
+                all: u32::from(part.all_are_candidates),
                 resident: u32::from(is_resident),
             };
             let grid = Grid::new(columns, filter.threads)
@@ -469,7 +469,7 @@ impl Launcher<'_> {
                 candidates: batch.candidates.as_view_mut(),
                 capacity: batch.capacity,
                 dimension,
-                all: u32::from(part.all),
+                all: u32::from(part.all_are_candidates),
             };
             let grid =
                 Grid::new(count.div_ceil(cols), threads).with_rows((end - first).div_ceil(rows));

@@ -234,7 +234,7 @@ impl Engine<[f32]> for VectorEngine {
             for numbers in unanswered.chunks(max_queries) {
                 let request =
                     BatchRequest { queries, numbers, first: range.start, question, capacity };
-                self.batch(&mut lane, &request, &mut found, &mut overflow)?;
+                self.answer_batch(&mut lane, &request, &mut found, &mut overflow)?;
             }
             // Only range queries can overflow, because the number of their neighbors is unbounded.
             unanswered = overflow.queries;
@@ -327,7 +327,7 @@ impl VectorEngine {
         Ok(())
     }
 
-    fn batch<Q: Points<Point = [f32]>>(
+    fn answer_batch<Q: Points<Point = [f32]>>(
         &self,
         lane: &mut Lane,
         request: &BatchRequest<'_, Q>,
@@ -363,7 +363,8 @@ impl VectorEngine {
         match request.question {
             Question::Nearest(_) => self.nearest(launcher, count, k, batch).map_err(&failed)?,
             Question::Within(_) => {
-                let all = PositionRange { first: 0, end: self.points.count, all: false };
+                let all =
+                    PositionRange { first: 0, end: self.points.count, all_are_candidates: false };
                 self.part(launcher, all, count, batch).map_err(&failed)?;
                 launcher.measure_all(&self.rows, count, batch).map_err(&failed)?;
             }
@@ -478,7 +479,7 @@ impl VectorEngine {
         };
         let mut start = 0;
         for (at, &end) in ends.iter().enumerate() {
-            let part = PositionRange { first: start, end, all: at == 0 };
+            let part = PositionRange { first: start, end, all_are_candidates: at == 0 };
             self.part(launcher, part, count, batch)?;
             let candidates = if at == 0 { end } else { 0 };
             launcher.select(Selection { queries: count, k, candidates }, batch)?;

@@ -232,7 +232,7 @@ impl Engine<str> for WordEngine {
             let mut needed_capacity = 0;
             let batch_size = self.queries_of_batch(&lane, pending.len(), capacity)?;
             for batch in batches(&pending, batch_size) {
-                let counts = self.batch(&mut lane, batch, goal, capacity, &mut found)?;
+                let counts = self.answer_batch(&mut lane, batch, goal, capacity, &mut found)?;
                 let mut too_few = Vec::new();
                 for (query, count) in batch.iter().zip(counts) {
                     let again = || PendingQuery { codes: query.codes.clone(), ..*query };
@@ -402,7 +402,7 @@ impl WordEngine {
 
     /// Answers one query and returns the number of words found. Adds the answer if the goal is met.
     /// The kernel is the only operation to wait for.
-    fn alone(
+    fn answer_single(
         &self,
         lane: &mut Lane,
         query: &PendingQuery,
@@ -433,7 +433,7 @@ impl WordEngine {
 
     /// Answers a batch of queries and returns the number of words that each query found. Adds the
     /// answers of queries whose goal is met.
-    fn batch(
+    fn answer_batch(
         &self,
         lane: &mut Lane,
         queries: &[PendingQuery],
@@ -443,7 +443,7 @@ impl WordEngine {
     ) -> Result<Vec<u32>, GpuError> {
         let failed = self.device.doing("answering queries").failed();
         if is_alone(queries.len(), capacity) {
-            return Ok(vec![self.alone(lane, &queries[0], goal, found)?]);
+            return Ok(vec![self.answer_single(lane, &queries[0], goal, found)?]);
         }
         let packed = self.pack(lane, queries, capacity)?;
         let Lane { gpu, start, end, buffer, neighbors, .. } = lane;

@@ -321,16 +321,16 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
         let mut level = vec![0];
         let mut depth = 0;
         while !level.is_empty() {
-            let on_assigned = |points| levels.down(depth, points);
+            let on_assigned = |points| levels.add_moved_down(depth, points);
             let cuts: Result<Vec<_>, Error> =
                 level.par_iter().map(|&node| tree.cut(space, node, &on_assigned)).collect();
             let mut next = Vec::new();
             for (node, cut) in level.into_iter().zip(cuts?) {
                 if let Some(cut) = cut {
-                    levels.stay(depth, cut.centers.len());
+                    levels.add_placed(depth, cut.centers.len());
                     next.extend(tree.install(node, cut));
                 } else if let Node::Bucket(held) = &tree.nodes[node as usize] {
-                    levels.stay(depth, held.len());
+                    levels.add_placed(depth, held.len());
                 }
             }
             level = next;
@@ -468,7 +468,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
                 // Each node has one parent, whose number is lower.
                 below.check(child)?;
                 if child <= node {
-                    return Err(invalid("inner.nodes", format!("{child} is below {node}")));
+                    return Err(invalid("inner.nodes", format!("{child} is a child of {node}")));
                 }
             }
             let ranges: Vec<Interval> = ranges.by_ref().take(own.len() * own.len()).collect();

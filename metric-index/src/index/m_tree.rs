@@ -458,7 +458,10 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
                     // Each page has one parent, whose number is lower.
                     distinct_pages.check(node)?;
                     if node <= number || point as usize >= count {
-                        return Err(invalid("entries.pages", format!("{node} is below {number}")));
+                        return Err(invalid(
+                            "entries.pages",
+                            format!("{node} is a child of {number}"),
+                        ));
                     }
                     parents[node as usize] = number;
                 }

@@ -93,12 +93,12 @@ impl<'a> Levels<'a> {
     }
 
     /// Reports that `points` points of a level have moved down to the next level.
-    pub(super) fn down(&self, depth: u32, points: usize) {
+    pub(super) fn add_moved_down(&self, depth: u32, points: usize) {
         self.progress.add(points as u64 * (Self::left(depth) - Self::left(depth + 1)));
     }
 
     /// Reports that `points` points of a level have reached their final position.
-    pub(super) fn stay(&self, depth: u32, points: usize) {
+    pub(super) fn add_placed(&self, depth: u32, points: usize) {
         self.progress.add(points as u64 * Self::left(depth));
     }
 }

@@ -207,7 +207,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         // which is safe.
         let margin = query.margin(probe.radius(), space.bounds);
         let mut marks = [0; BLOCK];
-        if !self.table.keep(task.region, task.at, query, margin, &mut marks) {
+        if !self.table.mark_candidates(task.region, task.at, query, margin, &mut marks) {
             return;
         }
         let first = task.region * number(BLOCK);

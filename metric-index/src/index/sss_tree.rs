@@ -136,7 +136,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
         let mut open = vec![(None, space.numbers())];
         let mut depth = 0;
         while !open.is_empty() {
-            let on_assigned = |points| levels.down(depth, points);
+            let on_assigned = |points| levels.add_moved_down(depth, points);
             let cuts = open.par_iter().map(|(_, cluster)| cut(space, cluster, share, &on_assigned));
             let cuts = cuts.collect::<Result<Vec<_>, Error>>()?;
             let mut below = Vec::new();
@@ -146,7 +146,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
                     let center: &mut Center = &mut tree.centers[owner];
                     center.node = node;
                 }
-                levels.stay(depth, cut.len());
+                levels.add_placed(depth, cut.len());
                 for Cluster { center, radius, points } in cut {
                     if !points.is_empty() {
                         below.push((Some(tree.centers.len()), points));
@@ -224,7 +224,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
             if child != NO_NODE {
                 below.check(child)?;
                 if child as usize <= node {
-                    return Err(invalid("centers.nodes", format!("{child} is below {node}")));
+                    return Err(invalid("centers.nodes", format!("{child} is a child of {node}")));
                 }
             }
             centers.push(Center { point, radius, node: child });

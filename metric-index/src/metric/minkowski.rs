@@ -12,7 +12,7 @@ mod blocks;
 mod lanes;
 
 use blocks::{Sum, VectorBlocks};
-use lanes::{LANES, greater, joined, rounded};
+use lanes::{LANES, greater, join_lanes, rounded};
 
 /// Defines a function that combines the coordinates of two vectors in eight lanes, then the lanes
 /// pairwise.
@@ -36,7 +36,7 @@ macro_rules! kernel {
                 let $b = f64::from($b);
                 *lane = combine(*lane, $term);
             }
-            joined(lanes, combine)
+            join_lanes(lanes, combine)
         }
     };
 }
@@ -70,7 +70,7 @@ macro_rules! box_kernel {
                 let $difference = outside(x, low, high);
                 *lane = combine(*lane, $term);
             }
-            joined(lanes, combine)
+            join_lanes(lanes, combine)
         }
     };
 }

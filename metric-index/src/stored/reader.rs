@@ -251,7 +251,7 @@ pub(crate) fn ends_of(
     array: &str,
 ) -> Result<Vec<usize>, StoreProblem> {
     if !ends.is_sorted() || ends.last().copied().unwrap_or(0) != length as u64 {
-        return Err(invalid(array, format!("it does not rise to {length}")));
+        return Err(invalid(array, format!("it does not increase to {length}")));
     }
     let end = |&end: &u64| usize::try_from(end).map_err(|_| invalid(array, "it is too long"));
     ends.iter().map(end).collect()
@@ -277,10 +277,10 @@ impl<'a> DistinctNumbers<'a> {
                 self.count += 1;
                 Ok(())
             }
-            Some(_) => Err(invalid(self.array, format!("it has {number} twice"))),
+            Some(_) => Err(invalid(self.array, format!("{number} occurs twice"))),
             None => {
                 let count = self.seen.len();
-                Err(invalid(self.array, format!("it has {number}, of {count}")))
+                Err(invalid(self.array, format!("{number} is not below {count}")))
             }
         }
     }
@@ -293,7 +293,7 @@ impl<'a> DistinctNumbers<'a> {
     /// Checks that no number is missing.
     pub(crate) fn check_complete(&self) -> Result<(), StoreProblem> {
         match self.seen.iter().position(|seen| !seen) {
-            Some(missing) => Err(invalid(self.array, format!("it lacks {missing}"))),
+            Some(missing) => Err(invalid(self.array, format!("{missing} is missing"))),
             None => Ok(()),
         }
     }

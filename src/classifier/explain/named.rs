@@ -226,7 +226,7 @@ impl Explanation {
             Reason::NoNeighbor => "no training document is similar",
             Reason::NoLabel => "no neighbor has a label",
             Reason::OutOfDistribution => {
-                "it seems to have none of the model's labels, so none is given"
+                "it seems to have none of the model's labels, so it gets none"
             }
             Reason::LowConfidence => {
                 let confidence = self.prediction.confidence.unwrap_or(0.0);

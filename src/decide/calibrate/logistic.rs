@@ -9,14 +9,14 @@ pub(super) struct Observation<const VALUES: usize> {
     /// The values; the first is the constant 1.
     pub(super) values: [f64; VALUES],
     pub(super) group: u32,
-    pub(super) right: bool,
+    pub(super) is_right: bool,
 }
 
 impl<const VALUES: usize> Observation<VALUES> {
     /// The first two derivatives of the logarithmic loss at `z`, the log odds.
     fn slopes(&self, z: f64) -> (f64, f64) {
         let probability = logistic(z);
-        (probability - f64::from(u8::from(self.right)), probability * (1.0 - probability))
+        (probability - f64::from(u8::from(self.is_right)), probability * (1.0 - probability))
     }
 }
 
@@ -41,19 +41,19 @@ pub(super) fn fit_weights<const VALUES: usize>(
     observations: &[Observation<VALUES>],
 ) -> [f64; VALUES] {
     let standards = Standards::new(observations);
-    standards.undo(fitted(observations, &standards.of_all(observations)))
+    standards.undo(fit(observations, &standards.of_all(observations)))
 }
 
 /// Fits the log odds as a linear function of one value. Returns the constant and the slope, and the
 /// logarithmic loss.
 pub(crate) fn line(values: &[(f64, bool)]) -> ([f64; 2], f64) {
     let observation =
-        |&(value, right): &(f64, bool)| Observation { values: [1.0, value], group: 0, right };
+        |&(value, is_right): &(f64, bool)| Observation { values: [1.0, value], group: 0, is_right };
     let observations: Vec<Observation<2>> = values.iter().map(observation).collect();
     let found = fit_weights(&observations);
     let loss = |observation: &Observation<2>| {
         let probability = logistic(dot(&found, &observation.values));
-        let of_truth = if observation.right { probability } else { 1.0 - probability };
+        let of_truth = if observation.is_right { probability } else { 1.0 - probability };
         -libm::log(of_truth.max(1e-12))
     };
     (found, observations.iter().map(loss).sum())
@@ -67,7 +67,7 @@ pub(super) fn fit_weights_and_offsets<const VALUES: usize>(
 ) -> ([f64; VALUES], Vec<f64>) {
     let standards = Standards::new(observations);
     let all = standards.of_all(observations);
-    let weights = fitted(observations, &all);
+    let weights = fit(observations, &all);
     let mut offsets = vec![0.0; groups];
     for _ in 0..MAX_ITERATIONS / 3 {
         let mut by_group = vec![(0.0, 0.0); groups];
@@ -139,7 +139,7 @@ impl<const VALUES: usize> Standards<VALUES> {
 }
 
 /// Fits the weights of standardized values, given the values of each observation.
-fn fitted<const VALUES: usize>(
+fn fit<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     standardized: &[[f64; VALUES]],
 ) -> [f64; VALUES] {
@@ -216,8 +216,8 @@ mod tests {
                 values[3] = 7.0;
                 let group = at % 3;
                 let offset = if group == 2 { 0.8 } else { 0.0 };
-                let right = random.unit() < logistic(dot(&truth, &values) + offset);
-                Observation { values, group, right }
+                let is_right = random.unit() < logistic(dot(&truth, &values) + offset);
+                Observation { values, group, is_right }
             })
             .collect();
         let (weights, offsets) = fit_weights_and_offsets(&observations, 4);

@@ -12,20 +12,20 @@ use crate::rows::matrix::Array;
 use crate::rows::powers::integer_power;
 use crate::search::RowSet;
 
-/// The maximum novelty score, above which a document is rejected as out-of-distribution.
+/// The maximum novelty score, above which a document is refused as out-of-distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoveltyLimit {
-    /// The maximum share of documents with known labels that may be rejected.
+    /// The maximum share of documents with known labels that may be refused.
     pub target: f64,
-    /// The novelty score above which a document is rejected. `None`: there were too few documents
-    /// to learn the limit, so no document is rejected.
+    /// The novelty score above which a document is refused. `None`: there were too few documents
+    /// to learn the limit, so no document is refused.
     #[serde(rename = "strangeness")]
     pub max_score: Option<f64>,
-    /// The share of held-out documents with known labels that were rejected. It is estimated on
+    /// The share of held-out documents with known labels that were refused. It is estimated on
     /// documents that did not determine the limit.
     pub known_refused: f64,
-    /// The share of documents that were rejected after their labels had been removed from training.
+    /// The share of documents that were refused after their labels had been removed from training.
     #[serde(rename = "foreign_refused")]
     pub novel_refused: f64,
     /// The number of documents whose labels were removed.
@@ -34,9 +34,9 @@ pub struct NoveltyLimit {
 }
 
 impl NoveltyLimit {
-    /// Learns the limit that rejects at most a share `target` of documents like the `known` ones.
+    /// Learns the limit that refuses at most a share `target` of documents like the `known` ones.
     /// Both `known` and `novel` are novelty scores; the `novel` scores only determine the share of
-    /// novel documents rejected.
+    /// novel documents refused.
     ///
     /// The limit is the ⌈(n + 1)(1 − target)⌉-th lowest of the n known scores. A new document from
     /// the same distribution exceeds the limit with a probability of at most the target.
@@ -202,10 +202,10 @@ impl NoveltyScore {
         let known = known.into_iter().map(|evidence| (evidence, false));
         let observations: Vec<Observation<VALUES>> = known
             .chain(novel.into_iter().map(|evidence| (evidence, true)))
-            .map(|(evidence, right)| Observation {
+            .map(|(evidence, is_right)| Observation {
                 values: learned.values(*evidence, &|row| nearest(row, Some(evidence)), training),
                 group: 0,
-                right,
+                is_right,
             })
             .collect();
         let mut weights = logistic::fit_weights(&observations).to_vec();

@@ -94,7 +94,7 @@ impl Calibration {
                         unknown,
                     ),
                     group: score.label,
-                    right: gold.binary_search(&score.label).is_ok(),
+                    is_right: gold.binary_search(&score.label).is_ok(),
                 });
             }
         }

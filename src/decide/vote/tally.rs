@@ -32,7 +32,7 @@ pub(crate) struct VoteTally {
     /// Scores and positions in `voted`, as sort keys.
     ranking: Vec<u128>,
     /// Whether votes are being counted, or were when a panic occurred.
-    in_use: bool,
+    is_in_use: bool,
 }
 
 /// The votes for one label.
@@ -57,7 +57,7 @@ impl VoteTally {
             voted: Vec::new(),
             count: 0,
             ranking: Vec::new(),
-            in_use: false,
+            is_in_use: false,
         }
     }
 
@@ -170,7 +170,7 @@ impl VoteTally {
         }
         self.count = 0;
         self.ranking.clear();
-        self.in_use = false;
+        self.is_in_use = false;
     }
 }
 
@@ -198,10 +198,10 @@ fn from_descending(descending: u64) -> f64 {
 /// Calls `work` with an empty tally. `work` must not call this function.
 pub(crate) fn with_tally<R>(work: impl FnOnce(&mut VoteTally) -> R) -> R {
     TALLY.with_borrow_mut(|tally| {
-        if tally.in_use {
+        if tally.is_in_use {
             *tally = VoteTally::new();
         }
-        tally.in_use = true;
+        tally.is_in_use = true;
         let result = work(tally);
         tally.clear();
         result

@@ -160,7 +160,7 @@ pub(in crate::model) fn contents(
         return Err(ModelProblem::invalid("journal", "it is not a journal".to_owned()));
     }
     if crc32fast::hash(&start[..16]) != word(&start[16..]) {
-        return Err(ModelProblem::invalid("journal", "its beginning is damaged".to_owned()));
+        return Err(ModelProblem::invalid("journal", "its header is damaged".to_owned()));
     }
     let version = word(&start[8..]);
     if version != VERSION {

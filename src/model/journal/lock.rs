@@ -19,7 +19,7 @@ pub enum UpdateError {
     Change(#[from] ChangeError),
     /// The model's file was replaced.
     #[error(
-        "{}: the model was replaced by another one meanwhile: open it again",
+        "{}: another model has replaced the opened one: open it again",
         printable(path.display())
     )]
     Replaced {
@@ -27,7 +27,7 @@ pub enum UpdateError {
         path: PathBuf,
     },
     /// Another process is changing the model's documents.
-    #[error("{}: another process changes this model's documents", printable(path.display()))]
+    #[error("{}: another process is changing this model's documents", printable(path.display()))]
     Locked {
         /// The journal.
         path: PathBuf,

@@ -31,7 +31,7 @@ struct DenseBatch {
     first: u32,
     count: u32,
     /// Whether the batch consists of the queries in the lane's list.
-    listed: bool,
+    is_listed: bool,
     /// The slot of the first query's results.
     slot: usize,
     /// Number of terms of the longest query sent.
@@ -42,7 +42,7 @@ struct DenseBatch {
 impl DenseBatch {
     /// The batch of the `count` queries in the lane's list.
     fn listed(count: usize, longest: usize, k: usize) -> Self {
-        Self { first: 0, count: batch_number(count), listed: true, slot: 0, longest, k }
+        Self { first: 0, count: batch_number(count), is_listed: true, slot: 0, longest, k }
     }
 }
 
@@ -54,7 +54,7 @@ impl Cuda {
 
     /// Number of threads per block if each query is searched by one block of a single kernel.
     /// `None` if three kernels are faster or the block does not fit.
-    fn one_block(&self, tile: &segment::Tile, count: usize, k: usize) -> Option<u32> {
+    fn single_block_threads(&self, tile: &segment::Tile, count: usize, k: usize) -> Option<u32> {
         let info = self.untracked.info();
         let bytes = launch::fused_small_bytes(tile.rows.rows, candidate_capacity(k))
             + FUSED_SMALL_STATIC_BYTES
@@ -75,7 +75,7 @@ impl Cuda {
     /// Whether one launch answers the batch, so that it can write directly to host memory.
     fn is_one_launch(&self, segment: &GpuSegment, count: usize, k: usize) -> bool {
         let [tile] = segment.tiles.as_slice() else { return false };
-        self.is_fused(segment, k) && self.one_block(tile, count, k).is_some()
+        self.is_fused(segment, k) && self.single_block_threads(tile, count, k).is_some()
     }
 
     /// Enqueues the search of the uploaded queries on the lane's stream, then the copies of the
@@ -127,7 +127,7 @@ impl Cuda {
             let batch = DenseBatch {
                 first: batch_number(first),
                 count: batch_number(batch.min(count - first)),
-                listed: false,
+                is_listed: false,
                 slot: first,
                 longest: uploaded.longest,
                 k,
@@ -170,8 +170,8 @@ impl Cuda {
                 count: batch_number(count),
                 k: batch_number(k),
                 capacity: candidate_capacity(k),
-                fresh: number_of_tile == 0,
-                last: number_of_tile + 1 == segment.tiles.len(),
+                is_first: number_of_tile == 0,
+                is_last: number_of_tile + 1 == segment.tiles.len(),
                 blocks: batch_number(blocks * info.multiprocessors),
             };
             // Three times the mean, if the maximum is not lower.
@@ -181,7 +181,7 @@ impl Cuda {
             let Lane { gpu, found, counts, status, .. } = lane;
             let launcher = Launcher { kernels: &self.kernels, gpu };
             let keys = count * k;
-            match (self.one_block(tile, count, k), outputs) {
+            match (self.single_block_threads(tile, count, k), outputs) {
                 (Some(threads), Some(outputs)) => launcher.fused_small(batch, threads, outputs),
                 (Some(threads), None) => {
                     let outputs = Outputs {
@@ -232,7 +232,7 @@ impl Cuda {
             rows: query_rows,
             first: batch.first,
             count: batch.count,
-            list: batch.listed.then(|| list.reserved()),
+            list: batch.is_listed.then(|| list.reserved()),
         };
         let terms = self.shared_terms(batch.longest);
         match engine {
@@ -362,10 +362,10 @@ impl Cuda {
         request: &Request<'_>,
         runs: usize,
     ) -> Result<Vec<f64>, SearchError> {
-        Ok(self.timed(request, runs)?)
+        Ok(self.measure(request, runs)?)
     }
 
-    fn timed(&self, request: &Request<'_>, runs: usize) -> Result<Vec<f64>, DeviceFailure> {
+    fn measure(&self, request: &Request<'_>, runs: usize) -> Result<Vec<f64>, DeviceFailure> {
         let mut sparse = None;
         let queries = request.queries(self.count, self.training.cols(), &mut sparse)?;
         let loaded = self.loaded();

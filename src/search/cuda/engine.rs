@@ -47,7 +47,7 @@ pub struct Cuda {
     pub(super) untracked: Device,
     pub(super) kernels: Kernels,
     /// Whether all training weights are nonnegative.
-    nonnegative: bool,
+    is_nonnegative: bool,
     loaded: RwLock<Arc<Loaded>>,
     pub(super) lanes: Pool<Lane>,
     pub(super) threads: Threads,
@@ -121,7 +121,7 @@ impl Cuda {
             None => fraction_of(untracked.free()?, MEMORY_FRACTION),
         };
         let options = CudaOptions { engine: options.engine.clamped(), ..options };
-        let nonnegative = view.data().iter().all(|&weight| weight >= 0.0);
+        let is_nonnegative = view.data().iter().all(|&weight| weight >= 0.0);
         let mut engine = Self {
             training,
             count,
@@ -129,7 +129,7 @@ impl Cuda {
             device,
             untracked,
             kernels,
-            nonnegative,
+            is_nonnegative,
             loaded: RwLock::new(Arc::new(Loaded { rows: Residence::Streamed(Vec::new()), budget })),
             lanes: Pool::default(),
             threads,
@@ -161,7 +161,7 @@ impl Cuda {
         let texture =
             matches!(self.options.engine, CudaEngine::Grid { memory: GridMemory::Texture, .. });
         let width = self.options.texture_width.unwrap_or(info.texture_width);
-        let fused = self.options.engine == CudaEngine::Fused && self.nonnegative;
+        let fused = self.options.engine == CudaEngine::Fused && self.is_nonnegative;
         SegmentStructures {
             texture_width: texture.then_some(width),
             tile_rows: fused.then(|| self.tile_rows()),

@@ -166,13 +166,13 @@ impl Lane {
             });
             threads.run(|| pieces.reduce(WeightFlags::default, WeightFlags::union))
         };
-        if flags.not_finite {
+        if flags.has_non_finite {
             return Err(SearchError::NotFinite { what: "query" }.into());
         }
         let is_negative =
             |&query: &usize| row(&queries.rows, range.start + query).1.iter().any(|&w| w < 0.0);
         let negative =
-            if flags.negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
+            if flags.has_negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
         self.entries = nonzeros;
         let failed = self.gpu.device().doing("copying queries to it").failed();
         let to = self.gpu.reserve(&mut self.uploaded, words)?;
@@ -249,15 +249,15 @@ const ENTRIES_PER_TASK: usize = 16_384;
 /// Properties of weights, determined while they are copied.
 #[derive(Debug, Clone, Copy, Default)]
 struct WeightFlags {
-    not_finite: bool,
-    negative: bool,
+    has_non_finite: bool,
+    has_negative: bool,
 }
 
 impl WeightFlags {
     fn union(self, other: Self) -> Self {
         Self {
-            not_finite: self.not_finite | other.not_finite,
-            negative: self.negative | other.negative,
+            has_non_finite: self.has_non_finite | other.has_non_finite,
+            has_negative: self.has_negative | other.has_negative,
         }
     }
 }
@@ -287,7 +287,10 @@ impl Entries<'_> {
             pinned_columns[..columns.len()].copy_from_slice(columns);
         }
         let check = |flags: WeightFlags, weight: &f32| {
-            flags.union(WeightFlags { not_finite: !weight.is_finite(), negative: *weight < 0.0 })
+            flags.union(WeightFlags {
+                has_non_finite: !weight.is_finite(),
+                has_negative: *weight < 0.0,
+            })
         };
         weights.iter().fold(WeightFlags::default(), check)
     }

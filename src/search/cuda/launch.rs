@@ -118,9 +118,9 @@ pub(super) struct FusedBatch {
     /// Capacity for candidates and neighbors per query: a power of two, at least 3 k.
     pub(super) capacity: u32,
     /// Whether this is the first tile, so that there are no earlier results.
-    pub(super) fresh: bool,
+    pub(super) is_first: bool,
     /// Whether this is the last tile, so that neighbors are written instead of keys.
-    pub(super) last: bool,
+    pub(super) is_last: bool,
     /// The number of blocks resident at once.
     pub(super) blocks: u32,
 }
@@ -408,7 +408,7 @@ impl Launcher<'_> {
             queries: batch.queries,
             first: 0,
             count: batch.count,
-            fresh: u32::from(batch.fresh),
+            fresh: u32::from(batch.is_first),
             task_capacity: u32::try_from(buffers.tasks.len()).unwrap_or(u32::MAX),
             records: buffers.records.as_view_mut(),
             tasks: buffers.tasks.as_view_mut(),
@@ -431,7 +431,7 @@ impl Launcher<'_> {
             k: batch.k,
             rank: batch.rank(ACCUMULATE_THREADS),
             capacity: batch.candidates(),
-            fresh: u32::from(batch.fresh),
+            fresh: u32::from(batch.is_first),
             records: buffers.records.as_view(),
             tasks: buffers.tasks.as_view(),
             keys: buffers.keys.as_view(),
@@ -458,8 +458,8 @@ impl Launcher<'_> {
             first: 0,
             k: batch.k,
             capacity: batch.candidates(),
-            fresh: u32::from(batch.fresh),
-            last: u32::from(batch.last),
+            fresh: u32::from(batch.is_first),
+            last: u32::from(batch.is_last),
             candidates: buffers.candidates.as_view(),
             candidate_counts: buffers.candidate_counts.as_view(),
             keys: buffers.keys.as_view_mut(),
@@ -490,8 +490,8 @@ impl Launcher<'_> {
             k: batch.k,
             rank: batch.rank(threads),
             capacity: batch.capacity,
-            fresh: u32::from(batch.fresh),
-            last: u32::from(batch.last),
+            fresh: u32::from(batch.is_first),
+            last: u32::from(batch.is_last),
             keys: outputs.keys,
             counts: outputs.counts,
             status: outputs.status,

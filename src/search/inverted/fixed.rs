@@ -53,7 +53,7 @@ pub(super) struct WeightStats {
     pub(super) largest: Vec<f32>,
     /// The number of rows that contain each term.
     pub(super) frequencies: Vec<u32>,
-    pub(super) negative: bool,
+    pub(super) has_negative: bool,
     /// The largest number of entries of a row.
     longest_row: usize,
 }
@@ -65,7 +65,7 @@ impl WeightStats {
             length: 0.0,
             largest: vec![0.0; columns],
             frequencies: vec![0; columns],
-            negative: false,
+            has_negative: false,
             longest_row: 0,
         };
         for index in rows {
@@ -76,7 +76,7 @@ impl WeightStats {
                 let term = term as usize;
                 stats.frequencies[term] += 1;
                 stats.largest[term] = stats.largest[term].max(weight.abs());
-                stats.negative |= weight < 0.0;
+                stats.has_negative |= weight < 0.0;
             }
             stats.length = stats.length.max(squares.sqrt());
             stats.longest_row = stats.longest_row.max(terms.len());
@@ -87,7 +87,7 @@ impl WeightStats {
     /// Returns the properties of the rows of both operands.
     pub(super) fn join(mut self, other: &Self) -> Self {
         self.length = self.length.max(other.length);
-        self.negative |= other.negative;
+        self.has_negative |= other.has_negative;
         self.longest_row = self.longest_row.max(other.longest_row);
         for (own, &other) in self.largest.iter_mut().zip(&other.largest) {
             *own = own.max(other);

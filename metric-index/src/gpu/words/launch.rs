@@ -171,7 +171,7 @@ impl Queries {
         Self { start: buffer.device_ptr(stream).0, count, codes, capacity, is_short }
     }
 
-    fn there(&self) -> WordQueries {
+    fn kernel_arguments(&self) -> WordQueries {
         let column = u64::from(self.count) * 4;
         WordQueries {
             ends: self.start,
@@ -245,7 +245,7 @@ impl Launcher<'_> {
         let [short, long] = &self.kernels.within;
         let arguments = Within {
             words: *self.words,
-            queries: queries.there(),
+            queries: queries.kernel_arguments(),
             counts: queries.counts(),
             found: queries.found(),
             capacity: queries.capacity,
@@ -298,7 +298,7 @@ impl Launcher<'_> {
         let [short, long] = &self.kernels.distances;
         let arguments = Distances {
             words: *self.words,
-            queries: queries.there(),
+            queries: queries.kernel_arguments(),
             histograms: histograms.as_view_mut(),
             bins,
             chunk: chunk_of(queries),

@@ -135,14 +135,14 @@ where
     }
 
     /// Answers one query without products.
-    fn alone(&self, query: u32) -> Result<Vec<Neighbor>, Error> {
+    fn answer_single(&self, query: u32) -> Result<Vec<Neighbor>, Error> {
         let found = search(self.index, self.queries.point(query), (self.ask)(query));
         found.map(|(found, _)| found.into_sorted())
     }
 
     fn answers(&self, piece: Range<u32>) -> NeighborLists {
         let Some(norms) = &self.norms else {
-            return piece.map(|query| self.alone(query)).collect();
+            return piece.map(|query| self.answer_single(query)).collect();
         };
         let dimension = norms.dimension;
         let mut open: Vec<Query<'_, C>> = Vec::with_capacity(piece.len());
@@ -153,7 +153,7 @@ where
             let square = square(query);
             // Answer invalid queries and queries with large coordinates one by one.
             if query.len() != dimension || square.is_nan() || square > MAX_SQUARE {
-                answers.push(Some(self.alone(number)));
+                answers.push(Some(self.answer_single(number)));
                 continue;
             }
             answers.push(None);

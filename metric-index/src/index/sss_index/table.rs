@@ -165,7 +165,7 @@ impl Table {
     ) -> impl Iterator<Item = (u32, f32)> + use<> {
         let group = region as usize - self.order.len().div_ceil(BLOCK);
         let boxes = &self.boxes[group * self.pivots..(group + 1) * self.pivots];
-        let apart = apart(boxes, query.distances, self.scale);
+        let apart = box_bounds(boxes, query.distances, self.scale);
         let Group { first, parts } = self.groups[group];
         let scale = self.scale;
         let greatest = query.greatest;
@@ -176,7 +176,7 @@ impl Table {
 
     /// Marks the points of a block that the pivots do not exclude, beginning at position `from`.
     /// Returns whether any point is marked.
-    pub(super) fn keep(
+    pub(super) fn mark_candidates(
         &self,
         region: u32,
         from: u32,
@@ -188,7 +188,7 @@ impl Table {
         marks[from as usize..count].fill(u16::MAX);
         let start = region as usize * self.pivots * BLOCK;
         let (columns, _) = self.codes[start..start + self.pivots * BLOCK].as_chunks();
-        keep(marks, columns, query.distances, f64::from(self.scale), margin)
+        keep_marked(marks, columns, query.distances, f64::from(self.scale), margin)
     }
 
     pub(super) fn scale(&self) -> f32 {
@@ -261,7 +261,7 @@ fn code_of(distance: f32, scale: f32) -> u16 {
 /// bound is the maximum over all pivots of the distance from the nearer end of the box. A code
 /// represents all distances that are rounded down to it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
-fn apart(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN_OUT] {
+fn box_bounds(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN_OUT] {
     let mut apart = [0.0f32; FAN_OUT];
     for (boxes, distance) in boxes.iter().zip(distances) {
         let at = distance * scale;
@@ -279,7 +279,7 @@ fn apart(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN_OUT] {
 /// whether any mark is left.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
-fn keep(
+fn keep_marked(
     marks: &mut [u16; BLOCK],
     columns: &[[u16; BLOCK]],
     distances: &[f32],

@@ -16,7 +16,7 @@ use std::ops::Range;
 use multiversion::multiversion;
 
 use super::super::{Blocks, Scan};
-use super::lanes::{LANES as SUMS, greater, joined, rounded};
+use super::lanes::{LANES as SUMS, greater, join_lanes, rounded};
 
 /// Number of vectors per block.
 const LANES: usize = 16;
@@ -182,7 +182,7 @@ macro_rules! scan {
                         let $difference = f64::from(q) - f64::from(row[lane as usize]);
                         *sum = combine(*sum, $term);
                     }
-                    let distance = finish!($name, joined(exact, combine));
+                    let distance = finish!($name, join_lanes(exact, combine));
                     if distance <= radius {
                         near.push((position, distance));
                     }

@@ -4,7 +4,7 @@
 pub(super) const LANES: usize = 8;
 
 #[inline]
-pub(super) fn joined<T: Copy>(l: [T; LANES], combine: fn(T, T) -> T) -> T {
+pub(super) fn join_lanes<T: Copy>(l: [T; LANES], combine: fn(T, T) -> T) -> T {
     let four = [combine(l[0], l[4]), combine(l[1], l[5]), combine(l[2], l[6]), combine(l[3], l[7])];
     combine(combine(four[0], four[2]), combine(four[1], four[3]))
 }

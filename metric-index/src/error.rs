@@ -87,7 +87,7 @@ pub enum Error {
     },
     /// Two points whose distance is not symmetric (see [`check`](crate::metric::check)).
     #[error(
-        "the distance is not a metric: that of points {a} and {b} is {there} one way and {back} \
+        "the distance is not a metric: for points {a} and {b} it is {there} one way and {back} \
          the other; a metric is symmetric"
     )]
     Asymmetric {

@@ -383,8 +383,8 @@ impl PartAnswers {
         !self.parts.is_empty() && self.lists(query).all(|list| list.is_some())
     }
 
-    /// Combines the lists of all queries: those of the CPU where it answered, otherwise the nearest
-    /// neighbors over all parts.
+    /// Combines the lists of all queries. A list comes from the CPU if it answered the query;
+    /// otherwise it contains the nearest neighbors over all parts.
     fn into_lists(
         mut self,
         queries: usize,

@@ -81,7 +81,7 @@ pub trait Metric<P: ?Sized>: Sync {
     }
 
     /// Prepares a point for the distances to many others. Returns `None` if that does not pay off.
-    /// The distances equal those of [`distance`](Metric::distance), bit for bit.
+    /// The distances equal the results of [`distance`](Metric::distance), bit for bit.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};

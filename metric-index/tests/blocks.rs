@@ -1,4 +1,4 @@
-//! Distances from blocks equal those of single points, bit for bit, and none is missing.
+//! Distances from blocks equal single distances, bit for bit, and none is missing.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -56,8 +56,8 @@ fn coordinate() -> impl Strategy<Value = f32> {
 }
 
 fn cases(few: u32) -> ProptestConfig {
-    let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig::with_cases(said.unwrap_or(few))
+    let requested = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(requested.unwrap_or(few))
 }
 
 proptest! {
@@ -177,9 +177,8 @@ fn answered<S: Points, M: Metric<S::Point> + Default>(
     (answers, metric.calls.load(Ordering::Relaxed) - built)
 }
 
-/// Indexes that have blocks use them. Brute force evaluates no single distance except that of the
-/// query from itself. The other indexes evaluate the distances of centers, pivots and few other
-/// points.
+/// Indexes that have blocks use them. Brute force evaluates only one single distance: of the query
+/// from itself. The other indexes evaluate the distances of centers, pivots and few other points.
 #[test]
 fn the_fast_path_is_taken() {
     let (points, queries) = clustered(4_000, 40, 3);

@@ -100,8 +100,8 @@ fn nodes_are_counted() {
 
 /// Returns the number of cases in `PROPTEST_CASES`, or `few`.
 fn cases(few: u32) -> ProptestConfig {
-    let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig::with_cases(said.unwrap_or(few))
+    let requested = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(requested.unwrap_or(few))
 }
 
 proptest! {

@@ -28,7 +28,7 @@ struct Report {
     fell_back: usize,
 }
 
-/// Compares the answers of the GPU with those of the CPU.
+/// Compares the answers of the GPU and the CPU.
 fn compare<I: Index + Send>(
     name: &str,
     index: &Arc<I>,

@@ -234,8 +234,8 @@ fn changed_indexes_can_be_reopened() {
         }
         let mut opened = reopen(&index, Euclidean, path);
         for _ in 0..300 {
-            let gone = u32::try_from(next(900)).unwrap();
-            assert_eq!(index.remove(gone), opened.remove(gone));
+            let removed = u32::try_from(next(900)).unwrap();
+            assert_eq!(index.remove(removed), opened.remove(gone));
             let new = [0.1, next(9) as f32, 0.2];
             assert_eq!(index.insert(&new), opened.insert(&new));
         }

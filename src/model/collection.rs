@@ -124,7 +124,7 @@ pub struct Collection {
     /// The model before any changes.
     base: Arc<Model>,
     segments: Vec<Segment>,
-    /// The labels. Those of the base model come first.
+    /// The labels. The labels of the base model come first.
     labels: Vec<String>,
     label_numbers: HashMap<String, u32>,
     /// The locations of all documents, by identifier.

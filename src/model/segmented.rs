@@ -86,7 +86,7 @@ impl<T: Merge> Segmented<T> {
     /// Merges the rows into one segment and frees the others.
     pub(crate) fn into_one(self) -> Self {
         self.whole();
-        Self::one(self.whole.into_inner().expect("made just before"))
+        Self::one(self.whole.into_inner().expect("set above"))
     }
 
     /// Returns the segment of a row and its position in the segment.

@@ -72,15 +72,15 @@ pub fn rcv1_like(
     let open = |name: &String| Output::open(&folder.join(name));
     let mut files: Vec<Output> = names.iter().map(open).collect::<Result<_, _>>()?;
     let training = RCV1_TRAINING_DOCUMENTS.min(documents / 2);
-    let mut world = Generator::new(seed);
+    let mut generator = Generator::new(seed);
     let mut qrels = Vec::new();
     let train: Vec<GeneratedDocument> =
-        (0..training).map(|number| world.document(number)).collect();
+        (0..training).map(|number| generator.document(number)).collect();
     let idf = idf(&train);
     fill(&mut files[0], |out| {
         for (number, document) in (0..).zip(&train) {
             document.write(number, &idf, out)?;
-            document.write_qrels(number, &world, &mut qrels)?;
+            document.write_qrels(number, &generator, &mut qrels)?;
         }
         Ok(())
     })?;
@@ -89,9 +89,9 @@ pub fn rcv1_like(
     for (part, file) in (0..4).zip(&mut files[3..]) {
         fill(file, |out| {
             for number in training + test * part / 4..training + test * (part + 1) / 4 {
-                let document = world.document(number);
+                let document = generator.document(number);
                 document.write(number, &idf, out)?;
-                document.write_qrels(number, &world, &mut qrels)?;
+                document.write_qrels(number, &generator, &mut qrels)?;
                 if number.is_multiple_of(1_000) {
                     progress(number);
                 }
@@ -102,8 +102,8 @@ pub fn rcv1_like(
     fill(&mut files[1], |out| out.write_all(&qrels))?;
     fill(&mut files[2], |out| {
         writeln!(out, "parent: None child: Root child-description: Root")?;
-        world.topics.iter().try_for_each(|topic| {
-            let parent = topic.parent.map_or("Root", |parent| &world.topics[parent].name);
+        generator.topics.iter().try_for_each(|topic| {
+            let parent = topic.parent.map_or("Root", |parent| &generator.topics[parent].name);
             let name = &topic.name;
             writeln!(out, "parent: {parent} child: {name} child-description: made {name}")
         })
@@ -136,9 +136,9 @@ pub struct Rows {
 /// assert_eq!((rows.training.rows(), rows.test.rows()), (200, 50));
 /// ```
 pub fn rcv1_like_rows(training: u64, test: u64, seed: u64) -> Rows {
-    let mut world = Generator::new(seed);
+    let mut generator = Generator::new(seed);
     let train: Vec<GeneratedDocument> =
-        (0..training).map(|number| world.document(number)).collect();
+        (0..training).map(|number| generator.document(number)).collect();
     let idf = idf(&train);
     let matrix = |documents: &mut dyn Iterator<Item = GeneratedDocument>| {
         let mut rows = CsrBuilder::default();
@@ -151,7 +151,7 @@ pub fn rcv1_like_rows(training: u64, test: u64, seed: u64) -> Rows {
     };
     Rows {
         training: Arc::new(matrix(&mut train.into_iter())),
-        test: matrix(&mut (training..training + test).map(|number| world.document(number))),
+        test: matrix(&mut (training..training + test).map(|number| generator.document(number))),
     }
 }
 
@@ -303,26 +303,30 @@ impl Generator {
         let theme = self.themes_drawn.draw(&mut self.random);
         let repeated =
             below(&mut self.random, 12) == 0 && !self.themes[theme].remembered.is_empty();
-        let made = if repeated {
+        let document = if repeated {
             let known = below(&mut self.random, self.themes[theme].remembered.len());
-            let mut made = self.themes[theme].remembered[known].clone();
-            for _ in 0..made.terms.len() / 8 {
-                let at = below(&mut self.random, made.terms.len());
-                let gone = made.terms.keys().nth(at).copied().expect("`at` is below the length");
-                made.terms.remove(&gone);
-                *made.terms.entry(self.background.draw(&mut self.random) as u32).or_default() += 1;
+            let mut document = self.themes[theme].remembered[known].clone();
+            for _ in 0..document.terms.len() / 8 {
+                let at = below(&mut self.random, document.terms.len());
+                let removed =
+                    document.terms.keys().nth(at).copied().expect("`at` is below the length");
+                document.terms.remove(&removed);
+                *document
+                    .terms
+                    .entry(self.background.draw(&mut self.random) as u32)
+                    .or_default() += 1;
             }
-            made
+            document
         } else {
             self.draw(theme)
         };
         let remembered = &mut self.themes[theme].remembered;
         if remembered.len() < REPEATABLE_DOCUMENTS {
-            remembered.push(made.clone());
+            remembered.push(document.clone());
         } else {
-            remembered[(number % REPEATABLE_DOCUMENTS as u64) as usize] = made.clone();
+            remembered[(number % REPEATABLE_DOCUMENTS as u64) as usize] = document.clone();
         }
-        made
+        document
     }
 
     fn draw(&mut self, theme: usize) -> GeneratedDocument {
@@ -386,19 +390,24 @@ impl GeneratedDocument {
     }
 
     /// Writes the document's lines of the qrels file.
-    fn write_qrels(&self, number: u64, world: &Generator, qrels: &mut Vec<u8>) -> io::Result<()> {
+    fn write_qrels(
+        &self,
+        number: u64,
+        generator: &Generator,
+        qrels: &mut Vec<u8>,
+    ) -> io::Result<()> {
         let mut labels: Vec<usize> = Vec::new();
         for &topic in &self.topics {
             let mut at = Some(topic);
             while let Some(topic) = at {
                 labels.push(topic);
-                at = world.topics[topic].parent;
+                at = generator.topics[topic].parent;
             }
         }
         labels.sort_unstable();
         labels.dedup();
         for label in labels {
-            writeln!(qrels, "{} {} 1", world.topics[label].name, FIRST_ID + number)?;
+            writeln!(qrels, "{} {} 1", generator.topics[label].name, FIRST_ID + number)?;
         }
         Ok(())
     }

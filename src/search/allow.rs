@@ -162,7 +162,7 @@ pub struct RowLists<'a> {
 }
 
 impl<'a> RowLists<'a> {
-    /// Creates the lists: that of query `q` is `rows[bounds[q]..bounds[q + 1]]`.
+    /// Creates the lists. The list of query `q` is `rows[bounds[q]..bounds[q + 1]]`.
     ///
     /// # Panics
     /// If the bounds decrease or lie outside `rows`.

@@ -30,8 +30,8 @@ pub struct Segment {
     pub kept: Option<Arc<[u32]>>,
 }
 
-/// An engine composed of parts. Its results equal those of a single engine over all rows, bit for
-/// bit.
+/// An engine composed of parts. It returns the same results as a single engine over all rows, bit
+/// for bit.
 ///
 /// The parts differ only in their [`RowMap`]. They are shards of a large collection, segments of an
 /// updatable model, or the rows that each of several GPUs holds.

@@ -16,7 +16,7 @@ pub(super) struct QueryState {
 }
 
 #[expect(unsafe_code, reason = "copied from the GPU")]
-// SAFETY: the fields match those of `Query` in order and size: three f32 and a u32.
+// SAFETY: the fields match the fields of `Query` in order and size: three f32 and a u32.
 unsafe impl DeviceRepr for QueryState {}
 
 #[expect(unsafe_code, reason = "allocated as zeros")]
@@ -36,7 +36,7 @@ pub(super) struct PointRows {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields match those of `Points` in order and size: two pointers and four u32.
+// SAFETY: the fields match the fields of `Points` in order and size: two pointers and four u32.
 unsafe impl DeviceRepr for PointRows {}
 
 impl PointRows {

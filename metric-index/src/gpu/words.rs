@@ -221,7 +221,7 @@ impl Engine<str> for WordEngine {
         } else {
             range.filter_map(encode).collect()
         };
-        // Sort the queries, so that those of a block have similar lengths.
+        // Sort the queries, so that the queries of a block have similar lengths.
         if pending.len() > 1 {
             pending.sort_unstable_by_key(|query| (query.codes.len(), query.set, query.query));
         }

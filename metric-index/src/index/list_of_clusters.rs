@@ -73,8 +73,8 @@ struct Buckets {
 }
 
 impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
-    /// Builds the list. Evaluates about n² / (2 size) distances, with those of each center in
-    /// parallel.
+    /// Builds the list. Evaluates about n² / (2 size) distances; the distances of a center are
+    /// computed in parallel.
     ///
     /// # Errors
     /// If the distance of a point from itself is not 0, if a distance from a center is not finite,

@@ -185,7 +185,7 @@ pub struct VpLayout {
     /// values of the root's points and of vantage points are unused.
     pub distances: Vec<f32>,
     /// For each node, the minimum and maximum distance of its inner side from its vantage point,
-    /// then those of its outer side. The values of leaves are unused.
+    /// then of its outer side. The values of leaves are unused.
     pub sides: Vec<[f32; 4]>,
 }
 

@@ -1,6 +1,6 @@
 //! One type for all points and one for all metrics, so that a test file compiles each index once
-//! instead of once per store and metric. The distances are those of the metrics themselves, behind
-//! a `dyn Metric`.
+//! instead of once per store and metric. A `dyn Metric` forwards to the metrics, so distances are
+//! unchanged.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -151,6 +151,6 @@ pub(crate) fn built(kind: Kind, points: &All, metric: &AnyMetric) -> Erased {
 
 /// Returns the number of cases in `PROPTEST_CASES`, or `few`.
 pub(crate) fn cases(few: u32) -> ProptestConfig {
-    let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig::with_cases(said.unwrap_or(few))
+    let requested = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(requested.unwrap_or(few))
 }

@@ -29,7 +29,7 @@ pub trait Answers {
     ///
     /// # Errors
     /// If the prediction cannot be accepted, which ends the stream.
-    fn answer(&mut self, made: Self::Formatted) -> Result<(), Self::Error>;
+    fn answer(&mut self, formatted: Self::Formatted) -> Result<(), Self::Error>;
 
     /// Flushes earlier predictions. Called after some predictions, at the end, and whenever no
     /// further prediction follows immediately.
@@ -133,7 +133,7 @@ pub fn classify_stream<A: Answers>(
         }
     };
     let stages = pipeline.run(source, vote, |ready, so_far| {
-        ready.into_iter().try_for_each(|made| answers.answer(made))?;
+        ready.into_iter().try_for_each(|formatted| answers.answer(made))?;
         answers.progress(so_far);
         answers.flush()
     })?;

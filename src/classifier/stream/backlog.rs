@@ -17,8 +17,8 @@ pub(super) struct Limits {
 
 /// A buffer of documents between a reading and a classifying thread. Documents leave in order: when
 /// a limit is reached, at the end, and, unless `is_patient` is set, whenever all earlier batches
-/// are done. So documents of a slow source are classified immediately, and those of a fast source
-/// in large batches.
+/// are done. So the documents of a slow source are classified immediately, and the documents of a
+/// fast source in large batches.
 #[derive(Debug)]
 pub(super) struct Backlog {
     limits: Limits,

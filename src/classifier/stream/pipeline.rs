@@ -128,7 +128,7 @@ impl Pipeline<'_> {
         let (backlog, input, reading) = self.open(source, &busy).map_err(PipelineError::Thread)?;
         let busy = &*busy;
         let closing = CloseGuard(&backlog);
-        let (made, last) = thread::scope(|scope| {
+        let (timings, last) = thread::scope(|scope| {
             let (to_search, vectorized) = sync_channel(QUEUE_LENGTH);
             let (to_vote, found) = sync_channel(QUEUE_LENGTH);
             let (to_receive, voted) = sync_channel(QUEUE_LENGTH);
@@ -147,8 +147,8 @@ impl Pipeline<'_> {
             let mut stage = self.stage(LAST);
             let mut take = |voted: StageResult<VoteMessage<V>>| {
                 let start = Instant::now();
-                let (count, made) = match voted.map_err(PipelineError::Classify)? {
-                    VoteMessage::Part(count, made) => (count, made),
+                let (count, results) = match voted.map_err(PipelineError::Classify)? {
+                    VoteMessage::Part(count, results) => (count, results),
                     VoteMessage::Batch => {
                         backlog.done();
                         return Ok(());
@@ -160,7 +160,7 @@ impl Pipeline<'_> {
                     busiest: self.name(longest),
                     busy: (seconds / begin.elapsed().as_secs_f64()).min(1.0),
                 };
-                receive(made, &so_far).map_err(PipelineError::Receive)?;
+                receive(results, &so_far).map_err(PipelineError::Receive)?;
                 stage.add(count as u64, start);
                 busy.record(LAST, &stage);
                 Ok(())
@@ -172,19 +172,19 @@ impl Pipeline<'_> {
             let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {
                 threads::join(thread).map_err(|_| PipelineError::Panicked(what))
             };
-            let made = [
+            let stages = [
                 ended(vectorizing, "vectorizing")?,
                 ended(searching, "searching")?,
                 ended(voting, "voting")?,
             ];
-            outcome.map(|()| (made, stage))
+            outcome.map(|()| (stages, stage))
         })?;
         let mut stages = Vec::new();
         if let Some(reading) = reading {
             // The channel is closed, so the reader has ended.
             stages.push(reading.join().map_err(|_| PipelineError::Reader)?);
         }
-        stages.extend(made);
+        stages.extend(timings);
         stages.push(last);
         let seconds = begin.elapsed().as_secs_f64();
         Ok(stages.into_iter().map(|stage| stage.with_total_time(seconds)).collect())
@@ -271,14 +271,14 @@ impl Pipeline<'_> {
                 break;
             }
             let vectors = self.classifier.vectorize(&documents).or_else(|mismatch| {
-                // The error may not be that of the first mismatched document. Documents before the
-                // first mismatch are classified.
+                // The error may belong to a later document than the first mismatch. Documents
+                // before the first mismatch are classified.
                 let (at, first) = self.first_mismatch(&documents).unwrap_or((0, mismatch));
                 documents.truncate(at);
                 error = Some(first);
                 self.classifier.vectorize(&documents)
             });
-            let made = vectors.map(|vectors| {
+            let vectorized = vectors.map(|vectors| {
                 let bytes: usize = documents.iter().map(|d| d.content.text_bytes()).sum();
                 if bytes > 0 {
                     stage.bytes = Some(stage.bytes.unwrap_or(0) + bytes as u64);
@@ -293,8 +293,8 @@ impl Pipeline<'_> {
                 busy.record(ANALYZE, &stage);
                 VectorizedBatch { documents, vectors }
             });
-            let failed = made.is_err();
-            if to_search.send(made.map_err(ClassifyError::from)).is_err() || failed {
+            let failed = vectorized.is_err();
+            if to_search.send(vectorized.map_err(ClassifyError::from)).is_err() || failed {
                 break;
             }
             if let Some(error) = error {
@@ -329,15 +329,15 @@ impl Pipeline<'_> {
         let mut stage = self.stage(SEARCH);
         for batch in vectorized {
             let start = Instant::now();
-            let made = batch.and_then(|batch| {
+            let searched = batch.and_then(|batch| {
                 let mut neighbors = spare.try_recv().unwrap_or_default();
                 let _ = self.classifier.neighbors(&batch.vectors, self.options, &mut neighbors)?;
                 stage.add(batch.documents.len() as u64, start);
                 busy.record(SEARCH, &stage);
                 Ok(SearchedBatch { batch, neighbors })
             });
-            let failed = made.is_err();
-            if to_vote.send(made).is_err() || failed {
+            let failed = searched.is_err();
+            if to_vote.send(searched).is_err() || failed {
                 break;
             }
         }
@@ -363,10 +363,10 @@ impl Pipeline<'_> {
                     break;
                 }
             };
-            vote(batch, &neighbors, &mut |count, made| {
+            vote(batch, &neighbors, &mut |count, results| {
                 stage.add(count as u64, start);
                 busy.record(VOTE, &stage);
-                let taken = to_receive.send(Ok(VoteMessage::Part(count, made)));
+                let taken = to_receive.send(Ok(VoteMessage::Part(count, results)));
                 start = Instant::now();
                 taken.is_ok()
             });

@@ -53,7 +53,7 @@ impl ConfidenceLimit {
     /// until one fails. In such a fixed sequence, all tests together err no more often than a
     /// single test. Labels of a document or a cluster tend to be right or wrong together, so they
     /// carry less information: the counts are divided by the design effect. If no limit passes, the
-    /// model always abstains, and coverage and error are those of the highest limit.
+    /// model always abstains, and coverage and error refer to the highest limit.
     ///
     /// ```
     /// use classify::decide::calibrate::{Answer, ConfidenceLimit};

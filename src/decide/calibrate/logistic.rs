@@ -20,7 +20,7 @@ impl<const VALUES: usize> Observation<VALUES> {
     }
 }
 
-/// Ridge penalty on the weights of standardized values, except that of the constant.
+/// Ridge penalty on the weights of standardized values, except the constant.
 const RIDGE: f64 = 1.0;
 /// Prior variance of the offsets, which keeps the offset of a group with few observations close to
 /// 0.

@@ -260,7 +260,7 @@ mod tests {
             })
             .collect();
         let mut random = crate::random::Random::new(9);
-        let made: Vec<_> = lists
+        let examples: Vec<_> = lists
             .iter()
             .enumerate()
             .map(|(at, list)| {
@@ -270,7 +270,7 @@ mod tests {
                 (scores, at % 2 == 0 && random.unit() < score, *list)
             })
             .collect();
-        let documents = made.iter().map(|(scores, right, list)| CalibrationDocument {
+        let documents = examples.iter().map(|(scores, right, list)| CalibrationDocument {
             scores: scores.clone(),
             voters: Voters::one(list),
             unknown: 0.0,
@@ -303,7 +303,7 @@ mod tests {
         assert!((near[0] - 0.9).abs() < 0.1 && far[0] < 0.05, "{near:?} {far:?}");
         assert!(near[1] < 0.05, "{near:?}");
         assert!(near[0] > near[1] && far[0] > far[1], "the first label is the most probable one");
-        assert!((confidence(&[1, 0], &made[0].0, &[0.5, 0.1]) - 0.3).abs() < 1e-12);
-        assert!(confidence(&[], &made[0].0, &[0.5, 0.1]) <= 0.0);
+        assert!((confidence(&[1, 0], &examples[0].0, &[0.5, 0.1]) - 0.3).abs() < 1e-12);
+        assert!(confidence(&[], &examples[0].0, &[0.5, 0.1]) <= 0.0);
     }
 }

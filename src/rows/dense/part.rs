@@ -71,8 +71,7 @@ pub struct DensePart {
 }
 
 impl DensePart {
-    /// Creates a part from given vectors or from those of a projection, one row per training
-    /// document.
+    /// Creates a part from given or projected vectors, one row per training document.
     ///
     /// # Errors
     /// If the values cannot be divided into whole rows.

@@ -263,8 +263,8 @@ impl Cuda {
             // Free the GPU memory for other uses. Concurrent searches then find the rows missing
             // and check again.
             self.lanes.clear();
-            let gone = Loaded { rows: Residence::Failed(error.clone()), budget: 0 };
-            *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gone);
+            let failed = Loaded { rows: Residence::Failed(error.clone()), budget: 0 };
+            *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(failed);
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ pub(super) struct QueryRows {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `Queries`, in order and in size: three pointers and a u32.
+// SAFETY: the fields match the fields of `Queries` in order and size: three pointers and a u32.
 unsafe impl DeviceRepr for QueryRows {}
 
 /// The rows that may be neighbors of the queries of a batch (`Allow` of kernels/common.cuh), as
@@ -102,7 +102,7 @@ pub(super) struct AllowRows {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `Allow`, in order and in size: six pointers.
+// SAFETY: the fields match the fields of `Allow` in order and size: six pointers.
 unsafe impl DeviceRepr for AllowRows {}
 
 impl AllowRows {
@@ -131,7 +131,7 @@ pub(super) struct TileRows {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `Tile`, in order and in size: seven pointers, f32, three u32.
+// SAFETY: the fields match the fields of `Tile` in order and size: seven pointers, f32, three u32.
 unsafe impl DeviceRepr for TileRows {}
 
 /// Declares a kernel and its variant that also takes a filter ([`AllowRows`]).

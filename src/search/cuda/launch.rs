@@ -371,8 +371,9 @@ impl Launcher<'_> {
         let first_slot = found.at;
         let last_slot = first_slot + queries.count as usize;
         let sorted = if k <= SELECT_SORTED { k.next_power_of_two().max(1024) } else { 1024 };
-        // The kernel reads `rows` scores, clears those of rows that are not allowed, and writes at
-        // most `k` keys and one count per query. The shared memory has space for `sorted` keys.
+        // The kernel reads `rows` scores, clears the scores of rows that are not allowed, and
+        // writes at most `k` keys and one count per query. The shared memory has space for `sorted`
+        // keys.
         let arguments = Select {
             rows: scores.rows,
             first_row: scores.first_row,

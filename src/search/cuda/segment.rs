@@ -132,9 +132,9 @@ impl GpuSegment {
             some.par_iter().map(index).collect()
         };
         // Build the first tile indexes while the rows are copied.
-        let mut made = Vec::new();
+        let mut indexes = Vec::new();
         let copied = threads.scope(|scope| {
-            scope.spawn(|_| made = cuts.chunks(at_once).next().map(index).unwrap_or_default());
+            scope.spawn(|_| indexes = cuts.chunks(at_once).next().map(index).unwrap_or_default());
             csr(device, &stream, training, &range, structures.tile_rows.is_some())
         });
         let (rows, row_ptr) = copied?;
@@ -145,9 +145,9 @@ impl GpuSegment {
         let mut tiles = Vec::new();
         for (number, some) in cuts.chunks(at_once).enumerate() {
             if number > 0 {
-                made = threads.run(|| index(some));
+                indexes = threads.run(|| index(some));
             }
-            for (cut, index) in some.iter().zip(&made) {
+            for (cut, index) in some.iter().zip(&indexes) {
                 let lists = PostingLists {
                     lists: upload(device, &stream, &index.lists)?,
                     postings: upload(device, &stream, &index.postings)?,
@@ -270,7 +270,7 @@ fn textures(
 ) -> Result<Vec<TextureRows>, GpuError> {
     // Texture objects must be aligned to 512 bytes.
     const TEXTURE_ALIGNMENT: u64 = 128;
-    let mut made = Vec::new();
+    let mut textures = Vec::new();
     let mut first_row = 0;
     while first_row + 1 < row_ptr.len() {
         let origin = row_ptr[first_row] / TEXTURE_ALIGNMENT * TEXTURE_ALIGNMENT;
@@ -281,7 +281,7 @@ fn textures(
         }
         let length = usize::try_from(row_ptr[last_row] - origin).expect("in memory").max(1);
         let start = usize::try_from(origin).expect("in memory");
-        made.push(TextureRows {
+        textures.push(TextureRows {
             cols: Texture::new(device, &rows.cols, start, length)?,
             vals: Texture::new(device, &rows.vals, start, length)?,
             origin,
@@ -290,7 +290,7 @@ fn textures(
         });
         first_row = last_row;
     }
-    Ok(made)
+    Ok(textures)
 }
 
 #[cfg(test)]

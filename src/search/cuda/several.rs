@@ -18,9 +18,9 @@ use crate::search::request::{Queries, Request};
 use crate::search::{Composite, NeighborLists, Part, Report, RowMap, SearchError};
 use crate::threads::Threads;
 
-/// An engine on several GPUs, each with all training rows. Its results equal those of one GPU. If a
-/// GPU fails, the others take over its queries. If the last one fails, it continues as [`Cuda`]
-/// does: with less memory, or on the CPU.
+/// An engine on several GPUs, each with all training rows. It returns the same results as one GPU.
+/// If a GPU fails, the others take over its queries. If the last one fails, it continues as
+/// [`Cuda`] does: with less memory, or on the CPU.
 #[derive(Debug)]
 pub struct SeveralGpus {
     engines: Vec<Cuda>,

@@ -121,7 +121,7 @@ impl<T: FixedPoint> Plan<T> {
         (stages[0].terms > 0).then_some(Self { factors, rare, stages, scale: scaled.scale })
     }
 
-    /// Returns the terms to add for stage `to` if those of stage `from` have been added.
+    /// Returns the terms to add for stage `to` if the terms of stage `from` have been added.
     fn terms(&self, from: Option<usize>, to: usize) -> StageTerms<'_, T> {
         let start = from.map_or(0, |stage| self.stages[stage].terms);
         let end = self.stages[to].terms;

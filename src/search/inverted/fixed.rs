@@ -163,8 +163,8 @@ impl<T: FixedPoint> ScaledQuery<T> {
                 tail += 1;
             }
         }
-        // A row has at most `widest` products. In a batch, the products of one row may be 1 larger,
-        // and those of another row may not.
+        // A row has at most `widest` products. In a batch, the products of one row may be 1 larger
+        // than the products of another row.
         let of_products = (widest + 1.0) * products;
         // The 0.1 covers the rounding of two similarities to f32 and of these numbers to f64.
         Some(Self { factors, tail, band: f64::min(band, of_products) + 0.1, scale })

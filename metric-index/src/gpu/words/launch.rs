@@ -82,7 +82,7 @@ pub(super) struct Words {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields match those of `Words` in order and size: five pointers and a u32.
+// SAFETY: the fields match the fields of `Words` in order and size: five pointers and a u32.
 unsafe impl DeviceRepr for Words {}
 
 impl Words {
@@ -110,7 +110,7 @@ struct WordQueries {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields match those of `WordQueries` in order and size: four pointers and a u32.
+// SAFETY: the fields match the fields of `WordQueries` in order and size: four pointers and a u32.
 unsafe impl DeviceRepr for WordQueries {}
 
 /// Sizes of the queries in a buffer, which determine where the sections of the buffer begin.
@@ -324,7 +324,7 @@ pub(super) struct OneQuery {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields match those of `OneQuery` in order and size: 64 bytes and three u32.
+// SAFETY: the fields match the fields of `OneQuery` in order and size: 64 bytes and three u32.
 unsafe impl DeviceRepr for OneQuery {}
 
 /// Pinned memory that the GPU writes while the host polls it: the number of words found, then the

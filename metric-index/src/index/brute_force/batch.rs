@@ -38,8 +38,8 @@ const LANES: usize = 32;
 const MAX_SQUARE: f64 = 1e37;
 
 impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
-    /// Answers many queries on all threads of the current thread pool. The answers are those of
-    /// [`search`], in a fraction of the time. `ask` creates the collector of a query from its
+    /// Answers many queries on all threads of the current thread pool. Gives the same answers as
+    /// [`search`] in a fraction of the time. `ask` creates the collector of a query from its
     /// number.
     ///
     /// ```

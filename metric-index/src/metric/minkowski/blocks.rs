@@ -2,7 +2,7 @@
 //! then the second coordinates, and so on.
 //!
 //! A pass in `f32` determines which vectors may be within the radius. Their distances are then
-//! computed in `f64`, like those of single vectors.
+//! computed in `f64`, as for single vectors.
 //!
 //! With `u = 2⁻²⁴`, the relative error is at most `u` for a difference of two coordinates, `3u` for
 //! its square, and slightly more than `(d + 3) u` for the sum of d squares in any order (Higham

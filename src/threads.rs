@@ -125,7 +125,7 @@ pub(crate) struct Task<T> {
 
 impl<T> Task<T> {
     /// Waits for the result. A caller that is a worker of a thread pool does the work itself unless
-    /// a thread has begun it, because all workers might be waiting in the same way.
+    /// a thread has begun it. Otherwise, all workers might wait for work that none begins.
     pub(crate) fn wait(self) -> T {
         if is_worker() { self.finish() } else { self.received() }
     }
@@ -160,7 +160,7 @@ pub(crate) fn is_worker() -> bool {
 }
 
 /// Returns the next message, or `None` after the last one. A caller that is a worker of a thread
-/// pool does other work of the pool while it waits, because the sender might depend on that work.
+/// pool does other work of the pool while it waits. The sender might depend on that work.
 pub(crate) fn receive<T>(messages: &Receiver<T>) -> Option<T> {
     while is_worker() {
         match messages.try_recv() {

@@ -1,5 +1,5 @@
 //! Measures the distance evaluations and the time of every index on one thread, relative to brute
-//! force, as is usual in the literature on metric spaces.
+//! force.
 //!
 //! `cargo bench -p metric-index --bench evaluations -- words FILE` reads one word per line. A
 //! hundred words are held out as queries, half of them with one letter changed. `-- clustered [N]`

@@ -52,8 +52,8 @@ impl Bounds {
         self.absolute
     }
 
-    /// A lower bound on the distance between two points, one of which is at least `far` and the
-    /// other at most `near` from a third point.
+    /// A lower bound on the distance between two points. One is at least `far` and the other at
+    /// most `near` from a third point.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     pub fn gap(self, far: f32, near: f32) -> f32 {
         let far = f64::from(far);

@@ -50,8 +50,8 @@ pub struct Explanation {
     pub prediction: RawPrediction,
     /// The document's terms that are not in the vocabulary, without repetitions, in text order.
     pub unknown: Vec<String>,
-    /// The neighbors that voted: those found by terms, best first, then those found by dense
-    /// vectors.
+    /// The neighbors that voted. Neighbors found by terms come first, best first, then neighbors
+    /// found by dense vectors.
     pub neighbors: Vec<ExplainedNeighbor>,
     /// The labels with a vote, by decreasing score.
     pub labels: Vec<ExplainedLabel>,
@@ -126,14 +126,13 @@ pub struct ExplainedPrototype {
 ///
 /// A neighbor's vote is divided among the terms that it shares with the document, in proportion to
 /// their contributions to the similarity. A term's evidence for a label is its share of the votes
-/// of the neighbors with the label, minus the expected share: its share of all votes times the
-/// label's share of the training documents. A term opposes a label if its neighbors have the label
-/// less often than the training documents do.
+/// of the neighbors with the label, minus the expected share. The expected share is the term's
+/// share of all votes times the label's share of the training documents. A term opposes a label if
+/// its neighbors have the label less often than the training documents do.
 ///
 /// The evidence of all terms sums to the label's share of the votes minus its share of the training
-/// documents. This holds if votes have no weights per label and all neighbors were found by terms,
-/// because neighbors found by dense vectors have no shared terms. Contributions of prototypes are
-/// separate.
+/// documents. This holds if votes have no weights per label and all neighbors were found by terms.
+/// Neighbors found by dense vectors have no shared terms. Contributions of prototypes are separate.
 ///
 /// # Errors
 /// As [`Classifier::predict_documents`].

@@ -10,8 +10,8 @@
 //! | [`Proportional`](Decision::Proportional) | the best documents for each label |
 //!
 //! `LargestGap` is MCut (Largeron et al. 2012). `Proportional` is PCut (Yang 2001), which needs the
-//! whole batch: it gives each label to the documents with the highest scores, in
-//! proportion to the label's training documents.
+//! whole batch. It assigns each label to the documents with the highest scores, in proportion to
+//! the label's training documents.
 
 mod options;
 mod rules;

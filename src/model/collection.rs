@@ -114,7 +114,7 @@ fn id_at(segments: &[Segment], location: Location) -> &str {
 ///
 /// The vocabulary, its term weights and everything that was learned do not change. Answers are
 /// bit-identical to the answers of a model with the same vocabulary that was trained on the current
-/// documents: the remaining documents in their order, then the added documents.
+/// documents. These are the remaining documents in their order, followed by the added documents.
 ///
 /// A label that no document had before becomes a label of the model. A label whose last document
 /// was removed remains. If labels have thresholds, a new label gets the median threshold of the

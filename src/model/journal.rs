@@ -11,8 +11,8 @@
 //!
 //! A commit is complete when its last frame has been written. If a process was killed during a
 //! commit, the incomplete commit is ignored, and the next commit removes it. A journal of another
-//! model is ignored with a warning: the model was compacted or trained again, and the process was
-//! killed before it could remove the journal.
+//! model is ignored with a warning. It remains if a process compacts or retrains the model but is
+//! killed before it removes the journal.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;

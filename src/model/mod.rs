@@ -1,8 +1,8 @@
 //! The model, which contains everything that classification needs, and its file format.
 //!
 //! The file is a single safetensors file with a JSON document in its metadata; see
-//! `models/README.md`. It is read into memory (or mapped, with [`Model::map`]) and validated
-//! completely when it is opened: types, lengths, checksums, and every property that the rest of the
+//! `models/README.md`. It is read into memory, or mapped with [`Model::map`]. When it is opened, it
+//! is validated completely: types, lengths, checksums, and every property that the rest of the
 //! program relies on.
 //!
 //! | module | contents |

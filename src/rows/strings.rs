@@ -20,8 +20,8 @@ impl Strings {
     /// Creates the strings: string `i` is `text[offsets[i]..offsets[i + 1]]`.
     ///
     /// # Errors
-    /// A description of the problem: the text is not UTF-8, or the offsets do not rise from 0 to
-    /// the end of the text or split a character.
+    /// A description of the problem. The text is not UTF-8, or the offsets do not increase from 0
+    /// to the end of the text, or they split a character.
     pub fn new(text: impl Into<Array<u8>>, offsets: impl Into<Array<u64>>) -> Result<Self, String> {
         let text = text.into();
         let offsets = offsets.into();

@@ -6,12 +6,12 @@
 //! similarities of a query and then select the best. All return the same neighbors as the CPU
 //! engines, bit for bit.
 //!
-//! The number and length of rows and queries are unlimited. The fused kernels cannot answer a query
-//! with too many candidates (as among equal documents), a negative weight, k above 1,200, more than
-//! 8,192 terms, or weights near the limits of `f32`. For such a query, the GPU computes all
-//! similarities. Training rows that do not fit in GPU memory are streamed through it in segments.
-//! If the GPU runs out of memory, the segments become smaller; if it fails, the CPU takes over.
-//! Both cases emit `tracing` warnings.
+//! The number and length of rows and queries are unlimited. The fused kernels do not support k
+//! above 1,200, negative weights, weights near the limits of `f32`, or more than 8,192 terms in a
+//! query. They also fail if there are too many candidates, as among equal documents. In these
+//! cases, the GPU computes all similarities of the query. Training rows that do not fit in GPU
+//! memory are streamed through it in segments. If the GPU runs out of memory, the segments become
+//! smaller; if it fails, the CPU takes over. Both cases emit `tracing` warnings.
 
 mod batch;
 mod bresler;

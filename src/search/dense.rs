@@ -220,7 +220,8 @@ impl Dense {
         }
     }
 
-    /// Answers queries on GPUs. Also returns which of them `metric-index` answered on the CPU.
+    /// Answers queries on GPUs. Also returns the numbers of the queries that `metric-index`
+    /// answered on the CPU.
     ///
     /// A list is `None` if rows outside it may be as similar as its last row, because different
     /// distances can have the same similarity.

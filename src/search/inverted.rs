@@ -4,10 +4,10 @@
 //! The training rows are divided into blocks. A block stores the *postings* of each term: the rows
 //! that contain it, with its weights in fixed point. The terms that many rows contain are the
 //! *head*; a block also stores them row by row. Each query has a 16-bit sum for each row of a
-//! block. For a batch of queries, the products of the head are added first, for all queries at
-//! once: each weight of a row is multiplied by the factors of [`LANES`] queries. Then the postings
-//! of each query's other terms are added. Rows that may be among the best `k` are collected and
-//! finally rescored by the formula of [`super`].
+//! block. For a batch of queries, the products of the head are added first. Each weight of a row is
+//! multiplied by the factors of [`LANES`] queries at a time. Then the postings of each query's
+//! other terms are added. Rows that may be among the best `k` are collected and finally rescored by
+//! the formula of [`super`].
 //!
 //! For small batches, and for large ones over many blocks, the engine adds the postings of rare
 //! terms only and bounds the contribution of the rest (see [`bounds`]). If the bound does not prune
@@ -22,14 +22,14 @@
 //! fits, with 2 to spare for each product. That sum is at most A times the product of the query's
 //! length and the length of the longest row (Cauchy–Schwarz), and at most A Σ |q| m.
 //!
-//! The product x f / 65536 is rounded down. It differs from A q w by at most r = |rounding error of
-//! f| + (|f| + 1) / 65536 because f and x are rounded, and by up to 1 because the product is
-//! rounded. Products of postings and columns are 1 larger. So the sum of a row lies between A s − l
-//! and A s + h, where s is its similarity. When two rows are compared, h of one and l of the other
-//! matter. Their sum is at most Σ (1 + 2 r) over the terms of the query. If a row has fewer terms
-//! than the query, Σ (2 + 2 r) over the largest number of terms of a row is a bound too: the terms
-//! of the two rows differ, and only some products are 1 larger. The smaller of the two bounds is
-//! the *band*.
+//! The product x f / 65536 is rounded down. Because f and x are rounded, it differs from A q w by
+//! at most r = |rounding error of f| + (|f| + 1) / 65536. Because the product is rounded, it
+//! differs by up to 1 more. Products of postings and columns are 1 larger. So the sum of a row lies
+//! between A s − l and A s + h, where s is its similarity. When two rows are compared, h of one and
+//! l of the other matter. Their sum is at most Σ (1 + 2 r) over the terms of the query. If a row
+//! has fewer terms than the query, Σ (2 + 2 r) over the largest number of terms of a row is also a
+//! bound. The terms of the two rows differ, and only some products are 1 larger. The smaller of the
+//! two bounds is the *band*.
 //!
 //! If T is at most the k-th largest sum, k rows have A s ≥ T − h. So does every row of the result,
 //! and its sum is therefore at least T − h − l. All rows with such sums are collected. The band is
@@ -37,12 +37,12 @@
 //! `f64`.
 //!
 //! Rows with a sum of 0 are not collected. This is correct if T is above the band. It is also
-//! correct if all terms were added by postings and columns and no weight is negative, because a row
-//! with a common term then has a sum of at least 1. If neither holds for a query of a batch, the
-//! query is answered again by postings. If that does not help, all similarities of the query are
-//! computed, and the [`Report`] counts it as fallen back. This happens in three cases: negative
-//! weights with a threshold within the band, similarities that may be below 1e-30 or above 1e37,
-//! and possibly thousands of terms in common.
+//! correct if all terms were added by postings and columns and no weight is negative. A row with a
+//! common term then has a sum of at least 1. If neither holds for a query of a batch, the query is
+//! answered again by postings. If that does not help, all similarities of the query are computed,
+//! and the [`Report`] counts it as fallen back. This happens with negative weights and a threshold
+//! within the band, with similarities that may be below 1e-30 or above 1e37, and with possibly
+//! thousands of common terms.
 //!
 //! The sums of rows that the request does not allow are cleared before rows are collected. So these
 //! rows are not returned and do not raise the threshold.
@@ -106,9 +106,9 @@ pub struct Inverted {
 impl Inverted {
     /// Creates an index of training rows.
     ///
-    /// The index takes about six bytes per nonzero, twelve per row, two per row for each term that
-    /// at least a fifth of the rows contains, and four per term and block. It takes twice as much
-    /// once a query has a negative weight.
+    /// The index takes about six bytes per nonzero, twelve per row, and four per term and block.
+    /// Each term that at least a fifth of the rows contains takes two more bytes per row. Once a
+    /// query has a negative weight, the index takes twice as much.
     ///
     /// # Errors
     /// If a weight is not finite.

@@ -249,7 +249,7 @@ impl<'a> Slots<'a> {
         self.counts.len()
     }
 
-    /// Sets the neighbors of a query to those that `next` returns, in order, until `next` returns
+    /// Sets the neighbors of a query to the results of `next`, in order, until `next` returns
     /// `None` or no slot is left.
     pub(super) fn fill_with(&mut self, query: usize, mut next: impl FnMut() -> Option<Neighbor>) {
         let slots = &mut self.neighbors[query * self.stride..][..self.stride];

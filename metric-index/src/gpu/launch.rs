@@ -431,9 +431,9 @@ impl Launcher<'_> {
                 .with_rows(rows.min((end - first).div_ceil(filter.rows)))
                 .with_shared_bytes(shared);
             #[expect(unsafe_code, reason = "the launcher of `filter`")]
-            // SAFETY: positions are padded to `ROWS`, queries to `COLS`; if all positions are
-            // candidates, there are at most `capacity` of them; the shared memory is as large as
-            // `resident` requires.
+            // SAFETY: positions are padded to `ROWS`, and queries are padded to `COLS`. If all
+            // positions are candidates, there are at most `capacity` of them. The shared memory is
+            // as large as `resident` requires.
             unsafe {
                 filter.kernel.launch(self.stream, grid, arguments)?;
             }

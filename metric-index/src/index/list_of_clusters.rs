@@ -77,8 +77,8 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     /// computed in parallel.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, if a distance from a center is not finite,
-    /// or if the size is a radius that is negative or NaN.
+    /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
+    /// the size is a negative or NaN radius.
     pub fn build(points: S, metric: M, size: ClusterSize) -> Result<Self, Error> {
         Self::build_with(points, metric, size, &Progress::none())
     }

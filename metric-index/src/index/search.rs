@@ -249,9 +249,9 @@ pub trait DynamicIndex: Index {
     /// Adds a point and returns its number, which is one more than the number of the last point.
     ///
     /// # Errors
-    /// If the point is invalid (its distance from itself is not 0), has no finite distance from a
-    /// point with which it is compared, or does not fit into the store, or if no number is left.
-    /// The index is then unchanged.
+    /// If the distance of the point from itself is not 0, or a distance from another point is not
+    /// finite. Also if the point does not fit into the store, or if no number is left. The index is
+    /// then unchanged.
     fn insert(&mut self, point: &<Self::Points as Points>::Point) -> Result<u32, Error>;
 
     /// Removes a point from all answers. Returns whether the index contained it. Its number is

@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::Points;
 
-/// Chooses pivots by algorithm 3 of Barrientos 2011: the first point, and each point whose distance
-/// from all earlier pivots is at least `share` times the greatest distance.
+/// Chooses pivots by algorithm 3 of Barrientos 2011. The first point is a pivot, and so is each
+/// point whose distance from all earlier pivots is at least `share` times the greatest distance.
 pub(super) fn spread<S: Points, M: Metric<S::Point>>(
     space: &Space<S, M>,
     among: &[u32],

@@ -86,7 +86,7 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// Builds the tree, with both sides of a node in parallel. Evaluates about n log₂ n distances.
     ///
     /// The vantage point of a node is its last point. Sides keep the order of their points, and
-    /// leaves are sorted by distance, so the same points give the same tree for any number of
+    /// leaves are sorted by distance. So the same points give the same tree for any number of
     /// threads.
     ///
     /// # Errors

@@ -8,9 +8,9 @@ use crate::points::Points;
 /// Checks the axioms of a metric on a random sample of the points.
 ///
 /// Each point must be at distance 0 from itself, distances must be symmetric, and all triples must
-/// satisfy the triangle inequality, within the rounding errors that the metric declares. A distance
-/// that fails is not a metric, and indexes would give wrong answers with it. A distance that passes
-/// may still fail on other points.
+/// satisfy the triangle inequality. The checks allow for the rounding errors that the metric
+/// declares. A distance that fails is not a metric, and indexes would give wrong answers with it. A
+/// distance that passes may still fail on other points.
 ///
 /// Evaluates up to `6 sample²` distances and compares `sample³ / 2` triples; 64 is a good size.
 ///

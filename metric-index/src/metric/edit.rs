@@ -10,9 +10,9 @@ use blocks::StringBlocks;
 /// scalar values that turn one string into the other.
 ///
 /// If the shorter string has at most 64 characters, the distance is computed by the bit-parallel
-/// algorithm of Myers (1999) in the form of Hyyrö (2003); otherwise by the dynamic programming of
-/// Wagner and Fischer (1974). With a radius, the computation stops as soon as the distance is known
-/// to exceed it.
+/// algorithm of Myers (1999) in the form of Hyyrö (2003). Otherwise it is computed by the dynamic
+/// programming of Wagner and Fischer (1974). With a radius, the computation stops as soon as the
+/// distance is known to exceed it.
 ///
 /// ```
 /// use metric_index::metric::{Edit, Metric};

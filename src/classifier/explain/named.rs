@@ -39,8 +39,8 @@ pub struct NamedExplanation<'a> {
     pub marked: Option<Vec<MarkedText<'a>>>,
     /// The labels with a vote, by decreasing score.
     pub scores: Vec<NamedLabel<'a>>,
-    /// The neighbors that voted: those found by terms, best first, then those found by dense
-    /// vectors.
+    /// The neighbors that voted. Neighbors found by terms come first, best first, then neighbors
+    /// found by dense vectors.
     pub neighbors: Vec<NamedNeighbor<'a>>,
 }
 

@@ -110,8 +110,8 @@ pub(crate) enum PipelineError<E> {
 }
 
 impl Pipeline<'_> {
-    /// Classifies all documents and returns the time of each stage. `vote` runs on its own thread:
-    /// it converts each batch and its neighbors to results, and hands them over in parts with their
+    /// Classifies all documents and returns the time of each stage. `vote` runs on its own thread.
+    /// It converts each batch and its neighbors to results, and hands them over in parts with their
     /// numbers of documents. It may stop when no more results are wanted. `receive` gets the parts
     /// in the order of the documents, with the progress of all stages.
     ///

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfidenceLimit {
-    /// The target share of wrong labels among those predicted.
+    /// The target share of wrong labels among the predicted labels.
     pub target_error: f64,
     /// The minimum confidence. `None`: the target cannot be reached, and the model always abstains.
     pub confidence: Option<f64>,
@@ -52,8 +52,8 @@ impl ConfidenceLimit {
     /// Limits are tested from high to low, each by the upper end of its Clopper–Pearson interval,
     /// until one fails. In such a fixed sequence, all tests together err no more often than a
     /// single test. Labels of a document or a cluster tend to be right or wrong together, so they
-    /// carry less information: the counts are divided by the design effect. If no limit passes, the
-    /// model always abstains, and coverage and error refer to the highest limit.
+    /// carry less information. To account for this, counts are divided by the design effect. If no
+    /// limit passes, the model always abstains, and coverage and error refer to the highest limit.
     ///
     /// ```
     /// use classify::decide::calibrate::{Answer, ConfidenceLimit};
@@ -208,7 +208,7 @@ impl Sums {
 }
 
 /// The upper end of the one-sided Clopper–Pearson interval of a share, after `count` successes in
-/// `of` trials: the share for which at most `count` successes have probability `risk`.
+/// `of` trials. For this share, the probability of at most `count` successes is `risk`.
 fn upper_bound(count: u64, of: u64, risk: f64) -> f64 {
     if count >= of {
         return 1.0;

@@ -101,23 +101,25 @@ impl NoveltyLimit {
 /// The novelty score: the log odds that a document has none of the model's labels. The odds apply
 /// to the mix of known and novel documents from which the score was learned.
 ///
-/// If the model has label prototypes, the score is a logistic regression on their margins: the
-/// highest margin, its distance from the next one, and the log odds of the score it maps to. Values
-/// from neighbors are then excluded, because they fit documents of removed labels better than truly
-/// novel documents. With them, fewer novel documents were recognized.
+/// If the model has label prototypes, the score is a logistic regression on their margins. The
+/// values are the highest margin, its distance from the next one, and the log odds of its score.
+/// Values from neighbors are then excluded, because they fit documents of removed labels better
+/// than truly novel documents. With them, fewer novel documents were recognized.
 ///
 /// Otherwise the score is a logistic regression on the neighbors. It does not depend on the vote:
 ///
-/// * The similarity of the best neighbor: its logarithm, the share of held-out documents whose best
-///   neighbor is less similar, and the share of the neighbors whose own best neighbor is less
-///   similar.
+/// * The similarity of the best neighbor. The values are its logarithm, the share of held-out
+///   documents whose best neighbor is less similar, and the share of neighbors whose own best
+///   neighbor is less similar.
 /// * The mean similarity of the neighbors: as the share of held-out documents with a lower mean,
 ///   and relative to the best similarity.
-/// * The log ratio of a neighbor's similarity to that neighbor's similarity with its own best
-///   neighbor (Tax and Duin 2000): for the first neighbor, and the mean over the first five.
-/// * The largest share of the neighbors' similarities that one label has. The values are that
-///   share, its distance from the share of the next label, its product with the similarity, and the
-///   same share for the fourth powers of the similarities and for the first five neighbors.
+/// * The log ratio of a neighbor's similarity to the similarity of the neighbor's own best neighbor
+///   (Tax and Duin 2000). The values are the ratio of the first neighbor and the mean over the
+///   first five.
+/// * The largest share of the neighbors' similarities that one label has. The values are this
+///   share, its distance from the next label's share, and its product with the similarity. Two more
+///   values are the share for the fourth powers of the similarities, and the share for the first
+///   five neighbors.
 /// * The share of the document's terms that the model does not know.
 #[derive(Debug, Clone)]
 pub struct NoveltyScore {

@@ -6,7 +6,7 @@
 //! algorithms 4.4 and 5.3): V ← orth(XᵀX V), followed by a rotation onto the eigenvectors of (X
 //! V)ᵀ(X V).
 //!
-//! The same rows and seed give the same bits on every machine and with any number of threads: sums
+//! The same rows and seed give the same bits on every machine and for any number of threads. Sums
 //! are added in a fixed order, and no operation depends on the instructions of the processor.
 
 use multiversion::multiversion;

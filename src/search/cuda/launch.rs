@@ -36,7 +36,7 @@ pub(super) const SELECT_SORTED: u32 = 2048;
 /// Maximum number of blocks in the y dimension of a grid.
 const GRID_Y: u32 = 65_535;
 
-/// A subset of the queries of a batch: `count` queries from `first` on, or those in a list.
+/// A subset of the queries of a batch: `count` queries from `first` on, or the queries in a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QuerySubset<'a> {
     pub(super) rows: QueryRows,

@@ -152,7 +152,7 @@ fn bank(posting: u32) -> usize {
 /// A warp loads 32 vectors. One instruction adds the first posting of each vector, the next adds
 /// the second, and so on. The memory serves each bank once per cycle, so an instruction takes as
 /// many cycles as its fullest bank has postings. A list therefore takes at least as many cycles as
-/// its fullest bank has postings. The dealer approaches this minimum: it assigns an equal share of
+/// its fullest bank has postings. The dealer approaches this minimum. It assigns an equal share of
 /// these cycles to each instruction, and fills the instruction from the banks with the most
 /// postings left. Vectors of even and of odd rows alternate, so that both halves of a bank are
 /// distributed together.
@@ -295,8 +295,8 @@ mod tests {
         }
     }
 
-    /// Checks the bound proved in kernels/fused.cuh with its constants: sums in units of `scale`
-    /// are never below the similarity, at most `error` above it, and fit in 16 bits.
+    /// Checks the bound proved in kernels/fused.cuh with its constants. Sums in units of `scale`
+    /// are never below the similarity, are at most `error` above it, and fit in 16 bits.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -8,13 +8,14 @@
 //! frequent terms, in fixed point and rounded up. If the bounds leave too many rows of a block, the
 //! terms of the next level are added too.
 //!
-//! With the notation of [`super`]: the sum of the added products is at least A s₁ − Σ r and at most
-//! A s₁ + Σ (r + 1), where s₁ is their contribution to the similarity s. Weights are not negative,
-//! so s₁ ≤ s ≤ s₁ + |q₂| |x₂|. The first inequality gives a threshold: if T is at most the k-th
-//! largest sum, k rows have A s ≥ T − Σ (r + 1). These rows are scored by the formula, which gives
-//! a higher threshold. Then the rows whose bounds reach that threshold are scored in the order of
-//! their bounds, until no bound reaches the k-th best similarity found so far. Exact similarities
-//! need no band, only Σ r, and 0.1 for the rounding to `f32` and `f64`.
+//! In the notation of [`super`], let s₁ be the contribution of the added products to the similarity
+//! s. The sum of these products is at least A s₁ − Σ r and at most A s₁ + Σ (r + 1). Weights are
+//! not negative, so s₁ ≤ s ≤ s₁ + |q₂| |x₂|. The first inequality gives a threshold: if T is at
+//! most the k-th largest sum, k rows have A s ≥ T − Σ (r + 1). These rows are scored by the
+//! formula, which gives a higher threshold. Then the rows whose bounds reach that threshold are
+//! scored in the order of their bounds. Scoring ends when no bound reaches the k-th best similarity
+//! found so far. Exact similarities need no band, only Σ r, and 0.1 for the rounding to `f32` and
+//! `f64`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -97,7 +97,7 @@ impl<T: FixedPoint> Index<T> {
         self.column(term).filter(|&column| column < self.dense)
     }
 
-    /// Separates the terms that have postings only from those that also have a column of all rows'
+    /// Separates terms that have postings only from terms that also have a column of all rows'
     /// weights.
     pub(super) fn split(
         &self,
@@ -343,8 +343,8 @@ pub(super) struct PostingList<T> {
 }
 
 /// Returns the distance between the sums of consecutive queries, for blocks of up to `rows` rows.
-/// It is a multiple of the window size plus a cache line, so that the sums of one row for all
-/// queries do not compete for the same cache set.
+/// It is a multiple of the window size plus a cache line. So the sums of one row for all queries do
+/// not compete for the same cache set.
 pub(super) fn stride(rows: usize) -> usize {
     rows.next_multiple_of(WINDOW) + 32
 }

@@ -115,8 +115,8 @@ unsafe impl DeviceRepr for WordQueries {}
 
 /// Sizes of the queries in a buffer, which determine where the sections of the buffer begin.
 ///
-/// The sections are the ends, character sets and radii of the queries, the codes of all queries,
-/// the number of words found by each query, and the words found.
+/// The sections are: the ends, character sets and radii of the queries; the codes of all queries;
+/// the number of words found per query; and the words found.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueryLayout {
     pub(super) count: usize,

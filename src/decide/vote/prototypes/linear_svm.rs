@@ -301,7 +301,7 @@ mod tests {
     use super::*;
     use crate::rows::matrix::CsrBuilder;
 
-    /// At the end of the descent, every document fits, including those that rested.
+    /// At the end of the descent, every document fits, including documents that rested.
     #[test]
     fn documents_that_rested_fit() {
         const ROWS: u32 = 600;

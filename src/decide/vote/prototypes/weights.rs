@@ -6,11 +6,11 @@ use crate::rows::matrix::Array;
 
 /// Label prototypes: for each label, a weight per term and a constant.
 ///
-/// The *margin* of a label is the constant plus the sum, over the document's terms, of the term's
-/// weight in the document times its weight in the prototype. Margins are converted to scores from 0
-/// to 1: in single-label mode by the softmax exp(a m) / Σ exp(a m), in multi-label mode by the
-/// logistic function of a m + b. In a vote that ends in `/prototypes:SHARE`, these scores have that
-/// share, and the neighbors' votes have the rest. Only labels that a neighbor has are scored:
+/// The *margin* of a label is the constant plus the product of the document's and the prototype's
+/// term weights, summed over the document's terms. Margins are converted to scores from 0 to 1. In
+/// single-label mode, the score is the softmax exp(a m) / Σ exp(a m). In multi-label mode, it is
+/// the logistic function of a m + b. In a vote that ends in `/prototypes:SHARE`, these scores have
+/// that share, and the neighbors' votes have the rest. Only labels that a neighbor has are scored:
 /// neighbors propose labels, and prototypes help to choose among them.
 ///
 /// A prototype is the hyperplane of a linear support vector machine that separates the documents

@@ -17,8 +17,8 @@ pub struct Stage {
     /// The number of bytes of text processed, if the stage processes text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// For concurrent stages, the share of the total time in which the stage was at work, from 0 to
-    /// 1. For the rest, it waited for other stages.
+    /// For concurrent stages, the share (0 to 1) of the total time in which the stage was at work.
+    /// For the rest, it waited for other stages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy: Option<f64>,
 }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines() {
+    fn stages_are_displayed_on_one_line() {
         let stage = Stage { seconds: 0.5, documents: 1_000, ..Stage::empty("read") };
         assert_eq!(stage.to_string(), "read: 0.500 s, 2000 documents/s");
         let stage = Stage { bytes: Some(4_000_000), ..stage }.with_total_time(2.0);

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_items_at_a_time_in_their_order() {
+    fn map_few_keeps_the_order_and_limits_concurrency() {
         let threads = Threads::new(NonZeroUsize::new(4).unwrap()).unwrap();
         let items: Vec<usize> = (0..11).collect();
         for at_once in [0, 1, 3, 99] {

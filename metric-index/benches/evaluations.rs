@@ -91,7 +91,7 @@ fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
         let each = evaluations as f64 / queries.len() as f64;
         let all = points.len() as f64;
         let share = 100.0 * each / all;
-        println!("{name:28} r = {radius:<8.4} {each:9.0} evaluations per query ({share:5.1} %)");
+        println!("{name:28} r = {radius:<8.4} {each:9.0} evaluations a query ({share:5.1} %)");
     };
     // The center, the radius and the number of other points of each cluster.
     let mut clusters = Vec::new();
@@ -234,7 +234,7 @@ fn report(name: &str, kind: &str, queries: usize, all: &Measured, base: Option<&
     let right = of_base.is_none_or(|(expected, ..)| expected == found);
     let (slow, many) = of_base.map_or((*seconds, *evaluations), |&(_, s, e)| (s, e));
     println!(
-        "{name:28} {kind:12} {:9.0} evaluations per query ({:5.1} %), {:9.1} us, {:6.2} x{}",
+        "{name:28} {kind:12} {:9.0} evaluations a query ({:5.1} %), {:9.1} us, {:6.2} x{}",
         *evaluations as f64 / queries as f64,
         100.0 * *evaluations as f64 / many as f64,
         seconds / queries as f64 * 1e6,

@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_queries_keep_their_errors() {
+    fn rejected_queries_keep_their_errors() {
         let a = [near(3, 1.0)];
         let parts = PartAnswers { parts: vec![vec![found(&[Some(&a), None])]], range_size: 2 };
         let error = Error::Query { distance: 1.0 };

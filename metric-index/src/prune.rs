@@ -231,7 +231,7 @@ mod tests {
 
     /// Distances that differ by more than the margin exclude a point.
     #[test]
-    fn distances_beyond_the_margin_exclude() {
+    fn distances_beyond_the_margin_exclude_points() {
         let words = Bounds::of::<str>(&Edit);
         let plane = Bounds::of::<[f32]>(&Euclidean);
         let rough = Bounds { relative: 0.1, absolute: 0.5 };
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_below_and_near() {
+    fn bounds_are_tight() {
         let words = Bounds::of::<str>(&Edit);
         assert!(words.gap(5.0, 3.0) > 1.0 && words.gap(5.0, 3.0) <= 2.0);
         assert_eq!(words.gap(3.0, 5.0).to_bits(), 0);

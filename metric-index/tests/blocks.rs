@@ -64,7 +64,7 @@ proptest! {
     #![proptest_config(cases(64))]
 
     #[test]
-    fn vectors(
+    fn block_vectors(
         dimension in prop_oneof![1usize..20, 60usize..70, Just(130)],
         count in 1usize..50,
         values in prop::collection::vec(coordinate(), 1..400),
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn words(
+    fn block_words(
         words in prop::collection::vec("[aábc]{0,9}|[a-d]{14,19}|[ab]{30,35}|[ab]{60,66}", 1..90),
         queries in prop::collection::vec("[aábcz]{1,9}|[a-d]{15,18}|[ab]{31,34}|[ab]{60,64}", 1..4),
     ) {
@@ -103,7 +103,7 @@ proptest! {
 
     /// The bound of a box is at most the distance from every point of the box.
     #[test]
-    fn boxes(
+    fn box_bounds_are_lower_bounds(
         dimension in 1usize..20,
         values in prop::collection::vec(coordinate(), 60),
         shares in prop::collection::vec(0u8..=4, 20),
@@ -216,7 +216,7 @@ fn answers_one_by_one(points: &Vectors<f32>, queries: &Vectors<f32>) -> Neighbor
 
 /// If blocks do not support a query, its distances are computed one at a time.
 #[test]
-fn queries_without_blocks() {
+fn queries_without_block_support_use_single_distances() {
     let long = "ab".repeat(40);
     assert!(Edit.blocks(&["ab"]).unwrap().from(&long).is_none());
     assert!(Edit.blocks(&["ab"]).unwrap().from("").is_none());
@@ -239,7 +239,7 @@ fn queries_without_blocks() {
 /// Many queries are answered by matrix products. A query without a distance does not affect the
 /// others.
 #[test]
-fn many_queries_by_products() {
+fn matrix_products_answer_many_queries() {
     let (points, queries) = clustered(3_000, 40, 9);
     let plain = BruteForce::new(&points, CountingMetric::new(Euclidean)).unwrap();
     let index = "brute-force".parse::<Kind>().unwrap().build(&points, Euclidean).unwrap();

@@ -109,7 +109,7 @@ proptest! {
 
     /// Tables of several levels of groups, whose last block and last group are not full.
     #[test]
-    fn tables(count in 0u32..6_000, pivots in 0u32..9, x in -5f32..60.0, y in 0u8..50) {
+    fn partial_groups(count in 0u32..6_000, pivots in 0u32..9, x in -5f32..60.0, y in 0u8..50) {
         let points = grid(count);
         table_agrees(&points, &Euclidean, pivots, &[x, f32::from(y)]);
         table_agrees(&points, &Chebyshev, pivots, &[x.round(), f32::from(y)]);
@@ -120,7 +120,7 @@ proptest! {
 /// The points are extremely close together, and the query is so far away that its scaled distance
 /// exceeds the range of `f32`.
 #[test]
-fn far_from_a_small_table() {
+fn distant_queries_agree_with_brute_force() {
     for spread in [0.0, 1e-30] {
         for count in [2, 200] {
             let place = |point: u8| f32::from(point % 3) * spread;

@@ -278,7 +278,7 @@ proptest! {
     /// Compares vectors whose lengths are around the eight lanes with a sequential sum. Only the
     /// last bits may differ.
     #[test]
-    fn lanes(values in prop::collection::vec((-1e3f32..1e3, -1e3f32..1e3), 0..40)) {
+    fn lane_sums(values in prop::collection::vec((-1e3f32..1e3, -1e3f32..1e3), 0..40)) {
         let (a, b): (Vec<f32>, Vec<f32>) = values.iter().copied().unzip();
         let differences = || values.iter().map(|&(a, b)| (f64::from(a) - f64::from(b)).abs());
         let close = |found: f32, expected: f64| {
@@ -313,7 +313,7 @@ proptest! {
     }
 
     #[test]
-    fn edit_definition(a in "[ab]{0,5}", b in "[ab]{0,5}") {
+    fn edit_distance_by_definition(a in "[ab]{0,5}", b in "[ab]{0,5}") {
         let x: Vec<char> = a.chars().collect();
         let y: Vec<char> = b.chars().collect();
         let expected = edit_by_definition(&x, &y) as f32;
@@ -322,7 +322,7 @@ proptest! {
 
     /// The lengths are around the 64 bits of a machine word.
     #[test]
-    fn edit_of_long_words(a in "[abé]{0,70}", b in "[abé]{60,70}", most in 0usize..80) {
+    fn edit_distance_of_long_words(a in "[abé]{0,70}", b in "[abé]{60,70}", most in 0usize..80) {
         let expected = edit_by_table(&a, &b);
         prop_assert_eq!(Edit.distance(&a, &b).to_bits(), (expected as f32).to_bits());
         let within = Edit.distance_within(&b, &a, most as f32);
@@ -344,7 +344,7 @@ proptest! {
     #![proptest_config(cases(24))]
 
     #[test]
-    fn indexes_of_vectors(
+    fn indexes_of_vectors_agree_with_brute_force(
         points in prop::collection::vec(vector(), 0..90),
         queries in prop::collection::vec(vector(), 2),
     ) {
@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn indexes_of_words(
+    fn indexes_of_words_agree_with_brute_force(
         words in prop::collection::vec("[abc]{0,5}", 0..80),
         queries in prop::collection::vec("[abcd]{0,6}", 2),
     ) {
@@ -376,7 +376,7 @@ proptest! {
     }
 
     #[test]
-    fn indexes_of_sets(
+    fn indexes_of_sets_agree_with_brute_force(
         sets in prop::collection::vec(prop::collection::btree_set(0u32..9, 0..6), 0..60),
         query in prop::collection::btree_set(0u32..9, 0..6),
     ) {
@@ -389,7 +389,7 @@ proptest! {
     #![proptest_config(cases(24))]
 
     #[test]
-    fn changing_vectors(
+    fn dynamic_indexes_follow_changes_of_vectors(
         points in prop::collection::vec(vector(), 1..60),
         before in 0usize..60,
         changes in changes(),
@@ -402,7 +402,7 @@ proptest! {
     }
 
     #[test]
-    fn changing_words(
+    fn dynamic_indexes_follow_changes_of_words(
         words in prop::collection::vec("[ab]{0,5}", 1..60),
         before in 0usize..60,
         changes in changes(),
@@ -418,7 +418,7 @@ proptest! {
 
 /// Points added to a store come after the existing ones.
 #[test]
-fn stores_grow() {
+fn stores_append_points() {
     let mut words: Strings = ["casa"].into_iter().collect();
     let mut sets = Sets::new([[1, 5]]).unwrap();
     let mut vectors = Vectors::from(vec![[0.5f32, 1.0]]);
@@ -477,9 +477,9 @@ fn rejected_points_leave_the_index_unchanged() {
 
 proptest! {
     /// Compares matrix products with single queries for ties, equal points, and sizes around those
-    /// of blocks and lanes.
+    /// of blocks and lane_sums.
     #[test]
-    fn batches(
+    fn batches_equal_single_queries(
         seed in any::<u64>(),
         dimension in 1usize..40,
         count in 0usize..1_200,
@@ -510,7 +510,7 @@ proptest! {
 
 /// Batches with invalid queries and with numbers at the limits of their range.
 #[test]
-fn batches_of_odd_queries() {
+fn batches_accept_invalid_and_extreme_queries() {
     let big = 3e38f32;
     for values in [
         vec![0.0, 1.0, 2.0, 3.0],
@@ -546,7 +546,7 @@ fn batches_of_odd_queries() {
 
 /// Points on few lines of a grid of tenths, where bounds that are not rounded outward lose ties.
 #[test]
-fn rounding_loses_no_tie() {
+fn rounded_bounds_keep_ties() {
     let mut random = Random::new(7);
     let mut next = |below| random.below(below) as f32 / 10.0;
     let metric = on::<[f32], _>(Euclidean);
@@ -578,7 +578,7 @@ fn rounding_loses_no_tie() {
 
 /// A user-defined metric on a user-defined type.
 #[test]
-fn a_user_defined_metric() {
+fn user_defined_metrics_work() {
     struct Clock;
     impl Metric<Point> for Clock {
         fn distance(&self, a: &Point, b: &Point) -> f32 {
@@ -599,7 +599,7 @@ fn a_user_defined_metric() {
 
 /// Many equal points cost no more than other points.
 #[test]
-fn equal_points() {
+fn equal_points_are_not_more_expensive() {
     let counted = Arc::new(CountingMetric::new(on::<[f32], _>(Euclidean)));
     let metric: AnyMetric = counted.clone();
     let point = |x, y| Point::Vector(vec![x, y]);
@@ -632,7 +632,7 @@ fn equal_points() {
 }
 
 #[test]
-fn indexes_save_distances() {
+fn indexes_evaluate_fewer_distances() {
     let mut random = Random::new(1);
     let points = vectors(&(0..6_000).map(|_| random.unit_f32()).collect::<Vec<f32>>(), 2);
     let counted = Arc::new(CountingMetric::new(on::<[f32], _>(Euclidean)));
@@ -721,7 +721,7 @@ fn unsorted_sets_are_rejected() {
 /// Many queries on any number of threads, including more threads than queries, with one query that
 /// fails.
 #[test]
-fn many_queries() {
+fn many_queries_on_any_number_of_threads() {
     let points = vectors(&(0..300u16).map(|x| f32::from(x % 97)).collect::<Vec<f32>>(), 1);
     let index = built(Kind::VpTree, &points, &on::<[f32], _>(Euclidean));
     let queries = vectors(&[3.2, f32::NAN, 96.5, 0.0, 50.0], 1);
@@ -777,7 +777,7 @@ impl Metric<[f32]> for ContradictoryMetric {
 
 /// `check` distinguishes metrics from other distances.
 #[test]
-fn metrics_are_checked() {
+fn check_distinguishes_metrics_from_other_distances() {
     let mut random = Random::new(3);
     let mut next = || random.unit_f32() + 0.01;
     let points: Vectors<f32> = (0..500).map(|_| [next(), next(), next()]).collect();

@@ -16,7 +16,7 @@ fn plane(count: usize, dimension: usize) -> Vectors<f32> {
 }
 
 #[test]
-fn dimensions() {
+fn intrinsic_dimensions_match_known_values() {
     // On a line, distances have the mean 1/3 and the variance 1/18. In a cube of d dimensions, ρ
     // grows as 1.4 d.
     let of =
@@ -32,7 +32,7 @@ fn dimensions() {
 }
 
 #[test]
-fn radii() {
+fn radii_contain_the_share_of_points() {
     let points = plane(500, 4);
     for share in [0.0, 0.0001, 0.01, 0.3, 1.0] {
         let radius = radius_of_share(&points, &Euclidean, share, 500, 0).unwrap();
@@ -51,7 +51,7 @@ fn radii() {
 }
 
 #[test]
-fn refused() {
+fn invalid_parameters_are_rejected() {
     let none = plane(0, 2);
     let one = plane(1, 2);
     for few in [&none, &one] {
@@ -74,7 +74,7 @@ fn refused() {
 }
 
 #[test]
-fn advice() {
+fn advice_ranks_all_kinds() {
     let points = plane(3_000, 2);
     let advice = advise(&points, &Euclidean, Question::Within(0.01), 3_000, 0).unwrap();
     assert_eq!(advice.sample, 2_970);

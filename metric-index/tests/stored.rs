@@ -70,7 +70,7 @@ impl Metric<u16> for Apart {
 }
 
 #[test]
-fn own_points() {
+fn user_defined_points_can_be_stored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("times.index");
     let mut next = random(9);
@@ -235,7 +235,7 @@ fn changed_indexes_can_be_reopened() {
         let mut opened = reopen(&index, Euclidean, path);
         for _ in 0..300 {
             let removed = u32::try_from(next(900)).unwrap();
-            assert_eq!(index.remove(removed), opened.remove(gone));
+            assert_eq!(index.remove(removed), opened.remove(removed));
             let new = [0.1, next(9) as f32, 0.2];
             assert_eq!(index.insert(&new), opened.insert(&new));
         }

@@ -485,7 +485,7 @@ mod tests {
     /// The numbers 0 to 1,000 have the numpy quantiles 25 and 975. For two values, the quantiles
     /// lie 2.5 % and 97.5 % of the way between them.
     #[test]
-    fn quantiles() {
+    fn central_intervals_match_numpy() {
         let [low, high] = central_interval((0..=1_000).rev().map(f64::from).collect());
         assert!((low - 25.0).abs() < 1e-9 && (high - 975.0).abs() < 1e-9);
         let [low, high] = central_interval(vec![1.0, 0.0]);
@@ -557,7 +557,7 @@ mod tests {
 
     /// A missed label alone makes a document inexact.
     #[test]
-    fn exact_documents() {
+    fn missed_labels_make_documents_inexact() {
         let mut outcomes = Outcomes::default();
         outcomes.push(&[0, 1], &[0]);
         outcomes.push(&[1], &[1]);
@@ -568,7 +568,7 @@ mod tests {
 
     #[test]
     #[should_panic = "fewer than 2^30 labels"]
-    fn large_label_numbers() {
+    fn labels_above_the_limit_panic() {
         Outcomes::default().push(&[1 << 30], &[]);
     }
 
@@ -607,7 +607,7 @@ mod tests {
 
     /// The mean of skewed replicates can be outside their percentiles.
     #[test]
-    fn intervals_reach_to_the_estimate() {
+    fn intervals_contain_the_estimate() {
         let mut values = vec![0.0; 100];
         values[7] = 1_000.0;
         let [low, high] = replicates_of(0.0, &values, Correction::Bias).interval();

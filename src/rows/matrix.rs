@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_are_checked() {
+    fn invalid_row_pointers_are_rejected() {
         for indptr in [
             vec![],
             vec![0],

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integer_powers() {
+    fn integer_powers_equal_repeated_products() {
         for value in [0.0f64, -1.5, 0.3, 7.0] {
             let powers = (0..9).map(|exponent| integer_power(value, exponent));
             let products = std::iter::successors(Some(1.0), |product| Some(product * value));

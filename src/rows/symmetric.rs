@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_of_matrices() {
+    fn cholesky_factors_reproduce_the_matrix() {
         for order in [0, 1, 2, 7, 30] {
             let matrix = products(2 * order + 1, order, 1);
             let mut lower = matrix.clone();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn eigenvectors_of_matrices() {
+    fn eigenvectors_satisfy_the_eigenvalue_equation() {
         for (rows, order) in [(0, 0), (1, 1), (5, 2), (40, 20), (3, 20), (1, 9), (0, 4)] {
             let matrix = products(rows, order, 2);
             let Eigen { values, vectors } = eigen(matrix.clone(), order);

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_around_a_row() {
+    fn ranges_around_a_row_are_clipped() {
         assert_eq!(RowRange::one(3), RowRange { start: 3, end: 4 });
         assert_eq!(RowRange::around(3, 2), RowRange { start: 1, end: 6 });
         assert_eq!(RowRange::around(1, 2), RowRange { start: 0, end: 4 });
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_end_with_their_rows() {
+    fn sets_contain_no_row_beyond_their_range() {
         let even = RowSet::from_fn(33, |row| row % 2 == 0);
         assert_eq!((even.rows(), even.count()), (33, 17));
         assert!(even.contains(32) && !even.contains(33) && !even.contains(64));
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_a_set() {
+    fn copy_range_renumbers_members() {
         let every_third = RowSet::from_fn(150, |row| row % 3 == 0);
         let mut part = RowSet::from_fn(200, |_| true);
         for (first, rows) in [(0, 150), (0, 0), (7, 64), (64, 33), (95, 55), (149, 1), (150, 0)] {
@@ -464,13 +464,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "bounds.is_sorted()")]
-    fn lists_that_end_before_they_start() {
+    fn decreasing_bounds_panic() {
         let _ = RowLists::new(&[0, 2, 1], &[3, 4]);
     }
 
     #[test]
     #[should_panic(expected = "bounds.is_sorted()")]
-    fn lists_beyond_the_rows() {
+    fn bounds_beyond_the_rows_panic() {
         let _ = RowLists::new(&[0, 3], &[3, 4]);
     }
 }

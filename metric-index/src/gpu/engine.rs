@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_in_any_order() {
+    fn lists_can_arrive_in_any_order() {
         let near = |point| Neighbor { point, distance: 1.0 };
         let threads = NonZero::<usize>::MIN;
         let mut in_order = GpuAnswers::unanswered(4);

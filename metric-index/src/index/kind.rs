@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_as_text() {
+    fn kinds_round_trip_through_text() {
         let more = ["lc:r0.5", "sss-index:0.4"].map(|text| text.parse().unwrap());
         for kind in Kind::all().into_iter().chain(more) {
             assert_eq!(kind.to_string().parse(), Ok(kind));

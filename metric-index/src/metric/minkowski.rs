@@ -89,8 +89,8 @@ box_kernel!(box_absolutes, |d| d, |x, y| x + y);
 box_kernel!(box_greatest, |d| d, |x, y| if x > y { x } else { y });
 
 /// Returns a lower bound on the distances, computed in `f64`, from the points of a box of
-/// `dimension` coordinates. `sum` is computed in `f32` with a relative error of at most `(dimension
-/// + 8) 2⁻²³` and an absolute error of at most `(dimension + 8) 2⁻¹⁴⁸`; see [`blocks`].
+/// `dimension` coordinates. `sum` is computed in `f32`. With `n = dimension + 8`, its relative
+/// error is at most `n 2⁻²³` and its absolute error is at most `n 2⁻¹⁴⁸`; see [`blocks`].
 fn lower_bound(sum: f32, dimension: usize, root: impl Fn(f32) -> f32) -> f32 {
     /// Minimum sum for which underflow is negligible compared with the relative error.
     const MIN_SUM: f32 = 1e-30;

@@ -133,7 +133,7 @@ pub fn classify_stream<A: Answers>(
         }
     };
     let stages = pipeline.run(source, vote, |ready, so_far| {
-        ready.into_iter().try_for_each(|formatted| answers.answer(made))?;
+        ready.into_iter().try_for_each(|formatted| answers.answer(formatted))?;
         answers.progress(so_far);
         answers.flush()
     })?;

@@ -249,7 +249,7 @@ mod tests {
 
     /// `scipy.stats.beta.ppf(0.98, count + 1, of - count)`.
     #[test]
-    fn bounds_of_clopper_and_pearson() {
+    fn upper_bounds_match_scipy() {
         let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found}");
         close(upper_bound(0, 10, RISK), 1.0 - libm::pow(RISK, 0.1));
         close(upper_bound(10, 10, RISK), 1.0);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_out_of_reach() {
+    fn unreachable_targets_always_abstain() {
         let wrong = answers(100, 0.9, 0);
         let limit = ConfidenceLimit::learn(0.05, &wrong);
         assert!(!limit.reaches_target() && limit.error > 0.99, "{limit:?}");
@@ -355,7 +355,7 @@ mod tests {
     /// Without a wrong label, the overall design effect is used, but at most the size of the
     /// clusters.
     #[test]
-    fn nothing_wrong_in_clusters() {
+    fn clusters_without_errors_use_the_overall_design_effect() {
         let mut sums = Sums::default();
         for at in 0..80 {
             sums.add(&Answer { confidence: 1.0, given: 1, right: 1, cluster: at / 4 });

@@ -377,7 +377,7 @@ mod tests {
     use crate::search::Neighbor;
 
     #[test]
-    fn limits_of_few_documents() {
+    fn limits_need_enough_documents() {
         let limit = NoveltyLimit::learn(0.5, vec![1.0], &[2.0]);
         assert_eq!((limit.max_score, limit.novel_refused), (Some(1.0), 1.0));
         let none = NoveltyLimit::learn(0.05, vec![], &[]);
@@ -413,7 +413,7 @@ mod tests {
 
     /// Documents whose neighbors are distant and have many labels are novel.
     #[test]
-    fn novel_documents() {
+    fn novel_documents_score_higher() {
         let training = TrainingLabels {
             indptr: &[0, 1, 2, 3],
             indices: &[0, 1, 2],
@@ -454,7 +454,7 @@ mod tests {
     /// If all documents have similar neighbors, margins alone separate novel documents from known
     /// ones.
     #[test]
-    fn novel_to_prototypes() {
+    fn margins_separate_novel_documents() {
         let training =
             TrainingLabels { indptr: &[0, 1], indices: &[0], weights: &[1.0], sizes: &[1] };
         let list = [Neighbor { row: 0, similarity: 0.5 }];
@@ -478,7 +478,7 @@ mod tests {
     /// A novel document's candidates exclude the documents of its label, and a held-out document is
     /// not its own candidate.
     #[test]
-    fn candidates_of_held_out_documents() {
+    fn held_out_documents_exclude_themselves() {
         let candidates = RowSet::from_fn(5, |row| row > 2);
         let list = [Neighbor { row: 0, similarity: 0.5 }];
         let novel =

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_of_similarities() {
+    fn quantiles_are_interpolated() {
         let similarities = [0.1, 0.2, 0.4];
         let shares = [0.05, 0.1, 0.2, 0.3, 0.5].map(|at| quantile(&similarities, at));
         for (share, expected) in shares.into_iter().zip([0.0, 0.0, 0.5, 0.75, 1.0]) {

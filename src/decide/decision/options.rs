@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_every_decision() {
+    fn options_change_every_decision() {
         let multi = |threshold, allow_none| Decision::Multi { threshold, allow_none };
         let allow_none = DecisionOptions { allow_none: true, ..NONE };
         let threshold = DecisionOptions { threshold: Some(0.3), ..NONE };

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn checks() {
+    fn invalid_decisions_are_detected() {
         let thresholds = Decision::PerLabel {
             rule: ThresholdRule::Scut,
             thresholds: vec![None],
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_at_the_boundary() {
+    fn boundary_scores_reach_thresholds() {
         let falling = scores(&[0.7, 0.5, 0.1]);
         let multi = |threshold| Decision::Multi { threshold, allow_none: true };
         assert_eq!(decide(&falling, &multi(0.5)), [0, 1]);
@@ -319,7 +319,7 @@ mod tests {
 
     /// The time is linear in the number of labels, and labels are sorted by score.
     #[test]
-    fn batches_of_many_labels() {
+    fn batches_of_many_labels_take_linear_time() {
         let labels = 0..40_000u32;
         let scores: Vec<LabelScore> = labels
             .clone()

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn vote_rules_round_trip_through_text() {
         for name in [
             "similarity",
             "similarity^4",

@@ -211,7 +211,7 @@ mod tests {
 
     /// BM25 similarities are far above 1.
     #[test]
-    fn exp_of_large_similarities() {
+    fn exp_does_not_overflow_for_large_similarities() {
         let neighbors =
             [Neighbor { row: 0, similarity: 900.0 }, Neighbor { row: 1, similarity: 899.9 }];
         let training = TrainingLabels {
@@ -227,7 +227,7 @@ mod tests {
 
     /// Powers are relative to the best similarity, so powers of tiny similarities do not vanish.
     #[test]
-    fn tiny_votes() {
+    fn tiny_similarities_keep_their_votes() {
         let neighbors =
             [Neighbor { row: 0, similarity: 1e-30 }, Neighbor { row: 1, similarity: 5e-31 }];
         let training = |weights| TrainingLabels {
@@ -246,7 +246,7 @@ mod tests {
 
     /// Factors are relative to the rarest label that documents have.
     #[test]
-    fn compensation_by_the_rarest_label() {
+    fn compensation_is_relative_to_the_rarest_label() {
         let training = TrainingLabels {
             indptr: &[0, 1, 2, 2],
             indices: &[0, 1],

@@ -385,7 +385,7 @@ mod tests {
 
     /// The rows have fewer directions than requested, of very different sizes.
     #[test]
-    fn directions_of_rank_deficient_rows() {
+    fn rank_deficient_rows_have_fewer_directions() {
         for count in [2usize, 5] {
             let mut rows = CsrBuilder::default();
             for number in 0..400u32 {

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn postings_are_those_of_the_rows() {
+    fn postings_match_the_rows() {
         let weight = |row: usize, term: u32| match (row + term as usize) % (term as usize + 2) {
             0 => (row % 7 + 1) as f32 / 8.0,
             _ => 0.0,
@@ -303,7 +303,7 @@ mod tests {
         reason = "small, not negative"
     )]
     #[test]
-    fn sums_are_above_the_similarity_by_less_than_the_error() {
+    fn sums_exceed_similarities_by_less_than_the_error() {
         let mut generator = crate::random::Random::new(7);
         let mut random = move || generator.unit();
         // With a single term, a step of a weight is eight units, so product rounding does not mask

@@ -261,7 +261,7 @@ impl Launcher<'_> {
 
     /// `words_within_one_32` and `words_within_one_64`: counts the words within the radius of a
     /// query and finds the first of them. `state` contains the kernel's two counters, which must be
-    /// 0. The answer must be unwritten; see [`Answer::wait`].
+    /// zero. The answer must be unwritten; see [`Answer::wait`].
     pub(super) fn within_one(
         self,
         query: &OneQuery,

@@ -303,7 +303,7 @@ mod tests {
 
     /// At the end of the descent, every document fits, including documents that rested.
     #[test]
-    fn documents_that_rested_fit() {
+    fn rested_documents_fit_at_the_end() {
         const ROWS: u32 = 600;
         let mut random = Random::new(8);
         let mut number = |limit: usize| u32::try_from(random.below(limit)).unwrap();

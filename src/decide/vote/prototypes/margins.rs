@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn highest_margins() {
+    fn top_margins_are_the_highest() {
         let none = f32::INFINITY;
         let two = TopMargins::of(vec![-1.0, none, 2.0, 1.0], &[0.5]).unwrap();
         let softmax = 1.0f32 / (1.0 + libm::expf(-0.5) + libm::expf(-1.5));

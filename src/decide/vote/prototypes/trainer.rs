@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn prototypes_separate_a_label_from_the_others_as_well_as_gradient_descent() {
+    fn prototypes_are_as_good_as_gradient_descent() {
         let order: Vec<usize> = (0..30).collect();
         let found = learned(&order, 1);
         let (rows, labels) = generated(&order);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_threads_nor_the_order_of_documents_matter() {
+    fn prototypes_do_not_depend_on_threads_or_document_order() {
         let order: Vec<usize> = (0..30).collect();
         let reversed: Vec<usize> = (0..30).rev().collect();
         let arrays = |found: &Prototypes| {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_mixed_with_those_of_votes() {
+    fn scores_are_mixed_with_vote_scores() {
         let found = learned(&(0..30).collect::<Vec<_>>(), 1);
         let terms = [0, 1];
         let weights = [0.6, 0.8];

@@ -30,7 +30,7 @@ fn expected(entries: &[u32], factors: &[[u16; LANES]], lane: usize) -> (u16, i16
 }
 
 #[test]
-fn sums_of_products_on_every_processor() {
+fn head_products_agree_on_every_instruction_set() {
     // There are three columns. Row r has r % 4 entries and is stored at the mirrored position of
     // its window.
     for rows in [0usize, 1, 7, 63, 64, 65, 200] {
@@ -74,7 +74,7 @@ fn sums_of_products_on_every_processor() {
 }
 
 #[test]
-fn dense_columns_on_every_processor() {
+fn dense_products_agree_on_every_instruction_set() {
     const COLUMNS: usize = 3;
     for rows in [0usize, 1, 64, 65, 200] {
         let weight = |row: usize, column: usize| {
@@ -122,7 +122,7 @@ fn dense_columns_on_every_processor() {
 }
 
 #[test]
-fn maxima_and_counts() {
+fn maxima_and_counts_agree_on_every_instruction_set() {
     let values: Vec<u16> = (0..100_000u32).map(|i| (i * 40_503 % 65_536) as u16).collect();
     for set in InstructionSet::all() {
         let mut maxima = [0; 48];
@@ -152,7 +152,7 @@ fn maxima_and_counts() {
 }
 
 #[test]
-fn bounds_on_every_processor() {
+fn bounds_agree_on_every_instruction_set() {
     let sums: Vec<u16> = (0..1_000u32).map(|i| (i * 40_503 % 65_536) as u16).collect();
     let lengths: Vec<u16> = sums.iter().map(|sum| sum.rotate_left(5)).collect();
     let signed: Vec<i16> = sums.iter().map(|sum| (sum >> 1) as i16).collect();

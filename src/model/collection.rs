@@ -296,20 +296,20 @@ impl Collection {
             self.push(segment);
         }
         // Removed rows also slow down searches.
-        let dead = |segment: &Segment| segment.alive.len() - segment.count as usize;
+        let removed = |segment: &Segment| segment.alive.len() - segment.count as usize;
         if self
             .segments
             .iter()
-            .any(|segment| dead(segment) * MERGE_FACTOR as usize > segment.alive.len())
+            .any(|segment| removed(segment) * MERGE_FACTOR as usize > segment.alive.len())
         {
             self.merge();
         }
         loop {
-            let joins = match self.segments.as_slice() {
+            let is_small = match self.segments.as_slice() {
                 [.., before, last] => before.count / MERGE_FACTOR <= last.count,
                 _ => false,
             };
-            if !joins {
+            if !is_small {
                 break;
             }
             let last = self.pop().expect("at least two segments");
@@ -320,8 +320,8 @@ impl Collection {
 
     /// Merges all documents into one segment, which is fastest to search.
     pub(crate) fn merge(&mut self) {
-        let is_one = matches!(self.segments.as_slice(), [] | [_]);
-        if !is_one || self.segments.iter().any(|segment| segment.live().is_some()) {
+        let is_merged = matches!(self.segments.as_slice(), [] | [_]);
+        if !is_merged || self.segments.iter().any(|segment| segment.live().is_some()) {
             let segments: Vec<Segment> = std::mem::take(&mut self.segments);
             self.locations.clear();
             self.push(Segment::merge(&segments));

@@ -93,7 +93,7 @@ const MAX_GROUPS: usize = 8192;
 pub struct Inverted {
     training: Arc<Csr>,
     rows: u32,
-    cuts: Vec<usize>,
+    block_bounds: Vec<usize>,
     /// The index for nonnegative weights, present if no training weight is negative.
     unsigned: Option<Index<u16>>,
     /// The index for negative weights of the training rows or of a query, created when needed.
@@ -129,17 +129,17 @@ impl Inverted {
     ) -> Result<Self, SearchError> {
         let view = training.view();
         let count = check_training(&view, &threads)?;
-        let cuts = cuts(&view, rows.clamp(1, MAX_BLOCK_ROWS));
+        let block_bounds = block_bounds(&view, rows.clamp(1, MAX_BLOCK_ROWS));
         let stats = threads.run(|| weight_stats(&view));
         let (unsigned, signed) = if stats.has_negative {
-            (None, OnceLock::from(threads.run(|| Index::new(&view, stats, &cuts))))
+            (None, OnceLock::from(threads.run(|| Index::new(&view, stats, &block_bounds))))
         } else {
-            (Some(threads.run(|| Index::new(&view, stats, &cuts))), OnceLock::new())
+            (Some(threads.run(|| Index::new(&view, stats, &block_bounds))), OnceLock::new())
         };
         Ok(Self {
             rows: count,
             training,
-            cuts,
+            block_bounds,
             unsigned,
             signed,
             scratch: Scratch::default(),
@@ -163,7 +163,8 @@ impl Inverted {
         if self.signed.get().is_none() {
             // Not in `get_or_init`: a thread that waits for other threads could enter it a second
             // time.
-            let index = self.threads.run(|| Index::new(&view, weight_stats(&view), &self.cuts));
+            let index =
+                self.threads.run(|| Index::new(&view, weight_stats(&view), &self.block_bounds));
             // Another search may have been faster.
             let _ = self.signed.set(index);
         }
@@ -244,27 +245,27 @@ impl Search for Inverted {
 
 /// Returns the first row of each block, followed by the number of rows. Blocks are larger than
 /// `block_rows` if the offsets of many small blocks would take more memory than the postings.
-fn cuts(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
+fn block_bounds(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     let rows = training.rows();
     let affordable = training.nnz() / (training.cols() + 1);
     let blocks =
         rows.div_ceil(block_rows).min(affordable.max(1)).max(rows.div_ceil(MAX_BLOCK_ROWS));
     let even = rows.div_ceil(blocks.max(1));
-    let mut cuts = vec![0];
+    let mut block_bounds = vec![0];
     let mut nonzeros = 0;
     for index in 0..rows {
         let length = row(training, index).0.len();
-        let first = cuts.last().copied().unwrap_or(0);
+        let first = block_bounds.last().copied().unwrap_or(0);
         if index - first == even || nonzeros + length > u32::MAX as usize {
-            cuts.push(index);
+            block_bounds.push(index);
             nonzeros = 0;
         }
         nonzeros += length;
     }
     if rows > 0 {
-        cuts.push(rows);
+        block_bounds.push(rows);
     }
-    cuts
+    block_bounds
 }
 
 /// The buffers of a searching thread.
@@ -326,7 +327,7 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
         let Some(scaled) = &self.scaled else { return false };
         by_postings && !T::SIGNED
             || scaled.factors.is_empty()
-            || scaled.cut(self.threshold) >= T::ONE
+            || scaled.min_sum(self.threshold) >= T::ONE
     }
 
     /// Collects the rows of a block that may be in the result.
@@ -336,15 +337,15 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
             self.threshold = sum_threshold(sums, self.wanted, maxima);
         }
         let before = self.candidates.len();
-        at_least(sums, scaled.cut(self.threshold).max(T::ONE), |local| {
+        at_least(sums, scaled.min_sum(self.threshold).max(T::ONE), |local| {
             self.candidates.push((sums[local], block.row_number(local)));
         });
         if self.candidates.len() > before && self.candidates.len() >= self.wanted {
             scores.clear();
             scores.extend(self.candidates.iter().map(|&(sum, _)| sum));
             self.threshold = self.threshold.max(nth_largest(scores, self.wanted));
-            let cut = scaled.cut(self.threshold);
-            self.candidates.retain(|&(sum, _)| sum >= cut);
+            let min_sum = scaled.min_sum(self.threshold);
+            self.candidates.retain(|&(sum, _)| sum >= min_sum);
         }
     }
 }

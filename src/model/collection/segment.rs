@@ -199,7 +199,7 @@ impl Merge for Vectors {
         let mut values = Vec::new();
         for (vectors, live) in segments {
             for_each_live(vectors.rows(), live, |number| {
-                values.extend_from_slice(vectors.row(number))
+                values.extend_from_slice(vectors.row(number));
             });
         }
         Self::new(dimension, values).expect("whole rows")

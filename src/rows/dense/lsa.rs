@@ -21,7 +21,7 @@ use crate::threads::Threads;
 
 /// Number of directions computed in addition to the requested ones, whose accuracy they improve.
 const OVERSAMPLING: usize = 10;
-/// Number of times that the subspace is sparse_product by `XᵀX`.
+/// Number of times that the subspace is multiplied by `XᵀX`.
 const ITERATIONS: usize = 5;
 /// Eigenvalues below this share of the largest one count as 0.
 const MIN_EIGENVALUE_SHARE: f64 = 1e-10;

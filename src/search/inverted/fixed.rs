@@ -181,7 +181,7 @@ impl<T: FixedPoint> ScaledQuery<T> {
 
     /// Returns the smallest sum that a row among the nearest can have, if `threshold` is at most
     /// the k-th largest sum.
-    pub(super) fn cut(&self, threshold: T) -> T {
+    pub(super) fn min_sum(&self, threshold: T) -> T {
         T::nearest((threshold.value() - self.band).floor())
     }
 }

@@ -58,7 +58,7 @@ pub(super) struct Block<T> {
 
 impl<T: FixedPoint> Index<T> {
     /// Creates an index of training rows. Call it on the thread pool that should do the work.
-    pub(super) fn new(training: &CsrView<'_>, stats: WeightStats, cuts: &[usize]) -> Self {
+    pub(super) fn new(training: &CsrView<'_>, stats: WeightStats, block_bounds: &[usize]) -> Self {
         let min_rows = (training.rows() as f64 * MIN_HEAD_FRACTION).max(1.0);
         let frequencies = &stats.frequencies;
         let mut head: Vec<usize> = (0..frequencies.len())
@@ -82,8 +82,8 @@ impl<T: FixedPoint> Index<T> {
         });
         let layout =
             Layout { terms: terms.collect(), dense, levels: levels.len(), longest: stats.length };
-        let block = |cut: &[usize]| Block::new(training, &layout, cut[0]..cut[1]);
-        let blocks: Vec<Block<T>> = cuts.par_windows(2).map(block).collect();
+        let block = |bounds: &[usize]| Block::new(training, &layout, bounds[0]..bounds[1]);
+        let blocks: Vec<Block<T>> = block_bounds.par_windows(2).map(block).collect();
         Self { stats, column, columns, dense, levels, blocks }
     }
 
@@ -195,7 +195,7 @@ impl HeadRows {
 
 /// Converts a position in a block, which has fewer than 2^32 postings.
 fn narrow(n: usize) -> u32 {
-    u32::try_from(n).expect("blocks are cut below 2^32 postings")
+    u32::try_from(n).expect("blocks have fewer than 2^32 postings")
 }
 
 impl<T: FixedPoint> Block<T> {

@@ -211,7 +211,7 @@ pub(crate) fn training(data: &[u8]) {
         hierarchy,
         tuning: bit(0).then(TuneOptions::quick),
         decision: DecisionOptions {
-            several: bit(1).then_some(bit(2)),
+            multi_label: bit(1).then_some(bit(2)),
             ..DecisionOptions::default()
         },
         novelty: bit(3).then_some(0.1),

@@ -42,8 +42,8 @@ pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 /// assert_eq!(Euclidean.distance(&[0.0f32, 0.0][..], &[3.0, 4.0][..]), 5.0);
 /// ```
 ///
-/// The trait is dyn-compatible: a metric chosen at run time is a `&dyn Metric<P>`, `Box<dyn
-/// Metric<P>>` or `Arc<dyn Metric<P>>`. Each of them is a metric itself.
+/// The trait is dyn-compatible: a metric chosen at run time is a `&dyn Metric<P>`,
+/// `Box<dyn Metric<P>>` or `Arc<dyn Metric<P>>`. Each of them is a metric itself.
 ///
 /// ```
 /// use metric_index::index::{Index, Kind};
@@ -312,7 +312,8 @@ pub trait Coordinates<P: ?Sized = [f32]>: Sync {
         false
     }
 
-    /// A lower bound on [`Metric::distance`] from the points of the box `low[i] <= x[i] <=
-    /// high[i]`: the distance of the nearest point, rounded down by more than its rounding error.
+    /// A lower bound on [`Metric::distance`] from the points of the box
+    /// `low[i] <= x[i] <= high[i]`: the distance of the nearest point, rounded down by more than
+    /// its rounding error.
     fn bound_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32;
 }

@@ -1,8 +1,8 @@
 //! The triangle inequality on rounded distances. This module contains all bounds of all indexes.
 //!
 //! If `t` is a true distance and `c` the computed one, then `|c − t| ≤ e t + a`, where `e` and `a`
-//! are the relative and absolute errors of the metric. Hence `(c − a)(1 − e) ≤ t ≤ (c + a)(1 +
-//! 2e)`, for e up to a half.
+//! are the relative and absolute errors of the metric. Hence
+//! `(c − a)(1 − e) ≤ t ≤ (c + a)(1 + 2e)`, for e up to a half.
 //!
 //! The triangle inequality `t(q, x) ≥ t(p, far) − t(p, near)` then gives a lower bound on the
 //! *computed* distance between q and x. It is computed in `f64`, whose rounding is included in `e`,

@@ -477,7 +477,7 @@ fn rejected_points_leave_the_index_unchanged() {
 
 proptest! {
     /// Compares matrix products with single queries for ties, equal points, and sizes around those
-    /// of blocks and lane_sums.
+    /// of blocks and lanes.
     #[test]
     fn batches_equal_single_queries(
         seed in any::<u64>(),

@@ -1,5 +1,5 @@
-//! Compares GPUs with the CPU, bit for bit. Run `cargo test --release -p metric-index --test gpu --
-//! --ignored` on a machine with a GPU.
+//! Compares GPUs with the CPU, bit for bit. Run
+//! `cargo test --release -p metric-index --test gpu -- --ignored` on a machine with a GPU.
 
 #![expect(
     clippy::unwrap_used,

@@ -112,8 +112,8 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
 /// A KD-tree as arrays, for exchange with code that builds or searches trees elsewhere, such as on
 /// a GPU.
 ///
-/// The number of points and `leaf_size` determine the shape. A node of `n` points is a leaf if `n
-/// <= leaf_size`. Otherwise its first `n / 2` points in `order` are its first half, and the rest
+/// The number of points and `leaf_size` determine the shape. A node of `n` points is a leaf if
+/// `n <= leaf_size`. Otherwise its first `n / 2` points in `order` are its first half, and the rest
 /// are its second half. Nodes are numbered in preorder: a node, then its first half, then its
 /// second half.
 ///

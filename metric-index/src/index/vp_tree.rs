@@ -159,10 +159,10 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
 /// A VP-tree as arrays, for exchange with code that builds or searches trees elsewhere, such as on
 /// a GPU.
 ///
-/// The number of points and `leaf_size` determine the shape. A node of `n` points is a leaf if `n
-/// <= leaf_size`. Otherwise its first point in `order` is its vantage point, the next `(n - 1) / 2`
-/// points are its inner side, and the rest are its outer side. Nodes are numbered in preorder: a
-/// node, then its inner side, then its outer side.
+/// The number of points and `leaf_size` determine the shape. A node of `n` points is a leaf if
+/// `n <= leaf_size`. Otherwise its first point in `order` is its vantage point, the next
+/// `(n - 1) / 2` points are its inner side, and the rest are its outer side. Nodes are numbered in
+/// preorder: a node, then its inner side, then its outer side.
 ///
 /// ```
 /// use metric_index::index::{Index, VpTree};

@@ -1,8 +1,8 @@
 //! Batches of queries against vectors in Euclidean space. Matrix products in `f32` determine which
 //! distances must be computed.
 //!
-//! With `h = |x|²/2`, the distance between q and x is at most D if and only if `q·x ≥ h + (|q|² −
-//! D²)/2`.
+//! With `h = |x|²/2`, the distance between q and x is at most D if and only if
+//! `q·x ≥ h + (|q|² − D²)/2`.
 //!
 //! The error of a computed product of d terms is at most `γ |q||x|`, in any order of summation
 //! (Higham 2002, section 3.1). Here `γ = d u / (1 − d u)`, `u = 2⁻²⁴` and `|q||x| ≤ (|q|² +
@@ -326,8 +326,8 @@ fn any(halves: &[f32], products: &[f32], threshold: f32) -> bool {
     any != 0
 }
 
-/// Computes the products of all rows with all queries. The products of query q begin at `q *
-/// POINTS_PER_PRODUCT`.
+/// Computes the products of all rows with all queries. The products of query q begin at
+/// `q * POINTS_PER_PRODUCT`.
 fn multiply(rows: &[f32], queries: &[f32], dimension: usize, products: &mut [f32]) {
     let row_count = rows.len() / dimension;
     let query_count = queries.len() / dimension;

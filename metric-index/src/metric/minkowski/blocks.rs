@@ -7,9 +7,9 @@
 //! Let `u = 2⁻²⁴`. The relative error is at most `u` for a difference of two coordinates, and at
 //! most `3u` for its square. It is at most slightly more than `(d + 3) u` for the sum of d squares
 //! in any order (Higham 2002, section 3.1). Underflow adds less than `2⁻¹⁴⁸` per term. So if the
-//! true sum of squares is T, the computed one is at most `T (1 + γ) + d 2⁻¹⁴⁸`, with `γ = (d + 8)
-//! 2⁻²³`. A vector is excluded if its sum is above this bound for the radius. Sums of absolute
-//! values have fewer roundings, and the greatest difference has one.
+//! true sum of squares is T, the computed one is at most `T (1 + γ) + d 2⁻¹⁴⁸`, with
+//! `γ = (d + 8) 2⁻²³`. A vector is excluded if its sum is above this bound for the radius. Sums of
+//! absolute values have fewer roundings, and the greatest difference has one.
 
 use std::ops::Range;
 

@@ -426,7 +426,7 @@ fn flag(option: MultiLabelOption) -> &'static str {
 /// Returns the message for a conflict between decision flags.
 fn decision_message(error: DecisionError) -> String {
     let message = match error {
-        DecisionError::OneLabel { option } => {
+        DecisionError::SingleLabelConflict { option } => {
             let flag = flag(option);
             return format!("{flag} needs a multi-label model and conflicts with --mode single");
         }
@@ -438,7 +438,7 @@ fn decision_message(error: DecisionError) -> String {
                  --tune refuses answers that are unsure"
             );
         }
-        DecisionError::RuleAnd { option } => {
+        DecisionError::RuleConflict { option } => {
             return format!("--rule conflicts with {}", flag(option));
         }
         DecisionError::ThresholdIsTuned => {
@@ -447,7 +447,7 @@ fn decision_message(error: DecisionError) -> String {
         DecisionError::NumberIsTuned => {
             "tuning chooses the number of a --rule: write --rule NAME without the number"
         }
-        DecisionError::HowMany => {
+        DecisionError::NumberMissing => {
             "--rule rcut needs the number of labels, such as rcut:2; or let --tune choose it"
         }
         DecisionError::NeedsTuning => "this --rule learns thresholds: add --tune",

@@ -1,4 +1,4 @@
-//! The options of a decision that a caller sets. The corpus or the model determines the rest.
+//! The options of a decision that a caller can set. The corpus or the model determines the rest.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ pub enum Rule {
     Rtcut,
     /// [`ThresholdRule::Micromacro`].
     Micromacro,
-    /// The labels of each document with the highest scores.
+    /// A fixed number of labels per document, those with the highest scores.
     Rcut,
     /// The labels of each document before the largest gap between two scores.
     Mcut,
@@ -43,7 +43,8 @@ impl From<ThresholdRule> for Rule {
     }
 }
 
-/// A rule and its optional number: `rcut:2` is the best two labels, `pcut:1.2` a factor.
+/// A rule and its optional number, such as `rcut:2` (two labels per document) or `pcut:1.2` (a
+/// factor of 1.2).
 ///
 /// ```
 /// use classify::decide::decision::{Rule, RuleOption};
@@ -90,7 +91,7 @@ impl FromStr for RuleOption {
             None => None,
             Some(number) => match number.parse().ok().filter(legal) {
                 Some(number) => Some(number),
-                None => return Err("rcut takes a count, such as rcut:2, pcut a factor".into()),
+                None => return Err("expected a count for rcut, such as rcut:2, or a factor for pcut, such as pcut:1.2".into()),
             },
         };
         Ok(Self { rule, number })
@@ -98,7 +99,7 @@ impl FromStr for RuleOption {
 }
 
 impl RuleOption {
-    /// Returns the rule, if tuning chooses its number.
+    /// Returns the rule for tuning, which chooses the number.
     ///
     /// # Errors
     /// If a number was given.
@@ -106,7 +107,7 @@ impl RuleOption {
         if self.number.is_some() { Err(DecisionError::NumberIsTuned) } else { Ok(self.rule) }
     }
 
-    /// Returns the decision, if it needs no tuning. `shares` returns the share of the training
+    /// Returns the decision if it needs no tuning. `shares` returns the share of the training
     /// documents with each label.
     fn decision(self, shares: impl FnOnce() -> Vec<f64>) -> Result<Decision, DecisionError> {
         match (self.rule, self.number) {
@@ -116,10 +117,10 @@ impl RuleOption {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
-                reason = "a count, checked when it was read"
+                reason = "a count, checked when it was parsed"
             )]
             (Rule::Rcut, Some(labels)) => Ok(Decision::First { labels: labels as usize }),
-            (Rule::Rcut, None) => Err(DecisionError::HowMany),
+            (Rule::Rcut, None) => Err(DecisionError::NumberMissing),
             (Rule::Mcut, _) => Ok(Decision::LargestGap),
             (Rule::Pcut, factor) => {
                 let factor = factor.unwrap_or(1.0);
@@ -130,7 +131,7 @@ impl RuleOption {
     }
 }
 
-/// An option for multi-label decisions only.
+/// An option that applies to multi-label decisions only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MultiLabelOption {
     /// [`DecisionOptions::rule`].
@@ -158,8 +159,8 @@ impl fmt::Display for MultiLabelOption {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecisionError {
     /// A single-label decision was requested together with a multi-label option.
-    #[error("{option} is for several labels and conflicts with one label per document")]
-    OneLabel {
+    #[error("{option} is for multi-label decisions and conflicts with one label per document")]
+    SingleLabelConflict {
         /// The option.
         option: MultiLabelOption,
     },
@@ -171,19 +172,19 @@ pub enum DecisionError {
     },
     /// A rule was set together with an option that it replaces.
     #[error("rule conflicts with {option}")]
-    RuleAnd {
+    RuleConflict {
         /// The option.
         option: MultiLabelOption,
     },
     /// The threshold was set, but tuning chooses it.
-    #[error("tuning chooses the threshold: leave out threshold and allow_none")]
+    #[error("tuning chooses the threshold: do not set threshold or allow_none")]
     ThresholdIsTuned,
     /// The number of the rule was set, but tuning chooses it.
-    #[error("tuning chooses the number of the rule: leave it out")]
+    #[error("tuning chooses the number of the rule: do not set it")]
     NumberIsTuned,
     /// The rule needs a number.
     #[error("the rule rcut needs the number of labels, such as rcut:2, or tuning")]
-    HowMany,
+    NumberMissing,
     /// The rule learns thresholds, which needs tuning.
     #[error("this rule learns thresholds, which needs tuning")]
     NeedsTuning,
@@ -192,11 +193,11 @@ pub enum DecisionError {
     NoThreshold,
 }
 
-/// The options of a decision that a caller sets; none by default.
+/// The options of a decision that a caller can set. By default, none is set.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DecisionOptions {
     /// Whether a document may have several labels; `None`: as in the training corpus.
-    pub several: Option<bool>,
+    pub multi_label: Option<bool>,
     /// The rule that chooses several labels.
     pub rule: Option<RuleOption>,
     /// The share of the vote that a label needs.
@@ -206,20 +207,25 @@ pub struct DecisionOptions {
 }
 
 impl DecisionOptions {
-    /// Whether documents may have several labels. `corpus` is the answer for the training corpus.
-    pub fn several(&self, corpus: bool) -> bool {
-        self.several.unwrap_or(corpus)
+    /// Whether a document may have several labels. `corpus` is true if the training corpus has
+    /// documents with several labels.
+    pub fn is_multi_label(&self, corpus: bool) -> bool {
+        self.multi_label.unwrap_or(corpus)
     }
 
-    /// Rejects a single-label decision combined with a multi-label option.
+    /// Returns an error if a multi-label option is combined with a single-label decision.
     ///
     /// # Errors
     /// If these options request one label per document.
-    pub fn refuse_single(&self, option: MultiLabelOption) -> Result<(), DecisionError> {
-        if self.several == Some(false) { Err(DecisionError::OneLabel { option }) } else { Ok(()) }
+    pub fn reject_single_label(&self, option: MultiLabelOption) -> Result<(), DecisionError> {
+        if self.multi_label == Some(false) {
+            Err(DecisionError::SingleLabelConflict { option })
+        } else {
+            Ok(())
+        }
     }
 
-    /// Rejects options that conflict with each other, or with one label per document. `corpus` is
+    /// Rejects options that conflict with each other or with one label per document. `corpus` is
     /// true if the training corpus has documents with several labels.
     fn check(&self, corpus: bool) -> Result<(), DecisionError> {
         for (given, option) in [
@@ -228,48 +234,49 @@ impl DecisionOptions {
             (self.allow_none, MultiLabelOption::AllowNone),
         ] {
             if given {
-                self.refuse_single(option)?;
-                if !self.several(corpus) {
+                self.reject_single_label(option)?;
+                if !self.is_multi_label(corpus) {
                     return Err(DecisionError::SingleLabels { option });
                 }
             }
         }
         match (self.rule, self.threshold) {
             (Some(_), Some(_)) => {
-                Err(DecisionError::RuleAnd { option: MultiLabelOption::Threshold })
+                Err(DecisionError::RuleConflict { option: MultiLabelOption::Threshold })
             }
             (Some(_), None) if self.allow_none => {
-                Err(DecisionError::RuleAnd { option: MultiLabelOption::AllowNone })
+                Err(DecisionError::RuleConflict { option: MultiLabelOption::AllowNone })
             }
             _ => Ok(()),
         }
     }
 
-    /// Returns the rule that tuning must use, if one is set. `several` is true if the training
+    /// Returns the rule that tuning must use, if one is set. `corpus` is true if the training
     /// corpus has documents with several labels.
     ///
     /// # Errors
-    /// If these options set what tuning chooses, or conflict with each other or with the corpus.
-    pub fn tuned_rule(&self, several: bool) -> Result<Option<Rule>, DecisionError> {
-        self.check(several)?;
+    /// If these options set a value that tuning chooses, or conflict with each other or with the
+    /// corpus.
+    pub fn tuned_rule(&self, corpus: bool) -> Result<Option<Rule>, DecisionError> {
+        self.check(corpus)?;
         if self.threshold.is_some() || self.allow_none {
             return Err(DecisionError::ThresholdIsTuned);
         }
         self.rule.map(RuleOption::tuned).transpose()
     }
 
-    /// Returns the decision without tuning. `several` is true if the training corpus has documents
-    /// with several labels; `shares` returns the share of its documents with each label.
+    /// Returns the decision without tuning. `corpus` is true if the training corpus has documents
+    /// with several labels. `shares` returns the share of its documents with each label.
     ///
     /// # Errors
     /// If the options conflict or need tuning.
     pub fn decision(
         &self,
-        several: bool,
+        corpus: bool,
         shares: impl FnOnce() -> Vec<f64>,
     ) -> Result<Decision, DecisionError> {
-        self.check(several)?;
-        if !self.several(several) {
+        self.check(corpus)?;
+        if !self.is_multi_label(corpus) {
             return Ok(Decision::Single);
         }
         if let Some(rule) = self.rule {
@@ -293,7 +300,7 @@ impl DecisionOptions {
         if let Some(rule) = self.rule {
             return rule.decision(shares);
         }
-        if !self.several(decision.is_multi()) {
+        if !self.is_multi_label(decision.is_multi()) {
             return Ok(Decision::Single);
         }
         let given = (self.threshold, self.allow_none);
@@ -334,10 +341,10 @@ mod tests {
     }
 
     const NONE: DecisionOptions =
-        DecisionOptions { several: None, rule: None, threshold: None, allow_none: false };
+        DecisionOptions { multi_label: None, rule: None, threshold: None, allow_none: false };
 
     #[test]
-    fn learned_thresholds_stay() {
+    fn learned_thresholds_are_kept() {
         assert_eq!(changed(NONE, &learned(false)), Ok(learned(false)));
         let allow_none = DecisionOptions { allow_none: true, ..NONE };
         assert_eq!(changed(allow_none, &learned(false)), Ok(learned(true)));
@@ -351,8 +358,8 @@ mod tests {
         let multi = |threshold, allow_none| Decision::Multi { threshold, allow_none };
         let allow_none = DecisionOptions { allow_none: true, ..NONE };
         let threshold = DecisionOptions { threshold: Some(0.3), ..NONE };
-        let several = DecisionOptions { several: Some(true), ..NONE };
-        let single = DecisionOptions { several: Some(false), ..NONE };
+        let several = DecisionOptions { multi_label: Some(true), ..NONE };
+        let single = DecisionOptions { multi_label: Some(false), ..NONE };
         assert_eq!(changed(NONE, &Decision::Single), Ok(Decision::Single));
         assert_eq!(changed(several, &Decision::Single), Ok(multi(0.4, false)));
         let option = MultiLabelOption::AllowNone;
@@ -360,7 +367,7 @@ mod tests {
             changed(allow_none, &Decision::Single),
             Err(DecisionError::SingleLabels { option })
         );
-        let both = DecisionOptions { several: Some(true), ..allow_none };
+        let both = DecisionOptions { multi_label: Some(true), ..allow_none };
         assert_eq!(changed(both, &Decision::Single), Ok(multi(0.4, true)));
         assert_eq!(changed(allow_none, &multi(0.2, false)), Ok(multi(0.2, true)));
         assert_eq!(changed(threshold, &multi(0.2, true)), Ok(multi(0.3, true)));
@@ -371,11 +378,11 @@ mod tests {
     }
 
     #[test]
-    fn what_excludes_each_other() {
+    fn conflicting_options_are_rejected() {
         let rule = |text: &str| Some(text.parse::<RuleOption>().unwrap());
         let both = DecisionOptions { rule: rule("mcut"), threshold: Some(0.3), ..NONE };
         assert!(both.decision(true, Vec::new).is_err());
-        let single = DecisionOptions { several: Some(false), threshold: Some(0.3), ..NONE };
+        let single = DecisionOptions { multi_label: Some(false), threshold: Some(0.3), ..NONE };
         assert!(single.decision(true, Vec::new).is_err());
         let scut = DecisionOptions { rule: rule("scut"), ..NONE };
         assert_eq!(scut.decision(true, Vec::new), Err(DecisionError::NeedsTuning));

@@ -260,7 +260,7 @@ fn quick_choices() {
     let vote = Some(VoteWeight::Uniform.into());
     assert!(fixed(TrainOptions { tuning: None, ..TrainOptions::default() }));
     assert!(fixed(TrainOptions { k, vote, ..TrainOptions::default() }));
-    let several = DecisionOptions { several: Some(true), ..DecisionOptions::default() };
+    let several = DecisionOptions { multi_label: Some(true), ..DecisionOptions::default() };
     let threshold = DecisionOptions { threshold: Some(0.2), ..several };
     assert!(fixed(TrainOptions { decision: threshold, ..TrainOptions::default() }));
     let half = trained(&pairs, TrainOptions { k, ..TrainOptions::default() });

@@ -91,7 +91,7 @@ impl FromStr for RuleOption {
             None => None,
             Some(number) => match number.parse().ok().filter(legal) {
                 Some(number) => Some(number),
-                None => return Err("expected a count for rcut, such as rcut:2, or a factor for pcut, such as pcut:1.2".into()),
+                None => return Err("expected a count (rcut:2) or a factor (pcut:1.2)".into()),
             },
         };
         Ok(Self { rule, number })

@@ -156,7 +156,7 @@ impl Composite {
     ///
     /// # Errors
     /// If there are too many rows, or if a list of kept rows does not increase or contains a row
-    /// that its engine does not have.
+    /// beyond its engine's rows.
     pub fn of_segments(
         segments: impl IntoIterator<Item = Segment>,
         threads: Threads,

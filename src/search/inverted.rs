@@ -41,8 +41,8 @@
 //! common term then has a sum of at least 1. If neither holds for a query of a batch, the query is
 //! answered again by postings. If that does not help, all similarities of the query are computed,
 //! and the [`Report`] counts it as fallen back. This happens with negative weights and a threshold
-//! within the band, with similarities that may be below 1e-30 or above 1e37, and with possibly
-//! thousands of common terms.
+//! within the band, and with possibly thousands of common terms. It also happens with similarities
+//! that may be below 1e-30 or above 1e37.
 //!
 //! The sums of rows that the request does not allow are cleared before rows are collected. So these
 //! rows are not returned and do not raise the threshold.

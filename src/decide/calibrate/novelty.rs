@@ -108,9 +108,8 @@ impl NoveltyLimit {
 ///
 /// Otherwise the score is a logistic regression on the neighbors. It does not depend on the vote:
 ///
-/// * The similarity of the best neighbor. The values are its logarithm, the share of held-out
-///   documents whose best neighbor is less similar, and the share of neighbors whose own best
-///   neighbor is less similar.
+/// * The similarity of the best neighbor. The values are its logarithm, and two shares with a less
+///   similar best neighbor: of the held-out documents, and of the neighbors.
 /// * The mean similarity of the neighbors: as the share of held-out documents with a lower mean,
 ///   and relative to the best similarity.
 /// * The log ratio of a neighbor's similarity to the similarity of the neighbor's own best neighbor

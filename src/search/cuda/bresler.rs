@@ -1,7 +1,7 @@
 //! The algorithms of Bresler et al. 2011, for comparison: `--engine base`, `shared` and `grid`.
 //!
-//! They follow Algorithm 1 (section 5) of the paper. It computes the similarity of a query to every
-//! training row, as a product of sparse matrices in CSR form, and then selects the k largest. They
+//! They follow Algorithm 1 (section 5) of the paper. It computes the similarities of a query to all
+//! training rows, as a product of sparse matrices in CSR form, and selects the k largest. They
 //! differ in the product (Algorithm 2 is in section 5.1, Algorithm 3 in section 5.2):
 //!
 //! | engine | paper | kernel | what it does |

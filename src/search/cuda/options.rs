@@ -60,8 +60,8 @@ pub struct CudaOptions {
     pub query_terms: Option<u32>,
     /// Number of queries sent to the GPU together; `None`: 32,768.
     pub chunk: Option<usize>,
-    /// Maximum number of queries in a batch for which a single kernel is used instead of three,
-    /// which reduces latency; `None`: four times the number of resident blocks.
+    /// Maximum number of queries in a batch for which a single kernel replaces three, to reduce
+    /// latency; `None`: four times the number of resident blocks.
     pub small_batch: Option<usize>,
     /// Whether the CPU takes over if the GPU fails.
     pub fall_back: bool,

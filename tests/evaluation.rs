@@ -177,9 +177,13 @@ fn evaluate_many_labels() {
     let names = |from: usize, to: usize| -> Vec<String> {
         (from..to).map(|label| format!("label{label}")).collect()
     };
-    let line = serde_json::json!({ "text": "x", "label": names(0, labels) });
+    let line = |from: usize| {
+        let label = names(from, from + labels / 4);
+        serde_json::json!({ "text": "x", "label": label }).to_string()
+    };
+    let lines = [0, 1, 2, 3].map(|quarter| line(quarter * labels / 4));
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-    let model = trained(&line.to_string(), Hierarchy::default());
+    let model = trained(&lines.join("\n"), Hierarchy::default());
     let all: Vec<u32> = (0..).take(labels).collect();
     let prediction = prediction(&all, &all, None);
     let options = ClassifyOptions::of(&model);

@@ -305,7 +305,10 @@ mod tests {
         let lines = b"{\"text\": \"bread\", \"label\": \"a\"}\n\
                       {\"text\": \"bread guitar\", \"label\": \"b\"}";
         let rule = Some("pcut".parse().expect("a rule"));
-        let model = trained(lines, DecisionOptions { rule, ..DecisionOptions::default() });
+        let model = trained(
+            lines,
+            DecisionOptions { multi_label: Some(true), rule, ..DecisionOptions::default() },
+        );
         let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
         // All documents of label b come last. It may get half of all documents, which is more than
         // the last batch.
@@ -342,7 +345,9 @@ mod tests {
         let lines =
             ["a", "b", "c"].map(|label| format!("{{\"text\": \"x\", \"label\": \"{label}\"}}"));
         for allow_none in [false, true] {
-            let decision = DecisionOptions { allow_none, ..DecisionOptions::default() };
+            let multi_label = allow_none.then_some(true);
+            let decision =
+                DecisionOptions { multi_label, allow_none, ..DecisionOptions::default() };
             let model = trained(lines.join("\n").as_bytes(), decision);
             let options = ClassifyOptions::of(&model);
             let evaluator = || Evaluator::new(Arc::clone(&model), options.clone()).with_documents();

@@ -1,5 +1,5 @@
-//! Tunes an existing model: k, vote, decision, and everything that is learned from held-out
-//! documents.
+//! Tunes an existing model: chooses k, vote and decision again, with everything that is learned
+//! from held-out documents.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -95,19 +95,19 @@ pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<Trained, TrainError>
         tuning: &tuning,
         multi_label: options.decision.several(settings.decision.is_multi()),
         excluded: &excluded,
-        // The model does not record how many terms were dropped, so the share of unknown terms is
-        // meaningless.
+        // The model does not store how many terms were dropped, so the share of unknown terms is
+        // not available.
         unknown_share: &|_| 0.0,
     };
     let (learned, report) = pipeline.learn(Vec::new())?;
-    let model = Arc::into_inner(model).expect("nobody else has the model");
+    let model = Arc::into_inner(model).expect("no other reference to the model exists");
     let model = model.with_learned(learned, threads);
     let stages = vec![Stage::since("tune", model.rows().rows() as u64, begin)];
     Ok(Trained { model, tuning: Some(report), stages })
 }
 
-/// The documents of a model as queries: from its rows if the counts can be recovered from them,
-/// otherwise from the texts that it keeps.
+/// Returns the documents of a model as queries. They come from the rows if the counts can be
+/// recovered from them, and otherwise from the stored texts.
 fn queries(run: &Run<'_>, model: &Arc<Model>) -> Result<Queries, TrainError> {
     let settings = model.settings();
     let threads = run.threads();
@@ -118,7 +118,7 @@ fn queries(run: &Run<'_>, model: &Arc<Model>) -> Result<Queries, TrainError> {
             rows.weigh(&weighting, side, terms, threads);
             let columns = model.vocabulary().len();
             let rows = threads.run(|| csr(columns, rows.indptr, rows.indices, rows.data));
-            rows.expect("rows in column order")
+            rows.expect("rows are in column order")
         };
         let rows = weigh(weighting, Side::Query, model.term_weights());
         let projection = model.dense().and_then(DensePart::projection);
@@ -141,7 +141,7 @@ fn queries(run: &Run<'_>, model: &Arc<Model>) -> Result<Queries, TrainError> {
         return Err(TrainError::NotSymmetric { weighting: weighting.to_string() });
     }
     let mut documents: Vec<Document> = kept_documents(model).collect();
-    // Vectors given with the documents are searched unchanged.
+    // Vectors that were given with the documents are searched unchanged.
     if let Some(given) = model.dense().filter(|dense| dense.projection().is_none()) {
         for (document, vector) in documents.iter_mut().zip(given.vectors().view().iter()) {
             document.vector = Some(vector.to_vec());

@@ -1,4 +1,4 @@
-//! The entry point for training: dispatches to plain, quick and full training.
+//! The entry point of training: runs plain, quick or full training.
 
 use std::time::Instant;
 
@@ -61,26 +61,26 @@ impl<'a> TrainerBuilder<'a> {
         Self(Trainer { engines: Some(engines), ..self.0 })
     }
 
-    /// The name of the corpus in errors about the whole corpus. By default `corpus`.
+    /// The corpus name in errors about the whole corpus. By default `corpus`.
     #[must_use]
     pub fn corpus_name(self, name: impl Into<String>) -> Self {
         Self(Trainer { corpus_name: name.into(), ..self.0 })
     }
 
-    /// A callback that is called with each event. By default events are ignored.
+    /// The function to call with each event. By default events are ignored.
     #[must_use]
     pub fn on_event(self, on_event: OnEvent<'a>) -> Self {
         Self(Trainer { on_event, ..self.0 })
     }
 
-    /// The trainer.
+    /// Returns the trainer.
     pub fn build(self) -> Trainer<'a> {
         self.0
     }
 }
 
 impl<'a> Trainer<'a> {
-    /// Starts to build a trainer.
+    /// Returns a builder with the default options.
     pub fn builder() -> TrainerBuilder<'a> {
         TrainerBuilder(Self {
             options: TrainOptions::default(),
@@ -90,13 +90,13 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Trains a model on documents: a slice, a `Vec`, or any iterator of [`Document`], or a stream
-    /// that can fail, such as a [`Corpus`](crate::text::corpus::Corpus). The first document
+    /// Trains a model on documents: a slice, a `Vec`, any other iterator of [`Document`], or a
+    /// fallible stream such as a [`Corpus`](crate::text::corpus::Corpus). The first document
     /// determines whether the corpus has text or features.
     ///
     /// # Errors
-    /// The first error of the corpus; a corpus without documents or terms; options that conflict
-    /// with each other or with the corpus.
+    /// Returns the first error of the corpus. Fails if the corpus has no documents or no terms, and
+    /// if options conflict with each other or with the corpus.
     pub fn train<D: Into<Result<Document, CorpusError>>>(
         &self,
         documents: impl IntoIterator<Item = D, IntoIter: Send>,
@@ -133,14 +133,12 @@ impl<'a> Trainer<'a> {
     }
 
     /// Chooses k, vote and decision of an existing model by leave-one-out on all its documents,
-    /// whatever the scope of the options.
+    /// regardless of the tuning scope in the options.
     ///
     /// # Errors
-    /// If the model weights queries differently from documents, its rows do not allow the counts to
-    /// be recovered, and it stores no texts; if the options conflict; or if the search fails.
-    ///
-    /// # Panics
-    /// Never: there are no other references to the model.
+    /// Fails if the options conflict or the search fails. Also fails if the model weights queries
+    /// differently from documents, stores no texts, and its counts cannot be recovered from its
+    /// rows.
     pub fn retune(&self, model: Model) -> Result<Trained, TrainError> {
         let engines = self.engines()?;
         retune(&self.run(&engines), model)
@@ -159,7 +157,7 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// Trains with the settings of the options, or with a k and vote that are chosen quickly.
+/// Trains with the settings of the options, or with a k and a vote that are chosen quickly.
 fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, TrainError> {
     let options = run.options;
     let threads = run.threads();
@@ -192,7 +190,7 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
     if let Some(tuning) = tuned::quick_options(run, &counts, &given) {
         let start = Instant::now();
         let (model, report) = tuned::train_quickly(run, counts, settings, given, &tuning)?;
-        stages.push(Stage::since("train: choose k and vote, weigh", documents, start));
+        stages.push(Stage::since("train: choose k and vote, weight", documents, start));
         return Ok(Trained { model, tuning: Some(report), stages });
     }
     if let Some(selection) = options.selection {
@@ -211,7 +209,7 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
         let part = dense_part(run, dense, given, terms)?;
         let share = options.dense_share.unwrap_or(0.5);
         model = model.with_dense(part, if dense.with_terms { share } else { 1.0 });
-        stages.push(Stage::since("train: make the vectors", documents, start));
+        stages.push(Stage::since("train: compute the vectors", documents, start));
     }
     Ok(Trained { model, tuning: None, stages })
 }

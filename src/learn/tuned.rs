@@ -1,4 +1,4 @@
-//! Tuned training: the learners make all choices before the model is built.
+//! Trains with tuning: chooses settings and runs the learners before it builds the model.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -23,25 +23,24 @@ use crate::text::corpus::{Document, Problem};
 use crate::text::counts::{Counts, Fields};
 use crate::text::tfidf::Weighting;
 
-/// Counted documents whose features are chosen.
+/// Counted documents with the features that were chosen for them.
 struct Chosen {
     counted: Counted,
     features: Features,
     settings: TrainSettings,
     excluded: Excluded,
     multi_label: bool,
-    /// The steps by which the features were chosen.
+    /// The feature changes that were tried.
     steps: Vec<Step>,
 }
 
-/// Minimum number of documents for choosing settings quickly.
+/// Minimum number of documents for quick tuning.
 const MIN_DOCUMENTS: usize = 100;
-/// Maximum number of pairs of a document and a term for choosing settings quickly. Each pair needs
-/// about 20 bytes.
+/// Maximum number of document-term pairs for quick tuning. Each pair needs about 20 bytes.
 const MAX_ENTRIES: usize = 1 << 26;
-/// Maximum number of products in a search by dense vectors for choosing settings quickly.
+/// Maximum number of multiplications in a dense search for quick tuning.
 const MAX_PRODUCTS: usize = 20_000_000_000;
-/// The dimension of word vectors that is assumed before their file is read.
+/// The assumed dimension of word vectors before their file is read.
 const WORD_VECTOR_DIMENSION: usize = 300;
 
 /// Trains with full tuning.
@@ -92,7 +91,7 @@ fn train_on(
         && tuning.free.weighting
         && counts.is_binary()
     {
-        // Features that a document has or lacks can be weighted like words.
+        // Binary features can be weighted like words.
         spec.counts = true;
     }
     if counts.has_no_term() && !vectors_only {
@@ -137,8 +136,8 @@ fn train_on(
     learn_and_build(run, chosen, given, tuning)
 }
 
-/// The options for choosing settings quickly. `None` if the settings are given, or if there are too
-/// few or too many documents.
+/// Returns the options for quick tuning. `None` if all settings are given, or if there are too few
+/// or too many documents.
 pub(super) fn quick_options(
     run: &Run<'_>,
     counts: &Counts,
@@ -168,7 +167,7 @@ pub(super) fn quick_options(
     (fits && is_possible && !is_decided).then_some(tuning)
 }
 
-/// Trains with settings that are chosen quickly.
+/// Trains with settings that quick tuning chooses.
 pub(super) fn train_quickly(
     run: &Run<'_>,
     counts: Counts,
@@ -184,7 +183,7 @@ pub(super) fn train_quickly(
     learn_and_build(run, chosen, given, tuning)
 }
 
-/// The features that the options request.
+/// Returns the features that the options request.
 fn features_of(run: &Run<'_>, settings: &TrainSettings) -> Features {
     let analyzer = match &settings.input {
         InputSpec::Text(spec) => Some(spec.clone()),
@@ -225,7 +224,7 @@ fn learn_and_build(
         let prepared = Prepared::new(run, &weighted, features.weighting, Some(&part), nested)?;
         let training = prepared.rows(labels, run.options.dense_share);
         if run.options.has_no_terms() {
-            // Without terms, near-duplicates are found by the dense vectors.
+            // Without terms, near-duplicates are found by dense vectors.
             let inspected = Inspected {
                 terms: training.terms,
                 vectors: training.vectors,
@@ -281,7 +280,7 @@ fn learn_and_build(
     Ok((model.with_learned(learned, threads), report))
 }
 
-/// The learned factors of terms, from the labels of all documents.
+/// Returns the learned factors of terms, from the labels of all documents.
 fn term_factors(
     run: &Run<'_>,
     counts: &Counts,
@@ -297,8 +296,8 @@ fn term_factors(
     Ok(factors.into_iter().flatten().collect())
 }
 
-/// Near-duplicates and the window, determined from the rows that tuning starts with; and these
-/// rows. For documents without terms, all are empty.
+/// Determines the near-duplicates and the time window from the rows with which tuning starts, and
+/// returns these rows too. Without terms, both are empty.
 fn exclusions(
     run: &Run<'_>,
     counts: &Counts,
@@ -308,13 +307,13 @@ fn exclusions(
     if run.options.has_no_terms() {
         return Ok((Excluded::default(), None));
     }
-    // Only cosines reveal near-duplicates.
+    // Near-duplicates can be recognized only by cosines.
     let weighting = match start.weighting {
         weighting if weighting.is_cosine() => weighting,
         weighting if weighting == weighting.of_weights() => Weighting::default().of_weights(),
         _ => Weighting::default(),
     };
-    // Terms weighted by labels make documents with the same label nearly equal.
+    // Weights based on labels make documents with the same label nearly equal.
     let weighting = weighting.with_chi2_power(0.0).unwrap_or(weighting);
     let plain = IndexedRows::new(counts, &start.fields, weighting, run.engines)?;
     let sizes = counts.label_sizes();
@@ -331,7 +330,7 @@ fn exclusions(
     Ok((excluded, Some(plain)))
 }
 
-/// Reports near-duplicates and a chronological order, unless settings are chosen quickly.
+/// Reports near-duplicates and a chronological order, except in quick tuning.
 pub(super) fn report_exclusions(run: &Run<'_>, tuning: &TuneOptions, excluded: &Excluded) {
     if tuning.scope == TuneScope::Quick {
         return;

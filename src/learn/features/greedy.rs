@@ -1,4 +1,4 @@
-//! The greedy search: one dimension of the features after another.
+//! The greedy search: it changes one dimension of the features after another.
 
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
@@ -23,9 +23,9 @@ use crate::text::tfidf::Weighting;
 pub(in crate::learn) struct FeatureSearch<'a> {
     /// The setup that all trials share.
     pub setup: TrialSetup<'a>,
-    /// Counts the training documents again.
+    /// Counts the training documents with other features.
     pub recount: &'a mut Recount<'a>,
-    /// Called after every trial.
+    /// The function to call after every trial.
     pub progress: &'a mut dyn FnMut(&Step),
 }
 
@@ -35,34 +35,33 @@ impl std::fmt::Debug for FeatureSearch<'_> {
     }
 }
 
-/// A change is kept if it improves the objective by at least this much; a smaller gain may be
-/// noise.
+/// Minimum gain in the objective for which a change is kept; a smaller gain may be noise.
 const MIN_GAIN: f64 = 0.001;
-/// Minimum gain of a weighting that rules out learned term weights and prototypes, over one that
-/// allows them: these usually gain as much.
+/// Minimum gain for a weighting that rules out learned term weights and prototypes, over a
+/// weighting that allows them: these usually gain as much.
 const MIN_GAIN_WITHOUT_LEARNERS: f64 = 0.01;
-/// A change is tried on the whole sample if it is at most this much worse than the best on the
-/// first fold.
+/// Maximum loss on the first fold, compared with the best, for a change to be tried on the whole
+/// sample.
 const MAX_LOSS_ON_FIRST_FOLD: f64 = 0.01;
 /// The numbers of selected terms that are tried first.
 const TERM_COUNTS: [usize; 3] = [2_000, 8_000, 32_000];
-/// The numbers of selected terms that are tried next to the best of [`TERM_COUNTS`].
+/// The numbers of selected terms that are tried around the best of [`TERM_COUNTS`].
 const MORE_TERM_COUNTS: [usize; 4] = [500, 1_000, 4_000, 16_000];
-/// BM25 is pursued separately if it is ahead of the cosine weightings by this much. (Where it was
-/// close to them, it lost on all corpora of docs/quality.md, and it is tried again with the
-/// features that they found.)
+/// Minimum lead over the cosine weightings for BM25 to be pursued separately. With a smaller lead,
+/// it lost on all corpora of docs/quality.md. It is then tried again with the features that the
+/// cosine weightings found.
 const MIN_LEAD: f64 = MIN_GAIN_WITHOUT_LEARNERS / 2.0;
-/// Minimum of the largest k that a trial tries.
+/// The largest k of a trial is at least this number.
 const MIN_LARGEST_K: NonZeroUsize = NonZeroUsize::new(60).unwrap();
 /// Maximum number of changes of one dimension that are tried on the whole sample.
 const MAX_CONTESTANTS: usize = 16;
-/// Minimum number of documents of the first fold for it to decide.
+/// Minimum number of documents in the first fold for dropping changes there.
 const MIN_FIRST_FOLD: usize = 400;
-/// Character n-grams are tried if documents have at most this many terms in total. They are slow on
-/// longer texts, and seldom help there.
+/// Maximum number of terms of all documents for trying character n-grams. They are slow on longer
+/// texts and seldom help there.
 const MAX_ENTRIES_FOR_CHARACTERS: usize = 300_000;
 
-/// How documents are converted to terms.
+/// The settings that determine how documents are converted to terms.
 #[derive(Debug, PartialEq)]
 struct Terms {
     analyzer: Option<AnalyzerSpec>,
@@ -71,7 +70,7 @@ struct Terms {
 
 impl Terms {
     fn of(features: &Features) -> Self {
-        // The boost is applied later, so fields are counted separately once.
+        // The boost is applied after counting, so one count with separate fields serves all boosts.
         let fields = match features.fields {
             Fields::FirstLine { .. } => Fields::FirstLine { boost: 1.0 },
             ref fields => fields.clone(),
@@ -80,17 +79,17 @@ impl Terms {
     }
 }
 
-/// A change that is still in the search.
+/// A change that has not been dropped yet.
 struct Contestant {
     change: String,
     features: Features,
-    /// Its counts, as an index.
+    /// Index of its counts.
     counted: usize,
     /// The neighbors of the documents held out so far.
     found: LeaveOneOut,
 }
 
-/// The metrics of some features.
+/// The metrics of some features on the sample.
 #[derive(Debug, Clone, Copy)]
 struct SampleMetrics {
     first_fold: Metrics,
@@ -101,7 +100,7 @@ struct SampleMetrics {
 #[derive(Clone)]
 struct Best {
     features: Features,
-    /// `None` if nothing was tried.
+    /// The metrics on the sample; `None` if nothing was tried.
     metrics: Option<SampleMetrics>,
     /// The best k on the whole sample; 0 if nothing was tried.
     k: usize,
@@ -110,8 +109,8 @@ struct Best {
 /// The cosine weightings to try, and the one weighting that is not a cosine.
 const COSINE: [&str; 4] = ["ltc", "lsc", "btc", "ntc"];
 const BM25: &str = "bm25";
-/// Weightings that differ from `ltc` only in the term frequency, which is 1 for given features that
-/// are all 1.
+/// Weightings that differ from `ltc` only in the term frequency, which is always 1 for binary
+/// features.
 const ALIKE_IF_BINARY: [&str; 2] = ["btc", "ntc"];
 
 /// The state of the greedy search.
@@ -122,21 +121,18 @@ struct GreedySearch<'t, 'a> {
     counted: Vec<(Terms, Counted)>,
     steps: Vec<Step>,
     tried: Vec<Features>,
-    /// The objective of each change tried on the first fold, or on the whole sample if that fold
-    /// has too few documents.
+    /// The objective of each change on the first fold, or on the whole sample if the first fold has
+    /// too few documents.
     on_first: Vec<(Features, f64)>,
     /// The code of the corpus's language, if it could be told.
     language: Option<&'static str>,
 }
 
 impl FeatureSearch<'_> {
-    /// Finds the best features from `start`, with which `counts` were counted.
+    /// Finds the best features, starting from `start`, with which `counts` were counted.
     ///
     /// # Errors
     /// If the documents cannot be counted or searched.
-    ///
-    /// # Panics
-    /// Never: there is always a start.
     pub(in crate::learn) fn run(
         &mut self,
         start: Features,
@@ -197,7 +193,7 @@ impl GreedySearch<'_, '_> {
                 }
             }
         }
-        self.best = best.expect("the first start is near the best, or another is ahead of it");
+        self.best = best.expect("one of the starts is close to the best");
         if free.chi2_power {
             self.chi2_powers()?;
         }
@@ -233,21 +229,21 @@ impl GreedySearch<'_, '_> {
         Ok(())
     }
 
-    /// The index of the counts for these features; counts if necessary.
+    /// Returns the index of the counts for these features. Counts the documents if necessary.
     fn count(&mut self, features: &Features) -> Result<usize, CorpusError> {
         let terms = Terms::of(features);
         if let Some(at) = self.counted.iter().position(|(counted, _)| *counted == terms) {
             return Ok(at);
         }
         let counts = (self.trials.recount)(&terms.analyzer, &terms.fields)?;
-        // The documents and their labels are always the same.
+        // The documents and their labels do not change, so the folds do not either.
         let folds = Arc::clone(self.counted[0].1.folds());
         self.counted.push((terms, Counted::with_folds(counts, folds)));
         Ok(self.counted.len() - 1)
     }
 
     /// Tries changes of one dimension: all of them on the first fold, and the best of these on the
-    /// whole sample. Keeps the best of them if it is better than the best so far.
+    /// whole sample. Keeps the best change if it improves the objective.
     fn try_out(&mut self, changes: Vec<(String, Features)>) -> Result<(), FeatureError> {
         let mut open = Vec::new();
         for (change, features) in changes {
@@ -288,7 +284,7 @@ impl GreedySearch<'_, '_> {
             };
             let loses =
                 allows_learners(&self.best.features) && !allows_learners(&contestant.features);
-            // A different number of steps counts as the same kind of change.
+            // A change in the number of steps is a change of the same kind.
             let learns = |features: &Features| features.term_steps > 0;
             let gain = match (loses, learns(&self.best.features)) {
                 (true, _) => MIN_GAIN_WITHOUT_LEARNERS,
@@ -313,8 +309,8 @@ impl GreedySearch<'_, '_> {
         self.steps.push(step);
     }
 
-    /// Holds out more documents for every contestant, and returns the best vote of each. Several
-    /// contestants are tried concurrently if there are threads for them.
+    /// Holds out more documents for every contestant, and returns the best vote of each. Tries
+    /// several contestants concurrently if there are enough threads.
     fn hold_out(
         &self,
         contestants: &mut [Contestant],
@@ -342,8 +338,8 @@ impl GreedySearch<'_, '_> {
         if together == 1 || threads.count() == 1 {
             return contestants.iter_mut().map(try_one).collect();
         }
-        // Values that several contestants need are computed first. Otherwise a deadlock is
-        // possible: a contestant could wait for them while its threads try another one that also
+        // Values that several contestants need are computed first, to avoid a deadlock. Otherwise a
+        // contestant could wait for a value while its threads try another contestant that also
         // waits.
         for contestant in &*contestants {
             let counted = &counted[contestant.counted].1;
@@ -364,7 +360,7 @@ impl GreedySearch<'_, '_> {
         let binary = given && self.counted[0].1.counts().is_binary();
         let start = self.best.features.clone();
         let with = |code: &str, power: f64| {
-            let weighting: Weighting = code.parse().expect("each is a weighting");
+            let weighting: Weighting = code.parse().expect("every code is a weighting");
             let weighting = weighting.with_idf_power(power)?;
             let weighting = weighting.with_chi2_power(start.weighting.chi2_power())?;
             let features = Features { weighting, ..start.clone() };
@@ -373,7 +369,7 @@ impl GreedySearch<'_, '_> {
         let codes = codes.iter().filter(|code| !(binary && ALIKE_IF_BINARY.contains(code)));
         let changes = codes.clone().flat_map(|code| [0.5, 1.0].map(|power| with(code, power)));
         self.try_out(changes.flatten().collect())?;
-        // A higher power is not tried where a half is as good.
+        // A higher power is tried only if 1 is better than 0.5.
         let on_first = |code, power| {
             let (_, features) = with(code, power)?;
             self.value_on_first(&features)
@@ -383,13 +379,13 @@ impl GreedySearch<'_, '_> {
         self.try_out(changes)
     }
 
-    /// The objective of the given features on the first fold, if they were tried.
+    /// Returns the objective of the given features on the first fold, if they were tried.
     fn value_on_first(&self, features: &Features) -> Option<f64> {
         let tried = self.on_first.iter().find(|(other, _)| other == features);
         tried.map(|&(_, value)| value)
     }
 
-    /// Tries the exponents next to the best so far, and continues as long as they improve.
+    /// Tries exponents next to the best so far, and continues while they improve the objective.
     fn chi2_powers(&mut self) -> Result<(), FeatureError> {
         loop {
             let start = self.best.features.clone();
@@ -406,8 +402,8 @@ impl GreedySearch<'_, '_> {
         }
     }
 
-    /// Tries learned weights of terms with as many steps as possible, then with fewer as long as
-    /// these are better.
+    /// Tries learned term weights with the largest number of steps, then with fewer steps while
+    /// these improve the objective.
     fn term_factors(&mut self) -> Result<(), FeatureError> {
         let start = self.best.features.clone();
         for term_steps in TERM_STEPS.into_iter().rev() {
@@ -440,12 +436,12 @@ impl GreedySearch<'_, '_> {
     }
 
     fn selections(&mut self, free: Free) -> Result<(), FeatureError> {
-        // Stems and word pairs often help only together with term selection.
+        // Stemming and word pairs often help only together with term selection.
         let mut bases = vec![self.best.features.clone()];
         if free.analyzer {
             bases.extend([self.other_stems(), self.other_pairs()]);
         }
-        // First a few numbers of terms, then those next to the best of each base.
+        // First the coarse term counts, then the counts next to the best one of each base.
         for counts in [&TERM_COUNTS[..], &MORE_TERM_COUNTS] {
             let mut changes = Vec::new();
             for base in &bases {
@@ -462,7 +458,7 @@ impl GreedySearch<'_, '_> {
                 };
                 let best = TERM_COUNTS.iter().filter_map(on_first);
                 let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, count)| count);
-                // A vocabulary may be too small for the first.
+                // The vocabulary may be smaller than the first count.
                 let is_open = |count: usize| best.is_none_or(|best| is_next_to(count, best));
                 let counts = counts.iter().copied();
                 let counts = counts.filter(|&count| TERM_COUNTS.contains(&count) || is_open(count));
@@ -476,7 +472,7 @@ impl GreedySearch<'_, '_> {
         Ok(())
     }
 
-    /// The best features with stemming switched on or off.
+    /// Returns the best features with stemming switched on or off.
     fn other_stems(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
@@ -486,7 +482,7 @@ impl GreedySearch<'_, '_> {
         other
     }
 
-    /// The best features with the stop words of the corpus's language dropped or kept.
+    /// Returns the best features with the stop words of the corpus's language dropped or kept.
     fn other_stop_words(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
@@ -499,7 +495,7 @@ impl GreedySearch<'_, '_> {
         other
     }
 
-    /// The best features with n-grams of two to four characters of words switched on or off.
+    /// Returns the best features with character n-grams of length two to four switched on or off.
     fn other_characters(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
@@ -509,7 +505,7 @@ impl GreedySearch<'_, '_> {
         other
     }
 
-    /// The best features with word pairs switched on or off.
+    /// Returns the best features with word pairs switched on or off.
     fn other_pairs(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
@@ -521,9 +517,9 @@ impl GreedySearch<'_, '_> {
     }
 }
 
-/// The largest k to try after a trial for which `best` was the best k (0: no trial yet). In
+/// Returns the largest k to try after a trial whose best k was `best` (0: no trial yet). In
 /// single-label mode, twice `best` is enough. In multi-label mode, the best k of one trial says
-/// little about the others.
+/// little about others.
 fn largest_k(best: usize, k_max: NonZeroUsize, multi_label: bool) -> NonZeroUsize {
     match NonZeroUsize::new(2 * best) {
         Some(twice) if !multi_label => twice.max(MIN_LARGEST_K).min(k_max),
@@ -531,13 +527,13 @@ fn largest_k(best: usize, k_max: NonZeroUsize, multi_label: bool) -> NonZeroUsiz
     }
 }
 
-/// Whether a number of selected terms is tried because another one is the best.
+/// Whether a term count is next to the best one, and therefore worth trying.
 fn is_next_to(count: usize, best: usize) -> bool {
     let is_least = best == TERM_COUNTS[0];
     count == 2 * best || count == best / 2 || (is_least && count < best)
 }
 
-/// A description of the terms of features, after their number.
+/// Returns a description of the terms of features; it begins with `count`.
 fn named(count: &str, features: &Features) -> String {
     let Some(analyzer) = &features.analyzer else { return format!("{count} columns") };
     let words = if analyzer.stemmer.is_some() { "stems" } else { "words" };

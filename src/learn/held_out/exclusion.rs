@@ -1,4 +1,4 @@
-//! Documents that are not neighbors of each other while a model is tuned.
+//! Determines which documents cannot be neighbors of each other while a model is tuned.
 
 use super::View;
 use super::folds::{drawn, hashes};
@@ -11,18 +11,19 @@ use crate::learn::options::{NearDuplicateLimit, TuneOptions, TuneScope};
 use crate::search::SearchError;
 use crate::threads::Threads;
 
-/// Training rows that are searched for near-duplicates and a chronological order.
+/// Training rows in which near-duplicates and a chronological order are searched.
 pub(in crate::learn) struct Inspected<'a> {
     pub(in crate::learn) terms: Option<View<'a>>,
     pub(in crate::learn) vectors: Option<View<'a>>,
     pub(in crate::learn) labels: TrainingLabels<'a>,
-    /// Whether similarities of terms are cosines, which alone reveal near-duplicates.
+    /// Whether the similarities of terms are cosines. Near-duplicates are recognized only by
+    /// cosines.
     pub(in crate::learn) is_cosine: bool,
     /// The group of each document; empty if there are no groups.
     pub(in crate::learn) groups: Vec<u32>,
 }
 
-/// Documents that are not neighbors of each other while tuning.
+/// The results of the search: documents that cannot be neighbors of each other while tuning.
 #[derive(Debug, Default)]
 pub(in crate::learn) struct Excluded {
     /// The cosine above which documents are near-duplicates.
@@ -37,12 +38,12 @@ pub(in crate::learn) struct Excluded {
     pub(in crate::learn) hashes: Vec<u64>,
 }
 
-/// Maximum number of documents from which the limit of near-duplicates is estimated.
+/// Maximum number of documents from which the near-duplicate limit is estimated.
 const MAX_FOR_LIMIT: usize = 4_000;
-/// Approximate number of documents that reveal a chronological order.
+/// Approximate number of documents from which a chronological order is detected.
 const MAX_FOR_WINDOW: usize = 4_000;
 
-/// The documents that are held out to choose k, vote and decision.
+/// Returns the documents that are held out to choose k, vote and decision.
 pub(in crate::learn) fn held_out_rows(tuning: &TuneOptions, hashes: &[u64]) -> Vec<u32> {
     match tuning.scope {
         TuneScope::Quick => drawn(hashes, tuning.sample),
@@ -51,14 +52,15 @@ pub(in crate::learn) fn held_out_rows(tuning: &TuneOptions, hashes: &[u64]) -> V
 }
 
 impl Excluded {
-    /// Finds near-duplicates, and the window if the documents are in chronological order.
+    /// Searches near-duplicates, and determines the window if the documents are in chronological
+    /// order.
     pub(in crate::learn) fn find(
         inspected: Inspected<'_>,
         tuning: &TuneOptions,
         threads: &Threads,
     ) -> Result<Self, SearchError> {
         let Inspected { terms, vectors, labels, is_cosine, groups } = inspected;
-        // Texts reveal near-duplicates better than dense vectors, most of which are similar.
+        // Texts show near-duplicates better than dense vectors, most of which are similar.
         let view = terms.or(vectors);
         let quick = tuning.scope == TuneScope::Quick;
         let hashes =
@@ -89,12 +91,12 @@ impl Excluded {
         Ok(excluded)
     }
 
-    /// The neighbors that are excluded when settings are compared.
+    /// Returns the exclusion with which settings are compared.
     pub(in crate::learn) fn exclusion(&self) -> Exclusion<'_> {
         Exclusion { window: self.window, ..self.without_window() }
     }
 
-    /// The neighbors that are excluded when thresholds are learned.
+    /// Returns the exclusion with which thresholds are learned.
     pub(in crate::learn) fn without_window(&self) -> Exclusion<'_> {
         Exclusion {
             near: Some(&self.near),

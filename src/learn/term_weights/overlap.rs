@@ -1,5 +1,5 @@
-//! The terms that documents have in common with their neighbors. They stay the same while factors
-//! of terms are learned.
+//! The terms that documents have in common with their neighbors. They do not change while term
+//! factors are learned.
 
 use rayon::prelude::*;
 
@@ -8,46 +8,46 @@ use crate::rows::matrix::{Common, CsrView, Spread, prefetch_row, row};
 
 /// Approximate maximum number of bytes of stored overlaps.
 const MOST_KEPT: usize = 320 << 20;
-/// Maximum number of entries of the overlaps that are built before their bytes are counted. At
-/// least one overlap is built at a time.
+/// Maximum number of entries of the overlaps that are built between two checks of the memory
+/// budget. At least one overlap is built each time.
 const AT_A_TIME: usize = 1 << 24;
-/// Number of neighbors prefetched while another is read.
+/// Number of neighbors to prefetch ahead.
 const AHEAD: usize = 4;
 
-/// A position of a neighbor.
+/// The position of a neighbor in a lesson.
 type Place = u8;
-const _: () = assert!(NEIGHBORS.get() <= 1 << Place::BITS, "a place for each neighbor");
+const _: () = assert!(NEIGHBORS.get() <= 1 << Place::BITS, "a position for each neighbor");
 
-/// The terms that a document has in common with its neighbors: postings of its terms, limited to
-/// its neighbors.
+/// The terms that a document has in common with its neighbors, as postings: for each term, the
+/// neighbors that contain it.
 #[derive(Debug, Default)]
 pub(super) struct Overlap {
     terms: Vec<Term>,
-    /// The positions of the neighbors with a term, and the term's weights in them.
+    /// The positions of the neighbors that contain a term, and the weights of the term in them.
     places: Vec<Place>,
     weights: Vec<f32>,
 }
 
-/// A term of a document that at least one of its neighbors has.
+/// A term of a document that at least one of its neighbors contains.
 #[derive(Debug)]
 struct Term {
     number: u32,
-    /// Its weight in the document.
+    /// Weight of the term in the document.
     weight: f32,
-    /// Where its entries end; they begin at the end of the term before.
+    /// End of the term's entries, which begin at the end of the previous term.
     end: usize,
 }
 
 impl Overlap {
-    /// Writes the product of the document and each of its `neighbors` to `products`: the sum over
-    /// their common terms of both weights, times the term's factor.
+    /// Writes the similarity of the document and each of its `neighbors` to `products`: the sum
+    /// over their common terms of weight times weight times factor.
     pub(super) fn products(
         &self,
         factor: impl Fn(u32) -> f32,
         neighbors: usize,
         products: &mut Vec<f32>,
     ) {
-        // A place for every possible number, which need not be checked.
+        // One sum per possible position, so that no bounds check is needed.
         let mut sums = [0.0f32; 1 << Place::BITS];
         for (term, places, weights) in self.terms() {
             let own = term.weight * factor(term.number);
@@ -59,14 +59,14 @@ impl Overlap {
         products.extend_from_slice(&sums[..neighbors]);
     }
 
-    /// Calls `at` with each term and the sum over the neighbors that have it of both weights, times
-    /// the neighbor's factor.
+    /// Calls `at` with each term and a sum over the neighbors that contain it: weight in the
+    /// document times weight in the neighbor times the neighbor's factor.
     pub(super) fn sums(&self, factors: &[f32], mut at: impl FnMut(u32, f32)) {
         let mut of_places = [0.0f32; 1 << Place::BITS];
         of_places[..factors.len()].copy_from_slice(factors);
         for (term, places, weights) in self.terms() {
             let product = |(&place, weight): (&Place, &f32)| of_places[usize::from(place)] * weight;
-            // Two sums in turn: one would wait for each addition.
+            // Two alternating sums: a single sum would wait for each addition.
             let (pairs_of_places, last_place) = places.as_chunks::<2>();
             let (pairs_of_weights, last_weight) = weights.as_chunks::<2>();
             let mut even = 0.0;
@@ -98,7 +98,7 @@ impl Overlap {
 pub(super) struct Overlaps<'l> {
     rows: &'l CsrView<'l>,
     lessons: &'l [Lesson],
-    /// Those of the first lessons; the others are made when they are needed.
+    /// The overlaps of the first lessons. The others are built when they are needed.
     kept: Vec<Overlap>,
 }
 
@@ -135,7 +135,7 @@ impl<'l> Overlaps<'l> {
         Self { rows, lessons, kept }
     }
 
-    /// A lesson and its overlap, which is made by `builder` if it is not kept.
+    /// Returns a lesson and its overlap. `builder` builds the overlap if it is not stored.
     pub(super) fn get<'a>(
         &'a self,
         at: usize,
@@ -147,22 +147,22 @@ impl<'l> Overlaps<'l> {
     }
 }
 
-/// Makes overlaps one after the other.
+/// Builds overlaps one after the other, reusing its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     document: Spread,
-    /// The position of each term among those of the document.
+    /// The position of each term among the terms of the document.
     positions: Vec<u32>,
     common: Common,
-    /// Where the terms that each neighbor has in common with the document end in `common`.
+    /// For each neighbor, the end of its common terms in `common`.
     ends: Vec<usize>,
-    /// For each term of the document, the place of its next entry.
+    /// For each term of the document, the position of its next entry.
     next: Vec<usize>,
     overlap: Overlap,
 }
 
 impl Builder {
-    /// The overlap of a lesson, which the next call overwrites.
+    /// Builds the overlap of a lesson. The next call overwrites it.
     fn remade(&mut self, rows: &CsrView<'_>, lesson: &Lesson) -> &Overlap {
         let mut overlap = std::mem::take(&mut self.overlap);
         self.build(rows, lesson, &mut overlap);

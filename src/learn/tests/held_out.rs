@@ -1,4 +1,4 @@
-//! Held-out documents: their neighbors, folds, votes and decisions.
+//! Tests of held-out documents: their neighbors, folds, votes and decisions.
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
@@ -25,9 +25,9 @@ use crate::text::corpus::{Content, Document};
 use crate::text::counts::Fields;
 use crate::threads::Threads;
 
-/// Removes every document from the rows, searches it with the exhaustive engine, then votes and
-/// decides as for a new document, with the thresholds of the folds that it is not in. The metrics
-/// must equal those of the grid search.
+/// Removes each document from the rows, searches it with the exhaustive engine, and votes and
+/// decides as for a new document. The thresholds are those of the other folds. The metrics must
+/// equal those of the grid search.
 fn held_out_for_real(multi_label: bool) {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let documents = corpus(520, multi_label);
@@ -127,7 +127,7 @@ fn figures_are_those_of_leaving_out_for_real() {
     held_out_for_real(true);
 }
 
-/// Every decision of the grid search gives the metrics that `decide` gives on the same votes.
+/// Every decision of the grid search must have the metrics that `decide` gives on the same votes.
 #[test]
 fn every_candidate_decides_as_predictions_do() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
@@ -151,7 +151,7 @@ fn every_candidate_decides_as_predictions_do() {
             }
             Candidate::First { labels } => Decision::First { labels },
             Candidate::LargestGap => Decision::LargestGap,
-            // The best of these is checked by the test above.
+            // The previous test checks the best of these.
             Candidate::Single | Candidate::PerLabel { .. } | Candidate::Proportional { .. } => {
                 continue;
             }
@@ -201,7 +201,7 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     }
 }
 
-/// Neighboring documents are held out together only in chronological order.
+/// Adjacent documents are held out together only in a chronological corpus.
 #[test]
 fn windows_where_order_is_time() {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
@@ -230,16 +230,17 @@ fn windows_where_order_is_time() {
         let nearest = nearest_of_sample(view, Exclusion::default(), 4_000).unwrap();
         chronological_window(&among, &nearest)
     };
-    // Events of 20 documents one after the other; labels in turn.
+    // Events of 20 consecutive documents; labels in rotation.
     assert_eq!(found(|row| row % 4, |row| row / 20), 100);
     // The same documents in another order.
     assert_eq!(found(|row| row * 387 % 1_600 % 4, |row| row * 387 % 1_600 / 20), 0);
-    // Sorted by two labels, without events, and by 16: the window would remove the label.
+    // Sorted by two labels, without events; and by 16 labels, where the window would remove the
+    // label.
     assert_eq!(found(|row| row / 800, |row| row), 0);
     assert_eq!(found(|row| row / 100, |row| row / 20), 0);
 }
 
-/// No allocation and no loop depends on the largest k alone.
+/// The largest k alone determines no allocation and no loop.
 #[test]
 fn more_neighbors_than_documents() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
@@ -265,8 +266,8 @@ fn more_neighbors_than_documents() {
     }
 }
 
-/// One document with 40,000 labels, which is a neighbor of the others: tuning takes time and memory
-/// proportional to the labels.
+/// One document with 40,000 labels is a neighbor of all others. The time and memory of tuning must
+/// be proportional to the number of labels.
 #[test]
 fn a_document_of_many_labels() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
@@ -293,7 +294,7 @@ fn a_document_of_many_labels() {
     assert!(tuned.trials.len() > 3 * 12 && tuned.best.metrics.micro_f1 > 0.0);
 }
 
-/// The fast search tries all of a small grid; of a large one, a part whose best is nearly the best.
+/// The fast search evaluates a small grid completely. On a large grid, its best is nearly the best.
 #[test]
 fn few_trials_find_nearly_the_best() {
     let threads = Threads::new(NonZeroUsize::new(3).unwrap()).unwrap();
@@ -330,7 +331,8 @@ fn few_trials_find_nearly_the_best() {
     }
 }
 
-/// The same documents in another order: the same are drawn, and each is in the same fold.
+/// With the same documents in another order, the same documents are drawn, and each is in the same
+/// fold.
 #[test]
 fn samples_and_folds_are_those_of_any_order() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
@@ -362,8 +364,8 @@ fn samples_and_folds_are_those_of_any_order() {
     assert_eq!(told(&documents), before);
 }
 
-/// Votes of documents from a mislabeled source get lower weights, for any number of threads. The
-/// model's metrics equal those that tuning reported.
+/// Votes of documents from a mislabeled source get lower weights, with any number of threads. The
+/// metrics of the model equal those that tuning reported.
 #[test]
 fn votes_that_mislead_become_worth_less() {
     let wrong = |number: usize| number.is_multiple_of(3);
@@ -390,7 +392,7 @@ fn votes_that_mislead_become_worth_less() {
         assert!(best.metrics.micro_f1 > tuned.best.metrics.micro_f1 - 0.01, "{best:?}");
         let one = Threads::new(NonZeroUsize::MIN).unwrap();
         assert_eq!(try_vote_weights(&found, among, &grid, &tuned, &one), trials);
-        // More neighbors are tried only as long as these gain.
+        // More neighbors are tried only while they improve the objective.
         let mut by_k: Vec<(usize, f64)> = trials
             .iter()
             .filter(|(_, how)| !how.others && how.penalty >= 1.0)
@@ -399,7 +401,7 @@ fn votes_that_mislead_become_worth_less() {
         by_k.sort_by_key(|&(k, _)| k);
         let gaining = &by_k[..by_k.len() - 1];
         assert!(gaining.is_sorted_by(|a, b| a.1 < b.1), "{by_k:?}");
-        // The metrics are those of the held-out decisions.
+        // The metrics must equal those of the held-out decisions.
         let held_out = HeldOutScores::new(
             &found,
             among,
@@ -415,7 +417,7 @@ fn votes_that_mislead_become_worth_less() {
                 rows.flat_map(|&row| votes.of(row)).map(|of| of.weight).collect();
             weights.iter().sum::<f32>() / weights.len() as f32
         };
-        // With several labels, other labels of the right documents are doubted too.
+        // In multi-label mode, the other labels of correct documents lose weight too.
         if !multi_label {
             assert!(mean(true) + 0.03 < mean(false), "{} {}", mean(true), mean(false));
         }

@@ -2,8 +2,8 @@
 
 use super::{REACH, RankedScores, Reached, STEPS, Tally, Without, count_outside, threshold};
 
-/// Returns the thresholds of all labels for each weight. Weights above 0 use [`smoothed`]; 0 uses
-/// [`greedy`].
+/// Returns the thresholds of all labels, for each weight. A weight above 0 uses [`smoothed`], and 0
+/// uses [`greedy`].
 pub(in crate::learn) fn thresholds(
     labels: &mut [RankedScores],
     weights: &[f64],
@@ -21,7 +21,7 @@ pub(in crate::learn) fn thresholds(
     weights.iter().map(of_weight).collect()
 }
 
-/// Chooses thresholds as in Lin and Lin 2023, section 4.3, from given scores. Visits labels by
+/// Chooses thresholds from given scores as in Lin and Lin 2023, section 4.3. Visits labels by
 /// decreasing frequency, then by number.
 fn greedy(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
     let mut order: Vec<usize> = (0..labels.len()).collect();
@@ -39,20 +39,20 @@ fn greedy(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
     thresholds
 }
 
-/// Maximum number of times that every label is given its best threshold.
+/// Maximum number of passes over all labels.
 const SWEEPS: usize = 4;
 
-/// The thresholds that maximize micro F1 plus macro F1, both estimated with the tallies of labels
-/// of similar frequency: the best threshold of a label with few documents is largely a matter of
-/// chance.
+/// Returns the thresholds that maximize micro F1 plus macro F1. Both are estimated with the tallies
+/// of labels of similar frequency, because the best threshold of a label with few documents is
+/// largely due to chance.
 ///
 /// For a label with n documents, its own F1, true positives and false positives at a threshold have
-/// weight n. Their mean over surrounding labels has weight `weight`, as in
-/// [`super::scut_smoothed`]. Counts are averaged per document of their label.
+/// weight n. Their mean over labels of similar frequency has weight `weight`, as in
+/// [`super::scut_smoothed`]. Counts are divided by the number of documents of their label.
 ///
-/// Every label starts with the threshold of its best F1. Then one label after another, by
-/// decreasing frequency, takes the threshold that is best while the others keep theirs (the cyclic
-/// optimization of Fan and Lin 2007).
+/// Every label starts with the threshold that maximizes its own F1. Then each label in turn, by
+/// decreasing frequency, takes the threshold that is best while the other thresholds are fixed (the
+/// cyclic optimization of Fan and Lin 2007).
 fn smoothed(curves: &Curves, weight: f64) -> Vec<Option<f64>> {
     let labels: Vec<Smoothed> = curves.smoothed(weight);
     let mut steps: Vec<usize> = labels.iter().map(|label| highest(&label.f1, 0.0)).collect();
@@ -88,8 +88,8 @@ fn smoothed(curves: &Curves, weight: f64) -> Vec<Option<f64>> {
     thresholds
 }
 
-/// The step of the first maximum above `min`. Returns 0 if there is none; the label is then never
-/// predicted.
+/// Returns the step of the first maximum above `min`, or 0 if there is none. Step 0 means that the
+/// label is never predicted.
 fn highest(values: &[f64; STEPS], min: f64) -> usize {
     let mut best = (0, min);
     for (step, &value) in values.iter().enumerate().skip(1) {
@@ -100,17 +100,17 @@ fn highest(values: &[f64; STEPS], min: f64) -> usize {
     best.0
 }
 
-/// F1 of numbers of true and false positives.
+/// Returns F1, given the numbers of true positives, false positives and gold documents.
 fn f1([tp, fp]: [f64; 2], gold: f64) -> f64 {
     let whole = tp + fp + gold;
     if whole > 0.0 { 2.0 * tp / whole } else { 0.0 }
 }
 
-/// The number of scores of each label that reach each step.
+/// For each label, the number of scores that reach each step.
 struct Curves {
     /// The labels by increasing frequency, then by number.
     order: Vec<usize>,
-    /// The score counts of each label in `order`.
+    /// The counts by step of each label in `order`.
     reached: Vec<Reached>,
     /// The number of documents in which each label of `order` is gold.
     gold: Vec<f64>,
@@ -132,7 +132,7 @@ impl Curves {
         }
     }
 
-    /// F1 and counts at each step of each label of `order`.
+    /// Returns the smoothed F1 and counts of each label of `order`, at each step.
     fn smoothed(&self, weight: f64) -> Vec<Smoothed> {
         let mut around = Around::new(self);
         let smoothed = |(at, reached): (usize, &Reached)| {
@@ -151,7 +151,7 @@ struct Smoothed {
 }
 
 impl Smoothed {
-    /// F1, and the counts times `scale`.
+    /// Computes F1, and the counts multiplied by `scale`.
     fn own(reached: &Reached, gold: f64, scale: f64) -> Self {
         let counts = reached.map(|(right, wrong)| [f64::from(right), f64::from(wrong)]);
         Self {
@@ -160,7 +160,7 @@ impl Smoothed {
         }
     }
 
-    /// The counts at a step; none at step 0.
+    /// Returns the counts at a step, or zeros at step 0.
     fn counts(&self, step: usize) -> [f64; 2] {
         if step > 0 { self.counts[step] } else { [0.0; 2] }
     }
@@ -169,9 +169,9 @@ impl Smoothed {
 /// The mean of up to 21 labels of similar frequency that have at least two documents.
 struct Around<'c> {
     curves: &'c Curves,
-    /// The labels of `curves.order` in the mean.
+    /// The labels that are averaged, as indices into `curves.order`.
     labels: std::ops::Range<usize>,
-    /// The sums of F1 and of counts per document.
+    /// The sum of F1, and of counts divided by the label's number of documents.
     sum: Smoothed,
 }
 
@@ -182,7 +182,7 @@ impl<'c> Around<'c> {
         Self { curves, labels, sum }
     }
 
-    /// Moves on to the labels around a position in `curves.order`.
+    /// Moves to the labels around a position in `curves.order`.
     fn move_to(&mut self, position: usize) {
         let first_usable = self.curves.first_usable;
         let end = self.curves.order.len();
@@ -207,8 +207,8 @@ impl<'c> Around<'c> {
         }
     }
 
-    /// Mixes the curves of a label with this mean. A label with more documents (`gold`) relies more
-    /// on its own curves.
+    /// Mixes the values of a label with this mean. A label with more documents (`gold`) relies more
+    /// on its own values.
     fn mixed(&self, own: &Smoothed, gold: f64, weight: f64) -> Smoothed {
         let share = gold / (gold + weight);
         let other = (1.0 - share) / self.labels.len().max(1) as f64;

@@ -1,4 +1,4 @@
-//! Training rows that are searched among themselves while a model is tuned.
+//! Training rows that search each other while a model is tuned.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) use counted::{
     Counted, Features, HoldOutSearch, IndexedRows, TERM_STEPS, WeightedRows, labels_of,
 };
 
-/// Counted documents, searched with terms that are weighted and selected by the other folds.
+/// Counted documents whose terms are weighted and selected by the labels of the other folds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ByFold<'a> {
     pub(super) counted: &'a Counted,
@@ -28,24 +28,25 @@ pub(super) struct ByFold<'a> {
     pub(super) engines: &'a Engines,
 }
 
-/// Training rows to be searched among themselves: by terms, by dense vectors, or both.
+/// Training rows that search each other: by terms, by dense vectors, or both.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TrainingRows<'a> {
     pub(super) terms: Option<View<'a>>,
-    /// The rows to be searched by terms if they depend on the fold.
+    /// The rows to search by terms, if they depend on the fold.
     pub(super) by_fold: Option<ByFold<'a>>,
     pub(super) vectors: Option<View<'a>>,
-    /// The share of the votes for neighbors found by vectors, if it is fixed.
+    /// The share of the votes that goes to neighbors found by dense vectors, if it is fixed.
     pub(super) share: Option<f64>,
     pub(super) labels: TrainingLabels<'a>,
-    /// Rows of terms of length 1 that do not depend on the fold, if there are no dense vectors.
+    /// The term rows of length 1. Only if they do not depend on the fold and there are no dense
+    /// vectors.
     pub(super) unit_rows: Option<&'a Arc<Csr>>,
     /// Whether the rows do not depend on the labels of held-out documents.
     pub(super) nested: bool,
 }
 
 impl<'a> TrainingRows<'a> {
-    /// Rows searched by terms alone, which the other folds weight and select.
+    /// Rows to search by terms alone, which the other folds weight and select.
     pub(super) fn by_fold(by_fold: ByFold<'a>, labels: TrainingLabels<'a>) -> Self {
         Self {
             terms: None,
@@ -58,8 +59,8 @@ impl<'a> TrainingRows<'a> {
         }
     }
 
-    /// The `k` leave-one-out neighbors of some rows; `dense_share` is the share of the votes for
-    /// neighbors found by vectors.
+    /// Searches the `k` leave-one-out neighbors of some rows. `dense_share` is the share of the
+    /// votes that goes to neighbors found by dense vectors.
     pub(super) fn leave_one_out(
         &self,
         rows: &[u32],
@@ -86,7 +87,7 @@ impl<'a> TrainingRows<'a> {
         })
     }
 
-    /// The scores of some held-out rows by prototypes learned without their fold. `None` if there
+    /// Scores some held-out rows by prototypes that are learned without their fold. `None` if there
     /// are only dense vectors, or too many labels.
     pub(super) fn prototypes(
         &self,
@@ -103,7 +104,8 @@ impl<'a> TrainingRows<'a> {
     }
 
     /// Scores the documents of `again`, which were held out a second time with their
-    /// near-duplicates as neighbors, by prototypes that most of these near-duplicates are part of.
+    /// near-duplicates as neighbors. The prototypes are then learned from most of these
+    /// near-duplicates too.
     pub(super) fn prototypes_again(
         &self,
         prototypes: &mut HeldOutPrototypes,
@@ -115,7 +117,7 @@ impl<'a> TrainingRows<'a> {
         learner.learn_again(prototypes, found, again, |fold| self.fold_rows(fold, exclusion))
     }
 
-    /// How prototypes of these rows are learned.
+    /// Returns the learner of prototypes for these rows.
     pub(super) fn prototype_learner<'b>(
         &'b self,
         multi_label: bool,
@@ -146,8 +148,8 @@ impl<'a> TrainingRows<'a> {
         self.terms.is_some() && self.vectors.is_some()
     }
 
-    /// Holds out again the documents that have near-duplicates, now with these as neighbors: new
-    /// documents may have near-duplicates, too. `None` if no document has one.
+    /// Holds out the documents that have near-duplicates once more, now with these as possible
+    /// neighbors: new documents may have near-duplicates, too. `None` if no document has one.
     pub(super) fn with_near_duplicates(
         &self,
         found: &LeaveOneOut,
@@ -163,7 +165,8 @@ impl<'a> TrainingRows<'a> {
         self.leave_one_out(&rows, k, exclusion, found.dense_share, &|_| ()).map(Some)
     }
 
-    /// For each fold of labels, its documents and their neighbors among those of other labels.
+    /// Returns, for each fold of labels, its documents and their neighbors among the documents of
+    /// other labels.
     pub(super) fn without_labels(
         &self,
         search: &NoveltySearch<'_>,
@@ -192,21 +195,21 @@ impl<'a> TrainingRows<'a> {
     }
 }
 
-/// Engines over training rows while a model is tuned.
+/// The engines over training rows while a model is tuned.
 #[derive(Debug)]
 pub(super) struct Prepared<'a> {
     weighted: &'a WeightedRows,
     part: Option<&'a DensePart>,
     terms: Option<Arc<dyn Search>>,
     vectors: Option<Arc<dyn Search>>,
-    /// The dense vectors as queries, if they differ from the vectors of documents.
+    /// The dense vectors as queries, if they differ from the document vectors.
     queries: Option<Vectors>,
-    /// Whether the rows do not depend on labels.
+    /// Whether the rows are independent of labels.
     nested: bool,
 }
 
 impl<'a> Prepared<'a> {
-    /// The engines that the options need.
+    /// Builds the engines that the options need.
     pub(super) fn new(
         run: &Run<'_>,
         weighted: &'a WeightedRows,

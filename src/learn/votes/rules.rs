@@ -1,4 +1,4 @@
-//! The search for the best decision: every rule on the same scores.
+//! Searches the best decision: evaluates every rule on the same scores.
 
 use super::grid::{Candidate, Grid, Rules, Trial};
 use super::ranking::{PredictionCounts, Ranking};
@@ -13,11 +13,11 @@ use crate::learn::thresholds::{
     scut_smoothed, threshold,
 };
 
-/// The factors that PCut tries.
+/// The factors that are tried for PCut.
 const PCUT_FACTORS: [f64; 8] = [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5];
-/// RTCut never predicts labels of a lower rank.
+/// Number of labels per document that RTCut can predict.
 const MAX_RTCUT_RANK: usize = 16;
-/// The largest number of labels that RCut tries.
+/// The largest number of labels that is tried for RCut.
 const MAX_RCUT: usize = 5;
 
 /// The rules with one threshold per label.
@@ -29,7 +29,7 @@ const PER_LABEL: [ThresholdRule; 5] = [
     ThresholdRule::Rtcut,
 ];
 
-/// The parameters that a rule tries.
+/// Returns the parameters that are tried for a rule.
 fn parameters(rule: ThresholdRule, objective: Objective) -> &'static [f64] {
     match rule {
         ThresholdRule::ScutFbr => &[0.1, 0.3, 0.5],
@@ -39,15 +39,15 @@ fn parameters(rule: ThresholdRule, objective: Objective) -> &'static [f64] {
     }
 }
 
-/// A label-size compensation.
+/// A label-size compensation, as one factor per label.
 pub(super) struct Compensation {
     exponent: f64,
-    /// One factor per label; empty: 1 for all.
+    /// One factor per label; if empty, all factors are 1.
     factors: Vec<f64>,
 }
 
 impl Compensation {
-    /// The compensations with these exponents.
+    /// Returns the compensations with these exponents.
     pub(super) fn all(table: &VoteTable<'_>, exponents: &[f64]) -> Vec<Self> {
         let of_exponent = |&exponent: &f64| {
             let vote = Vote { compensation: exponent, ..VoteWeight::Uniform.into() };
@@ -57,16 +57,16 @@ impl Compensation {
     }
 }
 
-/// Evaluates decisions on the scores of a [`VoteTable`]. The buffers are reused from one k to the
+/// Evaluates decisions on the scores of a [`VoteTable`]. Its buffers are reused from one k to the
 /// next.
 pub(in crate::learn) struct RuleSearch<'t> {
     table: &'t VoteTable<'t>,
     ranking: Ranking<'t>,
     /// The ranked scores of each label.
     score_rankings: Vec<RankedScores>,
-    /// RTCut's ranked values of each label, if requested.
+    /// For each label, the ranked values of RTCut, if they are needed.
     value_rankings: Vec<RankedScores>,
-    /// The cuts with the best F1: without each fold, and for all documents.
+    /// The cuts with the best F1: without each fold, and from all documents.
     cuts: [Option<Cuts>; FOLDS + 1],
     count: PredictionCounts<'t>,
 }
@@ -83,8 +83,8 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// Reports the metrics if every document gets the label with the highest score, for each
-    /// compensation.
+    /// Calls `found` for each compensation with the metrics of predicting the label with the
+    /// highest score.
     pub(super) fn single_label(
         &mut self,
         scores: &[f64],
@@ -101,7 +101,7 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// Reports every multi-label decision with its metrics.
+    /// Calls `found` with every multi-label decision and its metrics.
     pub(super) fn multi_label(
         &mut self,
         scores: &[f64],
@@ -131,7 +131,7 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// One threshold for all labels, with and without allowing documents to have no label.
+    /// Evaluates one threshold for all labels, with and without documents that have no label.
     fn global_threshold(
         &mut self,
         scores: &[f64],
@@ -144,13 +144,13 @@ impl<'t> RuleSearch<'t> {
             let labels = table.gold_documents.len().max(1) as f64;
             let value = |step: usize| {
                 let (micro_f1, macro_sum) = totals.at(step, allow_none);
-                // The accuracy is unknown here, so micro F1 is used instead.
+                // The accuracy is not available here, so micro F1 replaces it.
                 let mean = macro_sum / labels;
                 let metrics =
                     Metrics { micro_f1, macro_f1: mean, accuracy: micro_f1, by_ranks: None };
                 objective.of_decision(metrics)
             };
-            // Ties go to the lowest threshold.
+            // In a tie, the lowest threshold wins.
             let values = (1..STEPS).rev().map(|step| (step, value(step)));
             let best = values.max_by(|a, b| a.1.total_cmp(&b.1));
             let threshold = threshold(best.map_or(1, |best| best.0));
@@ -166,8 +166,8 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// A rule with one threshold per label, for each of its parameters. Each fold is decided with
-    /// the thresholds learned from the other folds.
+    /// Evaluates a rule with one threshold per label, for each of its parameters. Each fold is
+    /// decided with thresholds learned from the other folds.
     fn thresholds_per_label(
         &mut self,
         scores: &[f64],
@@ -198,7 +198,7 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// RCut: the first labels of each document.
+    /// Evaluates RCut: the labels with the highest scores of each document.
     fn rcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
         let Self { table, ranking, count, .. } = self;
         count.reset();
@@ -212,7 +212,7 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// MCut: the labels before the largest gap.
+    /// Evaluates MCut: the labels before the largest gap.
     fn mcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
         let Self { table, ranking, count, .. } = self;
         let ranked = |document| ranking.of(document).take_while(|&slot| scores[slot] > 0.0);
@@ -225,7 +225,7 @@ impl<'t> RuleSearch<'t> {
         found(Candidate::LargestGap, count.metrics());
     }
 
-    /// PCut, with the held-out documents as the batch.
+    /// Evaluates PCut, with the held-out documents as the batch.
     fn pcut(&mut self, factor: f64) -> Metrics {
         self.count.reset();
         for (ranked, gold) in self.score_rankings.iter_mut().zip(&self.table.gold_documents) {
@@ -241,7 +241,7 @@ impl<'t> RuleSearch<'t> {
     }
 
     /// Learns the decision of a trial from scores, and returns it with its metrics. Each fold is
-    /// decided with what is learned from the other folds.
+    /// decided with what was learned from the other folds.
     pub(in crate::learn) fn learn(&mut self, trial: &Trial, scores: &[f64]) -> (Decision, Metrics) {
         let table = self.table;
         let decisions = self.learn_by_fold(trial, scores);
@@ -263,14 +263,14 @@ impl<'t> RuleSearch<'t> {
         count.give_all(given);
         let decision = self.decision(trial.decision, None);
         let metrics = match trial.decision {
-            // This rule decides on all documents together.
+            // PCut decides on all documents together.
             Candidate::Proportional { factor } => self.pcut(factor),
             _ => count.metrics(),
         };
         (decision, metrics)
     }
 
-    /// Learns the decision of a trial without each fold.
+    /// Returns the decision of a trial for each fold, learned without that fold.
     pub(in crate::learn) fn learn_by_fold(
         &mut self,
         trial: &Trial,
@@ -280,7 +280,7 @@ impl<'t> RuleSearch<'t> {
         std::array::from_fn(|fold| self.decision(trial.decision, Some(fold)))
     }
 
-    /// The best decision for given scores.
+    /// Returns the best decision for given scores.
     pub(in crate::learn) fn best(
         &mut self,
         vote: Vote,
@@ -308,7 +308,7 @@ impl<'t> RuleSearch<'t> {
         best
     }
 
-    /// Sorts and counts new scores.
+    /// Loads new scores into the rankings.
     fn fill(&mut self, scores: &[f64], rules: Rules) {
         let table = self.table;
         self.ranking.sort(scores);
@@ -335,7 +335,7 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// The thresholds of a rule for each parameter.
+    /// Returns the thresholds of a rule for each parameter.
     fn thresholds(
         &mut self,
         rule: ThresholdRule,
@@ -344,7 +344,7 @@ impl<'t> RuleSearch<'t> {
     ) -> Vec<Vec<Option<f64>>> {
         match rule {
             ThresholdRule::Scut | ThresholdRule::ScutFbr => {
-                // Both rules use these cuts.
+                // SCut and SCutFBR share these cuts.
                 let cuts = self.cuts[without.map_or(FOLDS, |fold| fold)]
                     .get_or_insert_with(|| Cuts::scut(&mut self.score_rankings, without));
                 parameters.iter().map(|&fbr| cuts.with_fbr(fbr)).collect()
@@ -357,7 +357,7 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// The decision of a candidate, with thresholds learned from the current scores.
+    /// Returns the decision of a candidate, with thresholds learned from the current scores.
     fn decision(&mut self, candidate: Candidate, without: Without) -> Decision {
         match candidate {
             Candidate::Single => Decision::Single,
@@ -380,7 +380,7 @@ impl<'t> RuleSearch<'t> {
     }
 }
 
-/// The value of an objective that depends only on the best labels of documents.
+/// Returns the value of an objective that depends only on the best label of each document.
 pub(super) fn ranked_value(
     table: &VoteTable<'_>,
     objective: Objective,

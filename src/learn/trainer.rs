@@ -190,7 +190,7 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
     if let Some(tuning) = tuned::quick_options(run, &counts, &given) {
         let start = Instant::now();
         let (model, report) = tuned::train_quickly(run, counts, settings, given, &tuning)?;
-        stages.push(Stage::since("train: choose k and vote, weight", documents, start));
+        stages.push(Stage::since("train: choose k and vote, weigh", documents, start));
         return Ok(Trained { model, tuning: Some(report), stages });
     }
     if let Some(selection) = options.selection {
@@ -209,7 +209,7 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
         let part = dense_part(run, dense, given, terms)?;
         let share = options.dense_share.unwrap_or(0.5);
         model = model.with_dense(part, if dense.with_terms { share } else { 1.0 });
-        stages.push(Stage::since("train: compute the vectors", documents, start));
+        stages.push(Stage::since("train: make the vectors", documents, start));
     }
     Ok(Trained { model, tuning: None, stages })
 }

@@ -12,6 +12,7 @@ pub(crate) struct Exclusion<'a> {
     /// Number of rows before and after the document that are excluded. In a chronological corpus
     /// these rows are from the same days, and a later test document has no training document from
     /// its own days.
+    pub(crate) window: u32,
     /// Whether the documents are in chronological order. Folds then consist of sections of
     /// consecutive documents.
     pub(crate) is_chronological: bool,

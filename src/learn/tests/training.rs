@@ -199,6 +199,7 @@ fn fewer_steps_only_as_long_as_they_are_better() {
 
 /// The order of the documents must not matter. The same documents are held out in the same folds,
 /// so the same features are chosen. Only neighbors with equal similarity change their order.
+#[test]
 fn the_order_of_documents_does_not_matter() {
     let mut documents = corpus(1_500, false);
     let tuned = |documents: &[Document], tuning: TuneOptions| {

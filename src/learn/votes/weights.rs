@@ -202,8 +202,8 @@ impl<'t> VoteWeightLearner<'t> {
     }
 
     /// Returns the bounds of each slot's products, and the products: one for each vote of a
-    /// document that has a weight for the slot's label. `max_products` is
-    /// their capacity.
+    /// document that has a weight for the slot's label. `max_products` is their
+    /// capacity.
     fn list_products(&self, votes: &Votes, max_products: usize) -> (Vec<usize>, Vec<(u32, f32)>) {
         let mut slot_of = vec![u32::MAX; self.table.gold_documents.len()];
         let mut next = Vec::new();

@@ -1,5 +1,5 @@
-//! Evaluation of a classifier on a test corpus. The stages read, vectorize, search, vote and tally
-//! run in parallel; then the metrics are computed.
+//! Evaluates a classifier on a test corpus. The stages (read, vectorize, search, vote and tally)
+//! run concurrently. Then the metrics are computed.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,38 +24,38 @@ use crate::stages::{SoFar, Stage};
 use crate::text::corpus::{CorpusError, Place, Problem};
 use crate::threads::Threads;
 
-/// Number of documents that one task tallies.
+/// Number of documents that are tallied per task.
 const PART: usize = 512;
 
-/// Options for an evaluation.
+/// The options for an evaluation.
 #[derive(Debug, Clone, Default)]
 pub struct EvaluateOptions {
-    /// The name of the test corpus in errors.
+    /// The name of the test corpus in error messages.
     pub name: String,
-    /// Maximum number of documents searched together. A rule that decides on all documents together
-    /// ignores it.
+    /// Maximum number of documents that are searched together. Ignored by a rule that decides on
+    /// all documents together.
     pub batch: usize,
-    /// Whether the prediction for every document is kept.
+    /// Whether the result contains the prediction for every document.
     pub per_document: bool,
-    /// The seed for the documents drawn for the intervals.
+    /// The seed for resampling the documents of the intervals.
     pub seed: u64,
-    /// The stages before the evaluation, for its list of stages.
+    /// The stages before the evaluation; the list of stages starts with them.
     pub stages: Vec<Stage>,
 }
 
-/// Why a classifier cannot be evaluated.
+/// An error that stopped an evaluation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
-    /// A document cannot be read or does not fit the model, the search failed, or there is no
-    /// document.
+    /// A document could not be read or does not fit the model, the search failed, or there are no
+    /// documents.
     #[error(transparent)]
     Classify(#[from] ClassifyError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// A thread ended by a panic.
-    #[error("{0} ended by an internal error")]
+    /// A thread panicked.
+    #[error("{0} ended with an internal error")]
     Panicked(&'static str),
 }
 
@@ -88,15 +88,15 @@ struct PredictedBatch {
 enum BatchPart {
     /// The tally, if all labels of the documents are known.
     Tallied(Box<Tally>),
-    /// The predictions, and whether each is tied at k. Unknown labels get their numbers in the
-    /// order of the documents, so these predictions are tallied later.
+    /// The predictions, each with whether it is tied at k. Unknown labels are numbered in the order
+    /// of the documents, so these predictions are tallied later.
     Predicted(Vec<(RawPrediction, bool)>),
 }
 
 impl PredictedBatch {
-    /// Predicts labels and tallies the parts of the batch in parallel. `predict` predicts the
-    /// labels of the document at an index, and returns whether a further row is as similar as the
-    /// last neighbor that voted.
+    /// Predicts labels, and tallies the parts of the batch in parallel. `predict` predicts the
+    /// labels of the document at an index. It also returns whether a further row is as similar as
+    /// the last neighbor that voted.
     fn new(
         documents: Vec<Labeled>,
         predict: impl Fn(usize, &mut Predicted) -> bool + Sync,
@@ -151,12 +151,14 @@ fn predicted_document<'a>(
     PredictedDocument { id, labels, prediction, tied_at_k }
 }
 
-/// Classifies test documents and computes the metrics. Each stage runs on a thread of its own.
+/// Classifies test documents and computes the metrics. Each stage runs on its own thread.
 ///
-/// After each batch, `progress` gets the number of documents so far and the busiest stage.
+/// After each batch, `progress` is called with the number of documents so far and the busiest
+/// stage.
 ///
 /// # Errors
-/// The first error of the documents or the search; a test corpus without documents.
+/// Returns the first error of the documents or the search. Fails if the test corpus has no
+/// documents.
 pub fn evaluate(
     classifier: &Classifier,
     options: &ClassifyOptions,
@@ -168,7 +170,7 @@ pub fn evaluate(
     Ok(tally.measure(classifier.threads()))
 }
 
-/// The tally of the predictions for a test corpus.
+/// The tallied predictions for a test corpus.
 #[derive(Debug)]
 pub struct EvaluationTally {
     evaluator: Evaluator,
@@ -177,17 +179,17 @@ pub struct EvaluationTally {
 }
 
 impl EvaluationTally {
-    /// The metrics and their intervals.
+    /// Computes the metrics and their intervals.
     pub fn measure(self, threads: &Threads) -> Evaluation {
         self.evaluator.finish(self.seed, threads, self.stages)
     }
 }
 
-/// The first part of [`evaluate`]: classifies test documents and tallies the predictions.
-/// Afterwards the classifier is no longer needed.
+/// Classifies test documents and tallies the predictions: the first part of [`evaluate`]. The
+/// classifier is not needed afterwards.
 ///
 /// # Errors
-/// As [`evaluate`].
+/// Returns the same errors as [`evaluate`].
 pub fn tally(
     classifier: &Classifier,
     options: &ClassifyOptions,
@@ -202,7 +204,7 @@ pub fn tally(
         evaluator = evaluator.with_documents();
     }
     let options = ClassifyOptions { probabilities: Probabilities::Given, ..options.clone() };
-    // Searches one more neighbor than votes, to detect a tie with the last one.
+    // Searches one more neighbor than votes, to detect a tie with the last neighbor.
     let one_more = ClassifyOptions { k: options.k.saturating_add(1), ..options.clone() };
     let pipeline = Pipeline {
         classifier,
@@ -232,7 +234,7 @@ pub fn tally(
         batch.add_to(&mut evaluator);
         done = so_far.documents;
         progress(so_far);
-        // Freeing many small allocations takes a while.
+        // Freeing many small allocations takes a while, so it happens on another thread.
         threads.spawn(move || drop(batch));
         Ok::<(), Infallible>(())
     })?;
@@ -241,7 +243,7 @@ pub fn tally(
         return Err(CorpusError { place, problem: Problem::NoDocument }.into());
     }
     stages.extend(made);
-    stages.push(Stage::since("test: all of it, stages side by side", done, start));
+    stages.push(Stage::since("test: total, with concurrent stages", done, start));
     Ok(EvaluationTally { evaluator, seed, stages })
 }
 
@@ -272,7 +274,8 @@ mod tests {
         Arc::new(trainer.train(corpus.expect("it opens")).expect("it is a corpus").model)
     }
 
-    /// A document with one of the labels a, b and c, a new label, or none, and its prediction.
+    /// Returns a prediction for a document that has one of the labels a, b and c, a new label, or
+    /// none.
     fn made(number: u32) -> (Labeled, RawPrediction) {
         let label = match number % 7 {
             0 if number > 1_500 => format!("new{}", number / 1_000),
@@ -297,7 +300,7 @@ mod tests {
         (Labeled { id: number.to_string(), labels }, prediction)
     }
 
-    /// A rule that decides on all documents together does so for any number of documents.
+    /// A rule that decides on all documents together works with any number of documents.
     #[test]
     fn shares_are_those_of_all_documents() {
         let threads = Threads::available().expect("threads start");
@@ -306,8 +309,8 @@ mod tests {
         let rule = Some("pcut".parse().expect("a rule"));
         let model = trained(lines, DecisionOptions { rule, ..DecisionOptions::default() });
         let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
-        // All documents of label b come last. It may get half of all documents, which is more than
-        // the last batch.
+        // All documents of label b come last. The rule may give it to half of all documents, which
+        // is more than the last batch contains.
         let document = |number: u32| {
             let text = if number < 15_000 { "bread" } else { "guitar" };
             let line = format!("{{\"text\": \"{text}\", \"label\": \"a\"}}").into_bytes();
@@ -333,8 +336,8 @@ mod tests {
         assert!(given.into_iter().map(|one| one.predicted).eq(expected));
     }
 
-    /// Among equally bad errors, the first ones are kept, and new labels are numbered in their
-    /// order.
+    /// Among equally bad errors, the first ones are kept. New labels are numbered in the order of
+    /// their first documents.
     #[test]
     fn batches_are_counted_as_documents_one_after_the_other() {
         let threads = Threads::available().expect("threads start");

@@ -1,7 +1,7 @@
-//! NVIDIA GPUs, found at run time.
+//! Access to NVIDIA GPUs, which are detected at run time.
 //!
-//! Nothing here needs a GPU or its driver to build or to start: the driver's library is loaded when
-//! a GPU is requested, and its absence is a [`GpuError`] like any other.
+//! Neither a GPU nor its driver is needed to build or start a program. The driver's library is
+//! loaded when a GPU is requested, and its absence is reported as a [`GpuError`].
 //!
 //! | items | contents |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | [`Lane`], [`DeviceBuffer`], [`Pinned`], [`Pool`] | a stream, and memory that grows |
 //! | [`kernel!`], [`Kernel`], [`Grid`], [`check_kernels`] | kernels and their typed launches |
 //! | [`Module`], [`ptx!`], [`Texture`] | PTX modules and textures |
-//! | [`deal()`], [`on_each`] | work for several GPUs, some of which may fail |
+//! | [`deal()`], [`on_each`] | distribution of work over several GPUs, some of which may fail |
 //!
 //! ```
 //! use gpu_runtime::{GpuError, devices};

@@ -8,7 +8,7 @@ use cudarc::driver::CudaModule;
 use crate::error::{Doing, GpuError};
 use crate::kernel::Kernel;
 
-/// A PTX module on a GPU: its kernels.
+/// A PTX module that is loaded on a GPU.
 ///
 /// ```
 /// use gpu_runtime::Device;
@@ -25,15 +25,16 @@ use crate::kernel::Kernel;
 pub struct Module {
     pub(crate) loaded: Arc<CudaModule>,
     pub(crate) ordinal: usize,
-    /// The sizes of the parameters of each kernel, in bytes.
+    /// For each kernel, the sizes of its parameters in bytes.
     pub(crate) parameters: Arc<HashMap<String, Vec<usize>>>,
 }
 
 impl Module {
-    /// The kernel with this name. A block may use up to `shared` bytes of dynamic shared memory.
+    /// Returns the kernel with this name. A block may use up to `shared` bytes of dynamic shared
+    /// memory.
     ///
     /// # Errors
-    /// If there is no such kernel, or the GPU has less shared memory.
+    /// Fails if the module has no such kernel, or if the GPU has less shared memory.
     pub fn kernel(&self, name: &str, shared: usize) -> Result<Kernel, GpuError> {
         let doing = Doing::new(self.ordinal, "finding a kernel");
         let function = self.loaded.load_function(name).map_err(doing.failed())?;

@@ -9,7 +9,7 @@ use cudarc::driver::{CudaContext, CudaSlice, DevicePtr, DeviceRepr};
 
 use super::{Device, GpuError};
 
-/// A type that a texel can hold.
+/// A type that a texture can contain.
 ///
 /// ```
 /// use gpu_runtime::Texel;
@@ -17,7 +17,7 @@ use super::{Device, GpuError};
 /// assert_ne!(u32::FORMAT, f32::FORMAT);
 /// ```
 pub trait Texel: DeviceRepr {
-    /// The driver's name for the format.
+    /// The driver's name of the texel format.
     const FORMAT: CUarray_format;
 }
 
@@ -51,14 +51,14 @@ pub struct Texture {
 }
 
 impl Texture {
-    /// A texture over `buffer[first..first + length]`.
+    /// Creates a texture over `buffer[first..first + length]`.
     ///
     /// # Errors
-    /// If the driver rejects it, for instance because the texture is wider than the GPU allows or
-    /// `first` is not aligned as the GPU requires.
+    /// Fails if the driver rejects the texture. Possible reasons are that the texture is wider than
+    /// the GPU allows, or that `first` is not aligned as the GPU requires.
     ///
     /// # Panics
-    /// If the range is outside the buffer.
+    /// Panics if the range is outside the buffer.
     pub fn new<T: Texel>(
         device: &Device,
         buffer: &CudaSlice<T>,
@@ -79,7 +79,7 @@ impl Texture {
             numChannels: 1,
             sizeInBytes: length * size_of::<T>(),
         };
-        // Read the values as they are, not scaled to 0..1.
+        // Kernels read the values unchanged, not scaled to 0..1.
         let texture =
             CUDA_TEXTURE_DESC { flags: sys::CU_TRSF_READ_AS_INTEGER, ..texture_defaults() };
         let mut object = 0;
@@ -125,8 +125,8 @@ impl Drop for Texture {
     fn drop(&mut self) {
         if self.context.bind_to_thread().is_ok() {
             #[expect(unsafe_code, reason = "cudarc has no safe call for texture objects")]
-            // SAFETY: the object was created by `cuTexObjectCreate` and is destroyed once. If the
-            // driver fails, there is nothing more to do.
+            // SAFETY: the object was created by `cuTexObjectCreate` and is destroyed only here. A
+            // failure of the driver cannot be handled.
             let _ = unsafe { sys::cuTexObjectDestroy(self.object) };
         }
     }

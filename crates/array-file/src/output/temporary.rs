@@ -1,4 +1,4 @@
-//! Temporary files in the folders of their targets, and the list of existing ones.
+//! Temporary files in the folders of their targets, and a list of those that exist.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write};
@@ -16,21 +16,21 @@ use super::syncing::Syncing;
 static EXISTING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn existing() -> MutexGuard<'static, Vec<PathBuf>> {
-    // A panic between two statements leaves the list consistent.
+    // The list is consistent even if a panic interrupted a change.
     EXISTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes the temporary files of all outputs in progress, before the process ends.
 ///
-/// Outputs cannot be committed afterwards. This waits for a rename in progress, so call it on a
-/// thread of its own after a signal, not in the signal handler.
+/// Outputs cannot be committed afterwards. This function waits for a rename in progress, so call it
+/// on a separate thread after a signal, not in the signal handler.
 pub fn remove_temporary_files() {
     remove(&existing());
 }
 
-/// Removes the temporary files like [`remove_temporary_files`], but waits a second at most.
+/// Removes the temporary files like [`remove_temporary_files`], but waits for at most a second.
 ///
-/// This is for a signal handler, which may have interrupted a thread that holds the list. It
+/// This is for a signal handler, which may have interrupted a thread that has locked the list. It
 /// allocates no memory, unless a path is longer than 380 bytes.
 pub fn try_to_remove_temporary_files() {
     const TRY_EVERY: Duration = Duration::from_millis(10);
@@ -50,7 +50,7 @@ fn remove(files: &[PathBuf]) {
     }
 }
 
-/// A file that is removed when dropped, unless it was renamed to its target.
+/// A temporary file that is removed when dropped, unless it was renamed to its target.
 #[derive(Debug)]
 pub(super) struct Temporary {
     file: Option<NamedTempFile>,
@@ -58,7 +58,8 @@ pub(super) struct Temporary {
 }
 
 impl Temporary {
-    /// A file in the folder of `target`, with the permissions of the file that it will replace.
+    /// Creates a file in the folder of `target`. If `target` exists, the file will get its
+    /// permissions.
     pub(super) fn beside(
         target: &Path,
         replaced: Option<&Metadata>,
@@ -68,7 +69,8 @@ impl Temporary {
             if replaced.mode() & 0o222 == 0 {
                 return Err(OutputProblem::ReadOnly);
             }
-            // A rename needs only permission for the folder, so check the file's own permission.
+            // A rename needs only permission for the folder, so the permission of the file is
+            // checked here.
             File::options().append(true).open(target).map_err(failed)?;
         }
         let folder = target.parent().unwrap_or(Path::new("/"));
@@ -78,7 +80,7 @@ impl Temporary {
         let mode = if replaced.is_some() { 0o600 } else { 0o666 };
         builder.prefix(".writing-").suffix(".tmp");
         // The path enters the list before the file exists, and nothing is allocated until the list
-        // is released. Therefore the file is found and removed if memory runs out.
+        // is unlocked. So the file is found and removed even if memory runs out.
         let create = |path: &Path| {
             let owned = path.to_owned();
             let mut list = existing();
@@ -114,8 +116,8 @@ impl Temporary {
         renamed.map_err(|error| error.error)?;
         let folder = File::open(target.parent().unwrap_or(Path::new("/")));
         match folder.and_then(|folder| folder.sync_all()) {
-            // The folder may be writable but not readable, or the file system may not sync folders;
-            // the file is in place in any case.
+            // The folder may be writable but not readable, or the file system may not sync folders.
+            // The file has been renamed in any case.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -154,7 +156,8 @@ impl Write for Temporary {
     }
 }
 
-/// Gives a new file the owner, group and permissions of another, as far as the user is allowed to.
+/// Gives a new file the owner, group and permissions of another file, as far as the user is allowed
+/// to.
 fn keep_permissions(file: &File, of: &Metadata) -> io::Result<()> {
     let mut mode = of.mode() & 0o777;
     let own = file.metadata()?;

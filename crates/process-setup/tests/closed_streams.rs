@@ -1,4 +1,4 @@
-//! Test that a program detects which standard streams were closed when it started.
+//! Tests that a program detects which standard streams were closed when it started.
 
 #![cfg(target_os = "linux")]
 

@@ -1,6 +1,6 @@
 //! Lists the violations of the style rules: `style [--rule NAME] [PATH]`.
 
-#![expect(clippy::print_stdout, reason = "it prints")]
+#![expect(clippy::print_stdout, reason = "the example prints the violations")]
 
 #[path = "../style/mod.rs"]
 mod style;
@@ -21,7 +21,8 @@ fn main() -> ExitCode {
         let name = arguments.next().unwrap_or_default();
         rule = Rule::ALL.into_iter().find(|rule| rule.name() == name);
         if rule.is_none() {
-            println!("no rule `{name}`; there are {}", Rule::ALL.map(Rule::name).join(", "));
+            let known = Rule::ALL.map(Rule::name).join(", ");
+            println!("unknown rule `{name}`; the rules are {known}");
             return ExitCode::from(2);
         }
     }

@@ -1,4 +1,4 @@
-//! Rule for the length of lines.
+//! The rule for the length of lines.
 
 use super::{MAX_COLUMNS, Place, Rule, Source};
 
@@ -12,7 +12,7 @@ pub(crate) fn check(source: &Source, places: &mut Vec<Place>) {
     }
 }
 
-/// Returns whether a line has a URL that does not fit on any line.
+/// Whether a line has a URL that does not fit on any line.
 fn has_long_url(line: &str) -> bool {
     let is_long = |word: &str| word.contains("://") && word.chars().count() > MAX_COLUMNS;
     line.split_whitespace().any(is_long)

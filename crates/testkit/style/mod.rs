@@ -1,7 +1,7 @@
 //! Style rules that neither the compiler nor Clippy checks.
 //!
-//! [`check`] returns every violation. The test `style` compares their number with `style-debt.txt`;
-//! the example `style` lists them.
+//! [`check`] returns every violation. The test `style` compares the number of violations with
+//! `style-debt.txt`, and the example `style` lists them.
 
 mod graph;
 mod lines;
@@ -30,10 +30,10 @@ pub(crate) enum Rule {
     Voice,
 }
 
-/// Maximum number of parameters of a function, not counting `self`.
+/// Maximum number of parameters of a function, without `self`.
 const MAX_PARAMETERS: usize = 5;
 
-/// Maximum number of characters in a line.
+/// Maximum number of characters per line.
 const MAX_COLUMNS: usize = 100;
 
 /// Maximum number of folders in `src`.
@@ -74,7 +74,7 @@ impl Rule {
     }
 }
 
-/// A place that breaks a rule.
+/// A place in the code that violates a rule.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) rule: Rule,
@@ -100,14 +100,14 @@ impl Source {
     }
 }
 
-/// Parses the Rust files that git tracks, and untracked files that git does not ignore.
+/// Parses the Rust files that git tracks, and the untracked files that git does not ignore.
 pub(crate) fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let list = ["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"];
     let output = Command::new("git").args(list).current_dir(&root).output().expect("git runs");
     assert!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
     let paths = String::from_utf8(output.stdout).expect("paths are UTF-8");
-    // Git lists moved and deleted files until they are staged.
+    // Git lists moved and deleted files until the change is staged.
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).ok().map(|text| Source::parse(path, text))
     };

@@ -1,9 +1,9 @@
-//! Test of the style rules, with a ratchet.
+//! Tests that the number of style violations does not increase.
 //!
 //! `style-debt.txt` limits the number of violations of each rule in each folder. The test fails if
-//! there are more, and suggests to lower limits that are too high. To write the file again:
-//! `UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style`. To list the violations:
-//! `cargo run -p testkit --example style`.
+//! there are more, and suggests lowering limits that are too high. To update the file, run
+//! `UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style`. To list the violations, run `cargo run
+//! -p testkit --example style`.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,15 +17,15 @@ use std::path::Path;
 
 use style::{Place, Rule, Source};
 
-/// Number of tuple lets that the repository may contain anywhere.
+/// Maximum number of tuple lets in the whole repository.
 const FREE_TUPLE_LETS: usize = 15;
 
-const HEAD: &str = "# Number of places that still break a house rule: rule, folder, places.
+const HEAD: &str = "# Number of places that still violate a style rule: rule, folder, places.
 # The test fails if a number rises. Write this file again after you lowered one:
 # UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style
 ";
 
-/// Number of places by rule and folder.
+/// The number of violations by rule and folder.
 type Debt = BTreeMap<(String, String), usize>;
 
 #[test]
@@ -75,7 +75,7 @@ fn key_of(place: &Place) -> (String, String) {
     (place.rule.name().to_owned(), folder(&place.file))
 }
 
-/// Returns the folder that a file counts for: `tests`, `crates/cli`, or `src/search` for
+/// Returns the folder to which a file belongs: `tests`, `crates/cli`, or `src/search` for
 /// `src/search/mod.rs`.
 fn folder(file: &str) -> String {
     let mut parts = file.split('/');
@@ -104,7 +104,7 @@ fn read(text: &str) -> Debt {
     text.lines().filter(|line| !line.starts_with('#')).map(line).collect()
 }
 
-/// Checks a file that violates every syntax rule, and a crate of files that use each other.
+/// Checks a file that violates every syntax rule, and a crate whose files use each other.
 #[test]
 fn each_rule_is_checked() {
     let wrong = r#"

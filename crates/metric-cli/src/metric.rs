@@ -7,8 +7,8 @@ use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct MetricFlag {
-    /// The distance: edit (words), or euclidean, manhattan, chebyshev, minkowski:P, angular or
-    /// hamming (vectors) [default: that of the index, otherwise edit or euclidean]
+    /// The distance: edit (for words), or euclidean, manhattan, chebyshev, minkowski:P, angular or
+    /// hamming (for vectors) [default: the metric of the index, otherwise edit or euclidean]
     #[arg(long)]
     metric: Option<String>,
 }
@@ -17,7 +17,7 @@ pub(crate) struct MetricFlag {
 pub(crate) fn of_words(name: Option<&str>) -> Result<Edit, Failure> {
     match name {
         None | Some("edit") => Ok(Edit),
-        Some(other) => Err(Failure::usage(format!("metric {other} of words, expected edit"))),
+        Some(other) => Err(Failure::usage(format!("words have no metric {other}, expected edit"))),
     }
 }
 

@@ -13,10 +13,10 @@ use metric_index::points::Points;
 use metric_index::stored::{Description, StoreProblem, describe};
 use metric_index::{Advice, Question, advise};
 
-use crate::failure::{Failure, Outcome, refused};
+use crate::failure::{Failure, Outcome, invalid_request};
 use crate::input::{Data, Input};
 use crate::metric::{MetricFlag, of_vectors, of_words};
-use crate::talk::Talk;
+use crate::verbosity::Verbosity;
 use crate::threads::start_threads;
 
 #[derive(Debug, Args)]
@@ -25,13 +25,13 @@ pub(crate) struct Stats {
     points: Input,
     #[command(flatten)]
     metric: MetricFlag,
-    /// Recommend an index for queries for the K nearest points
+    /// Recommend an index for searching the K nearest points
     #[arg(long, value_name = "K", conflicts_with = "radius")]
     nearest: Option<NonZero<usize>>,
-    /// Recommend an index for queries for all points within a radius
+    /// Recommend an index for searching all points within a radius
     #[arg(long)]
     radius: Option<f32>,
-    /// Number of points on which to try indexes
+    /// Number of points on which indexes are tried
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     sample: usize,
     /// Seed of the random numbers
@@ -40,11 +40,11 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn run(self, talk: Talk) -> Outcome {
+    pub(crate) fn run(self, verbosity: Verbosity) -> Outcome {
         let mut out = Output::standard()?;
         match describe(self.points.path()) {
             Ok(found) => return index(&found, out),
-            // The file contains points: words or vectors, perhaps from a pipe.
+            // The file contains points: words or vectors, possibly from a pipe.
             Err(error) if is_no_index(&error.problem) => {}
             Err(error) => return Err(Failure::stored(error)),
         }
@@ -54,18 +54,18 @@ impl Stats {
             (_, Some(radius)) => Some(Question::Within(radius)),
             _ => None,
         };
-        match self.points.read(talk, None)? {
+        match self.points.read(verbosity, None)? {
             Data::Words(words) => {
                 let metric = of_words(self.metric.name())?;
                 let advice = |q| advise(&words, &metric, q, self.sample, self.seed);
-                let advice = question.map(advice).transpose().map_err(refused)?;
+                let advice = question.map(advice).transpose().map_err(invalid_request)?;
                 self.describe_points(&words, &metric, &mut out)?;
                 print_advice(advice, &mut out)?;
             }
             Data::Vectors(vectors) => {
                 let metric = of_vectors(self.metric.name())?;
                 let advice = |q| advise(&vectors, &metric, q, self.sample, self.seed);
-                let advice = question.map(advice).transpose().map_err(refused)?;
+                let advice = question.map(advice).transpose().map_err(invalid_request)?;
                 writeln!(out, "dimension\t{}", vectors.dimension())?;
                 self.describe_points(&vectors, &metric, &mut out)?;
                 print_advice(advice, &mut out)?;
@@ -74,7 +74,7 @@ impl Stats {
         Ok(out.commit()?)
     }
 
-    /// Prints statistics of the points.
+    /// Prints statistics of the points, and a recommended index if requested.
     fn describe_points<S: Points, M: Metric<S::Point>>(
         &self,
         points: &S,
@@ -83,16 +83,16 @@ impl Stats {
     ) -> Outcome {
         writeln!(out, "points\t{}", points.len())?;
         let dimension = intrinsic_dimension(points, metric, 20_000, self.seed);
-        writeln!(out, "intrinsic dimension\t{:.2}", dimension.map_err(refused)?)?;
+        writeln!(out, "intrinsic dimension\t{:.2}", dimension.map_err(invalid_request)?)?;
         for share in [0.0001, 0.001, 0.01] {
             let radius = radius_of_share(points, metric, share, 50, self.seed);
-            writeln!(out, "radius of {} %\t{}", share * 100.0, radius.map_err(refused)?)?;
+            writeln!(out, "radius of {} %\t{}", share * 100.0, radius.map_err(invalid_request)?)?;
         }
         Ok(())
     }
 }
 
-/// Whether a file may contain points: it is not an index, or cannot be read as one.
+/// Whether a file may contain points, because it is not an index.
 fn is_no_index(problem: &StoreProblem) -> bool {
     match problem {
         StoreProblem::NoIndex => true,
@@ -101,7 +101,7 @@ fn is_no_index(problem: &StoreProblem) -> bool {
     }
 }
 
-/// Prints the properties of an index: names and values, separated by tabs.
+/// Prints the properties of an index: one name and value per line, separated by a tab.
 fn index(found: &Description, mut out: Output) -> Outcome {
     writeln!(out, "index\t{}", found.kind)?;
     writeln!(out, "points\t{}", found.points)?;
@@ -130,7 +130,7 @@ fn print_advice(advice: Option<Advice>, out: &mut Output) -> Outcome {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.load_style(presets::NOTHING);
-    writeln!(out, "\ntried on {} points, the fastest first:", advice.sample)?;
+    writeln!(out, "\ntried on {} points, fastest first:", advice.sample)?;
     for line in table.lines() {
         writeln!(out, "{}", line.trim_end())?;
     }

@@ -1,6 +1,6 @@
-//! The bulk-synchronous strategies: `BulkCircular`, `BulkCritical`, `BulkLocal` and `Hybrid`.
+//! The bulk strategies: `BulkCircular`, `BulkCritical`, `BulkLocal` and `Hybrid`.
 //!
-//! Their threads share the tasks of a query, or wait for each other.
+//! Their threads share the tasks of a query, or wait for each other at barriers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ struct SharedRun<'a, I, Q, A> {
     index: &'a I,
     stream: Stream<'a, Q, A>,
     exchange: &'a Exchange,
-    /// Whether threads keep their tasks in the next superstep, and do not end it; the first thread
-    /// decides.
+    /// Whether threads keep their tasks in the next superstep and continue without ending it. The
+    /// first thread decides.
     is_local: &'a AtomicBool,
 }
 
@@ -44,12 +44,12 @@ impl<I, Q, A> SharedRun<'_, I, Q, A> {
 struct Thread<'a, I, Q, A, C> {
     run: &'a SharedRun<'a, I, Q, A>,
     own: usize,
-    /// The next query in the thread's queue.
+    /// The next query in the queue of the thread.
     next: usize,
-    /// The thread's requirements; it takes the last one first.
+    /// The requirements of the thread, which takes the last one first.
     requirements: Vec<Requirement>,
     found: HashMap<u32, C>,
-    /// The thread that gets the next task.
+    /// The thread to which the next task is sent.
     to: usize,
     tasks: Vec<Task>,
     worker: Worker,
@@ -124,7 +124,7 @@ where
             }
             self.worker.idle += clock.now().saturating_sub(before);
             self.worker.supersteps += 1;
-            // No thread is working now, so that all read the same state.
+            // No thread is working now, so all threads read the same state.
             if exchange.is_over() {
                 break;
             }
@@ -156,7 +156,7 @@ where
         (self.worker, self.found)
     }
 
-    /// Decides how the next superstep works. Waits for a query if there is nothing else to do.
+    /// Decides how the next superstep works. Waits for a query if there is no other work.
     ///
     /// Only the first thread calls this.
     fn decide(&self) {
@@ -172,10 +172,10 @@ where
         }
     }
 
-    /// Works until the superstep's distances are evaluated, or no work is left.
+    /// Works until the distances of the superstep are used up, or no work is left.
     ///
-    /// With `endless`, a new superstep begins as long as the traffic is high. Returns whether there
-    /// was work.
+    /// With `endless`, a new superstep begins while the traffic is high. Returns whether there was
+    /// work.
     fn superstep(&mut self, keeps: bool, endless: bool) -> bool {
         let mut left = self.run.stream.options.evaluations.get();
         let mut has_worked = false;
@@ -199,7 +199,7 @@ where
         }
     }
 
-    /// Takes the next query in the thread's queue, if it has arrived.
+    /// Takes the next query in the queue of the thread, if it has arrived.
     fn next_query(&mut self) -> Option<u32> {
         let arrival = *self.run.stream.arrivals.get(self.next)?;
         if arrival > self.run.exchange.clock.now() {
@@ -212,7 +212,7 @@ where
         Some(query)
     }
 
-    /// Begins a query: creates its first requirements.
+    /// Begins a query by creating its first requirements.
     ///
     /// With `alone`, works on the query until it is answered or the traffic is low.
     fn begin(&mut self, query: u32, keeps: bool, alone: bool) -> u64 {
@@ -251,7 +251,7 @@ where
         self.finish(query, &shared, step, keeps)
     }
 
-    /// Records a step of a query, and deals the tasks that it created.
+    /// Records a step of a query, and distributes the tasks that it created.
     fn finish(&mut self, query: u32, shared: &Arc<[f32]>, step: Step, keeps: bool) -> u64 {
         let SharedRun { exchange, stream: Stream { options, .. }, .. } = *self.run;
         self.worker.count(step.cost, &exchange.clock);
@@ -277,7 +277,7 @@ where
     }
 }
 
-/// A step of a query: its beginning, or one of its tasks.
+/// The result of a step of a query: its beginning, or one of its tasks.
 #[derive(Clone, Copy)]
 struct Step {
     outcome: Result<(), Error>,
@@ -286,7 +286,7 @@ struct Step {
 
 /// Works on a query that no other thread has seen, until it is answered or the traffic is low.
 ///
-/// Returns the number of nodes.
+/// Returns the number of nodes that it processed.
 fn work_alone<I: Index, Q, A, C: Collector>(
     run: &SharedRun<'_, I, Q, A>,
     probe: &mut Probe<'_, I::Points, I::Metric, C>,

@@ -1,4 +1,4 @@
-//! Strategies whose threads work independently: `Local`, and distributed data.
+//! The strategies whose threads work independently: `Local`, and distributed data.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ struct Part<C> {
     finished: Vec<Finished<C>>,
 }
 
-/// Answers some queries from one index on this thread.
+/// Answers some queries from one index on the calling thread.
 fn answer<I, Q, A, C>(
     index: &I,
     stream: &Stream<'_, Q, A>,
@@ -69,8 +69,8 @@ where
     Part { worker, finished }
 }
 
-/// Runs threads that each answer some of the queries. `join` makes the answer to a query of the
-/// results of the threads, which are in the order of their queries.
+/// Runs threads that each answer some of the queries. `join` merges the results of the threads,
+/// which are in the order of their queries, to the answer to a query.
 fn run_each<Q, A: Sync, C: Send>(
     stream: &Stream<'_, Q, A>,
     threads: usize,
@@ -114,7 +114,7 @@ where
     };
     run_each(stream, threads, work, |query, finished| {
         let Finished { found, at } =
-            finished[query % threads].next().expect("each query was dealt");
+            finished[query % threads].next().expect("each query has a thread");
         Finished { found: found.map(Answer::into_sorted), at }
     })
 }
@@ -148,7 +148,7 @@ where
     })
 }
 
-/// Renumbers the neighbors found in one share of the points.
+/// Renumbers neighbors that were found in one share of the points.
 fn renumbered<C: Answer>(own: C, share: usize, shares: usize, ask: impl FnOnce() -> C) -> C {
     let mut all = ask();
     for Neighbor { point, distance } in own.into_sorted() {

@@ -18,7 +18,7 @@ use metric_index::index::{
 };
 use metric_index::metric::{Edit, Euclidean, Metric};
 use metric_index::points::{Points, Subset};
-use metric_papers::barrientos::{InColumns, Method, Radii, Searcher, learn_radii};
+use metric_papers::barrientos::{KernelPoint, Method, Radii, Searcher, learn_radii};
 use serde::Serialize;
 use svg_chart::{Axis, Chart, Colors, Mark, Scale};
 
@@ -140,7 +140,7 @@ impl Bench<'_> {
     fn space<S, M>(&mut self, data: &Data<'_, S>, metric: M, radii: [f32; 3]) -> Outcome
     where
         S: Points + Sync + Send,
-        S::Point: InColumns + GpuPoint,
+        S::Point: KernelPoint + GpuPoint,
         M: Metric<S::Point> + Copy + Send,
     {
         let &Data { name, points, queries, bucket } = data;
@@ -280,7 +280,7 @@ impl Bench<'_> {
     fn settings<S, M>(&mut self, space: &Space<'_, S, M>, query: &Query) -> Outcome
     where
         S: Points + Sync + Send,
-        S::Point: InColumns,
+        S::Point: KernelPoint,
         M: Metric<S::Point> + Copy + Send,
     {
         let &Query { ref text, question, on_cpu } = query;
@@ -314,7 +314,7 @@ impl Bench<'_> {
     fn pivots<S, M>(&self, space: &Space<'_, S, M>, pivots: &[u32]) -> Result<Searcher, Failure>
     where
         S: Points,
-        S::Point: InColumns,
+        S::Point: KernelPoint,
         M: Metric<S::Point>,
     {
         let Space { points, metric, .. } = space;
@@ -330,7 +330,7 @@ impl Bench<'_> {
     ) -> Result<f64, Failure>
     where
         S: Points,
-        S::Point: InColumns,
+        S::Point: KernelPoint,
     {
         let &KernelSearch { searcher, method, radii } = how;
         self.median(|| {

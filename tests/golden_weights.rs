@@ -1,4 +1,4 @@
-//! `--weighting sklearn` against scikit-learn's own results (`golden/make.py`).
+//! Compares `--weighting sklearn` with the results of scikit-learn (`golden/make.py`).
 
 use classify::learn::{TrainOptions, Trainer};
 use classify::text::analyze::{AnalyzerSpec, Case, Normalization, Words};

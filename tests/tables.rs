@@ -1,4 +1,4 @@
-//! Tables, JSON and label files in the forms in which people have them.
+//! Tests of tables, JSON and label files in common variants.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ fn read(bytes: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Vec<Document>,
     Corpus::from_bytes("in", bytes.as_ref().to_vec(), options.clone())?.collect()
 }
 
-/// The text and the labels of each document.
+/// Returns the text and the labels of each document.
 fn rows(documents: &[Document]) -> Vec<(String, Vec<String>)> {
     let row = |document: &Document| match &document.content {
         Content::Text(text) => (text.clone(), document.labels.clone()),
@@ -27,7 +27,7 @@ fn expected(rows: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
 }
 
 fn check(bytes: impl AsRef<[u8]>, options: &ReadOptions, wanted: &[(&str, &[&str])]) {
-    let documents = read(bytes, options).expect("a corpus that can be read");
+    let documents = read(bytes, options).expect("the corpus can be read");
     assert_eq!(rows(&documents), expected(wanted));
 }
 
@@ -57,7 +57,7 @@ fn the_separator_is_detected() {
     ] {
         check(text, &ReadOptions::default(), &TWO);
     }
-    // The end of a name does not matter.
+    // The extension of a file name does not matter.
     let csv = ReadOptions {
         format: Some(classify::text::corpus::Format::Csv),
         ..table(TableOptions::default())
@@ -80,7 +80,7 @@ fn quotes() {
     let backslash = table(TableOptions { quoting: Quoting::Backslash, ..TableOptions::default() });
     let text = "text,label\n\"say \\\"no\\\", twice\",money\n\"a\nb\",x\n";
     check(text, &backslash, &[("say \"no\", twice", &["money"]), ("a\nb", &["x"])]);
-    // Tabs need no quotes, so a quote is a character.
+    // Tab-separated fields need no quotes, so a quote is an ordinary character.
     let inches = "text\tlabel\n\"5 inches\tmoney\na 3\" pipe\ttools\n";
     check(
         inches,
@@ -176,7 +176,7 @@ fn fields_in_fields() {
     let text = "{\"doc\": {\"body\": \"a\"}, \"subjects\": [{\"uri\": \"u1\", \"n\": 1}, \
                 {\"uri\": \"u2\"}]}\n";
     check(text, &options, &[("a", &["u1", "u2"])]);
-    // A name with a dot comes first.
+    // A field name that contains a dot takes precedence.
     check("{\"doc.body\": \"a\", \"subjects.uri\": \"u\"}\n", &options, &[("a", &["u"])]);
 }
 

@@ -285,7 +285,7 @@ impl Container {
         serde_json::from_value(value).map_err(FileProblem::Settings)
     }
 
-    /// The unparsed JSON document with the key `program`.
+    /// Returns the unparsed JSON document with the key `program`.
     ///
     /// # Errors
     /// Fails if there is no such document.

@@ -100,7 +100,7 @@ impl Texture {
         Ok(Self { object, context: Arc::clone(device.context()) })
     }
 
-    /// The handle that kernels use for the texture.
+    /// Returns the handle that kernels use for the texture.
     pub fn object(&self) -> u64 {
         self.object
     }

@@ -132,7 +132,7 @@ impl FeatureSearch<'_> {
     /// Finds the best features, starting from `start`, with which `counts` were counted.
     ///
     /// # Errors
-    /// If the documents cannot be counted or searched.
+    /// Fails if the documents cannot be counted or searched.
     pub(in crate::learn) fn run(
         &mut self,
         start: Features,
@@ -209,7 +209,7 @@ impl GreedySearch<'_, '_> {
         Ok(())
     }
 
-    /// The objective of the given features on the whole sample.
+    /// Returns the objective of the given features on the whole sample.
     fn value(&self, best: &Best) -> f64 {
         let objective = self.trials.setup.grid.objective;
         best.metrics.map_or(0.0, |metrics| objective.of(metrics.whole_sample))

@@ -28,7 +28,7 @@ fn batch_size(k: NonZeroUsize) -> usize {
 /// no near-duplicates.
 ///
 /// # Errors
-/// If the queries do not match the engine's rows.
+/// Fails if the queries do not match the engine's rows.
 pub(crate) fn near_duplicates(
     view: View<'_>,
     rows: &[u32],
@@ -153,7 +153,7 @@ impl LeaveOneOut {
     /// `progress` with the number of rows searched so far.
     ///
     /// # Errors
-    /// If the queries do not match the engine's rows.
+    /// Fails if the queries do not match the engine's rows.
     pub(crate) fn search(
         view: View<'_>,
         rows: &[u32],
@@ -249,12 +249,12 @@ impl LeaveOneOut {
         folds.map(|(row, &fold)| u8::try_from(number(row, fold)).expect("few parts")).collect()
     }
 
-    /// The number of documents that were held out.
+    /// Returns the number of documents that were held out.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// The length of the longest list of neighbors.
+    /// Returns the length of the longest list of neighbors.
     pub(crate) fn longest(&self) -> usize {
         (0..self.len()).map(|index| self.get(index).1.len()).max().unwrap_or(0)
     }
@@ -363,7 +363,7 @@ pub(crate) fn window_size(rows: usize) -> u32 {
 /// [`chronological_window`].
 ///
 /// # Errors
-/// If the queries do not match the engine's rows.
+/// Fails if the queries do not match the engine's rows.
 pub(crate) fn nearest_of_sample(
     view: View<'_>,
     exclusion: Exclusion<'_>,
@@ -384,7 +384,7 @@ pub(crate) fn nearest_of_sample(
 /// twice that value. The histogram has bins of 0.05 and is smoothed over three bins.
 ///
 /// # Errors
-/// If the queries do not match the engine's rows.
+/// Fails if the queries do not match the engine's rows.
 pub(in crate::learn) fn near_duplicate_limit(
     view: View<'_>,
     rows: &[u32],

@@ -136,7 +136,7 @@ impl RankedScores {
         self.sorted += rest.len();
     }
 
-    /// The entry at a rank, counted from 0.
+    /// Returns the entry at a rank, counted from 0.
     fn entry(&mut self, rank: usize) -> Option<Entry> {
         while self.sorted <= rank && self.sorted < self.entries.len() {
             self.sort(rank + 1);
@@ -197,7 +197,7 @@ impl RankedScores {
         best
     }
 
-    /// The highest score.
+    /// Returns the highest score.
     fn top(&mut self, without: Without) -> Option<f64> {
         let entries = (0..).map_while(|at| self.entry(at));
         let mut others = entries.filter(|entry| Some(usize::from(entry.fold)) != without);
@@ -326,7 +326,7 @@ impl RankedScores {
         reached
     }
 
-    /// All entries, in any order.
+    /// Returns all entries, in any order.
     pub(super) fn entries(&self) -> &[Entry] {
         &self.entries
     }

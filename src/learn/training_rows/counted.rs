@@ -121,12 +121,12 @@ impl IndexedRows {
         Ok(Self { fields: fields.clone(), weighting, weighted, engine })
     }
 
-    /// The rows.
+    /// Returns the rows.
     pub(in crate::learn) fn weighted(&self) -> &WeightedRows {
         &self.weighted
     }
 
-    /// The engine over the rows.
+    /// Returns the engine over the rows.
     pub(in crate::learn) fn engine(&self) -> &dyn Search {
         &*self.engine
     }
@@ -149,7 +149,7 @@ impl WeightedRows {
         &self.documents
     }
 
-    /// The rows as queries.
+    /// Returns the rows as queries.
     pub(in crate::learn) fn queries(&self) -> &Arc<Csr> {
         self.queries.as_ref().unwrap_or(&self.documents)
     }
@@ -284,7 +284,7 @@ impl Counted {
         Self { indexed, ..self }
     }
 
-    /// The counts.
+    /// Returns the counts.
     pub(in crate::learn) fn counts(&self) -> &Counts {
         &self.counts
     }

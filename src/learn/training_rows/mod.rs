@@ -135,7 +135,7 @@ impl<'a> TrainingRows<'a> {
         weighting.map_or(self.unit_rows.is_some(), |by| by.is_cosine() && by.is_symmetric())
     }
 
-    /// The rows of a fold.
+    /// Returns the rows of a fold.
     fn fold_rows(&self, fold: usize, exclusion: Exclusion<'_>) -> Result<FoldRows, SearchError> {
         if let Some(ByFold { counted, features, engines }) = self.by_fold {
             return counted.fold_rows(features, fold, exclusion, engines);
@@ -230,7 +230,7 @@ impl<'a> Prepared<'a> {
         Ok(Self { weighted, part, terms, vectors, queries, nested })
     }
 
-    /// The rows to be searched.
+    /// Returns the rows to be searched.
     pub(super) fn rows<'b>(
         &'b self,
         labels: TrainingLabels<'b>,

@@ -113,7 +113,7 @@ impl<'s> Ranking<'s> {
         }
     }
 
-    /// The slots of a document.
+    /// Returns the slots of a document.
     pub(super) fn of(&self, document: usize) -> impl Iterator<Item = usize> + Clone {
         self.slots[self.table.slots_of(document)].iter().map(|&slot| slot as usize)
     }

@@ -217,7 +217,7 @@ impl<'a> VoteTable<'a> {
         self.labels.len()
     }
 
-    /// The number of documents.
+    /// Returns the number of documents.
     pub(in crate::learn) fn documents(&self) -> usize {
         self.sample.len()
     }
@@ -227,12 +227,12 @@ impl<'a> VoteTable<'a> {
         self.found.again_from.is_some_and(|first| self.sample[document] >= first)
     }
 
-    /// The cluster of a training row.
+    /// Returns the cluster of a training row.
     pub(in crate::learn) fn cluster(&self, row: u32) -> u64 {
         self.found.clusters.get(row as usize).copied().unwrap_or(row.into())
     }
 
-    /// The fold of a document.
+    /// Returns the fold of a document.
     pub(in crate::learn) fn fold(&self, document: usize) -> usize {
         self.folds[document].into()
     }

@@ -107,9 +107,9 @@ fn pieces_are_counted_in_the_order_of_the_corpus() {
 }
 
 #[derive(Default)]
-struct Collected(Vec<String>);
+struct CollectedAnswers(Vec<String>);
 
-impl Answers for Collected {
+impl Answers for CollectedAnswers {
     type Error = io::Error;
     type Made = String;
 
@@ -137,11 +137,11 @@ fn a_reader_that_panics_is_no_end_of_input() {
         })))
     };
     let options = classifier.options();
-    let mut answers = Collected::default();
+    let mut answers = CollectedAnswers::default();
     let id = |id: &str, _: &RawPrediction| id.to_owned();
     classify_stream(&classifier, &options, documents(4), id, &mut answers).unwrap();
     assert_eq!(answers.0.len(), 5);
-    let mut answers = Collected::default();
+    let mut answers = CollectedAnswers::default();
     let ended = classify_stream(&classifier, &options, documents(9), id, &mut answers);
     assert!(matches!(ended, Err(StreamError::Reader)), "{ended:?}");
     assert_eq!(answers.0.len(), 5, "documents read before the panic are answered");
@@ -160,7 +160,7 @@ fn answers_come_in_order() {
         Ok(Document { id: number.to_string(), ..document(content) })
     });
     let line = |id: &str, prediction: &RawPrediction| format!("{id} {:?}", prediction.labels);
-    let mut answers = Collected::default();
+    let mut answers = CollectedAnswers::default();
     let documents = Source::Documents(Box::new(documents));
     classify_stream(&classifier, &classifier.options(), documents, line, &mut answers).unwrap();
     let expected = (0..5_000).map(|number| format!("{number} [{}]", u32::from(number % 3 > 0)));
@@ -184,7 +184,7 @@ fn an_answer_whose_making_panics_is_an_error() {
             assert_ne!(id, last.to_string(), "creating this answer fails");
             id.to_owned()
         };
-        let mut answers = Collected::default();
+        let mut answers = CollectedAnswers::default();
         let documents = Source::Documents(Box::new(documents));
         let ended =
             classify_stream(&classifier, &classifier.options(), documents, make, &mut answers);
@@ -263,21 +263,21 @@ fn errors_end_a_stream_where_they_are() {
     };
     let id = |id: &str, _: &RawPrediction| id.to_owned();
     for wrong in [0, 1, 7_777, 19_999] {
-        let mut answers = Collected::default();
+        let mut answers = CollectedAnswers::default();
         let ended = classify_stream(&classifier, &options, documents(wrong), id, &mut answers);
         let Err(StreamError::Corpus(error)) = ended else { panic!("{ended:?}") };
         assert_eq!(error.place.line, Some(wrong as u64), "the first error is reported");
         assert_eq!(answers.0, (0..wrong).map(|number| number.to_string()).collect::<Vec<_>>());
     }
-    let mut full = Full(9_000);
+    let mut full = BoundedAnswers(9_000);
     let ended = classify_stream(&classifier, &options, documents(20_000), id, &mut full);
     assert!(matches!(ended, Err(StreamError::Answer(_))), "{ended:?}");
 }
 
 /// Accepts this number of answers, then returns an error.
-struct Full(usize);
+struct BoundedAnswers(usize);
 
-impl Answers for Full {
+impl Answers for BoundedAnswers {
     type Error = io::Error;
     type Made = String;
 

@@ -16,14 +16,14 @@ use classify::search::{
 use classify::threads::Threads;
 
 /// The system's allocator, with counts of allocations and bytes.
-struct Counting;
+struct CountingAllocator;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 #[expect(unsafe_code, reason = "implements an allocator")]
 // SAFETY: all calls go to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         BYTES.fetch_add(layout.size(), Ordering::Relaxed);
@@ -38,17 +38,17 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 /// An engine that claims to have more rows than it has, and records which threads call it.
 #[derive(Debug)]
-struct Claiming {
+struct OversizedEngine {
     rows: u32,
     engine: Inverted,
     callers: Mutex<HashSet<ThreadId>>,
 }
 
-impl Search for Claiming {
+impl Search for OversizedEngine {
     fn rows(&self) -> u32 {
         self.rows
     }
@@ -78,17 +78,17 @@ fn rows(count: usize) -> Arc<Csr> {
 fn a_search_without_a_filter_costs_what_its_parts_cost() {
     const ROWS: u32 = 2_000_000;
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
-    let claiming: Vec<Arc<Claiming>> = (0..4)
+    let claiming: Vec<Arc<OversizedEngine>> = (0..4)
         .map(|_| {
             let engine = Inverted::new(rows(10), threads.clone()).unwrap();
-            Arc::new(Claiming { rows: ROWS, engine, callers: Mutex::default() })
+            Arc::new(OversizedEngine { rows: ROWS, engine, callers: Mutex::default() })
         })
         .collect();
-    let part = |engine: &Arc<Claiming>| Arc::clone(engine) as Arc<dyn Search>;
+    let part = |engine: &Arc<OversizedEngine>| Arc::clone(engine) as Arc<dyn Search>;
     let maps = (0..).step_by(ROWS as usize).map(RowMap::From);
     let shards = claiming.iter().map(part).zip(maps).map(|(engine, rows)| Part { engine, rows });
     let shards = Composite::new(shards.collect(), threads.clone()).unwrap();
-    let segment = |engine: &Arc<Claiming>| Segment { engine: part(engine), kept: None };
+    let segment = |engine: &Arc<OversizedEngine>| Segment { engine: part(engine), kept: None };
     let segments = Composite::of_segments(claiming.iter().map(segment), threads.clone()).unwrap();
     let concurrent = claiming.iter().map(segment);
     let concurrent = Composite::of_segments(concurrent, threads.clone()).unwrap().concurrently();

@@ -114,7 +114,7 @@ impl VectorsError {
     /// Advice for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match &self.problem {
-            VectorsProblem::File(problem) if problem.is_of_the_system() => problem.system_hint(),
+            VectorsProblem::File(problem) if problem.is_io_error() => problem.system_hint(),
             VectorsProblem::NoLabels => Some("vectorize a labeled corpus"),
             _ => Some("create the vectors again"),
         }
@@ -123,14 +123,14 @@ impl VectorsError {
 
 /// The identifier and the labels of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Labeled {
+pub struct DocumentLabels {
     /// The identifier.
     pub id: String,
     /// The labels, without duplicates.
     pub labels: Vec<String>,
 }
 
-impl From<Document> for Labeled {
+impl From<Document> for DocumentLabels {
     fn from(document: Document) -> Self {
         Self { id: document.id, labels: document.labels }
     }
@@ -487,7 +487,7 @@ impl StoredVectors {
     ///
     /// # Panics
     /// If the range is out of bounds.
-    pub fn batch(&self, documents: Range<usize>) -> (Vec<Labeled>, DocumentVectors) {
+    pub fn batch(&self, documents: Range<usize>) -> (Vec<DocumentLabels>, DocumentVectors) {
         let bounds = &self.indptr[documents.start..=documents.end];
         let start = bounds[0];
         let end = bounds[documents.len()];
@@ -514,7 +514,7 @@ impl StoredVectors {
         let labeled = documents.map(|document| {
             let own = range(self.label_indptr[document], self.label_indptr[document + 1]);
             let name = |&label: &u32| self.label_names.get(label as usize).unwrap_or_default();
-            Labeled {
+            DocumentLabels {
                 id: self.ids.get(document).unwrap_or_default().to_owned(),
                 labels: self.label_indices[own]
                     .iter()

@@ -224,9 +224,9 @@ pub fn compare(
         let second = outcomes(other.documents(), &mut numbers);
         // The smallest possible p-value is 2 / (replicates + 1), times the number of comparisons.
         let min_count = (4.0 * others.len() as f64 / alpha).clamp(0.0, 100_000.0);
-        let draws = Draws { seed, min_count };
+        let draws = Resampling { seed, min_count };
         let labels = Labels { trained, all: numbers.len() };
-        comparisons.push(threads.run(|| compared(&first, &second, labels, draws)));
+        comparisons.push(threads.run(|| compare_pair(&first, &second, labels, draws)));
     }
     adjust(&mut comparisons);
     Ok(comparisons)
@@ -277,17 +277,17 @@ struct Labels {
 
 /// The parameters of resampling.
 #[derive(Debug, Clone, Copy)]
-struct Draws {
+struct Resampling {
     seed: u64,
     /// Minimum number of replicates, so that small p-values are possible.
     min_count: f64,
 }
 
-fn compared(a: &Outcomes, b: &Outcomes, labels: Labels, by: Draws) -> Comparison {
+fn compare_pair(a: &Outcomes, b: &Outcomes, labels: Labels, by: Resampling) -> Comparison {
     let metrics = |outcomes: &Outcomes, replicate| {
         outcomes.metrics(draws(a.len(), by.seed, replicate), labels.trained)
     };
-    let drawn: Vec<(HeadlineMetrics, HeadlineMetrics)> = (0..draws_of(a.len(), by.min_count))
+    let drawn: Vec<(HeadlineMetrics, HeadlineMetrics)> = (0..replicate_count(a.len(), by.min_count))
         .into_par_iter()
         .map(|replicate| (metrics(a, replicate), metrics(b, replicate)))
         .collect();
@@ -314,7 +314,7 @@ fn compared(a: &Outcomes, b: &Outcomes, labels: Labels, by: Draws) -> Comparison
     }
 }
 
-fn draws_of(documents: usize, min_count: f64) -> u64 {
+fn replicate_count(documents: usize, min_count: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 100,000")]
     let min_count = min_count.ceil() as u64;
     replicates(documents * 8).max(min_count)
@@ -322,14 +322,14 @@ fn draws_of(documents: usize, min_count: f64) -> u64 {
 
 /// The numbers of items that are correct in only one of two evaluations.
 #[derive(Debug, Clone, Copy, Default)]
-struct OnlyRight {
+struct DiscordantCounts {
     first: u64,
     other: u64,
 }
 
 fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
-    let mut documents = OnlyRight::default();
-    let mut decisions = OnlyRight::default();
+    let mut documents = DiscordantCounts::default();
+    let mut decisions = DiscordantCounts::default();
     for document in 0..a.len() {
         match (a.is_exact(document), b.is_exact(document)) {
             (true, false) => documents.first += 1,
@@ -346,8 +346,8 @@ fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
         decisions.first += of_b.without(&of_a).count() as u64;
         decisions.other += of_a.without(&of_b).count() as u64;
     }
-    let counted = |name, what: &str, counts: OnlyRight| {
-        let OnlyRight { first, other } = counts;
+    let counted = |name, what: &str, counts: DiscordantCounts| {
+        let DiscordantCounts { first, other } = counts;
         let p_value = sign_test(first, other);
         let detail =
             format!("{what} correct only in the first: {first}, only in the other: {other}");

@@ -92,7 +92,7 @@ fn bootstrap_agrees_with_numpy() {
         close(high, &golden["intervals"][run][1]);
     }
     let labels = Labels { trained: labels, all: labels };
-    let compared = compared(&runs[0], &runs[1], labels, Draws { seed, min_count: 0.0 });
+    let compared = compare_pair(&runs[0], &runs[1], labels, Resampling { seed, min_count: 0.0 });
     close(compared.macro_f1.interval[0], &golden["difference"][0]);
     close(compared.macro_f1.interval[1], &golden["difference"][1]);
     assert!(compared.macro_f1.p_value > 0.9, "{}", compared.macro_f1.p_value);
@@ -152,7 +152,7 @@ fn equal_macro_f1_is_no_difference() {
     }
     let runs = [0, 1].map(|run| outcomes_of(&documents, run));
     let labels = Labels { trained: labels, all: labels };
-    let compared = compared(&runs[0], &runs[1], labels, Draws { seed: 0, min_count: 1_000.0 });
+    let compared = compare_pair(&runs[0], &runs[1], labels, Resampling { seed: 0, min_count: 1_000.0 });
     let Difference { difference, interval: [low, high], p_value, .. } = compared.macro_f1;
     assert!(low < difference && difference < high, "{difference} in [{low}, {high}]");
     assert_eq!(p_value < 0.05, !(low <= 0.0 && 0.0 <= high), "{p_value}, [{low}, {high}]");
@@ -167,7 +167,7 @@ fn one_document_is_no_evidence() {
     documents[7].1[0] = vec![4];
     let runs = [0, 1].map(|run| outcomes_of(&documents, run));
     let labels = Labels { trained: 5, all: 5 };
-    let compared = compared(&runs[0], &runs[1], labels, Draws { seed: 0, min_count: 1_000.0 });
+    let compared = compare_pair(&runs[0], &runs[1], labels, Resampling { seed: 0, min_count: 1_000.0 });
     for (name, figure) in compared.differences() {
         assert!(figure.difference > 0.0 && figure.p_value > 0.5, "{name}: {figure:?}");
     }
@@ -226,7 +226,7 @@ proptest! {
             (expected, [predicted, reversed])
         }).collect();
         let runs = [0, 1].map(|run| outcomes_of(&documents, run));
-        let compared = compared(&runs[0], &runs[1], labels, Draws { seed, min_count: 0.0 });
+        let compared = compare_pair(&runs[0], &runs[1], labels, Resampling { seed, min_count: 0.0 });
         for (_, figure) in compared.differences() {
             prop_assert_eq!(figure.difference.to_bits(), 0);
             prop_assert_eq!(figure.interval.map(f64::to_bits), [0; 2]);
@@ -241,9 +241,9 @@ proptest! {
     fn intervals_and_signs(documents in documents(), seed: u64) {
         let labels = Labels { trained: 8, all: 12 };
         let runs = [0, 1].map(|run| outcomes_of(&documents, run));
-        let draws = Draws { seed, min_count: 0.0 };
-        let forth = compared(&runs[0], &runs[1], labels, draws);
-        let back = compared(&runs[1], &runs[0], labels, draws);
+        let draws = Resampling { seed, min_count: 0.0 };
+        let forth = compare_pair(&runs[0], &runs[1], labels, draws);
+        let back = compare_pair(&runs[1], &runs[0], labels, draws);
         for ((_, forth), (_, back)) in forth.differences().iter().zip(back.differences()) {
             let [low, high] = forth.interval;
             prop_assert!(low <= forth.difference && forth.difference <= high);
@@ -403,7 +403,7 @@ fn detectable_differences_are_detected() {
             .collect();
         let runs = [0, 1].map(|run| outcomes_of(&documents, run));
         let labels = Labels { trained: 6, all: 6 };
-        compared(&runs[0], &runs[1], labels, Draws { seed: 0, min_count: 100.0 }).accuracy
+        compare_pair(&runs[0], &runs[1], labels, Resampling { seed: 0, min_count: 100.0 }).accuracy
     };
     let mean = (0..20).filter_map(|_| comparison(0.0).detectable).sum::<f64>() / 20.0;
     let found = (0..100).filter(|_| comparison(mean).p_value < 0.05).count();

@@ -112,7 +112,7 @@ pub struct Point {
 
 /// The documents for which a model that may abstain predicts labels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Answered {
+pub struct AnsweredDocuments {
     /// Their share of the test documents, from 0 to 1.
     pub coverage: f64,
     /// The share of correct labels among the predicted labels.
@@ -253,11 +253,11 @@ impl Confidences {
     }
 
     /// Returns the metrics of the documents with predicted labels, if the model may abstain.
-    pub(super) fn answered(&self, documents: &DocumentCounts) -> Option<Answered> {
+    pub(super) fn answered(&self, documents: &DocumentCounts) -> Option<AnsweredDocuments> {
         let right = self.documents.iter().map(|answer| u64::from(answer.right)).sum();
         let predicted = self.documents.iter().map(|answer| u64::from(answer.predicted)).sum();
         let precision = ratio(right, predicted);
-        self.may_abstain.then(|| Answered {
+        self.may_abstain.then(|| AnsweredDocuments {
             coverage: ratio(self.documents.len() as u64, documents.test),
             precision,
             error: if predicted > 0 { 1.0 - precision } else { 0.0 },
@@ -378,8 +378,8 @@ mod tests {
         let documents = DocumentCounts { test: 4, ..DocumentCounts::default() };
         assert_eq!(collected(false, false, &ROWS).answered(&documents), None);
         let answered = collected(true, false, &ROWS).answered(&documents).unwrap();
-        assert_eq!(answered, Answered { coverage: 0.75, precision: 0.5, error: 0.5 });
+        assert_eq!(answered, AnsweredDocuments { coverage: 0.75, precision: 0.5, error: 0.5 });
         let nothing = collected(true, false, &ROWS[3..]).answered(&documents).unwrap();
-        assert_eq!(nothing, Answered { coverage: 0.0, precision: 0.0, error: 0.0 });
+        assert_eq!(nothing, AnsweredDocuments { coverage: 0.0, precision: 0.0, error: 0.0 });
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::confidence::{Answered, Bin, Coverage, Point};
+use super::confidence::{AnsweredDocuments, Bin, Coverage, Point};
 use super::result::{
     Confusion, DocumentCounts, DocumentResult, LabelCounts, LabelResult, LevelResult, Method,
     PrecisionAt, WorstError,
@@ -61,7 +61,7 @@ pub struct Evaluation {
     pub intervals: Option<Intervals>,
     /// The metrics of the documents with predicted labels, if the model may abstain.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub answered: Option<Answered>,
+    pub answered: Option<AnsweredDocuments>,
     /// The expected calibration error: the mean difference between probability and share of correct
     /// labels over ten bins. Only with a calibrated model.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -24,7 +24,7 @@ mod summary;
 
 pub use crate::decide::outcomes::{HeadlineMetrics, Intervals, Kind, Outcomes, Prf};
 pub use compare::{CompareError, Comparison, Difference, SavedEvaluation, Test, compare};
-pub use confidence::{Answered, Bin, Coverage, Point};
+pub use confidence::{AnsweredDocuments, Bin, Coverage, Point};
 pub use evaluation::Evaluation;
 pub use evaluator::{Evaluator, peak_memory};
 pub use result::{

@@ -13,7 +13,7 @@ use super::evaluation::Evaluation;
 use super::evaluator::Evaluator;
 use super::part::{Counter, PredictedDocument, Tally};
 use crate::classifier::stream::{HandOver, Pipeline, PipelineError, Source, Vectorized};
-use crate::classifier::vectors::Labeled;
+use crate::classifier::vectors::DocumentLabels;
 use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Predictor,
     Probabilities, RawPrediction,
@@ -79,7 +79,7 @@ impl From<CorpusError> for EvaluateError {
 
 /// A batch of documents with their predictions.
 struct PredictedBatch {
-    documents: Vec<Labeled>,
+    documents: Vec<DocumentLabels>,
     /// One part per [`PART`] documents.
     parts: Vec<BatchPart>,
 }
@@ -98,7 +98,7 @@ impl PredictedBatch {
     /// labels of the document at an index. It also returns whether a further row is as similar as
     /// the last neighbor that voted.
     fn new(
-        documents: Vec<Labeled>,
+        documents: Vec<DocumentLabels>,
         predict: impl Fn(usize, &mut Predicted) -> bool + Sync,
         counter: &Counter,
     ) -> Self {
@@ -143,11 +143,11 @@ impl PredictedBatch {
 }
 
 fn predicted_document<'a>(
-    document: &'a Labeled,
+    document: &'a DocumentLabels,
     prediction: &'a RawPrediction,
     tied_at_k: bool,
 ) -> PredictedDocument<'a> {
-    let Labeled { id, labels } = document;
+    let DocumentLabels { id, labels } = document;
     PredictedDocument { id, labels, prediction, tied_at_k }
 }
 
@@ -223,7 +223,7 @@ pub fn tally(
                 let predictor = Predictor::new(classifier, &vectors, neighbors, &options);
                 let predict = |at: usize, predicted: &mut Predicted| {
                     predictor.predict(at, predicted);
-                    tied_at(options.k, neighbors.get(at))
+                    is_tied_at(options.k, neighbors.get(at))
                 };
                 PredictedBatch::new(documents, predict, &counter)
             });
@@ -248,7 +248,7 @@ pub fn tally(
 }
 
 /// Whether the neighbor after the `k`-th is as similar as the `k`-th in one of the lists.
-fn tied_at(k: NonZeroUsize, voters: Voters<'_>) -> bool {
+fn is_tied_at(k: NonZeroUsize, voters: Voters<'_>) -> bool {
     let k = k.get();
     let tied = |list: &[Neighbor]| {
         list.get(k)
@@ -276,7 +276,7 @@ mod tests {
 
     /// Returns a prediction for a document that has one of the labels a, b and c, a new label, or
     /// none.
-    fn made(number: u32) -> (Labeled, RawPrediction) {
+    fn made(number: u32) -> (DocumentLabels, RawPrediction) {
         let label = match number % 7 {
             0 if number > 1_500 => format!("new{}", number / 1_000),
             rest => ["a", "b", "c"][rest as usize % 3].to_owned(),
@@ -297,7 +297,7 @@ mod tests {
             reason: None,
             unknown_terms: 0,
         };
-        (Labeled { id: number.to_string(), labels }, prediction)
+        (DocumentLabels { id: number.to_string(), labels }, prediction)
     }
 
     /// A rule that decides on all documents together works with any number of documents.
@@ -355,7 +355,7 @@ mod tests {
             let mut one_by_one = evaluator();
             let mut in_batches = evaluator();
             for number in 0..4_000 {
-                let (Labeled { id, labels }, prediction) = made(number);
+                let (DocumentLabels { id, labels }, prediction) = made(number);
                 one_by_one.add(&id, &labels, &prediction, number.is_multiple_of(5));
             }
             for batch in [0..1, 1..1, 1..2_000, 2_000..4_000] {

@@ -126,7 +126,7 @@ impl<'a> HeldOutScores<'a> {
             HeldOutDocument {
                 row,
                 fold: self.table.fold(document),
-                again: self.table.is_again(document),
+                again: self.table.is_second_time(document),
                 cluster: self.table.cluster(row),
                 voters: voters.first(self.trial.k),
                 scores: self.table.label_scores(document, &self.scores, &self.factors),

@@ -46,7 +46,7 @@ mod tests;
 mod thresholds;
 mod trainer;
 mod training_rows;
-mod tuned;
+mod tuned_training;
 mod votes;
 
 pub use error::TrainError;
@@ -56,7 +56,7 @@ pub use options::{
     DenseOptions, DenseSource, FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
     TuneScope,
 };
-pub use report::{Trained, TuningReport};
+pub use report::{TrainingResult, TuningReport};
 pub use reweight::{ReweighError, reweigh};
 pub use run::OnEvent;
 pub use trainer::{Trainer, TrainerBuilder};

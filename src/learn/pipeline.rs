@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::held_out::{Excluded, Exclusion, LeaveOneOut, held_out_rows};
+use super::held_out::{ExcludedNeighbors, Exclusion, LeaveOneOut, held_out_rows};
 use super::held_out_scores::{ChosenVote, HeldOutScores};
 use super::novelty::{DocumentEvidence, NoveltySearch};
 use super::options::{TuneOptions, TuneScope};
@@ -11,7 +11,7 @@ use super::prototypes::{HeldOutPrototypes, PrototypeTrials};
 use super::run::Run;
 use super::training_rows::TrainingRows;
 use super::votes::{
-    Candidate, Grid, Rules, Trial, Tuned, VoteLearning, evaluate_grid, search_grid,
+    Candidate, Grid, Rules, Trial, GridResult, VoteLearning, evaluate_grid, search_grid,
     try_vote_weights,
 };
 use super::{Event, Step, TrainError, TuningReport, abstention, novelty, probabilities, votes};
@@ -35,19 +35,19 @@ pub(super) struct Pipeline<'a> {
     pub(super) rows: &'a TrainingRows<'a>,
     pub(super) tuning: &'a TuneOptions,
     pub(super) multi_label: bool,
-    pub(super) excluded: &'a Excluded,
+    pub(super) excluded: &'a ExcludedNeighbors,
     /// Returns the share of a document's terms that would be unknown if it were held out.
     pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
 }
 
 /// The chosen vote, and the prototypes that may contribute to it.
-struct Voting {
-    tuned: Tuned,
+struct VoteChoice {
+    tuned: GridResult,
     learning: Option<VoteLearning>,
     prototypes: Option<HeldOutPrototypes>,
 }
 
-impl Voting {
+impl VoteChoice {
     fn chosen(&self) -> ChosenVote<'_> {
         ChosenVote {
             trial: self.tuned.best,
@@ -106,7 +106,7 @@ impl Pipeline<'_> {
         let threads = self.threads();
         let held_out = HeldOutScores::new(&found, labels, voting.chosen(), threads);
         let (decision, metrics) = held_out.decision();
-        let again = again.map(|again| found.clone().and_again(&again));
+        let again = again.map(|again| found.clone().with_second_round(&again));
         let again =
             again.as_ref().map(|all| HeldOutScores::new(all, labels, voting.chosen(), threads));
         let scores = again.as_ref().unwrap_or(&held_out);
@@ -185,7 +185,7 @@ impl Pipeline<'_> {
         found: &LeaveOneOut,
         max_k: NonZeroUsize,
         rule: Option<Rule>,
-    ) -> Result<Voting, TrainError> {
+    ) -> Result<VoteChoice, TrainError> {
         let options = self.run.options;
         let quick = self.tuning.scope == TuneScope::Quick;
         let objective = self.tuning.objective;
@@ -226,12 +226,12 @@ impl Pipeline<'_> {
             }
             tuned.trials.extend(trials.into_iter().map(|(trial, _)| trial));
         }
-        Ok(Voting { tuned, learning, prototypes })
+        Ok(VoteChoice { tuned, learning, prototypes })
     }
 
     /// Returns the best settings of a grid, and how vote weights are learned with them if they are
     /// learned.
-    fn best_of_grid(&self, found: &LeaveOneOut, grid: &Grid) -> (Tuned, Option<VoteLearning>) {
+    fn best_of_grid(&self, found: &LeaveOneOut, grid: &Grid) -> (GridResult, Option<VoteLearning>) {
         let labels = self.rows.labels;
         if self.tuning.scope == TuneScope::Quick {
             let mut tuned = evaluate_grid(found, labels, grid, self.threads());
@@ -246,7 +246,7 @@ impl Pipeline<'_> {
     /// Restricts the best settings to those that give every document a label. The defaults stay
     /// unless the gain exceeds half a standard error of the objective, as a share of `documents`.
     /// That is about the noise between settings that agree on most documents.
-    fn prefer_defaults(&self, grid: &Grid, tuned: &mut Tuned, documents: usize) {
+    fn prefer_defaults(&self, grid: &Grid, tuned: &mut GridResult, documents: usize) {
         let options = self.run.options;
         tuned
             .trials
@@ -279,7 +279,7 @@ impl Pipeline<'_> {
         &self,
         found: &LeaveOneOut,
         grid: &Grid,
-        tuned: &mut Tuned,
+        tuned: &mut GridResult,
     ) -> Option<VoteLearning> {
         let vote = self.run.options.vote;
         if vote.is_some_and(|vote| !vote.learned) || is_by_batch(&tuned.best) {

@@ -13,7 +13,7 @@ use crate::decide::objective::{Expected, Metrics, Objective};
 
 /// A trained model and the results of its tuning.
 #[derive(Debug)]
-pub struct Trained {
+pub struct TrainingResult {
     /// The model.
     pub model: Model,
     /// The results of tuning, if tuning was on.

@@ -6,8 +6,8 @@ use super::dense::{ProjectionInput, dense_part};
 use super::given_vectors::GivenVectors;
 use super::retune::retune;
 use super::run::{Documents, OnEvent, Run};
-use super::tuned;
-use super::{Event, TrainError, TrainOptions, Trained, TuneScope};
+use super::tuned_training;
+use super::{Event, TrainError, TrainOptions, TrainingResult, TuneScope};
 use crate::decide::decision::label_shares;
 use crate::model::Model;
 use crate::search::Engines;
@@ -101,11 +101,11 @@ impl<'a> Trainer<'a> {
     pub fn train<D: Into<Result<Document, CorpusError>>>(
         &self,
         documents: impl IntoIterator<Item = D, IntoIter: Send>,
-    ) -> Result<Trained, TrainError> {
+    ) -> Result<TrainingResult, TrainError> {
         self.train_stream(&mut documents.into_iter().map(Into::into))
     }
 
-    fn train_stream(&self, documents: Documents<'_>) -> Result<Trained, TrainError> {
+    fn train_stream(&self, documents: Documents<'_>) -> Result<TrainingResult, TrainError> {
         let options = &self.options;
         let tuning = options.tuning.filter(|tuning| tuning.scope != TuneScope::Quick);
         if options.part_of.is_some()
@@ -129,7 +129,7 @@ impl<'a> Trainer<'a> {
                 Err(TrainError::LearnedNeedsTuning)
             }
             None => train_plainly(&run, documents),
-            Some(tuning) => tuned::train(&run, documents, tuning),
+            Some(tuning) => tuned_training::train(&run, documents, tuning),
         }
     }
 
@@ -140,7 +140,7 @@ impl<'a> Trainer<'a> {
     /// Fails if the options conflict or the search fails. Also fails if the model weights queries
     /// differently from documents, stores no texts, and its counts cannot be recovered from its
     /// rows.
-    pub fn retune(&self, model: Model) -> Result<Trained, TrainError> {
+    pub fn retune(&self, model: Model) -> Result<TrainingResult, TrainError> {
         let engines = self.engines()?;
         retune(&self.run(&engines), model)
     }
@@ -159,7 +159,7 @@ impl<'a> Trainer<'a> {
 }
 
 /// Trains with the settings of the options, or with a k and a vote that are chosen quickly.
-fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, TrainError> {
+fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<TrainingResult, TrainError> {
     let options = run.options;
     let threads = run.threads();
     let first = documents.next().transpose()?;
@@ -188,11 +188,11 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
     run.apply_class_weights(&mut counts)?;
     let mut stages = std::mem::take(&mut counts.stages);
     let documents = counts.documents() as u64;
-    if let Some(tuning) = tuned::quick_options(run, &counts, &given) {
+    if let Some(tuning) = tuned_training::quick_options(run, &counts, &given) {
         let start = Instant::now();
-        let (model, report) = tuned::train_quickly(run, counts, settings, given, &tuning)?;
+        let (model, report) = tuned_training::train_quickly(run, counts, settings, given, &tuning)?;
         stages.push(Stage::since("train: choose k and vote, weigh", documents, start));
-        return Ok(Trained { model, tuning: Some(report), stages });
+        return Ok(TrainingResult { model, tuning: Some(report), stages });
     }
     if let Some(selection) = options.selection {
         counts = selection.apply(counts, threads);
@@ -212,5 +212,5 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
         model = model.with_dense(part, if dense.with_terms { share } else { 1.0 });
         stages.push(Stage::since("train: make the vectors", documents, start));
     }
-    Ok(Trained { model, tuning: None, stages })
+    Ok(TrainingResult { model, tuning: None, stages })
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-use crate::fallible::fallibly;
+use crate::fallible::with_fallible_allocation;
 
 /// The bytes of a file, aligned to eight bytes.
 ///
@@ -84,7 +84,7 @@ impl Bytes {
     fn zeros(length: usize) -> io::Result<Self> {
         let mut words = Vec::new();
         let count = length.div_ceil(size_of::<u64>());
-        fallibly(|| words.try_reserve_exact(count)).map_err(|_| {
+        with_fallible_allocation(|| words.try_reserve_exact(count)).map_err(|_| {
             let what = format!("not enough memory for its {length} bytes");
             io::Error::new(io::ErrorKind::OutOfMemory, what)
         })?;

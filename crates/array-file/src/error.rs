@@ -153,7 +153,7 @@ impl FileProblem {
     }
 
     /// Whether the error is an I/O error, as opposed to invalid contents.
-    pub fn is_of_the_system(&self) -> bool {
+    pub fn is_io_error(&self) -> bool {
         matches!(self, Self::Read(_) | Self::Write(_))
     }
 }

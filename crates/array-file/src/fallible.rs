@@ -7,7 +7,7 @@ thread_local! {
 }
 
 /// Runs `allocate`, which handles failed allocations itself: `try_reserve` can return an error.
-pub(crate) fn fallibly<R>(allocate: impl FnOnce() -> R) -> R {
+pub(crate) fn with_fallible_allocation<R>(allocate: impl FnOnce() -> R) -> R {
     let before = IS_FALLIBLE.replace(true);
     let result = allocate();
     IS_FALLIBLE.set(before);

@@ -43,7 +43,7 @@ pub use temporary::{remove_temporary_files, try_to_remove_temporary_files};
 use destination::Destination;
 use inputs::{Identity, Inputs};
 use standard::STANDARD;
-use temporary::Temporary;
+use temporary::TemporaryFile;
 
 /// The inputs of a command, and the outputs that it has opened so far.
 ///
@@ -110,7 +110,7 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Sink {
-    File { out: BufWriter<Temporary>, target: PathBuf },
+    File { out: BufWriter<TemporaryFile>, target: PathBuf },
     Stream(BufWriter<File>),
 }
 
@@ -149,7 +149,7 @@ impl Output {
                 let file = file.map_err(|source| OutputProblem::Io { doing: "open", source });
                 file.map(|file| Sink::Stream(BufWriter::new(file)))
             }
-            Destination::File { target, existing } => Temporary::beside(&target, existing.as_ref())
+            Destination::File { target, existing } => TemporaryFile::in_folder_of(&target, existing.as_ref())
                 .map(|temporary| {
                     let out = BufWriter::with_capacity(1 << 20, temporary);
                     Sink::File { out, target }

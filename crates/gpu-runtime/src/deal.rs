@@ -6,9 +6,9 @@ use std::thread;
 
 /// The outcome of [`deal`].
 #[derive(Debug)]
-pub struct Dealt<T, R, E> {
+pub struct DealOutcome<T, R, E> {
     /// The tasks that were done, in no particular order.
-    pub done: Vec<Done<T, R>>,
+    pub done: Vec<CompletedTask<T, R>>,
     /// The workers that failed. Other workers have redone their tasks, if any could.
     pub failures: Vec<Failure<E>>,
     /// The tasks that no worker could do.
@@ -17,7 +17,7 @@ pub struct Dealt<T, R, E> {
 
 /// A task that was done.
 #[derive(Debug)]
-pub struct Done<T, R> {
+pub struct CompletedTask<T, R> {
     /// The index of the worker.
     pub worker: usize,
     /// The task.
@@ -58,7 +58,7 @@ pub fn deal<W, T, R, E>(
     tasks: Vec<T>,
     choose: impl Fn(&W, &[T]) -> Option<usize> + Sync,
     work: impl Fn(&W, &T) -> Result<R, E> + Sync,
-) -> Dealt<T, R, E>
+) -> DealOutcome<T, R, E>
 where
     W: Sync,
     T: Send,
@@ -80,7 +80,7 @@ where
                 };
                 let Some(task) = task else { return (own, None) };
                 match work(&workers[worker], &task) {
-                    Ok(result) => own.push(Done { worker, task, result }),
+                    Ok(result) => own.push(CompletedTask { worker, task, result }),
                     Err(error) => {
                         locked(&open).push(task);
                         return (own, Some(Failure { worker, error }));
@@ -98,7 +98,7 @@ where
         // A worker may have failed after the others had found no open task, so these continue.
         if working.is_empty() || locked(&open).is_empty() || done.len() == before {
             let open = open.into_inner().unwrap_or_else(PoisonError::into_inner);
-            return Dealt { done, failures, open };
+            return DealOutcome { done, failures, open };
         }
     }
 }
@@ -144,7 +144,7 @@ mod tests {
         begun: AtomicUsize,
     }
 
-    fn deal_to(workers: &[Option<usize>]) -> Dealt<u32, u32, &'static str> {
+    fn deal_to(workers: &[Option<usize>]) -> DealOutcome<u32, u32, &'static str> {
         let worker = |&fails_at| Worker { fails_at, begun: AtomicUsize::new(0) };
         let workers: Vec<Worker> = workers.iter().map(worker).collect();
         let work = |worker: &Worker, &task: &u32| {
@@ -154,7 +154,7 @@ mod tests {
         deal(&workers, (0..100).collect(), |_, left| left.len().checked_sub(1), work)
     }
 
-    fn tasks(dealt: &Dealt<u32, u32, &'static str>) -> Vec<u32> {
+    fn tasks(dealt: &DealOutcome<u32, u32, &'static str>) -> Vec<u32> {
         assert!(dealt.done.iter().all(|done| done.result == 2 * done.task));
         let mut tasks: Vec<u32> = dealt.done.iter().map(|done| done.task).collect();
         tasks.sort_unstable();

@@ -7,16 +7,16 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError};
 use cudarc::nvrtc::Ptx;
 
-use crate::error::{self, Doing, GpuError};
+use crate::error::{self, GpuStep, GpuError};
 use crate::kernel::kernel_parameters;
 use crate::module::Module;
 use crate::packed::unpack;
 
 /// The lowest compute capability that the kernels support.
-pub const LEAST_CAPABILITY: (i32, i32) = (7, 5);
+pub const MIN_CAPABILITY: (i32, i32) = (7, 5);
 /// The oldest supported driver, given by the newest CUDA version that it supports. 12000 is CUDA
 /// 12.0, which drivers from 525 on support.
-pub const LEAST_DRIVER: i32 = 12_000;
+pub const MIN_DRIVER: i32 = 12_000;
 
 /// The properties of a GPU.
 ///
@@ -76,11 +76,11 @@ impl DeviceInfo {
     /// }
     /// ```
     pub fn check(&self) -> Result<(), GpuError> {
-        if self.capability < LEAST_CAPABILITY {
+        if self.capability < MIN_CAPABILITY {
             let name = self.name.clone();
             return Err(GpuError::TooOld { name, capability: self.capability });
         }
-        if self.driver < LEAST_DRIVER {
+        if self.driver < MIN_DRIVER {
             return Err(GpuError::OldDriver { cuda: self.driver });
         }
         Ok(())
@@ -169,7 +169,7 @@ impl Device {
         if ordinal >= count {
             return Err(GpuError::NoSuchDevice { ordinal, count });
         }
-        let doing = Doing::new(ordinal, "opening it");
+        let doing = GpuStep::new(ordinal, "opening it");
         let context = CudaContext::new(ordinal).map_err(doing.failed())?;
         let info = info(&context, ordinal).map_err(doing.failed())?;
         Ok(Self { context, info, modules: Arc::default() })
@@ -213,7 +213,7 @@ impl Device {
     /// # Errors
     /// Fails if the GPU does not respond.
     pub fn free(&self) -> Result<usize, GpuError> {
-        let doing = Doing::new(self.info.ordinal, "querying its free memory");
+        let doing = GpuStep::new(self.info.ordinal, "querying its free memory");
         self.context.mem_get_info().map(|(free, _)| free).map_err(doing.failed())
     }
 
@@ -225,7 +225,7 @@ impl Device {
     pub fn reserve(&self, what: &'static str, needed: usize) -> Result<(), GpuError> {
         // Memory that was freed on streams becomes available when the streams have reached that
         // point.
-        let doing = Doing::new(self.info.ordinal, "waiting for it");
+        let doing = GpuStep::new(self.info.ordinal, "waiting for it");
         self.context.synchronize().map_err(doing.failed())?;
         let free = self.free()?;
         if needed > free {
@@ -239,7 +239,7 @@ impl Device {
     /// # Errors
     /// Fails if the driver cannot create a stream.
     pub fn stream(&self) -> Result<Arc<CudaStream>, GpuError> {
-        let doing = Doing::new(self.info.ordinal, "creating a stream");
+        let doing = GpuStep::new(self.info.ordinal, "creating a stream");
         self.context.new_stream().map_err(doing.failed())
     }
 
@@ -307,7 +307,7 @@ impl Device {
     /// ```
     pub fn load(&self, ptx: &str) -> Result<Module, GpuError> {
         self.info.check()?;
-        let doing = Doing::new(self.info.ordinal, "loading its kernels");
+        let doing = GpuStep::new(self.info.ordinal, "loading its kernels");
         let module = self.context.load_module(Ptx::from_src(ptx)).map_err(doing.failed())?;
         Ok(Module {
             loaded: module,
@@ -340,13 +340,13 @@ impl Device {
     /// Fails if the driver cannot create an event.
     pub fn timer(&self) -> Result<CudaEvent, GpuError> {
         let flags = cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT;
-        let doing = Doing::new(self.info.ordinal, "creating an event");
+        let doing = GpuStep::new(self.info.ordinal, "creating an event");
         self.context.new_event(Some(flags)).map_err(doing.failed())
     }
 
     /// Returns the step `what` of this GPU, for error messages.
-    pub fn doing(&self, what: &'static str) -> Doing {
-        Doing::new(self.info.ordinal, what)
+    pub fn doing(&self, what: &'static str) -> GpuStep {
+        GpuStep::new(self.info.ordinal, what)
     }
 }
 

@@ -114,12 +114,12 @@ impl GpuError {
 /// # Ok::<(), gpu_runtime::GpuError>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct Doing {
+pub struct GpuStep {
     ordinal: usize,
     what: &'static str,
 }
 
-impl Doing {
+impl GpuStep {
     pub(super) fn new(ordinal: usize, what: &'static str) -> Self {
         Self { ordinal, what }
     }

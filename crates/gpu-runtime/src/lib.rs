@@ -37,9 +37,9 @@ pub use cudarc::driver::{
     CudaEvent, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DeviceRepr, DriverError,
     LaunchConfig, ValidAsZeroBits,
 };
-pub use deal::{Dealt, Done, Failure, deal, on_each};
-pub use device::{Device, DeviceInfo, LEAST_CAPABILITY, LEAST_DRIVER, devices};
-pub use error::{Doing, GpuError};
+pub use deal::{DealOutcome, CompletedTask, Failure, deal, on_each};
+pub use device::{Device, DeviceInfo, MIN_CAPABILITY, MIN_DRIVER, devices};
+pub use error::{GpuStep, GpuError};
 pub use kernel::{
     Grid, Kernel, KernelArguments, KernelMismatch, Launch, Signature, check_kernels,
     kernel_parameters,

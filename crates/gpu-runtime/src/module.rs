@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaModule;
 
-use crate::error::{Doing, GpuError};
+use crate::error::{GpuStep, GpuError};
 use crate::kernel::Kernel;
 
 /// A PTX module that is loaded on a GPU.
@@ -36,13 +36,13 @@ impl Module {
     /// # Errors
     /// Fails if the module has no such kernel, or if the GPU has less shared memory.
     pub fn kernel(&self, name: &str, shared: usize) -> Result<Kernel, GpuError> {
-        let doing = Doing::new(self.ordinal, "finding a kernel");
+        let doing = GpuStep::new(self.ordinal, "finding a kernel");
         let function = self.loaded.load_function(name).map_err(doing.failed())?;
         let bytes = i32::try_from(shared).unwrap_or(i32::MAX);
         if shared > 48 * 1024 {
             use cudarc::driver::sys::CUfunction_attribute_enum as Limit;
             let limit = Limit::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            let doing = Doing::new(self.ordinal, "requesting shared memory");
+            let doing = GpuStep::new(self.ordinal, "requesting shared memory");
             function.set_attribute(limit, bytes).map_err(doing.failed())?;
         }
         let parameters = self.parameters.get(name).cloned().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpu_runtime::{
-    CudaSlice, CudaStream, DeviceRepr, Doing, DriverError, GpuError, ValidAsZeroBits,
+    CudaSlice, CudaStream, DeviceRepr, GpuStep, DriverError, GpuError, ValidAsZeroBits,
 };
 use metric_index::lists::NeighborLists;
 use metric_index::neighbor::Neighbor;
@@ -24,7 +24,7 @@ pub struct TimedAnswers {
 pub(crate) fn zeros<T: DeviceRepr + ValidAsZeroBits>(
     stream: &Arc<CudaStream>,
     length: usize,
-    doing: Doing,
+    doing: GpuStep,
 ) -> Result<CudaSlice<T>, GpuError> {
     stream.alloc_zeros(length).map_err(doing.failed())
 }

@@ -120,28 +120,28 @@ fn push_decisions(lines: &mut Lines, model: &Model) {
         }
     }
     if let Some(tuning) = &settings.tuning {
-        lines.push("tuned", tuned(tuning));
+        lines.push("tuned", describe_tuning(tuning));
     }
     if model.calibration().is_some() {
         lines.push("scores", "calibrated: predictions have probabilities");
     }
     if let Some(abstention) = &settings.abstention {
-        lines.push("abstains", abstains(*abstention));
+        lines.push("abstains", describe_abstention(*abstention));
     }
     if let Some(limit) = &settings.novelty {
         lines.push("refuses", novelty_limit(limit));
     }
     if let Some(updates) = settings.updates.filter(Updates::are_any) {
-        lines.push("changes", changes(updates));
+        lines.push("changes", describe_updates(updates));
     }
     lines.push("texts", if model.keeps_texts() { "stored" } else { "not stored" });
 }
 
 /// Describes the changes since training and their effect.
-fn changes(updates: Updates) -> String {
+fn describe_updates(updates: Updates) -> String {
     format!(
-        "{} added, {} removed, {} relabeled since the model was trained or tuned: thresholds and \
-         probabilities predate these changes; `classify tune` updates them",
+        "{} added, {} removed, {} relabeled since the model was trained or describe_tuning: thresholds and \
+         probabilities predate these describe_updates; `classify tune` updates them",
         updates.added, updates.removed, updates.relabeled
     )
 }
@@ -167,7 +167,7 @@ fn frequent_labels(model: &Model, shown: usize) -> String {
 }
 
 /// Describes when a model abstains.
-fn abstains(limit: ConfidenceLimit) -> String {
+fn describe_abstention(limit: ConfidenceLimit) -> String {
     let ConfidenceLimit { target_error, coverage, error, error_bound, .. } = limit;
     let [target, answered, wrong, bound] =
         [target_error, coverage, error, error_bound].map(|share| share * 100.0);
@@ -234,7 +234,7 @@ fn analysis(spec: &AnalyzerSpec) -> String {
 }
 
 /// Describes the objective and the metrics of tuning.
-fn tuned(tuning: &TuningSummary) -> String {
+fn describe_tuning(tuning: &TuningSummary) -> String {
     let TuningSummary { objective, metrics, intervals, nested, documents, .. } = tuning;
     let ends = |of: fn(&Intervals) -> [f64; 2]| {
         let ends = intervals.as_ref().map(of);

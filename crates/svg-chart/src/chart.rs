@@ -146,11 +146,11 @@ fn own_style() -> String {
 
 /// The legend: the names of lines and bars, in rows that fit the width.
 struct Legend {
-    names: Vec<Named>,
+    names: Vec<LegendEntry>,
     rows: usize,
 }
 
-struct Named {
+struct LegendEntry {
     name: String,
     class: usize,
     is_line: bool,
@@ -177,7 +177,7 @@ impl Legend {
             }
             let row = legend.rows - 1;
             let is_line = matches!(mark, Mark::Line { .. });
-            legend.names.push(Named { name: name.clone(), class: *class, is_line, x, row });
+            legend.names.push(LegendEntry { name: name.clone(), class: *class, is_line, x, row });
             x += needed;
         }
         legend
@@ -185,7 +185,7 @@ impl Legend {
 
     /// Writes the legend, with the baseline of its first row at `top`.
     fn write(&self, svg: &mut String, top: f64) {
-        for Named { name, class, is_line, x, row } in &self.names {
+        for LegendEntry { name, class, is_line, x, row } in &self.names {
             let y = top + *row as f64 * LINE;
             let color = class % OWN_COLORS.len();
             let _ = if *is_line {

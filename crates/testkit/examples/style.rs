@@ -26,10 +26,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    for place in style::check(&style::sources()) {
-        if rule.is_none_or(|rule| rule == place.rule) && place.file.starts_with(&path) {
-            let name = place.rule.name();
-            println!("{}:{}: {name}: {}", place.file, place.line, place.message);
+    for violation in style::check(&style::sources()) {
+        if rule.is_none_or(|rule| rule == violation.rule) && violation.file.starts_with(&path) {
+            let name = violation.rule.name();
+            println!("{}:{}: {name}: {}", violation.file, violation.line, violation.message);
         }
     }
     ExitCode::SUCCESS

@@ -11,15 +11,15 @@ use proc_macro2::{Spacing, Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, Macro, Meta, UseTree, Visibility};
 
-use super::{Place, Rule, Source};
+use super::{Violation, Rule, Source};
 
-pub(crate) fn check(sources: &[Source], places: &mut Vec<Place>) {
+pub(crate) fn check(sources: &[Source], violations: &mut Vec<Violation>) {
     let files: HashMap<&str, &Source> =
         sources.iter().map(|source| (source.path.as_str(), source)).collect();
     for source in sources {
         if source.path.ends_with("src/lib.rs") || source.path.ends_with("src/main.rs") {
             let tree = Tree::of(source, &files);
-            report_cycles(&tree.uses(), places);
+            report_cycles(&tree.uses(), violations);
         }
     }
 }
@@ -193,7 +193,7 @@ impl<'a> Tree<'a> {
 }
 
 /// Reports each use between files that depend on each other, directly or indirectly.
-fn report_cycles(uses: &Uses<'_>, places: &mut Vec<Place>) {
+fn report_cycles(uses: &Uses<'_>, violations: &mut Vec<Violation>) {
     let mut reached: HashMap<&str, Vec<&str>> = HashMap::new();
     for (start, _) in uses.keys() {
         reached.entry(start).or_insert_with(|| reachable(start, uses));
@@ -208,7 +208,7 @@ fn report_cycles(uses: &Uses<'_>, places: &mut Vec<Place>) {
             let mut names: Vec<&str> = named.iter().map(|(_, name)| name.as_str()).collect();
             names.sort_unstable();
             names.dedup();
-            places.push(Place {
+            violations.push(Violation {
                 rule: Rule::ModuleCycle,
                 file: (*from).to_owned(),
                 line: named.iter().map(|(line, _)| *line).min().unwrap_or(1),

@@ -76,7 +76,7 @@ impl Rule {
 
 /// A place in the code that violates a rule.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Violation {
     pub(crate) rule: Rule,
     /// Path from the root of the repository.
     pub(crate) file: String,
@@ -115,24 +115,24 @@ pub(crate) fn sources() -> Vec<Source> {
 }
 
 /// Returns all violations, sorted by rule, file and line.
-pub(crate) fn check(sources: &[Source]) -> Vec<Place> {
-    let mut places = Vec::new();
+pub(crate) fn check(sources: &[Source]) -> Vec<Violation> {
+    let mut violations = Vec::new();
     for source in sources {
-        syntax::check(source, &mut places);
-        lines::check(source, &mut places);
+        syntax::check(source, &mut violations);
+        lines::check(source, &mut violations);
     }
-    graph::check(sources, &mut places);
-    check_folders(sources, &mut places);
-    places.sort_by(|a, b| (a.rule, &a.file, a.line).cmp(&(b.rule, &b.file, b.line)));
-    places
+    graph::check(sources, &mut violations);
+    check_folders(sources, &mut violations);
+    violations.sort_by(|a, b| (a.rule, &a.file, a.line).cmp(&(b.rule, &b.file, b.line)));
+    violations
 }
 
-fn check_folders(sources: &[Source], places: &mut Vec<Place>) {
+fn check_folders(sources: &[Source], violations: &mut Vec<Violation>) {
     let in_src = sources.iter().filter_map(|source| source.path.strip_prefix("src/"));
     let folders: BTreeSet<&str> =
         in_src.filter_map(|path| path.split_once('/')).map(|(folder, _)| folder).collect();
     for (number, folder) in folders.iter().enumerate().skip(MAX_FOLDERS) {
-        places.push(Place {
+        violations.push(Violation {
             rule: Rule::TopFolders,
             file: format!("src/{folder}"),
             line: 1,

@@ -8,10 +8,10 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Expr, FnArg, ImplItemFn, ItemFn, Local, Macro, Pat, Signature, TraitItemFn, Type};
 
-use super::{MAX_PARAMETERS, Place, Rule, Source, VOICE};
+use super::{MAX_PARAMETERS, Violation, Rule, Source, VOICE};
 
-pub(crate) fn check(source: &Source, places: &mut Vec<Place>) {
-    let mut walk = Walk { file: &source.path, words: BTreeSet::new(), places };
+pub(crate) fn check(source: &Source, violations: &mut Vec<Violation>) {
+    let mut walk = Walk { file: &source.path, words: BTreeSet::new(), violations };
     walk.visit_file(&source.tree);
 }
 
@@ -19,13 +19,13 @@ struct Walk<'a> {
     file: &'a str,
     /// The identifiers that were reported: each one is reported once per file.
     words: BTreeSet<String>,
-    places: &'a mut Vec<Place>,
+    violations: &'a mut Vec<Violation>,
 }
 
 impl Walk<'_> {
     fn report(&mut self, rule: Rule, at: Span, message: String) {
         let line = at.start().line;
-        self.places.push(Place { rule, file: self.file.to_owned(), line, message });
+        self.violations.push(Violation { rule, file: self.file.to_owned(), line, message });
     }
 
     fn check_signature(&mut self, signature: &Signature) {

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gpu_runtime::{
-    CudaEvent, CudaSlice, CudaStream, Device, DevicePtr, Doing, GpuError, Pinned, Pool,
+    CudaEvent, CudaSlice, CudaStream, Device, DevicePtr, GpuStep, GpuError, Pinned, Pool,
 };
 
 use super::arguments::{PointRows, Vectors};
@@ -505,7 +505,7 @@ struct Overflow {
 pub(super) fn zeros<T: gpu_runtime::DeviceRepr + gpu_runtime::ValidAsZeroBits>(
     stream: &Arc<CudaStream>,
     length: usize,
-    doing: Doing,
+    doing: GpuStep,
 ) -> Result<CudaSlice<T>, GpuError> {
     stream.alloc_zeros(length).map_err(doing.failed())
 }

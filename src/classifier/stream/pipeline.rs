@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::backlog::{Backlog, Limits};
 use super::source::{Source, batch_size};
-use crate::classifier::vectors::{Labeled, StoredVectors};
+use crate::classifier::vectors::{DocumentLabels, StoredVectors};
 use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors,
 };
@@ -56,7 +56,7 @@ type StageResult<T> = Result<T, ClassifyError>;
 
 /// A vectorized batch.
 pub(crate) struct Vectorized {
-    pub(crate) documents: Vec<Labeled>,
+    pub(crate) documents: Vec<DocumentLabels>,
     pub(crate) vectors: DocumentVectors,
 }
 
@@ -282,7 +282,7 @@ impl Pipeline<'_> {
                     stage.bytes = Some(stage.bytes.unwrap_or(0) + bytes as u64);
                 }
                 let apart =
-                    |Document { id, labels, content, .. }| (content, Labeled { id, labels });
+                    |Document { id, labels, content, .. }| (content, DocumentLabels { id, labels });
                 let (contents, documents): (Vec<_>, Vec<_>) =
                     documents.into_iter().map(apart).unzip();
                 self.free(contents);

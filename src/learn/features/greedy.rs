@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::setup::{ChosenFeatures, FeatureError, Free, Recount, Step, TrialSetup};
+use super::setup::{ChosenFeatures, FeatureError, FreeDimensions, Recount, Step, TrialSetup};
 use crate::decide::objective::Metrics;
 use crate::learn::held_out::{FOLDS, LeaveOneOut};
-use crate::learn::training_rows::{Counted, Features, TERM_STEPS};
+use crate::learn::training_rows::{CountedDocuments, Features, TERM_STEPS};
 use crate::learn::votes::Trial;
 use crate::search::SearchError;
 use crate::text::analyze::{AnalyzerSpec, NgramRange, Stemmer, stop_word_languages, stop_words};
@@ -98,7 +98,7 @@ struct SampleMetrics {
 
 /// The best features that the greedy search has found so far.
 #[derive(Clone)]
-struct Best {
+struct BestFeatures {
     features: Features,
     /// The metrics on the sample; `None` if nothing was tried.
     metrics: Option<SampleMetrics>,
@@ -116,9 +116,9 @@ const ALIKE_IF_BINARY: [&str; 2] = ["btc", "ntc"];
 /// The state of the greedy search.
 struct GreedySearch<'t, 'a> {
     trials: &'t mut FeatureSearch<'a>,
-    best: Best,
+    best: BestFeatures,
     /// The counts for each combination of analyzer and fields that was requested.
-    counted: Vec<(Terms, Counted)>,
+    counted: Vec<(Terms, CountedDocuments)>,
     steps: Vec<Step>,
     tried: Vec<Features>,
     /// The objective of each change on the first fold, or on the whole sample if the first fold has
@@ -137,20 +137,20 @@ impl FeatureSearch<'_> {
         &mut self,
         start: Features,
         counts: Counts,
-        free: Free,
+        free: FreeDimensions,
     ) -> Result<ChosenFeatures, FeatureError> {
         let fields = start.fields.clone();
-        let counted = Counted::new(counts, self.setup.exclusion);
+        let counted = CountedDocuments::new(counts, self.setup.exclusion);
         let mut search = GreedySearch {
             trials: self,
             language: language(counted.counts()),
             counted: vec![(Terms::of(&start), counted)],
-            best: Best { features: start, metrics: None, k: 0 },
+            best: BestFeatures { features: start, metrics: None, k: 0 },
             steps: Vec::new(),
             tried: Vec::new(),
             on_first: Vec::new(),
         };
-        search.search(Free { title: free.title && fields == Fields::Whole, ..free })?;
+        search.search(FreeDimensions { title: free.title && fields == Fields::Whole, ..free })?;
         let features = search.best.features.clone();
         let steps = std::mem::take(&mut search.steps);
         let index = search.count(&features)?;
@@ -161,7 +161,7 @@ impl FeatureSearch<'_> {
 
 impl GreedySearch<'_, '_> {
     /// Tries one dimension after another.
-    fn search(&mut self, free: Free) -> Result<(), FeatureError> {
+    fn search(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {
         self.try_out(vec![("as given".to_owned(), self.best.features.clone())])?;
         if free.chi2_power {
             self.chi2_powers()?;
@@ -180,14 +180,14 @@ impl GreedySearch<'_, '_> {
         }
         let values: Vec<f64> = starts.iter().map(|start| self.value(start)).collect();
         let max = values.iter().copied().fold(0.0, f64::max);
-        let mut best: Option<Best> = None;
+        let mut best: Option<BestFeatures> = None;
         for (number, start) in starts.into_iter().enumerate() {
             let min_value =
                 if number == 0 { max - MAX_LOSS_ON_FIRST_FOLD } else { values[0] + MIN_LEAD };
             if values[number] >= min_value {
                 self.best = start;
                 self.terms(free)?;
-                let is_better = |best: &Best| self.value(&self.best) > self.value(best);
+                let is_better = |best: &BestFeatures| self.value(&self.best) > self.value(best);
                 if best.as_ref().is_none_or(is_better) {
                     best = Some(self.best.clone());
                 }
@@ -210,13 +210,13 @@ impl GreedySearch<'_, '_> {
     }
 
     /// Returns the objective of the given features on the whole sample.
-    fn value(&self, best: &Best) -> f64 {
+    fn value(&self, best: &BestFeatures) -> f64 {
         let objective = self.trials.setup.grid.objective;
         best.metrics.map_or(0.0, |metrics| objective.of(metrics.whole_sample))
     }
 
     /// Tries title boosts, analyzers and selections.
-    fn terms(&mut self, free: Free) -> Result<(), FeatureError> {
+    fn terms(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {
         if free.title {
             self.titles()?;
         }
@@ -238,7 +238,7 @@ impl GreedySearch<'_, '_> {
         let counts = (self.trials.recount)(&terms.analyzer, &terms.fields)?;
         // The documents and their labels do not change, so the folds do not either.
         let folds = Arc::clone(self.counted[0].1.folds());
-        self.counted.push((terms, Counted::with_folds(counts, folds)));
+        self.counted.push((terms, CountedDocuments::with_folds(counts, folds)));
         Ok(self.counted.len() - 1)
     }
 
@@ -296,7 +296,7 @@ impl GreedySearch<'_, '_> {
             if kept {
                 let whole_sample = trial.metrics;
                 let metrics = Some(SampleMetrics { first_fold: first, whole_sample });
-                self.best = Best { features: contestant.features, metrics, k: trial.k };
+                self.best = BestFeatures { features: contestant.features, metrics, k: trial.k };
             }
             self.step(contestant.change, trial, contestant.found.len(), kept);
         }
@@ -432,10 +432,10 @@ impl GreedySearch<'_, '_> {
         if self.counted[0].1.counts().entries() <= MAX_ENTRIES_FOR_CHARACTERS {
             others.push(self.other_characters());
         }
-        self.try_out(others.into_iter().map(|other| (named("all", &other), other)).collect())
+        self.try_out(others.into_iter().map(|other| (describe_terms("all", &other), other)).collect())
     }
 
-    fn selections(&mut self, free: Free) -> Result<(), FeatureError> {
+    fn selections(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {
         // Stemming and word pairs often help only together with term selection.
         let mut bases = vec![self.best.features.clone()];
         if free.analyzer {
@@ -464,7 +464,7 @@ impl GreedySearch<'_, '_> {
                 let counts = counts.filter(|&count| TERM_COUNTS.contains(&count) || is_open(count));
                 for selection in counts.filter_map(selected) {
                     let features = with(selection);
-                    changes.push((named(&selection.to_string(), &features), features));
+                    changes.push((describe_terms(&selection.to_string(), &features), features));
                 }
             }
             self.try_out(changes)?;
@@ -534,7 +534,7 @@ fn is_next_to(count: usize, best: usize) -> bool {
 }
 
 /// Returns a description of the terms of features; it begins with `count`.
-fn named(count: &str, features: &Features) -> String {
+fn describe_terms(count: &str, features: &Features) -> String {
     let Some(analyzer) = &features.analyzer else { return format!("{count} columns") };
     let words = if analyzer.stemmer.is_some() { "stems" } else { "words" };
     let pairs = analyzer.word_ngrams == NgramRange::new(1, 2);

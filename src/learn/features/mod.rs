@@ -13,4 +13,4 @@ mod setup;
 
 pub(super) use greedy::FeatureSearch;
 pub use setup::Step;
-pub(super) use setup::{ChosenFeatures, FeatureError, Free, TrialSetup};
+pub(super) use setup::{ChosenFeatures, FeatureError, FreeDimensions, TrialSetup};

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::learn::held_out::{Exclusion, LeaveOneOut};
 use crate::learn::options::FreeFeatures;
-use crate::learn::training_rows::{Counted, Features, HoldOutSearch, labels_of};
+use crate::learn::training_rows::{CountedDocuments, Features, HoldOutSearch, labels_of};
 use crate::learn::votes::{Grid, Trial, search_grid};
 use crate::model::InputSpec;
 use crate::search::{Engines, SearchError};
@@ -16,7 +16,7 @@ use crate::text::counts::{Counts, Fields};
 /// The dimensions of the features that the search may change.
 #[expect(clippy::struct_excessive_bools, reason = "one switch per dimension")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::learn) struct Free {
+pub(in crate::learn) struct FreeDimensions {
     /// Stemming and word pairs.
     pub analyzer: bool,
     /// The boost of the first line.
@@ -31,7 +31,7 @@ pub(in crate::learn) struct Free {
     pub term_weights: bool,
 }
 
-impl Free {
+impl FreeDimensions {
     /// Restricts `requested` to what applies to a corpus.
     pub(in crate::learn) fn for_corpus(
         free: FreeFeatures,
@@ -103,7 +103,7 @@ pub(in crate::learn) struct TrialSetup<'a> {
 pub(in crate::learn) struct ChosenFeatures {
     pub(in crate::learn) features: Features,
     /// The counts of the chosen features, before terms are selected.
-    pub(in crate::learn) counted: Counted,
+    pub(in crate::learn) counted: CountedDocuments,
     pub(in crate::learn) steps: Vec<Step>,
 }
 
@@ -112,7 +112,7 @@ impl TrialSetup<'_> {
     /// `concurrent_folds` folds are searched concurrently.
     pub(super) fn neighbors(
         &self,
-        counted: &Counted,
+        counted: &CountedDocuments,
         features: &Features,
         folds: Range<usize>,
         k: NonZeroUsize,

@@ -1,7 +1,7 @@
 //! Determines which documents cannot be neighbors of each other while a model is tuned.
 
-use super::View;
-use super::folds::{drawn, hashes};
+use super::SearchableRows;
+use super::folds::{draw_sample, hashes};
 use super::leave_one_out::{
     chronological_window, near_duplicate_limit, near_duplicates, nearest_of_sample, window_size,
 };
@@ -12,9 +12,9 @@ use crate::search::SearchError;
 use crate::threads::Threads;
 
 /// Training rows in which near-duplicates and a chronological order are searched.
-pub(in crate::learn) struct Inspected<'a> {
-    pub(in crate::learn) terms: Option<View<'a>>,
-    pub(in crate::learn) vectors: Option<View<'a>>,
+pub(in crate::learn) struct InspectedRows<'a> {
+    pub(in crate::learn) terms: Option<SearchableRows<'a>>,
+    pub(in crate::learn) vectors: Option<SearchableRows<'a>>,
     pub(in crate::learn) labels: TrainingLabels<'a>,
     /// Whether the similarities of terms are cosines. Near-duplicates are recognized only by
     /// cosines.
@@ -25,7 +25,7 @@ pub(in crate::learn) struct Inspected<'a> {
 
 /// The results of the search: documents that cannot be neighbors of each other while tuning.
 #[derive(Debug, Default)]
-pub(in crate::learn) struct Excluded {
+pub(in crate::learn) struct ExcludedNeighbors {
     /// The cosine above which documents are near-duplicates.
     pub(in crate::learn) above: Option<f32>,
     pub(in crate::learn) near: NearDuplicates,
@@ -46,30 +46,30 @@ const MAX_FOR_WINDOW: usize = 4_000;
 /// Returns the documents that are held out to choose k, vote and decision.
 pub(in crate::learn) fn held_out_rows(tuning: &TuneOptions, hashes: &[u64]) -> Vec<u32> {
     match tuning.scope {
-        TuneScope::Quick => drawn(hashes, tuning.sample),
+        TuneScope::Quick => draw_sample(hashes, tuning.sample),
         TuneScope::Votes | TuneScope::All => (0u32..).take(hashes.len()).collect(),
     }
 }
 
-impl Excluded {
+impl ExcludedNeighbors {
     /// Searches near-duplicates, and determines the window if the documents are in chronological
     /// order.
     pub(in crate::learn) fn find(
-        inspected: Inspected<'_>,
+        inspected: InspectedRows<'_>,
         tuning: &TuneOptions,
         threads: &Threads,
     ) -> Result<Self, SearchError> {
-        let Inspected { terms, vectors, labels, is_cosine, groups } = inspected;
+        let InspectedRows { terms, vectors, labels, is_cosine, groups } = inspected;
         // Texts show near-duplicates better than dense vectors, most of which are similar.
         let view = terms.or(vectors);
         let quick = tuning.scope == TuneScope::Quick;
         let hashes =
-            view.map_or(Vec::new(), |View { queries, .. }| hashes(queries, &labels, threads));
+            view.map_or(Vec::new(), |SearchableRows { queries, .. }| hashes(queries, &labels, threads));
         let above = match (tuning.near_duplicates, terms) {
             (NearDuplicateLimit::Above(limit), _) => Some(limit),
             (NearDuplicateLimit::Found, Some(view)) if is_cosine => {
                 let count = if quick { tuning.sample } else { MAX_FOR_LIMIT };
-                near_duplicate_limit(view, &drawn(&hashes, count))?
+                near_duplicate_limit(view, &draw_sample(&hashes, count))?
             }
             (NearDuplicateLimit::Found | NearDuplicateLimit::Off, _) => None,
         };

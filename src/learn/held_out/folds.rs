@@ -25,7 +25,7 @@ pub(crate) fn folds(among: &TrainingLabels<'_>, cluster_of: &[u64], count: usize
     assert!((1..=256).contains(&count), "the number of folds is from 1 to 256");
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
     let of_row =
-        |row: u32| cluster_of.get(row as usize).copied().unwrap_or_else(|| mixed(row.into()));
+        |row: u32| cluster_of.get(row as usize).copied().unwrap_or_else(|| mix_bits(row.into()));
     // The size and the number of a document's rarest label; documents without labels come last.
     let rarest = |row: u32| {
         let sized = |&label: &u32| (among.sizes[label as usize], label);
@@ -60,7 +60,7 @@ pub(crate) fn hashes(
 ) -> Vec<u64> {
     let of_row = |row: usize| {
         let mut hash = 0;
-        let mut add = |number: u64| hash = mixed(hash ^ number);
+        let mut add = |number: u64| hash = mix_bits(hash ^ number);
         match &rows {
             QueryRows::Sparse(rows) => {
                 let (terms, weights) = matrix::row(rows, row);
@@ -89,15 +89,15 @@ pub(crate) fn hashes(
     let mut copies: HashMap<u64, u64, RandomState> = HashMap::default();
     let differing = |hash: u64| {
         let copy = copies.entry(hash).and_modify(|copy| *copy += 1).or_default();
-        if *copy == 0 { hash } else { mixed(hash ^ mixed(*copy)) }
+        if *copy == 0 { hash } else { mix_bits(hash ^ mix_bits(*copy)) }
     };
     hashes.into_iter().map(differing).collect()
 }
 
 /// Returns at most `count` row numbers, chosen by the hashes of the rows, in increasing order.
-pub(crate) fn drawn(hashes: &[u64], count: usize) -> Vec<u32> {
+pub(crate) fn draw_sample(hashes: &[u64], count: usize) -> Vec<u32> {
     // Folds also depend on the hashes, so the hashes are mixed once more.
-    let mut order: Vec<(u64, u32)> = hashes.iter().map(|&hash| mixed(hash)).zip(0..).collect();
+    let mut order: Vec<(u64, u32)> = hashes.iter().map(|&hash| mix_bits(hash)).zip(0..).collect();
     if count < order.len() {
         order.select_nth_unstable(count);
         order.truncate(count);
@@ -108,7 +108,7 @@ pub(crate) fn drawn(hashes: &[u64], count: usize) -> Vec<u32> {
 }
 
 /// Returns the hash of a number (the finalizer of `SplitMix64`, Steele, Lea and Flood 2014).
-fn mixed(number: u64) -> u64 {
+fn mix_bits(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -122,16 +122,16 @@ const STRETCHES: usize = 40;
 /// near-duplicates. The number of a cluster is the lowest hash of its documents.
 pub(crate) fn clusters(exclusion: Exclusion<'_>, rows: usize) -> Vec<u64> {
     if exclusion.is_chronological && exclusion.groups.is_empty() {
-        return (0..rows).map(|row| mixed((row * STRETCHES / rows) as u64)).collect();
+        return (0..rows).map(|row| mix_bits((row * STRETCHES / rows) as u64)).collect();
     }
     let alone = |near: &NearDuplicates| near.documents() == 0;
     if exclusion.groups.is_empty() && exclusion.near.is_none_or(alone) {
         let hashes = exclusion.hashes;
         return (0..rows)
-            .map(|row| hashes.get(row).copied().unwrap_or_else(|| mixed(row as u64)))
+            .map(|row| hashes.get(row).copied().unwrap_or_else(|| mix_bits(row as u64)))
             .collect();
     }
-    let hash = |row: usize| exclusion.hashes.get(row).copied().unwrap_or_else(|| mixed(row as u64));
+    let hash = |row: usize| exclusion.hashes.get(row).copied().unwrap_or_else(|| mix_bits(row as u64));
     let sets = if exclusion.groups.is_empty() {
         near_duplicates(exclusion, rows)
     } else {
@@ -185,7 +185,7 @@ mod tests {
             found[label * 20..][..20].iter().for_each(|&fold| counts[usize::from(fold)] += 1);
             assert_eq!(counts, [4; 5]);
         }
-        let clusters: Vec<u64> = (0..3_000).map(|row| mixed(row % 700)).collect();
+        let clusters: Vec<u64> = (0..3_000).map(|row| mix_bits(row % 700)).collect();
         let together = folds(&among, &clusters, 4);
         assert!((0..2_300).all(|row| together[row] == together[row + 700]));
         let mut counts = [0; 4];
@@ -197,9 +197,9 @@ mod tests {
 
     #[test]
     fn samples_are_drawn_in_increasing_order() {
-        let sample = drawn(&[7, 5, 3, 8], 2);
+        let sample = draw_sample(&[7, 5, 3, 8], 2);
         assert_eq!(sample.len(), 2);
         assert!(sample[0] < sample[1]);
-        assert_eq!(drawn(&[7, 5, 3, 8], 4), [0, 1, 2, 3]);
+        assert_eq!(draw_sample(&[7, 5, 3, 8], 4), [0, 1, 2, 3]);
     }
 }

@@ -10,7 +10,7 @@ use crate::search::{
 use crate::threads;
 
 use super::FOLDS;
-use super::View;
+use super::SearchableRows;
 use super::folds::{clusters, folds};
 use super::near_duplicates::{Exclusion, NearDuplicates};
 
@@ -30,7 +30,7 @@ fn batch_size(k: NonZeroUsize) -> usize {
 /// # Errors
 /// Fails if the queries do not match the engine's rows.
 pub(crate) fn near_duplicates(
-    view: View<'_>,
+    view: SearchableRows<'_>,
     rows: &[u32],
     limit: f32,
 ) -> Result<NearDuplicates, SearchError> {
@@ -70,7 +70,7 @@ pub(crate) fn near_duplicates(
 /// Searches the `k` nearest rows of some documents, without the documents themselves and the
 /// excluded rows.
 fn search_others(
-    view: View<'_>,
+    view: SearchableRows<'_>,
     documents: &[u32],
     k: NonZeroUsize,
     exclusion: Exclusion<'_>,
@@ -155,7 +155,7 @@ impl LeaveOneOut {
     /// # Errors
     /// Fails if the queries do not match the engine's rows.
     pub(crate) fn search(
-        view: View<'_>,
+        view: SearchableRows<'_>,
         rows: &[u32],
         k: NonZeroUsize,
         exclusion: Exclusion<'_>,
@@ -192,7 +192,7 @@ impl LeaveOneOut {
     /// # Panics
     /// Panics if the searches held out different documents.
     #[must_use]
-    pub(crate) fn mixed(terms: Self, vectors: Self, dense_share: f64) -> Self {
+    pub(crate) fn combined(terms: Self, vectors: Self, dense_share: f64) -> Self {
         assert_eq!(terms.rows, vectors.rows, "both searches hold out the same documents");
         Self { dense_share, vectors: vectors.vectors, ..terms }
     }
@@ -221,7 +221,7 @@ impl LeaveOneOut {
     /// Appends another search whose documents are held out for the second time. They get the folds
     /// of this search.
     #[must_use]
-    pub(crate) fn and_again(mut self, other: &Self) -> Self {
+    pub(crate) fn with_second_round(mut self, other: &Self) -> Self {
         let clusters = Arc::clone(&self.clusters);
         let dense_share = self.dense_share;
         let again_from = Some(self.len());
@@ -365,7 +365,7 @@ pub(crate) fn window_size(rows: usize) -> u32 {
 /// # Errors
 /// Fails if the queries do not match the engine's rows.
 pub(crate) fn nearest_of_sample(
-    view: View<'_>,
+    view: SearchableRows<'_>,
     exclusion: Exclusion<'_>,
     count: usize,
 ) -> Result<LeaveOneOut, SearchError> {
@@ -386,7 +386,7 @@ pub(crate) fn nearest_of_sample(
 /// # Errors
 /// Fails if the queries do not match the engine's rows.
 pub(in crate::learn) fn near_duplicate_limit(
-    view: View<'_>,
+    view: SearchableRows<'_>,
     rows: &[u32],
 ) -> Result<Option<f32>, SearchError> {
     let k = NonZeroUsize::MIN;

@@ -1,7 +1,7 @@
 //! Held-out documents, their neighbors, and the neighbors that are excluded.
 //!
 //! * [`LeaveOneOut`]: the nearest other documents of each training document.
-//! * [`Exclusion`], [`Excluded`]: which documents cannot be neighbors of each other.
+//! * [`Exclusion`], [`ExcludedNeighbors`]: which documents cannot be neighbors of each other.
 //! * [`mod@folds`]: the assignment of documents to folds.
 
 mod exclusion;
@@ -11,10 +11,10 @@ mod near_duplicates;
 
 use crate::search::{QueryRows, Search};
 
-pub(super) use exclusion::{Excluded, Inspected, held_out_rows};
+pub(super) use exclusion::{ExcludedNeighbors, InspectedRows, held_out_rows};
 #[cfg(test)]
 pub(super) use folds::hashes;
-pub(crate) use folds::{clusters, drawn, folds};
+pub(crate) use folds::{clusters, draw_sample, folds};
 pub(crate) use leave_one_out::LeaveOneOut;
 #[cfg(test)]
 pub(super) use leave_one_out::{chronological_window, near_duplicates, nearest_of_sample};
@@ -27,7 +27,7 @@ pub(crate) const FOLDS: usize = 5;
 
 /// An engine over training rows, and the rows as queries.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct View<'a> {
+pub(super) struct SearchableRows<'a> {
     pub(super) engine: &'a dyn Search,
     pub(super) queries: QueryRows<'a>,
 }

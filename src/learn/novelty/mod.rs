@@ -30,14 +30,14 @@ const SCORE_FOLDS: usize = 2;
 
 /// The training documents without the labels of a fold, and the documents that are novel to them.
 #[derive(Debug)]
-pub(super) struct WithoutLabels {
+pub(super) struct HeldOutLabels {
     /// The documents that have none of the held-out labels.
     pub(super) rows: RowSet,
     /// Documents that have only held-out labels, evenly spaced. Empty if `rows` would be empty.
     pub(super) novel: Vec<u32>,
 }
 
-impl WithoutLabels {
+impl HeldOutLabels {
     /// Assigns the labels to folds and holds out one fold after the other. Labels are assigned by
     /// decreasing size, each to the fold with the fewest documents so far.
     pub(super) fn by_fold(labels: &TrainingLabels<'_>) -> Vec<Self> {
@@ -130,14 +130,14 @@ pub(super) struct DocumentEvidence<'a> {
 
 /// A document and its fold.
 #[derive(Clone, Copy)]
-struct InFold<'a> {
+struct FoldDocument<'a> {
     fold: usize,
     shown: NoveltyEvidence<'a>,
 }
 
 /// Returns the documents in some folds.
-fn shown_in<'a>(
-    documents: &[InFold<'a>],
+fn documents_in<'a>(
+    documents: &[FoldDocument<'a>],
     is_in: &dyn Fn(usize) -> bool,
 ) -> Vec<NoveltyEvidence<'a>> {
     let documents = documents.iter().filter(|document| is_in(document.fold));
@@ -146,8 +146,8 @@ fn shown_in<'a>(
 
 /// The known and novel documents from which a novelty score and its limit are learned.
 struct NoveltyLearner<'a> {
-    known: Vec<InFold<'a>>,
-    novel: Vec<InFold<'a>>,
+    known: Vec<FoldDocument<'a>>,
+    novel: Vec<FoldDocument<'a>>,
     labels: &'a TrainingLabels<'a>,
     nearest: &'a dyn Fn(u32, Option<&NoveltyEvidence<'_>>) -> f32,
     target: f64,
@@ -156,8 +156,8 @@ struct NoveltyLearner<'a> {
 impl NoveltyLearner<'_> {
     /// Learns the score from known documents and from the novel documents outside a fold.
     fn learn(&self, without: Option<usize>) -> NoveltyScore {
-        let known = shown_in(&self.known, &|fold| fold < SCORE_FOLDS);
-        let novel = shown_in(&self.novel, &|fold| Some(fold) != without);
+        let known = documents_in(&self.known, &|fold| fold < SCORE_FOLDS);
+        let novel = documents_in(&self.novel, &|fold| Some(fold) != without);
         NoveltyScore::fit(&known, &novel, &self.nearest, self.labels)
     }
 
@@ -165,11 +165,11 @@ impl NoveltyLearner<'_> {
     fn scores(
         &self,
         score: &NoveltyScore,
-        documents: &[InFold<'_>],
+        documents: &[FoldDocument<'_>],
         is_in: &dyn Fn(usize) -> bool,
     ) -> Vec<f64> {
         let of = |shown| score.of_held_out(shown, &self.nearest, self.labels);
-        shown_in(documents, is_in).into_iter().map(of).collect()
+        documents_in(documents, is_in).into_iter().map(of).collect()
     }
 
     /// Returns the limit that the known documents of some folds set, and the share of `evaluated`
@@ -223,7 +223,7 @@ pub(super) fn learn(
             row: Some(row),
             candidates: None,
         };
-        InFold { fold: usize::from(folds[row as usize]), shown }
+        FoldDocument { fold: usize::from(folds[row as usize]), shown }
     });
     let mut shown_novel = Vec::new();
     for (fold, NovelDocuments { rows, found, unknown, margins }) in novel.iter().enumerate() {
@@ -239,7 +239,7 @@ pub(super) fn learn(
                 row: Some(row),
                 candidates: Some(rows),
             };
-            shown_novel.push(InFold { fold, shown });
+            shown_novel.push(FoldDocument { fold, shown });
         }
     }
     let learner = NoveltyLearner {
@@ -290,7 +290,7 @@ mod tests {
             weights: &[1.0; 7],
             sizes: &[2, 1, 1, 1, 1, 2],
         };
-        let folds = WithoutLabels::by_fold(&among);
+        let folds = HeldOutLabels::by_fold(&among);
         assert_eq!(folds.len(), FOLDS);
         let all: Vec<u32> = folds.iter().flat_map(|fold| fold.novel.iter().copied()).collect();
         let mut sorted = all.clone();
@@ -300,11 +300,11 @@ mod tests {
             [0, 1, 2, 3, 4, 5],
             "the document with labels of two folds is not novel"
         );
-        for WithoutLabels { rows, novel } in &folds {
+        for HeldOutLabels { rows, novel } in &folds {
             assert!(novel.iter().all(|&row| !rows.contains(row)));
         }
         // Without its only label, nothing is left.
         let one = TrainingLabels { indptr: &[0, 1], indices: &[0], weights: &[1.0], sizes: &[1] };
-        assert!(WithoutLabels::by_fold(&one).iter().all(|fold| fold.novel.is_empty()));
+        assert!(HeldOutLabels::by_fold(&one).iter().all(|fold| fold.novel.is_empty()));
     }
 }

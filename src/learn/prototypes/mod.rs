@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::held_out::{FOLDS, LeaveOneOut};
 use super::votes::{
-    Grid, MAX_SLOTS, ROUND_ONE_KS, RuleSearch, Trial, Tuned, VoteLearning, VoteTable, distinct,
-    held_out_scores, thinned,
+    Grid, MAX_SLOTS, ROUND_ONE_KS, RuleSearch, Trial, GridResult, VoteLearning, VoteTable, distinct,
+    held_out_scores, thin_out,
 };
 use crate::decide::calibrate::line;
 use crate::decide::vote::{
@@ -94,17 +94,17 @@ struct FoldParts<'a> {
 
 impl<'a> FoldParts<'a> {
     /// Returns the parts of a fold; each part gets its rows out of `rows`.
-    fn of_fold(&self, fold: usize, rows: &[u32]) -> OneFold<'a> {
+    fn of_fold(&self, fold: usize, rows: &[u32]) -> ScoredFold<'a> {
         let of_part = |part: usize| {
             let is_in = |row: u32| usize::from(self.part_of[row as usize]) == fold + part * FOLDS;
             rows.iter().copied().filter(|&row| is_in(row)).collect()
         };
-        OneFold { fold, rows: (0..self.parts).map(of_part).collect(), part_of: self.part_of }
+        ScoredFold { fold, rows: (0..self.parts).map(of_part).collect(), part_of: self.part_of }
     }
 }
 
 /// A fold whose documents are scored, with its parts.
-struct OneFold<'a> {
+struct ScoredFold<'a> {
     fold: usize,
     /// The rows to score, by part.
     rows: Vec<Vec<u32>>,
@@ -112,7 +112,7 @@ struct OneFold<'a> {
     part_of: &'a [u8],
 }
 
-impl OneFold<'_> {
+impl ScoredFold<'_> {
     /// Returns the rows in the order of the margins.
     fn all_rows(&self) -> Vec<u32> {
         self.rows.concat()
@@ -261,7 +261,7 @@ impl PrototypeLearner<'_> {
     fn by_other_folds(
         &self,
         rows: &FoldRows,
-        of_fold: &OneFold<'_>,
+        of_fold: &ScoredFold<'_>,
         learning: PrototypeLearning,
     ) -> FoldMargins {
         let Self { labels, threads, .. } = *self;
@@ -285,7 +285,7 @@ impl PrototypeLearner<'_> {
 
     /// Replaces margins by those under prototypes that are also learned from the other parts of the
     /// fold, if the fold has several parts.
-    fn by_other_parts(&self, margins: &mut FoldMargins, rows: &FoldRows, of_fold: &OneFold<'_>) {
+    fn by_other_parts(&self, margins: &mut FoldMargins, rows: &FoldRows, of_fold: &ScoredFold<'_>) {
         let Some(start) = &margins.start else { return };
         let Self { labels, threads, .. } = *self;
         let learning = margins.learning;
@@ -341,7 +341,7 @@ impl HeldOutPrototypes {
     ) {
         for document in 0..table.documents() {
             let (row, _) = table.get(document);
-            let again = table.is_again(document);
+            let again = table.is_second_time(document);
             for slot in table.slots_of(document) {
                 if scores[slot] > 0.0 {
                     let votes = scores[slot] * table.factor(factors, slot);
@@ -429,7 +429,7 @@ impl PrototypeTrials<'_> {
     /// each with the learning of its vote weights.
     pub(super) fn run(
         &self,
-        tuned: &Tuned,
+        tuned: &GridResult,
         learning: Option<VoteLearning>,
     ) -> Vec<(Trial, Option<VoteLearning>)> {
         let Self { found, labels, grid, threads, .. } = *self;
@@ -455,7 +455,7 @@ impl PrototypeTrials<'_> {
         // Learned vote weights are specific to one number of neighbors.
         if let Some((best, None)) = best {
             let vote = Vote { prototypes: 0.0, ..best.vote };
-            let ks = thinned(distinct(&grid.ks, found.longest()), ROUND_ONE_KS);
+            let ks = thin_out(distinct(&grid.ks, found.longest()), ROUND_ONE_KS);
             let others = ks.into_iter().filter(|&k| k != best.k);
             let starts: Vec<_> = others.map(|k| (Trial { k, vote, ..best }, None)).collect();
             trials.extend(self.try_shares(&table, &starts, &[best.vote.prototypes]));
@@ -493,7 +493,7 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
-    use crate::learn::held_out::{Exclusion, View, near_duplicates};
+    use crate::learn::held_out::{Exclusion, SearchableRows, near_duplicates};
     use crate::random::Random;
     use crate::rows::matrix::CsrBuilder;
     use crate::search::Exhaustive;
@@ -529,7 +529,7 @@ mod tests {
         let threads = Threads::new(NonZeroUsize::MIN).unwrap();
         let engine = Exhaustive::new(Arc::clone(&rows), threads.clone()).unwrap();
         let all: Vec<u32> = (0..count).collect();
-        let view = View { engine: &engine, queries: rows.view().into() };
+        let view = SearchableRows { engine: &engine, queries: rows.view().into() };
         let near = near_duplicates(view, &all, 0.5).unwrap();
         let search = |of: &[u32], near| {
             let exclusion = Exclusion { near, ..Exclusion::default() };

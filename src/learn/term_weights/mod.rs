@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::held_out::{Exclusion, LeaveOneOut, View, drawn};
+use super::held_out::{Exclusion, LeaveOneOut, SearchableRows, draw_sample};
 use crate::decide::vote::TrainingLabels;
 use crate::rows::matrix::{Csr, CsrView, row};
 use crate::search::{Engines, SearchError};
@@ -75,10 +75,10 @@ pub(super) fn learn(
     let hashes: Vec<u64> = allowed.iter().map(hash).collect();
     let multi_label = allowed.iter().any(|&row| among.labels(row).len() > 1);
     let max_count = if multi_label { MAX_MULTI_LABEL } else { MAX_SINGLE_LABEL };
-    let sample = drawn(&hashes, max_count).into_iter().map(|index| allowed[index as usize]);
+    let sample = draw_sample(&hashes, max_count).into_iter().map(|index| allowed[index as usize]);
     let sample: Vec<u32> = sample.collect();
     let engine = engines.engine(rows)?;
-    let view = View { engine: &*engine, queries: rows.view().into() };
+    let view = SearchableRows { engine: &*engine, queries: rows.view().into() };
     let found = LeaveOneOut::search(view, &sample, NEIGHBORS, exclusion, &|_| ())?;
     drop(engine);
     let mut lessons: Vec<Lesson> =
@@ -120,7 +120,7 @@ fn descend(
             decayed = [decayed[0] * DECAYS[0], decayed[1] * DECAYS[1]];
             threads.run(|| {
                 let factors = factors(&logarithms);
-                let gradients = Scaled::new(rows, &factors).gradients(&overlaps, batch, pieces);
+                let gradients = ScaledRows::new(rows, &factors).gradients(&overlaps, batch, pieces);
                 let moved = logarithms.par_chunks_mut(CHUNK).zip(moments.par_chunks_mut(CHUNK));
                 moved.enumerate().for_each(|(chunk, (logarithms, moments))| {
                     let terms = chunk * CHUNK..;
@@ -150,13 +150,13 @@ fn factors(logarithms: &[f32]) -> Vec<f32> {
 
 /// Rows with factors applied, scaled to length 1. The value of a term is the product of its weight,
 /// its factor and the scale of the row.
-struct Scaled<'r> {
+struct ScaledRows<'r> {
     rows: &'r CsrView<'r>,
     factors: &'r [f32],
     scales: Vec<f32>,
 }
 
-impl<'r> Scaled<'r> {
+impl<'r> ScaledRows<'r> {
     fn new(rows: &'r CsrView<'r>, factors: &'r [f32]) -> Self {
         let scale = |index: usize| {
             let (terms, weights) = row(rows, index);
@@ -327,7 +327,7 @@ mod tests {
         let factors = factors(&narrow);
         let batch: Vec<usize> = (0..lessons.len()).collect();
         let overlaps = Overlaps::new(&rows_view, &lessons);
-        let parts = Scaled::new(&rows_view, &factors).gradients(&overlaps, &batch, 3);
+        let parts = ScaledRows::new(&rows_view, &factors).gradients(&overlaps, &batch, 3);
         let found: Vec<f32> =
             (0..20).map(|term| parts.iter().map(|part| part[term]).sum()).collect();
         for term in 0..20 {

@@ -9,7 +9,7 @@ use crate::decide::decision::{Decision, decide};
 use crate::decide::objective::{Metrics, Objective};
 use crate::decide::vote::{TrainingLabels, VoteWeight, vote};
 use crate::learn::held_out::{
-    Exclusion, LeaveOneOut, View, chronological_window, drawn, folds, hashes, near_duplicates,
+    Exclusion, LeaveOneOut, SearchableRows, chronological_window, draw_sample, folds, hashes, near_duplicates,
     nearest_of_sample,
 };
 use crate::learn::held_out_scores::{ChosenVote, HeldOutScores};
@@ -173,7 +173,7 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     let weighted = WeightedRows::new(&counts, &Fields::Whole, "ltc".parse().unwrap(), &threads);
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let engine = Exhaustive::new(Arc::clone(weighted.documents()), threads.clone()).unwrap();
-    let view = View { engine: &engine, queries: weighted.queries().view().into() };
+    let view = SearchableRows { engine: &engine, queries: weighted.queries().view().into() };
     let near = near_duplicates(view, &rows, 0.5).unwrap();
     assert!(near.documents() > 20);
     let groups: Vec<u32> = rows.iter().map(|row| row / 3).collect();
@@ -226,7 +226,7 @@ fn windows_where_order_is_time() {
         let weighted = WeightedRows::new(&counts, &Fields::Whole, ltc, &threads);
         let rows = weighted.documents();
         let engine = Exhaustive::new(Arc::clone(rows), threads.clone()).unwrap();
-        let view = View { engine: &engine, queries: (&**rows).into() };
+        let view = SearchableRows { engine: &engine, queries: (&**rows).into() };
         let nearest = nearest_of_sample(view, Exclusion::default(), 4_000).unwrap();
         chronological_window(&among, &nearest)
     };
@@ -336,32 +336,32 @@ fn few_trials_find_nearly_the_best() {
 #[test]
 fn samples_and_folds_are_those_of_any_order() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-    let told = |documents: &[Document]| {
+    let assignments = |documents: &[Document]| {
         let counts = counted(documents, &threads);
         let sizes = counts.label_sizes();
         let among = labels_of(&counts, &sizes);
         let ltc = "ltc".parse().unwrap();
         let weighted = WeightedRows::new(&counts, &Fields::Whole, ltc, &threads);
         let hashes = hashes((&**weighted.documents()).into(), &among, &threads);
-        let drawn = drawn(&hashes, 300);
+        let sample = draw_sample(&hashes, 300);
         let folds = folds(&among, &hashes, 5);
-        assert_eq!(drawn.len(), 300);
-        let mut told: Vec<_> = (0u32..)
+        assert_eq!(sample.len(), 300);
+        let mut assignments: Vec<_> = (0u32..)
             .zip(documents.iter().zip(folds))
             .map(|(row, (document, fold))| {
-                let is_drawn = drawn.binary_search(&row).is_ok();
+                let is_drawn = sample.binary_search(&row).is_ok();
                 (format!("{:?}", document.content), document.labels.clone(), is_drawn, fold)
             })
             .collect();
-        told.sort();
-        told
+        assignments.sort();
+        assignments
     };
     let mut documents = corpus(900, true);
-    let before = told(&documents);
+    let before = assignments(&documents);
     documents.reverse();
-    assert_eq!(told(&documents), before);
+    assert_eq!(assignments(&documents), before);
     documents.sort_by(|a, b| a.labels.cmp(&b.labels));
-    assert_eq!(told(&documents), before);
+    assert_eq!(assignments(&documents), before);
 }
 
 /// Votes of documents from a mislabeled source get lower weights, with any number of threads. The

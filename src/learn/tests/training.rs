@@ -8,7 +8,7 @@ use super::{corpus, document};
 use crate::decide::decision::DecisionOptions;
 use crate::decide::vote::VoteWeight;
 use crate::learn::{
-    Event, FreeFeatures, NearDuplicateLimit, Step, TrainOptions, Trained, Trainer, TuneOptions,
+    Event, FreeFeatures, NearDuplicateLimit, Step, TrainOptions, TrainingResult, Trainer, TuneOptions,
     TuneScope,
 };
 use crate::random::Random;
@@ -220,11 +220,11 @@ fn the_order_of_documents_does_not_matter() {
         let a = before.model.settings();
         let b = after.model.settings();
         assert_eq!((a.weighting, a.selection, &a.input), (b.weighting, b.selection, &b.input));
-        let accuracy = |trained: &Trained| trained.tuning.as_ref().unwrap().metrics.accuracy;
+        let accuracy = |trained: &TrainingResult| trained.tuning.as_ref().unwrap().metrics.accuracy;
         let more = (accuracy(before) - accuracy(after)).abs();
         assert!(more < 0.02, "{} and {}", accuracy(before), accuracy(after));
     }
-    let steps = |trained: &Trained| {
+    let steps = |trained: &TrainingResult| {
         let steps = &trained.tuning.as_ref().unwrap().features;
         steps.iter().map(|step| step.documents).collect::<Vec<_>>()
     };

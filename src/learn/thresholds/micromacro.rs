@@ -1,21 +1,21 @@
 //! Thresholds that maximize micro F1 plus macro F1.
 
-use super::{REACH, RankedScores, Reached, STEPS, Tally, Without, count_outside, threshold};
+use super::{REACH, RankedScores, StepCounts, STEPS, Tally, HeldOutFold, count_outside, threshold};
 
-/// Returns the thresholds of all labels, for each weight. A weight above 0 uses [`smoothed`], and 0
-/// uses [`greedy`].
+/// Returns the thresholds of all labels, for each weight. A weight above 0 uses
+/// [`smoothed_thresholds`], and 0 uses [`greedy`].
 pub(in crate::learn) fn thresholds(
     labels: &mut [RankedScores],
     weights: &[f64],
-    without: Without,
+    held_out_fold: HeldOutFold,
 ) -> Vec<Vec<Option<f64>>> {
     let mut curves = None;
     let of_weight = |&weight: &f64| {
         if weight > 0.0 {
-            let curves = curves.get_or_insert_with(|| Curves::new(labels, without));
-            smoothed(curves, weight)
+            let curves = curves.get_or_insert_with(|| Curves::new(labels, held_out_fold));
+            smoothed_thresholds(curves, weight)
         } else {
-            greedy(labels, without)
+            greedy(labels, held_out_fold)
         }
     };
     weights.iter().map(of_weight).collect()
@@ -23,16 +23,16 @@ pub(in crate::learn) fn thresholds(
 
 /// Chooses thresholds from given scores as in Lin and Lin 2023, section 4.3. Visits labels by
 /// decreasing frequency, then by number.
-fn greedy(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
+fn greedy(labels: &mut [RankedScores], held_out_fold: HeldOutFold) -> Vec<Option<f64>> {
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by_key(|&label| {
-        (std::cmp::Reverse(count_outside(&labels[label].gold, without)), label)
+        (std::cmp::Reverse(count_outside(&labels[label].gold, held_out_fold)), label)
     });
     let mut thresholds = vec![None; labels.len()];
     let mut so_far = Tally::default();
     for (seen, &label) in (1u32..).zip(&order) {
         let value = |tally: Tally| tally.f1() / f64::from(seen) + so_far.plus(tally).f1();
-        let best = labels[label].best(without, |_| 0.0, value);
+        let best = labels[label].best(held_out_fold, |_| 0.0, value);
         thresholds[label] = best.threshold;
         so_far = so_far.plus(best.tally);
     }
@@ -53,8 +53,8 @@ const SWEEPS: usize = 4;
 /// Every label starts with the threshold that maximizes its own F1. Then each label in turn, by
 /// decreasing frequency, takes the threshold that is best while the other thresholds are fixed (the
 /// cyclic optimization of Fan and Lin 2007).
-fn smoothed(curves: &Curves, weight: f64) -> Vec<Option<f64>> {
-    let labels: Vec<Smoothed> = curves.smoothed(weight);
+fn smoothed_thresholds(curves: &Curves, weight: f64) -> Vec<Option<f64>> {
+    let labels: Vec<LabelCurve> = curves.smoothed_curves(weight);
     let mut steps: Vec<usize> = labels.iter().map(|label| highest(&label.f1, 0.0)).collect();
     let mut total = labels.iter().zip(&steps).fold([0.0; 2], |sum, (label, &step)| {
         let counts = label.counts(step);
@@ -111,7 +111,7 @@ struct Curves {
     /// The labels by increasing frequency, then by number.
     order: Vec<usize>,
     /// The counts by step of each label in `order`.
-    reached: Vec<Reached>,
+    step_counts: Vec<StepCounts>,
     /// The number of documents in which each label of `order` is gold.
     gold: Vec<f64>,
     /// Index in `order` of the first label that is gold in at least two documents.
@@ -119,13 +119,13 @@ struct Curves {
 }
 
 impl Curves {
-    fn new(labels: &[RankedScores], without: Without) -> Self {
+    fn new(labels: &[RankedScores], held_out_fold: HeldOutFold) -> Self {
         let documents: Vec<u32> =
-            labels.iter().map(|label| count_outside(&label.gold, without)).collect();
+            labels.iter().map(|label| count_outside(&label.gold, held_out_fold)).collect();
         let mut order: Vec<usize> = (0..labels.len()).collect();
         order.sort_by_key(|&label| (documents[label], label));
         Self {
-            reached: order.iter().map(|&label| *labels[label].reached(without)).collect(),
+            step_counts: order.iter().map(|&label| *labels[label].step_counts(held_out_fold)).collect(),
             gold: order.iter().map(|&label| documents[label].into()).collect(),
             first_usable: order.partition_point(|&label| documents[label] < 2),
             order,
@@ -133,27 +133,27 @@ impl Curves {
     }
 
     /// Returns the smoothed F1 and counts of each label of `order`, at each step.
-    fn smoothed(&self, weight: f64) -> Vec<Smoothed> {
-        let mut around = Around::new(self);
-        let smoothed = |(at, reached): (usize, &Reached)| {
-            around.move_to(at);
-            let own = Smoothed::own(reached, self.gold[at], 1.0);
-            around.mixed(&own, self.gold[at], weight)
+    fn smoothed_curves(&self, weight: f64) -> Vec<LabelCurve> {
+        let mut mean = NeighborhoodMean::new(self);
+        let curve = |(at, step_counts): (usize, &StepCounts)| {
+            mean.move_to(at);
+            let own = LabelCurve::own(step_counts, self.gold[at], 1.0);
+            mean.mixed(&own, self.gold[at], weight)
         };
-        self.reached.iter().enumerate().map(smoothed).collect()
+        self.step_counts.iter().enumerate().map(curve).collect()
     }
 }
 
 /// F1, true positives and false positives of a label at each step.
-struct Smoothed {
+struct LabelCurve {
     f1: Box<[f64; STEPS]>,
     counts: Box<[[f64; 2]; STEPS]>,
 }
 
-impl Smoothed {
+impl LabelCurve {
     /// Computes F1, and the counts multiplied by `scale`.
-    fn own(reached: &Reached, gold: f64, scale: f64) -> Self {
-        let counts = reached.map(|(right, wrong)| [f64::from(right), f64::from(wrong)]);
+    fn own(step_counts: &StepCounts, gold: f64, scale: f64) -> Self {
+        let counts = step_counts.map(|(right, wrong)| [f64::from(right), f64::from(wrong)]);
         Self {
             f1: Box::new(counts.map(|counts| f1(counts, gold))),
             counts: Box::new(counts.map(|[tp, fp]| [tp * scale, fp * scale])),
@@ -167,18 +167,18 @@ impl Smoothed {
 }
 
 /// The mean of up to 21 labels of similar frequency that have at least two documents.
-struct Around<'c> {
+struct NeighborhoodMean<'c> {
     curves: &'c Curves,
     /// The labels that are averaged, as indices into `curves.order`.
     labels: std::ops::Range<usize>,
     /// The sum of F1, and of counts divided by the label's number of documents.
-    sum: Smoothed,
+    sum: LabelCurve,
 }
 
-impl<'c> Around<'c> {
+impl<'c> NeighborhoodMean<'c> {
     fn new(curves: &'c Curves) -> Self {
         let labels = curves.first_usable..curves.first_usable;
-        let sum = Smoothed { f1: Box::new([0.0; STEPS]), counts: Box::new([[0.0; 2]; STEPS]) };
+        let sum = LabelCurve { f1: Box::new([0.0; STEPS]), counts: Box::new([[0.0; 2]; STEPS]) };
         Self { curves, labels, sum }
     }
 
@@ -200,7 +200,7 @@ impl<'c> Around<'c> {
 
     fn add(&mut self, label: usize, sign: f64) {
         let gold = self.curves.gold[label];
-        let added = Smoothed::own(&self.curves.reached[label], gold, 1.0 / gold);
+        let added = LabelCurve::own(&self.curves.step_counts[label], gold, 1.0 / gold);
         self.sum.f1.iter_mut().zip(added.f1.iter()).for_each(|(sum, f1)| *sum += sign * f1);
         for (sum, counts) in self.sum.counts.iter_mut().zip(added.counts.iter()) {
             *sum = [sum[0] + sign * counts[0], sum[1] + sign * counts[1]];
@@ -209,7 +209,7 @@ impl<'c> Around<'c> {
 
     /// Mixes the values of a label with this mean. A label with more documents (`gold`) relies more
     /// on its own values.
-    fn mixed(&self, own: &Smoothed, gold: f64, weight: f64) -> Smoothed {
+    fn mixed(&self, own: &LabelCurve, gold: f64, weight: f64) -> LabelCurve {
         let share = gold / (gold + weight);
         let other = (1.0 - share) / self.labels.len().max(1) as f64;
         let f1 = |step| share * own.f1[step] + other * self.sum.f1[step];
@@ -219,7 +219,7 @@ impl<'c> Around<'c> {
             };
             [count(0), count(1)]
         };
-        Smoothed {
+        LabelCurve {
             f1: Box::new(std::array::from_fn(f1)),
             counts: Box::new(std::array::from_fn(counts)),
         }

@@ -62,14 +62,14 @@ pub(super) struct Entry {
 }
 
 /// The fold that is held out; `None`: all documents are learned from.
-pub(super) type Without = Option<usize>;
+pub(super) type HeldOutFold = Option<usize>;
 
 /// For each fold, the number of its documents in which a label is gold.
 pub(super) type FoldCounts = [u32; FOLDS];
 
 /// Returns the number of gold documents of a label outside the held-out fold.
-pub(super) fn count_outside(counts: &FoldCounts, without: Without) -> u32 {
-    let held_out = without.map_or(0, |fold| counts[fold]);
+pub(super) fn count_outside(counts: &FoldCounts, held_out_fold: HeldOutFold) -> u32 {
+    let held_out = held_out_fold.map_or(0, |fold| counts[fold]);
     counts.iter().sum::<u32>() - held_out
 }
 
@@ -87,14 +87,14 @@ pub(super) struct RankedScores {
 
 /// The best cut of a list.
 #[derive(Debug, Clone, Copy)]
-struct Best {
+struct BestCut {
     /// The mean of the scores before and after the cut; `None`: the label is never predicted.
     threshold: Option<f64>,
     tally: Tally,
     value: f64,
 }
 
-impl Best {
+impl BestCut {
     /// Takes the cut between the scores `last` and `next` if its value is higher than the best so
     /// far.
     fn consider(&mut self, tally: Tally, value: f64, last: f64, next: f64) {
@@ -159,11 +159,11 @@ impl RankedScores {
     /// separated. `floor` returns the score that is assumed to follow the last one.
     ///
     /// `value` must not decrease with true positives, nor increase with false positives.
-    fn best(&mut self, without: Without, floor: Floor, value: impl Fn(Tally) -> f64) -> Best {
-        let gold = count_outside(&self.gold, without);
+    fn best(&mut self, held_out_fold: HeldOutFold, floor: Floor, value: impl Fn(Tally) -> f64) -> BestCut {
+        let gold = count_outside(&self.gold, held_out_fold);
         let mut tally = Tally { gold: u64::from(gold), ..Tally::default() };
-        let mut best = Best { threshold: None, tally, value: value(tally) };
-        let held_out = without.and_then(|fold| u8::try_from(fold).ok());
+        let mut best = BestCut { threshold: None, tally, value: value(tally) };
+        let held_out = held_out_fold.and_then(|fold| u8::try_from(fold).ok());
         let mut last: Option<f64> = None;
         let mut at = 0;
         while at < self.entries.len() {
@@ -198,9 +198,9 @@ impl RankedScores {
     }
 
     /// Returns the highest score.
-    fn top(&mut self, without: Without) -> Option<f64> {
+    fn top(&mut self, held_out_fold: HeldOutFold) -> Option<f64> {
         let entries = (0..).map_while(|at| self.entry(at));
-        let mut others = entries.filter(|entry| Some(usize::from(entry.fold)) != without);
+        let mut others = entries.filter(|entry| Some(usize::from(entry.fold)) != held_out_fold);
         others.next().map(|entry| entry.score)
     }
 
@@ -250,13 +250,13 @@ struct LabelCut {
 
 impl Cuts {
     /// Finds the cut with the best F1 for each label.
-    pub(super) fn scut(labels: &mut [RankedScores], without: Without) -> Self {
+    pub(super) fn scut(labels: &mut [RankedScores], held_out_fold: HeldOutFold) -> Self {
         let cut = |label: &mut RankedScores| {
-            let best = label.best(without, |_| 0.0, Tally::f1);
+            let best = label.best(held_out_fold, |_| 0.0, Tally::f1);
             LabelCut {
                 threshold: best.threshold,
                 best_f1: best.value,
-                highest_score: label.top(without),
+                highest_score: label.top(held_out_fold),
             }
         };
         Self { labels: labels.iter_mut().map(cut).collect() }
@@ -274,9 +274,9 @@ impl Cuts {
 /// Learns the thresholds of RTCut: SCut on values that combine rank and score, which are negative
 /// from the second rank on. Values of the same rank differ by less than 0.5, and values of
 /// different ranks differ by more.
-pub(super) fn rtcut(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
+pub(super) fn rtcut(labels: &mut [RankedScores], held_out_fold: HeldOutFold) -> Vec<Option<f64>> {
     let cut =
-        |label: &mut RankedScores| label.best(without, |last| last - 0.5, Tally::f1).threshold;
+        |label: &mut RankedScores| label.best(held_out_fold, |last| last - 0.5, Tally::f1).threshold;
     labels.iter_mut().map(cut).collect()
 }
 
@@ -304,19 +304,19 @@ pub(super) fn threshold(step: usize) -> f64 {
 }
 
 /// For each step, the number of gold documents and of other documents whose scores reach it.
-pub(super) type Reached = [(u32, u32); STEPS];
+pub(super) type StepCounts = [(u32, u32); STEPS];
 
 impl RankedScores {
     /// Whether the label is gold in any scored document that is learned from. If not, F1 is 0 at
     /// every step.
-    pub(super) fn any_right(&self, without: Without) -> bool {
-        let held_out = without.and_then(|fold| u8::try_from(fold).ok());
+    pub(super) fn has_correct_score(&self, held_out_fold: HeldOutFold) -> bool {
+        let held_out = held_out_fold.and_then(|fold| u8::try_from(fold).ok());
         self.entries.iter().any(|entry| entry.gold && Some(entry.fold) != held_out)
     }
 
     /// Counts the scores that reach each step, among the documents that are learned from.
-    pub(super) fn reached(&self, without: Without) -> Box<Reached> {
-        let held_out = without.and_then(|fold| u8::try_from(fold).ok());
+    pub(super) fn step_counts(&self, held_out_fold: HeldOutFold) -> Box<StepCounts> {
+        let held_out = held_out_fold.and_then(|fold| u8::try_from(fold).ok());
         let mut reached = Box::new([(0, 0); STEPS]);
         for entry in self.entries.iter().filter(|entry| Some(entry.fold) != held_out) {
             let (right, wrong) = &mut reached[step(entry.score)];
@@ -362,28 +362,28 @@ type Curve = [f64; STEPS];
 pub(super) fn scut_smoothed(
     labels: &[RankedScores],
     weights: &[f64],
-    without: Without,
+    held_out_fold: HeldOutFold,
 ) -> Vec<Vec<Option<f64>>> {
     let documents: Vec<u32> =
-        labels.iter().map(|label| count_outside(&label.gold, without)).collect();
+        labels.iter().map(|label| count_outside(&label.gold, held_out_fold)).collect();
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by_key(|&label| (documents[label], label));
     let usable: Vec<usize> = order.iter().copied().filter(|&label| documents[label] > 1).collect();
     let mut thresholds = vec![vec![None; labels.len()]; weights.len()];
-    let mut around = Neighborhood::new(labels, &documents, &usable, without);
+    let mut neighborhood = Neighborhood::new(labels, &documents, &usable, held_out_fold);
     let mut usable_before = 0;
     for &label in &order {
-        around.move_to(usable_before);
+        neighborhood.move_to(usable_before);
         usable_before += usize::from(documents[label] > 1);
-        let own = curve(&labels[label], documents[label], without);
+        let own = curve(&labels[label], documents[label], held_out_fold);
         for (thresholds, &weight) in thresholds.iter_mut().zip(weights) {
             thresholds[label] = match &own {
                 Some(own) => highest(
                     own.iter()
-                        .zip(around.mean.iter())
+                        .zip(neighborhood.mean.iter())
                         .map(|(own, mean)| f64::from(documents[label]) * own + weight * mean),
                 ),
-                None => around.highest(weight),
+                None => neighborhood.highest(weight),
             };
         }
     }
@@ -391,13 +391,13 @@ pub(super) fn scut_smoothed(
 }
 
 /// Returns the F1 of a label at each step; `None`: F1 is 0 at every step.
-fn curve(label: &RankedScores, documents: u32, without: Without) -> Option<Box<Curve>> {
-    if !label.any_right(without) {
+fn curve(label: &RankedScores, documents: u32, held_out_fold: HeldOutFold) -> Option<Box<Curve>> {
+    if !label.has_correct_score(held_out_fold) {
         return None;
     }
     let gold = documents.into();
-    let reached = label.reached(without);
-    Some(Box::new(reached.map(|(tp, fp)| Tally { tp: tp.into(), fp: fp.into(), gold }.f1())))
+    let step_counts = label.step_counts(held_out_fold);
+    Some(Box::new(step_counts.map(|(tp, fp)| Tally { tp: tp.into(), fp: fp.into(), gold }.f1())))
 }
 
 /// Returns the threshold at the first maximum above 0; `None` if that is step 0.
@@ -417,7 +417,7 @@ struct Neighborhood<'l> {
     documents: &'l [u32],
     /// The labels with at least two documents, in the order of frequency.
     usable: &'l [usize],
-    without: Without,
+    held_out_fold: HeldOutFold,
     /// The curves of `usable[first..first + curves.len()]`.
     curves: VecDeque<Option<Box<Curve>>>,
     first: usize,
@@ -432,20 +432,20 @@ impl<'l> Neighborhood<'l> {
         labels: &'l [RankedScores],
         documents: &'l [u32],
         usable: &'l [usize],
-        without: Without,
+        held_out_fold: HeldOutFold,
     ) -> Self {
-        let mut around = Self {
+        let mut neighborhood = Self {
             labels,
             documents,
             usable,
-            without,
+            held_out_fold,
             curves: VecDeque::new(),
             first: 0,
             mean: Box::new([0.0; STEPS]),
             highest: Vec::new(),
         };
-        around.refill();
-        around
+        neighborhood.refill();
+        neighborhood
     }
 
     /// Moves to the labels around a position in the order of frequency.
@@ -462,7 +462,7 @@ impl<'l> Neighborhood<'l> {
     fn refill(&mut self) {
         let end = (self.first + 2 * REACH + 1).min(self.usable.len());
         for &label in &self.usable[self.first + self.curves.len()..end] {
-            self.curves.push_back(curve(&self.labels[label], self.documents[label], self.without));
+            self.curves.push_back(curve(&self.labels[label], self.documents[label], self.held_out_fold));
         }
         self.mean.fill(0.0);
         for curve in self.curves.iter().flatten() {

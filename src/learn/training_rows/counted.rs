@@ -25,8 +25,8 @@ use crate::text::select::{
 use crate::text::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
 
-use crate::learn::held_out::{Exclusion, FOLDS, LeaveOneOut, View, clusters, folds};
-use crate::learn::novelty::{NovelDocuments, NoveltySearch, WithoutLabels};
+use crate::learn::held_out::{Exclusion, FOLDS, LeaveOneOut, SearchableRows, clusters, folds};
+use crate::learn::novelty::{NovelDocuments, NoveltySearch, HeldOutLabels};
 use crate::learn::prototypes::FoldRows;
 use crate::learn::term_weights;
 
@@ -164,7 +164,7 @@ impl WeightedRows {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<LeaveOneOut, SearchError> {
         let engine = engines.engine(&self.documents)?;
-        let view = View { engine: &*engine, queries: self.queries().view().into() };
+        let view = SearchableRows { engine: &*engine, queries: self.queries().view().into() };
         LeaveOneOut::search(view, rows, k, exclusion, progress)
     }
 }
@@ -243,7 +243,7 @@ impl FoldTerms {
 
 /// Counted documents, their folds, and values that are computed once from them.
 #[derive(Debug)]
-pub(in crate::learn) struct Counted {
+pub(in crate::learn) struct CountedDocuments {
     counts: Counts,
     /// The fold of each document.
     folds: Arc<[u8]>,
@@ -256,7 +256,7 @@ pub(in crate::learn) struct Counted {
     indexed: Option<IndexedRows>,
 }
 
-impl Counted {
+impl CountedDocuments {
     /// Assigns counted documents to folds.
     pub(in crate::learn) fn new(counts: Counts, exclusion: Exclusion<'_>) -> Self {
         let clusters = clusters(exclusion, counts.documents());
@@ -533,7 +533,7 @@ impl Counted {
         if let Some(IndexedRows { weighted, engine, .. }) = indexed {
             let queries = query_terms.map(|terms| weighting.queries(terms, weighted.mean_length));
             let queries = queries.as_ref().unwrap_or(weighted.queries()).view().into();
-            let view = View { engine: &**engine, queries };
+            let view = SearchableRows { engine: &**engine, queries };
             return LeaveOneOut::search(view, rows, k, exclusion, &progress);
         }
         let weighted = weighting.weighted(terms.kept.as_deref(), query_terms);
@@ -546,7 +546,7 @@ impl Counted {
     pub(in crate::learn) fn without_labels(
         &self,
         features: &Features,
-        without: &WithoutLabels,
+        without: &HeldOutLabels,
         search: &NoveltySearch<'_>,
         engines: &Engines,
     ) -> Result<NovelDocuments, SearchError> {

@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::held_out::{Excluded, Exclusion, FOLDS, LeaveOneOut, View};
-use super::novelty::{NovelDocuments, NoveltySearch, WithoutLabels};
+use super::held_out::{ExcludedNeighbors, Exclusion, FOLDS, LeaveOneOut, SearchableRows};
+use super::novelty::{NovelDocuments, NoveltySearch, HeldOutLabels};
 use super::prototypes::{CorpusKind, FoldRows, HeldOutPrototypes, PrototypeLearner};
 use super::run::Run;
 use crate::decide::vote::TrainingLabels;
@@ -17,13 +17,13 @@ use crate::threads::Threads;
 mod counted;
 
 pub(super) use counted::{
-    Counted, Features, HoldOutSearch, IndexedRows, TERM_STEPS, WeightedRows, labels_of,
+    CountedDocuments, Features, HoldOutSearch, IndexedRows, TERM_STEPS, WeightedRows, labels_of,
 };
 
 /// Counted documents whose terms are weighted and selected by the labels of the other folds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ByFold<'a> {
-    pub(super) counted: &'a Counted,
+pub(super) struct FoldWeightedDocuments<'a> {
+    pub(super) counted: &'a CountedDocuments,
     pub(super) features: &'a Features,
     pub(super) engines: &'a Engines,
 }
@@ -31,10 +31,10 @@ pub(super) struct ByFold<'a> {
 /// Training rows that search each other: by terms, by dense vectors, or both.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TrainingRows<'a> {
-    pub(super) terms: Option<View<'a>>,
+    pub(super) terms: Option<SearchableRows<'a>>,
     /// The rows to search by terms, if they depend on the fold.
-    pub(super) by_fold: Option<ByFold<'a>>,
-    pub(super) vectors: Option<View<'a>>,
+    pub(super) by_fold: Option<FoldWeightedDocuments<'a>>,
+    pub(super) vectors: Option<SearchableRows<'a>>,
     /// The share of the votes that goes to neighbors found by dense vectors, if it is fixed.
     pub(super) share: Option<f64>,
     pub(super) labels: TrainingLabels<'a>,
@@ -47,7 +47,7 @@ pub(super) struct TrainingRows<'a> {
 
 impl<'a> TrainingRows<'a> {
     /// Rows to search by terms alone, which the other folds weight and select.
-    pub(super) fn by_fold(by_fold: ByFold<'a>, labels: TrainingLabels<'a>) -> Self {
+    pub(super) fn by_fold(by_fold: FoldWeightedDocuments<'a>, labels: TrainingLabels<'a>) -> Self {
         Self {
             terms: None,
             by_fold: Some(by_fold),
@@ -69,7 +69,7 @@ impl<'a> TrainingRows<'a> {
         dense_share: f64,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<LeaveOneOut, SearchError> {
-        if let Some(ByFold { counted, features, engines }) = self.by_fold {
+        if let Some(FoldWeightedDocuments { counted, features, engines }) = self.by_fold {
             let concurrent_folds = counted.max_concurrent(engines);
             let as_new = true;
             let search =
@@ -81,7 +81,7 @@ impl<'a> TrainingRows<'a> {
         let vectors =
             self.vectors.filter(|_| self.terms.is_none() || dense_share > 0.0).map(search);
         Ok(match (terms.transpose()?, vectors.transpose()?) {
-            (Some(terms), Some(vectors)) => LeaveOneOut::mixed(terms, vectors, dense_share),
+            (Some(terms), Some(vectors)) => LeaveOneOut::combined(terms, vectors, dense_share),
             (Some(found), None) | (None, Some(found)) => found,
             (None, None) => LeaveOneOut::default(),
         })
@@ -137,7 +137,7 @@ impl<'a> TrainingRows<'a> {
 
     /// Returns the rows of a fold.
     fn fold_rows(&self, fold: usize, exclusion: Exclusion<'_>) -> Result<FoldRows, SearchError> {
-        if let Some(ByFold { counted, features, engines }) = self.by_fold {
+        if let Some(FoldWeightedDocuments { counted, features, engines }) = self.by_fold {
             return counted.fold_rows(features, fold, exclusion, engines);
         }
         let rows = self.unit_rows.expect("prototypes are learned only from unit rows");
@@ -154,7 +154,7 @@ impl<'a> TrainingRows<'a> {
         &self,
         found: &LeaveOneOut,
         k: NonZeroUsize,
-        excluded: &Excluded,
+        excluded: &ExcludedNeighbors,
     ) -> Result<Option<LeaveOneOut>, SearchError> {
         let has_near = |row: &u32| !excluded.near.of(*row).is_empty();
         let rows: Vec<u32> = found.rows().iter().copied().filter(has_near).collect();
@@ -172,11 +172,11 @@ impl<'a> TrainingRows<'a> {
         search: &NoveltySearch<'_>,
         threads: &Threads,
     ) -> Result<Vec<NovelDocuments>, SearchError> {
-        let of_fold = |without: &WithoutLabels| {
+        let of_fold = |without: &HeldOutLabels| {
             if without.novel.is_empty() {
                 return Ok(NovelDocuments::default());
             }
-            if let Some(ByFold { counted, features, engines }) = self.by_fold {
+            if let Some(FoldWeightedDocuments { counted, features, engines }) = self.by_fold {
                 return counted.without_labels(features, without, search, engines);
             }
             let NoveltySearch { k, exclusion, dense_share, unknown_share, prototypes } = *search;
@@ -191,13 +191,13 @@ impl<'a> TrainingRows<'a> {
             let margins = margins.unwrap_or_default();
             Ok(NovelDocuments { rows: without.rows.clone(), found, unknown, margins })
         };
-        WithoutLabels::by_fold(&self.labels).iter().map(of_fold).collect()
+        HeldOutLabels::by_fold(&self.labels).iter().map(of_fold).collect()
     }
 }
 
 /// The engines over training rows while a model is tuned.
 #[derive(Debug)]
-pub(super) struct Prepared<'a> {
+pub(super) struct TrainingEngines<'a> {
     weighted: &'a WeightedRows,
     part: Option<&'a DensePart>,
     terms: Option<Arc<dyn Search>>,
@@ -208,7 +208,7 @@ pub(super) struct Prepared<'a> {
     nested: bool,
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> TrainingEngines<'a> {
     /// Builds the engines that the options need.
     pub(super) fn new(
         run: &Run<'_>,
@@ -238,11 +238,11 @@ impl<'a> Prepared<'a> {
     ) -> TrainingRows<'b> {
         let terms = self.terms.as_deref().map(|engine| {
             let queries = (&**self.weighted.queries()).into();
-            View { engine, queries }
+            SearchableRows { engine, queries }
         });
         let vectors = self.vectors.as_deref().zip(self.part).map(|(engine, part)| {
             let queries = self.queries.as_ref().unwrap_or(part.vectors());
-            View { engine, queries: queries.view().into() }
+            SearchableRows { engine, queries: queries.view().into() }
         });
         let nested = self.nested;
         TrainingRows { terms, by_fold: None, vectors, share, labels, unit_rows: None, nested }

@@ -196,7 +196,7 @@ pub(in crate::learn) fn distinct(ks: &[usize], longest: usize) -> &[usize] {
 }
 
 /// Returns at most `max_count` of `ks`, including the first and the last, in about equal ratios.
-pub(in crate::learn) fn thinned(ks: &[usize], max_count: usize) -> Vec<usize> {
+pub(in crate::learn) fn thin_out(ks: &[usize], max_count: usize) -> Vec<usize> {
     let Some(&first) = ks.first() else { return Vec::new() };
     let last = ks[ks.len() - 1];
     if ks.len() <= max_count {

@@ -31,7 +31,7 @@ impl<'s> PredictionCounts<'s> {
         self.documents.resize(self.table.sample.len(), (0, 0));
     }
 
-    pub(super) fn give_all(&mut self, slots: impl IntoIterator<Item = usize>) {
+    pub(super) fn predict_all(&mut self, slots: impl IntoIterator<Item = usize>) {
         for slot in slots {
             let tally = &mut self.tallies[self.table.labels[slot] as usize];
             let (right, wrong) = &mut self.documents[self.table.documents[slot] as usize];
@@ -46,10 +46,10 @@ impl<'s> PredictionCounts<'s> {
     }
 
     /// Predicts the label with the highest score for every document without a prediction.
-    pub(super) fn give_top_to_rest(&mut self, ranking: &Ranking<'_>, scores: &[f64]) {
+    pub(super) fn predict_top_for_rest(&mut self, ranking: &Ranking<'_>, scores: &[f64]) {
         for document in 0..self.documents.len() {
             if self.documents[document] == (0, 0) {
-                self.give_all(ranking.top(document, scores));
+                self.predict_all(ranking.top(document, scores));
             }
         }
     }

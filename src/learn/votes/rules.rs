@@ -9,7 +9,7 @@ use crate::decide::objective::{Metrics, Objective};
 use crate::decide::vote::{LabelScore, Vote, VoteWeight};
 use crate::learn::held_out::FOLDS;
 use crate::learn::thresholds::{
-    Cuts, Entry, FoldCounts, RankedScores, STEPS, Without, count_outside, micromacro, rtcut,
+    Cuts, Entry, FoldCounts, RankedScores, STEPS, HeldOutFold, count_outside, micromacro, rtcut,
     scut_smoothed, threshold,
 };
 
@@ -95,7 +95,7 @@ impl<'t> RuleSearch<'t> {
         for Compensation { exponent, factors } in compensations {
             self.count.reset();
             for document in 0..table.sample.len() {
-                self.count.give_all(table.top(document, scores, factors));
+                self.count.predict_all(table.top(document, scores, factors));
             }
             found(*exponent, self.count.metrics());
         }
@@ -157,10 +157,10 @@ impl<'t> RuleSearch<'t> {
             count.reset();
             for document in 0..table.sample.len() {
                 let decreasing = ranking.of(document);
-                count.give_all(decreasing.take_while(|&slot| scores[slot] >= threshold));
+                count.predict_all(decreasing.take_while(|&slot| scores[slot] >= threshold));
             }
             if !allow_none {
-                count.give_top_to_rest(ranking, scores);
+                count.predict_top_for_rest(ranking, scores);
             }
             found(Candidate::Global { threshold, allow_none }, count.metrics());
         }
@@ -189,11 +189,11 @@ impl<'t> RuleSearch<'t> {
                 let lowest = thresholds.iter().copied().fold(f64::INFINITY, f64::min);
                 let reaching = ranked.reaching(lowest).iter();
                 let given = reaching.filter(|entry| entry.score >= thresholds[entry.fold as usize]);
-                count.give_all(given.map(|entry| entry.slot as usize));
+                count.predict_all(given.map(|entry| entry.slot as usize));
             }
             let candidate = |allow_none| Candidate::PerLabel { rule, parameter, allow_none };
             found(candidate(true), count.metrics());
-            count.give_top_to_rest(ranking, scores);
+            count.predict_top_for_rest(ranking, scores);
             found(candidate(false), count.metrics());
         }
     }
@@ -206,7 +206,7 @@ impl<'t> RuleSearch<'t> {
             for document in 0..table.sample.len() {
                 let slots = &ranking.slots[table.slots_of(document)];
                 let next = slots.get(labels - 1).map(|&slot| slot as usize);
-                count.give_all(next.filter(|&slot| scores[slot] > 0.0));
+                count.predict_all(next.filter(|&slot| scores[slot] > 0.0));
             }
             found(Candidate::First { labels }, count.metrics());
         }
@@ -220,7 +220,7 @@ impl<'t> RuleSearch<'t> {
         for document in 0..table.sample.len() {
             let decreasing = ranked(document).map(|slot| scores[slot]);
             let before = before_largest_gap(decreasing);
-            count.give_all(ranked(document).take(before));
+            count.predict_all(ranked(document).take(before));
         }
         found(Candidate::LargestGap, count.metrics());
     }
@@ -235,7 +235,7 @@ impl<'t> RuleSearch<'t> {
                 reason = "a small number of documents"
             )]
             let count = (f64::from(count_outside(gold, None)) * factor).round() as usize;
-            self.count.give_all(ranked.first(count).iter().map(|entry| entry.slot as usize));
+            self.count.predict_all(ranked.first(count).iter().map(|entry| entry.slot as usize));
         }
         self.count.metrics()
     }
@@ -260,7 +260,7 @@ impl<'t> RuleSearch<'t> {
                 .filter(move |&slot| given.binary_search(&table.labels[slot]).is_ok())
         });
         let mut count = PredictionCounts::new(table);
-        count.give_all(given);
+        count.predict_all(given);
         let decision = self.decision(trial.decision, None);
         let metrics = match trial.decision {
             // PCut decides on all documents together.
@@ -340,32 +340,32 @@ impl<'t> RuleSearch<'t> {
         &mut self,
         rule: ThresholdRule,
         parameters: &[f64],
-        without: Without,
+        held_out_fold: HeldOutFold,
     ) -> Vec<Vec<Option<f64>>> {
         match rule {
             ThresholdRule::Scut | ThresholdRule::ScutFbr => {
                 // SCut and SCutFBR share these cuts.
-                let cuts = self.cuts[without.map_or(FOLDS, |fold| fold)]
-                    .get_or_insert_with(|| Cuts::scut(&mut self.score_rankings, without));
+                let cuts = self.cuts[held_out_fold.map_or(FOLDS, |fold| fold)]
+                    .get_or_insert_with(|| Cuts::scut(&mut self.score_rankings, held_out_fold));
                 parameters.iter().map(|&fbr| cuts.with_fbr(fbr)).collect()
             }
-            ThresholdRule::ScutSmoothed => scut_smoothed(&self.score_rankings, parameters, without),
+            ThresholdRule::ScutSmoothed => scut_smoothed(&self.score_rankings, parameters, held_out_fold),
             ThresholdRule::Micromacro => {
-                micromacro::thresholds(&mut self.score_rankings, parameters, without)
+                micromacro::thresholds(&mut self.score_rankings, parameters, held_out_fold)
             }
-            ThresholdRule::Rtcut => vec![rtcut(&mut self.value_rankings, without)],
+            ThresholdRule::Rtcut => vec![rtcut(&mut self.value_rankings, held_out_fold)],
         }
     }
 
     /// Returns the decision of a candidate, with thresholds learned from the current scores.
-    fn decision(&mut self, candidate: Candidate, without: Without) -> Decision {
+    fn decision(&mut self, candidate: Candidate, held_out_fold: HeldOutFold) -> Decision {
         match candidate {
             Candidate::Single => Decision::Single,
             Candidate::Global { threshold, allow_none } => {
                 Decision::Multi { threshold, allow_none }
             }
             Candidate::PerLabel { rule, parameter, allow_none } => {
-                let thresholds = self.thresholds(rule, &[parameter], without).remove(0);
+                let thresholds = self.thresholds(rule, &[parameter], held_out_fold).remove(0);
                 Decision::PerLabel { rule, thresholds, allow_none }
             }
             Candidate::First { labels } => Decision::First { labels },

@@ -18,11 +18,11 @@ struct Size {
 }
 
 /// Returns the held-out documents of a vote table: all of them, or every n-th to limit its size.
-pub(super) fn sampled(found: &LeaveOneOut, among: &TrainingLabels<'_>) -> Vec<usize> {
-    sampled_to(found, among, MAX_SIZE)
+pub(super) fn sample_documents(found: &LeaveOneOut, among: &TrainingLabels<'_>) -> Vec<usize> {
+    sample_up_to(found, among, MAX_SIZE)
 }
 
-fn sampled_to(found: &LeaveOneOut, among: &TrainingLabels<'_>, max: Size) -> Vec<usize> {
+fn sample_up_to(found: &LeaveOneOut, among: &TrainingLabels<'_>, max: Size) -> Vec<usize> {
     // Most corpora are so small that even the largest number of labels per neighbor fits.
     let longest = among.indptr.windows(2).map(|bounds| bounds[1] - bounds[0]).max().unwrap_or(0);
     let neighbors: usize = (0..found.len()).map(|index| found.get(index).1.ranked().count()).sum();
@@ -76,12 +76,12 @@ mod tests {
             TrainingLabels { indptr: &indptr, indices: &indices, weights: &weights, sizes: &sizes };
         // Three documents have document 0 as a neighbor: 3 · 50 + 27 votes, and the same number of
         // slots.
-        let with = |slots, votes| sampled_to(&found, &among, Size { slots, votes });
+        let with = |slots, votes| sample_up_to(&found, &among, Size { slots, votes });
         assert_eq!(with(177, 177), (0..10).collect::<Vec<_>>());
         assert_eq!(with(176, 177), [0, 2, 4, 6, 8]);
         assert_eq!(with(177, 176), [0, 2, 4, 6, 8]);
         assert_eq!(with(40, 1_000), [0, 5]);
         assert_eq!(with(1, 1), [0]);
-        assert_eq!(sampled(&LeaveOneOut::default(), &among), [0; 0]);
+        assert_eq!(sample_documents(&LeaveOneOut::default(), &among), [0; 0]);
     }
 }

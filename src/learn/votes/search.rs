@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::grid::{Candidate, Grid, Rules, Trial, distinct, thinned};
+use super::grid::{Candidate, Grid, Rules, Trial, distinct, thin_out};
 use super::rules::{Compensation, RuleSearch, ranked_value};
 use super::table::VoteTable;
 use crate::decide::vote::{TrainingLabels, Vote, VoteWeight};
@@ -11,7 +11,7 @@ use crate::threads::Threads;
 
 /// The best settings of a grid, and all results.
 #[derive(Debug, Clone)]
-pub(crate) struct Tuned {
+pub(crate) struct GridResult {
     /// The best settings.
     pub(crate) best: Trial,
     /// All results, ordered by vote, k and decision.
@@ -107,13 +107,13 @@ impl<'a> GridEvaluation<'a> {
     }
 
     /// Sorts trials by vote, k and decision, and finds the best.
-    fn finish(&self, mut trials: Vec<Trial>) -> Tuned {
+    fn finish(&self, mut trials: Vec<Trial>) -> GridResult {
         let position = |trial: &Trial| {
             self.grid.weights.iter().position(|&weight| weight == trial.vote.weight)
         };
         trials.sort_by_key(|trial| (position(trial), trial.k));
         let best = self.best(&trials);
-        Tuned { best, trials }
+        GridResult { best, trials }
     }
 
     /// Returns the best trial; in a tie, the smallest k, then the first trial.
@@ -144,7 +144,7 @@ pub(crate) fn evaluate_grid(
     training: TrainingLabels<'_>,
     grid: &Grid,
     threads: &Threads,
-) -> Tuned {
+) -> GridResult {
     let evaluation = GridEvaluation::new(found, training, grid, threads);
     let task = |&weight| Task { weight, ks: evaluation.ks.to_vec(), rules: grid.rules };
     let tasks: Vec<Task> = grid.weights.iter().map(task).collect();
@@ -167,9 +167,9 @@ pub(crate) fn search_grid(
     training: TrainingLabels<'_>,
     grid: &Grid,
     threads: &Threads,
-) -> Tuned {
+) -> GridResult {
     let evaluation = GridEvaluation::new(found, training, grid, threads);
-    let ks = thinned(evaluation.ks, ROUND_ONE_KS);
+    let ks = thin_out(evaluation.ks, ROUND_ONE_KS);
     let task = |&weight| Task { weight, ks: ks.clone(), rules: grid.rules };
     let tasks: Vec<Task> = grid.weights.iter().map(task).collect();
     let mut trials = evaluation.trials(&tasks);
@@ -178,7 +178,7 @@ pub(crate) fn search_grid(
         let around = ks[index.saturating_sub(1)]..=ks[(index + 1).min(ks.len() - 1)];
         let near: Vec<usize> =
             evaluation.ks.iter().copied().filter(|k| around.contains(k)).collect();
-        let refined = thinned(&near, ROUND_TWO_KS).into_iter().filter(|k| !ks.contains(k));
+        let refined = thin_out(&near, ROUND_TWO_KS).into_iter().filter(|k| !ks.contains(k));
         let rules = finalist.decision.rules();
         Task { weight: finalist.vote.weight, ks: refined.collect(), rules }
     };

@@ -1,7 +1,7 @@
 //! The votes of held-out documents, arranged so that every k and every vote can be evaluated from
 //! one search.
 
-use super::sample::sampled;
+use super::sample::sample_documents;
 use crate::decide::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, label_score};
 use crate::learn::held_out::LeaveOneOut;
 use crate::learn::thresholds::FoldCounts;
@@ -95,7 +95,7 @@ impl<'a> VoteTable<'a> {
         training: TrainingLabels<'a>,
         threads: &Threads,
     ) -> Self {
-        let sample = sampled(found, &training);
+        let sample = sample_documents(found, &training);
         let folds = found.folds(&training);
         let size = sample.len().div_ceil(threads.count()).max(1);
         let chunks: Vec<&[usize]> = sample.chunks(size).collect();
@@ -223,7 +223,7 @@ impl<'a> VoteTable<'a> {
     }
 
     /// Whether a document is held out for the second time.
-    pub(in crate::learn) fn is_again(&self, document: usize) -> bool {
+    pub(in crate::learn) fn is_second_time(&self, document: usize) -> bool {
         self.found.again_from.is_some_and(|first| self.sample[document] >= first)
     }
 

@@ -78,10 +78,10 @@ impl Totals {
                     }
                 }
             }
-            if !ranked.any_right(None) {
+            if !ranked.has_correct_score(None) {
                 continue;
             }
-            let reached = ranked.reached(None);
+            let reached = ranked.step_counts(None);
             cumulate(top_below.iter_mut());
             for (step, (&(tp, fp), &(top_tp, top_fp))) in reached.iter().zip(&top_below).enumerate()
             {

@@ -66,7 +66,7 @@ pub(in crate::learn) fn try_vote_weights(
     found: &LeaveOneOut,
     training: TrainingLabels<'_>,
     grid: &Grid,
-    tuned: &Tuned,
+    tuned: &GridResult,
     threads: &Threads,
 ) -> Vec<(Trial, VoteLearning)> {
     let table = VoteTable::new(found, training, threads);

@@ -389,13 +389,13 @@ impl<'t> VoteWeightLearner<'t> {
     fn learn(
         &self,
         penalty: f32,
-        without: Option<usize>,
+        held_out_fold: Option<usize>,
         checkpoints: &[usize],
         threads: &Threads,
         mut visit: impl FnMut(&State),
     ) {
         let labels = if self.multi_label { self.table.gold_documents.len() } else { 0 };
-        let is_in = |document: &usize| Some(usize::from(self.table.folds[*document])) != without;
+        let is_in = |document: &usize| Some(usize::from(self.table.folds[*document])) != held_out_fold;
         let documents: Vec<usize> = (0..self.voted.len()).filter(is_in).collect();
         let (scale, offset) = self.first_scale(&documents);
         let mut state = State {
@@ -442,13 +442,13 @@ impl<'t> VoteWeightLearner<'t> {
                     let slope = |label: usize| gradients.iter().map(|g| g.offsets[label]).sum();
                     moments[0].step(
                         &mut state.offsets,
-                        Pull { initial: offset, penalty: PENALTIES[0] },
+                        QuadraticPenalty { initial: offset, penalty: PENALTIES[0] },
                         slope,
                     );
                     let slope = |label: usize| gradients.iter().map(|g| g.scales[label]).sum();
                     moments[1].step(
                         &mut state.scales,
-                        Pull { initial: scale, penalty: PENALTIES[1] },
+                        QuadraticPenalty { initial: scale, penalty: PENALTIES[1] },
                         slope,
                     );
                 }
@@ -509,7 +509,7 @@ impl<'t> VoteWeightLearner<'t> {
 
 /// A quadratic penalty that pulls a value towards its initial value.
 #[derive(Debug, Clone, Copy)]
-struct Pull {
+struct QuadraticPenalty {
     initial: f32,
     penalty: f32,
 }
@@ -528,7 +528,7 @@ impl Adam {
     }
 
     /// Performs one step.
-    fn step(&mut self, values: &mut [f32], pull: Pull, gradient: impl Fn(usize) -> f32) {
+    fn step(&mut self, values: &mut [f32], pull: QuadraticPenalty, gradient: impl Fn(usize) -> f32) {
         self.decayed = [self.decayed[0] * 0.9, self.decayed[1] * 0.999];
         for (at, value) in values.iter_mut().enumerate() {
             let slope = gradient(at) + 2.0 * pull.penalty * (*value - pull.initial);
@@ -549,7 +549,7 @@ mod tests {
 
     use super::*;
     use crate::decide::vote::TrainingLabels;
-    use crate::learn::held_out::{Exclusion, LeaveOneOut, View};
+    use crate::learn::held_out::{Exclusion, LeaveOneOut, SearchableRows};
     use crate::random::Random;
     use crate::rows::matrix::CsrBuilder;
     use crate::search::Exhaustive;
@@ -582,7 +582,7 @@ mod tests {
         let engine = Exhaustive::new(Arc::clone(&rows), threads.clone()).unwrap();
         let all: Vec<u32> = (0..60).collect();
         let k = NonZeroUsize::new(2 * K).unwrap();
-        let view = View { engine: &engine, queries: rows.view().into() };
+        let view = SearchableRows { engine: &engine, queries: rows.view().into() };
         let held_out = LeaveOneOut::search(view, &all, k, Exclusion::default(), &|_| ()).unwrap();
         let table = VoteTable::new(&held_out, among, &threads);
         let weight = VoteWeight::Similarity { power: 2.0 };

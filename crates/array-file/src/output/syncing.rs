@@ -10,12 +10,12 @@ const STEP: usize = 1 << 25;
 
 /// The state of syncing: the number of unsynced bytes, and the thread that syncs the file.
 #[derive(Debug, Default)]
-pub(super) struct Syncing {
+pub(super) struct SyncState {
     unsynced: usize,
     thread: Option<(Sender<()>, JoinHandle<io::Result<()>>)>,
 }
 
-impl Syncing {
+impl SyncState {
     /// Counts bytes that were written to the file. Requests a sync after every [`STEP`] bytes.
     pub(super) fn wrote(&mut self, bytes: usize, file: &File) {
         self.unsynced += bytes;
@@ -66,7 +66,7 @@ mod tests {
     fn long_files_are_synced_while_they_are_written() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = File::create(folder.path().join("long")).unwrap();
-        let mut syncing = Syncing::default();
+        let mut syncing = SyncState::default();
         let bytes = vec![1; STEP / 2];
         for times in 1..=5 {
             file.write_all(&bytes).unwrap();
@@ -74,14 +74,14 @@ mod tests {
             assert_eq!(syncing.thread.is_some(), times > 1, "only long files need a thread");
         }
         syncing.finish().unwrap();
-        Syncing::default().finish().unwrap();
+        SyncState::default().finish().unwrap();
     }
 
     #[test]
     fn failures_are_reported_at_the_end() {
         // Devices cannot be synced.
         let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
-        let mut syncing = Syncing::default();
+        let mut syncing = SyncState::default();
         syncing.wrote(STEP, &file);
         syncing.wrote(STEP, &file);
         assert!(syncing.finish().is_err());

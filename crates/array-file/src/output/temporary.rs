@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 
 use super::error::OutputProblem;
-use super::syncing::Syncing;
+use super::syncing::SyncState;
 
 /// The existing temporary files, which are removed if the process ends early.
 static EXISTING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -52,15 +52,15 @@ fn remove(files: &[PathBuf]) {
 
 /// A temporary file that is removed when dropped, unless it was renamed to its target.
 #[derive(Debug)]
-pub(super) struct Temporary {
+pub(super) struct TemporaryFile {
     file: Option<NamedTempFile>,
-    syncing: Syncing,
+    syncing: SyncState,
 }
 
-impl Temporary {
+impl TemporaryFile {
     /// Creates a file in the folder of `target`. If `target` exists, the file will get its
     /// permissions.
-    pub(super) fn beside(
+    pub(super) fn in_folder_of(
         target: &Path,
         replaced: Option<&Metadata>,
     ) -> Result<Self, OutputProblem> {
@@ -93,7 +93,7 @@ impl Temporary {
             file
         };
         let file = builder.make_in(folder, create).map_err(failed)?;
-        let temporary = Self { file: Some(file), syncing: Syncing::default() };
+        let temporary = Self { file: Some(file), syncing: SyncState::default() };
         if let Some(replaced) = replaced {
             keep_permissions(temporary.file().as_file(), replaced).map_err(failed)?;
         }
@@ -133,7 +133,7 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
             let mut list = existing();
@@ -143,7 +143,7 @@ impl Drop for Temporary {
     }
 }
 
-impl Write for Temporary {
+impl Write for TemporaryFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let file = self.file.as_ref().expect("only `persist` and `drop` take it, and both end it");
         let written = file.as_file().write(bytes)?;

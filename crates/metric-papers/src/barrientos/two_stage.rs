@@ -178,7 +178,7 @@ impl TwoStage {
         }
         // The answers of each round, and the position of each query's answer.
         let mut rounds: Vec<NeighborLists> = Vec::new();
-        let mut places = vec![Place::default(); queries.len()];
+        let mut positions = vec![AnswerPosition::default(); queries.len()];
         let mut seconds = 0.0;
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
         let mut pending: Vec<u32> = (0..count).collect();
@@ -194,7 +194,7 @@ impl TwoStage {
             pending.clear();
             for (position, (query, list)) in order.into_iter().zip(&found.answers).enumerate() {
                 if list.unwrap_or_default().len() >= k as usize || radius.is_infinite() {
-                    places[query as usize] = Place { round: rounds.len(), position };
+                    positions[query as usize] = AnswerPosition { round: rounds.len(), position };
                 } else {
                     pending.push(query);
                 }
@@ -205,7 +205,7 @@ impl TwoStage {
             step *= 2.0;
         }
         let mut answers = NeighborLists::default();
-        for Place { round, position } in places {
+        for AnswerPosition { round, position } in positions {
             answers.push(rounds[round].get(position));
         }
         Ok(Some(TimedAnswers { answers, seconds }))
@@ -248,7 +248,7 @@ impl Searcher {
 
 /// The position of the answer to a query.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct AnswerPosition {
     round: usize,
     position: usize,
 }

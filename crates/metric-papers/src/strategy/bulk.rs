@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::answers::{Run, merged};
 use super::error::RunError;
-use super::exchange::{Exchange, Requirement, Shared};
+use super::exchange::{Exchange, Requirement, SharedRadius};
 use super::measures::{Clock, Measures, Worker};
 use super::options::{Strategy, Stream};
-use super::rendezvous::{Party, Rendezvous};
+use super::rendezvous::{Membership, Rendezvous};
 use super::threads::{number, run_threads};
 use metric_index::collector::{Answer, Collector};
 use metric_index::error::Error;
@@ -82,11 +82,11 @@ where
             tasks: Vec::new(),
             worker: Worker::default(),
         };
-        let party = rendezvous.party();
+        let membership = rendezvous.membership();
         if options.strategy == Strategy::BulkCritical {
-            thread.without_barriers(&party)
+            thread.without_barriers(&membership)
         } else {
-            thread.in_supersteps(&party)
+            thread.in_supersteps(&membership)
         }
     })?;
     let elapsed = exchange.clock.now();
@@ -112,14 +112,14 @@ where
     C: Answer,
 {
     /// Runs algorithm 9, or a strategy based on it.
-    fn in_supersteps(mut self, party: &Party<'_>) -> (Worker, HashMap<u32, C>) {
+    fn in_supersteps(mut self, membership: &Membership<'_>) -> (Worker, HashMap<u32, C>) {
         let SharedRun { exchange, stream: Stream { options, .. }, is_local, .. } = *self.run;
         let clock = &exchange.clock;
         loop {
             let keeps = is_local.load(Ordering::Acquire);
             self.superstep(keeps, keeps && options.strategy == Strategy::Hybrid);
             let mut before = clock.now();
-            if !party.wait() {
+            if !membership.wait() {
                 break;
             }
             self.worker.idle += clock.now().saturating_sub(before);
@@ -133,7 +133,7 @@ where
             if self.own == 0 {
                 self.decide();
             }
-            if !party.wait() {
+            if !membership.wait() {
                 break;
             }
             self.worker.idle += clock.now().saturating_sub(before);
@@ -142,9 +142,9 @@ where
     }
 
     /// Runs algorithm 10.
-    fn without_barriers(mut self, party: &Party<'_>) -> (Worker, HashMap<u32, C>) {
+    fn without_barriers(mut self, membership: &Membership<'_>) -> (Worker, HashMap<u32, C>) {
         let exchange = self.run.exchange;
-        while !exchange.is_over() && !party.is_broken() {
+        while !exchange.is_over() && !membership.is_broken() {
             let before = exchange.clock.now();
             let has_worked = self.superstep(false, false);
             exchange.read(self.own, &mut self.requirements, true);
@@ -222,7 +222,7 @@ where
         let own = self.found.entry(query).or_insert_with(|| ask(query));
         let mut cost = Cost { evaluations: 1, nodes: 0 };
         let mut shared: Arc<[f32]> = Arc::default();
-        let started = Probe::start(index, point, Shared { own, state }, u64::MAX);
+        let started = Probe::start(index, point, SharedRadius { own, state }, u64::MAX);
         let outcome = started.and_then(|mut probe| {
             shared = index.start(&mut probe, &mut self.tasks).into();
             if alone {
@@ -241,7 +241,7 @@ where
         let point = queries.point(query);
         let state = &exchange.states[query as usize];
         let own = self.found.entry(query).or_insert_with(|| ask(query));
-        let mut probe = Probe::resume(index, point, Shared { own, state }, limit);
+        let mut probe = Probe::resume(index, point, SharedRadius { own, state }, limit);
         let mut step = Step { outcome: Ok(()), cost: Cost::default() };
         if !state.has_failed() && task.bound <= probe.radius() {
             index.step(task, &shared, &mut probe, &mut self.tasks);

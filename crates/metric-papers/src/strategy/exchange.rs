@@ -63,12 +63,12 @@ impl State {
 }
 
 /// A thread's collector for a query, which also uses the radius that other threads have reached.
-pub(super) struct Shared<'a, C> {
+pub(super) struct SharedRadius<'a, C> {
     pub(super) own: &'a mut C,
     pub(super) state: &'a State,
 }
 
-impl<C: Collector> Collector for Shared<'_, C> {
+impl<C: Collector> Collector for SharedRadius<'_, C> {
     fn radius(&self) -> f32 {
         // The radius may be outdated, which costs time but loses no neighbors.
         self.own.radius().min(f32::from_bits(self.state.radius.load(Ordering::Relaxed)))

@@ -15,17 +15,17 @@ use metric_index::neighbor::Neighbor;
 use metric_index::points::Points;
 
 /// The result of a query on one thread.
-struct Finished<C> {
+struct QueryResult<C> {
     found: Result<C, Error>,
     /// Time since the start of the run.
     at: Duration,
 }
 
 /// The work of one thread.
-struct Part<C> {
+struct ThreadResult<C> {
     worker: Worker,
     /// The results of the thread's queries, in the order of the queries.
-    finished: Vec<Finished<C>>,
+    finished: Vec<QueryResult<C>>,
 }
 
 /// Answers some queries from one index on the calling thread.
@@ -34,7 +34,7 @@ fn answer<I, Q, A, C>(
     stream: &Stream<'_, Q, A>,
     numbers: impl Iterator<Item = u32>,
     clock: &Clock,
-) -> Part<C>
+) -> ThreadResult<C>
 where
     I: Index,
     Q: Points<Point = <I::Points as Points>::Point>,
@@ -64,9 +64,9 @@ where
                     }
                 }
             });
-        finished.push(Finished { found, at: clock.now() });
+        finished.push(QueryResult { found, at: clock.now() });
     }
-    Part { worker, finished }
+    ThreadResult { worker, finished }
 }
 
 /// Runs threads that each answer some of the queries. `join` merges the results of the threads,
@@ -74,8 +74,8 @@ where
 fn run_each<Q, A: Sync, C: Send>(
     stream: &Stream<'_, Q, A>,
     threads: usize,
-    work: impl Fn(usize, &Clock) -> Part<C> + Sync,
-    join: impl Fn(usize, &mut [std::vec::IntoIter<Finished<C>>]) -> Finished<Vec<Neighbor>>,
+    work: impl Fn(usize, &Clock) -> ThreadResult<C> + Sync,
+    join: impl Fn(usize, &mut [std::vec::IntoIter<QueryResult<C>>]) -> QueryResult<Vec<Neighbor>>,
 ) -> Result<Run, RunError> {
     let clock = Clock::start(stream.options.window);
     let parts = run_threads(threads, |thread| work(thread, &clock))?;
@@ -92,7 +92,7 @@ fn run_each<Q, A: Sync, C: Send>(
     let mut answers = NeighborLists::default();
     let mut latencies = Vec::with_capacity(stream.arrivals.len());
     for (query, &arrival) in stream.arrivals.iter().enumerate() {
-        let Finished { found, at } = join(query, &mut finished);
+        let QueryResult { found, at } = join(query, &mut finished);
         answers.push(found.as_deref().map_err(|&error| error));
         latencies.push(at.saturating_sub(arrival));
     }
@@ -113,9 +113,9 @@ where
         answer(index, stream, numbers, clock)
     };
     run_each(stream, threads, work, |query, finished| {
-        let Finished { found, at } =
+        let QueryResult { found, at } =
             finished[query % threads].next().expect("each query has a thread");
-        Finished { found: found.map(Answer::into_sorted), at }
+        QueryResult { found: found.map(Answer::into_sorted), at }
     })
 }
 
@@ -144,7 +144,7 @@ where
             found.push(own.found.map(|own| renumbered(own, thread, threads, ask)));
         }
         let found: Result<Vec<C>, Error> = found.into_iter().collect();
-        Finished { found: found.map(|parts| merged(parts, ask)), at }
+        QueryResult { found: found.map(|parts| merged(parts, ask)), at }
     })
 }
 

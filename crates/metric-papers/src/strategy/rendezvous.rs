@@ -30,7 +30,7 @@ struct State {
 
 /// A thread's membership in a barrier. If a panic drops it, the other threads stop waiting.
 #[derive(Debug)]
-pub(super) struct Party<'a>(&'a Rendezvous);
+pub(super) struct Membership<'a>(&'a Rendezvous);
 
 impl Rendezvous {
     pub(super) fn of(threads: usize) -> Self {
@@ -44,8 +44,8 @@ impl Rendezvous {
         }
     }
 
-    pub(super) fn party(&self) -> Party<'_> {
-        Party(self)
+    pub(super) fn membership(&self) -> Membership<'_> {
+        Membership(self)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -57,7 +57,7 @@ impl Rendezvous {
     }
 }
 
-impl Party<'_> {
+impl Membership<'_> {
     /// Waits until all threads have arrived. Returns `false` if one of them panicked.
     pub(super) fn wait(&self) -> bool {
         let all = self.0;
@@ -98,7 +98,7 @@ impl Party<'_> {
     }
 }
 
-impl Drop for Party<'_> {
+impl Drop for Membership<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // While the state is locked, no thread is about to sleep and miss the notification.

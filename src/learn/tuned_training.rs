@@ -4,17 +4,17 @@ use std::cell::RefCell;
 use std::time::Instant;
 
 use super::dense::{ProjectionInput, dense_part};
-use super::features::{ChosenFeatures, FeatureSearch, Free, TrialSetup};
+use super::features::{ChosenFeatures, FeatureSearch, FreeDimensions, TrialSetup};
 use super::given_vectors::GivenVectors;
-use super::held_out::{Excluded, Exclusion, Inspected, View, drawn};
+use super::held_out::{ExcludedNeighbors, Exclusion, InspectedRows, SearchableRows, draw_sample};
 use super::options::{DenseSource, TuneOptions, TuneScope};
 use super::pipeline::{Pipeline, cap_k};
 use super::run::{Documents, Run};
 use super::training_rows::{
-    ByFold, Counted, Features, IndexedRows, Prepared, TrainingRows, WeightedRows, labels_of,
+    FoldWeightedDocuments, CountedDocuments, Features, IndexedRows, TrainingEngines, TrainingRows, WeightedRows, labels_of,
 };
 use super::votes::Grid;
-use super::{Event, Step, TrainError, Trained, TuningReport, term_weights};
+use super::{Event, Step, TrainError, TrainingResult, TuningReport, term_weights};
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::search::SearchError;
 use crate::stages::Stage;
@@ -24,11 +24,11 @@ use crate::text::counts::{Counts, Fields};
 use crate::text::tfidf::Weighting;
 
 /// Counted documents with the features that were chosen for them.
-struct Chosen {
-    counted: Counted,
+struct PreparedCorpus {
+    counted: CountedDocuments,
     features: Features,
     settings: TrainSettings,
-    excluded: Excluded,
+    excluded: ExcludedNeighbors,
     multi_label: bool,
     /// The feature changes that were tried.
     steps: Vec<Step>,
@@ -57,7 +57,7 @@ pub(super) fn train(
     let begin = Instant::now();
     let (model, report) = train_on(run, &documents, given, tuning)?;
     let tuned = Stage::since("train: tune", documents.len() as u64, begin);
-    Ok(Trained { model, tuning: Some(report), stages: vec![read, tuned] })
+    Ok(TrainingResult { model, tuning: Some(report), stages: vec![read, tuned] })
 }
 
 fn train_on(
@@ -102,10 +102,10 @@ fn train_on(
     let (excluded, indexed) = exclusions(run, &counts, &start, tuning)?;
     let chosen = if tuning.scope == TuneScope::All && !vectors_only {
         drop(indexed);
-        let sample = drawn(&excluded.hashes, tuning.sample.max(1));
+        let sample = draw_sample(&excluded.hashes, tuning.sample.max(1));
         let grid = Grid::coarse(tuning.k_max, multi_label, tuning.objective);
-        let free = Free::for_corpus(tuning.free, &settings.input, &counts);
-        let free = Free { term_weights: options.dense.is_none(), ..free };
+        let free = FreeDimensions::for_corpus(tuning.free, &settings.input, &counts);
+        let free = FreeDimensions { term_weights: options.dense.is_none(), ..free };
         let engines = run.engines.on_cpu();
         let setup = TrialSetup {
             sample: &sample,
@@ -121,7 +121,7 @@ fn train_on(
         };
         search.run(start, counts, free)?
     } else {
-        let counted = Counted::new(counts, excluded.exclusion()).with_index(indexed);
+        let counted = CountedDocuments::new(counts, excluded.exclusion()).with_index(indexed);
         ChosenFeatures { features: start, counted, steps: Vec::new() }
     };
     let ChosenFeatures { features, counted, steps } = chosen;
@@ -132,7 +132,7 @@ fn train_on(
         }
         (None, _) => {}
     }
-    let chosen = Chosen { counted, features, settings, excluded, multi_label, steps };
+    let chosen = PreparedCorpus { counted, features, settings, excluded, multi_label, steps };
     learn_and_build(run, chosen, given, tuning)
 }
 
@@ -178,8 +178,8 @@ pub(super) fn train_quickly(
     let features = features_of(run, &settings);
     let (excluded, indexed) = exclusions(run, &counts, &features, tuning)?;
     let multi_label = run.options.decision.several(counts.has_several_labels());
-    let counted = Counted::new(counts, excluded.exclusion()).with_index(indexed);
-    let chosen = Chosen { counted, features, settings, excluded, multi_label, steps: Vec::new() };
+    let counted = CountedDocuments::new(counts, excluded.exclusion()).with_index(indexed);
+    let chosen = PreparedCorpus { counted, features, settings, excluded, multi_label, steps: Vec::new() };
     learn_and_build(run, chosen, given, tuning)
 }
 
@@ -201,13 +201,13 @@ fn features_of(run: &Run<'_>, settings: &TrainSettings) -> Features {
 /// Runs the learners on chosen features, and builds the model.
 fn learn_and_build(
     run: &Run<'_>,
-    chosen: Chosen,
+    chosen: PreparedCorpus,
     given: GivenVectors,
     tuning: &TuneOptions,
 ) -> Result<(Model, TuningReport), TrainError> {
-    let Chosen { counted, features, settings, mut excluded, multi_label, steps } = chosen;
+    let PreparedCorpus { counted, features, settings, mut excluded, multi_label, steps } = chosen;
     let threads = run.threads();
-    let select = |counted: Counted| match features.selection {
+    let select = |counted: CountedDocuments| match features.selection {
         Some(selection) => selection.apply(counted.into_counts(), threads),
         None => counted.into_counts(),
     };
@@ -221,18 +221,18 @@ fn learn_and_build(
         let part = dense_part(run, dense, given, terms)?;
         let sizes = counts.label_sizes();
         let labels = labels_of(&counts, &sizes);
-        let prepared = Prepared::new(run, &weighted, features.weighting, Some(&part), nested)?;
+        let prepared = TrainingEngines::new(run, &weighted, features.weighting, Some(&part), nested)?;
         let training = prepared.rows(labels, run.options.dense_share);
         if run.options.has_no_terms() {
             // Without terms, near-duplicates are found by dense vectors.
-            let inspected = Inspected {
+            let inspected = InspectedRows {
                 terms: training.terms,
                 vectors: training.vectors,
                 labels,
                 is_cosine: false,
                 groups: counts.groups().to_vec(),
             };
-            excluded = Excluded::find(inspected, tuning, threads)?;
+            excluded = ExcludedNeighbors::find(inspected, tuning, threads)?;
             report_exclusions(run, tuning, &excluded);
         }
         let pipeline = Pipeline {
@@ -249,7 +249,7 @@ fn learn_and_build(
     } else {
         let sizes = counted.counts().label_sizes();
         let labels = labels_of(counted.counts(), &sizes);
-        let by_fold = ByFold { counted: &counted, features: &features, engines: run.engines };
+        let by_fold = FoldWeightedDocuments { counted: &counted, features: &features, engines: run.engines };
         let unknown = counted.unknown_shares(&features, threads);
         let pipeline = Pipeline {
             run,
@@ -303,9 +303,9 @@ fn exclusions(
     counts: &Counts,
     start: &Features,
     tuning: &TuneOptions,
-) -> Result<(Excluded, Option<IndexedRows>), SearchError> {
+) -> Result<(ExcludedNeighbors, Option<IndexedRows>), SearchError> {
     if run.options.has_no_terms() {
-        return Ok((Excluded::default(), None));
+        return Ok((ExcludedNeighbors::default(), None));
     }
     // Near-duplicates can be recognized only by cosines.
     let weighting = match start.weighting {
@@ -318,20 +318,20 @@ fn exclusions(
     let plain = IndexedRows::new(counts, &start.fields, weighting, run.engines)?;
     let sizes = counts.label_sizes();
     let queries = (&**plain.weighted().queries()).into();
-    let inspected = Inspected {
-        terms: Some(View { engine: plain.engine(), queries }),
+    let inspected = InspectedRows {
+        terms: Some(SearchableRows { engine: plain.engine(), queries }),
         vectors: None,
         labels: labels_of(counts, &sizes),
         is_cosine: true,
         groups: counts.groups().to_vec(),
     };
-    let excluded = Excluded::find(inspected, tuning, run.threads())?;
+    let excluded = ExcludedNeighbors::find(inspected, tuning, run.threads())?;
     report_exclusions(run, tuning, &excluded);
     Ok((excluded, Some(plain)))
 }
 
 /// Reports near-duplicates and a chronological order, except in quick tuning.
-pub(super) fn report_exclusions(run: &Run<'_>, tuning: &TuneOptions, excluded: &Excluded) {
+pub(super) fn report_exclusions(run: &Run<'_>, tuning: &TuneOptions, excluded: &ExcludedNeighbors) {
     if tuning.scope == TuneScope::Quick {
         return;
     }

@@ -38,7 +38,7 @@ fn document(content: Content) -> Document {
 
 /// Feature vectors that a caller can create, but no reader returns.
 #[test]
-fn features_out_of_order_or_not_finite_are_refused() {
+fn invalid_features_are_rejected() {
     let classifier = trained("rows.svm", "1 1:0.6 3:0.8\n2 2:1\n");
     let problem = |features: Vec<(u32, f32)>| {
         let documents = [document(Content::Features(features))];
@@ -59,7 +59,7 @@ fn features_out_of_order_or_not_finite_are_refused() {
 /// Segments of a corpus are counted in any order. The first error in the corpus is reported, and
 /// counts do not depend on the number of threads.
 #[test]
-fn pieces_are_counted_in_the_order_of_the_corpus() {
+fn segments_are_counted_in_the_order_of_the_corpus() {
     let at = |number: usize, content: Content| Document {
         id: number.to_string(),
         labels: vec![["even", "odd"][number % 2].to_owned()],
@@ -125,7 +125,7 @@ impl Answers for CollectedAnswers {
 
 /// A reader that panics causes an error, not the end of its documents.
 #[test]
-fn a_reader_that_panics_is_no_end_of_input() {
+fn a_panicking_reader_is_an_error() {
     let classifier = trained(
         "two lines",
         "{\"text\": \"bake bread\", \"label\": \"a\"}\n{\"text\": \"guitar\", \"label\": \"b\"}\n",
@@ -170,7 +170,7 @@ fn answers_come_in_order() {
 /// A panic while an answer is created ends the stream, even though there are always more documents.
 /// Earlier answers are delivered.
 #[test]
-fn an_answer_whose_making_panics_is_an_error() {
+fn a_panic_in_an_answer_is_an_error() {
     let classifier = trained(
         "two lines",
         "{\"text\": \"bake bread\", \"label\": \"a\"}\n{\"text\": \"guitar\", \"label\": \"b\"}\n",
@@ -225,7 +225,7 @@ impl Answers for FlushedAnswers {
 
 /// The source returns a document only after the previous one was answered.
 #[test]
-fn a_document_that_comes_alone_is_answered_at_once() {
+fn a_single_document_is_answered_immediately() {
     let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
     let (flushed, told) = mpsc::channel();
     let mut given = 0;
@@ -247,7 +247,7 @@ fn a_document_that_comes_alone_is_answered_at_once() {
 /// Documents before a document that does not match the model are answered. An answer that cannot be
 /// delivered ends the stream.
 #[test]
-fn errors_end_a_stream_where_they_are() {
+fn errors_end_a_stream_at_their_position() {
     let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
     let options = classifier.options();
     // Every document from number `wrong` on is of another kind.

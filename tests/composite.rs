@@ -75,7 +75,7 @@ fn rows(count: usize) -> Arc<Csr> {
 ///
 /// This is a single test, because the counts are those of the whole process.
 #[test]
-fn a_search_without_a_filter_costs_what_its_parts_cost() {
+fn an_unfiltered_search_costs_no_more_than_its_parts() {
     const ROWS: u32 = 2_000_000;
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let claiming: Vec<Arc<OversizedEngine>> = (0..4)

@@ -228,7 +228,7 @@ fn negative_weights_overflow_and_underflow() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn nothing_at_all() {
+fn no_rows_and_no_queries() {
     let one = matrix(&vec![vec![(0, 1.0)]], 1);
     let empty = matrix(&vec![], 1);
     let blank = matrix(&vec![vec![], vec![]], 1);
@@ -312,7 +312,7 @@ fn a_corpus_in_tiles_parts_and_chunks() {
 /// all rows. Takes a minute.
 #[test]
 #[ignore = "needs a GPU"]
-fn a_corpus_of_the_size_of_rcv1() {
+fn corpus_of_the_size_of_rcv1() {
     let rows = rcv1_like_rows(TRAINING, DOCUMENTS - TRAINING, 0);
     let mut random = Random::new(5);
     let drawn = std::iter::repeat_with(|| random.below(rows.test.rows()));
@@ -343,7 +343,7 @@ fn a_corpus_of_the_size_of_rcv1() {
 /// finally the CPU.
 #[test]
 #[ignore = "needs a GPU"]
-fn memory_that_runs_out_changes_no_answer() {
+fn running_out_of_memory_changes_no_answer() {
     let _alone = MEMORY.write().unwrap_or_else(PoisonError::into_inner);
     let rows = rcv1_like_rows(20_000, 20_000, 3);
     let device = Device::open(0).unwrap();
@@ -369,7 +369,7 @@ fn memory_that_runs_out_changes_no_answer() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn a_stopped_search_gives_nothing() {
+fn a_stopped_search_returns_nothing() {
     let rows = rcv1_like_rows(20_000, 60_000, 3);
     let engine = cuda(&rows.training, CudaOptions::new(CudaEngine::Fused));
     let mut lists = NeighborLists::default();
@@ -384,7 +384,7 @@ fn a_stopped_search_gives_nothing() {
 /// Uses all GPUs of the machine. A single GPU is opened several times.
 #[test]
 #[ignore = "needs a GPU"]
-fn several_gpus_give_the_answers_of_one() {
+fn several_gpus_answer_like_one() {
     let training = random(3, 1_000, 14, 300, small_integer);
     let queries = random(5, 600, 14, 300, small_integer);
     let oracle = exhaustive(&training);

@@ -149,7 +149,7 @@ fn check(rows: &Vectors, queries: &Vectors, case: Case) {
 }
 
 #[test]
-fn every_index_is_the_exhaustive_scan() {
+fn every_index_equals_the_exhaustive_scan() {
     for (number, index) in (0u64..).zip(INDEXES) {
         for metric in METRICS {
             for (rows, queries) in [
@@ -220,7 +220,7 @@ fn filters_of_many_queries() {
 }
 
 #[test]
-fn values_far_apart() {
+fn values_of_different_magnitude() {
     for metric in METRICS {
         for scale in [1e-30, 1.0, 1e30] {
             let values = vec![1e30, -1e30, 0.0, 0.0, 1e-30, 1e-45, -1e-30, 1.0, 1e30, 1e30];
@@ -306,7 +306,7 @@ fn auto_suits_the_rows() {
 }
 
 #[test]
-fn scales() {
+fn distance_scales() {
     let scale = |values: Vec<f32>, metric| {
         learn_scale(&Arc::new(Vectors::new(1, values).unwrap()), metric, &threads(1)).unwrap()
     };

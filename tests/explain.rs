@@ -53,7 +53,7 @@ fn explained(classifier: &Classifier, documents: &[Document]) -> Vec<Explanation
 /// The score of a label combines the share of its neighbors' votes with the score of its prototype.
 /// The sums of the contributions to the margins determine which prototype is nearest.
 #[test]
-fn what_prototypes_say() {
+fn contributions_of_prototypes() {
     let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };
     let k = NonZeroUsize::new(5);
     let options = TrainOptions { tuning: Some(tuning), k, ..TrainOptions::default() };
@@ -94,7 +94,7 @@ fn what_prototypes_say() {
 
 #[test]
 #[expect(clippy::cast_possible_truncation, reason = "the sum is rounded once")]
-fn the_parts_are_the_similarity_with_every_weighting() {
+fn contributions_sum_to_the_similarity() {
     let lines = corpus(200, 1);
     let documents: Vec<Document> = read(&corpus(20, 2)).map(Result::unwrap).collect();
     let mut pairs = 0;
@@ -192,7 +192,7 @@ fn neighbors_by_vectors_have_no_terms() {
 
 /// Concatenated, the segments are the text, and each marked segment is a shared term.
 #[test]
-fn marks_are_where_the_terms_stand() {
+fn marks_are_at_the_terms() {
     let lines = "{\"text\": \"Crude oil, fresh from the wells\", \"label\": \"a\"}
 {\"text\": \"olive oil for cooking\", \"label\": \"b\"}
 {\"text\": \"crude jokes\", \"label\": \"c\"}";

@@ -51,7 +51,7 @@ fn statistics(options: &TrainOptions, parts: &[&[Document]]) -> CorpusStatistics
 }
 
 #[test]
-fn the_rows_of_the_parts_are_those_of_the_whole() {
+fn rows_of_parts_equal_the_whole() {
     let documents = sample();
     for weighting in ["ltc", "kkn.nnn", "Lsc", "nsc"] {
         let options =
@@ -87,7 +87,7 @@ fn the_rows_of_the_parts_are_those_of_the_whole() {
 }
 
 #[test]
-fn unknown_terms_are_dropped_and_what_needs_all_documents_is_refused() {
+fn unknown_terms_are_dropped_and_global_options_are_rejected() {
     let documents = &sample()[..20];
     let few = CorpusStatistics::new(&["and", "bread", "the"], vec![90, 5, 99], 100, 2.0).unwrap();
     let options = TrainOptions { part_of: Some(Arc::new(few)), ..TrainOptions::default() };

@@ -147,7 +147,7 @@ fn reuters() {
 }
 
 #[test]
-fn modapte_keeps_the_labels_of_both_sides() {
+fn modapte_keeps_labels_of_training_and_test_stories() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("reut2-000.sgm"), STORIES).unwrap();
     std::fs::write(folder.path().join("README.txt"), "not a corpus").unwrap();
@@ -256,7 +256,7 @@ fn gz_of(bytes: &[u8]) -> Vec<u8> {
 /// With files of several blocks, one thread and three threads must return the same documents,
 /// positions and errors.
 #[test]
-fn threads_read_what_one_reads() {
+fn several_threads_read_like_one() {
     let folder = tempfile::tempdir().unwrap();
     let line = |format: Format, n: usize| {
         let text = "word ".repeat(n % 23);
@@ -421,7 +421,7 @@ fn threads_read_several_files_in_order() {
 
 /// Errors name the line where the record begins, for every kind of line end.
 #[test]
-fn lines_of_csv_records() {
+fn errors_name_the_line_of_csv_records() {
     for end in ["\n", "\r\n"] {
         let text = ["text,label", "a,x", "\"b", "c\",x", "", "", "d,x,y", "e,x"].join(end);
         let options = ReadOptions { format: Some(Format::Csv), ..default() };
@@ -432,7 +432,7 @@ fn lines_of_csv_records() {
 
 /// Batches end at a number of bytes, so some have fewer documents than there are threads.
 #[test]
-fn a_long_document_among_short_ones() {
+fn one_long_document_among_short_ones() {
     let mut documents = Vec::new();
     for number in 0..300 {
         let long = if number % 100 == 0 { 900_000 } else { 1 };
@@ -660,7 +660,7 @@ fn malformed() {
 }
 
 #[test]
-fn threads_read_the_qrels_that_one_reads() {
+fn several_threads_read_qrels_like_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("qrels");
     // The qrels have several blocks. The judgments of some documents are far apart, and new labels

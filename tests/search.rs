@@ -229,7 +229,7 @@ fn negative_weights_take_the_fast_path() {
 
 /// One weight near the lower end of the range must not slow down the other queries.
 #[test]
-fn one_tiny_weight_among_many() {
+fn one_tiny_weight_slows_no_other_query() {
     let mut rows = close_rows(5, 3_000);
     rows[1_234].push((64, 1e-37));
     let mut queries = close_rows(6, 30);
@@ -357,7 +357,7 @@ fn dense_queries_are_answered_like_sparse_ones() {
 
 /// Reused lists give the same results as new ones.
 #[test]
-fn lists_are_used_again() {
+fn reused_lists_equal_new_lists() {
     let training = matrix(&close_rows(10, 300), 64);
     let engine = inverted(&training, 100, 2);
     let mut found = NeighborLists::default();
@@ -372,7 +372,7 @@ fn lists_are_used_again() {
 }
 
 #[test]
-fn a_stopped_search_gives_nothing() {
+fn a_stopped_search_returns_nothing() {
     let training = matrix(&close_rows(11, 2_000), 64);
     let queries = matrix(&close_rows(12, 200), 64);
     let engines: [Arc<dyn Search>; 3] = [
@@ -407,7 +407,7 @@ fn a_stopped_search_gives_nothing() {
 }
 
 #[test]
-fn deadlines_stop_and_others_do_not() {
+fn only_reached_deadlines_stop_a_search() {
     let training = matrix(&close_rows(14, 50), 64);
     let engine = inverted(&training, 20, 1);
     let stopped = |stop: &Stop| {
@@ -485,7 +485,7 @@ fn shards_of_consecutive_rows() {
 
 /// A query is fast in a composite engine only if it is fast in every part.
 #[test]
-fn reports_say_who_fell_back() {
+fn reports_count_fallbacks() {
     let shard = |rows: &Rows| -> Arc<dyn Search> { Arc::new(inverted(&matrix(rows, 1), 10, 1)) };
     let huge = vec![vec![(0, 1e30)]; 3];
     let plain = vec![vec![(0, 1.0)]; 3];
@@ -694,7 +694,7 @@ fn rows_of_many_terms() {
 }
 
 #[test]
-fn parts_hold_every_row_once() {
+fn parts_contain_every_row_once() {
     let part = |rows: RowMap, count: usize| {
         let engine = Arc::new(oracle(&matrix(&vec![vec![(0, 1.0)]; count], 1)));
         Part { engine, rows }
@@ -730,7 +730,7 @@ fn parts_hold_every_row_once() {
 }
 
 #[test]
-fn refused_at_the_door() {
+fn invalid_requests_are_rejected() {
     let training = matrix(&vec![vec![(0, 1.0)]], 2);
     let nan = matrix(&vec![vec![(0, f32::NAN)]], 2);
     let other = matrix(&vec![vec![(0, 1.0)]], 3);

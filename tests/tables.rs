@@ -181,7 +181,7 @@ fn fields_in_fields() {
 }
 
 #[test]
-fn odd_values_of_json() {
+fn unusual_json_values() {
     let options = ReadOptions::default();
     check("{\"text\": null, \"label\": \"x\"}\n", &options, &[("", &["x"])]);
     check("{\"text\": \"a\", \"label\": 1.0}\n", &options, &[("a", &["1"])]);
@@ -242,7 +242,7 @@ fn annif_corpora() {
 }
 
 #[test]
-fn files_in_label_folders_that_are_no_text_are_skipped() {
+fn non_text_files_in_label_folders_are_skipped() {
     let folder = tempfile::tempdir().unwrap();
     for label in ["x", "y"] {
         fs::create_dir(folder.path().join(label)).unwrap();
@@ -258,7 +258,7 @@ fn files_in_label_folders_that_are_no_text_are_skipped() {
 }
 
 #[test]
-fn a_quote_that_swallows_rows_is_noted() {
+fn a_quote_that_spans_rows_is_reported() {
     let notes = Arc::new(Notes::default());
     let options = ReadOptions { notes: Some(Arc::clone(&notes)), ..ReadOptions::default() };
     let text = "text,label\nfine,a\n\"open,b\none,c\ntwo,d\nthree,e\nend\",f\n";
@@ -270,7 +270,7 @@ fn a_quote_that_swallows_rows_is_noted() {
 }
 
 #[test]
-fn a_field_called_weight_is_noted_and_not_used() {
+fn a_field_called_weight_is_reported_and_ignored() {
     let notes = Arc::new(Notes::default());
     let options = ReadOptions { notes: Some(Arc::clone(&notes)), ..ReadOptions::default() };
     let csv = "text,label,weight\na,x,5 kg\n";

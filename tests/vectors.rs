@@ -34,7 +34,7 @@ fn vectorized(model: &Arc<Model>) -> (Vec<Document>, DocumentVectors, VectorsWri
 }
 
 #[test]
-fn what_was_written_comes_back_in_any_pieces() {
+fn written_vectors_are_read_in_any_batches() {
     let model = model("golden-v1.model");
     let (documents, vectors, writer) = vectorized(&model);
     let folder = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ fn what_was_written_comes_back_in_any_pieces() {
 }
 
 #[test]
-fn another_model_and_every_damage_are_refused() {
+fn other_models_and_damaged_files_are_rejected() {
     let own = model("golden-v1.model");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.vectors");

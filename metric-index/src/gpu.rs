@@ -27,7 +27,7 @@ use std::num::NonZero;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gpu_runtime::{DealOutcome, CompletedTask, deal};
+use gpu_runtime::{CompletedTask, DealOutcome, deal};
 pub use gpu_runtime::{Device, DeviceInfo, GpuError, devices};
 
 use crate::Question;
@@ -93,7 +93,10 @@ pub struct Answers {
 
 impl Answers {
     /// Counts the time and the failures of work that was dealt to GPUs; returns what was done.
-    fn count<T>(&mut self, dealt: DealOutcome<T, GpuAnswers, GpuError>) -> Vec<CompletedTask<T, GpuAnswers>> {
+    fn count<T>(
+        &mut self,
+        dealt: DealOutcome<T, GpuAnswers, GpuError>,
+    ) -> Vec<CompletedTask<T, GpuAnswers>> {
         self.failed.extend(dealt.failures.into_iter().map(|failure| failure.error));
         let mut milliseconds: Vec<f64> = Vec::new();
         for CompletedTask { worker, result, .. } in &dealt.done {

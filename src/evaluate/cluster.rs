@@ -188,7 +188,11 @@ fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Rando
     let mut chosen = Vec::new();
     // One minus the similarity to the nearest center.
     let mut distances = vec![1.0f32; filled.len()];
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small logarithm")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a small logarithm"
+    )]
     let candidates = 2 + libm::log(count as f64) as usize;
     let mut dense = vec![0f32; rows.cols()];
     for _ in 0..count.min(filled.len()) {
@@ -445,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_as_good_as_an_engine() {
+    fn the_table_equals_an_engine() {
         let engines = Engines::cpu(&Threads::available().expect("threads"));
         let rows = rows(300);
         let centers = Arc::new(first_centers(&rows, 7, &engines, &mut Random::new(1)));

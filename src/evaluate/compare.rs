@@ -287,10 +287,11 @@ fn compare_pair(a: &Outcomes, b: &Outcomes, labels: Labels, by: Resampling) -> C
     let metrics = |outcomes: &Outcomes, replicate| {
         outcomes.metrics(draws(a.len(), by.seed, replicate), labels.trained)
     };
-    let drawn: Vec<(HeadlineMetrics, HeadlineMetrics)> = (0..replicate_count(a.len(), by.min_count))
-        .into_par_iter()
-        .map(|replicate| (metrics(a, replicate), metrics(b, replicate)))
-        .collect();
+    let drawn: Vec<(HeadlineMetrics, HeadlineMetrics)> =
+        (0..replicate_count(a.len(), by.min_count))
+            .into_par_iter()
+            .map(|replicate| (metrics(a, replicate), metrics(b, replicate)))
+            .collect();
     let [first, second] = [a, b].map(|run| run.metrics(0..run.len(), labels.trained));
     let difference = |of: fn(&HeadlineMetrics) -> f64, correction: Correction| {
         let baseline = of(&first);

@@ -31,7 +31,7 @@ fn close(a: f64, b: &Value) {
 /// The references are scipy's `binomtest`, `ttest_rel` and `wilcoxon`, and statsmodels'
 /// `multipletests`.
 #[test]
-fn a_file_that_goes_on_and_on() {
+fn an_endless_file_is_rejected() {
     let error = SavedEvaluation::from_limited(std::io::repeat(b' '), 100_000).unwrap_err();
     assert!(error.to_string().contains("a file of more than 100000 bytes"), "{error}");
 }
@@ -141,7 +141,7 @@ fn intervals_contain_their_estimate() {
 /// One run predicts the rare labels correctly, the other run some more documents of the frequent
 /// labels. The gain in macro F1 equals the loss, so there is no difference.
 #[test]
-fn equal_macro_f1_is_no_difference() {
+fn equal_macro_f1_is_not_a_difference() {
     let (mut documents, labels) = rare_labels([false, false]);
     for (document, (expected, predicted)) in documents.iter_mut().enumerate() {
         *predicted = [vec![expected[0]], vec![if document % 10 == 0 { 9 } else { expected[0] }]];
@@ -152,7 +152,8 @@ fn equal_macro_f1_is_no_difference() {
     }
     let runs = [0, 1].map(|run| outcomes_of(&documents, run));
     let labels = Labels { trained: labels, all: labels };
-    let compared = compare_pair(&runs[0], &runs[1], labels, Resampling { seed: 0, min_count: 1_000.0 });
+    let compared =
+        compare_pair(&runs[0], &runs[1], labels, Resampling { seed: 0, min_count: 1_000.0 });
     let Difference { difference, interval: [low, high], p_value, .. } = compared.macro_f1;
     assert!(low < difference && difference < high, "{difference} in [{low}, {high}]");
     assert_eq!(p_value < 0.05, !(low <= 0.0 && 0.0 <= high), "{p_value}, [{low}, {high}]");
@@ -160,14 +161,15 @@ fn equal_macro_f1_is_no_difference() {
 
 /// A difference in a single document is not significant, although no document favors the first run.
 #[test]
-fn one_document_is_no_evidence() {
+fn one_document_is_not_significant() {
     let mut documents: Documents = (0..50u32)
         .map(|document| (vec![document % 5], [vec![document % 5], vec![document % 5]]))
         .collect();
     documents[7].1[0] = vec![4];
     let runs = [0, 1].map(|run| outcomes_of(&documents, run));
     let labels = Labels { trained: 5, all: 5 };
-    let compared = compare_pair(&runs[0], &runs[1], labels, Resampling { seed: 0, min_count: 1_000.0 });
+    let compared =
+        compare_pair(&runs[0], &runs[1], labels, Resampling { seed: 0, min_count: 1_000.0 });
     for (name, figure) in compared.differences() {
         assert!(figure.difference > 0.0 && figure.p_value > 0.5, "{name}: {figure:?}");
     }

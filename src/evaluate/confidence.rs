@@ -274,7 +274,7 @@ mod tests {
     /// reference compares with each threshold, because rounding matters: `(0.29 * 100.0) as usize`
     /// is 28.
     #[test]
-    fn steps_are_those_that_a_score_reaches() {
+    fn steps_match_the_reached_thresholds() {
         let by_comparison =
             |score: f64| (1..=STEPS).filter(|&step| score >= THRESHOLDS[step]).count();
         for at in 0..=STEPS {

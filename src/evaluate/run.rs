@@ -302,7 +302,7 @@ mod tests {
 
     /// A rule that decides on all documents together works with any number of documents.
     #[test]
-    fn shares_are_those_of_all_documents() {
+    fn shares_apply_to_all_documents() {
         let threads = Threads::available().expect("threads start");
         let lines = b"{\"text\": \"bread\", \"label\": \"a\"}\n\
                       {\"text\": \"bread guitar\", \"label\": \"b\"}";
@@ -339,7 +339,7 @@ mod tests {
     /// Among equally bad errors, the first ones are kept. New labels are numbered in the order of
     /// their first documents.
     #[test]
-    fn batches_are_counted_as_documents_one_after_the_other() {
+    fn batches_count_like_single_documents() {
         let threads = Threads::available().expect("threads start");
         let lines =
             ["a", "b", "c"].map(|label| format!("{{\"text\": \"x\", \"label\": \"{label}\"}}"));

@@ -11,7 +11,7 @@ use super::prototypes::{HeldOutPrototypes, PrototypeTrials};
 use super::run::Run;
 use super::training_rows::TrainingRows;
 use super::votes::{
-    Candidate, Grid, Rules, Trial, GridResult, VoteLearning, evaluate_grid, search_grid,
+    Candidate, Grid, GridResult, Rules, Trial, VoteLearning, evaluate_grid, search_grid,
     try_vote_weights,
 };
 use super::{Event, Step, TrainError, TuningReport, abstention, novelty, probabilities, votes};

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn learned_factors_of_terms_stay() {
+    fn learned_term_factors_are_kept() {
         let model = made();
         let threads = Threads::available().unwrap();
         let weight = |model: &Model, term: &str| {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_factors_are_refused() {
+    fn damaged_factors_are_rejected() {
         for factors in [vec![1.0], vec![0.0; 5], vec![f32::NAN; 5]] {
             let mut model = made();
             model.arrays.term_factors = Some(factors.into());

@@ -11,7 +11,8 @@ use super::options::{DenseSource, TuneOptions, TuneScope};
 use super::pipeline::{Pipeline, cap_k};
 use super::run::{Documents, Run};
 use super::training_rows::{
-    FoldWeightedDocuments, CountedDocuments, Features, IndexedRows, TrainingEngines, TrainingRows, WeightedRows, labels_of,
+    CountedDocuments, Features, FoldWeightedDocuments, IndexedRows, TrainingEngines, TrainingRows,
+    WeightedRows, labels_of,
 };
 use super::votes::Grid;
 use super::{Event, Step, TrainError, TrainingResult, TuningReport, term_weights};
@@ -179,7 +180,8 @@ pub(super) fn train_quickly(
     let (excluded, indexed) = exclusions(run, &counts, &features, tuning)?;
     let multi_label = run.options.decision.several(counts.has_several_labels());
     let counted = CountedDocuments::new(counts, excluded.exclusion()).with_index(indexed);
-    let chosen = PreparedCorpus { counted, features, settings, excluded, multi_label, steps: Vec::new() };
+    let chosen =
+        PreparedCorpus { counted, features, settings, excluded, multi_label, steps: Vec::new() };
     learn_and_build(run, chosen, given, tuning)
 }
 
@@ -221,7 +223,8 @@ fn learn_and_build(
         let part = dense_part(run, dense, given, terms)?;
         let sizes = counts.label_sizes();
         let labels = labels_of(&counts, &sizes);
-        let prepared = TrainingEngines::new(run, &weighted, features.weighting, Some(&part), nested)?;
+        let prepared =
+            TrainingEngines::new(run, &weighted, features.weighting, Some(&part), nested)?;
         let training = prepared.rows(labels, run.options.dense_share);
         if run.options.has_no_terms() {
             // Without terms, near-duplicates are found by dense vectors.
@@ -249,7 +252,8 @@ fn learn_and_build(
     } else {
         let sizes = counted.counts().label_sizes();
         let labels = labels_of(counted.counts(), &sizes);
-        let by_fold = FoldWeightedDocuments { counted: &counted, features: &features, engines: run.engines };
+        let by_fold =
+            FoldWeightedDocuments { counted: &counted, features: &features, engines: run.engines };
         let unknown = counted.unknown_shares(&features, threads);
         let pipeline = Pipeline {
             run,

@@ -149,11 +149,12 @@ impl Output {
                 let file = file.map_err(|source| OutputProblem::Io { doing: "open", source });
                 file.map(|file| Sink::Stream(BufWriter::new(file)))
             }
-            Destination::File { target, existing } => TemporaryFile::in_folder_of(&target, existing.as_ref())
-                .map(|temporary| {
+            Destination::File { target, existing } => {
+                TemporaryFile::in_folder_of(&target, existing.as_ref()).map(|temporary| {
                     let out = BufWriter::with_capacity(1 << 20, temporary);
                     Sink::File { out, target }
-                }),
+                })
+            }
         };
         let sink = sink.map_err(|problem| OutputError { path: path.to_owned(), problem })?;
         Ok(Self { path: path.to_owned(), sink })

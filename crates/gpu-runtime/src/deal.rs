@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn others_redo_the_task_of_a_worker_that_fails() {
+    fn other_workers_redo_the_task_of_a_failed_worker() {
         for workers in [&[None, None][..], &[Some(1), None], &[Some(3), None, Some(2)]] {
             let dealt = deal_to(workers);
             assert!(tasks(&dealt).into_iter().eq(0..100));

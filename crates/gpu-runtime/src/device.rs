@@ -7,7 +7,7 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError};
 use cudarc::nvrtc::Ptx;
 
-use crate::error::{self, GpuStep, GpuError};
+use crate::error::{self, GpuError, GpuStep};
 use crate::kernel::kernel_parameters;
 use crate::module::Module;
 use crate::packed::unpack;

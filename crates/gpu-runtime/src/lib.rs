@@ -37,9 +37,9 @@ pub use cudarc::driver::{
     CudaEvent, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DeviceRepr, DriverError,
     LaunchConfig, ValidAsZeroBits,
 };
-pub use deal::{DealOutcome, CompletedTask, Failure, deal, on_each};
+pub use deal::{CompletedTask, DealOutcome, Failure, deal, on_each};
 pub use device::{Device, DeviceInfo, MIN_CAPABILITY, MIN_DRIVER, devices};
-pub use error::{GpuStep, GpuError};
+pub use error::{GpuError, GpuStep};
 pub use kernel::{
     Grid, Kernel, KernelArguments, KernelMismatch, Launch, Signature, check_kernels,
     kernel_parameters,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaModule;
 
-use crate::error::{GpuStep, GpuError};
+use crate::error::{GpuError, GpuStep};
 use crate::kernel::Kernel;
 
 /// A PTX module that is loaded on a GPU.

@@ -37,7 +37,7 @@ kernel! {
 }
 
 #[test]
-fn the_declaration_agrees_with_the_ptx() {
+fn declaration_matches_the_ptx() {
     assert_eq!(check_kernels(&[ADD_ONE], &[AddOne::SIGNATURE]), Ok(()));
 }
 
@@ -75,7 +75,7 @@ fn a_lane_launches_a_declared_kernel() {
 /// An untracked device does not change the device that it was opened from.
 #[test]
 #[ignore = "needs a GPU"]
-fn an_untracked_device_changes_no_other() {
+fn an_untracked_device_does_not_change_others() {
     let device = Device::open_best().unwrap();
     #[expect(unsafe_code, reason = "no buffer is created")]
     // SAFETY: no buffer is created.

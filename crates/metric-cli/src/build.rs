@@ -14,8 +14,8 @@ use metric_index::stored::save_to;
 use crate::failure::{Failure, Outcome, invalid_request};
 use crate::input::{Data, Input};
 use crate::metric::{MetricFlag, of_vectors, of_words};
-use crate::verbosity::Verbosity;
 use crate::threads::start_threads;
+use crate::verbosity::Verbosity;
 
 #[derive(Debug, Args)]
 pub(crate) struct Build {
@@ -88,7 +88,8 @@ impl Build {
         };
         let PointSet { count, description } = points;
         if count == 0 {
-            verbosity.warn(&format!("{}: the file contains no points", self.points.path().display()));
+            verbosity
+                .warn(&format!("{}: the file contains no points", self.points.path().display()));
         }
         let path = self.output.display();
         let seconds = start.elapsed().as_secs_f64();

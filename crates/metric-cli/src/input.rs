@@ -84,7 +84,11 @@ impl Input {
     ///
     /// `otherwise` is the format if neither the flag nor the file name determines it. If it is
     /// `None`, the first lines decide.
-    pub(crate) fn read(&self, verbosity: Verbosity, otherwise: Option<Format>) -> Result<Data, Failure> {
+    pub(crate) fn read(
+        &self,
+        verbosity: Verbosity,
+        otherwise: Option<Format>,
+    ) -> Result<Data, Failure> {
         let shown = self.path.display().to_string();
         let unreadable = |error: io::Error| Failure::input(format!("{shown}: {error}"));
         let file: Box<dyn Read> = if self.path.as_os_str() == "-" {

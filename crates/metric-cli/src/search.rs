@@ -21,8 +21,8 @@ use crate::device::{self, DeviceFlag, GpuRun};
 use crate::failure::{Failure, Outcome};
 use crate::input::{Data, Format, Input};
 use crate::metric::{MetricFlag, of_vectors, of_words};
-use crate::verbosity::Verbosity;
 use crate::threads::all_cores;
+use crate::verbosity::Verbosity;
 
 #[derive(Debug, Args)]
 pub(crate) struct Search {

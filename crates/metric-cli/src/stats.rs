@@ -16,8 +16,8 @@ use metric_index::{Advice, Question, advise};
 use crate::failure::{Failure, Outcome, invalid_request};
 use crate::input::{Data, Input};
 use crate::metric::{MetricFlag, of_vectors, of_words};
-use crate::verbosity::Verbosity;
 use crate::threads::start_threads;
+use crate::verbosity::Verbosity;
 
 #[derive(Debug, Args)]
 pub(crate) struct Stats {

@@ -363,7 +363,7 @@ fn tables() {
 
 /// An index file contains the metric and its parameters.
 #[test]
-fn an_index_tells_its_metric() {
+fn an_index_stores_its_metric() {
     let folder = with_files();
     let folder = folder.path();
     out(
@@ -494,7 +494,7 @@ fn too_many_threads() {
 
 /// Outputs are opened before anything is read, and no output is an input.
 #[test]
-fn outputs_harm_nothing() {
+fn outputs_never_replace_inputs() {
     let folder = with_files();
     let folder = folder.path();
     let before = |name: &str| std::fs::read(folder.join(name)).unwrap();

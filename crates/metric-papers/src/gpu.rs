@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpu_runtime::{
-    CudaSlice, CudaStream, DeviceRepr, GpuStep, DriverError, GpuError, ValidAsZeroBits,
+    CudaSlice, CudaStream, DeviceRepr, DriverError, GpuError, GpuStep, ValidAsZeroBits,
 };
 use metric_index::lists::NeighborLists;
 use metric_index::neighbor::Neighbor;

@@ -184,7 +184,7 @@ fn cordeiro_on_vectors() {
 /// their answers.
 #[test]
 #[ignore = "needs a GPU"]
-fn karelis_builds_the_trees_of_the_cpu() {
+fn karelis_builds_the_same_trees_as_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = |tree: &dyn Fn(&std::path::Path)| {
         let path = folder.path().join("tree");

@@ -115,7 +115,7 @@ proptest! {
     /// Any strategy must return the answers of brute force, regardless of the number of threads,
     /// the length of supersteps and the arrivals.
     #[test]
-    fn any_of_all(
+    fn any_strategy_equals_brute_force(
         kind in select(Kind::of_any_metric().to_vec()),
         strategy in select(&STRATEGIES[..]),
         threads in 1usize..7,
@@ -249,7 +249,7 @@ fn one_query_is_shared() {
 }
 
 #[test]
-fn shares_of_the_points() {
+fn distributed_points() {
     let points = grid(601, 1);
     let queries = grid(30, 2);
     let metric = on::<[f32], _>(Euclidean);
@@ -277,7 +277,7 @@ fn shares_of_the_points() {
 
 /// An invalid query fails without affecting other queries.
 #[test]
-fn bad_queries() {
+fn invalid_queries() {
     let tree = built(Kind::VpTree, &grid(300, 1), &on::<[f32], _>(Euclidean));
     let queries: All =
         [vec![0.1, 0.1, 0.1], vec![f32::NAN, 0.0, 0.0], vec![0.5], vec![0.9, 0.9, 0.9]]

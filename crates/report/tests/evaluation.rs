@@ -85,7 +85,7 @@ fn precision_and_recall_are_drawn_up_to_the_highest_score() {
 }
 
 #[test]
-fn a_single_k_makes_no_curve() {
+fn a_single_k_has_no_curve() {
     let charts = |by_k: &[(usize, Metrics)]| {
         let mut result = confused_evaluation(2);
         result.tuning = Some(TuningSummary {

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_ends_give_few_ticks() {
+    fn unusual_ends_give_few_ticks() {
         for (from, to) in [
             (f64::NAN, 1.0),
             (0.0, f64::INFINITY),

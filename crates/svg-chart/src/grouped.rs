@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outlier_flattens_nothing() {
+    fn bars_of_outliers_are_cut() {
         let mut values: Vec<Vec<f64>> = (0..20).map(|n| vec![1.0 + f64::from(n) / 20.0]).collect();
         values[7] = vec![900.0];
         values[8] = vec![f64::NAN];

@@ -11,7 +11,7 @@ use proc_macro2::{Spacing, Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, Macro, Meta, UseTree, Visibility};
 
-use super::{Violation, Rule, Source};
+use super::{Rule, Source, Violation};
 
 pub(crate) fn check(sources: &[Source], violations: &mut Vec<Violation>) {
     let files: HashMap<&str, &Source> =

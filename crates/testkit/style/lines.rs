@@ -1,13 +1,18 @@
 //! The rule for the length of lines.
 
-use super::{MAX_COLUMNS, Violation, Rule, Source};
+use super::{MAX_COLUMNS, Rule, Source, Violation};
 
 pub(crate) fn check(source: &Source, violations: &mut Vec<Violation>) {
     for (line, text) in (1..).zip(source.text.lines()) {
         let columns = text.chars().count();
         if columns > MAX_COLUMNS && !has_long_url(text) {
             let message = format!("{columns} columns, at most {MAX_COLUMNS}");
-            violations.push(Violation { rule: Rule::LongLine, file: source.path.clone(), line, message });
+            violations.push(Violation {
+                rule: Rule::LongLine,
+                file: source.path.clone(),
+                line,
+                message,
+            });
         }
     }
 }

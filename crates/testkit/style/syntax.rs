@@ -8,7 +8,7 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Expr, FnArg, ImplItemFn, ItemFn, Local, Macro, Pat, Signature, TraitItemFn, Type};
 
-use super::{MAX_PARAMETERS, Violation, Rule, Source, VOICE};
+use super::{MAX_PARAMETERS, Rule, Source, VOICE, Violation};
 
 pub(crate) fn check(source: &Source, violations: &mut Vec<Violation>) {
     let mut walk = Walk { file: &source.path, words: BTreeSet::new(), violations };

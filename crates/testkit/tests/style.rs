@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-use style::{Violation, Rule, Source};
+use style::{Rule, Source, Violation};
 
 /// Maximum number of tuple lets in the whole repository.
 const FREE_TUPLE_LETS: usize = 15;
@@ -45,7 +45,8 @@ fn style_violations_do_not_increase() {
             let (rule, folder) = key;
             writeln!(report, "{rule} in {folder}: {count} places, at most {limit}").unwrap();
             for violation in violations.iter().filter(|violation| key_of(violation) == *key) {
-                writeln!(report, "  {}:{}: {}", violation.file, violation.line, violation.message).unwrap();
+                writeln!(report, "  {}:{}: {}", violation.file, violation.line, violation.message)
+                    .unwrap();
             }
         }
     }
@@ -60,7 +61,8 @@ fn style_violations_do_not_increase() {
 
 fn is_free(rule: &str, violations: &[Violation]) -> bool {
     rule == Rule::TupleLet.name()
-        && violations.iter().filter(|violation| violation.rule == Rule::TupleLet).count() <= FREE_TUPLE_LETS
+        && violations.iter().filter(|violation| violation.rule == Rule::TupleLet).count()
+            <= FREE_TUPLE_LETS
 }
 
 fn debt_of(violations: &[Violation]) -> Debt {
@@ -135,8 +137,10 @@ extern "C" { fn kernel(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8); }
     let sources: Vec<Source> =
         files.into_iter().map(|(path, text)| Source::parse(path, text)).collect();
     let violations = style::check(&sources);
-    let found: Vec<(&str, &str, usize)> =
-        violations.iter().map(|violation| (violation.rule.name(), &*violation.file, violation.line)).collect();
+    let found: Vec<(&str, &str, usize)> = violations
+        .iter()
+        .map(|violation| (violation.rule.name(), &*violation.file, violation.line))
+        .collect();
     let expected = [
         ("module-cycle", "x/src/one.rs", 1),
         ("module-cycle", "x/src/two.rs", 1),

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gpu_runtime::{
-    CudaEvent, CudaSlice, CudaStream, Device, DevicePtr, GpuStep, GpuError, Pinned, Pool,
+    CudaEvent, CudaSlice, CudaStream, Device, DevicePtr, GpuError, GpuStep, Pinned, Pool,
 };
 
 use super::arguments::{PointRows, Vectors};

@@ -432,7 +432,9 @@ impl GreedySearch<'_, '_> {
         if self.counted[0].1.counts().entries() <= MAX_ENTRIES_FOR_CHARACTERS {
             others.push(self.other_characters());
         }
-        self.try_out(others.into_iter().map(|other| (describe_terms("all", &other), other)).collect())
+        self.try_out(
+            others.into_iter().map(|other| (describe_terms("all", &other), other)).collect(),
+        )
     }
 
     fn selections(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {

@@ -63,8 +63,8 @@ impl ExcludedNeighbors {
         // Texts show near-duplicates better than dense vectors, most of which are similar.
         let view = terms.or(vectors);
         let quick = tuning.scope == TuneScope::Quick;
-        let hashes =
-            view.map_or(Vec::new(), |SearchableRows { queries, .. }| hashes(queries, &labels, threads));
+        let hashes = view
+            .map_or(Vec::new(), |SearchableRows { queries, .. }| hashes(queries, &labels, threads));
         let above = match (tuning.near_duplicates, terms) {
             (NearDuplicateLimit::Above(limit), _) => Some(limit),
             (NearDuplicateLimit::Found, Some(view)) if is_cosine => {

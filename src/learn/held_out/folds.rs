@@ -131,7 +131,8 @@ pub(crate) fn clusters(exclusion: Exclusion<'_>, rows: usize) -> Vec<u64> {
             .map(|row| hashes.get(row).copied().unwrap_or_else(|| mix_bits(row as u64)))
             .collect();
     }
-    let hash = |row: usize| exclusion.hashes.get(row).copied().unwrap_or_else(|| mix_bits(row as u64));
+    let hash =
+        |row: usize| exclusion.hashes.get(row).copied().unwrap_or_else(|| mix_bits(row as u64));
     let sets = if exclusion.groups.is_empty() {
         near_duplicates(exclusion, rows)
     } else {
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_spread_whatever_the_order() {
+    fn labels_are_spread_in_any_order() {
         // 150 labels with 20 documents each, sorted by label.
         let indptr: Vec<u64> = (0..=3_000).collect();
         let indices: Vec<u32> = (0..3_000).map(|row| row / 20).collect();

@@ -446,7 +446,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn pairs_are_those_of_all_that_are_near(
+        fn pairs_equal_all_near_pairs(
             rows in proptest::collection::btree_set(0u32..60, 0..30),
             reach in 0u32..70,
         ) {

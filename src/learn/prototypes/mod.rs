@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::held_out::{FOLDS, LeaveOneOut};
 use super::votes::{
-    Grid, MAX_SLOTS, ROUND_ONE_KS, RuleSearch, Trial, GridResult, VoteLearning, VoteTable, distinct,
-    held_out_scores, thin_out,
+    Grid, GridResult, MAX_SLOTS, ROUND_ONE_KS, RuleSearch, Trial, VoteLearning, VoteTable,
+    distinct, held_out_scores, thin_out,
 };
 use crate::decide::calibrate::line;
 use crate::decide::vote::{

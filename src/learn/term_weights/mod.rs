@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_is_that_of_the_loss() {
+    fn gradient_is_the_derivative_of_the_loss() {
         let (rows, lessons) = made();
         let narrow: Vec<f32> = (0..20u8).map(|term| f32::from(term % 5) / 10.0).collect();
         let logarithms: Vec<f64> = narrow.iter().copied().map(f64::from).collect();

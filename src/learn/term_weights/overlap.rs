@@ -65,7 +65,9 @@ impl Overlap {
         let mut of_positions = [0.0f32; 1 << Position::BITS];
         of_positions[..factors.len()].copy_from_slice(factors);
         for (term, positions, weights) in self.terms() {
-            let product = |(&position, weight): (&Position, &f32)| of_positions[usize::from(position)] * weight;
+            let product = |(&position, weight): (&Position, &f32)| {
+                of_positions[usize::from(position)] * weight
+            };
             // Two alternating sums: a single sum would wait for each addition.
             let (pairs_of_positions, last_position) = positions.as_chunks::<2>();
             let (pairs_of_weights, last_weight) = weights.as_chunks::<2>();
@@ -182,7 +184,8 @@ impl Builder {
         ends.clear();
         let mut end = 0;
         for (at, &LabeledNeighbor { row: other, .. }) in neighbors.iter().enumerate() {
-            if let Some(&LabeledNeighbor { row: later, .. }) = neighbors.get(at + PREFETCH_DISTANCE) {
+            if let Some(&LabeledNeighbor { row: later, .. }) = neighbors.get(at + PREFETCH_DISTANCE)
+            {
                 prefetch_row(row(rows, later as usize));
             }
             end = document.common(row(rows, other as usize), common, end);
@@ -224,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_and_sums_of_kept_and_remade_overlaps() {
+    fn stored_and_rebuilt_overlaps_are_equal() {
         let (rows, lessons) = made();
         let view = rows.view();
         let weight = |number: u32, term: u32| {

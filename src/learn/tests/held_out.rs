@@ -9,8 +9,8 @@ use crate::decide::decision::{Decision, decide};
 use crate::decide::objective::{Metrics, Objective};
 use crate::decide::vote::{TrainingLabels, VoteWeight, vote};
 use crate::learn::held_out::{
-    Exclusion, LeaveOneOut, SearchableRows, chronological_window, draw_sample, folds, hashes, near_duplicates,
-    nearest_of_sample,
+    Exclusion, LeaveOneOut, SearchableRows, chronological_window, draw_sample, folds, hashes,
+    near_duplicates, nearest_of_sample,
 };
 use crate::learn::held_out_scores::{ChosenVote, HeldOutScores};
 use crate::learn::training_rows::{WeightedRows, labels_of};
@@ -28,7 +28,7 @@ use crate::threads::Threads;
 /// Removes each document from the rows, searches it with the exhaustive engine, and votes and
 /// decides as for a new document. The thresholds are those of the other folds. The metrics must
 /// equal those of the grid search.
-fn held_out_for_real(multi_label: bool) {
+fn compare_with_removal(multi_label: bool) {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let documents = corpus(520, multi_label);
     let counts = counted(&documents, &threads);
@@ -57,7 +57,7 @@ fn held_out_for_real(multi_label: bool) {
         let decisions = held_out.decisions_by_fold();
         let folds = found.folds(&among);
         let decision_of = |row: usize| decisions[usize::from(folds[row])].clone();
-        let given = really(&weighted, &among, &tuned.best, &decision_of, &threads);
+        let given = predict_without(&weighted, &among, &tuned.best, &decision_of, &threads);
         let due: Vec<Vec<u32>> = rows.iter().map(|&row| among.labels(row).to_vec()).collect();
         let real = metrics(&due, &given, sizes.len());
         assert!(close(real, tuned.best.metrics), "{:?}: really {real:?}", tuned.best);
@@ -91,7 +91,7 @@ fn held_out_for_real(multi_label: bool) {
     assert!(tried > 4 * 4 * 12);
 }
 
-fn really(
+fn predict_without(
     weighted: &WeightedRows,
     among: &TrainingLabels<'_>,
     best: &Trial,
@@ -122,14 +122,14 @@ fn really(
 }
 
 #[test]
-fn figures_are_those_of_leaving_out_for_real() {
-    held_out_for_real(false);
-    held_out_for_real(true);
+fn metrics_equal_a_real_leave_one_out() {
+    compare_with_removal(false);
+    compare_with_removal(true);
 }
 
 /// Every decision of the grid search must have the metrics that `decide` gives on the same votes.
 #[test]
-fn every_candidate_decides_as_predictions_do() {
+fn every_candidate_decides_like_predictions() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
     let documents = corpus(300, true);
     let counts = counted(&documents, &threads);
@@ -166,7 +166,7 @@ fn every_candidate_decides_as_predictions_do() {
 }
 
 #[test]
-fn near_duplicates_and_groups_are_no_neighbors() {
+fn near_duplicates_and_groups_are_not_neighbors() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
     let documents = corpus(200, false);
     let counts = counted(&documents, &threads);
@@ -203,7 +203,7 @@ fn near_duplicates_and_groups_are_no_neighbors() {
 
 /// Adjacent documents are held out together only in a chronological corpus.
 #[test]
-fn windows_where_order_is_time() {
+fn windows_only_in_chronological_order() {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let found = |label: fn(usize) -> usize, event: fn(usize) -> usize| {
         let mut random = Random::new(9);
@@ -334,7 +334,7 @@ fn few_trials_find_nearly_the_best() {
 /// With the same documents in another order, the same documents are drawn, and each is in the same
 /// fold.
 #[test]
-fn samples_and_folds_are_those_of_any_order() {
+fn samples_and_folds_do_not_depend_on_order() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
     let assignments = |documents: &[Document]| {
         let counts = counted(documents, &threads);
@@ -367,7 +367,7 @@ fn samples_and_folds_are_those_of_any_order() {
 /// Votes of documents from a mislabeled source get lower weights, with any number of threads. The
 /// metrics of the model equal those that tuning reported.
 #[test]
-fn votes_that_mislead_become_worth_less() {
+fn misleading_votes_get_lower_weights() {
     let wrong = |number: usize| number.is_multiple_of(3);
     for multi_label in [false, true] {
         let mut documents = corpus(600, multi_label);

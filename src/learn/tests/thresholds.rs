@@ -36,7 +36,7 @@ fn same_thresholds(name: &str, found: &[Option<f64>], golden: &Value) {
 }
 
 #[test]
-fn thresholds_of_other_peoples_code() {
+fn thresholds_equal_reference_implementations() {
     let golden: Value =
         serde_json::from_str(include_str!("../../../tests/golden/tuning.json")).unwrap();
     let labels = golden_labels(&golden["labels"]);
@@ -88,7 +88,7 @@ fn smoothed_thresholds_of_few_documents() {
 
 /// RTCut, RCut, MCut and PCut on the same scores, document by document.
 #[test]
-fn rules_of_ranks_of_other_peoples_code() {
+fn rank_rules_equal_reference_implementations() {
     let golden: Value =
         serde_json::from_str(include_str!("../../../tests/golden/tuning.json")).unwrap();
     let labels = golden["labels"].as_array().unwrap();

@@ -8,8 +8,8 @@ use super::{corpus, document};
 use crate::decide::decision::DecisionOptions;
 use crate::decide::vote::VoteWeight;
 use crate::learn::{
-    Event, FreeFeatures, NearDuplicateLimit, Step, TrainOptions, TrainingResult, Trainer, TuneOptions,
-    TuneScope,
+    Event, FreeFeatures, NearDuplicateLimit, Step, TrainOptions, Trainer, TrainingResult,
+    TuneOptions, TuneScope,
 };
 use crate::random::Random;
 use crate::search::Engines;
@@ -128,7 +128,7 @@ fn groups_widen_the_bound_of_the_error() {
 /// Features are tried on a part of the sample first; the steps do not depend on the number of
 /// threads.
 #[test]
-fn features_by_halves() {
+fn features_are_tried_by_successive_halving() {
     let documents = corpus(2_200, true);
     let k_max = NonZeroUsize::new(15).unwrap();
     let free = FreeFeatures { selection: false, ..FreeFeatures::default() };
@@ -162,7 +162,7 @@ fn features_by_halves() {
 /// Learned term weights gain most with all steps here, so fewer steps are tried until the result is
 /// worse.
 #[test]
-fn fewer_steps_only_as_long_as_they_are_better() {
+fn fewer_steps_are_tried_while_they_improve() {
     let mut random = Random::new(11);
     // One word in six indicates the subject, most of the time.
     let texts = (0..2_000).map(|number| {
@@ -296,7 +296,7 @@ fn concurrent_trials() {
 /// Labels are unrelated to the texts. Terms weighted by labels must not make held-out documents
 /// easy to classify, as they would if they used the labels of held-out documents.
 #[test]
-fn terms_do_not_know_the_labels_that_they_are_judged_by() {
+fn term_weights_do_not_use_held_out_labels() {
     let mut random = Random::new(11);
     let documents: Vec<Document> = (0..800)
         .map(|number| {

@@ -1,6 +1,6 @@
 //! Thresholds that maximize micro F1 plus macro F1.
 
-use super::{REACH, RankedScores, StepCounts, STEPS, Tally, HeldOutFold, count_outside, threshold};
+use super::{HeldOutFold, REACH, RankedScores, STEPS, StepCounts, Tally, count_outside, threshold};
 
 /// Returns the thresholds of all labels, for each weight. A weight above 0 uses
 /// [`smoothed_thresholds`], and 0 uses [`greedy`].
@@ -125,7 +125,10 @@ impl Curves {
         let mut order: Vec<usize> = (0..labels.len()).collect();
         order.sort_by_key(|&label| (documents[label], label));
         Self {
-            step_counts: order.iter().map(|&label| *labels[label].step_counts(held_out_fold)).collect(),
+            step_counts: order
+                .iter()
+                .map(|&label| *labels[label].step_counts(held_out_fold))
+                .collect(),
             gold: order.iter().map(|&label| documents[label].into()).collect(),
             first_usable: order.partition_point(|&label| documents[label] < 2),
             order,

@@ -159,7 +159,12 @@ impl RankedScores {
     /// separated. `floor` returns the score that is assumed to follow the last one.
     ///
     /// `value` must not decrease with true positives, nor increase with false positives.
-    fn best(&mut self, held_out_fold: HeldOutFold, floor: Floor, value: impl Fn(Tally) -> f64) -> BestCut {
+    fn best(
+        &mut self,
+        held_out_fold: HeldOutFold,
+        floor: Floor,
+        value: impl Fn(Tally) -> f64,
+    ) -> BestCut {
         let gold = count_outside(&self.gold, held_out_fold);
         let mut tally = Tally { gold: u64::from(gold), ..Tally::default() };
         let mut best = BestCut { threshold: None, tally, value: value(tally) };
@@ -275,8 +280,9 @@ impl Cuts {
 /// from the second rank on. Values of the same rank differ by less than 0.5, and values of
 /// different ranks differ by more.
 pub(super) fn rtcut(labels: &mut [RankedScores], held_out_fold: HeldOutFold) -> Vec<Option<f64>> {
-    let cut =
-        |label: &mut RankedScores| label.best(held_out_fold, |last| last - 0.5, Tally::f1).threshold;
+    let cut = |label: &mut RankedScores| {
+        label.best(held_out_fold, |last| last - 0.5, Tally::f1).threshold
+    };
     labels.iter_mut().map(cut).collect()
 }
 
@@ -462,7 +468,11 @@ impl<'l> Neighborhood<'l> {
     fn refill(&mut self) {
         let end = (self.first + 2 * REACH + 1).min(self.usable.len());
         for &label in &self.usable[self.first + self.curves.len()..end] {
-            self.curves.push_back(curve(&self.labels[label], self.documents[label], self.held_out_fold));
+            self.curves.push_back(curve(
+                &self.labels[label],
+                self.documents[label],
+                self.held_out_fold,
+            ));
         }
         self.mean.fill(0.0);
         for curve in self.curves.iter().flatten() {
@@ -535,7 +545,7 @@ mod tests {
     /// With its own best threshold, the rare label would be predicted six times and be correct
     /// once. That would cost more micro F1 of all labels than it adds to macro F1.
     #[test]
-    fn micromacro_goes_by_frequency() {
+    fn micromacro_visits_labels_by_frequency() {
         let frequent = label(&[(0.9, true), (0.8, true), (0.7, true), (0.2, false)], 3);
         let mut scores = vec![(0.6, false); 5];
         scores.push((0.3, true));

@@ -26,7 +26,7 @@ use crate::text::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
 
 use crate::learn::held_out::{Exclusion, FOLDS, LeaveOneOut, SearchableRows, clusters, folds};
-use crate::learn::novelty::{NovelDocuments, NoveltySearch, HeldOutLabels};
+use crate::learn::novelty::{HeldOutLabels, NovelDocuments, NoveltySearch};
 use crate::learn::prototypes::FoldRows;
 use crate::learn::term_weights;
 

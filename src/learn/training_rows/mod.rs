@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::held_out::{ExcludedNeighbors, Exclusion, FOLDS, LeaveOneOut, SearchableRows};
-use super::novelty::{NovelDocuments, NoveltySearch, HeldOutLabels};
+use super::novelty::{HeldOutLabels, NovelDocuments, NoveltySearch};
 use super::prototypes::{CorpusKind, FoldRows, HeldOutPrototypes, PrototypeLearner};
 use super::run::Run;
 use crate::decide::vote::TrainingLabels;

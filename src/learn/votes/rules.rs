@@ -9,7 +9,7 @@ use crate::decide::objective::{Metrics, Objective};
 use crate::decide::vote::{LabelScore, Vote, VoteWeight};
 use crate::learn::held_out::FOLDS;
 use crate::learn::thresholds::{
-    Cuts, Entry, FoldCounts, RankedScores, STEPS, HeldOutFold, count_outside, micromacro, rtcut,
+    Cuts, Entry, FoldCounts, HeldOutFold, RankedScores, STEPS, count_outside, micromacro, rtcut,
     scut_smoothed, threshold,
 };
 
@@ -349,7 +349,9 @@ impl<'t> RuleSearch<'t> {
                     .get_or_insert_with(|| Cuts::scut(&mut self.score_rankings, held_out_fold));
                 parameters.iter().map(|&fbr| cuts.with_fbr(fbr)).collect()
             }
-            ThresholdRule::ScutSmoothed => scut_smoothed(&self.score_rankings, parameters, held_out_fold),
+            ThresholdRule::ScutSmoothed => {
+                scut_smoothed(&self.score_rankings, parameters, held_out_fold)
+            }
             ThresholdRule::Micromacro => {
                 micromacro::thresholds(&mut self.score_rankings, parameters, held_out_fold)
             }

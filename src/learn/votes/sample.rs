@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn large_tables_take_every_nth_document() {
+    fn large_tables_contain_every_nth_document() {
         let (found, indptr, indices) = neighbors();
         let weights = [1.0; 10];
         let sizes = [1; 59];

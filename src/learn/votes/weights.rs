@@ -395,7 +395,8 @@ impl<'t> VoteWeightLearner<'t> {
         mut visit: impl FnMut(&State),
     ) {
         let labels = if self.multi_label { self.table.gold_documents.len() } else { 0 };
-        let is_in = |document: &usize| Some(usize::from(self.table.folds[*document])) != held_out_fold;
+        let is_in =
+            |document: &usize| Some(usize::from(self.table.folds[*document])) != held_out_fold;
         let documents: Vec<usize> = (0..self.voted.len()).filter(is_in).collect();
         let (scale, offset) = self.first_scale(&documents);
         let mut state = State {
@@ -528,7 +529,12 @@ impl Adam {
     }
 
     /// Performs one step.
-    fn step(&mut self, values: &mut [f32], pull: QuadraticPenalty, gradient: impl Fn(usize) -> f32) {
+    fn step(
+        &mut self,
+        values: &mut [f32],
+        pull: QuadraticPenalty,
+        gradient: impl Fn(usize) -> f32,
+    ) {
         self.decayed = [self.decayed[0] * 0.9, self.decayed[1] * 0.999];
         for (at, value) in values.iter_mut().enumerate() {
             let slope = gradient(at) + 2.0 * pull.penalty * (*value - pull.initial);
@@ -557,7 +563,7 @@ mod tests {
     /// Sixty rows with three labels that are unrelated to their terms.
     #[test]
     #[expect(clippy::too_many_lines, reason = "the whole reference implementation")]
-    fn weights_are_those_of_the_plain_formulas() {
+    fn weights_equal_a_simple_implementation() {
         const K: usize = 6;
         let mut random = Random::new(9);
         let mut rows = CsrBuilder::default();

@@ -14,8 +14,8 @@ use super::data::uniform;
 use super::results::{Results, align, table};
 use crate::device::DeviceFlag;
 use crate::failure::{Failure, Outcome, invalid_request};
-use crate::verbosity::Verbosity;
 use crate::threads::start_threads;
+use crate::verbosity::Verbosity;
 
 /// Measure VP-trees and KD-trees of uniform random vectors: the time to build them on the GPU and
 /// on all threads of the CPU, and the number of visited nodes by k and dimension
@@ -79,10 +79,12 @@ impl Karelis {
         build_kd_tree(device, few).map_err(Failure::gpu)?.map_err(invalid_request)?;
         for &count in &self.points {
             let points = uniform(count, dimension, self.seed)?;
-            let vp =
-                build_vp_tree(device, points.clone()).map_err(Failure::gpu)?.map_err(invalid_request)?;
-            let kd =
-                build_kd_tree(device, points.clone()).map_err(Failure::gpu)?.map_err(invalid_request)?;
+            let vp = build_vp_tree(device, points.clone())
+                .map_err(Failure::gpu)?
+                .map_err(invalid_request)?;
+            let kd = build_kd_tree(device, points.clone())
+                .map_err(Failure::gpu)?
+                .map_err(invalid_request)?;
             let start = Instant::now();
             VpTree::build(&points, Euclidean).map_err(invalid_request)?;
             let vp_cpu = start.elapsed().as_secs_f64();

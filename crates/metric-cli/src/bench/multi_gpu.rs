@@ -111,7 +111,12 @@ impl MultiGpu {
     pub(crate) fn run(&self, verbosity: Verbosity) -> Outcome {
         let mut results = Results::open(self.json)?;
         let devices = DeviceFlag::All.open(verbosity)?;
-        verbosity.say(&format!("{} x {}; seed {}", devices.len(), devices[0].info().name, self.seed));
+        verbosity.say(&format!(
+            "{} x {}; seed {}",
+            devices.len(),
+            devices[0].info().name,
+            self.seed
+        ));
         let mut all = Vec::new();
         if let Some(file) = &self.words {
             let Words { points, queries } = Words::repeated(file, self.queries.get(), self.seed)?;
@@ -125,7 +130,8 @@ impl MultiGpu {
             let scaling = Scaling { what, queries: queries.len(), one: None, all: &mut all };
             self.measure(&devices, &index, &queries, Question::Nearest(10), scaling)?;
             let size = ClusterSize::Points(32);
-            let list = ListOfClusters::build(index.points(), Edit, size).map_err(invalid_request)?;
+            let list =
+                ListOfClusters::build(index.points(), Edit, size).map_err(invalid_request)?;
             for question in [Question::Within(1.0), Question::Within(2.0), Question::Nearest(8)] {
                 self.stages(&devices, &list, &queries, question, &mut all)?;
             }

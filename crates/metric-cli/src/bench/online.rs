@@ -22,8 +22,8 @@ use serde::Serialize;
 use super::data::read_words;
 use super::results::{align, table};
 use crate::failure::{Failure, Outcome, invalid_request};
-use crate::verbosity::Verbosity;
 use crate::threads::{all_cores, start_threads};
+use crate::verbosity::Verbosity;
 
 #[derive(Debug, Args)]
 pub(crate) struct Online {

@@ -9,8 +9,8 @@ use metric_index::metric::{Edit, Euclidean, Metric};
 use super::data::{Words, read_words};
 use crate::device::DeviceFlag;
 use crate::failure::{Failure, Outcome, invalid_request};
-use crate::verbosity::Verbosity;
 use crate::threads::{all_cores, start_threads};
+use crate::verbosity::Verbosity;
 
 mod flags;
 mod gpu;

@@ -26,8 +26,8 @@ use super::super::data::Words;
 use super::super::results::{align, table};
 use super::flags::{FigureFile, Files, Thesis};
 use crate::failure::{Failure, Outcome, invalid_request};
-use crate::verbosity::Verbosity;
 use crate::threads::start_threads;
+use crate::verbosity::Verbosity;
 
 /// Number of queries for the measurement of one CPU thread.
 const ON_CPU: u32 = 50;
@@ -233,7 +233,9 @@ impl Bench<'_> {
                 (Question::Nearest(k), true) => space.list.nearest_many(few, k, one),
             };
             let seconds = start.elapsed().as_secs_f64();
-            answers.into_iter().try_for_each(|answer| answer.map(|_| ()).map_err(invalid_request))?;
+            answers
+                .into_iter()
+                .try_for_each(|answer| answer.map(|_| ()).map_err(invalid_request))?;
             if !is_list {
                 brute = seconds / few.len().max(1) as f64;
             }

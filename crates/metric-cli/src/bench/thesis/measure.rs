@@ -146,7 +146,11 @@ impl Bench<'_> {
             indexes: space.kinds.clone(),
         });
         let one = NonZero::<usize>::MIN;
-        let asks = space.radii.map(QueryKind::Within).into_iter().chain([8, 16, 32].map(QueryKind::Nearest));
+        let asks = space
+            .radii
+            .map(QueryKind::Within)
+            .into_iter()
+            .chain([8, 16, 32].map(QueryKind::Nearest));
         let asks: Vec<QueryKind> = asks.collect();
         let all = Kind::BruteForce.build(Subset::every(space.points, 0, 1), space.metric);
         let all = all.map_err(invalid_request)?;
@@ -161,7 +165,8 @@ impl Bench<'_> {
                 |first, step| kind.build(Subset::every(space.points, first, step), space.metric);
             let index = built(0, 1).map_err(invalid_request)?;
             let shares = (0..self.threads.get()).map(|thread| built(thread, self.threads.get()));
-            let shares: Vec<BuiltIndex<'_, S>> = shares.collect::<Result<_, _>>().map_err(invalid_request)?;
+            let shares: Vec<BuiltIndex<'_, S>> =
+                shares.collect::<Result<_, _>>().map_err(invalid_request)?;
             for &ask in &asks {
                 self.measure(space, name, &index, ask, alone)?;
                 self.measure(space, name, &index, ask, together)?;

@@ -1,11 +1,11 @@
 //! Measures the cost of updating a model: throughput of additions, and search time over several
 //! segments.
 //!
-//! `cargo bench --bench documents -- CORPUS [K]` trains on nine tenths of a corpus (JSONL), adds
+//! `cargo bench --bench documents -- CORPUS [K]` trains on nine tenths of a corpus (JSONL). It adds
 //! the rest to the journal in steps, and removes the same number of other documents. It prints the
-//! number of documents that are added per second (analyzed, weighted, written and synced). After
-//! each step, it prints the search time relative to a single segment. This ratio is the median over
-//! pairs of runs with one thread and 4,096 queries.
+//! number of documents added per second (analyzed, weighted, written and synced). After each step,
+//! it prints the search time relative to a single segment. This ratio is the median over pairs of
+//! runs with one thread and 4,096 queries.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic, and prints")]
 

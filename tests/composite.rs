@@ -73,7 +73,7 @@ fn rows(count: usize) -> Arc<Csr> {
 /// A search without a filter must not cost more than the searches of its parts, for any number of
 /// rows and queries.
 ///
-/// This is a single test, because the counts are those of the whole process.
+/// This is a single test, because allocations are counted for the whole process.
 #[test]
 fn an_unfiltered_search_costs_no_more_than_its_parts() {
     const ROWS: u32 = 2_000_000;

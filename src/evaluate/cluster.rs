@@ -4,10 +4,10 @@
 //! cluster with the most similar center, and each center is the mean of its documents, scaled to
 //! length 1. The two steps alternate until no document moves.
 //!
-//! The initial centers are documents that are drawn with probabilities proportional to their
-//! distance from earlier centers (k-means++, Arthur and Vassilvitskii 2007, with several candidates
-//! for each center). Of several starts, the result with the highest sum of similarities to the
-//! centers is returned.
+//! The initial centers are chosen by k-means++ (Arthur and Vassilvitskii 2007) with several
+//! candidates for each center. Documents are drawn with probabilities proportional to their
+//! distance from earlier centers. Of several starts, the result with the highest sum of
+//! similarities to the centers is returned.
 //!
 //! ```
 //! use std::num::NonZeroUsize;

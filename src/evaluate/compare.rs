@@ -151,8 +151,8 @@ pub struct Difference {
     pub adjusted: f64,
 }
 
-/// The ratio of the detectable difference to the width of a 95 % interval: the sum of the normal
-/// quantiles of .975 and .8, divided by twice the quantile of .975.
+/// The ratio of the detectable difference to the width of a 95 % interval. It is the sum of the
+/// normal quantiles of .975 and .8, divided by twice the quantile of .975.
 const DETECTABLE: f64 = (1.959_964 + 0.841_621) / (2.0 * 1.959_964);
 
 /// A statistical test and its result.

@@ -339,8 +339,8 @@ mod tests {
         assert_eq!([of(0), of(5), of(7), of(9)], [(0.0, 0.0), (0.5, 0.5), (0.75, 0.0), (1.0, 1.0)]);
         assert_eq!((bins[5].from, bins[9].to), (0.5, 1.0));
         assert_eq!(confidences.calibration_error(&bins), None);
-        // Two confidences of 0.75, of which half are correct, one of 1.25, which is correct, and
-        // one of 1.0, which is wrong: (|1.125 − .5| · 2 + |.75 − .5| · 2) / 4.
+        // Confidences: 1.25 (correct), 1.0 (wrong), and 0.75 twice (one of them correct). (|1.125 −
+        // .5| · 2 + |.75 − .5| · 2) / 4.
         let confidences = collected(false, true, &ROWS);
         let error = confidences.calibration_error(&confidences.reliability()).unwrap();
         assert!((error - 0.4375).abs() < 1e-12, "{error}");

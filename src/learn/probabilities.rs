@@ -22,8 +22,9 @@ pub(super) fn learn(
     learn_without(&documents, among, unknown, None)
 }
 
-/// Learns the probabilities of labels from held-out documents, without those of `excluded_fold` if
-/// it is given. `unknown` returns the share of unknown terms of a document, from 0 to 1.
+/// Learns the probabilities of labels from held-out documents, except the documents of
+/// `excluded_fold` if it is given. `unknown` returns the share of unknown terms of a document, from
+/// 0 to 1.
 pub(super) fn learn_without(
     documents: &[HeldOutDocument<'_>],
     among: TrainingLabels<'_>,

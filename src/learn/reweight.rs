@@ -44,9 +44,9 @@ pub(super) fn kept_documents(model: &Model) -> impl Iterator<Item = Document> {
 }
 
 /// Counts and weights the stored texts of a model again. The vocabulary, term weights and rows are
-/// then those of a model trained on the current documents. Terms in fewer documents than the rarest
-/// term of the model are still dropped, and a term selection is repeated. Everything else that was
-/// learned stays: k, vote, decision, and term factors. New terms have no factor.
+/// then the same as in a model trained on the current documents. Terms in fewer documents than the
+/// rarest term of the model are still dropped, and a term selection is repeated. Everything else
+/// that was learned stays: k, vote, decision, and term factors. New terms have no factor.
 ///
 /// # Errors
 /// Fails if the model stores no texts, or not all of the data from which terms are computed.

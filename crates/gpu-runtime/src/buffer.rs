@@ -95,9 +95,8 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
 
     /// Returns all allocated values: at least as many as were ever requested.
     ///
-    /// # Safety
-    /// The GPU must not write to the values while the slice exists: kernels and copies that were
-    /// enqueued with this memory must have finished (`CudaStream::synchronize`).
+    /// # Safety The GPU must not write to the values while the slice exists. Kernels and copies
+    /// that use this memory must have finished (`CudaStream::synchronize`).
     ///
     /// ```compile_fail,E0133
     /// Only the caller can know that no copy is in progress.
@@ -125,9 +124,8 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
 
     /// Returns all allocated values, for modification.
     ///
-    /// # Safety
-    /// The GPU must neither read nor write the values while the slice exists: kernels and copies
-    /// that were enqueued with this memory must have finished (`CudaStream::synchronize`).
+    /// # Safety The GPU must neither read nor write the values while the slice exists. Kernels and
+    /// copies that use this memory must have finished (`CudaStream::synchronize`).
     #[expect(unsafe_code, reason = "the driver's memory, which the GPU may use")]
     pub unsafe fn values_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `values`, and the memory is borrowed mutably.

@@ -70,8 +70,8 @@ impl Searcher {
 
     /// Returns the k nearest points of each query.
     ///
-    /// Returns `None` if the queries have a different dimension or are not finite, if a distance is
-    /// infinite, or if k neighbors do not fit into shared memory.
+    /// Returns `None` if the queries have a different dimension or are not finite, or if a distance
+    /// is infinite. Also returns `None` if k neighbors do not fit into shared memory.
     ///
     /// # Errors
     /// Fails if the GPU fails.

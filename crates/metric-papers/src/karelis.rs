@@ -418,8 +418,8 @@ impl TreeSearch {
     /// Returns the k nearest points of each query. If the queries are the points, this is the
     /// all-kNN problem.
     ///
-    /// Returns `None` if the queries have a different dimension or are not finite, if there are
-    /// more than 2^32 / k of them, or if a distance is infinite.
+    /// Returns `None` if the queries have a different dimension or are not finite, or if a distance
+    /// is infinite. Also returns `None` for more than 2^32 / k queries.
     ///
     /// # Errors
     /// Fails if the GPU fails.

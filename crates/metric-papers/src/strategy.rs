@@ -39,9 +39,8 @@ use options::Stream;
 ///
 /// A query that fails, such as a vector with a NaN, does not affect other queries.
 ///
-/// # Errors
-/// Fails if the trace does not match the queries, if the window is empty, if there are 2^32 queries
-/// or more, or if the system cannot start all threads.
+/// # Errors Fails if the trace does not match the queries, or if the window is empty. Also fails
+/// with 2^32 queries or more, or if the system cannot start all threads.
 ///
 /// # Panics
 /// Panics if the metric panics.
@@ -60,7 +59,7 @@ use options::Stream;
 /// let options = Options::new(Strategy::Hybrid, NonZero::new(2).unwrap());
 /// let done = run(&tree, &queries, |_| Within::new(1.0), &options)?;
 /// assert_eq!(done.answers.get(0)?[0].point, 0);
-/// println!("{:.0} queries a second", done.measures.throughput());
+/// println!("{:.0} queries per second", done.measures.throughput());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn run<I, Q, C>(
@@ -87,9 +86,9 @@ where
 
 /// Answers queries with the strategy of distributed data (section 3.3.2).
 ///
-/// There is one thread per index, which answers all queries from its index. Point i of index t of T
-/// is point `i * T + t` of the answers, as if points had been distributed over the indexes
-/// round-robin. The strategy and the number of threads in the options are ignored.
+/// There is one thread per index, which answers all queries from its index. Points are numbered as
+/// if they had been distributed over the indexes round-robin: point i of index t of T is point `i *
+/// T + t` of the answers. The strategy and the number of threads in the options are ignored.
 ///
 /// # Errors
 /// Returns the same errors as [`run`]. Also fails if there is no index, or if the numbers of the

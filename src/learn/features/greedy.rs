@@ -529,7 +529,7 @@ fn largest_k(best: usize, k_max: NonZeroUsize, multi_label: bool) -> NonZeroUsiz
     }
 }
 
-/// Whether a term count is next to the best one, and therefore worth trying.
+/// Whether a term count is adjacent to the best one, and should therefore be tried.
 fn is_next_to(count: usize, best: usize) -> bool {
     let is_least = best == TERM_COUNTS[0];
     count == 2 * best || count == best / 2 || (is_least && count < best)

@@ -15,9 +15,9 @@ use crate::threads::Threads;
 /// Returns the fold of each training document, below `count`.
 ///
 /// Documents of the same cluster are in the same fold. `cluster_of` has one number per document; if
-/// it is empty, every document is its own cluster. Clusters are assigned to the folds in turn, in
-/// the order of their rarest label and then of their number, so that every label is spread evenly.
-/// If the numbers are hashes of the documents, the order of the documents does not matter.
+/// it is empty, every document is its own cluster. Clusters are assigned to the folds in turn,
+/// ordered by their rarest label and then by their number. So every label is spread evenly. If the
+/// numbers are hashes of the documents, the order of the documents does not matter.
 ///
 /// # Panics
 /// Panics if `count` is 0 or above 256.

@@ -234,8 +234,8 @@ impl LeaveOneOut {
         self.parts_of_folds(among, 1)
     }
 
-    /// Returns the fold and part of each training document, with each fold divided into `parts`:
-    /// part p of fold f has the number f + p · [`FOLDS`].
+    /// Returns the part of each training document, with each fold divided into `parts`. Part p of
+    /// fold f has the number f + p · [`FOLDS`].
     pub(crate) fn parts_of_folds(&self, among: &TrainingLabels<'_>, parts: usize) -> Vec<u8> {
         folds(among, &self.clusters, FOLDS * parts)
     }
@@ -282,7 +282,7 @@ impl LeaveOneOut {
 /// document is within that distance just as often.
 ///
 /// The window is 0 if, on average, it contains more than a quarter of the documents with a
-/// document's labels: excluding it would remove the label.
+/// document's labels. Excluding such a window would remove the label.
 pub(crate) fn chronological_window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
     let reach = window_size(among.weights.len());
@@ -379,9 +379,9 @@ pub(crate) fn nearest_of_sample(
 /// there are no near-duplicates.
 ///
 /// The cosines of best neighbors cluster around one value. If there are many near-duplicates, a
-/// second cluster appears at 1. The limit is the least frequent cosine between the two clusters:
-/// the lowest point of the histogram after its peak and above 0.5, if the histogram later rises to
-/// twice that value. The histogram has bins of 0.05 and is smoothed over three bins.
+/// second cluster appears at 1. The limit is the least frequent cosine between the two clusters. It
+/// is the lowest point of the histogram after its peak and above 0.5, if the histogram later rises
+/// to twice that value. The histogram has bins of 0.05 and is smoothed over three bins.
 ///
 /// # Errors
 /// Fails if the queries do not match the engine's rows.

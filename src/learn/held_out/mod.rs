@@ -21,7 +21,7 @@ pub(super) use leave_one_out::{chronological_window, near_duplicates, nearest_of
 pub(crate) use near_duplicates::Exclusion;
 
 /// Number of folds of the held-out documents. When settings are compared, each fold is decided with
-/// what was learned from the other folds: metrics on the documents that were learned from would be
+/// what was learned from the other folds. Metrics on the documents that were learned from would be
 /// optimistic.
 pub(crate) const FOLDS: usize = 5;
 

@@ -55,9 +55,9 @@ pub(super) struct HeldOutPrototypes {
 }
 
 /// Single-label folds are split into this many parts. Each part is evaluated with prototypes
-/// trained on the other folds and the other parts, so that they see almost as much data as the
-/// final model. This is not done for chronological corpora, where nearby documents must be
-/// excluded, or for multi-label corpora, where the estimates were not too low.
+/// trained on the other folds and the other parts, which is almost as much data as the final model
+/// uses. This is not done for chronological corpora, where nearby documents must be excluded, or
+/// for multi-label corpora, where the estimates were not too low.
 const PARTS: usize = 4;
 /// Maximum number of label-document pairs for splitting folds; more would take too long.
 const MAX_PAIRS_IN_PARTS: usize = 1 << 20;
@@ -423,8 +423,8 @@ pub(super) struct PrototypeTrials<'a> {
 }
 
 impl PrototypeTrials<'_> {
-    /// Tries prototypes with several settings: the best so far, the best without learned vote
-    /// weights, the best without label-size compensation, and the best with many neighbors. Then
+    /// Tries prototypes with the best settings so far. Also tries them with the best settings
+    /// without learned vote weights, without label-size compensation, and with many neighbors. Then
     /// tries the best of these with other numbers of neighbors. Returns the trials, best first,
     /// each with the learning of its vote weights.
     pub(super) fn run(

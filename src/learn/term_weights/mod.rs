@@ -3,8 +3,8 @@
 //!
 //! The softmax of a document's similarities to its nearest documents is the probability that it
 //! gets the labels of each. The factors minimize the negative log-likelihood of its own labels, as
-//! in neighborhood components analysis (Goldberger, Roweis, Hinton and Salakhutdinov 2005), but
-//! with one weight per term instead of a projection. Weight-adjusted k-nearest-neighbor
+//! in neighborhood components analysis (Goldberger, Roweis, Hinton and Salakhutdinov 2005). There
+//! is one weight per term instead of a projection. Weight-adjusted k-nearest-neighbor
 //! classification (Han, Karypis and Kumar 2001) is related. A few steps suffice because the initial
 //! weights are already good; many steps overfit.
 //!

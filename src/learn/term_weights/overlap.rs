@@ -59,8 +59,8 @@ impl Overlap {
         products.extend_from_slice(&sums[..neighbors]);
     }
 
-    /// Calls `at` with each term and a sum over the neighbors that contain it: weight in the
-    /// document times weight in the neighbor times the neighbor's factor.
+    /// Calls `at` with each term and a sum over the neighbors that contain it. Each summand is the
+    /// product of both weights of the term and the neighbor's factor.
     pub(super) fn sums(&self, factors: &[f32], mut at: impl FnMut(u32, f32)) {
         let mut of_positions = [0.0f32; 1 << Position::BITS];
         of_positions[..factors.len()].copy_from_slice(factors);

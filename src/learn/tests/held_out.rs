@@ -26,8 +26,8 @@ use crate::text::counts::Fields;
 use crate::threads::Threads;
 
 /// Removes each document from the rows, searches it with the exhaustive engine, and votes and
-/// decides as for a new document. The thresholds are those of the other folds. The metrics must
-/// equal those of the grid search.
+/// decides as for a new document. The thresholds come from the other folds. The metrics must equal
+/// the metrics of the grid search.
 fn compare_with_removal(multi_label: bool) {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let documents = corpus(520, multi_label);
@@ -365,7 +365,7 @@ fn samples_and_folds_do_not_depend_on_order() {
 }
 
 /// Votes of documents from a mislabeled source get lower weights, with any number of threads. The
-/// metrics of the model equal those that tuning reported.
+/// metrics of the model equal the metrics that tuning reported.
 #[test]
 fn misleading_votes_get_lower_weights() {
     let wrong = |number: usize| number.is_multiple_of(3);
@@ -401,7 +401,7 @@ fn misleading_votes_get_lower_weights() {
         by_k.sort_by_key(|&(k, _)| k);
         let gaining = &by_k[..by_k.len() - 1];
         assert!(gaining.is_sorted_by(|a, b| a.1 < b.1), "{by_k:?}");
-        // The metrics must equal those of the held-out decisions.
+        // The metrics must equal the metrics of the held-out decisions.
         let held_out = HeldOutScores::new(
             &found,
             among,

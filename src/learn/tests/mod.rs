@@ -1,5 +1,6 @@
-//! Tests of training, and the corpora that they share. Leave-one-out metrics must equal those of
-//! really removing each document. Thresholds must equal those of reference implementations.
+//! Tests of training, and the corpora that they share. Leave-one-out metrics must equal the metrics
+//! with each document really removed. Thresholds must equal the results of reference
+//! implementations.
 
 #![expect(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 

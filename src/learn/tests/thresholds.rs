@@ -1,4 +1,4 @@
-//! Tests that thresholds equal those of reference implementations.
+//! Compares thresholds with reference implementations.
 
 use serde_json::Value;
 

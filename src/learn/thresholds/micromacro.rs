@@ -43,16 +43,16 @@ fn greedy(labels: &mut [RankedScores], held_out_fold: HeldOutFold) -> Vec<Option
 const SWEEPS: usize = 4;
 
 /// Returns the thresholds that maximize micro F1 plus macro F1. Both are estimated with the tallies
-/// of labels of similar frequency, because the best threshold of a label with few documents is
-/// largely due to chance.
+/// of labels of similar frequency. Otherwise, the best threshold of a label with few documents
+/// would be largely due to chance.
 ///
 /// For a label with n documents, its own F1, true positives and false positives at a threshold have
 /// weight n. Their mean over labels of similar frequency has weight `weight`, as in
 /// [`super::scut_smoothed`]. Counts are divided by the number of documents of their label.
 ///
 /// Every label starts with the threshold that maximizes its own F1. Then each label in turn, by
-/// decreasing frequency, takes the threshold that is best while the other thresholds are fixed (the
-/// cyclic optimization of Fan and Lin 2007).
+/// decreasing frequency, takes the best threshold for fixed thresholds of the other labels (cyclic
+/// optimization, Fan and Lin 2007).
 fn smoothed_thresholds(curves: &Curves, weight: f64) -> Vec<Option<f64>> {
     let labels: Vec<LabelCurve> = curves.smoothed_curves(weight);
     let mut steps: Vec<usize> = labels.iter().map(|label| highest(&label.f1, 0.0)).collect();

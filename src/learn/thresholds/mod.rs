@@ -75,7 +75,7 @@ pub(super) fn count_outside(counts: &FoldCounts, held_out_fold: HeldOutFold) -> 
 
 /// The scores of one label, sorted lazily.
 ///
-/// A rule cuts the decreasing scores at some point, usually near the top: after n scores, F1 is at
+/// A rule cuts the decreasing scores at some point, usually near the top. After n scores, F1 is at
 /// most 2 gold / (n + gold). So most of a long list need not be sorted.
 #[derive(Debug, Default)]
 pub(super) struct RankedScores {
@@ -291,7 +291,7 @@ const PER_DOUBLING: u64 = 16;
 /// The lowest threshold that is tried: 2⁻⁹.
 const LOWEST: f64 = 1.0 / 512.0;
 /// Number of steps that the smoothed rules and the single-threshold rule try. Each step is a
-/// threshold, except step 0: it stands for all scores below the lowest threshold.
+/// threshold, except step 0, which represents all scores below the lowest threshold.
 pub(super) const STEPS: usize = 9 * 16 + 2;
 
 /// Returns the highest step that a score from 0 to 1 reaches.

@@ -464,13 +464,14 @@ impl CountedDocuments {
         threads.run(|| self.folds.par_iter().enumerate().map(unknown).collect())
     }
 
-    /// Returns those of `rows` that are in some of the folds.
+    /// Returns the elements of `rows` that are in some of the folds.
     pub(in crate::learn) fn in_folds(&self, rows: &[u32], folds: &Range<usize>) -> Vec<u32> {
         let is_in = |&row: &u32| folds.contains(&usize::from(self.folds[row as usize]));
         rows.iter().copied().filter(is_in).collect()
     }
 
-    /// Searches the leave-one-out neighbors of those of `rows` that are in some of the folds.
+    /// Searches the leave-one-out neighbors of the elements of `rows` that are in some of the
+    /// folds.
     ///
     /// If labels determine which terms are kept or how they are weighted, the terms of each fold
     /// come from the documents outside it. The neighbors are then in the order of the folds. Folds

@@ -18,7 +18,7 @@ pub(in crate::learn) struct VoteTable<'a> {
     /// For each neighbor, the slots of its labels, concatenated.
     votes: Vec<u32>,
     /// The slots of document `i` are `slots[i]..slots[i + 1]`, ordered by the rank of the best
-    /// neighbor, then by label: ties of scores go to the first.
+    /// neighbor, then by label. In a tie of scores, the first slot wins.
     pub(super) slots: Vec<u32>,
     /// The label of each slot.
     pub(super) labels: Vec<u32>,
@@ -34,7 +34,7 @@ pub(in crate::learn) struct VoteTable<'a> {
     pub(super) gold_labels: Vec<u32>,
 }
 
-/// The votes and slots of some documents; the fields are those of [`VoteTable`].
+/// The votes and slots of some documents; the fields are the same as in [`VoteTable`].
 struct Segment {
     votes: Vec<u32>,
     slots: Vec<u32>,

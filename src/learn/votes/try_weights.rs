@@ -2,7 +2,7 @@
 
 use super::grid::{Candidate, Grid, Trial};
 use super::rules::RuleSearch;
-use super::search::Tuned;
+use super::search::GridResult;
 use super::table::VoteTable;
 use super::weights::{VoteLearning, VoteSetup, VoteWeightLearner};
 use crate::decide::vote::{LearnedVotes, TrainingLabels, Vote, VoteWeight};
@@ -59,9 +59,9 @@ const PENALTY_OF_OTHERS: f32 = 0.1;
 /// The vote with which weights for the labels of nearby documents are learned.
 const VOTE_OF_OTHERS: VoteWeight = VoteWeight::Similarity { power: 2.0 };
 
-/// Tries vote weights with a few settings around the best of a grid: its k, twice that k, and all
-/// neighbors, while more neighbors improve the result. Returns the trials, best first. A grid with
-/// a single k or a single vote keeps it.
+/// Tries vote weights with a few settings around the best of a grid: its k, then twice that k and
+/// all neighbors, as long as the result improves. Returns the trials, best first. A grid with a
+/// single k or a single vote keeps it.
 pub(in crate::learn) fn try_vote_weights(
     found: &LeaveOneOut,
     training: TrainingLabels<'_>,

@@ -17,8 +17,8 @@ use crate::failure::{Failure, Outcome, invalid_request};
 use crate::threads::start_threads;
 use crate::verbosity::Verbosity;
 
-/// Measure VP-trees and KD-trees of uniform random vectors: the time to build them on the GPU and
-/// on all threads of the CPU, and the number of visited nodes by k and dimension
+/// Measure VP-trees and KD-trees of uniform random vectors: building time on the GPU and on all CPU
+/// threads, and number of visited nodes by k and dimension
 #[derive(Debug, Args)]
 pub(crate) struct Karelis {
     /// Numbers of points of the trees to build, with the first of the dimensions

@@ -158,7 +158,7 @@ macro_rules! arguments {
     ($($name:ident: $fields:literal),*) => {$(
         #[expect(unsafe_code, reason = "a kernel's argument")]
         #[doc = $fields]
-        // SAFETY: the fields are those of the kernel's structure, in order and in size.
+        // SAFETY: the fields have the order and sizes of the kernel's structure.
         unsafe impl DeviceRepr for $name {}
     )*};
 }

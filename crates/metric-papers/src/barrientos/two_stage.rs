@@ -213,8 +213,8 @@ impl TwoStage {
 
     /// Copies the queries to every GPU.
     ///
-    /// Returns `None` if a query is not supported, or if shared memory is too small for a query and
-    /// the number of bytes that `more` returns.
+    /// Returns `None` if a query is not supported. Also returns `None` if shared memory is too
+    /// small for a query and the bytes that `more` returns.
     fn searches<Q: Points<Point: KernelPoint>>(
         &self,
         queries: &Q,

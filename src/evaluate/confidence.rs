@@ -51,7 +51,7 @@ pub(super) struct Confidences {
     /// For each [`step`], the number of labels whose scores have that step.
     scores: Vec<StepCounts>,
     /// Whether confidences are probabilities; otherwise they are shares of the vote.
-    calibrated: bool,
+    is_calibrated: bool,
     may_abstain: bool,
 }
 
@@ -136,7 +136,7 @@ impl Confidences {
             sum.right += counts.right;
             sum.wrong += counts.wrong;
         }
-        self.calibrated |= other.calibrated;
+        self.is_calibrated |= other.is_calibrated;
     }
 
     /// Adds the prediction for a document. `expected` are the labels of the document.
@@ -146,7 +146,7 @@ impl Confidences {
         expected: &LabelSet,
         predicted: &LabelSet,
     ) {
-        self.calibrated |= !prediction.probabilities.is_empty();
+        self.is_calibrated |= !prediction.probabilities.is_empty();
         self.scores.resize(STEPS + 1, StepCounts::default());
         let mut first = None;
         let mut right = 0;
@@ -201,7 +201,7 @@ impl Confidences {
     /// Returns the expected calibration error: the mean distance between confidence and share of
     /// correct labels over the bins, weighted by their counts. `None` without calibration.
     pub(super) fn calibration_error(&self, bins: &[Bin]) -> Option<f64> {
-        if !self.calibrated {
+        if !self.is_calibrated {
             return None;
         }
         let distance = |bin: &Bin| bin.count as f64 * (bin.confidence - bin.right).abs();
@@ -297,14 +297,14 @@ mod tests {
     /// The labels with their scores, the predicted labels, and the labels of the document.
     type Row = (&'static [(u32, f64)], &'static [u32], &'static [u32]);
 
-    fn collected(may_abstain: bool, calibrated: bool, rows: &[Row]) -> Confidences {
+    fn collected(may_abstain: bool, is_calibrated: bool, rows: &[Row]) -> Confidences {
         let mut confidences = Confidences::new(may_abstain);
         for (scores, predicted, expected) in rows {
             let scores = scores.iter();
             let scores: Vec<LabelScore> =
                 scores.map(|&(label, score)| LabelScore { label, score }).collect();
             // Probabilities are higher than scores by a quarter.
-            let probabilities = scores.iter().filter(|_| calibrated).map(|s| s.score + 0.25);
+            let probabilities = scores.iter().filter(|_| is_calibrated).map(|s| s.score + 0.25);
             let prediction = RawPrediction {
                 by_vectors: Vec::new(),
                 labels: predicted.to_vec(),

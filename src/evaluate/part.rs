@@ -38,7 +38,7 @@ pub(super) struct Counter {
     /// The number of each label, by name.
     pub(super) numbers: Arc<HashMap<String, u32>>,
     /// Whether the model is single-label.
-    pub(super) single: bool,
+    pub(super) is_single_label: bool,
     pub(super) may_abstain: bool,
     /// Whether similarities are cosines of terms, so that 1 means the same terms.
     finds_copies: bool,
@@ -56,7 +56,7 @@ impl Counter {
             numbers: Arc::new(names.zip(0..).collect()),
             finds_copies: model.has_terms() && weighting.is_cosine() && weighting.is_symmetric(),
             model,
-            single: options.decision == Decision::Single,
+            is_single_label: options.decision == Decision::Single,
             may_abstain: options.abstention.is_some() || options.novelty.is_some(),
             keeps_documents: false,
             min_error_score: Arc::new(f64::NEG_INFINITY.to_bits().into()),
@@ -81,7 +81,7 @@ impl Counter {
     }
 
     /// Returns the numbers of a document's labels. `None` if a label is not in the training corpus.
-    pub(super) fn known(&self, labels: &[String]) -> Option<Vec<u32>> {
+    pub(super) fn known_label_numbers(&self, labels: &[String]) -> Option<Vec<u32>> {
         let labels = with_ancestors(&self.model, labels);
         labels.iter().map(|label| self.numbers.get(label).copied()).collect()
     }
@@ -160,10 +160,10 @@ impl Tally {
         }
         let mut top_3 = prediction.scores.iter().take(3);
         self.in_top_3 += u64::from(top_3.any(|score| expected.contains(score.label)));
-        if counter.single {
-            self.confuse_single(&expected, first, prediction.labels.first().copied());
+        if counter.is_single_label {
+            self.count_single_confusion(&expected, first, prediction.labels.first().copied());
         } else {
-            self.confuse_multi(&expected, &predicted);
+            self.count_multi_confusions(&expected, &predicted);
         }
         self.outcomes.push_sets(&expected, &predicted);
         self.confidences.add(prediction, &expected, &predicted);
@@ -266,13 +266,13 @@ impl Tally {
     /// Counts the pair of a document's label and its predicted label, whether correct or wrong. If
     /// the document has several labels, the pair contains the predicted label if the document has
     /// it, and the `first` label otherwise.
-    fn confuse_single(&mut self, expected: &LabelSet, first: Option<u32>, predicted: Option<u32>) {
+    fn count_single_confusion(&mut self, expected: &LabelSet, first: Option<u32>, predicted: Option<u32>) {
         let label = predicted.filter(|&label| expected.contains(label)).or(first);
         *self.confused.entry((label, predicted)).or_default() += 1;
     }
 
     /// Counts every pair of a missed label and a wrong label, up to [`MAX_PAIRS`].
-    fn confuse_multi(&mut self, expected: &LabelSet, predicted: &LabelSet) {
+    fn count_multi_confusions(&mut self, expected: &LabelSet, predicted: &LabelSet) {
         let wrong = || predicted.without(expected);
         let missed = expected.without(predicted).count();
         if missed == 0 || missed.saturating_mul(wrong().count()) > MAX_PAIRS {

@@ -33,7 +33,7 @@ pub(super) fn learn(
     let mut answers: BTreeMap<u32, [Option<Answer>; 2]> = BTreeMap::new();
     for (fold, decision) in decisions.iter().enumerate() {
         let calibration = learn_without(&documents, among, unknown, Some(fold));
-        for HeldOutDocument { row, again, cluster, voters, scores, .. } in
+        for HeldOutDocument { row, is_second_time, cluster, voters, scores, .. } in
             documents.iter().filter(|document| document.fold == fold)
         {
             let unknown = unknown(*row);
@@ -50,7 +50,7 @@ pub(super) fn learn(
                 right: count(right),
                 cluster: *cluster,
             };
-            answers.entry(*row).or_default()[usize::from(*again)] = Some(answer);
+            answers.entry(*row).or_default()[usize::from(*is_second_time)] = Some(answer);
         }
     }
     let first: Vec<Answer> = answers.values().filter_map(|[first, _]| *first).collect();

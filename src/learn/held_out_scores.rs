@@ -41,7 +41,7 @@ pub(super) struct HeldOutDocument<'a> {
     /// Fold number, below [`FOLDS`].
     pub(super) fold: usize,
     /// Whether the document is held out for the second time, with its near-duplicates as neighbors.
-    pub(super) again: bool,
+    pub(super) is_second_time: bool,
     /// Cluster number: the documents of a group, near-duplicates, and consecutive documents of a
     /// chronological corpus share a cluster.
     pub(super) cluster: u64,
@@ -126,7 +126,7 @@ impl<'a> HeldOutScores<'a> {
             HeldOutDocument {
                 row,
                 fold: self.table.fold(document),
-                again: self.table.is_second_time(document),
+                is_second_time: self.table.is_second_time(document),
                 cluster: self.table.cluster(row),
                 voters: voters.first(self.trial.k),
                 scores: self.table.label_scores(document, &self.scores, &self.factors),

@@ -164,14 +164,14 @@ impl GreedySearch<'_, '_> {
     fn search(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {
         self.try_out(vec![("as given".to_owned(), self.best.features.clone())])?;
         if free.chi2_power {
-            self.chi2_powers()?;
+            self.try_chi2_powers()?;
         }
         let mut starts = Vec::new();
         if free.weighting {
             let start = self.best.clone();
             for codes in [&COSINE[..], &[BM25]] {
                 self.best = start.clone();
-                self.weightings(codes)?;
+                self.try_weightings(codes)?;
                 starts.push(self.best.clone());
             }
             starts.dedup_by(|a, b| a.features == b.features);
@@ -186,7 +186,7 @@ impl GreedySearch<'_, '_> {
                 if number == 0 { max - MAX_LOSS_ON_FIRST_FOLD } else { values[0] + MIN_LEAD };
             if values[number] >= min_value {
                 self.best = start;
-                self.terms(free)?;
+                self.try_terms(free)?;
                 let is_better = |best: &BestFeatures| self.value(&self.best) > self.value(best);
                 if best.as_ref().is_none_or(is_better) {
                     best = Some(self.best.clone());
@@ -195,16 +195,16 @@ impl GreedySearch<'_, '_> {
         }
         self.best = best.expect("one of the starts is close to the best");
         if free.chi2_power {
-            self.chi2_powers()?;
+            self.try_chi2_powers()?;
         }
         if free.weighting {
-            self.weightings(&COSINE)?;
-            self.weightings(&[BM25])?;
+            self.try_weightings(&COSINE)?;
+            self.try_weightings(&[BM25])?;
         }
-        self.terms(free)?;
+        self.try_terms(free)?;
         let weighting = self.best.features.weighting;
         if free.term_weights && weighting.is_cosine() && weighting.is_symmetric() {
-            self.term_factors()?;
+            self.try_term_factors()?;
         }
         Ok(())
     }
@@ -216,15 +216,15 @@ impl GreedySearch<'_, '_> {
     }
 
     /// Tries title boosts, analyzers and selections.
-    fn terms(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {
+    fn try_terms(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {
         if free.title {
-            self.titles()?;
+            self.try_titles()?;
         }
         if free.analyzer {
-            self.analyzers()?;
+            self.try_analyzers()?;
         }
         if free.selection {
-            self.selections(free)?;
+            self.try_selections(free)?;
         }
         Ok(())
     }
@@ -355,7 +355,7 @@ impl GreedySearch<'_, '_> {
         Ok(tried)
     }
 
-    fn weightings(&mut self, codes: &[&str]) -> Result<(), FeatureError> {
+    fn try_weightings(&mut self, codes: &[&str]) -> Result<(), FeatureError> {
         let given = self.best.features.analyzer.is_none();
         let binary = given && self.counted[0].1.counts().is_binary();
         let start = self.best.features.clone();
@@ -386,7 +386,7 @@ impl GreedySearch<'_, '_> {
     }
 
     /// Tries exponents next to the best so far, and continues while they improve the objective.
-    fn chi2_powers(&mut self) -> Result<(), FeatureError> {
+    fn try_chi2_powers(&mut self) -> Result<(), FeatureError> {
         loop {
             let start = self.best.features.clone();
             let change = |step: f64| {
@@ -404,7 +404,7 @@ impl GreedySearch<'_, '_> {
 
     /// Tries learned term weights with the largest number of steps, then with fewer steps while
     /// these improve the objective.
-    fn term_factors(&mut self) -> Result<(), FeatureError> {
+    fn try_term_factors(&mut self) -> Result<(), FeatureError> {
         let start = self.best.features.clone();
         for term_steps in TERM_STEPS.into_iter().rev() {
             let before = self.best.features.term_steps;
@@ -418,7 +418,7 @@ impl GreedySearch<'_, '_> {
         Ok(())
     }
 
-    fn titles(&mut self) -> Result<(), FeatureError> {
+    fn try_titles(&mut self) -> Result<(), FeatureError> {
         let change = |boost| {
             let fields = Fields::FirstLine { boost };
             let features = Features { fields, ..self.best.features.clone() };
@@ -427,7 +427,7 @@ impl GreedySearch<'_, '_> {
         self.try_out([1.0, 2.0, 3.0, 5.0].map(change).into())
     }
 
-    fn analyzers(&mut self) -> Result<(), FeatureError> {
+    fn try_analyzers(&mut self) -> Result<(), FeatureError> {
         let mut others = vec![self.other_stems(), self.other_pairs(), self.other_stop_words()];
         if self.counted[0].1.counts().entries() <= MAX_ENTRIES_FOR_CHARACTERS {
             others.push(self.other_characters());
@@ -437,7 +437,7 @@ impl GreedySearch<'_, '_> {
         )
     }
 
-    fn selections(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {
+    fn try_selections(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {
         // Stemming and word pairs often help only together with term selection.
         let mut bases = vec![self.best.features.clone()];
         if free.analyzer {

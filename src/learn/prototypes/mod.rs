@@ -322,9 +322,9 @@ impl HeldOutPrototypes {
 
     /// Returns the score of a label for a held-out document, held out for the first time or
     /// `again`. `None` if the label had no prototype.
-    pub(super) fn score(&self, row: u32, again: bool, label: u32) -> Option<f32> {
+    pub(super) fn score(&self, row: u32, is_second_time: bool, label: u32) -> Option<f32> {
         let second = self.index_again.get(row as usize).copied();
-        let second = second.filter(|&index| again && index < u32::MAX);
+        let second = second.filter(|&index| is_second_time && index < u32::MAX);
         let index = second.unwrap_or(self.index_of[row as usize]) as usize;
         let score = self.scores.get(index * self.labels + label as usize).copied();
         score.filter(|score| score.is_finite())
@@ -341,11 +341,11 @@ impl HeldOutPrototypes {
     ) {
         for document in 0..table.documents() {
             let (row, _) = table.get(document);
-            let again = table.is_second_time(document);
+            let is_second_time = table.is_second_time(document);
             for slot in table.slots_of(document) {
                 if scores[slot] > 0.0 {
                     let votes = scores[slot] * table.factor(factors, slot);
-                    let prototype = self.score(row, again, table.label(slot));
+                    let prototype = self.score(row, is_second_time, table.label(slot));
                     scores[slot] = mix_scores(votes, prototype, share);
                 }
             }
@@ -541,10 +541,10 @@ mod tests {
             |_| Ok::<_, ()>(FoldRows { documents: Arc::clone(&rows), queries: Arc::clone(&rows) });
         let kind = CorpusKind { multi_label: false, is_chronological: false };
         let learner = PrototypeLearner { labels: &among, kind, threads: &threads };
-        let right = |prototypes: &HeldOutPrototypes, again: bool| {
+        let right = |prototypes: &HeldOutPrototypes, is_second_time: bool| {
             let is_right = |&&row: &&u32| {
                 let [own, other] = [0, 1].map(|flip| labels[row as usize] ^ flip);
-                prototypes.score(row, again, own) > prototypes.score(row, again, other)
+                prototypes.score(row, is_second_time, own) > prototypes.score(row, is_second_time, other)
             };
             all.iter().filter(is_right).count() as f64 / f64::from(count)
         };

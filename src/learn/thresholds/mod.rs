@@ -145,7 +145,7 @@ impl RankedScores {
     }
 
     /// Returns the entries whose scores reach a threshold.
-    pub(super) fn reaching(&mut self, threshold: f64) -> &[Entry] {
+    pub(super) fn entries_reaching(&mut self, threshold: f64) -> &[Entry] {
         while self.sorted < self.entries.len()
             && self.entries[..self.sorted].last().is_none_or(|last| last.score >= threshold)
         {
@@ -215,7 +215,7 @@ impl RankedScores {
         let Some(last) = taken.checked_sub(1).and_then(|rank| self.entry(rank)) else {
             return &[];
         };
-        let end = self.reaching(last.score).len();
+        let end = self.entries_reaching(last.score).len();
         let start = self.entries[..taken].partition_point(|entry| entry.score > last.score);
         self.entries[start..end].sort_unstable_by_key(|entry| entry.slot);
         &self.entries[..taken]

@@ -85,7 +85,7 @@ impl<'t> RuleSearch<'t> {
 
     /// Calls `found` for each compensation with the metrics of predicting the label with the
     /// highest score.
-    pub(super) fn single_label(
+    pub(super) fn evaluate_single_label(
         &mut self,
         scores: &[f64],
         compensations: &[Compensation],
@@ -102,7 +102,7 @@ impl<'t> RuleSearch<'t> {
     }
 
     /// Calls `found` with every multi-label decision and its metrics.
-    pub(super) fn multi_label(
+    pub(super) fn evaluate_multi_label(
         &mut self,
         scores: &[f64],
         rules: Rules,
@@ -111,28 +111,28 @@ impl<'t> RuleSearch<'t> {
     ) {
         self.fill(scores, rules);
         if rules.allow(Rule::Threshold) {
-            self.global_threshold(scores, objective, found);
+            self.evaluate_global_threshold(scores, objective, found);
         }
         for rule in PER_LABEL {
             if rules.allow(rule.into()) {
-                self.thresholds_per_label(scores, rule, parameters(rule, objective), found);
+                self.evaluate_label_thresholds(scores, rule, parameters(rule, objective), found);
             }
         }
         if rules.allow(Rule::Rcut) {
-            self.rcut(scores, found);
+            self.evaluate_rcut(scores, found);
         }
         if rules.allow(Rule::Mcut) {
-            self.mcut(scores, found);
+            self.evaluate_mcut(scores, found);
         }
         if rules.allow(Rule::Pcut) {
             for factor in PCUT_FACTORS {
-                found(Candidate::Proportional { factor }, self.pcut(factor));
+                found(Candidate::Proportional { factor }, self.evaluate_pcut(factor));
             }
         }
     }
 
     /// Evaluates one threshold for all labels, with and without documents that have no label.
-    fn global_threshold(
+    fn evaluate_global_threshold(
         &mut self,
         scores: &[f64],
         objective: Objective,
@@ -168,7 +168,7 @@ impl<'t> RuleSearch<'t> {
 
     /// Evaluates a rule with one threshold per label, for each of its parameters. Each fold is
     /// decided with thresholds learned from the other folds.
-    fn thresholds_per_label(
+    fn evaluate_label_thresholds(
         &mut self,
         scores: &[f64],
         rule: ThresholdRule,
@@ -187,7 +187,7 @@ impl<'t> RuleSearch<'t> {
                     learned[fold][index][label].unwrap_or(f64::INFINITY)
                 });
                 let lowest = thresholds.iter().copied().fold(f64::INFINITY, f64::min);
-                let reaching = ranked.reaching(lowest).iter();
+                let reaching = ranked.entries_reaching(lowest).iter();
                 let given = reaching.filter(|entry| entry.score >= thresholds[entry.fold as usize]);
                 count.predict_all(given.map(|entry| entry.slot as usize));
             }
@@ -199,7 +199,7 @@ impl<'t> RuleSearch<'t> {
     }
 
     /// Evaluates RCut: the labels with the highest scores of each document.
-    fn rcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
+    fn evaluate_rcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
         let Self { table, ranking, count, .. } = self;
         count.reset();
         for labels in 1..=MAX_RCUT {
@@ -213,7 +213,7 @@ impl<'t> RuleSearch<'t> {
     }
 
     /// Evaluates MCut: the labels before the largest gap.
-    fn mcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
+    fn evaluate_mcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
         let Self { table, ranking, count, .. } = self;
         let ranked = |document| ranking.of(document).take_while(|&slot| scores[slot] > 0.0);
         count.reset();
@@ -226,7 +226,7 @@ impl<'t> RuleSearch<'t> {
     }
 
     /// Evaluates PCut, with the held-out documents as the batch.
-    fn pcut(&mut self, factor: f64) -> Metrics {
+    fn evaluate_pcut(&mut self, factor: f64) -> Metrics {
         self.count.reset();
         for (ranked, gold) in self.score_rankings.iter_mut().zip(&self.table.gold_documents) {
             #[expect(
@@ -264,7 +264,7 @@ impl<'t> RuleSearch<'t> {
         let decision = self.decision(trial.decision, None);
         let metrics = match trial.decision {
             // PCut decides on all documents together.
-            Candidate::Proportional { factor } => self.pcut(factor),
+            Candidate::Proportional { factor } => self.evaluate_pcut(factor),
             _ => count.metrics(),
         };
         (decision, metrics)
@@ -298,10 +298,10 @@ impl<'t> RuleSearch<'t> {
             }
         };
         if grid.multi_label {
-            self.multi_label(scores, grid.rules, grid.objective, &mut found);
+            self.evaluate_multi_label(scores, grid.rules, grid.objective, &mut found);
         } else {
             let none = Compensation::all(table, &[0.0]);
-            self.single_label(scores, &none, &mut |_, metrics| found(Candidate::Single, metrics));
+            self.evaluate_single_label(scores, &none, &mut |_, metrics| found(Candidate::Single, metrics));
         }
         let mut best = best.expect("every grid has a rule");
         best.metrics.by_ranks = ranked_value(table, grid.objective, best.vote, scores);

@@ -89,12 +89,12 @@ impl<'a> GridEvaluation<'a> {
             };
             if self.grid.multi_label {
                 let found = &mut |candidate, metrics| push(0.0, candidate, metrics);
-                search.multi_label(scores, rules, objective, found);
+                search.evaluate_multi_label(scores, rules, objective, found);
             } else {
                 let found = &mut |compensation, metrics| {
                     push(compensation, Candidate::Single, metrics);
                 };
-                search.single_label(scores, &self.compensations, found);
+                search.evaluate_single_label(scores, &self.compensations, found);
             }
             if objective.best_labels().is_some() {
                 for trial in &mut trials[first..] {

@@ -133,5 +133,5 @@ pub(in crate::learn) fn learn(
 ) -> Option<LearnedVotes> {
     let table = VoteTable::new(found, training, threads);
     let learner = VoteWeightLearner::new(&table, setup_of(trial, learning), None)?;
-    Some(learner.learned(learning, threads))
+    Some(learner.learn_from_all(learning, threads))
 }

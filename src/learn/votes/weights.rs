@@ -491,7 +491,7 @@ impl<'t> VoteWeightLearner<'t> {
     }
 
     /// Learns from all documents.
-    pub(super) fn learned(&self, learning: VoteLearning, threads: &Threads) -> LearnedVotes {
+    pub(super) fn learn_from_all(&self, learning: VoteLearning, threads: &Threads) -> LearnedVotes {
         let mut learned = None;
         self.learn(learning.penalty, None, &[learning.steps], threads, |state| {
             learned = Some(state.clone());
@@ -599,7 +599,7 @@ mod tests {
             let steps = 4;
             let documents: Vec<usize> = (0..60).collect();
             let scale = f64::from(problem.first_scale(&documents).0);
-            let learned = problem.learned(VoteLearning { others, penalty, steps }, &threads);
+            let learned = problem.learn_from_all(VoteLearning { others, penalty, steps }, &threads);
 
             // For each document, its label, and its voters with their shares.
             let voters: Vec<(u32, Vec<(u32, f64)>)> = (0..60)

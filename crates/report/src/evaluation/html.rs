@@ -57,7 +57,7 @@ struct Cell {
     count: u64,
     /// Share of the documents of the row, in percent.
     share: u64,
-    right: bool,
+    is_correct: bool,
 }
 
 /// Formats the result as an HTML page. Metrics are in `data` elements whose `value` has all digits,
@@ -231,7 +231,7 @@ fn reliability(evaluation: &Evaluation) -> Figure {
         svg: plot(
             "reliability",
             Axis::unit(what),
-            Axis::unit("right"),
+            Axis::unit("share of correct labels"),
             vec![
                 Mark::Bars { class: 0, bars: bars.collect(), name: String::new() },
                 Mark::Diagonal,
@@ -286,7 +286,7 @@ fn matrix(evaluation: &Evaluation) -> Option<Matrix<'_>> {
         let cells = matrix.labels.iter().zip(counts).map(|(&predicted, count)| Cell {
             count,
             share: (count * 100).checked_div(sum).unwrap_or(0),
-            right: label == predicted,
+            is_correct: label == predicted,
         });
         (label, cells.collect())
     });
@@ -295,12 +295,12 @@ fn matrix(evaluation: &Evaluation) -> Option<Matrix<'_>> {
 
 /// Formats a metric with four decimal places.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
-fn figure(value: &f64) -> String {
+fn format_metric(value: &f64) -> String {
     format!("{value:.4}")
 }
 
 /// Returns the label, or `(none)` if it is empty.
-fn named(label: impl AsRef<str>) -> String {
+fn label_or_none(label: impl AsRef<str>) -> String {
     let label = label.as_ref();
     if label.is_empty() { "(none)".to_owned() } else { label.to_owned() }
 }

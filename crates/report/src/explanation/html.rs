@@ -45,33 +45,33 @@ impl Section<'_> {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
-fn number(value: &f64) -> String {
+fn format_number(value: &f64) -> String {
     format!("{value:.3}")
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
-fn single(value: &f32) -> String {
+fn format_single(value: &f32) -> String {
     format!("{value:.3}")
 }
 
 #[expect(clippy::ref_option, reason = "the template passes references")]
-fn figure(value: &Option<f64>) -> String {
-    value.as_ref().map_or(String::new(), number)
+fn format_optional(value: &Option<f64>) -> String {
+    value.as_ref().map_or(String::new(), format_number)
 }
 
 /// Returns the beginning of a long text.
-fn cut(text: &str) -> &str {
+fn truncate(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_PIECE)]
 }
 
 /// Lists the terms with the highest contributions.
-fn words(parts: &[NamedPart]) -> String {
+fn list_contributions(parts: &[NamedPart]) -> String {
     let shown = parts.iter().filter(|part| part.part.abs() >= 0.0005).take(TERMS);
     shown.map(|part| format!("{} {:.3}", part.term, part.part)).collect::<Vec<_>>().join(", ")
 }
 
 /// Lists the first unknown terms.
-fn first(unknown: &[String]) -> String {
+fn list_unknown_terms(unknown: &[String]) -> String {
     unknown.iter().take(UNKNOWN_TERMS).map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 

@@ -266,7 +266,12 @@ impl Tally {
     /// Counts the pair of a document's label and its predicted label, whether correct or wrong. If
     /// the document has several labels, the pair contains the predicted label if the document has
     /// it, and the `first` label otherwise.
-    fn count_single_confusion(&mut self, expected: &LabelSet, first: Option<u32>, predicted: Option<u32>) {
+    fn count_single_confusion(
+        &mut self,
+        expected: &LabelSet,
+        first: Option<u32>,
+        predicted: Option<u32>,
+    ) {
         let label = predicted.filter(|&label| expected.contains(label)).or(first);
         *self.confused.entry((label, predicted)).or_default() += 1;
     }

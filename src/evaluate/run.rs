@@ -104,7 +104,8 @@ impl PredictedBatch {
     ) -> Self {
         let count = |predicted: &mut Predicted, start: usize| {
             let indices = start..documents.len().min(start + PART);
-            let known = indices.clone().map(|at| counter.known_label_numbers(&documents[at].labels));
+            let known =
+                indices.clone().map(|at| counter.known_label_numbers(&documents[at].labels));
             let Some(numbers) = known.collect::<Option<Vec<_>>>() else {
                 let predictions = indices.map(|at| {
                     let tied_at_k = predict(at, predicted);

@@ -42,7 +42,7 @@ fn no_signal_is_handled() {
 #[test]
 fn no_allocator_is_linked() {
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-    // In two parts, so that this program does not contain the name itself.
+    // The name is split, so that this program does not contain it.
     let name = ["mi_process", "init"].join("_");
     assert!(!program.windows(name.len()).any(|bytes| bytes == name.as_bytes()));
 }

@@ -95,7 +95,8 @@ where
                 failures.push(failure);
             }
         }
-        // A worker may have failed after the others had found no open task, so these continue.
+        // A worker may have failed after the others had found no open task. They must then
+        // continue.
         if working.is_empty() || locked(&open).is_empty() || done.len() == before {
             let open = open.into_inner().unwrap_or_else(PoisonError::into_inner);
             return DealOutcome { done, failures, open };

@@ -77,7 +77,7 @@ pub enum GpuError {
 }
 
 impl GpuError {
-    /// Whether a smaller amount of data at a time could avoid the error.
+    /// Whether processing less data at a time could avoid the error.
     ///
     /// ```
     /// use gpu_runtime::GpuError;

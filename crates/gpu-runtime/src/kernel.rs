@@ -225,7 +225,7 @@ impl<'a> Launch<'a> {
     pub unsafe fn launch(&mut self, config: LaunchConfig) -> Result<(), DriverError> {
         let Kernel { name, parameters, .. } = self.kernel;
         assert_eq!(*self.sizes, **parameters, "sizes of the arguments of `{name}`, in bytes");
-        #[expect(clippy::disallowed_methods, reason = "the one place where kernels are launched")]
+        #[expect(clippy::disallowed_methods, reason = "kernels are launched only here")]
         // SAFETY: the caller's promise.
         let launched = unsafe { self.arguments.launch(config) };
         launched.map(|_| ())

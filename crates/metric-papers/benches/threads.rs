@@ -2,7 +2,7 @@
 //!
 //! Run it with `cargo bench -p metric-papers --bench threads -- WORDS [N ...]`. WORDS is a file
 //! with one word per line, and N are numbers of threads, by default 2. Words that are held out of
-//! the file are range queries with radius 2. The benchmark also searches the 10 nearest of 120,000
+//! the file are range queries with radius 2. The benchmark also finds the 10 nearest of 120,000
 //! generated vectors. Runs with one thread and with several threads alternate. A run has the number
 //! of queries that one thread answers in two seconds, but at most 2,000.
 

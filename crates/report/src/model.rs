@@ -140,8 +140,8 @@ fn push_decisions(lines: &mut Lines, model: &Model) {
 /// Describes the changes since training and their effect.
 fn describe_updates(updates: Updates) -> String {
     format!(
-        "{} added, {} removed, {} relabeled since the model was trained or describe_tuning: thresholds and \
-         probabilities predate these describe_updates; `classify tune` updates them",
+        "{} added, {} removed, {} relabeled since the model was trained or tuned: thresholds and \
+         probabilities predate these changes; `classify tune` updates them",
         updates.added, updates.removed, updates.relabeled
     )
 }

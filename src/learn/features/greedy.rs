@@ -40,8 +40,8 @@ const MIN_GAIN: f64 = 0.001;
 /// Minimum gain for a weighting that rules out learned term weights and prototypes, over a
 /// weighting that allows them: these usually gain as much.
 const MIN_GAIN_WITHOUT_LEARNERS: f64 = 0.01;
-/// Maximum loss on the first fold, compared with the best, for a change to be tried on the whole
-/// sample.
+/// Maximum loss on the first fold, relative to the best change, with which a change is still tried
+/// on the whole sample.
 const MAX_LOSS_ON_FIRST_FOLD: f64 = 0.01;
 /// The numbers of selected terms that are tried first.
 const TERM_COUNTS: [usize; 3] = [2_000, 8_000, 32_000];

@@ -108,7 +108,7 @@ pub(in crate::learn) struct ChosenFeatures {
 }
 
 impl TrialSetup<'_> {
-    /// Searches the `k` leave-one-out neighbors of the sample's documents in some folds.
+    /// Finds the `k` leave-one-out neighbors of the sample's documents in some folds.
     /// `concurrent_folds` folds are searched concurrently.
     pub(super) fn neighbors(
         &self,

@@ -11,7 +11,7 @@ use crate::learn::options::{NearDuplicateLimit, TuneOptions, TuneScope};
 use crate::search::SearchError;
 use crate::threads::Threads;
 
-/// Training rows in which near-duplicates and a chronological order are searched.
+/// Training rows that are checked for near-duplicates and a chronological order.
 pub(in crate::learn) struct InspectedRows<'a> {
     pub(in crate::learn) terms: Option<SearchableRows<'a>>,
     pub(in crate::learn) vectors: Option<SearchableRows<'a>>,
@@ -52,7 +52,7 @@ pub(in crate::learn) fn held_out_rows(tuning: &TuneOptions, hashes: &[u64]) -> V
 }
 
 impl ExcludedNeighbors {
-    /// Searches near-duplicates, and determines the window if the documents are in chronological
+    /// Finds near-duplicates, and determines the window if the documents are in chronological
     /// order.
     pub(in crate::learn) fn find(
         inspected: InspectedRows<'_>,

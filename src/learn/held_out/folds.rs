@@ -116,13 +116,13 @@ fn mix_bits(number: u64) -> u64 {
 }
 
 /// Number of sections into which a chronological corpus is divided.
-const STRETCHES: usize = 40;
+const SECTIONS: usize = 40;
 
 /// Returns the cluster of each document: its group, its section of a chronological corpus, or its
 /// near-duplicates. The number of a cluster is the lowest hash of its documents.
 pub(crate) fn clusters(exclusion: Exclusion<'_>, rows: usize) -> Vec<u64> {
     if exclusion.is_chronological && exclusion.groups.is_empty() {
-        return (0..rows).map(|row| mix_bits((row * STRETCHES / rows) as u64)).collect();
+        return (0..rows).map(|row| mix_bits((row * SECTIONS / rows) as u64)).collect();
     }
     let alone = |near: &NearDuplicates| near.documents() == 0;
     if exclusion.groups.is_empty() && exclusion.near.is_none_or(alone) {

@@ -24,8 +24,8 @@ fn batch_size(k: NonZeroUsize) -> usize {
     (MAX_NEIGHBORS / k).clamp(16, MAX_BATCH)
 }
 
-/// Searches the rows with a similarity above `limit` to each of `rows` (increasing). Other rows get
-/// no near-duplicates.
+/// Finds the rows with a similarity above `limit` to each of `rows` (increasing). Other rows get no
+/// near-duplicates.
 ///
 /// # Errors
 /// Fails if the queries do not match the engine's rows.
@@ -67,8 +67,8 @@ pub(crate) fn near_duplicates(
     Ok(found)
 }
 
-/// Searches the `k` nearest rows of some documents, without the documents themselves and the
-/// excluded rows.
+/// Finds the `k` nearest rows of some documents, without the documents themselves and the excluded
+/// rows.
 fn search_others(
     view: SearchableRows<'_>,
     documents: &[u32],
@@ -149,7 +149,7 @@ pub(crate) struct LeaveOneOut {
 }
 
 impl LeaveOneOut {
-    /// Searches the `k` nearest allowed rows of each of `rows`, without the row itself. Calls
+    /// Finds the `k` nearest allowed rows of each of `rows`, without the row itself. Calls
     /// `progress` with the number of rows searched so far.
     ///
     /// # Errors
@@ -359,7 +359,7 @@ pub(crate) fn window_size(rows: usize) -> u32 {
     u32::try_from(rows).unwrap_or(u32::MAX) / 16
 }
 
-/// Searches the nearest neighbors of about `count` evenly spaced documents, for
+/// Finds the nearest neighbors of about `count` evenly spaced documents, for
 /// [`chronological_window`].
 ///
 /// # Errors

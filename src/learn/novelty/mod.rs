@@ -28,7 +28,8 @@ const MAX_KNOWN: usize = 20_000;
 /// limit.
 const SCORE_FOLDS: usize = 2;
 
-/// The training documents without the labels of a fold, and the documents that are novel to them.
+/// A fold of held-out labels: the documents without these labels, and the documents that are novel
+/// to them.
 #[derive(Debug)]
 pub(super) struct HeldOutLabels {
     /// The documents that have none of the held-out labels.
@@ -155,9 +156,9 @@ struct NoveltyLearner<'a> {
 
 impl NoveltyLearner<'_> {
     /// Learns the score from known documents and from the novel documents outside a fold.
-    fn learn(&self, without: Option<usize>) -> NoveltyScore {
+    fn learn(&self, held_out_fold: Option<usize>) -> NoveltyScore {
         let known = documents_in(&self.known, &|fold| fold < SCORE_FOLDS);
-        let novel = documents_in(&self.novel, &|fold| Some(fold) != without);
+        let novel = documents_in(&self.novel, &|fold| Some(fold) != held_out_fold);
         NoveltyScore::fit(&known, &novel, &self.nearest, self.labels)
     }
 
@@ -261,9 +262,9 @@ pub(super) fn learn(
     let of_known = learner.limit(&score, &without_last, &last);
     let mut refused = 0.0;
     for fold in 0..FOLDS {
-        let without = learner.learn(Some(fold));
-        let scores = learner.scores(&without, &learner.novel, &|of| of == fold);
-        let limit = learner.limit(&without, &sets_limit, &scores);
+        let fold_score = learner.learn(Some(fold));
+        let scores = learner.scores(&fold_score, &learner.novel, &|of| of == fold);
+        let limit = learner.limit(&fold_score, &sets_limit, &scores);
         refused += limit.novel_refused * scores.len() as f64;
     }
     let limit = NoveltyLimit {

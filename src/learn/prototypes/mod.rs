@@ -544,7 +544,8 @@ mod tests {
         let right = |prototypes: &HeldOutPrototypes, is_second_time: bool| {
             let is_right = |&&row: &&u32| {
                 let [own, other] = [0, 1].map(|flip| labels[row as usize] ^ flip);
-                prototypes.score(row, is_second_time, own) > prototypes.score(row, is_second_time, other)
+                prototypes.score(row, is_second_time, own)
+                    > prototypes.score(row, is_second_time, other)
             };
             all.iter().filter(is_right).count() as f64 / f64::from(count)
         };

@@ -4,7 +4,7 @@
 //! Terms that are selected or weighted by labels contain information about the labels of the
 //! documents that they were learned from. Excluding such a document only as a neighbor would make
 //! it easier to classify than a new document. So the terms are weighted without the whole fold, and
-//! neighbors are searched without the single document.
+//! neighbors are found without the single document.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -154,7 +154,7 @@ impl WeightedRows {
         self.queries.as_ref().unwrap_or(&self.documents)
     }
 
-    /// Searches the leave-one-out neighbors of `rows`.
+    /// Finds the leave-one-out neighbors of `rows`.
     pub(in crate::learn) fn leave_one_out(
         &self,
         rows: &[u32],
@@ -470,8 +470,7 @@ impl CountedDocuments {
         rows.iter().copied().filter(is_in).collect()
     }
 
-    /// Searches the leave-one-out neighbors of the elements of `rows` that are in some of the
-    /// folds.
+    /// Finds the leave-one-out neighbors of the elements of `rows` that are in some of the folds.
     ///
     /// If labels determine which terms are kept or how they are weighted, the terms of each fold
     /// come from the documents outside it. The neighbors are then in the order of the folds. Folds
@@ -507,7 +506,7 @@ impl CountedDocuments {
         Ok(found)
     }
 
-    /// Searches the neighbors of some rows with the terms of their fold.
+    /// Finds the neighbors of some rows with the terms of their fold.
     fn search_fold(
         &self,
         features: &Features,
@@ -541,7 +540,7 @@ impl CountedDocuments {
         weighted.leave_one_out(rows, k, exclusion, engines, &progress)
     }
 
-    /// Searches the neighbors of documents whose labels are held out, among the documents of other
+    /// Finds the neighbors of documents whose labels are held out, among the documents of other
     /// labels. Also returns the share of their terms that the other documents do not have. Only the
     /// other labels determine the terms.
     pub(in crate::learn) fn without_labels(

@@ -59,8 +59,8 @@ impl<'a> TrainingRows<'a> {
         }
     }
 
-    /// Searches the `k` leave-one-out neighbors of some rows. `dense_share` is the share of the
-    /// votes that goes to neighbors found by dense vectors.
+    /// Finds the `k` leave-one-out neighbors of some rows. `dense_share` is the share of the votes
+    /// that goes to neighbors found by dense vectors.
     pub(super) fn leave_one_out(
         &self,
         rows: &[u32],

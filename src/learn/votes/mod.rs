@@ -1,7 +1,7 @@
 //! Learns how neighbors vote: k, the vote weighting, the decision, and learned vote weights.
 //!
-//! Each training document is classified by the other documents. Its neighbors are searched once,
-//! for the largest k. Every smaller k, vote and decision reuses these lists. Vocabulary, document
+//! Each training document is classified by the other documents. Its neighbors are found once, for
+//! the largest k. Every smaller k, vote and decision reuses these lists. Vocabulary, document
 //! frequencies and term selection come from all training documents: a document is held out only as
 //! a neighbor.
 //!

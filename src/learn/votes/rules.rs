@@ -1,4 +1,4 @@
-//! Searches the best decision: evaluates every rule on the same scores.
+//! Finds the best decision by evaluating every rule on the same scores.
 
 use super::grid::{Candidate, Grid, Rules, Trial};
 use super::ranking::{PredictionCounts, Ranking};
@@ -301,7 +301,9 @@ impl<'t> RuleSearch<'t> {
             self.evaluate_multi_label(scores, grid.rules, grid.objective, &mut found);
         } else {
             let none = Compensation::all(table, &[0.0]);
-            self.evaluate_single_label(scores, &none, &mut |_, metrics| found(Candidate::Single, metrics));
+            self.evaluate_single_label(scores, &none, &mut |_, metrics| {
+                found(Candidate::Single, metrics)
+            });
         }
         let mut best = best.expect("every grid has a rule");
         best.metrics.by_ranks = ranked_value(table, grid.objective, best.vote, scores);

@@ -1,4 +1,4 @@
-//! Searches the best k, vote and decision. All of them reuse the same neighbors.
+//! Finds the best k, vote and decision. All of them reuse the same neighbors.
 
 use rayon::prelude::*;
 

@@ -109,8 +109,8 @@ impl Karelis {
             "k",
             "VP, nodes",
             "KD, nodes",
-            "VP, us a query",
-            "KD, us a query",
+            "VP, us per query",
+            "KD, us per query",
         ]);
         for &dimension in &self.dimensions {
             let points = uniform(self.searched, dimension, self.seed)?;

@@ -18,7 +18,7 @@ use crate::rows::matrix::row;
 use crate::search::RowSet;
 use crate::threads::Threads;
 
-/// Maximum number of novel documents that are searched for each fold.
+/// Maximum number of novel documents per fold whose neighbors are found.
 const MAX_NOVEL: usize = 1_000;
 /// Minimum number of novel documents for learning.
 const MIN_NOVEL: usize = 20;

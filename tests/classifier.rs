@@ -227,12 +227,12 @@ impl Answers for FlushedAnswers {
 #[test]
 fn a_single_document_is_answered_immediately() {
     let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
-    let (flushed, told) = mpsc::channel();
+    let (flushed, progress) = mpsc::channel();
     let mut given = 0;
     let documents = std::iter::from_fn(move || {
         if given > 0 {
             let minute = std::time::Duration::from_mins(1);
-            assert_eq!(told.recv_timeout(minute), Ok(given), "it was answered");
+            assert_eq!(progress.recv_timeout(minute), Ok(given), "it was answered");
         }
         given += 1;
         (given <= 20).then(|| Ok(document(Content::Text("bread".to_owned()))))

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::held_out::{ExcludedNeighbors, InspectedRows, SearchableRows};
 use super::options::{TuneOptions, TuneScope};
 use super::pipeline::Pipeline;
-use super::reweight::kept_documents;
+use super::reweight::stored_documents;
 use super::run::Run;
 use super::training_rows::TrainingRows;
 use super::tuned_training::report_exclusions;
@@ -140,7 +140,7 @@ fn queries(run: &Run<'_>, model: &Arc<Model>) -> Result<Queries, TrainError> {
     if !model.keeps_texts() || !settings.fields.columns().is_empty() {
         return Err(TrainError::NotSymmetric { weighting: weighting.to_string() });
     }
-    let mut documents: Vec<Document> = kept_documents(model).collect();
+    let mut documents: Vec<Document> = stored_documents(model).collect();
     // Vectors that were given with the documents are searched unchanged.
     if let Some(given) = model.dense().filter(|dense| dense.projection().is_none()) {
         for (document, vector) in documents.iter_mut().zip(given.vectors().view().iter()) {

@@ -28,7 +28,7 @@ pub enum ReweighError {
 }
 
 /// Returns the documents of a model that stores their texts.
-pub(super) fn kept_documents(model: &Model) -> impl Iterator<Item = Document> {
+pub(super) fn stored_documents(model: &Model) -> impl Iterator<Item = Document> {
     let source: Arc<str> = "the model's texts".into();
     let label = |&label: &u32| model.label_name(label).to_owned();
     let count = u32::try_from(model.ids().len()).unwrap_or(u32::MAX);
@@ -61,7 +61,7 @@ pub fn reweigh(model: &Model, threads: &Threads) -> Result<Model, ReweighError> 
     if model.dense().is_some_and(|dense| dense.projection().is_some()) {
         return Err(ReweighError::Vectors);
     }
-    let mut documents = kept_documents(model).map(Ok);
+    let mut documents = stored_documents(model).map(Ok);
     let rarest = model.vocabulary().document_frequencies().iter().min().copied();
     let rarest = rarest.and_then(NonZeroU32::new).map_or(1, NonZeroU32::get);
     let limits = TermLimits { min_df: DfLimit::Count(rarest), ..TermLimits::default() };

@@ -70,7 +70,7 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// # Panics
     /// Panics if `length` exceeds half of the address space.
     pub fn start(&mut self, length: usize) -> Result<NonNull<T>, GpuError> {
-        let doing = self.device.doing("allocating pinned memory");
+        let doing = self.device.step("allocating pinned memory");
         if self.memory.as_ref().is_none_or(|memory| memory.len() < length) {
             self.memory = None;
             self.start = NonNull::dangling();
@@ -95,8 +95,9 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
 
     /// Returns all allocated values: at least as many as were ever requested.
     ///
-    /// # Safety The GPU must not write to the values while the slice exists. Kernels and copies
-    /// that use this memory must have finished (`CudaStream::synchronize`).
+    /// # Safety
+    /// The GPU must not write to the values while the slice exists. Kernels and copies that use
+    /// this memory must have finished (`CudaStream::synchronize`).
     ///
     /// ```compile_fail,E0133
     /// Only the caller can know that no copy is in progress.
@@ -124,8 +125,9 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
 
     /// Returns all allocated values, for modification.
     ///
-    /// # Safety The GPU must neither read nor write the values while the slice exists. Kernels and
-    /// copies that use this memory must have finished (`CudaStream::synchronize`).
+    /// # Safety
+    /// The GPU must neither read nor write the values while the slice exists. Kernels and copies
+    /// that use this memory must have finished (`CudaStream::synchronize`).
     #[expect(unsafe_code, reason = "the driver's memory, which the GPU may use")]
     pub unsafe fn values_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `values`, and the memory is borrowed mutably.

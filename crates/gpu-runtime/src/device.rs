@@ -270,7 +270,7 @@ impl Device {
     /// ```
     #[expect(unsafe_code, reason = "the caller synchronizes its buffers")]
     pub unsafe fn untracked(&self) -> Result<Self, GpuError> {
-        let doing = self.doing("opening it again");
+        let doing = self.step("opening it again");
         let context = CudaContext::new(self.info.ordinal).map_err(doing.failed())?;
         // SAFETY: guaranteed by the caller. The context object is new, so there are no other
         // references.
@@ -345,7 +345,7 @@ impl Device {
     }
 
     /// Returns the step `what` of this GPU, for error messages.
-    pub fn doing(&self, what: &'static str) -> GpuStep {
+    pub fn step(&self, what: &'static str) -> GpuStep {
         GpuStep::new(self.info.ordinal, what)
     }
 }

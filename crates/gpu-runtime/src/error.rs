@@ -108,7 +108,7 @@ impl GpuError {
 ///
 /// // Does nothing without a GPU.
 /// if let Ok(device) = Device::open_best() {
-///     let step = device.doing("waiting");
+///     let step = device.step("waiting");
 ///     device.context().synchronize().map_err(step.failed())?;
 /// }
 /// # Ok::<(), gpu_runtime::GpuError>(())

@@ -67,7 +67,7 @@ impl Lane {
             too_small => {
                 // The old memory is freed first, so that both need not fit at the same time.
                 drop(too_small);
-                let doing = self.device.doing("allocating its memory");
+                let doing = self.device.step("allocating its memory");
                 #[expect(unsafe_code, reason = "GPU memory is not initialized")]
                 // SAFETY: any bits are valid values of `T: DeviceRepr` on the GPU. Launches are
                 // unsafe, and their caller ensures that kernels write the memory before they read
@@ -84,7 +84,7 @@ impl Lane {
     /// # Errors
     /// Fails if the work failed on the GPU.
     pub fn wait(&self, doing: &'static str) -> Result<(), GpuError> {
-        self.stream.synchronize().map_err(self.device.doing(doing).failed())
+        self.stream.synchronize().map_err(self.device.step(doing).failed())
     }
 }
 

@@ -38,7 +38,7 @@ impl Texel for f32 {
 ///
 /// // Does nothing without a GPU.
 /// if let Ok(device) = Device::open_best() {
-///     let step = device.doing("copying");
+///     let step = device.step("copying");
 ///     let buffer = device.stream()?.clone_htod(&[1u32, 2, 3]).map_err(step.failed())?;
 ///     assert_ne!(Texture::new(&device, &buffer, 0, 3)?.object(), 0);
 /// }
@@ -83,7 +83,7 @@ impl Texture {
         let texture =
             CUDA_TEXTURE_DESC { flags: sys::CU_TRSF_READ_AS_INTEGER, ..texture_defaults() };
         let mut object = 0;
-        let doing = device.doing("creating a texture");
+        let doing = device.step("creating a texture");
         device.context().bind_to_thread().map_err(doing.failed())?;
         #[expect(unsafe_code, reason = "cudarc has no safe call for texture objects")]
         // SAFETY: the descriptors are complete, outlive the call, and refer to memory of the

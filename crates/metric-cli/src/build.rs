@@ -13,7 +13,7 @@ use metric_index::stored::save_to;
 
 use crate::failure::{Failure, Outcome, invalid_request};
 use crate::input::{Data, Input};
-use crate::metric::{MetricFlag, of_vectors, of_words};
+use crate::metric::{MetricFlag, parse_vector_metric, parse_word_metric};
 use crate::threads::start_threads;
 use crate::verbosity::Verbosity;
 
@@ -68,7 +68,7 @@ impl Build {
         let points = match self.points.read(verbosity, None)? {
             Data::Words(words) => {
                 let count = words.len();
-                let metric = of_words(self.metric.name())?;
+                let metric = parse_word_metric(self.metric.name())?;
                 check(&words, &metric, AXIOM_SAMPLE, 0).map_err(invalid_request)?;
                 let index = kind.build_with(words, metric, &progress).map_err(invalid_request)?;
                 shown.finish();
@@ -78,7 +78,7 @@ impl Build {
             Data::Vectors(vectors) => {
                 let count = vectors.len();
                 let description = format!("vectors of {} dimensions", vectors.dimension());
-                let metric = of_vectors(self.metric.name())?;
+                let metric = parse_vector_metric(self.metric.name())?;
                 check(&vectors, &metric, AXIOM_SAMPLE, 0).map_err(invalid_request)?;
                 let index = kind.build_with(vectors, metric, &progress).map_err(invalid_request)?;
                 shown.finish();

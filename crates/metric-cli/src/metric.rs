@@ -14,7 +14,7 @@ pub(crate) struct MetricFlag {
 }
 
 /// Parses the metric of words, which can only be edit distance.
-pub(crate) fn of_words(name: Option<&str>) -> Result<Edit, Failure> {
+pub(crate) fn parse_word_metric(name: Option<&str>) -> Result<Edit, Failure> {
     match name {
         None | Some("edit") => Ok(Edit),
         Some(other) => Err(Failure::usage(format!("words have no metric {other}, expected edit"))),
@@ -22,7 +22,7 @@ pub(crate) fn of_words(name: Option<&str>) -> Result<Edit, Failure> {
 }
 
 /// Parses the metric of vectors.
-pub(crate) fn of_vectors(name: Option<&str>) -> Result<VectorMetric, Failure> {
+pub(crate) fn parse_vector_metric(name: Option<&str>) -> Result<VectorMetric, Failure> {
     name.unwrap_or("euclidean").parse().map_err(Failure::usage)
 }
 

@@ -20,7 +20,7 @@ use metric_papers::strategy::{Options, Run, Strategy, run as answer};
 use crate::device::{self, DeviceFlag, GpuRun};
 use crate::failure::{Failure, Outcome};
 use crate::input::{Data, Format, Input};
-use crate::metric::{MetricFlag, of_vectors, of_words};
+use crate::metric::{MetricFlag, parse_vector_metric, parse_word_metric};
 use crate::threads::all_cores;
 use crate::verbosity::Verbosity;
 
@@ -126,13 +126,13 @@ impl Search {
         let queries = self.queries.read(verbosity, Some(format))?;
         match (found.points.as_str(), queries) {
             ("strings", Data::Words(queries)) => {
-                let metric = of_words(metric)?;
+                let metric = parse_word_metric(metric)?;
                 let index: AnyIndex<Strings, Edit> = opened(&self.index, metric)?;
                 let text = |point: &str| Some(point.to_owned());
                 self.answer(index, &queries, question, text, Streams { out, verbosity })
             }
             ("vectors of F32", Data::Vectors(queries)) => {
-                let metric = of_vectors(metric)?;
+                let metric = parse_vector_metric(metric)?;
                 same_metric(Metric::<[f32]>::name(&metric))?;
                 let dimension = found.dimension.unwrap_or(0);
                 let own = queries.dimension();

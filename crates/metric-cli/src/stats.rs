@@ -15,7 +15,7 @@ use metric_index::{Advice, Question, advise};
 
 use crate::failure::{Failure, Outcome, invalid_request};
 use crate::input::{Data, Input};
-use crate::metric::{MetricFlag, of_vectors, of_words};
+use crate::metric::{MetricFlag, parse_vector_metric, parse_word_metric};
 use crate::threads::start_threads;
 use crate::verbosity::Verbosity;
 
@@ -43,7 +43,7 @@ impl Stats {
     pub(crate) fn run(self, verbosity: Verbosity) -> Outcome {
         let mut out = Output::standard()?;
         match describe(self.points.path()) {
-            Ok(found) => return index(&found, out),
+            Ok(found) => return print_index(&found, out),
             // The file contains points: words or vectors, possibly from a pipe.
             Err(error) if is_no_index(&error.problem) => {}
             Err(error) => return Err(Failure::stored(error)),
@@ -56,14 +56,14 @@ impl Stats {
         };
         match self.points.read(verbosity, None)? {
             Data::Words(words) => {
-                let metric = of_words(self.metric.name())?;
+                let metric = parse_word_metric(self.metric.name())?;
                 let advice = |q| advise(&words, &metric, q, self.sample, self.seed);
                 let advice = question.map(advice).transpose().map_err(invalid_request)?;
                 self.describe_points(&words, &metric, &mut out)?;
                 print_advice(advice, &mut out)?;
             }
             Data::Vectors(vectors) => {
-                let metric = of_vectors(self.metric.name())?;
+                let metric = parse_vector_metric(self.metric.name())?;
                 let advice = |q| advise(&vectors, &metric, q, self.sample, self.seed);
                 let advice = question.map(advice).transpose().map_err(invalid_request)?;
                 writeln!(out, "dimension\t{}", vectors.dimension())?;
@@ -102,7 +102,7 @@ fn is_no_index(problem: &StoreProblem) -> bool {
 }
 
 /// Prints the properties of an index: one name and value per line, separated by a tab.
-fn index(found: &Description, mut out: Output) -> Outcome {
+fn print_index(found: &Description, mut out: Output) -> Outcome {
     writeln!(out, "index\t{}", found.kind)?;
     writeln!(out, "points\t{}", found.points)?;
     writeln!(out, "metric\t{}", found.metric.as_deref().unwrap_or("not recorded"))?;

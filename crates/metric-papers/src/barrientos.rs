@@ -355,12 +355,12 @@ impl Searcher {
         count: u32,
         launch: impl Fn(&RangeResults) -> launch::LaunchResult,
     ) -> Result<Option<TimedAnswers>, GpuError> {
-        let failed = self.device.doing("answering range queries").failed();
+        let failed = self.device.step("answering range queries").failed();
         let stream = &self.stream;
         let mut capacity = 1024u32.min(self.count.max(1));
         loop {
-            let mut counts = zeros::<u32>(stream, count as usize, self.device.doing("counting"))?;
-            let doing = self.device.doing("allocating memory for neighbors");
+            let mut counts = zeros::<u32>(stream, count as usize, self.device.step("counting"))?;
+            let doing = self.device.step("allocating memory for neighbors");
             let found = zeros::<u64>(stream, count as usize * capacity as usize, doing)?;
             let start = self.device.timer()?;
             let end = self.device.timer()?;
@@ -450,9 +450,9 @@ impl Searcher {
 
     /// Computes all distances and sorts them.
     fn sort_distances(&self, batch: &Batch<'_, Pruning>, k: u32) -> Result<TimedKeys, GpuError> {
-        let failed = self.device.doing("sorting distances").failed();
+        let failed = self.device.step("sorting distances").failed();
         let stream = &self.stream;
-        let doing = self.device.doing("allocating memory for distances");
+        let doing = self.device.step("allocating memory for distances");
         let queries = batch.queries as usize;
         let length = queries * self.count as usize;
         let mut keys = zeros::<u64>(stream, length, doing)?;
@@ -491,10 +491,10 @@ impl Searcher {
         k: u32,
         radii: Radii,
     ) -> Result<TimedKeys, GpuError> {
-        let failed = self.device.doing("searching with heaps").failed();
+        let failed = self.device.step("searching with heaps").failed();
         let stream = &self.stream;
         let queries = batch.queries as usize;
-        let doing = self.device.doing("allocating memory for heaps");
+        let doing = self.device.step("allocating memory for heaps");
         let per_block = self.threads as usize * k as usize;
         let heaps = zeros::<u64>(stream, queries * per_block, doing)?;
         let neighbors = zeros::<u64>(stream, queries * k as usize, doing)?;

@@ -56,7 +56,7 @@ impl Searcher {
     pub fn new(device: &Device, points: &Vectors<f32>) -> Result<Self, GpuError> {
         assert!(!points.is_empty(), "there are no points");
         let stream = device.stream()?;
-        let failed = device.doing("copying points to it").failed();
+        let failed = device.step("copying points to it").failed();
         let values = stream.clone_htod(points.values()).map_err(failed)?;
         Ok(Self {
             kernels: Kernels::load(device)?,
@@ -84,7 +84,7 @@ impl Searcher {
         k: u32,
         method: Method,
     ) -> Result<Option<TimedAnswers>, GpuError> {
-        let failed = self.device.doing("answering queries").failed();
+        let failed = self.device.step("answering queries").failed();
         let stream = &self.stream;
         let k = k.min(self.count);
         let dimension = self.dimension as usize;
@@ -118,7 +118,7 @@ impl Searcher {
             Method::Sbq => queries_per_block * blocks,
         };
         let rest = count - whole;
-        let doing = self.device.doing("allocating memory for neighbors");
+        let doing = self.device.step("allocating memory for neighbors");
         let copies = stream.clone_htod(queries.values()).map_err(&failed)?;
         let of_k = |queries: u32| queries as usize * k as usize;
         let mut unsorted = zeros::<u64>(stream, of_k(whole).max(1), doing)?;

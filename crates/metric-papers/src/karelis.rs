@@ -77,7 +77,7 @@ pub fn build_vp_tree(
         Ok(())
     })?;
     let seconds = builder.seconds()?;
-    let failed = device.doing("copying the tree").failed();
+    let failed = device.step("copying the tree").failed();
     let mut order = builder.stream.clone_dtoh(&builder.partition.order).map_err(&failed)?;
     let mut above = builder.stream.clone_dtoh(&builder.partition.above).map_err(&failed)?;
     order.truncate(count as usize);
@@ -134,7 +134,7 @@ pub fn build_kd_tree(
         Ok(())
     })?;
     let seconds = builder.seconds()?;
-    let failed = device.doing("copying the tree").failed();
+    let failed = device.step("copying the tree").failed();
     let mut order = builder.stream.clone_dtoh(&builder.partition.order).map_err(&failed)?;
     order.truncate(count as usize);
     let layout = KdLayout { leaf_size: leaf, order, boxes };
@@ -177,7 +177,7 @@ impl Builder {
         fixed: u32,
     ) -> Result<Self, GpuError> {
         let stream = device.stream()?;
-        let doing = device.doing("copying points to it");
+        let doing = device.step("copying points to it");
         let failed = doing.failed();
         let positions = count.max(1) as usize;
         let order: Vec<u32> = (0..count.max(1)).collect();
@@ -202,7 +202,7 @@ impl Builder {
 
     /// Waits for the GPU and returns the time in kernels.
     fn seconds(&self) -> Result<f64, GpuError> {
-        let failed = self.device.doing("building a tree").failed();
+        let failed = self.device.step("building a tree").failed();
         self.stream.synchronize().map_err(failed)?;
         Ok(self.milliseconds / 1e3)
     }
@@ -217,7 +217,7 @@ impl Builder {
         leaf: u32,
         mut work: impl FnMut(&mut Self, &mut Level, &[Node]) -> LaunchResult,
     ) -> Result<(), GpuError> {
-        let doing = self.device.doing("building a tree");
+        let doing = self.device.step("building a tree");
         let failed = doing.failed();
         let is_kd = self.fixed == 0;
         let mut nodes = vec![Node { number: 0, start: 0, count }];
@@ -396,7 +396,7 @@ impl TreeSearch {
     ) -> Result<Self, GpuError> {
         let &TreeLayout { order, nodes, bounds, is_kd } = layout;
         let stream = device.stream()?;
-        let failed = device.doing("copying a tree to it").failed();
+        let failed = device.step("copying a tree to it").failed();
         // The driver rejects empty copies.
         let some = |values: &[f32]| if values.is_empty() { vec![0.0] } else { values.to_vec() };
         let positions = if order.is_empty() { &[0][..] } else { order };
@@ -424,7 +424,7 @@ impl TreeSearch {
     /// # Errors
     /// Fails if the GPU fails.
     pub fn nearest(&self, queries: &Vectors<f32>, k: u32) -> Result<Option<TreeAnswers>, GpuError> {
-        let doing = self.device.doing("searching a tree");
+        let doing = self.device.step("searching a tree");
         let failed = doing.failed();
         let stream = &self.stream;
         let k = k.min(self.count);

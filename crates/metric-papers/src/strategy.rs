@@ -35,12 +35,13 @@ pub use options::{Arrivals, Options, Strategy};
 
 use options::Stream;
 
-/// Answers queries with a strategy. `ask` returns the collector for a query, given its number.
+/// Answers queries with a strategy. `make_collector` returns the collector for a query, given its number.
 ///
 /// A query that fails, such as a vector with a NaN, does not affect other queries.
 ///
-/// # Errors Fails if the trace does not match the queries, or if the window is empty. Also fails
-/// with 2^32 queries or more, or if the system cannot start all threads.
+/// # Errors
+/// Fails if the trace does not match the queries, or if the window is empty. Also fails with 2^32
+/// queries or more, or if the system cannot start all threads.
 ///
 /// # Panics
 /// Panics if the metric panics.
@@ -65,7 +66,7 @@ use options::Stream;
 pub fn run<I, Q, C>(
     index: &I,
     queries: &Q,
-    ask: impl Fn(u32) -> C + Sync,
+    make_collector: impl Fn(u32) -> C + Sync,
     options: &Options,
 ) -> Result<Run, RunError>
 where
@@ -74,7 +75,7 @@ where
     C: Answer,
 {
     let arrivals = options.arrivals_of(queries.len())?;
-    let stream = Stream { queries, ask: &ask, arrivals: &arrivals, options };
+    let stream = Stream { queries, make_collector: &make_collector, arrivals: &arrivals, options };
     match options.strategy {
         Strategy::Local => local::local(index, &stream),
         Strategy::BulkCircular
@@ -117,7 +118,7 @@ where
 pub fn run_distributed<I, Q, C>(
     indexes: &[I],
     queries: &Q,
-    ask: impl Fn(u32) -> C + Sync,
+    make_collector: impl Fn(u32) -> C + Sync,
     options: &Options,
 ) -> Result<Run, RunError>
 where
@@ -132,5 +133,8 @@ where
     }
     let count = max_points.saturating_mul(indexes.len());
     u32::try_from(count).map_err(|_| RunError::TooMany { count })?;
-    local::distributed(indexes, &Stream { queries, ask: &ask, arrivals: &arrivals, options })
+    local::distributed(
+        indexes,
+        &Stream { queries, make_collector: &make_collector, arrivals: &arrivals, options },
+    )
 }

@@ -31,17 +31,17 @@ pub struct Allocator;
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc`.
-        checked(unsafe { MiMalloc.alloc(layout) }, layout.size())
+        exit_if_failed(unsafe { MiMalloc.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc_zeroed`.
-        checked(unsafe { MiMalloc.alloc_zeroed(layout) }, layout.size())
+        exit_if_failed(unsafe { MiMalloc.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `realloc`.
-        checked(unsafe { MiMalloc.realloc(pointer, layout, size) }, size)
+        exit_if_failed(unsafe { MiMalloc.realloc(pointer, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Allocator {
 }
 
 /// Exits the process if an allocation failed and the caller does not handle failures.
-fn checked(pointer: *mut u8, size: usize) -> *mut u8 {
+fn exit_if_failed(pointer: *mut u8, size: usize) -> *mut u8 {
     if pointer.is_null() && !array_file::handles_failed_allocation() {
         exit_out_of_memory(Some(size));
     }

@@ -392,14 +392,14 @@ pub(in crate::learn) fn near_duplicate_limit(
     let k = NonZeroUsize::MIN;
     let found = LeaveOneOut::search(view, rows, k, Exclusion::default(), &|_| ())?;
     let best = (0..found.len()).map(|index| found.get(index).1).filter(|best| !best.is_empty());
-    Ok(valley(best.map(Voters::best_similarity)))
+    Ok(find_valley(best.map(Voters::best_similarity)))
 }
 
 /// Number of bins of the histogram of best cosines.
 const BINS: u16 = 20;
 
 /// Returns the cosine between the peak of a histogram and its second rise, if there is one.
-fn valley(best: impl Iterator<Item = f32>) -> Option<f32> {
+fn find_valley(best: impl Iterator<Item = f32>) -> Option<f32> {
     let bins = usize::from(BINS);
     let mut histogram = vec![0u32; bins];
     for similarity in best {
@@ -439,7 +439,7 @@ mod tests {
 
     fn limit(histogram: [u32; 20]) -> Option<f32> {
         let bins = (0u16..).zip(histogram);
-        valley(bins.flat_map(|(bin, count)| {
+        find_valley(bins.flat_map(|(bin, count)| {
             std::iter::repeat_n((f32::from(bin) + 0.5) / 20.0, count as usize)
         }))
     }

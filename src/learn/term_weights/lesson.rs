@@ -24,7 +24,7 @@ pub(super) struct LabeledNeighbor {
 
 /// Builds the lesson of a document from its neighbors. `None` if no neighbor shares a label with
 /// the document, or if all of them have exactly its labels.
-pub(super) fn lesson(
+pub(super) fn build_lesson(
     found: &LeaveOneOut,
     index: usize,
     among: &TrainingLabels<'_>,

@@ -25,7 +25,7 @@ use crate::threads::Threads;
 mod lesson;
 mod overlap;
 
-use lesson::{Lesson, NEIGHBORS, lesson};
+use lesson::{Lesson, NEIGHBORS, build_lesson};
 use overlap::Overlaps;
 
 /// Maximum number of documents to learn from in single-label mode. On Debian sections, 4,096
@@ -82,7 +82,7 @@ pub(super) fn learn(
     let found = LeaveOneOut::search(view, &sample, NEIGHBORS, exclusion, &|_| ())?;
     drop(engine);
     let mut lessons: Vec<Lesson> =
-        (0..found.len()).filter_map(|at| lesson(&found, at, among)).collect();
+        (0..found.len()).filter_map(|at| build_lesson(&found, at, among)).collect();
     // Documents with the same label have many neighbors in common, which are then still in the
     // cache.
     lessons.sort_by_key(|lesson| (among.labels(lesson.row).first().copied(), hash(&lesson.row)));
@@ -321,10 +321,10 @@ mod tests {
     #[test]
     fn gradient_is_the_derivative_of_the_loss() {
         let (rows, lessons) = made();
-        let narrow: Vec<f32> = (0..20u8).map(|term| f32::from(term % 5) / 10.0).collect();
-        let logarithms: Vec<f64> = narrow.iter().copied().map(f64::from).collect();
+        let single: Vec<f32> = (0..20u8).map(|term| f32::from(term % 5) / 10.0).collect();
+        let logarithms: Vec<f64> = single.iter().copied().map(f64::from).collect();
         let rows_view = rows.view();
-        let factors = factors(&narrow);
+        let factors = factors(&single);
         let batch: Vec<usize> = (0..lessons.len()).collect();
         let overlaps = Overlaps::new(&rows_view, &lessons);
         let parts = ScaledRows::new(&rows_view, &factors).gradients(&overlaps, &batch, 3);

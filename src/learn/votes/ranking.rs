@@ -1,6 +1,6 @@
 //! Ranks the labels of documents by score, and counts correct and wrong predictions.
 
-use super::table::{VoteTable, narrow};
+use super::table::{VoteTable, to_u32};
 use crate::decide::objective::Metrics;
 use crate::learn::thresholds::{FoldCounts, Tally, count_outside};
 
@@ -83,7 +83,7 @@ pub(super) struct Ranking<'s> {
 
 impl<'s> Ranking<'s> {
     pub(super) fn new(table: &'s VoteTable<'s>) -> Self {
-        Self { table, slots: (0..narrow(table.labels.len())).collect() }
+        Self { table, slots: (0..to_u32(table.labels.len())).collect() }
     }
 
     /// Sorts the slots of every document by `scores`. Successive values of k give nearly the same

@@ -2,7 +2,7 @@
 
 use super::grid::{Candidate, Grid, Rules, Trial};
 use super::ranking::{PredictionCounts, Ranking};
-use super::table::{VoteTable, narrow};
+use super::table::{VoteTable, to_u32};
 use super::totals::Totals;
 use crate::decide::decision::{Decision, Rule, ThresholdRule, before_largest_gap, decide};
 use crate::decide::objective::{Metrics, Objective};
@@ -327,7 +327,7 @@ impl<'t> RuleSearch<'t> {
             for (rank, slot) in voted.enumerate() {
                 let label = table.labels[slot] as usize;
                 let score = scores[slot];
-                let entry = Entry { score, slot: narrow(slot), fold, gold: table.gold[slot] };
+                let entry = Entry { score, slot: to_u32(slot), fold, gold: table.gold[slot] };
                 self.score_rankings[label].push(entry);
                 if needs_values && rank < MAX_RTCUT_RANK {
                     let value = ThresholdRule::Rtcut.value(score, rank);

@@ -60,9 +60,9 @@ impl Segment {
                 for &label in training.labels(neighbor.row) {
                     let slot = &mut slot_of[label as usize];
                     if *slot == u32::MAX {
-                        *slot = narrow(labels.len());
+                        *slot = to_u32(labels.len());
                         labels.push(label);
-                        documents.push(narrow(document));
+                        documents.push(to_u32(document));
                         gold.push(own.binary_search(&label).is_ok());
                     }
                     votes.push(*slot);
@@ -71,15 +71,15 @@ impl Segment {
             for &label in &labels[first..] {
                 slot_of[label as usize] = u32::MAX;
             }
-            slots.push(narrow(labels.len()));
+            slots.push(to_u32(labels.len()));
         }
         Self { votes, slots, labels, documents, gold }
     }
 
     /// Appends the documents of another segment.
     fn append(mut self, next: Self) -> Self {
-        let slots = narrow(self.labels.len());
-        let documents = narrow(self.slots.len() - 1);
+        let slots = to_u32(self.labels.len());
+        let documents = to_u32(self.slots.len() - 1);
         self.votes.extend(next.votes.into_iter().map(|slot| slots + slot));
         self.slots.extend(next.slots[1..].iter().map(|slot| slots + slot));
         self.labels.extend(next.labels);
@@ -123,7 +123,7 @@ impl<'a> VoteTable<'a> {
             for &label in gold {
                 table.gold_documents[label as usize][usize::from(fold)] += 1;
             }
-            table.gold_labels.push(narrow(gold.len()));
+            table.gold_labels.push(to_u32(gold.len()));
             table.folds.push(fold);
         }
         table
@@ -278,6 +278,6 @@ impl<'a> VoteTable<'a> {
 }
 
 /// Converts the number of a slot, document or label to 32 bits.
-pub(super) fn narrow(number: usize) -> u32 {
+pub(super) fn to_u32(number: usize) -> u32 {
     u32::try_from(number).expect("fewer than 2^32 slots")
 }

@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-use super::table::{VoteTable, narrow};
+use super::table::{VoteTable, to_u32};
 use crate::decide::vote::{LearnedVotes, VoteWeight, sums_to_scores, vote_shares};
 use crate::learn::held_out::FOLDS;
 use crate::threads::Threads;
@@ -121,7 +121,7 @@ impl<'t> VoteWeightLearner<'t> {
             // first.
             labels.sort_unstable();
             labels.dedup();
-            label_counts.push(narrow(labels.len()));
+            label_counts.push(to_u32(labels.len()));
         }
         let mut learner = Self {
             table,
@@ -187,7 +187,7 @@ impl<'t> VoteWeightLearner<'t> {
             }
         }
         let mut labels: Vec<u32> = Vec::new();
-        for row in 0..narrow(training.weights.len()) {
+        for row in 0..to_u32(training.weights.len()) {
             let own = training.labels(row);
             labels.clear();
             labels.extend(own);
@@ -231,7 +231,7 @@ impl<'t> VoteWeightLearner<'t> {
             products.resize(end, (0, 0.0));
             for (entry, share) in all() {
                 let next = &mut next[slot_of_entry(entry) as usize];
-                products[*next] = (narrow(entry), share);
+                products[*next] = (to_u32(entry), share);
                 *next += 1;
             }
             // Slots without a vote have no products.

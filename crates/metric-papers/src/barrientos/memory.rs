@@ -70,7 +70,7 @@ pub(super) fn copied<T: gpu_runtime::DeviceRepr + Default + Copy>(
     stream: &Arc<CudaStream>,
     values: &[T],
 ) -> Result<CudaSlice<T>, GpuError> {
-    let failed = device.doing("copying points to it").failed();
+    let failed = device.step("copying points to it").failed();
     if values.is_empty() {
         return stream.clone_htod(&[T::default()]).map_err(failed);
     }

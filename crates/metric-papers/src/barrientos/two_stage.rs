@@ -271,13 +271,13 @@ impl ShardSearch<'_> {
     /// Runs the first stage for some queries.
     fn first_stage(&self, queries: Vec<u32>, radius: f32) -> Result<FirstStage, GpuError> {
         let Searcher { device, stream, kernels, .. } = self.searcher;
-        let failed = device.doing("searching, first stage").failed();
+        let failed = device.step("searching, first stage").failed();
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
         if count == 0 {
             return Ok(FirstStage { queries, words: Vec::new(), seconds: 0.0 });
         }
         let width = self.pruning.width();
-        let doing = device.doing("allocating memory for the first stage");
+        let doing = device.step("allocating memory for the first stage");
         let length = count as usize * width as usize;
         // The driver rejects empty memory.
         let words = zeros::<u32>(stream, length.max(1), doing)?;
@@ -346,11 +346,11 @@ impl ShardSearch<'_> {
         stages: &[FirstStage],
     ) -> Result<Option<TimedAnswers>, GpuError> {
         let Searcher { device, stream, kernels, threads, .. } = self.searcher;
-        let failed = device.doing("searching, second stage").failed();
+        let failed = device.step("searching, second stage").failed();
         let stages = self.copy_stages(stages)?;
         let count: u32 = stages.iter().map(|stage| stage.count).sum();
         let max_queries = count.min(MAX_HEAP_QUERIES);
-        let doing = device.doing("allocating memory for heaps");
+        let doing = device.step("allocating memory for heaps");
         let per_block = *threads as usize * k as usize;
         let heaps = zeros::<u64>(stream, max_queries as usize * per_block, doing)?;
         let neighbors = zeros::<u64>(stream, count as usize * k as usize, doing)?;

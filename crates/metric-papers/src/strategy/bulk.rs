@@ -62,7 +62,7 @@ where
     A: Fn(u32) -> C + Sync,
     C: Answer,
 {
-    let Stream { ask, arrivals, options, .. } = *stream;
+    let Stream { make_collector, arrivals, options, .. } = *stream;
     let threads = options.threads.get();
     let exchange = Exchange::new(arrivals.len(), threads, Clock::start(options.window));
     let rendezvous = &Rendezvous::of(threads);
@@ -97,7 +97,7 @@ where
         let parts = found.iter_mut().filter_map(|found| found.remove(&query));
         match state.failure() {
             Some(error) => answers.push(Err(error)),
-            None => answers.push(Ok(&merged(parts, || ask(query)))),
+            None => answers.push(Ok(&merged(parts, || make_collector(query)))),
         }
         latencies.push(state.done().saturating_sub(arrival));
     }
@@ -216,10 +216,11 @@ where
     ///
     /// With `alone`, works on the query until it is answered or the traffic is low.
     fn begin(&mut self, query: u32, keeps: bool, alone: bool) -> u64 {
-        let SharedRun { index, stream: Stream { queries, ask, .. }, exchange, .. } = *self.run;
+        let SharedRun { index, stream: Stream { queries, make_collector, .. }, exchange, .. } =
+            *self.run;
         let point = queries.point(query);
         let state = &exchange.states[query as usize];
-        let own = self.found.entry(query).or_insert_with(|| ask(query));
+        let own = self.found.entry(query).or_insert_with(|| make_collector(query));
         let mut cost = Cost { evaluations: 1, nodes: 0 };
         let mut shared: Arc<[f32]> = Arc::default();
         let started = Probe::start(index, point, SharedRadius { own, state }, u64::MAX);
@@ -236,11 +237,12 @@ where
 
     /// Processes a requirement.
     fn execute(&mut self, requirement: Requirement, limit: u64, keeps: bool) -> u64 {
-        let SharedRun { index, stream: Stream { queries, ask, .. }, exchange, .. } = *self.run;
+        let SharedRun { index, stream: Stream { queries, make_collector, .. }, exchange, .. } =
+            *self.run;
         let Requirement { query, shared, task } = requirement;
         let point = queries.point(query);
         let state = &exchange.states[query as usize];
-        let own = self.found.entry(query).or_insert_with(|| ask(query));
+        let own = self.found.entry(query).or_insert_with(|| make_collector(query));
         let mut probe = Probe::resume(index, point, SharedRadius { own, state }, limit);
         let mut step = Step { outcome: Ok(()), cost: Cost::default() };
         if !state.has_failed() && task.bound <= probe.radius() {

@@ -41,7 +41,7 @@ where
     A: Fn(u32) -> C + Sync,
     C: Answer,
 {
-    let Stream { queries, ask, arrivals, options } = *stream;
+    let Stream { queries, make_collector, arrivals, options } = *stream;
     let mut worker = Worker::default();
     let mut finished = Vec::new();
     for query in numbers {
@@ -51,8 +51,8 @@ where
             worker.idle += clock.now().saturating_sub(before);
         }
         worker.queries += 1;
-        let found =
-            Search::start(index, queries.point(query), ask(query)).and_then(|mut search| {
+        let found = Search::start(index, queries.point(query), make_collector(query)).and_then(
+            |mut search| {
                 let mut before = Cost::default();
                 loop {
                     let is_done = search.work(options.evaluations.get());
@@ -63,7 +63,8 @@ where
                         return Ok(search.into_parts().0);
                     }
                 }
-            });
+            },
+        );
         finished.push(QueryResult { found, at: clock.now() });
     }
     ThreadResult { worker, finished }
@@ -135,22 +136,27 @@ where
         answer(&indexes[thread], stream, (0..stream.arrivals.len()).map(number), clock)
     };
     run_each(stream, threads, work, |query, finished| {
-        let ask = || (stream.ask)(number(query));
+        let make_collector = || (stream.make_collector)(number(query));
         let mut found = Vec::with_capacity(threads);
         let mut at = Duration::ZERO;
         for (thread, part) in finished.iter_mut().enumerate() {
             let own = part.next().expect("each thread answers each query");
             at = at.max(own.at);
-            found.push(own.found.map(|own| renumbered(own, thread, threads, ask)));
+            found.push(own.found.map(|own| renumbered(own, thread, threads, make_collector)));
         }
         let found: Result<Vec<C>, Error> = found.into_iter().collect();
-        QueryResult { found: found.map(|parts| merged(parts, ask)), at }
+        QueryResult { found: found.map(|parts| merged(parts, make_collector)), at }
     })
 }
 
 /// Renumbers neighbors that were found in one share of the points.
-fn renumbered<C: Answer>(own: C, share: usize, shares: usize, ask: impl FnOnce() -> C) -> C {
-    let mut all = ask();
+fn renumbered<C: Answer>(
+    own: C,
+    share: usize,
+    shares: usize,
+    make_collector: impl FnOnce() -> C,
+) -> C {
+    let mut all = make_collector();
     for Neighbor { point, distance } in own.into_sorted() {
         all.offer(Neighbor { point: number(point as usize * shares + share), distance });
     }

@@ -119,7 +119,7 @@ impl Options {
 pub(super) struct Stream<'a, Q, A> {
     pub(super) queries: &'a Q,
     /// Returns the collector of a query, given its number.
-    pub(super) ask: &'a A,
+    pub(super) make_collector: &'a A,
     pub(super) arrivals: &'a [Duration],
     pub(super) options: &'a Options,
 }

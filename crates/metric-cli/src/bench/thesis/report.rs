@@ -257,7 +257,7 @@ pub(super) fn figures() -> impl Iterator<Item = &'static str> {
 }
 
 /// Whether a measurement is of range queries with an index.
-fn counts(m: &Measurement) -> bool {
+fn is_indexed_range_query(m: &Measurement) -> bool {
     m.query.starts_with('r') && m.index != "brute force"
 }
 
@@ -287,9 +287,11 @@ impl Bench<'_> {
         }
         let _ = writeln!(text, "  (the thesis's SSS-Index has sss-index:0.4; see --alpha)\n");
         for space in self.spaces() {
-            let mut figures: Vec<(&str, GroupedBars)> =
-                FIGURES.iter().map(|figure| (figure.name, self.drawn(figure, space))).collect();
-            figures.push((OF_INDEXES, self.of_indexes(space)));
+            let mut figures: Vec<(&str, GroupedBars)> = FIGURES
+                .iter()
+                .map(|figure| (figure.name, self.draw_figure(figure, space)))
+                .collect();
+            figures.push((OF_INDEXES, self.draw_indexes(space)));
             for (name, chart) in figures {
                 let _ = writeln!(text, "{space}: {}", columns(&chart));
                 let name = format!("{name}-{space}.svg");
@@ -305,10 +307,10 @@ impl Bench<'_> {
             "Findings of the thesis; with the ratio of the preferred strategy to the other:\n",
         );
         for finding in FINDINGS {
-            let _ = writeln!(text, "{}", self.found(finding));
+            let _ = writeln!(text, "{}", self.check_finding(finding));
         }
         for space in self.spaces() {
-            let _ = writeln!(text, "{}", self.order(space));
+            let _ = writeln!(text, "{}", self.rank_indexes(space));
         }
         if let Some(mut out) = files.printed {
             out.write_all(text.as_bytes()).map_err(|error| out.error(error))?;
@@ -369,14 +371,15 @@ impl Bench<'_> {
         })
     }
 
-    fn drawn(&self, figure: &Figure, space: &str) -> GroupedBars {
+    fn draw_figure(&self, figure: &Figure, space: &str) -> GroupedBars {
         // The measurements on one thread: one for each index and query.
-        let one = |m: &&Measurement| m.space == space && m.threads == 1 && counts(m);
+        let one =
+            |m: &&Measurement| m.space == space && m.threads == 1 && is_indexed_range_query(m);
         let mut alone: Vec<&Measurement> = self.measured.iter().filter(one).collect();
         alone.dedup_by_key(|m| (&m.index, &m.query));
         let value = |one: &Measurement, strategy: &str| {
-            let found = self.other(one, strategy, figure.traffic);
-            found.map_or(f64::NAN, |m| (figure.of)(m, one))
+            let other = self.other(one, strategy, figure.traffic);
+            other.map_or(f64::NAN, |m| (figure.of)(m, one))
         };
         let row = |m: &&Measurement| figure.strategies.iter().map(|s| value(m, s)).collect();
         let mut values: Vec<Vec<f64>> = alone.iter().map(row).collect();
@@ -395,10 +398,11 @@ impl Bench<'_> {
 
     /// Draws the CPU columns of chapter 4: every index and query on all threads, relative to brute
     /// force on one thread.
-    fn of_indexes(&self, space: &str) -> GroupedBars {
+    fn draw_indexes(&self, space: &str) -> GroupedBars {
         let brute = |m: &&Measurement| m.space == space && m.index == "brute force";
         let brute: Vec<&Measurement> = self.measured.iter().filter(brute).collect();
-        let groups = self.distinct(|m| (m.space == space && counts(m)).then(|| m.index.clone()));
+        let groups = self
+            .distinct(|m| (m.space == space && is_indexed_range_query(m)).then(|| m.index.clone()));
         let value = |index: &String, all: &Measurement| {
             let like = Measurement { index: index.clone(), ..all.clone() };
             let own = self.other(&like, "Local", Traffic::High);
@@ -417,10 +421,12 @@ impl Bench<'_> {
     }
 
     /// Returns the number of settings in which a finding is confirmed, and the median ratio.
-    fn found(&self, finding: &Finding) -> String {
+    fn check_finding(&self, finding: &Finding) -> String {
         let threads = self.threads.get();
         let is = |m: &&Measurement| {
-            counts(m) && (m.strategy.as_str(), m.traffic) == finding.one && m.threads == threads
+            is_indexed_range_query(m)
+                && (m.strategy.as_str(), m.traffic) == finding.one
+                && m.threads == threads
         };
         let ratio = |m: &Measurement| {
             let other = self.other(m, finding.other.0, finding.other.1)?;
@@ -436,12 +442,16 @@ impl Bench<'_> {
     }
 
     /// Returns the indexes from the fastest to the slowest.
-    fn order(&self, space: &str) -> String {
-        let indexes = self.distinct(|m| (m.space == space && counts(m)).then(|| m.index.clone()));
+    fn rank_indexes(&self, space: &str) -> String {
+        let indexes = self
+            .distinct(|m| (m.space == space && is_indexed_range_query(m)).then(|| m.index.clone()));
         let ranking = |strategy: &str, traffic, of: fn(&Measurement) -> f64| {
             let sum = |index: &String| {
                 let like = |m: &&Measurement| {
-                    m.space == space && m.index == *index && m.threads == 1 && counts(m)
+                    m.space == space
+                        && m.index == *index
+                        && m.threads == 1
+                        && is_indexed_range_query(m)
                 };
                 let all = self.measured.iter().filter(like);
                 all.filter_map(|m| self.other(m, strategy, traffic))

@@ -228,7 +228,8 @@ proptest! {
             (expected, [predicted, reversed])
         }).collect();
         let runs = [0, 1].map(|run| outcomes_of(&documents, run));
-        let compared = compare_pair(&runs[0], &runs[1], labels, Resampling { seed, min_count: 0.0 });
+        let draws = Resampling { seed, min_count: 0.0 };
+        let compared = compare_pair(&runs[0], &runs[1], labels, draws);
         for (_, figure) in compared.differences() {
             prop_assert_eq!(figure.difference.to_bits(), 0);
             prop_assert_eq!(figure.interval.map(f64::to_bits), [0; 2]);

@@ -35,7 +35,8 @@ pub use options::{Arrivals, Options, Strategy};
 
 use options::Stream;
 
-/// Answers queries with a strategy. `make_collector` returns the collector for a query, given its number.
+/// Answers queries with a strategy. `make_collector` returns the collector for a query, given its
+/// number.
 ///
 /// A query that fails, such as a vector with a NaN, does not affect other queries.
 ///

@@ -171,7 +171,7 @@ fn fewer_steps_are_tried_while_they_improve() {
         for word in 0..12 {
             if word % 6 == 0 {
                 let topic = if random.below(3) > 0 { subject } else { random.below(6) };
-                write!(text, "subject{told}word{} ", random.below(8)).unwrap();
+                write!(text, "subject{topic}word{} ", random.below(8)).unwrap();
             } else {
                 write!(text, "common{} ", random.below(60)).unwrap();
             }

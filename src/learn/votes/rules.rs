@@ -302,7 +302,7 @@ impl<'t> RuleSearch<'t> {
         } else {
             let none = Compensation::all(table, &[0.0]);
             self.evaluate_single_label(scores, &none, &mut |_, metrics| {
-                found(Candidate::Single, metrics)
+                found(Candidate::Single, metrics);
             });
         }
         let mut best = best.expect("every grid has a rule");

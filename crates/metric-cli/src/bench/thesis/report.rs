@@ -182,16 +182,16 @@ const FINDINGS: &[Finding] = &[
         max_ratio: 1.0,
     },
     Finding {
-        claim: "low traffic, the hardest queries for one thread: Bulk-Circular answers earlier than \
-                Local",
+        claim: "low traffic, the hardest queries for one thread: Bulk-Circular answers earlier \
+                than Local",
         one: ("BulkCircular", Traffic::LowUneven),
         other: ("Local", Traffic::LowUneven),
         of: |m| m.latency_median_ms,
         max_ratio: 1.0,
     },
     Finding {
-        claim: "low traffic, the hardest queries for one thread: Bulk-Circular takes less time than \
-                Local",
+        claim: "low traffic, the hardest queries for one thread: Bulk-Circular takes less time \
+                than Local",
         one: ("BulkCircular", Traffic::LowUneven),
         other: ("Local", Traffic::LowUneven),
         of: |m| m.seconds,

@@ -60,7 +60,7 @@ impl Bytes {
     /// end.
     ///
     /// ```compile_fail,E0133
-    /// Only the caller can know that the file does not change.
+    /// // Only the caller can know that the file does not change.
     /// let mapped = array_file::Bytes::map("file".as_ref());
     /// ```
     #[expect(unsafe_code, reason = "the bytes of a mapped file can change")]

@@ -16,7 +16,7 @@ use super::{Device, GpuError};
 /// if let Ok(device) = Device::open_best() {
 ///     let mut pinned = Pinned::<f32>::new(&device);
 ///     pinned.get(4)?.fill(1.0);
-/// SAFETY: no copy was enqueued.
+///     // SAFETY: no copy was enqueued.
 ///     assert_eq!(unsafe { pinned.values() }[..4], [1.0; 4]);
 /// }
 /// # Ok::<(), gpu_runtime::GpuError>(())
@@ -100,7 +100,7 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// this memory must have finished (`CudaStream::synchronize`).
     ///
     /// ```compile_fail,E0133
-    /// Only the caller can know that no copy is in progress.
+    /// // Only the caller can know that no copy is in progress.
     /// fn values(pinned: &gpu_runtime::Pinned<f32>) -> &[f32] { pinned.values() }
     /// ```
     ///

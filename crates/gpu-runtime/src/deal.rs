@@ -47,7 +47,7 @@ pub struct Failure<E> {
 /// ```
 /// use gpu_runtime::deal;
 ///
-/// The second of two workers fails, so the first one does all tasks.
+/// // The second of two workers fails, so the first one does all tasks.
 /// let work = |worker: &u32, task: &u32| if *worker == 1 { Ok(task * 10) } else { Err("broken") };
 /// let dealt = deal(&[1, 2], vec![5, 6, 7], |_, left| left.len().checked_sub(1), work);
 /// assert_eq!(dealt.done.iter().map(|done| done.result).sum::<u32>(), 180);

@@ -88,7 +88,7 @@ impl Clock {
 /// assert_eq!(measures.latencies.len(), 4);
 /// assert!(measures.supersteps() > 0 && measures.efficiency() <= 1.0);
 ///
-/// Threads that work alone send no messages. The tree is a single node.
+/// // Threads that work alone send no messages. The tree is a single node.
 /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
 /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
 /// assert_eq!((measures.messages(), measures.supersteps(), measures.nodes()), (0, 0, 4));

@@ -124,7 +124,7 @@ struct GreedySearch<'t, 'a> {
     /// The objective of each change on the first fold, or on the whole sample if the first fold has
     /// too few documents.
     on_first: Vec<(Features, f64)>,
-    /// The code of the corpus's language, if it could be told.
+    /// The code of the corpus's language, if it was recognized.
     language: Option<&'static str>,
 }
 
@@ -551,8 +551,9 @@ fn describe_terms(count: &str, features: &Features) -> String {
     name
 }
 
-/// The code of the language of which most of the corpus's frequent words are stop words. `None` if
-/// no language has a third of them: then the corpus is in another language, or no text at all.
+/// Returns the code of the language with the most stop words among the corpus's frequent words.
+/// `None` if they are at most a third of the frequent words: the corpus is in another language, or
+/// is not text.
 fn language(counts: &Counts) -> Option<&'static str> {
     const FREQUENT: usize = 40;
     let frequencies = counts.vocabulary.document_frequencies();
@@ -564,7 +565,7 @@ fn language(counts: &Counts) -> Option<&'static str> {
         let ids = words.iter().filter_map(|word| counts.vocabulary.id(word));
         ids.filter(|id| terms.contains(id)).count()
     };
-    // Of equal languages, the first.
+    // In a tie, the first language wins.
     let best = stop_word_languages().iter().rev().max_by_key(hits)?;
     (hits(&best) * 3 > terms.len()).then_some(*best)
 }

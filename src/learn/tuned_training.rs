@@ -49,7 +49,7 @@ pub(super) fn train(
     run: &Run<'_>,
     documents: Documents<'_>,
     tuning: &TuneOptions,
-) -> Result<Trained, TrainError> {
+) -> Result<TrainingResult, TrainError> {
     // Options that conflict are refused before the corpus is read.
     run.options.decision.tuned_rule(true)?;
     let begin = Instant::now();

@@ -1,11 +1,11 @@
-//! CPU time of analysis and TF-IDF on one thread, with the text in memory.
+//! Measures the CPU time of analysis and TF-IDF on one thread, with the text in memory.
 //!
 //! `cargo bench --bench analysis -- CORPUS [RUNS [STEMMER]]` prints one JSON object per run:
-//! `{"bytes": …, "terms": …, "counted_s": …, "cpu_s": …, "mb_s": …}`. `counted_s` is the time in
-//! seconds from texts to counts, and `cpu_s` that from texts to TF-IDF rows. `benches/rivals.py`
-//! compares it with scikit-learn.
+//! `{"bytes": …, "terms": …, "counted_s": …, "cpu_s": …, "mb_s": …}`. `counted_s` is the time from
+//! texts to counts, and `cpu_s` is the time from texts to TF-IDF rows, both in seconds.
+//! `benches/rivals.py` compares the results with scikit-learn.
 
-#![expect(clippy::print_stdout, reason = "a bench prints its measurements")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use rustix::time::{ClockId, clock_gettime};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let [corpus, rest @ ..] = arguments.as_slice() else {
-        println!("analysis: give CORPUS [RUNS [STEMMER]] to measure");
+        println!("usage: analysis CORPUS [RUNS [STEMMER]]");
         return Ok(());
     };
     let runs: usize = rest.first().map_or(Ok(3), |runs| runs.parse())?;
@@ -33,8 +33,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let threads = Threads::new(NonZeroUsize::MIN)?;
     for _ in 0..runs {
         let input = InputSpec::Text(spec.clone());
-        // A copy, because the measured part consumes the documents. Only texts, as for the rival:
-        // identifiers and labels are not part of analysis.
+        // The measured part consumes the documents, so they are copied. The copies contain only
+        // texts, as for the rival: identifiers and labels are not part of analysis.
         let text_alone = |document: &Document| {
             Ok(Document { id: String::new(), labels: Vec::new(), ..document.clone() })
         };
@@ -66,7 +66,7 @@ fn text(document: &Document) -> &str {
     }
 }
 
-/// The CPU time of this process.
+/// Returns the CPU time of this process, in seconds.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9

@@ -1,13 +1,13 @@
-//! Times of the GPU engines on RCV1-like rows (`classify generate rcv1-like`, seed 0).
+//! Measures the GPU engines on RCV1-like rows (`classify generate rcv1-like`, seed 0).
 //!
-//! `cargo bench --bench cuda -- PART...`, where a part is one of
+//! `cargo bench --bench cuda -- PART...`, where each part is one of
 //!
-//! * `full`: the whole test set, device time and host-to-host time, fused
-//! * `several`: the whole test set on 1, 2, ... GPUs, host to host
-//! * `paper`: 10,000 queries, every algorithm of the paper
+//! * `full`: the whole test set with the fused engine: device time, and time from host to host
+//! * `several`: the whole test set on 1, 2, ... GPUs, from host to host
+//! * `paper`: 10,000 queries with every algorithm of the paper
 //! * `small`: 1 to 4,096 queries
 //! * `dump DIR`: writes the rows of the whole set for `benches/gpu_rivals/rivals.py`
-//! * `scaling`: 23 K, 100 K, 781 K and 5 M training rows, k = 10, 100 and 1,000
+//! * `scaling`: 23 K, 100 K, 781 K and 5 M training rows, with k = 10, 100 and 1,000
 //!
 //! Times are medians, measured by CUDA events around everything except copies. "Host to host" is
 //! the time of `Search::search` with reused lists.
@@ -102,7 +102,7 @@ fn first(rows: &Csr, count: usize) -> Csr {
     builder.build(rows.cols())
 }
 
-/// Multiply-adds per query: the postings of its terms.
+/// Returns the number of multiply-adds per query, which is the number of postings of its terms.
 fn multiply_adds(training: &Csr, queries: &Csr) -> f64 {
     let mut frequencies = vec![0u64; training.cols()];
     for &term in training.indices() {
@@ -121,7 +121,7 @@ fn k(k: usize) -> NonZeroUsize {
     NonZeroUsize::new(k).expect("k is at least 1")
 }
 
-/// Median device time of several runs in seconds, after a warm-up run.
+/// Returns the median device time of several runs in seconds, after a warm-up run.
 fn device_time(engine: &Cuda, queries: &Csr, neighbors: usize, runs: usize) -> Outcome<f64> {
     let seconds = engine.device_seconds(&Request::new(queries, k(neighbors)), runs + 1)?;
     Ok(median(seconds[1..].to_vec()))
@@ -215,8 +215,8 @@ fn small(device: &Device, training: &Arc<Csr>, queries: &Csr) -> Outcome<()> {
     Ok(())
 }
 
-/// Training rows of sixteen corpora with different seeds, generated in parallel, and queries of the
-/// first.
+/// Returns the training rows of sixteen corpora with different seeds, generated in parallel, and
+/// queries from the first corpus.
 fn many(rows: u64, queries: u64) -> (Arc<Csr>, Csr) {
     const CORPORA: u64 = 16;
     let made: Vec<_> = (0..CORPORA)
@@ -235,7 +235,7 @@ fn many(rows: u64, queries: u64) -> (Arc<Csr>, Csr) {
     (Arc::new(training.build(made[0].training.cols())), made[0].test.clone())
 }
 
-/// Little-endian arrays: `NAME.ptr` u64, `NAME.cols` u32, `NAME.vals` f32, and `shape.json`.
+/// Writes little-endian arrays: `NAME.ptr` u64, `NAME.cols` u32, `NAME.vals` f32, and `shape.json`.
 fn dump(folder: &Path, training: &Csr, test: &Csr) -> Outcome<()> {
     std::fs::create_dir_all(folder)?;
     for (name, rows) in [("training", training), ("test", test)] {

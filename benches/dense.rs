@@ -1,10 +1,10 @@
-//! Time per query of a search for dense vectors.
+//! Measures the time per query of a search for dense vectors.
 //!
 //! `cargo bench --bench dense -- TRAIN.npy QUERIES.npy METRIC K [RUNS [INDEX/THREADS…]]` prints one
 //! JSON object per run: `{"engine": …, "cpu_us": …, "wall_us": …, "build_s": …}`.
-//! `benches/dense_rivals.py` compares it with other libraries.
+//! `benches/dense_rivals.py` compares the results with other libraries.
 
-#![expect(clippy::print_stdout, reason = "a bench prints its measurements")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "vectors are f32")]
+#[expect(clippy::cast_possible_truncation, reason = "vectors are stored as f32")]
 fn rows(path: &str, metric: Metric) -> Result<Arc<Vectors>, Box<dyn std::error::Error>> {
     let read = vector_file::open(Path::new(path))?;
     let mut values = read.values;

@@ -1,10 +1,11 @@
-//! The cost of updating a model: throughput of additions, and search time over several segments.
+//! Measures the cost of updating a model: throughput of additions, and search time over several
+//! segments.
 //!
-//! `cargo bench --bench documents -- CORPUS [K]` trains on nine tenths of a corpus (JSONL), adds
+//! `cargo bench --bench documents -- CORPUS [K]` trains on nine tenths of a corpus (JSONL). It adds
 //! the rest to the journal in steps, and removes the same number of other documents. It prints the
 //! number of documents added per second (analyzed, weighted, written and synced). After each step,
-//! it prints the search time relative to that over a single segment: the median of pairs of runs
-//! with one thread and 4,096 queries.
+//! it prints the search time relative to a single segment. This ratio is the median over pairs of
+//! runs with one thread and 4,096 queries.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic, and prints")]
 
@@ -45,7 +46,7 @@ fn main() {
 
     let mut updated = UpdatedModel::open(&path).unwrap();
     let mut engines = UpdatableEngines::new(Engines::cpu(&one));
-    // Index the rows before anything is added.
+    // The rows are indexed before anything is added.
     let _ = engines.searchers(updated.collection(), 0.0).unwrap();
     let classifier = Classifier::with_searchers(updated.model(), Searchers::default(), &all);
     let queries = classifier.vectorize(&documents[..QUERIES.min(documents.len())]).unwrap().rows;
@@ -63,7 +64,7 @@ fn main() {
         let what = format!("{:.1} % added", count as f64 / old.len() as f64 * 100.0);
         comparison.print(&what, &updated, &mut engines);
     }
-    println!("added {count} documents: {:.0} a second", count as f64 / seconds);
+    println!("added {count} documents: {:.0} per second", count as f64 / seconds);
 
     let removed = old.iter().step_by(9).map(|document| Change::Remove { id: document.id.clone() });
     updated.commit(removed.collect()).unwrap();
@@ -85,7 +86,7 @@ fn main() {
     );
 }
 
-/// A comparison of searches over several segments and over one.
+/// A comparison of searches over several segments and over a single segment.
 struct Comparison {
     queries: Csr,
     k: NonZeroUsize,
@@ -93,7 +94,8 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Prints the search time over the segments of a model, relative to that over one segment.
+    /// Prints the search time over the segments of a model, relative to the search time over a
+    /// single segment.
     fn print(&self, what: &str, updated: &UpdatedModel, engines: &mut UpdatableEngines) {
         let segments = engines.searchers(updated.collection(), 0.0).unwrap().terms.unwrap();
         let whole = Engines::cpu(&self.threads).engine(updated.model().rows()).unwrap();
@@ -105,7 +107,7 @@ impl Comparison {
         };
         let ratio = |_| time(&segments, &mut found[0]) / time(&whole, &mut found[1]);
         let mut ratios: Vec<f64> = (0..PAIRS).map(ratio).collect();
-        assert!(found[0].iter().eq(found[1].iter()), "the same neighbors");
+        assert!(found[0].iter().eq(found[1].iter()), "both searches find the same neighbors");
         ratios.sort_by(f64::total_cmp);
         println!("{what}: a search takes {:.3} of the time in one segment", ratios[PAIRS / 2]);
     }

@@ -1,7 +1,8 @@
-"""Texts of 260 made-up words, Zipf-distributed, as JSONL:
-`python3 benches/made_texts.py FILE TEXTS PROCESSES` (needs numpy).
+"""Generate texts of 260 made-up, Zipf-distributed words as JSONL.
 
-Each process has its own seed, 1, 2, ...; TEXTS is a multiple of PROCESSES.
+    python3 benches/made_texts.py FILE TEXTS PROCESSES     (requires numpy)
+
+The processes use the seeds 1, 2, ...; TEXTS must be a multiple of PROCESSES.
 """
 
 import multiprocessing

@@ -7,7 +7,7 @@
     python benches/python_rivals.py classifiers CORPORA/debian
     python benches/python_rivals.py overhead
 
-Times are medians of alternating runs. CPU times are those of the whole process.
+Times are medians of alternating runs. CPU times are measured for the whole process.
 """
 
 import argparse

@@ -5,7 +5,7 @@ runs.
 
 REUTERS_FOLDER contains the Reuters-21578 SGML files. The first 17,000 of the 21,578 stories are
 searched; the others are the queries. Analysis is measured on JSONL_CORPUS (optionally compressed
-with zstd); its last 2,048 documents are queries to the others. Rows like those of RCV1 are
+with zstd); its last 2,048 documents are queries against the others. Rows like those of RCV1 are
 generated: 23,149 rows and 2,048 queries and, with --large, 804,158 rows and 256 queries.
 
 All programs search the same `ltc` rows, with k = 10, 30 and 100, five times in each run. The gain

@@ -1,21 +1,21 @@
-//! CPU time per query of the search engines over the rows of a model.
+//! Measures the CPU time per query of the search engines over the rows of a model.
 //!
 //! `cargo bench --bench search -- MODEL TRAIN_ROWS[+QUERIES] K [RUNS [ENGINE…]]` searches the first
-//! `TRAIN_ROWS` rows. The queries are the other rows, or the given number of them. With `generated`
-//! as the model, the rows are generated.
+//! `TRAIN_ROWS` rows. The queries are the other rows, or the given number of them. If the model is
+//! `generated`, the rows are generated.
 //!
 //! | engine | what is measured |
 //! |---|---|
 //! | `inverted/THREADS[/BLOCK_ROWS]` | `Inverted`, all queries in one request |
 //! | `alone` | `Inverted` on one thread, one query per request |
 //! | `composite/THREADS[/PARTS]` | `Composite` of `Inverted` engines, 4 by default |
-//! | `composite-alone/THREADS[/PARTS]` | the same, one query per request |
+//! | `composite-alone/THREADS[/PARTS]` | `Composite`, one query per request |
 //! | `exhaustive/THREADS` | `Exhaustive` |
 //!
 //! Prints one JSON object per run: `{"engine": …, "cpu_us": …, "wall_us": …, "fell_back": …}`.
-//! `benches/rivals.py` compares it with other libraries.
+//! `benches/rivals.py` compares the results with other libraries.
 
-#![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -97,7 +97,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Equal parts of the rows, one `Inverted` engine for each.
+/// Splits the rows into equal parts, each with an `Inverted` engine.
 fn composite(training: &Csr, parts: usize, threads: &Threads) -> Result<Composite, SearchError> {
     let size = training.rows().div_ceil(parts).max(1);
     let mut segments = Vec::new();
@@ -112,7 +112,8 @@ fn composite(training: &Csr, parts: usize, threads: &Threads) -> Result<Composit
 fn part(model: &Model, rows: std::ops::Range<usize>) -> Arc<Csr> {
     let mut builder = CsrBuilder::default();
     for row in rows {
-        let (terms, weights) = model.document_terms(u32::try_from(row).expect("rows fit"));
+        let row = u32::try_from(row).expect("row numbers are 32-bit");
+        let (terms, weights) = model.document_terms(row);
         builder.push_row(terms.iter().copied().zip(weights.iter().copied()));
     }
     Arc::new(builder.build(model.rows().cols()))
@@ -127,7 +128,7 @@ fn rows_of(queries: &Csr, rows: std::ops::Range<usize>) -> Arc<Csr> {
     Arc::new(builder.build(queries.cols()))
 }
 
-/// The CPU time of this process.
+/// Returns the CPU time of this process, in seconds.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9

@@ -1,12 +1,12 @@
-//! The six test set sizes of Bresler et al. 2011 (tables 1 to 3) on LYRL2004 files.
+//! Measures the six test set sizes of Bresler et al. 2011 (tables 1 to 3) on LYRL2004 files.
 //!
-//! The files are the original ones, or written by `classify generate rcv1-like`. The bench prints
-//! the seconds of search and vote with k = 30, for both CPU engines. The exhaustive engine stops at
-//! `MAX_EXHAUSTIVE` documents.
+//! The files are the original ones, or were written by `classify generate rcv1-like`. The benchmark
+//! prints the seconds of search and vote with k = 30 for both CPU engines. The exhaustive engine
+//! stops at `MAX_EXHAUSTIVE` documents.
 //!
 //! `cargo bench --bench subsets -- FOLDER [THREADS [MAX_EXHAUSTIVE]]`
 
-#![expect(clippy::print_stdout, reason = "a bench prints its measurements")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -22,7 +22,7 @@ use classify::text::corpus::{Document, ReadOptions};
 use classify::threads::Threads;
 
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
-/// Seconds of the sequential CPU algorithm in the paper: a Core2 Duo E7300 and a Xeon E5405.
+/// Seconds of the paper's sequential CPU algorithm on a Core2 Duo E7300 and on a Xeon E5405.
 const PAPER: [[f64; 6]; 2] =
     [[0.09, 0.7, 6.8, 67.6, 674.67, 5283.84], [0.18, 1.71, 17.0, 171.22, 1701.19, 13303.8]];
 
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let frequencies = model.vocabulary().document_frequencies();
     let most_frequent = f64::from(frequencies.iter().copied().max().unwrap_or(0));
     println!(
-        "{:.1} terms a document, the most frequent one in {:.3} of the documents",
+        "{:.1} terms per document, the most frequent one in {:.3} of the documents",
         model.rows().nnz() as f64 / rows,
         most_frequent / rows
     );
@@ -72,7 +72,7 @@ fn cells(texts: impl Iterator<Item = String>) -> String {
     texts.fold(String::new(), |line, text| line + &format!("{text:>12}"))
 }
 
-/// The medians of the first and of the 30th similarity of up to 3,000 test documents.
+/// Returns the medians of the first and of the 30th similarity of up to 3,000 test documents.
 fn similarities(
     model: &Arc<Model>,
     threads: &Threads,
@@ -95,7 +95,7 @@ fn similarities(
     Ok(format!("median similarity of the first neighbor {first:.2}, of the thirtieth {last:.2}"))
 }
 
-/// Seconds of search and vote until each size is reached, up to `max_size`.
+/// Returns the seconds of search and vote until each size is reached, up to `max_size`.
 fn measured(
     model: &Arc<Model>,
     engine: Arc<dyn Search>,

@@ -1,4 +1,4 @@
-//! The library's classifier: what it rejects, and streams that end early.
+//! Tests of the library's classifier: rejected documents, and streams that end early.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -36,9 +36,9 @@ fn document(content: Content) -> Document {
     }
 }
 
-/// Features that no reader produces, but any caller can.
+/// Feature vectors that a caller can create, but no reader returns.
 #[test]
-fn features_out_of_order_or_not_finite_are_refused() {
+fn invalid_features_are_rejected() {
     let classifier = trained("rows.svm", "1 1:0.6 3:0.8\n2 2:1\n");
     let problem = |features: Vec<(u32, f32)>| {
         let documents = [document(Content::Features(features))];
@@ -56,10 +56,10 @@ fn features_out_of_order_or_not_finite_are_refused() {
     assert!(matches!(problem(vec![(1, f32::INFINITY)]), Problem::NotFinite { .. }));
 }
 
-/// Parts of a corpus are counted in any order. The first error of the corpus is reported, and
+/// Segments of a corpus are counted in any order. The first error in the corpus is reported, and
 /// counts do not depend on the number of threads.
 #[test]
-fn pieces_are_counted_in_the_order_of_the_corpus() {
+fn segments_are_counted_in_the_order_of_the_corpus() {
     let at = |number: usize, content: Content| Document {
         id: number.to_string(),
         labels: vec![["even", "odd"][number % 2].to_owned()],
@@ -107,9 +107,9 @@ fn pieces_are_counted_in_the_order_of_the_corpus() {
 }
 
 #[derive(Default)]
-struct Collected(Vec<String>);
+struct CollectedAnswers(Vec<String>);
 
-impl Answers for Collected {
+impl Answers for CollectedAnswers {
     type Error = io::Error;
     type Formatted = String;
 
@@ -123,31 +123,31 @@ impl Answers for Collected {
     }
 }
 
-/// A reader that panics is an error, not the end of its documents.
+/// A reader that panics causes an error, not the end of its documents.
 #[test]
-fn a_reader_that_panics_is_no_end_of_input() {
+fn a_panicking_reader_is_an_error() {
     let classifier = trained(
         "two lines",
         "{\"text\": \"bake bread\", \"label\": \"a\"}\n{\"text\": \"guitar\", \"label\": \"b\"}\n",
     );
     let documents = |last: u32| {
         Source::Documents(Box::new((0..=last).map(move |number| {
-            assert!(number < 5, "the reader dies");
+            assert!(number < 5, "the reader panics");
             Ok(document(Content::Text("bread".to_owned())))
         })))
     };
     let options = classifier.options();
-    let mut answers = Collected::default();
+    let mut answers = CollectedAnswers::default();
     let id = |id: &str, _: &RawPrediction| id.to_owned();
     classify_stream(&classifier, &options, documents(4), id, &mut answers).unwrap();
     assert_eq!(answers.0.len(), 5);
-    let mut answers = Collected::default();
+    let mut answers = CollectedAnswers::default();
     let ended = classify_stream(&classifier, &options, documents(9), id, &mut answers);
     assert!(matches!(ended, Err(StreamError::Reader)), "{ended:?}");
-    assert_eq!(answers.0.len(), 5, "what was read before is answered");
+    assert_eq!(answers.0.len(), 5, "documents read before the panic are answered");
 }
 
-/// Lines are made on all threads, and delivered in the order of the documents.
+/// Answers are created on all threads, and delivered in the order of the documents.
 #[test]
 fn answers_come_in_order() {
     let classifier = trained(
@@ -160,17 +160,17 @@ fn answers_come_in_order() {
         Ok(Document { id: number.to_string(), ..document(content) })
     });
     let line = |id: &str, prediction: &RawPrediction| format!("{id} {:?}", prediction.labels);
-    let mut answers = Collected::default();
+    let mut answers = CollectedAnswers::default();
     let documents = Source::Documents(Box::new(documents));
     classify_stream(&classifier, &classifier.options(), documents, line, &mut answers).unwrap();
     let expected = (0..5_000).map(|number| format!("{number} [{}]", u32::from(number % 3 > 0)));
     assert_eq!(answers.0, expected.collect::<Vec<_>>());
 }
 
-/// A panic while an answer is made ends the stream, although its documents never end. Earlier
-/// answers are delivered.
+/// A panic while an answer is created ends the stream, even though there are always more documents.
+/// Earlier answers are delivered.
 #[test]
-fn an_answer_whose_making_panics_is_an_error() {
+fn a_panic_in_an_answer_is_an_error() {
     let classifier = trained(
         "two lines",
         "{\"text\": \"bake bread\", \"label\": \"a\"}\n{\"text\": \"guitar\", \"label\": \"b\"}\n",
@@ -181,10 +181,10 @@ fn an_answer_whose_making_panics_is_an_error() {
             Ok(Document { id: number.to_string(), ..document(content) })
         });
         let make = |id: &str, _: &RawPrediction| {
-            assert_ne!(id, last.to_string(), "making an answer fails");
+            assert_ne!(id, last.to_string(), "creating this answer fails");
             id.to_owned()
         };
-        let mut answers = Collected::default();
+        let mut answers = CollectedAnswers::default();
         let documents = Source::Documents(Box::new(documents));
         let ended =
             classify_stream(&classifier, &classifier.options(), documents, make, &mut answers);
@@ -195,7 +195,7 @@ fn an_answer_whose_making_panics_is_an_error() {
     }
 }
 
-/// Reports the number of answers so far whenever the stream flushes them.
+/// Sends the number of answers so far whenever the stream flushes them.
 struct FlushedAnswers {
     flushed: mpsc::Sender<usize>,
     count: usize,
@@ -223,16 +223,16 @@ impl Answers for FlushedAnswers {
     }
 }
 
-/// A source that gives a document only after the one before was answered.
+/// The source returns a document only after the previous one was answered.
 #[test]
-fn a_document_that_comes_alone_is_answered_at_once() {
+fn a_single_document_is_answered_immediately() {
     let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
-    let (flushed, told) = mpsc::channel();
+    let (flushed, progress) = mpsc::channel();
     let mut given = 0;
     let documents = std::iter::from_fn(move || {
         if given > 0 {
             let minute = std::time::Duration::from_mins(1);
-            assert_eq!(told.recv_timeout(minute), Ok(given), "it was answered");
+            assert_eq!(progress.recv_timeout(minute), Ok(given), "it was answered");
         }
         given += 1;
         (given <= 20).then(|| Ok(document(Content::Text("bread".to_owned()))))
@@ -244,16 +244,16 @@ fn a_document_that_comes_alone_is_answered_at_once() {
     assert_eq!(answers.count, 20);
 }
 
-/// Documents before one that does not match the model are answered. An answer that cannot be
+/// Documents before a document that does not match the model are answered. An answer that cannot be
 /// delivered ends the stream.
 #[test]
-fn errors_end_a_stream_where_they_are() {
+fn errors_end_a_stream_at_their_position() {
     let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
     let options = classifier.options();
-    // Every document from `wrong` on is of another kind.
+    // Every document from number `wrong` on is of another kind.
     let documents = |wrong: usize| {
         Source::Documents(Box::new((0..20_000).map(move |number| {
-            // Those before take long, so that other threads meet later errors first.
+            // The documents before it take long, so other threads encounter later errors first.
             let long = (number < wrong && number + 8 >= wrong).then_some(20_000);
             let text = Content::Text("bread ".repeat(long.unwrap_or(1)));
             let content = if number >= wrong { Content::Features(vec![(1, 1.0)]) } else { text };
@@ -263,21 +263,21 @@ fn errors_end_a_stream_where_they_are() {
     };
     let id = |id: &str, _: &RawPrediction| id.to_owned();
     for wrong in [0, 1, 7_777, 19_999] {
-        let mut answers = Collected::default();
+        let mut answers = CollectedAnswers::default();
         let ended = classify_stream(&classifier, &options, documents(wrong), id, &mut answers);
         let Err(StreamError::Corpus(error)) = ended else { panic!("{ended:?}") };
-        assert_eq!(error.place.line, Some(wrong as u64), "the first of the errors");
+        assert_eq!(error.place.line, Some(wrong as u64), "the first error is reported");
         assert_eq!(answers.0, (0..wrong).map(|number| number.to_string()).collect::<Vec<_>>());
     }
-    let mut full = Full(9_000);
+    let mut full = BoundedAnswers(9_000);
     let ended = classify_stream(&classifier, &options, documents(20_000), id, &mut full);
     assert!(matches!(ended, Err(StreamError::Answer(_))), "{ended:?}");
 }
 
-/// Accepts this number of answers.
-struct Full(usize);
+/// Accepts this number of answers, then returns an error.
+struct BoundedAnswers(usize);
 
-impl Answers for Full {
+impl Answers for BoundedAnswers {
     type Error = io::Error;
     type Formatted = String;
 
@@ -291,7 +291,7 @@ impl Answers for Full {
     }
 }
 
-/// One classifier used by many threads gives the same predictions.
+/// A classifier that many threads use gives the same predictions in all of them.
 #[test]
 fn a_classifier_is_shared_between_threads() {
     let classifier = Arc::new(trained(

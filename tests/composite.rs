@@ -1,4 +1,4 @@
-//! The cost of a composite engine: what it allocates, and which threads it uses.
+//! Tests the cost of a composite engine: its allocations, and the threads that it uses.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,19 +15,19 @@ use classify::search::{
 };
 use classify::threads::Threads;
 
-/// The system's allocator, which counts.
-struct Counting;
+/// The system's allocator, with counts of allocations and bytes.
+struct CountingAllocator;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-#[expect(unsafe_code, reason = "an allocator")]
+#[expect(unsafe_code, reason = "implements an allocator")]
 // SAFETY: all calls go to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promises are those that the system's allocator needs.
+        // SAFETY: the caller's guarantees are those that the system's allocator requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -38,17 +38,17 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
-/// An engine that claims to have more rows than it has, and notes which threads call it.
+/// An engine that claims to have more rows than it has, and records which threads call it.
 #[derive(Debug)]
-struct Claiming {
+struct OversizedEngine {
     rows: u32,
     engine: Inverted,
     callers: Mutex<HashSet<ThreadId>>,
 }
 
-impl Search for Claiming {
+impl Search for OversizedEngine {
     fn rows(&self) -> u32 {
         self.rows
     }
@@ -70,25 +70,25 @@ fn rows(count: usize) -> Arc<Csr> {
     Arc::new(rows.build(8))
 }
 
-/// A search without a filter costs no more than the searches of its parts, however many rows and
-/// queries there are.
+/// A search without a filter must not cost more than the searches of its parts, for any number of
+/// rows and queries.
 ///
-/// One test, because the counts are those of the whole process.
+/// This is a single test, because allocations are counted for the whole process.
 #[test]
-fn a_search_without_a_filter_costs_what_its_parts_cost() {
+fn an_unfiltered_search_costs_no_more_than_its_parts() {
     const ROWS: u32 = 2_000_000;
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
-    let claiming: Vec<Arc<Claiming>> = (0..4)
+    let claiming: Vec<Arc<OversizedEngine>> = (0..4)
         .map(|_| {
             let engine = Inverted::new(rows(10), threads.clone()).unwrap();
-            Arc::new(Claiming { rows: ROWS, engine, callers: Mutex::default() })
+            Arc::new(OversizedEngine { rows: ROWS, engine, callers: Mutex::default() })
         })
         .collect();
-    let part = |engine: &Arc<Claiming>| Arc::clone(engine) as Arc<dyn Search>;
+    let part = |engine: &Arc<OversizedEngine>| Arc::clone(engine) as Arc<dyn Search>;
     let maps = (0..).step_by(ROWS as usize).map(RowMap::From);
     let shards = claiming.iter().map(part).zip(maps).map(|(engine, rows)| Part { engine, rows });
     let shards = Composite::new(shards.collect(), threads.clone()).unwrap();
-    let segment = |engine: &Arc<Claiming>| Segment { engine: part(engine), kept: None };
+    let segment = |engine: &Arc<OversizedEngine>| Segment { engine: part(engine), kept: None };
     let segments = Composite::of_segments(claiming.iter().map(segment), threads.clone()).unwrap();
     let concurrent = claiming.iter().map(segment);
     let concurrent = Composite::of_segments(concurrent, threads.clone()).unwrap().concurrently();
@@ -99,7 +99,7 @@ fn a_search_without_a_filter_costs_what_its_parts_cost() {
             let queries = rows(queries);
             let request = Request::new(&*queries, k);
             let cost_of = |engine: &dyn Search, found: &mut NeighborLists| {
-                // The first searches allocate what later ones reuse.
+                // The first searches allocate buffers that later searches reuse.
                 for _ in 0..3 {
                     let _ = engine.search(&request, found).unwrap();
                 }
@@ -111,7 +111,7 @@ fn a_search_without_a_filter_costs_what_its_parts_cost() {
             };
             let (of_parts, bytes_of_parts) = cost_of(&*claiming[0], &mut NeighborLists::default());
             let (count, bytes) = cost_of(engine, &mut found);
-            // Two bytes per query at most, and far less than a bit per row.
+            // At most two bytes per query, which is far less than one bit per row.
             assert!(count <= 4 * of_parts + 200, "{count} allocations, 4 × {of_parts}");
             assert!(bytes <= 4 * bytes_of_parts + 20_000, "{bytes} bytes, 4 × {bytes_of_parts}");
         }
@@ -121,7 +121,7 @@ fn a_search_without_a_filter_costs_what_its_parts_cost() {
         }
     }
     for engine in claiming {
-        // This thread, and those of `threads`.
+        // The calling thread, and the threads of `threads`.
         assert!(engine.callers.lock().unwrap().len() <= 3);
     }
 }

@@ -1,6 +1,6 @@
-//! The GPU engines against `exhaustive`, bit for bit. On a machine with a GPU, run `cargo test
-//! --release --test cuda -- --ignored`. Tests that need no GPU are next to the code and in
-//! `crates/cli/tests/cli/devices.rs`.
+//! Compares the GPU engines with `exhaustive`, bit for bit. On a machine with a GPU, run `cargo
+//! test --release --test cuda -- --ignored`. Tests that do not need a GPU are in the modules that
+//! they test and in `crates/cli/tests/cli/devices.rs`.
 
 #![expect(clippy::disallowed_methods, reason = "powers and logarithms of data for tests")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
@@ -38,7 +38,7 @@ fn grid(memory: GridMemory) -> CudaEngine {
 const BASE: CudaEngine = CudaEngine::Base { threads: 128 };
 const SHARED: CudaEngine = CudaEngine::Shared { threads: 64 };
 
-/// Every engine with its defaults, and with limits so low that all fallbacks are exercised.
+/// Returns every engine with its defaults, and with limits so low that all fallbacks are used.
 fn all_options() -> Vec<CudaOptions> {
     let engines =
         [CudaEngine::Fused, BASE, SHARED, grid(GridMemory::Texture), grid(GridMemory::ReadOnly)];
@@ -54,8 +54,8 @@ fn all_options() -> Vec<CudaOptions> {
             ..defaults
         });
         if engine == CudaEngine::Fused {
-            // Three kernels even for few queries; and, depending on the number of queries, the
-            // other two.
+            // With three kernels even for few queries; the other two are chosen by the number of
+            // queries.
             all.push(CudaOptions { small_batch: Some(0), ..defaults });
             all.push(CudaOptions { small_batch: Some(0), tile_rows: Some(24), ..defaults });
         }
@@ -68,18 +68,18 @@ fn cuda(training: &Arc<Csr>, options: CudaOptions) -> Cuda {
     Cuda::new(Arc::clone(training), device, options, Threads::available().unwrap()).unwrap()
 }
 
-/// Whether every query must take the fast path, or may fall back.
+/// Whether every query must take the fast path.
 #[derive(Clone, Copy, PartialEq)]
 enum Path {
     Fast,
     Any,
 }
 
-/// The test that takes nearly all memory of the GPU runs alone. Without memory, the searches of
-/// other tests would fall back.
+/// Locks the GPU's memory: the test that takes nearly all of it runs alone. Otherwise the searches
+/// of other tests would fall back for lack of memory.
 static MEMORY: RwLock<()> = RwLock::new(());
 
-/// Training rows and queries, and an engine that answers them right.
+/// Training rows and queries, and an engine that answers them correctly.
 #[derive(Clone, Copy)]
 struct Problem<'a> {
     oracle: &'a dyn Search,
@@ -98,7 +98,7 @@ fn agree_with(problem: Problem<'_>, ks: &[usize], options: &[CudaOptions], path:
         let all = answer(oracle, &Request::new(queries, most).among(allow), &mut lists).0;
         for &k in ks {
             let request = Request::new(queries, NonZeroUsize::new(k).unwrap()).among(allow);
-            // The k nearest are the first of the nearest.
+            // The k nearest neighbors are the first k of more neighbors.
             let first = |list: &Vec<(u32, u32)>| list[..list.len().min(k)].to_vec();
             asked.push((request, number, all.iter().map(first).collect::<Bits>()));
         }
@@ -117,7 +117,8 @@ fn agree_with(problem: Problem<'_>, ks: &[usize], options: &[CudaOptions], path:
                 differs.map(|query| &expected[query])
             );
             assert_eq!(report.fast + report.fell_back, queries.rows() as u64);
-            // Tiles of a few hundred rows have fewer groups of rows than the neighbors requested.
+            // Tiles of a few hundred rows have fewer groups of rows than neighbors that are
+            // requested.
             let large = options.memory.is_none() && options.tile_rows.is_none();
             if path == Path::Fast && large && k.get() <= 1_200 {
                 assert_eq!(report.fell_back, 0, "{options:?}, k = {k}, filter {filter}");
@@ -126,7 +127,7 @@ fn agree_with(problem: Problem<'_>, ks: &[usize], options: &[CudaOptions], path:
     }
 }
 
-/// A slice of a matrix keeps the row pointers of the whole.
+/// A slice of a matrix keeps the row pointers of the whole matrix.
 #[test]
 #[ignore = "needs a GPU"]
 fn a_slice_of_queries() {
@@ -147,7 +148,7 @@ fn agree(training: &Arc<Csr>, queries: &Csr, ks: &[usize]) {
     agree_with(problem, ks, &all_options(), Path::Any);
 }
 
-/// Rows from a small generator: `weight` turns a random number into a weight.
+/// Returns rows from a small random generator. `weight` converts a random number to a weight.
 fn random(
     seed: u64,
     count: usize,
@@ -182,7 +183,7 @@ fn wild(x: u64) -> f32 {
     (small_integer(x) + 0.5) * 10f32.powi(exponent)
 }
 
-/// Small enough to run under `compute-sanitizer`.
+/// This case is small enough for `compute-sanitizer`.
 #[test]
 #[ignore = "needs a GPU"]
 fn every_kernel_on_a_small_case() {
@@ -227,7 +228,7 @@ fn negative_weights_overflow_and_underflow() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn nothing_at_all() {
+fn no_rows_and_no_queries() {
     let one = matrix(&vec![vec![(0, 1.0)]], 1);
     let empty = matrix(&vec![], 1);
     let blank = matrix(&vec![vec![], vec![]], 1);
@@ -253,7 +254,8 @@ fn equal_documents_and_near_duplicates() {
 #[test]
 #[ignore = "needs a GPU"]
 fn long_queries_and_wide_vocabularies() {
-    // Longer than a query's term table, than a block's threads, and than the fused kernel allows.
+    // Longer than the term table of a query, the number of threads per block, and the limit of the
+    // fused kernel.
     let long = |count: u32, step: u32| -> Rows {
         vec![(0..count).map(|t| (t * step, 0.01 + small_integer(u64::from(t)))).collect()]
     };
@@ -265,7 +267,7 @@ fn long_queries_and_wide_vocabularies() {
     for length in [255, 256, 257, 600, 1_500, 8_192, 8_193] {
         agree(&training, &matrix(&long(length, 11), 100_000), &[1, 10]);
     }
-    // Terms that share a bit of a query's term table: 64 columns each.
+    // Terms that share a bit of a query's term table, which are 64 columns apart.
     let apart = |rows: &Csr| {
         let far = |columns: &[u32], weights: &[f32]| {
             columns.iter().map(|column| column + 2_000_000).zip(weights.iter().copied()).collect()
@@ -294,7 +296,7 @@ fn a_corpus_in_tiles_parts_and_chunks() {
         fused,
         CudaOptions { tile_rows: Some(700), chunk: Some(64), ..fused },
         CudaOptions { tile_rows: Some(700), small_batch: Some(0), ..fused },
-        // So little memory that the rows are streamed in parts.
+        // The memory budget is so small that the rows are streamed in parts.
         CudaOptions { memory: Some(3 << 20), ..fused },
         CudaOptions { memory: Some(3 << 20), engine: grid(GridMemory::Texture), ..fused },
         CudaOptions { texture_width: Some(50_000), engine: grid(GridMemory::Texture), ..fused },
@@ -306,8 +308,8 @@ fn a_corpus_in_tiles_parts_and_chunks() {
     agree_with(problem, &[100, 1_000, 3_000], &options, Path::Any);
 }
 
-/// 5,000 random queries of the 781,265, every engine, notable values of k up to all rows; takes a
-/// minute.
+/// Compares 5,000 random queries of the 781,265 on every engine, with typical values of k and with
+/// all rows. Takes a minute.
 #[test]
 #[ignore = "needs a GPU"]
 fn a_corpus_of_the_size_of_rcv1() {
@@ -332,16 +334,16 @@ fn a_corpus_of_the_size_of_rcv1() {
     let request = Request::new(&rows.test, NonZeroUsize::new(30).unwrap());
     let mut lists = NeighborLists::default();
     let (first, report) = answer(&engine, &request, &mut lists);
-    assert!(first == answer(&engine, &request, &mut lists).0, "two runs");
-    // Long documents are the exceptions.
+    assert!(first == answer(&engine, &request, &mut lists).0, "both runs give the same answers");
+    // Only long documents fall back.
     assert!(report.fell_back < 200, "{report:?}");
 }
 
-/// Another process holds nearly all memory: plans for more than that fail, smaller ones follow,
-/// then the CPU.
+/// Another process holds nearly all memory. Plans that need more fail, smaller plans follow, and
+/// finally the CPU.
 #[test]
 #[ignore = "needs a GPU"]
-fn memory_that_runs_out_changes_no_answer() {
+fn running_out_of_memory_changes_no_answer() {
     let _alone = MEMORY.write().unwrap_or_else(PoisonError::into_inner);
     let rows = rcv1_like_rows(20_000, 20_000, 3);
     let device = Device::open(0).unwrap();
@@ -367,7 +369,7 @@ fn memory_that_runs_out_changes_no_answer() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn a_stopped_search_gives_nothing() {
+fn a_stopped_search_returns_nothing() {
     let rows = rcv1_like_rows(20_000, 60_000, 3);
     let engine = cuda(&rows.training, CudaOptions::new(CudaEngine::Fused));
     let mut lists = NeighborLists::default();
@@ -379,10 +381,10 @@ fn a_stopped_search_gives_nothing() {
     assert!(lists.is_empty());
 }
 
-/// The same GPU twice or three times stands for several; on a machine with several, all of them.
+/// Uses all GPUs of the machine. A single GPU is opened several times.
 #[test]
 #[ignore = "needs a GPU"]
-fn several_gpus_give_the_answers_of_one() {
+fn several_gpus_answer_like_one() {
     let training = random(3, 1_000, 14, 300, small_integer);
     let queries = random(5, 600, 14, 300, small_integer);
     let oracle = exhaustive(&training);
@@ -403,7 +405,7 @@ fn several_gpus_give_the_answers_of_one() {
         }
     }
     for gpus in 1..=3 {
-        // Small batches; and rows that do not fit, which are dealt.
+        // Small batches, and rows that do not fit, which are distributed.
         let small = CudaOptions { chunk: Some(100), ..fused };
         let dealt = CudaOptions { memory: Some(1 << 16), ..fused };
         for options in [fused, small, dealt] {
@@ -427,7 +429,7 @@ fn dense_vectors_on_a_gpu() {
     let threads = Threads::available().unwrap();
     let mut random = Random::new(9);
     let mut vectors = |rows: usize, dimension: usize, steps: usize| {
-        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        #[expect(clippy::cast_precision_loss, reason = "the numbers are small")]
         let value = |_| random.below(steps) as f32 - (steps / 2) as f32;
         let values: Vec<f32> = (0..rows * dimension).map(value).collect();
         Vectors::new(dimension, values).unwrap()

@@ -1,5 +1,5 @@
-//! Dense engines against an exhaustive scan, bit for bit: every index, metric, filter and number of
-//! threads.
+//! Compares dense engines with an exhaustive scan, bit for bit, for every index, metric, filter and
+//! number of threads.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -35,7 +35,7 @@ fn threads(count: usize) -> Threads {
 
 fn normalized(row: &[f32]) -> Vec<f32> {
     let length = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt();
-    #[expect(clippy::cast_possible_truncation, reason = "as the engine rounds")]
+    #[expect(clippy::cast_possible_truncation, reason = "the engine rounds in the same way")]
     let unit = |&x: &f32| if length > 0.0 { (f64::from(x) / length) as f32 } else { x };
     row.iter().map(unit).collect()
 }
@@ -48,7 +48,7 @@ fn prepared(rows: &Vectors, metric: Metric) -> Arc<Vectors> {
     Arc::new(Vectors::new(rows.dimension(), values).unwrap())
 }
 
-/// All rows, compared one by one.
+/// Compares the query with all rows one by one.
 fn oracle(
     rows: &Vectors,
     query: &[f32],
@@ -87,7 +87,8 @@ fn assert_same(found: &[Neighbor], expected: &[Neighbor], what: &str) {
     assert_eq!(bits(found), bits(expected), "{what}");
 }
 
-/// Few different values, so that many distances are equal, and some zero vectors.
+/// Returns vectors with few different values, so that many distances are equal, and with some zero
+/// vectors.
 fn coarse(rows: usize, dimension: usize, seed: u64) -> Vectors {
     let mut random = Random::new(seed);
     let values: Vec<f32> =
@@ -101,7 +102,7 @@ fn fine(rows: usize, dimension: usize, seed: u64) -> Vectors {
     Vectors::new(dimension, values).unwrap()
 }
 
-/// An engine, and the number of neighbors to search.
+/// The settings of an engine, and the number of neighbors to search.
 #[derive(Clone, Copy)]
 struct Case {
     metric: Metric,
@@ -148,7 +149,7 @@ fn check(rows: &Vectors, queries: &Vectors, case: Case) {
 }
 
 #[test]
-fn every_index_is_the_exhaustive_scan() {
+fn every_index_equals_the_exhaustive_scan() {
     for (number, index) in (0u64..).zip(INDEXES) {
         for metric in METRICS {
             for (rows, queries) in [
@@ -185,7 +186,7 @@ proptest! {
         check(&rows, &queries, Case { metric, index: INDEXES[index], k, threads: workers });
     }
 
-    /// A smaller distance never has a smaller similarity. The collector relies on this.
+    /// A smaller distance never has a lower similarity. The collector relies on this.
     #[test]
     fn similarities_fall(bits in 0u32..0x7180_0000, scale in 1e-30f64..1e30, metric in 0usize..3) {
         let kernel = Kernel { metric: METRICS[metric], scale };
@@ -219,7 +220,7 @@ fn filters_of_many_queries() {
 }
 
 #[test]
-fn values_far_apart() {
+fn values_of_different_magnitude() {
     for metric in METRICS {
         for scale in [1e-30, 1.0, 1e30] {
             let values = vec![1e30, -1e30, 0.0, 0.0, 1e-30, 1e-45, -1e-30, 1.0, 1e30, 1e30];
@@ -305,11 +306,11 @@ fn auto_suits_the_rows() {
 }
 
 #[test]
-fn scales() {
+fn distance_scales() {
     let scale = |values: Vec<f32>, metric| {
         learn_scale(&Arc::new(Vectors::new(1, values).unwrap()), metric, &threads(1)).unwrap()
     };
-    // Nearest others at 1, 1, 2 and 4; the second 0 is a copy.
+    // The nearest other values are at distances 1, 1, 2 and 4. The second 0 is a copy.
     let line = vec![0.0, 0.0, 1.0, 3.0, 7.0];
     assert_eq!(scale(line.clone(), Metric::Euclidean).to_bits(), 1f64.to_bits());
     assert_eq!(scale(vec![0.0, 5.0], Metric::Manhattan).to_bits(), 5f64.to_bits());

@@ -1,4 +1,4 @@
-//! Every measure, computed by hand on small examples of each kind.
+//! Tests every metric against values that were computed by hand on small examples.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,14 +17,15 @@ use classify::text::hierarchy::Hierarchy;
 use classify::threads::Threads;
 use testkit::finish;
 
-/// A model of documents as lines of JSON.
+/// Trains a model on documents in JSON lines.
 fn trained(lines: &str, hierarchy: Hierarchy) -> Model {
     let corpus = Corpus::from_bytes("in", lines.to_owned().into(), ReadOptions::default()).unwrap();
     let options = TrainOptions { hierarchy, tuning: None, ..TrainOptions::default() };
     Trainer::builder().options(options).build().train(corpus).unwrap().model
 }
 
-/// A model with labels a = 0, b = 1, c = 2; c occurs only in training.
+/// Returns a model with labels a = 0, b = 1 and c = 2. Label c occurs only in the training
+/// documents.
 fn model() -> Model {
     let lines = r#"{"text": "x", "label": "a"}
 {"text": "x", "label": "b"}
@@ -47,7 +48,7 @@ fn prediction(labels: &[u32], ranking: &[u32], reason: Option<Reason>) -> RawPre
     }
 }
 
-/// A prediction with these labels and scores.
+/// Returns a prediction with these labels and scores.
 fn scored(labels: &[u32], scores: &[(u32, f64)], neighbors: usize) -> RawPrediction {
     let scores = scores.iter().map(|&(label, score)| LabelScore { label, score }).collect();
     let neighbors = (0..).take(neighbors).map(|_| Neighbor { row: 0, similarity: 0.5 }).collect();
@@ -92,9 +93,9 @@ fn single_label() {
     let result = evaluated(Decision::Single, &rows);
     close(result.accuracy.unwrap(), 2.0 / 5.0);
     close(result.subset_accuracy, 2.0 / 5.0);
-    // Wrong decisions: 0, 2, 0, 2, 1 of 5 documents × 4 labels.
+    // Number of wrong decisions per document: 0, 2, 0, 2 and 1, of 5 documents × 4 labels.
     close(result.hamming_loss, 5.0 / 20.0);
-    // a: tp 1 fp 1 fn 1; b: tp 1 fp 1 fn 1; c: nothing; new: fn 1.
+    // a: tp 1, fp 1, fn 1; b: tp 1, fp 1, fn 1; c: nothing; new: fn 1.
     close(result.micro.precision, 2.0 / 4.0);
     close(result.micro.recall, 2.0 / 5.0);
     close(result.micro.f1, 4.0 / 9.0);
@@ -138,21 +139,21 @@ fn multi_label() {
     assert_eq!(result.accuracy, None);
     close(result.subset_accuracy, 1.0 / 3.0);
     close(result.hamming_loss, 2.0 / 9.0);
-    // a: tp 1; b: tp 1 fn 1; c: fp 1.
+    // a: tp 1; b: tp 1, fn 1; c: fp 1.
     close(result.micro.precision, 2.0 / 3.0);
     close(result.micro.recall, 2.0 / 3.0);
     close(result.macro_all.f1, (1.0 + 2.0 / 3.0 + 0.0) / 3.0);
     close(result.macro_present.f1, f64::midpoint(1.0, 2.0 / 3.0));
     close(result.weighted.f1, (1.0 + 2.0 * 2.0 / 3.0) / 3.0);
-    // An empty prediction for a document without labels is 0 / 0, which counts as 0.
+    // An empty prediction for a document without labels gives 0 / 0, which counts as 0.
     close(result.samples.precision, (1.0 + 0.5 + 0.0) / 3.0);
     close(result.precision_at.three, (2.0 / 3.0 + 1.0 / 3.0) / 3.0);
-    assert!(result.most_confused.is_empty(), "b was missed where nothing wrong was given");
+    assert!(result.most_confused.is_empty(), "b was missed, but no wrong label was predicted");
     assert_eq!(result.documents.unlabeled, 1);
     assert!(serde_json::to_value(&result).unwrap().get("accuracy").is_none());
 }
 
-/// Repeated labels in a prediction do not change its counts.
+/// Repeated labels in a prediction do not change the counts.
 #[test]
 fn repeated_labels_count_once() {
     let decision = Decision::Multi { threshold: 0.4, allow_none: true };
@@ -165,8 +166,8 @@ fn repeated_labels_count_once() {
     assert_eq!(result.most_confused.len(), 1);
 }
 
-/// A document misses 20,000 labels and has 20,000 wrong ones: their 4 · 10^8 pairs must not be
-/// enumerated. That would take memory for all of them, and far more time than the limit.
+/// A document misses 20,000 labels and has 20,000 wrong ones. Listing their 4 · 10^8 pairs would
+/// exhaust the memory and take far longer than the time limit.
 #[test]
 fn documents_of_many_labels() {
     finish("metrics of many labels", evaluate_many_labels);
@@ -197,7 +198,7 @@ fn evaluate_many_labels() {
     assert_eq!(result.worst_errors.len(), 2);
 }
 
-/// For a document with several labels, any of them is right; equal counts are in order of names.
+/// For a document with several labels, each of them is correct. Equal counts are ordered by name.
 #[test]
 fn confusion_of_several_labels() {
     let rows: [(&[&str], RawPrediction, bool); 4] = [
@@ -213,7 +214,7 @@ fn confusion_of_several_labels() {
     assert_eq!(pairs, [("b", "b"), ("b", "c"), ("c", "a"), ("c", "b")]);
 }
 
-/// 100 missed and 100 wrong labels make 10,000 pairs, which are counted; the first 20 are shown.
+/// With 100 missed and 100 wrong labels, 10,000 pairs are counted, and the first 20 are shown.
 #[test]
 fn pairs_are_counted_up_to_a_limit() {
     let line = |label| serde_json::json!({ "text": "x", "label": format!("l{label}") }).to_string();
@@ -239,7 +240,7 @@ fn worst_errors() {
     let decision = Decision::Multi { threshold: 0.4, allow_none: true };
     let error = |score| scored(&[0, 1], &[(0, 0.9), (1, score)], 6);
     let mut rows: Vec<(&[&str], RawPrediction, bool)> = Vec::new();
-    // A right label with a higher score is not the wrong one.
+    // A correct label with a higher score is not reported as the wrong label.
     for _ in 0..51 {
         rows.push((&["a"], error(0.5), false));
     }
@@ -258,7 +259,7 @@ fn worst_errors() {
     let worst = &result.worst_errors;
     assert!(worst.iter().all(|error| error.wrong == "b" && error.neighbors.len() == 5));
     close(worst[0].wrong_score, 0.6);
-    // Of equal ones, the first.
+    // Of equal errors, the first ones are kept.
     let ids: Vec<usize> = worst.iter().map(|error| error.document.id.parse().unwrap()).collect();
     assert_eq!(ids, [51].into_iter().chain(0..49).collect::<Vec<_>>());
 }

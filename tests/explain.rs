@@ -1,5 +1,5 @@
-//! Explanations: contributions add up to the similarity, evidence is balanced, and removing the
-//! terms that support a label lowers its score.
+//! Tests of explanations: contributions sum to the similarity, supporting and opposing terms are
+//! balanced, and removing the terms that support a label lowers its score.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,7 +15,7 @@ use classify::text::analyze::AnalyzerSpec;
 use classify::text::corpus::{Content, Corpus, Document, LabelUse, ReadOptions};
 use classify::threads::Threads;
 
-/// Documents of three labels, whose words overlap.
+/// Returns documents with three labels, whose words overlap.
 fn corpus(documents: usize, seed: u64) -> String {
     let mut random = Random::new(seed);
     let mut lines = String::new();
@@ -50,10 +50,10 @@ fn explained(classifier: &Classifier, documents: &[Document]) -> Vec<Explanation
     explain(classifier, documents, &classifier.options()).unwrap()
 }
 
-/// The score of a label combines the share of its neighbors' votes and the score of its prototype.
+/// The score of a label combines the share of its neighbors' votes with the score of its prototype.
 /// The sums of the contributions to the margins determine which prototype is nearest.
 #[test]
-fn what_prototypes_say() {
+fn contributions_of_prototypes() {
     let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };
     let k = NonZeroUsize::new(5);
     let options = TrainOptions { tuning: Some(tuning), k, ..TrainOptions::default() };
@@ -130,7 +130,8 @@ fn contributions_sum_to_the_similarity_with_every_weighting() {
     assert!(pairs > 10_000, "{pairs}");
 }
 
-/// A label has a lower score without the five terms that support it most than without five others.
+/// Removing the five terms that support a label most lowers its score more than removing five
+/// others.
 #[test]
 fn terms_that_support_a_label_matter() {
     let classifier = trained(TrainOptions::default(), &corpus(300, 3));
@@ -191,9 +192,9 @@ fn neighbors_by_vectors_have_no_terms() {
     }
 }
 
-/// End to end the pieces are the text, whatever it is, and each marked one is of a shared term.
+/// Concatenated, the segments are the text, and each marked segment is a shared term.
 #[test]
-fn marks_are_where_the_terms_stand() {
+fn marks_are_at_the_terms() {
     let lines = "{\"text\": \"Crude oil, fresh from the wells\", \"label\": \"a\"}
 {\"text\": \"olive oil for cooking\", \"label\": \"b\"}
 {\"text\": \"crude jokes\", \"label\": \"c\"}";

@@ -1,4 +1,4 @@
-//! Replays the seeds of the fuzz targets (`fuzz/seeds/TARGET/*`): nothing may panic.
+//! Runs the fuzz targets on their seeds (`fuzz/seeds/TARGET/*`). Nothing may panic.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -32,7 +32,7 @@ replayed! {
     changes
 }
 
-/// The function behind `model_with_checksums` must accept a valid model.
+/// The function of the target `model_with_checksums` must accept a valid model.
 #[test]
 fn checksums_of_a_good_model_are_good() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/golden-v1.model");

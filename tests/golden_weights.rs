@@ -1,4 +1,4 @@
-//! `--weighting sklearn` against scikit-learn's own results (`golden/make.py`).
+//! Compares `--weighting sklearn` with the results of scikit-learn (`golden/make.py`).
 
 use classify::learn::{TrainOptions, Trainer};
 use classify::text::analyze::{AnalyzerSpec, Case, Normalization, Words};
@@ -6,7 +6,7 @@ use classify::text::corpus::{Corpus, ReadOptions};
 use serde_json::Value;
 
 #[test]
-fn weights_are_those_of_scikit_learn() {
+fn weights_equal_scikit_learn() {
     let golden: Vec<Value> = serde_json::from_str(include_str!("golden/sklearn.json")).unwrap();
     let lines: Vec<String> = golden
         .iter()

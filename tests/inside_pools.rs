@@ -1,4 +1,5 @@
-//! Long work started by a worker of a thread pool ends, even if the pool has no other thread.
+//! Tests that long work started by a worker of a thread pool finishes, even if the pool has no
+//! other thread.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -26,7 +27,8 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// Members that announce their size, as `bgzip` writes them: several threads decompress these.
+/// Compresses with gzip members that store their sizes, as `bgzip` does. Several threads can
+/// decompress them.
 fn bgzip(bytes: &[u8]) -> Vec<u8> {
     let member = |bytes: &[u8]| {
         let header = GzBuilder::new().extra(*b"BC\x02\0\0\0");
@@ -40,7 +42,7 @@ fn bgzip(bytes: &[u8]) -> Vec<u8> {
     bytes.chunks(60_000).flat_map(member).collect()
 }
 
-/// The same documents in a plain file and in compressed ones.
+/// Writes the same documents to a plain file and to compressed files.
 fn corpora(folder: &Path) -> Vec<PathBuf> {
     let line = |number: usize| {
         format!(
@@ -85,8 +87,8 @@ fn train(path: &Path, threads: &Threads) -> Classifier {
     Classifier::new(trained.model.into(), threads).unwrap()
 }
 
-/// `work` on each corpus, by one worker of pools of one thread and of several, then by all workers
-/// together.
+/// Runs `work` on each corpus: on one worker of pools with one and with several threads, and then
+/// on all workers at once.
 fn by_workers(what: &'static str, work: fn(&Path, &Threads) -> usize) {
     let folder = tempfile::tempdir().unwrap();
     for path in corpora(folder.path()) {
@@ -128,7 +130,7 @@ fn tuning() {
     });
 }
 
-/// Each of two pools does all work of the other one's only worker.
+/// Each of two pools does all work of the other pool's only worker.
 #[test]
 fn pools_that_use_each_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -137,8 +139,8 @@ fn pools_that_use_each_other() {
         let pools = [(); 2].map(|()| Threads::new(1.try_into().unwrap()).unwrap());
         let [one, other] = &pools;
         std::thread::scope(|scope| {
-            for (own, foreign) in [(one, other), (other, one)] {
-                scope.spawn(|| assert_eq!(own.run(|| count(&path, foreign)), DOCUMENTS));
+            for (own, other_pool) in [(one, other), (other, one)] {
+                scope.spawn(|| assert_eq!(own.run(|| count(&path, other_pool)), DOCUMENTS));
             }
         });
     });

@@ -1,4 +1,5 @@
-//! A corpus trained in parts: each document gets the weights, to the bit, that it has in the whole.
+//! Tests that a corpus can be trained in parts: each document gets exactly the weights that it has
+//! in the whole corpus.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -24,7 +25,7 @@ fn trained(options: &TrainOptions, documents: &[Document]) -> Result<Model, Trai
     Ok(trainer.train(documents)?.model)
 }
 
-/// What the parts say about their terms, added.
+/// Returns the sum of the term statistics of all parts.
 fn statistics(options: &TrainOptions, parts: &[&[Document]]) -> CorpusStatistics {
     let threads = Threads::available().unwrap();
     let input = InputSpec::Text(options.analyzer.clone()).counting(&options.fields);
@@ -50,7 +51,7 @@ fn statistics(options: &TrainOptions, parts: &[&[Document]]) -> CorpusStatistics
 }
 
 #[test]
-fn the_rows_of_the_parts_are_those_of_the_whole() {
+fn rows_of_parts_equal_the_whole() {
     let documents = sample();
     for weighting in ["ltc", "kkn.nnn", "Lsc", "nsc"] {
         let options =
@@ -76,7 +77,7 @@ fn the_rows_of_the_parts_are_those_of_the_whole() {
                     assert_eq!(model.document_terms(own), whole.document_terms(row), "{weighting}");
                     row += 1;
                 }
-                // The file keeps it.
+                // The file contains the statistics.
                 let again = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
                 assert_eq!(again.settings().part_of, Some(248));
                 assert_eq!(again.document_terms(0), model.document_terms(0));
@@ -86,7 +87,7 @@ fn the_rows_of_the_parts_are_those_of_the_whole() {
 }
 
 #[test]
-fn unknown_terms_are_dropped_and_what_needs_all_documents_is_refused() {
+fn unknown_terms_are_dropped_and_global_options_are_rejected() {
     let documents = &sample()[..20];
     let few = CorpusStatistics::new(&["and", "bread", "the"], vec![90, 5, 99], 100, 2.0).unwrap();
     let options = TrainOptions { part_of: Some(Arc::new(few)), ..TrainOptions::default() };

@@ -1,4 +1,4 @@
-//! Every reader on valid input, and a table of bad inputs: what the user sees.
+//! Tests every reader on valid input, and the error messages for invalid input.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn read(bytes: &[u8], options: &ReadOptions) -> Result<Vec<Document>, CorpusErro
     Corpus::from_bytes("in", bytes.to_vec(), options.clone())?.collect()
 }
 
-/// Id, text and labels of each document.
+/// Returns the identifier, text and labels of each document.
 fn texts(documents: &[Document]) -> Vec<(&str, &str, Vec<&str>)> {
     documents.iter().map(row).collect()
 }
@@ -27,7 +27,7 @@ fn row(document: &Document) -> (&str, &str, Vec<&str>) {
     (&document.id, text, document.labels.iter().map(String::as_str).collect())
 }
 
-/// Options that use the field `weight`.
+/// Returns options that use the field `weight`.
 fn weighted() -> ReadOptions {
     ReadOptions { weight_column: Some("weight".into()), weight_optional: true, ..default() }
 }
@@ -147,13 +147,13 @@ fn reuters() {
 }
 
 #[test]
-fn modapte_keeps_the_labels_of_both_sides() {
+fn modapte_keeps_labels_of_training_and_test_stories() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("reut2-000.sgm"), STORIES).unwrap();
     std::fs::write(folder.path().join("README.txt"), "not a corpus").unwrap();
     let sides = Preset::ModApte90.open(folder.path(), &default()).unwrap();
     let train: Vec<Document> = sides.train.collect::<Result<_, _>>().unwrap();
-    // `grain` has no test story.
+    // No test story has the label `grain`.
     assert_eq!(texts(&train)[0].2, ["cocoa"]);
     assert_eq!(sides.test.count(), 1);
 }
@@ -231,7 +231,7 @@ fn several_files_are_one_corpus() {
     }
 }
 
-/// Documents up to the first error, and the error.
+/// Returns the documents up to the first error, and the error.
 fn outcome(path: &Path, options: &ReadOptions) -> (Vec<Document>, Option<String>) {
     outcome_of(&[path.to_owned()], options)
 }
@@ -253,9 +253,10 @@ fn gz_of(bytes: &[u8]) -> Vec<u8> {
     gz.finish().expect("memory")
 }
 
-/// Files of several blocks: the same documents, places and errors from one thread and from three.
+/// With files of several blocks, one thread and three threads must return the same documents,
+/// positions and errors.
 #[test]
-fn threads_read_what_one_reads() {
+fn several_threads_read_like_one() {
     let folder = tempfile::tempdir().unwrap();
     let line = |format: Format, n: usize| {
         let text = "word ".repeat(n % 23);
@@ -272,12 +273,12 @@ fn threads_read_what_one_reads() {
             Format::Csv if n.is_multiple_of(3) => format!("{n},\"{text}\n, \"\"{text}\"\"\",a"),
             Format::Csv => format!("{n},5\" {text}\",\"b\"\"\n\""),
             Format::Tsv => format!("{n}\t\"{text}\n\"\tb"),
-            // Some texts have a line that begins like an id.
+            // Some texts contain a line that begins like an identifier.
             Format::Lyrl2004Tokens if n.is_multiple_of(9) => {
                 format!(".I d{n}\r\n.W\n.I \n{text}\n")
             }
             Format::Lyrl2004Tokens => format!(".I d{n}\n.W\n{text}\n{text}é"),
-            // Some stories begin within another, or stand on a line.
+            // Some stories begin inside another story, or begin in the middle of a line.
             Format::Reuters if n.is_multiple_of(9) => {
                 format!("<REUTERS NEWID=\"{n}\"><TOPICS><D>a</D></TOPICS>{text}</REUTERS>")
             }
@@ -334,7 +335,7 @@ fn threads_read_what_one_reads() {
             [&gz_of(&[&bytes[..3_000], &b"y ".repeat(400_000)].concat())[..], b"no gzip"].concat(),
             gz[..gz.len() / 2].to_vec(),
             gz,
-            // Lines that end with CR alone, which only CSV and TSV take for ends.
+            // Lines that end with CR alone, which only CSV and TSV accept.
             [header.as_bytes(), &b"1,two,a\r".repeat(100_000), b"2,two,b"].concat(),
         ];
         for (number, file) in files.iter().enumerate() {
@@ -358,7 +359,8 @@ fn threads_read_what_one_reads() {
     assert!(read > 1_000_000, "{read}");
 }
 
-/// The files of a folder are read side by side, and so are several files, compressed or not.
+/// The files of a folder, and several files, are read concurrently, whether or not they are
+/// compressed.
 #[test]
 fn threads_read_several_files_in_order() {
     let folder = tempfile::tempdir().unwrap();
@@ -368,7 +370,7 @@ fn threads_read_several_files_in_order() {
     for label in ["a", "b", "c"] {
         std::fs::create_dir_all(tree.join(label)).unwrap();
         for number in 0..70 {
-            // Some are as long as a block of files, and longer.
+            // Some files are as long as a block of files, or longer.
             let words = if number % 30 == 7 { 70_000 * (1 + number / 30) } else { number };
             let text = format!("{label} {}", "word ".repeat(words));
             std::fs::write(tree.join(label).join(format!("{number:02}.txt")), text).unwrap();
@@ -406,7 +408,7 @@ fn threads_read_several_files_in_order() {
     };
     let all = 210 + 36_000;
     check(all, false);
-    // A file that is no text, one that is damaged, and one that is no longer there.
+    // A file that is not text, a damaged file, and a file that no longer exists.
     std::fs::write(tree.join("b").join("33.txt"), b"\xff\xfe\x00").unwrap();
     check(70 + 33, true);
     std::fs::write(tree.join("b").join("33.txt"), b"text").unwrap();
@@ -417,9 +419,9 @@ fn threads_read_several_files_in_order() {
     check(210 + 21_000 + 3_500, true);
 }
 
-/// Errors name the line where the record begins, whatever ends the lines.
+/// Errors name the line where the record begins, for every kind of line end.
 #[test]
-fn lines_of_csv_records() {
+fn errors_name_the_line_of_csv_records() {
     for end in ["\n", "\r\n"] {
         let text = ["text,label", "a,x", "\"b", "c\",x", "", "", "d,x,y", "e,x"].join(end);
         let options = ReadOptions { format: Some(Format::Csv), ..default() };
@@ -428,9 +430,9 @@ fn lines_of_csv_records() {
     }
 }
 
-/// Batches end at a number of bytes: some have fewer documents than there are threads.
+/// Batches end at a number of bytes, so some have fewer documents than there are threads.
 #[test]
-fn a_long_document_among_short_ones() {
+fn one_long_document_among_short_ones() {
     let mut documents = Vec::new();
     for number in 0..300 {
         let long = if number % 100 == 0 { 900_000 } else { 1 };
@@ -464,7 +466,7 @@ fn compressed() {
     let expected = [("1", "a", vec!["x"]), ("2", "b", vec!["y"])];
     for packed in [gz, zstd.clone()] {
         assert_eq!(texts(&read(&packed, &default()).unwrap()), expected);
-        // Several concatenated streams are one file.
+        // Several concatenated streams count as one file.
         assert_eq!(read(&[&packed[..], &packed].concat(), &default()).unwrap().len(), 4);
         let cut = read(&packed[..packed.len() - 5], &default());
         assert!(cut.unwrap_err().to_string().contains("cannot read"));
@@ -494,9 +496,10 @@ fn encodings() {
     assert_eq!(read(bom, &default()).unwrap().len(), 1);
 }
 
-/// Bad input → words of the message and, if any, of the hint.
+/// Each row is an invalid input with its options, words of the message and, if any, words of the
+/// hint.
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
+#[expect(clippy::too_many_lines, reason = "the test is a table")]
 fn malformed() {
     let format = |format| ReadOptions { format: Some(format), ..default() };
     let sjis = ReadOptions { encoding: encoding_for_label("shift_jis"), ..format(Format::Jsonl) };
@@ -657,10 +660,11 @@ fn malformed() {
 }
 
 #[test]
-fn threads_read_the_qrels_that_one_reads() {
+fn several_threads_read_qrels_like_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("qrels");
-    // Several blocks. Some documents' judgments lie apart, and new labels come late.
+    // The qrels have several blocks. The judgments of some documents are far apart, and new labels
+    // come late.
     let line = |n: usize| {
         let document = if n.is_multiple_of(11) { n % 1_000 } else { n / 3 };
         format!("L{} d{document} {}", n % 7 + n / 90_000, usize::from(!n.is_multiple_of(13)))
@@ -672,11 +676,11 @@ fn threads_read_the_qrels_that_one_reads() {
     let several = Qrels::read_with(&path, &threads).unwrap();
     assert_eq!(one.names().len(), 11);
     assert_eq!(one.names(), several.names());
-    assert!(one.labels("d5").len() > 30, "judgments that lie apart");
+    assert!(one.labels("d5").len() > 30, "the judgments of d5 are far apart");
     for document in (0..140_000).map(|n| format!("d{n}")) {
         assert_eq!(one.labels(&document), several.labels(&document), "{document}");
     }
-    // The first mistake is told, and where it is.
+    // The first mistake is reported, with its position.
     "L1 d1".clone_into(&mut lines[300_000]);
     "nothing".clone_into(&mut lines[350_000]);
     std::fs::write(&path, lines.join("\n")).unwrap();
@@ -697,7 +701,7 @@ fn a_quote_that_never_ends() {
     assert!(error.to_string().contains("in:3: the record that begins here has a quoted field"));
 }
 
-/// Documents without an identifier get a number; an identifier is never taken for none.
+/// Documents without an identifier get a number. An existing identifier is never replaced.
 #[test]
 fn identifiers_and_numbers() {
     let lines = br#"{"id": "\u0000x", "text": ""}

@@ -1,5 +1,5 @@
-//! Every CPU engine against `exhaustive`, bit for bit, on data that force ties. Tests of the fast
-//! path check in the report that it was taken.
+//! Compares every CPU engine with `exhaustive`, bit for bit, on data with ties. The tests of the
+//! fast path check in the report that it was used.
 
 #![expect(clippy::disallowed_methods, reason = "powers and logarithms of data for tests")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
@@ -23,13 +23,14 @@ mod fixtures;
 
 use fixtures::{Bits, Filters, Rows, bits, matrix};
 
-/// The number of cases of `PROPTEST_CASES`, or a few.
+/// Returns `PROPTEST_CASES` cases, or `few` by default.
 fn cases(few: u32) -> ProptestConfig {
     let many = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig::with_cases(many.unwrap_or(few))
 }
 
-/// One pool per number of threads: starting threads would take most of the time.
+/// Returns the pool with this number of threads. Pools are shared, because starting threads would
+/// take most of the time.
 fn threads(count: usize) -> Threads {
     static POOLS: Mutex<BTreeMap<usize, Threads>> = Mutex::new(BTreeMap::new());
     let count = NonZeroUsize::new(count).unwrap();
@@ -52,7 +53,7 @@ fn oracle(training: &Arc<Csr>) -> Exhaustive {
     Exhaustive::new(Arc::clone(training), threads(1)).unwrap()
 }
 
-/// Three parts; rows are assigned to them by `deal`.
+/// Returns a composite engine of three parts. `deal` assigns rows to parts.
 fn composite(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Composite {
     let mut shards: Vec<(Vec<u32>, CsrBuilder)> = vec![Default::default(); 3];
     for (number, (terms, weights)) in (0..).zip(training.iter()) {
@@ -72,7 +73,7 @@ fn composite(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Composite {
     Composite::new(shards.into_iter().map(engine).collect(), threads(2)).unwrap()
 }
 
-/// The same rows in three segments, among rows that were removed.
+/// Returns an engine with the same rows in three segments, among rows that were removed.
 fn updated(training: &Arc<Csr>) -> Composite {
     let rows = u32::try_from(training.rows()).unwrap();
     let segments = [(0, rows / 2), (rows / 2, rows / 2), (rows / 2, rows)].map(|(start, end)| {
@@ -81,7 +82,7 @@ fn updated(training: &Arc<Csr>) -> Composite {
         let mut next = 0;
         for number in start..end {
             let (terms, weights) = training.row(number as usize);
-            // Copies of rows that are kept, before and after: they would be ties.
+            // Copies of the kept rows, before and after them, which would be ties.
             for copy in 0..=number % 3 {
                 builder.push_slices(terms, weights);
                 if copy == number % 2 % (1 + number % 3) {
@@ -101,7 +102,7 @@ fn updated(training: &Arc<Csr>) -> Composite {
     Composite::of_segments(segments, threads(2)).unwrap()
 }
 
-/// All engines, several block sizes and thread counts, every filter.
+/// Compares all engines, with several block sizes, numbers of threads, and filters.
 fn agree(training: &Arc<Csr>, queries: &Csr, k: usize) -> Result<(), TestCaseError> {
     let k = NonZeroUsize::new(k).unwrap();
     let filters = Filters::new(training.rows(), queries.rows());
@@ -121,7 +122,7 @@ fn agree(training: &Arc<Csr>, queries: &Csr, k: usize) -> Result<(), TestCaseErr
     Ok(())
 }
 
-/// Like `agree`, but every query must take the fast path in one block.
+/// Compares all engines like `agree`; in a single block, every query must take the fast path.
 fn agree_fast(training: &Arc<Csr>, queries: &Csr, k: usize) -> Result<(), TestCaseError> {
     agree(training, queries, k)?;
     let request = Request::new(queries, NonZeroUsize::new(k).unwrap());
@@ -150,7 +151,8 @@ fn wild() -> impl Strategy<Value = f32> + Clone {
     (exponent, -9.0f32..9.0).prop_map(|(exponent, x)| x * 10f32.powi(exponent))
 }
 
-/// Weights so small that some products underflow, together with some that do not.
+/// Returns weights so small that some products underflow, together with weights whose products do
+/// not.
 fn tiny() -> impl Strategy<Value = f32> + Clone {
     let exponent = prop_oneof![Just(-40i32), Just(-22), Just(-19), Just(-2), Just(0), Just(0)];
     (exponent, 1.0f32..9.0).prop_map(|(exponent, x)| x * 10f32.powi(exponent))
@@ -185,7 +187,7 @@ proptest! {
 }
 
 proptest! {
-    // Fewer cases, because these rows are many.
+    // There are fewer cases, because each one has many rows.
     #![proptest_config(cases(4))]
 
     #[test]
@@ -196,7 +198,7 @@ proptest! {
     }
 }
 
-/// Rows whose similarities differ only in the last bits, many of them equal.
+/// Returns rows whose similarities differ only in the last bits, and many of which are equal.
 fn close_rows(seed: u64, count: usize) -> Rows {
     let mut random = Random::new(seed);
     let mut next = move || random.next_u64() >> 33;
@@ -212,7 +214,8 @@ fn close_rows(seed: u64, count: usize) -> Rows {
         .collect()
 }
 
-/// Rows with signs: with many rows and few neighbors, the threshold is far above the error.
+/// Rows with negative weights. With many rows and few neighbors, the threshold is far above the
+/// error.
 #[test]
 fn negative_weights_take_the_fast_path() {
     let signed: Rows = close_rows(3, 2_000)
@@ -224,9 +227,9 @@ fn negative_weights_take_the_fast_path() {
     agree_fast(&training, &queries, 10).unwrap();
 }
 
-/// One weight near the end of the range must not make the other queries slow.
+/// One weight near the lower end of the range must not slow down the other queries.
 #[test]
-fn one_tiny_weight_among_many() {
+fn one_tiny_weight_slows_no_other_query() {
     let mut rows = close_rows(5, 3_000);
     rows[1_234].push((64, 1e-37));
     let mut queries = close_rows(6, 30);
@@ -243,7 +246,7 @@ fn sums_beyond_the_range_fall_back() {
     agree(&training, &queries, 1).unwrap();
     let (_, report) = answer(&inverted(&training, 10, 1), &Request::new(&*queries, one()));
     assert_eq!(report, Report { fast: 0, fell_back: 1 });
-    // More queries than a batch has: the queries of every batch count.
+    // There are more queries than fit a batch, and the queries of every batch count.
     let queries = matrix(&(0..50u8).map(|at| vec![(0, 10f32.powi((at % 38).into()))]).collect(), 1);
     agree(&training, &queries, 2).unwrap();
     for count in [1, 7] {
@@ -252,7 +255,7 @@ fn sums_beyond_the_range_fall_back() {
     }
 }
 
-/// Far below 1, but in the normal range.
+/// The similarities are far below 1, but in the normal range.
 #[test]
 fn small_similarities_are_found() {
     let training = matrix(&vec![vec![(0, 1e-10)], vec![(0, 1e-20)], vec![(0, 1e-36)]], 1);
@@ -265,7 +268,7 @@ fn small_similarities_are_found() {
     );
 }
 
-/// The last block is shorter by a strip of rows.
+/// The last block is shorter by one strip of rows.
 #[test]
 fn blocks_of_different_lengths() {
     let training = matrix(&close_rows(17, 129), 64);
@@ -279,7 +282,8 @@ fn blocks_of_different_lengths() {
     }
 }
 
-/// More queries than a thread answers at a time, among several blocks; the last ones are few.
+/// There are more queries than a thread answers at a time, several blocks, and few queries in the
+/// last group.
 #[test]
 fn many_queries_at_a_time() {
     let training = matrix(&close_rows(19, 400), 64);
@@ -311,7 +315,7 @@ fn one_row_one_term_and_nothing() {
     }
 }
 
-/// Products in the normal range whose sum is not.
+/// The products are in the normal range, but their sum is not.
 #[test]
 fn cancellation_into_the_subnormal_range() {
     let training = matrix(&vec![vec![(0, 2.000_2e-19), (1, -2e-19)]], 2);
@@ -353,7 +357,7 @@ fn dense_queries_are_answered_like_sparse_ones() {
 
 /// Reused lists give the same results as new ones.
 #[test]
-fn lists_are_used_again() {
+fn reused_lists_equal_new_lists() {
     let training = matrix(&close_rows(10, 300), 64);
     let engine = inverted(&training, 100, 2);
     let mut found = NeighborLists::default();
@@ -368,7 +372,7 @@ fn lists_are_used_again() {
 }
 
 #[test]
-fn a_stopped_search_gives_nothing() {
+fn a_stopped_search_returns_nothing() {
     let training = matrix(&close_rows(11, 2_000), 64);
     let queries = matrix(&close_rows(12, 200), 64);
     let engines: [Arc<dyn Search>; 3] = [
@@ -386,7 +390,7 @@ fn a_stopped_search_gives_nothing() {
             assert!(matches!(stopped, Err(SearchError::Stopped)), "{engine:?}");
             assert!(found.is_empty());
         }
-        // Stopped in progress, from another thread.
+        // The search is stopped while it runs, by another thread.
         let many = matrix(&close_rows(13, 20_000), 64);
         let stop = Stop::new();
         std::thread::scope(|scope| {
@@ -403,12 +407,12 @@ fn a_stopped_search_gives_nothing() {
 }
 
 #[test]
-fn deadlines_stop_and_others_do_not() {
+fn only_reached_deadlines_stop_a_search() {
     let training = matrix(&close_rows(14, 50), 64);
     let engine = inverted(&training, 20, 1);
     let stopped = |stop: &Stop| {
         let request = Request::new(&*training, one());
-        // The filter and the stop may be given in any order.
+        // The order in which filter and stop are set does not matter.
         [request.until(stop).among(Allow::all()), request.among(Allow::all()).until(stop)].map(
             |request| {
                 let found = engine.search(&request, &mut NeighborLists::default());
@@ -426,7 +430,7 @@ fn deadlines_stop_and_others_do_not() {
     let by_hand = Stop::after(later);
     by_hand.stop();
     assert_eq!(stopped(&by_hand), [true; 2]);
-    // Not even an empty answer is given.
+    // Not even an empty answer is returned.
     let none = matrix(&vec![], 64);
     let request = Request::new(&*none, one()).until(&by_hand);
     for engine in [&oracle(&training) as &dyn Search, &engine] {
@@ -439,7 +443,7 @@ fn deadlines_stop_and_others_do_not() {
     assert!(found.iter().all(|found| found.len() == 1 && found[0].0 == 7));
 }
 
-/// Blocks of 65,536 rows, the most that 16 bits can number.
+/// Blocks have 65,536 rows, the largest number that 16 bits can index.
 #[test]
 fn rows_at_the_ends_of_the_largest_blocks() {
     const ROWS: u32 = 2 * 65_536;
@@ -455,7 +459,7 @@ fn rows_at_the_ends_of_the_largest_blocks() {
     }
 }
 
-/// Shards of consecutive rows, in any order, under every filter.
+/// Shards of consecutive rows are searched in any order, with every filter.
 #[test]
 fn shards_of_consecutive_rows() {
     let all = close_rows(15, 90);
@@ -481,7 +485,7 @@ fn shards_of_consecutive_rows() {
 
 /// A query is fast in a composite engine only if it is fast in every part.
 #[test]
-fn reports_say_who_fell_back() {
+fn reports_count_fallbacks() {
     let shard = |rows: &Rows| -> Arc<dyn Search> { Arc::new(inverted(&matrix(rows, 1), 10, 1)) };
     let huge = vec![vec![(0, 1e30)]; 3];
     let plain = vec![vec![(0, 1.0)]; 3];
@@ -497,7 +501,7 @@ fn reports_say_who_fell_back() {
     assert_eq!(report(vec![&plain, &huge]), Report { fast: 1, fell_back: 1 });
     // A query that fell back in several parts counts once.
     assert_eq!(report(vec![&huge, &huge, &huge]), Report { fast: 1, fell_back: 1 });
-    // Each part has another query that is not fast.
+    // In each part, a different query is not fast.
     let tiny = vec![vec![(0, 1e-31)]; 3];
     assert_eq!(report(vec![&tiny, &plain]), Report { fast: 1, fell_back: 1 });
     assert_eq!(report(vec![&huge, &tiny]), Report { fast: 0, fell_back: 2 });
@@ -508,7 +512,7 @@ fn reports_say_who_fell_back() {
     assert_eq!(found, Report { fast: 0, fell_back: 2 });
 }
 
-/// The sum is beyond `f32`: the similarity is the largest number, not infinite.
+/// The sum exceeds the range of `f32`, so the similarity is the largest finite number.
 #[test]
 fn similarities_end_at_the_largest_number() {
     let training = matrix(&vec![vec![(0, 1e30)], vec![(0, f32::MAX)]], 1);
@@ -519,8 +523,8 @@ fn similarities_end_at_the_largest_number() {
     }
 }
 
-/// Rows whose words have the frequencies of a language: a share of about 1 / (t + 1) of the rows
-/// contains term t.
+/// Returns rows whose word frequencies resemble a language: about 1 / (t + 1) of the rows contain
+/// term t.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 fn language(seed: u64, count: usize, terms: u32) -> Rows {
     let mut random = Random::new(seed);
@@ -539,7 +543,7 @@ fn language(seed: u64, count: usize, terms: u32) -> Rows {
         .collect()
 }
 
-/// Batches, with terms that many rows contain and that few contain, in blocks of all sizes.
+/// Batches with frequent and rare terms, in blocks of all sizes.
 #[test]
 fn batches_of_a_language() {
     const TERMS: u32 = 70_000;
@@ -549,14 +553,14 @@ fn batches_of_a_language() {
     for k in [1, 30, 600, 3_000] {
         agree_fast(&training, &queries, k).unwrap();
     }
-    // A query of each length, and one alone.
+    // Queries of different lengths, and a single query.
     let some: Rows = rows.iter().take(17).map(|row| row[..row.len() / 3].to_vec()).collect();
     agree_fast(&training, &matrix(&some, TERMS as usize), 30).unwrap();
     agree_fast(&training, &matrix(&some[..1].to_vec(), TERMS as usize), 30).unwrap();
 }
 
-/// Rows that share most of their words with other rows of their subject. Only if there are near
-/// rows does the engine use bounds.
+/// Returns rows that share most of their words with other rows of their subject. The engine uses
+/// bounds only if there are near rows.
 fn rows_of_subjects(subjects: usize, count: usize, terms: u32) -> Rows {
     let subjects = language(5, subjects, terms);
     let rows = language(6, count, terms);
@@ -569,8 +573,8 @@ fn rows_of_subjects(subjects: usize, count: usize, terms: u32) -> Rows {
     rows.iter().enumerate().map(with_subject).collect()
 }
 
-/// One query at a time, with rows of unit length and of other lengths. All rows may be neighbors,
-/// all except the query itself, or few.
+/// Single queries, with rows of unit length and of other lengths. The neighbors may be all rows,
+/// all rows except the query itself, or few rows.
 #[test]
 fn queries_of_a_language_one_at_a_time() {
     const TERMS: u32 = 20_000;
@@ -603,7 +607,7 @@ fn queries_of_a_language_one_at_a_time() {
     }
 }
 
-/// Batches where there are many blocks: these are answered by bounds.
+/// Batches over many blocks, which are answered by bounds.
 #[test]
 fn batches_of_a_language_by_bounds() {
     const TERMS: u32 = 5_000;
@@ -624,7 +628,8 @@ fn batches_of_a_language_by_bounds() {
     }
 }
 
-/// Queries with negative weights for training rows without, in one request and after another.
+/// Queries with negative weights, for training rows without negative weights: in one request, and
+/// in several.
 #[test]
 fn negative_weights_of_queries_only() {
     let training = matrix(&language(3, 2_000, 500), 500);
@@ -655,7 +660,7 @@ fn queries_longer_than_rows() {
     let training = matrix(&rows, 64);
     let query: Vec<(u32, f32)> = (0..64).map(|term| (term, 1.0)).collect();
     agree(&training, &matrix(&vec![query; 16], 64), 1).unwrap();
-    // The same for many rows that are nearly as similar.
+    // The same for many rows with nearly the same similarity.
     let mut random = Random::new(8);
     let mut close = |terms: std::ops::Range<u32>| -> Vec<(u32, f32)> {
         let mut weight = || 0.375 + f32::from(u8::try_from(random.below(200)).unwrap()) * 1e-6;
@@ -672,7 +677,7 @@ fn queries_longer_than_rows() {
     }
 }
 
-/// Rows with enough terms for the errors of 16 bits to add up.
+/// Rows with enough terms for rounding errors of 16 bits to add up.
 #[test]
 fn rows_of_many_terms() {
     const TERMS: u32 = 100_000;
@@ -689,7 +694,7 @@ fn rows_of_many_terms() {
 }
 
 #[test]
-fn parts_hold_every_row_once() {
+fn parts_contain_every_row_once() {
     let part = |rows: RowMap, count: usize| {
         let engine = Arc::new(oracle(&matrix(&vec![vec![(0, 1.0)]; count], 1)));
         Part { engine, rows }
@@ -725,7 +730,7 @@ fn parts_hold_every_row_once() {
 }
 
 #[test]
-fn refused_at_the_door() {
+fn invalid_requests_are_rejected() {
     let training = matrix(&vec![vec![(0, 1.0)]], 2);
     let nan = matrix(&vec![vec![(0, f32::NAN)]], 2);
     let other = matrix(&vec![vec![(0, 1.0)]], 3);
@@ -772,7 +777,7 @@ fn refused_at_the_door() {
             "the filter has 7 rows of the set, expected 1"
         );
     }
-    // Weights beyond those that one thread looks at.
+    // The weights are beyond the range that one thread checks.
     let weight = |at: u32| if at == 69_999 { f32::NAN } else { 1.0 };
     let late = matrix(&vec![(0..70_000).map(|at| (at, weight(at))).collect()], 70_000);
     let infinite = matrix(&vec![vec![(0, f32::INFINITY)]], 1);

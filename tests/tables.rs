@@ -1,4 +1,4 @@
-//! Tables, JSON and label files in the forms in which people have them.
+//! Tests of tables, JSON and label files in common variants.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ fn read(bytes: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Vec<Document>,
     Corpus::from_bytes("in", bytes.as_ref().to_vec(), options.clone())?.collect()
 }
 
-/// The text and the labels of each document.
+/// Returns the text and the labels of each document.
 fn rows(documents: &[Document]) -> Vec<(String, Vec<String>)> {
     let row = |document: &Document| match &document.content {
         Content::Text(text) => (text.clone(), document.labels.clone()),
@@ -27,7 +27,7 @@ fn expected(rows: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
 }
 
 fn check(bytes: impl AsRef<[u8]>, options: &ReadOptions, wanted: &[(&str, &[&str])]) {
-    let documents = read(bytes, options).expect("a corpus that can be read");
+    let documents = read(bytes, options).expect("the corpus can be read");
     assert_eq!(rows(&documents), expected(wanted));
 }
 
@@ -57,7 +57,7 @@ fn the_separator_is_detected() {
     ] {
         check(text, &ReadOptions::default(), &TWO);
     }
-    // The end of a name does not matter.
+    // The extension of a file name does not matter.
     let csv = ReadOptions {
         format: Some(classify::text::corpus::Format::Csv),
         ..table(TableOptions::default())
@@ -80,7 +80,7 @@ fn quotes() {
     let backslash = table(TableOptions { quoting: Quoting::Backslash, ..TableOptions::default() });
     let text = "text,label\n\"say \\\"no\\\", twice\",money\n\"a\nb\",x\n";
     check(text, &backslash, &[("say \"no\", twice", &["money"]), ("a\nb", &["x"])]);
-    // Tabs need no quotes, so a quote is a character.
+    // Tab-separated fields need no quotes, so a quote is an ordinary character.
     let inches = "text\tlabel\n\"5 inches\tmoney\na 3\" pipe\ttools\n";
     check(
         inches,
@@ -176,12 +176,12 @@ fn fields_in_fields() {
     let text = "{\"doc\": {\"body\": \"a\"}, \"subjects\": [{\"uri\": \"u1\", \"n\": 1}, \
                 {\"uri\": \"u2\"}]}\n";
     check(text, &options, &[("a", &["u1", "u2"])]);
-    // A name with a dot comes first.
+    // A field name that contains a dot takes precedence.
     check("{\"doc.body\": \"a\", \"subjects.uri\": \"u\"}\n", &options, &[("a", &["u"])]);
 }
 
 #[test]
-fn odd_values_of_json() {
+fn unusual_json_values() {
     let options = ReadOptions::default();
     check("{\"text\": null, \"label\": \"x\"}\n", &options, &[("", &["x"])]);
     check("{\"text\": \"a\", \"label\": 1.0}\n", &options, &[("a", &["1"])]);
@@ -242,7 +242,7 @@ fn annif_corpora() {
 }
 
 #[test]
-fn files_in_label_folders_that_are_no_text_are_skipped() {
+fn non_text_files_in_label_folders_are_skipped() {
     let folder = tempfile::tempdir().unwrap();
     for label in ["x", "y"] {
         fs::create_dir(folder.path().join(label)).unwrap();
@@ -258,7 +258,7 @@ fn files_in_label_folders_that_are_no_text_are_skipped() {
 }
 
 #[test]
-fn a_quote_that_swallows_rows_is_noted() {
+fn a_quote_that_spans_rows_is_reported() {
     let notes = Arc::new(Notes::default());
     let options = ReadOptions { notes: Some(Arc::clone(&notes)), ..ReadOptions::default() };
     let text = "text,label\nfine,a\n\"open,b\none,c\ntwo,d\nthree,e\nend\",f\n";
@@ -270,7 +270,7 @@ fn a_quote_that_swallows_rows_is_noted() {
 }
 
 #[test]
-fn a_field_called_weight_is_noted_and_not_used() {
+fn a_field_called_weight_is_reported_and_ignored() {
     let notes = Arc::new(Notes::default());
     let options = ReadOptions { notes: Some(Arc::clone(&notes)), ..ReadOptions::default() };
     let csv = "text,label,weight\na,x,5 kg\n";

@@ -1,4 +1,4 @@
-//! Vectors files: what they contain, and that a damaged one is never accepted.
+//! Tests of vectors files: their contents, and that damaged files are always rejected.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -26,7 +26,7 @@ fn vectorized(model: &Arc<Model>) -> (Vec<Document>, DocumentVectors, VectorsWri
     let classifier = Classifier::new(Arc::clone(model), &Threads::available().unwrap()).unwrap();
     let vectors = classifier.vectorize(&documents).unwrap();
     let mut writer = VectorsWriter::new(model);
-    // In two pieces.
+    // The documents are written in two batches.
     for some in [&documents[..1], &documents[1..]] {
         writer.push(some, &classifier.vectorize(some).unwrap());
     }
@@ -34,7 +34,7 @@ fn vectorized(model: &Arc<Model>) -> (Vec<Document>, DocumentVectors, VectorsWri
 }
 
 #[test]
-fn what_was_written_comes_back_in_any_pieces() {
+fn written_vectors_are_read_in_any_batches() {
     let model = model("golden-v1.model");
     let (documents, vectors, writer) = vectorized(&model);
     let folder = tempfile::tempdir().unwrap();
@@ -62,11 +62,11 @@ fn what_was_written_comes_back_in_any_pieces() {
     }
     let first = std::fs::read(&path).unwrap();
     vectorized(&model).2.save(&path).unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), first, "the same bytes for the same vectors");
+    assert_eq!(std::fs::read(&path).unwrap(), first, "the same vectors give the same bytes");
 }
 
 #[test]
-fn another_model_and_every_damage_are_refused() {
+fn other_models_and_damaged_files_are_rejected() {
     let own = model("golden-v1.model");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.vectors");
@@ -78,7 +78,8 @@ fn another_model_and_every_damage_are_refused() {
         let mut damaged = sound.clone();
         damaged[at] ^= 1 << (at % 8);
         std::fs::write(&path, &damaged).unwrap();
-        // A blank of the header's padding may become another one; any other change is detected.
+        // A space in the padding of the header may become another blank character. Every other
+        // change is detected.
         if let Ok(stored) = StoredVectors::open(&path, &own) {
             assert!(sound[at] == b' ' && stored.len() == 3, "byte {at}");
         }

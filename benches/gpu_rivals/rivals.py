@@ -41,7 +41,7 @@ def on_gpu(ptr, cols, vals, terms, first, last):
 
 
 TOP = cupy.RawKernel(r"""
-// Selects the k best of each row of a CSR product: one block per row, k <= 64. Each step takes the greatest value
+// Selects the k best of each row of a CSR product: one block per row, k <= 64. Each step takes the largest value
 // below the previous one (ties: the lower column). Values stay in L1/L2 between the steps.
 extern "C" __global__ void top(const int* ptr, const int* cols, const float* vals, int k,
                                int* best_col, float* best_val) {
@@ -86,9 +86,10 @@ extern "C" __global__ void top(const int* ptr, const int* cols, const float* val
 
 
 def sorted_top(product, k):
-    """The columns of the k best of each row, by CuPy alone; -1 where a row has fewer.
+    """Return the columns of the k best entries of each row with CuPy alone; -1 if a row has fewer.
 
-    It has no selection by rows of a sparse matrix. Its fastest way: one sort of 64-bit numbers.
+    CuPy cannot select per row of a sparse matrix. The fastest substitute is one sort of 64-bit
+    numbers.
     """
     rows, columns = product.shape
     row = product.tocoo(copy=False).row.astype(cupy.uint64)

@@ -27,7 +27,7 @@ use std::num::NonZero;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gpu_runtime::{Dealt, Done, deal};
+use gpu_runtime::{CompletedTask, DealOutcome, deal};
 pub use gpu_runtime::{Device, DeviceInfo, GpuError, devices};
 
 use crate::Question;
@@ -94,10 +94,13 @@ pub struct Answers {
 impl Answers {
     /// Adds the time and the failures of work on GPUs to the statistics. Returns the completed
     /// work.
-    fn count<T>(&mut self, dealt: Dealt<T, GpuAnswers, GpuError>) -> Vec<Done<T, GpuAnswers>> {
+    fn count<T>(
+        &mut self,
+        dealt: DealOutcome<T, GpuAnswers, GpuError>,
+    ) -> Vec<CompletedTask<T, GpuAnswers>> {
         self.failed.extend(dealt.failures.into_iter().map(|failure| failure.error));
         let mut milliseconds: Vec<f64> = Vec::new();
-        for Done { worker, result, .. } in &dealt.done {
+        for CompletedTask { worker, result, .. } in &dealt.done {
             milliseconds.resize(milliseconds.len().max(worker + 1), 0.0);
             milliseconds[*worker] += result.milliseconds;
         }

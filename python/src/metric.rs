@@ -143,7 +143,7 @@ fn of_gpu(error: &GpuError) -> PyErr {
 
 fn of_store(error: &StoreError) -> PyErr {
     match &error.problem {
-        StoreProblem::File(problem) => match (problem.io_kind(), problem.is_of_the_system()) {
+        StoreProblem::File(problem) => match (problem.io_kind(), problem.is_io_error()) {
             (Some(kind), _) => of_io(&kind.into(), error.to_string()),
             (None, true) => PyOSError::new_err(error.to_string()),
             _ => ModelError::new_err(error.to_string()),

@@ -115,7 +115,7 @@ impl VectorsError {
     /// A hint about how to solve the problem.
     pub fn hint(&self) -> Option<&'static str> {
         match &self.problem {
-            VectorsProblem::File(problem) if problem.is_of_the_system() => problem.system_hint(),
+            VectorsProblem::File(problem) if problem.is_io_error() => problem.system_hint(),
             VectorsProblem::NoLabels => Some("vectorize a labeled corpus"),
             _ => Some("create the vectors again"),
         }

@@ -1,12 +1,13 @@
-//! Clusters: documents grouped by their similarity, without labels.
+//! Clusters documents by similarity, without labels.
 //!
 //! The algorithm is spherical k-means (Dhillon and Modha 2001). Each document is assigned to the
 //! cluster with the most similar center, and each center is the mean of its documents, scaled to
 //! length 1. The two steps alternate until no document moves.
 //!
-//! The first centers are documents, drawn in proportion to their distance from earlier centers
-//! (k-means++, Arthur and Vassilvitskii 2007, with several candidates for each center). After
-//! several starts, the result with the highest sum of similarities to the centers is returned.
+//! The initial centers are chosen by k-means++ (Arthur and Vassilvitskii 2007) with several
+//! candidates for each center. Documents are drawn with probabilities proportional to their
+//! distance from earlier centers. Of several starts, the result with the highest sum of
+//! similarities to the centers is returned.
 //!
 //! ```
 //! use std::num::NonZeroUsize;
@@ -37,21 +38,21 @@ use crate::random::Random;
 use crate::rows::matrix::{Csr, CsrBuilder, row};
 use crate::search::{Engines, NeighborLists, Request, SearchError};
 
-/// Options for clustering.
+/// The options for clustering.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterOptions {
-    /// The number of clusters; at most the number of documents.
+    /// Number of clusters; at most the number of documents is used.
     pub clusters: NonZeroUsize,
-    /// The number of starts.
+    /// Number of starts.
     pub starts: NonZeroUsize,
-    /// Maximum number of rounds of a start.
+    /// Maximum number of rounds per start.
     pub rounds: NonZeroUsize,
-    /// The seed of the starts.
+    /// The seed of the random starts.
     pub seed: u64,
 }
 
 impl ClusterOptions {
-    /// Ten starts of at most 100 rounds.
+    /// Returns options with ten starts of at most 100 rounds.
     #[expect(clippy::missing_panics_doc, reason = "the numbers are above 0")]
     pub const fn new(clusters: NonZeroUsize) -> Self {
         let ten = NonZeroUsize::new(10).expect("above 0");
@@ -65,22 +66,22 @@ impl ClusterOptions {
 pub struct Clusters {
     /// The cluster of each row; `None` if the row shares no term with any center.
     pub of_row: Vec<Option<u32>>,
-    /// The similarity of each row to its center; 0 if it has no cluster.
+    /// The similarity of each row to the center of its cluster; 0 if it has no cluster.
     pub similarities: Vec<f32>,
-    /// The centers, rows of length 1.
+    /// The centers, as rows of length 1, in the order of the clusters.
     pub centers: Arc<Csr>,
-    /// The sum of the similarities.
+    /// The sum of `similarities`.
     pub objective: f64,
-    /// The rounds of the best start.
+    /// Number of rounds of the best start.
     pub rounds: usize,
 }
 
-/// Clusters rows of length 1. The result depends only on rows and options, not on engines or
-/// threads.
+/// Clusters rows of length 1. The result depends only on the rows and the options, not on engines
+/// or threads.
 ///
 /// # Errors
-/// If a weight is not finite, or there are too many rows.
-#[expect(clippy::missing_panics_doc, reason = "there is a start")]
+/// Fails if a weight is not finite, or if there are too many rows.
+#[expect(clippy::missing_panics_doc, reason = "there is at least one start")]
 pub fn cluster(
     rows: &Arc<Csr>,
     options: ClusterOptions,
@@ -94,7 +95,7 @@ pub fn cluster(
             best = Some(found);
         }
     }
-    let mut best = best.expect("there is a start");
+    let mut best = best.expect("there is at least one start");
     best.renumber();
     Ok(best)
 }
@@ -123,16 +124,16 @@ fn one_start(
         of_row = nearest;
         centers = Arc::new(means(rows, &of_row, &similarities, centers.rows(), engines));
     }
-    unreachable!("rounds end")
+    unreachable!("the last round returns")
 }
 
-/// Maximum number of weights in the table of centers: 256 MiB.
+/// Maximum number of weights in the table of centers, which take 256 MiB.
 const MAX_TABLE: usize = 1 << 26;
 
-/// The most similar center of each row, and its similarity.
+/// Returns the most similar center of each row, and the similarity.
 ///
-/// A table of all centers is faster than a search engine but takes more memory. Both give the same
-/// result, bit for bit.
+/// A table of all centers is faster than a search engine, but takes more memory. Both give exactly
+/// the same result.
 fn nearest(
     rows: &Csr,
     centers: &Arc<Csr>,
@@ -168,7 +169,7 @@ fn nearest(
         }
         let mut best = (None, 0.0f32);
         for (center, &sum) in (0..).zip(&*sums) {
-            #[expect(clippy::cast_possible_truncation, reason = "the one rounding of a similarity")]
+            #[expect(clippy::cast_possible_truncation, reason = "a similarity is rounded once")]
             let similarity = (sum as f32).min(f32::MAX);
             if similarity > best.1 {
                 best = (Some(center), similarity);
@@ -180,14 +181,18 @@ fn nearest(
     Ok(engines.threads().run(|| numbers.map_init(Vec::new, of_row).unzip()))
 }
 
-/// Rows drawn in proportion to their distance from the rows drawn before.
+/// Draws rows with probabilities proportional to their distance from the rows drawn before.
 fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Random) -> Csr {
     let filled: Vec<usize> =
         (0..rows.rows()).filter(|&at| !row(&rows.view(), at).0.is_empty()).collect();
     let mut chosen = Vec::new();
-    // 1 − the similarity to the nearest center.
+    // One minus the similarity to the nearest center.
     let mut distances = vec![1.0f32; filled.len()];
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a small logarithm"
+    )]
     let candidates = 2 + libm::log(count as f64) as usize;
     let mut dense = vec![0f32; rows.cols()];
     for _ in 0..count.min(filled.len()) {
@@ -236,8 +241,8 @@ fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Rando
     centers.build(rows.cols())
 }
 
-/// The means of the clusters, scaled to length 1. An empty cluster gets the row that is least
-/// similar to its center.
+/// Returns the means of the clusters, scaled to length 1. An empty cluster gets the row that is
+/// least similar to its center.
 fn means(
     rows: &Csr,
     of_row: &[Option<u32>],
@@ -275,7 +280,7 @@ fn means(
             }
         }
         used.sort_unstable();
-        // A sum may have been 0 temporarily.
+        // A sum may have been 0 temporarily, so that a term was added twice.
         used.dedup();
         let square = |&term: &u32| sums[term as usize] * sums[term as usize];
         let length = used.iter().map(square).sum::<f64>().sqrt();
@@ -323,7 +328,7 @@ impl Clusters {
         self.centers = Arc::new(centers.build(self.centers.cols()));
     }
 
-    /// The number of rows of each cluster.
+    /// Returns the number of rows of each cluster.
     pub fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![0; self.centers.rows()];
         for cluster in self.of_row.iter().flatten() {
@@ -332,8 +337,8 @@ impl Clusters {
         sizes
     }
 
-    /// For each cluster, the `count` terms whose weight in its center exceeds the mean weight over
-    /// all centers the most, best first.
+    /// Returns the `count` most characteristic terms of each cluster, best first. These are the
+    /// terms whose weight in the center most exceeds the mean weight over all centers.
     pub fn best_terms(&self, count: usize) -> Vec<Vec<u32>> {
         let view = self.centers.view();
         let clusters = self.centers.rows();
@@ -359,19 +364,19 @@ fn length(count: usize) -> u32 {
     u32::try_from(count).expect("row numbers are 32-bit")
 }
 
-/// How well two groupings of the same items agree.
+/// Metrics of how well two groupings of the same items agree.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Agreement {
-    /// Normalized mutual information, normalized by the mean of the two entropies: 1 for equal
+    /// Normalized mutual information, divided by the mean of the two entropies: 1 for equal
     /// groupings, 0 for independent groupings.
     pub nmi: f64,
-    /// The adjusted Rand index (Hubert and Arabie 1985): 1 for equal groupings, 0 on average for
-    /// random groupings.
+    /// The adjusted Rand index (Hubert and Arabie 1985): 1 for equal groupings; the expected value
+    /// for random groupings is 0.
     pub ari: f64,
 }
 
 impl Agreement {
-    /// The agreement of two groupings: `a` and `b` hold the group of each item.
+    /// Computes the agreement of two groupings: `a` and `b` contain the group of each item.
     ///
     /// ```
     /// use classify::evaluate::cluster::Agreement;
@@ -383,9 +388,9 @@ impl Agreement {
     /// ```
     ///
     /// # Panics
-    /// If the groupings are of different length.
+    /// Panics if the groupings have different lengths.
     pub fn of(a: &[u32], b: &[u32]) -> Self {
-        assert_eq!(a.len(), b.len(), "the same items");
+        assert_eq!(a.len(), b.len(), "both groupings have the same items");
         let count = |groups: &mut dyn Iterator<Item = (u32, u32)>| {
             let mut counts: BTreeMap<(u32, u32), f64> = BTreeMap::new();
             groups.for_each(|group| *counts.entry(group).or_default() += 1.0);
@@ -415,7 +420,7 @@ impl Agreement {
         let all = (n * (n - 1.0) / 2.0).max(1.0);
         let expected = in_a * in_b / all;
         let max = f64::midpoint(in_a, in_b);
-        // If both groupings are one group, or groups of one item each, they are equal.
+        // If both groupings are a single group, or single-item groups, they are equal.
         let ari = if max > expected { (in_both - expected) / (max - expected) } else { 1.0 };
         Self { nmi: if mean > 0.0 { (mutual / mean).clamp(0.0, 1.0) } else { 1.0 }, ari }
     }
@@ -444,13 +449,13 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_as_good_as_an_engine() {
+    fn the_table_equals_an_engine() {
         let engines = Engines::cpu(&Threads::available().expect("threads"));
         let rows = rows(300);
         let centers = Arc::new(first_centers(&rows, 7, &engines, &mut Random::new(1)));
         let mut lists = NeighborLists::default();
         let (found, similarities) = nearest(&rows, &centers, &engines, &mut lists).expect("found");
-        let engine = engines.engine(&centers).expect("an engine");
+        let engine = engines.engine(&centers).expect("the centers can be indexed");
         let request = Request::new(&*rows, NonZeroUsize::MIN);
         let _ = engine.search(&request, &mut lists).expect("found");
         for (at, list) in lists.iter().enumerate() {
@@ -477,7 +482,7 @@ mod tests {
             found.sizes().iter().sum::<usize>(),
             60 - found.of_row.iter().filter(|c| c.is_none()).count()
         );
-        // More clusters than documents, only identical rows, and no rows.
+        // More clusters than documents, identical rows only, and no rows.
         assert!(of(&rows(3), 10).centers.rows() <= 3);
         let mut copies = CsrBuilder::default();
         for _ in 0..5 {

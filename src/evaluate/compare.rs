@@ -1,17 +1,17 @@
 //! Compares evaluations of the same documents, and tests whether the differences are significant.
 //!
-//! * **Micro F1, macro F1, share of exactly labeled documents:** a paired bootstrap over documents
-//!   gives an interval of the difference, and a p-value from how often the difference changes sign.
-//! * **Decisions:** an exact sign test on the decisions that only one evaluation has right (the
-//!   s-test of Yang and Liu 1999).
-//! * **Documents:** `McNemar`'s exact test on the documents that only one evaluation has exactly
-//!   right.
+//! * **Micro F1, macro F1, subset accuracy:** a paired bootstrap over documents gives an interval
+//!   of the difference. The p-value is derived from how often the difference changes its sign.
+//! * **Decisions:** an exact sign test on the decisions that are correct in only one evaluation
+//!   (the s-test of Yang and Liu 1999).
+//! * **Documents:** `McNemar`'s exact test on the documents whose labels are exactly predicted in
+//!   only one evaluation.
 //! * **F1 of labels:** a paired t-test (the macro t-test of Yang and Liu 1999), and Wilcoxon's
 //!   signed-rank test (normal approximation, corrected for ties).
 //!
-//! Macro F1 is the mean over one set of labels for all evaluations: the labels that have training
-//! documents in any of them. All tests are two-sided. If several evaluations are compared with one,
-//! the p-values of each test are adjusted by Holm's method (1979).
+//! Macro F1 is the mean over the same labels for all evaluations: the labels that have training
+//! documents in any of them. All tests are two-sided. If several evaluations are compared with the
+//! baseline, the p-values of each test are adjusted by Holm's method (1979).
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -28,7 +28,7 @@ use crate::limits::{self, LimitedReader};
 use crate::printable::printable;
 use crate::threads::Threads;
 
-/// The part of an evaluation's JSON file that a comparison needs.
+/// The part of an evaluation's JSON that a comparison needs.
 #[derive(Debug, Clone, Deserialize)]
 pub struct SavedEvaluation {
     schema: String,
@@ -42,19 +42,19 @@ struct SavedLabel {
     train: u64,
 }
 
-/// The byte order mark that some editors write in front of UTF-8.
+/// The UTF-8 byte order mark, with which some editors begin a file.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Why evaluations cannot be compared.
+/// The reasons why evaluations cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// The file is not an evaluation.
+    /// The data is not an evaluation.
     #[error("not an evaluation: {}", printable(.0))]
     NotAnEvaluation(String),
-    /// The file has no decisions on documents.
-    #[error("it has no decisions on documents")]
+    /// The evaluation contains no decisions on documents.
+    #[error("the evaluation contains no decisions on documents")]
     NoDocuments,
-    /// The documents differ.
+    /// A document differs from the baseline.
     #[error(
         "document {number} is `{}`, not `{}` as in the first file: evaluate the same documents in \
          the same order",
@@ -62,27 +62,27 @@ pub enum CompareError {
         printable(baseline)
     )]
     OtherDocument {
-        /// The document's number, from 1.
+        /// Number of the document, from 1.
         number: usize,
-        /// Its identifier in the first file.
+        /// The document's identifier in the baseline.
         baseline: String,
-        /// Its identifier here.
+        /// The document's identifier in this evaluation.
         other: String,
     },
-    /// The labels of a document differ.
-    #[error("document {number}, `{}`, has other labels than in the first file", printable(id))]
+    /// The labels of a document differ from the baseline.
+    #[error("document {number}, `{}`, has different labels in the first file", printable(id))]
     OtherLabels {
-        /// The document's number, from 1.
+        /// Number of the document, from 1.
         number: usize,
-        /// Its identifier.
+        /// The document's identifier.
         id: String,
     },
-    /// The numbers of documents differ.
-    #[error("{found} documents, not {expected} as in the first file")]
+    /// The number of documents differs from the baseline.
+    #[error("the file has {found} documents, but the first file has {expected}")]
     OtherCount {
-        /// The number in this file.
+        /// Number of documents in this evaluation.
         found: usize,
-        /// The number in the first file.
+        /// Number of documents in the baseline.
         expected: usize,
     },
 }
@@ -91,7 +91,7 @@ impl SavedEvaluation {
     /// Reads the JSON of an [`Evaluation`](super::Evaluation) with decisions on documents.
     ///
     /// # Errors
-    /// If the text is not an evaluation, or has no decisions on documents.
+    /// Fails if the text is not an evaluation, or contains no decisions on documents.
     pub fn from_json(text: &[u8]) -> Result<Self, CompareError> {
         Self::checked(serde_json::from_slice(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)))
     }
@@ -100,7 +100,8 @@ impl SavedEvaluation {
     /// bytes.
     ///
     /// # Errors
-    /// If the file cannot be read, is longer, or is not an evaluation with decisions on documents.
+    /// Fails if the file cannot be read, is too long, or is not an evaluation with decisions on
+    /// documents.
     pub fn from_reader(file: impl Read) -> Result<Self, CompareError> {
         Self::from_limited(file, limits::MAX_FILE_BYTES)
     }
@@ -116,7 +117,7 @@ impl SavedEvaluation {
     fn checked(read: serde_json::Result<Self>) -> Result<Self, CompareError> {
         let loaded = read.map_err(|error| CompareError::NotAnEvaluation(error.to_string()))?;
         if loaded.schema != "classify.evaluation/1" {
-            let message = format!("its schema is `{}`", loaded.schema);
+            let message = format!("the schema is `{}`", loaded.schema);
             return Err(CompareError::NotAnEvaluation(message));
         }
         if loaded.per_document.is_none() {
@@ -130,66 +131,66 @@ impl SavedEvaluation {
     }
 }
 
-/// A metric of two evaluations.
+/// The values of a metric in two evaluations, and their difference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Difference {
-    /// Its value in the first evaluation.
+    /// The value in the baseline.
     pub baseline: f64,
-    /// Its value in the other evaluation.
+    /// The value in the other evaluation.
     pub other: f64,
     /// `other` minus `baseline`.
     pub difference: f64,
     /// The 95 % interval of the difference.
     pub interval: [f64; 2],
-    /// The difference that is detected with a power of 80 % at the 5 % level, estimated from the
-    /// width of the interval. `None` if the replicates do not differ.
+    /// The smallest difference that is detected with a power of 80 % at the 5 % level, estimated
+    /// from the width of the interval. `None` if the replicates do not differ.
     pub detectable: Option<f64>,
-    /// The bootstrap's p-value.
+    /// The p-value of the bootstrap.
     pub p_value: f64,
-    /// The p-value adjusted for the number of comparisons.
+    /// The p-value, adjusted for the number of comparisons.
     pub adjusted: f64,
 }
 
-/// The detectable difference as a share of the width of a 95 % interval: the sum of the normal
-/// quantiles of .975 and .8, divided by twice the quantile of .975.
+/// The ratio of the detectable difference to the width of a 95 % interval. It is the sum of the
+/// normal quantiles of .975 and .8, divided by twice the quantile of .975.
 const DETECTABLE: f64 = (1.959_964 + 0.841_621) / (2.0 * 1.959_964);
 
-/// A statistical test and its outcome.
+/// A statistical test and its result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Test {
-    /// Its name.
+    /// The name of the test.
     pub name: &'static str,
-    /// The counts that it compares, in words.
+    /// The numbers that the test compares, in words.
     pub detail: String,
     /// The p-value.
     pub p_value: f64,
-    /// The p-value adjusted for the number of comparisons.
+    /// The p-value, adjusted for the number of comparisons.
     pub adjusted: f64,
 }
 
-/// A comparison of two evaluations. As JSON it is an entry of the schema `classify.comparison/1`.
+/// A comparison of two evaluations; serialized as an entry of the JSON schema
+/// `classify.comparison/1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// Number of documents.
     pub documents: usize,
-    /// F1 over all decisions.
+    /// Micro F1: F1 over all decisions.
     pub micro_f1: Difference,
-    /// The mean F1 of the labels that have training documents in any of the evaluations.
+    /// Macro F1: the mean F1 of the labels that have training documents in any of the evaluations.
     pub macro_f1: Difference,
-    /// The share of documents that got exactly their labels.
+    /// Subset accuracy: the share of documents that got exactly their labels.
     pub accuracy: Difference,
-    /// The tests.
+    /// The statistical tests.
     pub tests: Vec<Test>,
 }
 
 impl Comparison {
-    /// The metrics by name.
+    /// Returns the metrics with their names.
     pub fn differences(&self) -> [(&'static str, Difference); 3] {
         [("micro F1", self.micro_f1), ("macro F1", self.macro_f1), ("exact", self.accuracy)]
     }
 
-    /// Whether a metric is lower than in the first evaluation, with an adjusted p-value below
-    /// `alpha`.
+    /// Whether a metric is lower than in the baseline, with an adjusted p-value below `alpha`.
     pub fn is_worse(&self, alpha: f64) -> bool {
         self.differences()
             .iter()
@@ -197,11 +198,11 @@ impl Comparison {
     }
 }
 
-/// Compares evaluations with a baseline. `seed` draws the documents of the bootstrap. There are
-/// enough replicates, up to 100,000, for a p-value below `alpha`.
+/// Compares evaluations with a baseline. `seed` determines the documents of the bootstrap. Draws
+/// enough replicates, up to 100,000, for p-values below `alpha` to be possible.
 ///
 /// # Errors
-/// Returns the index of the evaluation (0 is the baseline), and why it cannot be compared.
+/// Returns the index of the evaluation that cannot be compared (0 is the baseline), and the reason.
 pub fn compare(
     baseline: &SavedEvaluation,
     others: &[SavedEvaluation],
@@ -221,11 +222,11 @@ pub fn compare(
     for (at, other) in (1..).zip(others) {
         same_documents(baseline.documents(), other.documents()).map_err(|error| (at, error))?;
         let second = outcomes(other.documents(), &mut numbers);
-        // The smallest p-value is 2 / (draws + 1), times the number of comparisons.
+        // The smallest possible p-value is 2 / (replicates + 1), times the number of comparisons.
         let min_count = (4.0 * others.len() as f64 / alpha).clamp(0.0, 100_000.0);
-        let draws = Draws { seed, min_count };
+        let draws = Resampling { seed, min_count };
         let labels = Labels { trained, all: numbers.len() };
-        comparisons.push(threads.run(|| compared(&first, &second, labels, draws)));
+        comparisons.push(threads.run(|| compare_pair(&first, &second, labels, draws)));
     }
     adjust(&mut comparisons);
     Ok(comparisons)
@@ -269,27 +270,28 @@ fn same_documents(a: &[DocumentResult], b: &[DocumentResult]) -> Result<(), Comp
 /// Numbers of labels.
 #[derive(Debug, Clone, Copy)]
 struct Labels {
-    /// Labels with training documents, which come first: the denominator of macro F1.
+    /// Number of labels with training documents, which come first. Denominator of macro F1.
     trained: usize,
     all: usize,
 }
 
-/// How documents are resampled.
+/// The parameters of resampling.
 #[derive(Debug, Clone, Copy)]
-struct Draws {
+struct Resampling {
     seed: u64,
-    /// Number of replicates that small p-values need.
+    /// Minimum number of replicates, so that small p-values are possible.
     min_count: f64,
 }
 
-fn compared(a: &Outcomes, b: &Outcomes, labels: Labels, by: Draws) -> Comparison {
+fn compare_pair(a: &Outcomes, b: &Outcomes, labels: Labels, by: Resampling) -> Comparison {
     let metrics = |outcomes: &Outcomes, replicate| {
         outcomes.metrics(draws(a.len(), by.seed, replicate), labels.trained)
     };
-    let drawn: Vec<(HeadlineMetrics, HeadlineMetrics)> = (0..draws_of(a.len(), by.min_count))
-        .into_par_iter()
-        .map(|replicate| (metrics(a, replicate), metrics(b, replicate)))
-        .collect();
+    let drawn: Vec<(HeadlineMetrics, HeadlineMetrics)> =
+        (0..paired_replicate_count(a.len(), by.min_count))
+            .into_par_iter()
+            .map(|replicate| (metrics(a, replicate), metrics(b, replicate)))
+            .collect();
     let [first, second] = [a, b].map(|run| run.metrics(0..run.len(), labels.trained));
     let difference = |of: fn(&HeadlineMetrics) -> f64, correction: Correction| {
         let baseline = of(&first);
@@ -313,29 +315,29 @@ fn compared(a: &Outcomes, b: &Outcomes, labels: Labels, by: Draws) -> Comparison
     }
 }
 
-fn draws_of(documents: usize, min_count: f64) -> u64 {
+fn paired_replicate_count(documents: usize, min_count: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 100,000")]
     let min_count = min_count.ceil() as u64;
     replicate_count(documents * 8).max(min_count)
 }
 
-/// The numbers of items that only one of two evaluations has right.
+/// The numbers of items that are correct in only one of two evaluations.
 #[derive(Debug, Clone, Copy, Default)]
-struct OnlyRight {
+struct DiscordantCounts {
     first: u64,
     other: u64,
 }
 
 fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
-    let mut documents = OnlyRight::default();
-    let mut decisions = OnlyRight::default();
+    let mut documents = DiscordantCounts::default();
+    let mut decisions = DiscordantCounts::default();
     for document in 0..a.len() {
         match (a.is_exact(document), b.is_exact(document)) {
             (true, false) => documents.first += 1,
             (false, true) => documents.other += 1,
             _ => {}
         }
-        // A decision that is right or wrong in both evaluations is no evidence.
+        // A decision that is correct or wrong in both evaluations is no evidence.
         let errors = |outcomes: &Outcomes| {
             let errors = outcomes.of(document).filter(|&(_, kind)| kind != Kind::Right);
             LabelSet::new(errors.map(|(label, _)| label).collect::<Vec<_>>())
@@ -345,11 +347,11 @@ fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
         decisions.first += of_b.without(&of_a).count() as u64;
         decisions.other += of_a.without(&of_b).count() as u64;
     }
-    let counted = |name, what: &str, counts: OnlyRight| {
-        let OnlyRight { first, other } = counts;
+    let counted = |name, what: &str, counts: DiscordantCounts| {
+        let DiscordantCounts { first, other } = counts;
         let p_value = sign_test(first, other);
         let detail =
-            format!("{what} that only the first has right {first}, only the other {other}");
+            format!("{what} correct only in the first: {first}, only in the other: {other}");
         Test { name, detail, p_value, adjusted: p_value }
     };
     let of_a = label_f1(a, labels);
@@ -368,7 +370,7 @@ fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
     ]
 }
 
-/// The F1 of each label with training documents.
+/// Returns the F1 of each label with training documents.
 fn label_f1(outcomes: &Outcomes, labels: Labels) -> Vec<f64> {
     let mut tallies = vec![[0u64; 3]; labels.all];
     for document in 0..outcomes.len() {
@@ -380,13 +382,14 @@ fn label_f1(outcomes: &Outcomes, labels: Labels) -> Vec<f64> {
     tallies.into_iter().map(|[tp, fp, missed]| Prf::of(tp, fp, missed).f1).collect()
 }
 
-/// Two-sided exact test that two outcomes are equally probable. They occurred `a` and `b` times.
+/// Exact two-sided sign test: returns the p-value of two equally probable outcomes that occurred
+/// `a` and `b` times.
 fn sign_test(a: u64, b: u64) -> f64 {
     let Ok(fair) = Binomial::new(0.5, a + b) else { return 1.0 };
     (2.0 * fair.cdf(a.min(b))).min(1.0)
 }
 
-/// Two-sided t-test that the mean is 0.
+/// Two-sided t-test: returns the p-value of a mean of 0.
 fn paired_t(differences: &[f64]) -> f64 {
     let n = differences.len() as f64;
     let mean = differences.iter().sum::<f64>() / n;
@@ -403,7 +406,7 @@ fn paired_t(differences: &[f64]) -> f64 {
     2.0 * t.sf((mean / error).abs())
 }
 
-/// Two-sided signed-rank test. Differences of 0 are ignored.
+/// Two-sided signed-rank test: returns the p-value. Differences of 0 are ignored.
 fn wilcoxon(differences: &[f64]) -> f64 {
     let mut values: Vec<f64> = differences.iter().copied().filter(|value| *value != 0.0).collect();
     values.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
@@ -411,7 +414,7 @@ fn wilcoxon(differences: &[f64]) -> f64 {
     let mut positive = 0.0;
     let mut ties = 0.0;
     let mut before = 0.0;
-    // Differences that differ only by rounding are equal: F1 has few values.
+    // Values that differ only by rounding count as equal, because F1 has few different values.
     for equal in values.chunk_by(|a, b| (a.abs() - b.abs()).abs() < 1e-12) {
         let count = equal.len() as f64;
         let rank = before + f64::midpoint(1.0, count);
@@ -427,7 +430,7 @@ fn wilcoxon(differences: &[f64]) -> f64 {
     2.0 * Normal::standard().sf(z.abs())
 }
 
-/// Adjusts the p-values of every test over the comparisons.
+/// Adjusts the p-values of each test for the number of comparisons.
 fn adjust(comparisons: &mut [Comparison]) {
     let metrics: [fn(&mut Comparison) -> &mut Difference; 3] =
         [|c| &mut c.micro_f1, |c| &mut c.macro_f1, |c| &mut c.accuracy];
@@ -446,7 +449,7 @@ fn adjust(comparisons: &mut [Comparison]) {
     }
 }
 
-/// Holm's adjusted p-values.
+/// Returns p-values adjusted by Holm's method.
 fn holm(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));

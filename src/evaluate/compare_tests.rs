@@ -1,4 +1,4 @@
-//! The tests of the comparison.
+//! Tests of the comparison of evaluations.
 
 use std::num::NonZeroUsize;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::*;
 use crate::random::Random;
 
-/// Documents: their labels, and those that each of two runs predicted.
+/// For each document, its labels and the labels that each of two runs predicted.
 type Documents = Vec<(Vec<u32>, [Vec<u32>; 2])>;
 
 fn outcomes_of(documents: &Documents, run: usize) -> Outcomes {
@@ -28,9 +28,10 @@ fn close(a: f64, b: &Value) {
     assert!((a - b).abs() < 1e-9, "{a}, not {b}");
 }
 
-/// scipy's `binomtest`, `ttest_rel` and `wilcoxon`, statsmodels' `multipletests`.
+/// The references are scipy's `binomtest`, `ttest_rel` and `wilcoxon`, and statsmodels'
+/// `multipletests`.
 #[test]
-fn a_file_that_goes_on_and_on() {
+fn an_endless_file_is_rejected() {
     let error = SavedEvaluation::from_limited(std::io::repeat(b' '), 100_000).unwrap_err();
     assert!(error.to_string().contains("a file of more than 100000 bytes"), "{error}");
 }
@@ -61,12 +62,13 @@ fn agrees_with_scipy_and_statsmodels() {
 fn tests_without_differences() {
     assert!((sign_test(0, 0) - 1.0).abs() < 1e-12);
     assert!((paired_t(&[0.0, 0.0]) - 1.0).abs() < 1e-12);
-    assert!(paired_t(&[-1.0, -1.0]) <= 0.0, "all labels alike");
+    assert!(paired_t(&[-1.0, -1.0]) <= 0.0, "all differences are equal");
     assert!((wilcoxon(&[0.0]) - 1.0).abs() < 1e-12);
     assert!((wilcoxon(&[]) - 1.0).abs() < 1e-12);
 }
 
-/// Estimates by scikit-learn, percentiles by numpy, on the program's draws.
+/// The references are estimates by scikit-learn and percentiles by numpy, on the same resampled
+/// documents.
 #[test]
 fn bootstrap_agrees_with_numpy() {
     let golden = &golden()["bootstrap"];
@@ -90,17 +92,18 @@ fn bootstrap_agrees_with_numpy() {
         close(high, &golden["intervals"][run][1]);
     }
     let labels = Labels { trained: labels, all: labels };
-    let compared = compared(&runs[0], &runs[1], labels, Draws { seed, min_count: 0.0 });
+    let compared = compare_pair(&runs[0], &runs[1], labels, Resampling { seed, min_count: 0.0 });
     close(compared.macro_f1.interval[0], &golden["difference"][0]);
     close(compared.macro_f1.interval[1], &golden["difference"][1]);
     assert!(compared.macro_f1.p_value > 0.9, "{}", compared.macro_f1.p_value);
 }
 
-/// Many rare labels: those of single documents are missing in a third of all replicates.
+/// Returns documents with many rare labels. Labels of single documents are missing from a third of
+/// all replicates.
 fn rare_labels(rare_are_right: [bool; 2]) -> (Documents, usize) {
     let mut random = Random::new(3);
     let documents = (0..200u32).map(|document| {
-        // 80 documents have a label of their own beside a frequent one.
+        // 80 documents have a rare label of their own in addition to a frequent one.
         let mut expected = vec![document % 4];
         let mut predicted =
             [(); 2].map(|()| if random.unit() < 0.9 { vec![document % 4] } else { vec![9] });
@@ -125,7 +128,7 @@ fn intervals_contain_their_estimate() {
             let outcomes = outcomes_of(&documents, run);
             let estimate = outcomes.metrics(0..outcomes.len(), labels).macro_f1;
             let [low, high] = outcomes.intervals(labels, 1).unwrap().macro_f1;
-            // Well inside, not at an end.
+            // The estimate is well inside the interval, not at one of its ends.
             let width = high - low;
             assert!(
                 low + 0.2 * width < estimate && estimate < high - 0.2 * width && width < 0.25,
@@ -135,36 +138,38 @@ fn intervals_contain_their_estimate() {
     }
 }
 
-/// One run has the rare labels right, the other some more documents of the frequent ones: what
-/// macro F1 gains by the one it loses by the other. That is no difference.
+/// One run predicts the rare labels correctly, the other run some more documents of the frequent
+/// labels. The gain in macro F1 equals the loss, so there is no difference.
 #[test]
-fn equal_macro_f1_is_no_difference() {
+fn equal_macro_f1_is_not_a_difference() {
     let (mut documents, labels) = rare_labels([false, false]);
     for (document, (expected, predicted)) in documents.iter_mut().enumerate() {
         *predicted = [vec![expected[0]], vec![if document % 10 == 0 { 9 } else { expected[0] }]];
-        // Ten rare labels more for the second run outweigh the frequent ones.
+        // Ten more rare labels for the second run outweigh the frequent labels.
         if document % 8 == 1 && document < 40 {
             predicted[1].push(expected[1]);
         }
     }
     let runs = [0, 1].map(|run| outcomes_of(&documents, run));
     let labels = Labels { trained: labels, all: labels };
-    let compared = compared(&runs[0], &runs[1], labels, Draws { seed: 0, min_count: 1_000.0 });
+    let compared =
+        compare_pair(&runs[0], &runs[1], labels, Resampling { seed: 0, min_count: 1_000.0 });
     let Difference { difference, interval: [low, high], p_value, .. } = compared.macro_f1;
     assert!(low < difference && difference < high, "{difference} in [{low}, {high}]");
     assert_eq!(p_value < 0.05, !(low <= 0.0 && 0.0 <= high), "{p_value}, [{low}, {high}]");
 }
 
-/// A single document that differs is chance, though it never speaks for the first run.
+/// A difference in a single document is not significant, although no document favors the first run.
 #[test]
-fn one_document_is_no_evidence() {
+fn one_document_is_not_significant() {
     let mut documents: Documents = (0..50u32)
         .map(|document| (vec![document % 5], [vec![document % 5], vec![document % 5]]))
         .collect();
     documents[7].1[0] = vec![4];
     let runs = [0, 1].map(|run| outcomes_of(&documents, run));
     let labels = Labels { trained: 5, all: 5 };
-    let compared = compared(&runs[0], &runs[1], labels, Draws { seed: 0, min_count: 1_000.0 });
+    let compared =
+        compare_pair(&runs[0], &runs[1], labels, Resampling { seed: 0, min_count: 1_000.0 });
     for (name, figure) in compared.differences() {
         assert!(figure.difference > 0.0 && figure.p_value > 0.5, "{name}: {figure:?}");
     }
@@ -175,7 +180,7 @@ fn documents() -> impl Strategy<Value = Documents> {
     prop::collection::vec((labels(), [labels(), labels()]), 1..30)
 }
 
-/// So many cases, unless `PROPTEST_CASES` asks for others.
+/// Returns a configuration with `usual` cases, unless `PROPTEST_CASES` sets another number.
 fn cases(usual: u32) -> ProptestConfig {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() {
@@ -188,7 +193,8 @@ fn cases(usual: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(cases(24))]
 
-    /// The denominator of macro F1 is the number of labels, whatever is drawn and predicted.
+    /// The denominator of macro F1 is always the number of labels, regardless of resampling and
+    /// predictions.
     #[test]
     fn denominators_are_fixed(documents in documents(), seed: u64) {
         const LABELS: u32 = 8;
@@ -211,7 +217,7 @@ proptest! {
         }
     }
 
-    /// Runs of equal decisions, in whatever order, differ by exactly 0.
+    /// Runs with equal decisions differ by exactly 0, in any order of the labels.
     #[test]
     fn equal_runs_do_not_differ(documents in documents(), seed: u64) {
         let labels = Labels { trained: 8, all: 12 };
@@ -222,7 +228,8 @@ proptest! {
             (expected, [predicted, reversed])
         }).collect();
         let runs = [0, 1].map(|run| outcomes_of(&documents, run));
-        let compared = compared(&runs[0], &runs[1], labels, Draws { seed, min_count: 0.0 });
+        let draws = Resampling { seed, min_count: 0.0 };
+        let compared = compare_pair(&runs[0], &runs[1], labels, draws);
         for (_, figure) in compared.differences() {
             prop_assert_eq!(figure.difference.to_bits(), 0);
             prop_assert_eq!(figure.interval.map(f64::to_bits), [0; 2]);
@@ -232,14 +239,14 @@ proptest! {
         prop_assert!(compared.tests.iter().all(|test| test.p_value >= 1.0));
     }
 
-    /// Intervals contain what they are intervals of, and exchanging the runs changes signs only.
+    /// Intervals contain their estimates, and exchanging the runs changes only the signs.
     #[test]
     fn intervals_and_signs(documents in documents(), seed: u64) {
         let labels = Labels { trained: 8, all: 12 };
         let runs = [0, 1].map(|run| outcomes_of(&documents, run));
-        let draws = Draws { seed, min_count: 0.0 };
-        let forth = compared(&runs[0], &runs[1], labels, draws);
-        let back = compared(&runs[1], &runs[0], labels, draws);
+        let draws = Resampling { seed, min_count: 0.0 };
+        let forth = compare_pair(&runs[0], &runs[1], labels, draws);
+        let back = compare_pair(&runs[1], &runs[0], labels, draws);
         for ((_, forth), (_, back)) in forth.differences().iter().zip(back.differences()) {
             let [low, high] = forth.interval;
             prop_assert!(low <= forth.difference && forth.difference <= high);
@@ -264,7 +271,7 @@ proptest! {
     }
 }
 
-/// Files of different labels of training: all comparisons have one set of labels.
+/// Files with different training labels: all comparisons use the union of their labels.
 #[test]
 fn labels_of_all_files_count() {
     let file = |labels: &[(&str, u64)], predicted: &str| {
@@ -285,7 +292,7 @@ fn labels_of_all_files_count() {
         file(&[("a", 5), ("c", 1), ("d", 1)], "a"),
     ];
     let compared = compare(&files[0], &files[1..], 0, 0.05, &threads).unwrap();
-    // a is right, of the labels a, b, c and d.
+    // Only label a of the labels a, b, c and d is correct.
     let metrics =
         compared.iter().map(|comparison| (comparison.macro_f1.baseline, comparison.macro_f1.other));
     assert_eq!(metrics.collect::<Vec<_>>(), [(0.25, 0.0), (0.25, 0.25)]);
@@ -322,14 +329,14 @@ fn files_that_cannot_be_compared() {
     assert_eq!(other, (2, CompareError::OtherCount { found: 1, expected: 2 }));
     let parsed = |text: &str| SavedEvaluation::from_json(text.as_bytes()).unwrap_err();
     let schema = parsed(r#"{"schema": "else", "per_label": [], "per_document": []}"#);
-    assert!(schema.to_string().contains("its schema is `else`"));
+    assert!(schema.to_string().contains("the schema is `else`"));
     let none = parsed(r#"{"schema": "classify.evaluation/1", "per_label": []}"#);
     assert_eq!(none, CompareError::NoDocuments);
     assert!(matches!(parsed("{}"), CompareError::NotAnEvaluation(_)));
 }
 
-/// Decisions that both have right or wrong do not count: the first alone has four labels right,
-/// the second one.
+/// Decisions that are correct or wrong in both runs do not count. Only the first run is correct on
+/// four labels, only the second run on one.
 #[test]
 fn decisions_that_differ() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
@@ -347,14 +354,15 @@ fn decisions_that_differ() {
     ]);
     let compared = compare(&first, &[second], 0, 0.05, &threads).unwrap();
     let [signs, documents] = [&compared[0].tests[0], &compared[0].tests[1]];
-    assert!(signs.detail.contains("only the first has right 4, only the other 1"), "{signs:?}");
-    assert!(documents.detail.contains("only the first has right 3, only the other 0"));
-    // 2 (1 + 5) / 2⁵, and 2 / 2³.
+    let detail = "correct only in the first: 4, only in the other: 1";
+    assert!(signs.detail.contains(detail), "{signs:?}");
+    assert!(documents.detail.contains("correct only in the first: 3, only in the other: 0"));
+    // (1 + 5) · 2 / 2⁵ and 2 / 2³.
     assert!((signs.p_value - 0.375).abs() < 1e-12 && (documents.p_value - 0.25).abs() < 1e-12);
 }
 
-/// Enough replicates are drawn for a difference to be significant at a low level, with several
-/// comparisons.
+/// The number of replicates is large enough for a difference to be significant at a low level with
+/// several comparisons.
 #[test]
 fn small_levels_draw_more_replicates() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
@@ -370,7 +378,7 @@ fn small_levels_draw_more_replicates() {
     let others = [bad.clone(), bad.clone(), bad];
     let compared = compare(&good, &others, 0, 0.001, &threads).unwrap();
     assert!(compared.iter().all(|comparison| comparison.is_worse(0.001)), "{:?}", compared[0]);
-    // Better is not worse, and a p-value at the level is not below it.
+    // An improvement is not worse, and a p-value at the level is not below it.
     let better = compare(&others[0], &[good], 0, 0.05, &threads).unwrap();
     assert!(!better[0].is_worse(0.999));
     let mut edge = compared[0].clone();
@@ -380,11 +388,11 @@ fn small_levels_draw_more_replicates() {
     assert!(!edge.is_worse(0.05) && edge.is_worse(0.051));
 }
 
-/// Of differences as large as the detectable one, about 80 in 100 are found.
+/// About 80 % of differences as large as the detectable one are found.
 #[test]
 fn detectable_differences_are_detected() {
     let mut random = Random::new(11);
-    // The second run has `more` of the documents right that the first one has wrong.
+    // The second run is correct on `more` of the documents on which the first run is wrong.
     let mut comparison = |more: f64| {
         let documents: Documents = (0..400u32)
             .map(|document| {
@@ -398,7 +406,7 @@ fn detectable_differences_are_detected() {
             .collect();
         let runs = [0, 1].map(|run| outcomes_of(&documents, run));
         let labels = Labels { trained: 6, all: 6 };
-        compared(&runs[0], &runs[1], labels, Draws { seed: 0, min_count: 100.0 }).accuracy
+        compare_pair(&runs[0], &runs[1], labels, Resampling { seed: 0, min_count: 100.0 }).accuracy
     };
     let mean = (0..20).filter_map(|_| comparison(0.0).detectable).sum::<f64>() / 20.0;
     let found = (0..100).filter(|_| comparison(mean).p_value < 0.05).count();

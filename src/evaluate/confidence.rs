@@ -1,4 +1,4 @@
-//! Whether the confidence of predictions is justified: reliability, coverage, thresholds.
+//! Measures how reliable confidences are: reliability, coverage, and metrics by threshold.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -7,11 +7,11 @@ use super::result::DocumentCounts;
 use crate::classifier::RawPrediction;
 use crate::decide::outcomes::{LabelSet, Prf, ratio};
 
-/// The number of reliability bins, of equal width from 0 to 1.
+/// Number of reliability bins, of equal width from 0 to 1.
 const BINS: usize = 10;
-/// The number of points of coverage.
+/// Number of points of the coverage curve.
 const POINTS: usize = 20;
-/// The thresholds of the curve are `0 / STEPS` to `STEPS / STEPS`.
+/// Number of steps of the threshold curve. Its thresholds are `0 / STEPS` to `STEPS / STEPS`.
 const STEPS: usize = 100;
 
 /// The threshold of each step of the curve.
@@ -25,8 +25,9 @@ const THRESHOLDS: [f64; STEPS + 1] = {
     thresholds
 };
 
-/// The highest step whose threshold a score reaches, compared as in
-/// [`decide`](crate::decide::decision::decide): `score >= threshold`. 0 if it reaches none.
+/// Returns the highest step whose threshold a score reaches, compared as in
+/// [`decide`](crate::decide::decision::decide): `score >= threshold`. Returns 0 if it reaches no
+/// threshold.
 fn step(score: f64) -> usize {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let guess = ((score * STEPS as f64) as usize).min(STEPS);
@@ -40,39 +41,39 @@ fn step(score: f64) -> usize {
     }
 }
 
-/// Collects how confident the model is in its predictions.
+/// Collects the confidences of predictions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Confidences {
-    /// The confidence of each predicted label, and whether it is right.
+    /// The confidence of each predicted label, and whether the label is correct.
     predicted: Vec<(f32, bool)>,
-    /// The documents that got labels.
+    /// The documents with predicted labels.
     documents: Vec<Answer>,
-    /// For each [`step`], the numbers of labels whose scores have that step.
+    /// For each [`step`], the number of labels whose scores have that step.
     scores: Vec<StepCounts>,
     /// Whether confidences are probabilities; otherwise they are shares of the vote.
-    calibrated: bool,
+    is_calibrated: bool,
     may_abstain: bool,
 }
 
-/// Numbers of right and wrong labels.
+/// The numbers of correct and wrong labels.
 #[derive(Debug, Clone, Copy, Default)]
 struct StepCounts {
     right: u64,
     wrong: u64,
 }
 
-/// A document that got labels.
+/// A document with predicted labels.
 #[derive(Debug, Clone, Copy)]
 struct Answer {
-    /// The confidence in the answer; without calibration, the score of its best label.
+    /// The confidence in the labels; without calibration, the score of the best label.
     confidence: f32,
     /// Number of predicted labels.
     predicted: u32,
-    /// Number of them that are right.
+    /// Number of correct labels.
     right: u32,
 }
 
-/// Predicted labels of about the same confidence.
+/// The predicted labels in one interval of confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bin {
     /// The lowest confidence of the bin.
@@ -81,24 +82,25 @@ pub struct Bin {
     pub to: f64,
     /// Number of predicted labels.
     pub count: u64,
-    /// Their mean confidence: the probability, or without calibration the share of the vote.
+    /// Mean confidence of the labels: the probability or, without calibration, the share of the
+    /// vote.
     pub confidence: f64,
-    /// The share of them that is correct.
+    /// The share of the labels that are correct.
     pub right: f64,
 }
 
-/// The documents with the most confident predictions.
+/// The metrics of the documents with the most confident predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Coverage {
-    /// The share of the documents.
+    /// Their share of the documents with predicted labels, from 0 to 1.
     pub coverage: f64,
-    /// The lowest confidence among them.
+    /// The lowest confidence among these documents.
     pub confidence: f64,
-    /// The share of right labels among those predicted.
+    /// The share of correct labels among the predicted labels.
     pub precision: f64,
 }
 
-/// A threshold for the share of the vote, for all labels.
+/// The metrics with one threshold of the share of the vote for all labels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
     /// The threshold.
@@ -110,12 +112,12 @@ pub struct Point {
 
 /// The documents for which a model that may abstain predicts labels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Answered {
-    /// Their share of the test documents.
+pub struct AnsweredDocuments {
+    /// Their share of the test documents, from 0 to 1.
     pub coverage: f64,
-    /// The share of right labels among those predicted.
+    /// The share of correct labels among the predicted labels.
     pub precision: f64,
-    /// The share of wrong labels among those predicted.
+    /// The share of wrong labels among the predicted labels.
     pub error: f64,
 }
 
@@ -134,18 +136,17 @@ impl Confidences {
             sum.right += counts.right;
             sum.wrong += counts.wrong;
         }
-        self.calibrated |= other.calibrated;
+        self.is_calibrated |= other.is_calibrated;
     }
 
-    /// Adds a prediction for a document: the `predicted` labels, and the `expected` labels of the
-    /// document.
+    /// Adds the prediction for a document. `expected` are the labels of the document.
     pub(super) fn add(
         &mut self,
         prediction: &RawPrediction,
         expected: &LabelSet,
         predicted: &LabelSet,
     ) {
-        self.calibrated |= !prediction.probabilities.is_empty();
+        self.is_calibrated |= !prediction.probabilities.is_empty();
         self.scores.resize(STEPS + 1, StepCounts::default());
         let mut first = None;
         let mut right = 0;
@@ -171,7 +172,7 @@ impl Confidences {
         }
     }
 
-    /// The predicted labels in ten bins of confidence.
+    /// Returns the predicted labels in ten bins of confidence.
     pub(super) fn reliability(&self) -> Vec<Bin> {
         let mut counts = [0u64; BINS];
         let mut sums = [0.0; BINS];
@@ -180,7 +181,7 @@ impl Confidences {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
-                reason = "a confidence from 0 to 1"
+                reason = "a confidence is from 0 to 1"
             )]
             let bin = ((confidence * BINS as f32) as usize).min(BINS - 1);
             counts[bin] += 1;
@@ -197,10 +198,10 @@ impl Confidences {
         (0..BINS).map(bin).collect()
     }
 
-    /// The mean distance between confidence and share of right labels over the bins of
-    /// [`reliability`](Self::reliability), weighted by their counts; `None` without calibration.
+    /// Returns the expected calibration error: the mean distance between confidence and share of
+    /// correct labels over the bins, weighted by their counts. `None` without calibration.
     pub(super) fn calibration_error(&self, bins: &[Bin]) -> Option<f64> {
-        if !self.calibrated {
+        if !self.is_calibrated {
             return None;
         }
         let distance = |bin: &Bin| bin.count as f64 * (bin.confidence - bin.right).abs();
@@ -208,7 +209,8 @@ impl Confidences {
         Some(sum / self.predicted.len().max(1) as f64)
     }
 
-    /// The 5 %, 10 %, … most confident of the documents that got labels.
+    /// Returns the metrics of the most confident 5 %, 10 %, … of the documents with predicted
+    /// labels.
     pub(super) fn coverage(&self) -> Vec<Coverage> {
         let mut documents = self.documents.clone();
         documents.par_sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
@@ -234,8 +236,8 @@ impl Confidences {
         points
     }
 
-    /// Micro precision and recall with one threshold for all labels, for every hundredth from 0
-    /// to 1. `support` is the total number of labels of the documents.
+    /// Returns micro precision and recall with each hundredth from 0 to 1 as the threshold of all
+    /// labels. `support` is the total number of labels of the documents.
     pub(super) fn curve(&self, support: u64) -> Vec<Point> {
         let mut right = 0;
         let mut wrong = 0;
@@ -250,12 +252,12 @@ impl Confidences {
         points
     }
 
-    /// The documents that got labels, if the model may abstain.
-    pub(super) fn answered(&self, documents: &DocumentCounts) -> Option<Answered> {
+    /// Returns the metrics of the documents with predicted labels, if the model may abstain.
+    pub(super) fn answered(&self, documents: &DocumentCounts) -> Option<AnsweredDocuments> {
         let right = self.documents.iter().map(|answer| u64::from(answer.right)).sum();
         let predicted = self.documents.iter().map(|answer| u64::from(answer.predicted)).sum();
         let precision = ratio(right, predicted);
-        self.may_abstain.then(|| Answered {
+        self.may_abstain.then(|| AnsweredDocuments {
             coverage: ratio(self.documents.len() as u64, documents.test),
             precision,
             error: if predicted > 0 { 1.0 - precision } else { 0.0 },
@@ -268,10 +270,11 @@ mod tests {
     use super::*;
     use crate::decide::vote::LabelScore;
 
-    /// The step of a score is the number of thresholds above 0 that it reaches, compared with each
-    /// threshold. `(0.29 * 100.0) as usize` is 28.
+    /// The step of a score is the number of thresholds above 0 that the score reaches. The
+    /// reference compares with each threshold, because rounding matters: `(0.29 * 100.0) as usize`
+    /// is 28.
     #[test]
-    fn steps_are_those_that_a_score_reaches() {
+    fn steps_match_the_reached_thresholds() {
         let by_comparison =
             |score: f64| (1..=STEPS).filter(|&step| score >= THRESHOLDS[step]).count();
         for at in 0..=STEPS {
@@ -284,24 +287,24 @@ mod tests {
         for number in 0..20_000 {
             let score = crate::random::unit(5, number) * 1.01;
             assert_eq!(step(score), by_comparison(score), "{score}");
-            // Shares of a vote are ratios of small numbers.
+            // Shares of a vote are ratios of small integers.
             let share = (number % 141) as f64 / (1 + number / 141) as f64;
             assert_eq!(step(share), by_comparison(share), "{share}");
         }
         assert_eq!([-1.0, f64::NAN, f64::INFINITY].map(step), [0, 0, STEPS]);
     }
 
-    /// Labels with their scores, predicted labels, labels of the document.
+    /// The labels with their scores, the predicted labels, and the labels of the document.
     type Row = (&'static [(u32, f64)], &'static [u32], &'static [u32]);
 
-    fn collected(may_abstain: bool, calibrated: bool, rows: &[Row]) -> Confidences {
+    fn collected(may_abstain: bool, is_calibrated: bool, rows: &[Row]) -> Confidences {
         let mut confidences = Confidences::new(may_abstain);
         for (scores, predicted, expected) in rows {
             let scores = scores.iter();
             let scores: Vec<LabelScore> =
                 scores.map(|&(label, score)| LabelScore { label, score }).collect();
-            // Probabilities are a quarter higher than scores.
-            let probabilities = scores.iter().filter(|_| calibrated).map(|s| s.score + 0.25);
+            // Probabilities are higher than scores by a quarter.
+            let probabilities = scores.iter().filter(|_| is_calibrated).map(|s| s.score + 0.25);
             let prediction = RawPrediction {
                 by_vectors: Vec::new(),
                 labels: predicted.to_vec(),
@@ -317,7 +320,8 @@ mod tests {
         confidences
     }
 
-    /// Four documents: one right, one with a right and a wrong label, one wrong, one without.
+    /// Four documents: one correct, one with a correct and a wrong label, one wrong, and one
+    /// without a prediction.
     const ROWS: [Row; 4] = [
         (&[(0, 1.0), (1, 0.0)], &[0], &[0]),
         (&[(0, 0.5), (1, 0.5)], &[0, 1], &[1]),
@@ -335,8 +339,8 @@ mod tests {
         assert_eq!([of(0), of(5), of(7), of(9)], [(0.0, 0.0), (0.5, 0.5), (0.75, 0.0), (1.0, 1.0)]);
         assert_eq!((bins[5].from, bins[9].to), (0.5, 1.0));
         assert_eq!(confidences.calibration_error(&bins), None);
-        // Confidences 1.25 and twice .75, of which half are right, and 1.0 that is wrong:
-        // (|1.125 − .5| · 2 + |.75 − .5| · 2) / 4.
+        // Confidences: 1.25 (correct), 1.0 (wrong), and 0.75 twice (one of them correct). (|1.125 −
+        // .5| · 2 + |.75 − .5| · 2) / 4.
         let confidences = collected(false, true, &ROWS);
         let error = confidences.calibration_error(&confidences.reliability()).unwrap();
         assert!((error - 0.4375).abs() < 1e-12, "{error}");
@@ -352,7 +356,7 @@ mod tests {
         assert_eq!(of(19), (0.5, 0.5));
         assert_eq!((points[0].coverage, points[19].coverage), (0.05, 1.0));
         assert!(collected(false, false, &[]).coverage().is_empty());
-        // The confidence of a document is that of its best label.
+        // The confidence of a document is the confidence of its best label.
         let rows: [Row; 1] = [(&[(0, 0.75), (1, 0.25)], &[0, 1], &[0])];
         let point = collected(false, false, &rows).coverage()[0];
         assert_eq!((point.confidence, point.precision), (0.75, 0.5));
@@ -360,7 +364,7 @@ mod tests {
 
     #[test]
     fn curve_by_hand() {
-        // Scores of right labels: 1, .5, .25; of wrong ones: 0, .5, .75, .25.
+        // The scores of correct labels are 1, .5 and .25; of wrong labels 0, .5, .75 and .25.
         let points = collected(false, false, &ROWS).curve(4);
         let of = |step: usize| (points[step].prf.precision, points[step].prf.recall);
         assert_eq!([of(0), of(25)], [(3.0 / 7.0, 0.75), (0.5, 0.75)]);
@@ -374,8 +378,8 @@ mod tests {
         let documents = DocumentCounts { test: 4, ..DocumentCounts::default() };
         assert_eq!(collected(false, false, &ROWS).answered(&documents), None);
         let answered = collected(true, false, &ROWS).answered(&documents).unwrap();
-        assert_eq!(answered, Answered { coverage: 0.75, precision: 0.5, error: 0.5 });
+        assert_eq!(answered, AnsweredDocuments { coverage: 0.75, precision: 0.5, error: 0.5 });
         let nothing = collected(true, false, &ROWS[3..]).answered(&documents).unwrap();
-        assert_eq!(nothing, Answered { coverage: 0.0, precision: 0.0, error: 0.0 });
+        assert_eq!(nothing, AnsweredDocuments { coverage: 0.0, precision: 0.0, error: 0.0 });
     }
 }

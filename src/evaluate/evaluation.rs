@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::confidence::{Answered, Bin, Coverage, Point};
+use super::confidence::{AnsweredDocuments, Bin, Coverage, Point};
 use super::result::{
     Confusion, DocumentCounts, DocumentResult, LabelCounts, LabelResult, LevelResult, Method,
     PrecisionAt, WorstError,
@@ -12,10 +12,10 @@ use crate::decide::outcomes::{Intervals, Prf};
 use crate::model::TuningSummary;
 use crate::stages::Stage;
 
-/// The result of an evaluation. As JSON it is the schema `classify.evaluation/1`.
+/// The result of an evaluation; serialized as JSON with the schema `classify.evaluation/1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// The schema's name.
+    /// The name of the JSON schema.
     pub schema: &'static str,
     /// The method that made the predictions.
     pub method: Method,
@@ -26,65 +26,65 @@ pub struct Evaluation {
     /// The share of documents whose predicted label is correct; single-label only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// The share of documents whose predicted labels are exactly right.
+    /// The share of documents whose predicted labels are exactly their labels.
     pub subset_accuracy: f64,
     /// The share of wrong decisions among all pairs of a document and a label.
     pub hamming_loss: f64,
-    /// Metrics over all decisions.
+    /// Metrics over all decisions (a decision is a pair of a document and a label).
     pub micro: Prf,
-    /// Mean over all labels of the training corpus.
+    /// Mean metrics over all labels of the training corpus.
     #[serde(rename = "macro")]
     pub macro_all: Prf,
-    /// Mean over the labels of the test corpus.
+    /// Mean metrics over the labels of the test corpus.
     pub macro_present: Prf,
-    /// Mean over the labels of the test corpus, weighted by support.
+    /// Mean metrics over the labels of the test corpus, weighted by support.
     pub weighted: Prf,
-    /// Mean over documents.
+    /// Mean metrics over documents.
     pub samples: Prf,
     /// Precision of the first labels of the ranking.
     pub precision_at: PrecisionAt,
-    /// The share of documents with a right label among the three best.
+    /// The share of documents with a correct label among the three best.
     pub top_3_accuracy: f64,
-    /// Every label of the training or test corpus, by name.
+    /// The results of every label of the training or test corpus, ordered by name.
     pub per_label: Vec<LabelResult>,
-    /// Single-label only: how often each label was predicted for documents of each label.
+    /// How often each label was predicted for the documents of each label; single-label only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confusion: Option<Vec<Confusion>>,
-    /// The most frequent pairs of a missed label and a wrong one.
+    /// The most frequent pairs of a missed label and a wrong label.
     pub most_confused: Vec<Confusion>,
-    /// The metrics of each level of the hierarchy, if there is one. Documents and predictions
-    /// include the ancestors of their labels, so that `micro` is hierarchical precision, recall and
-    /// F1 (Kiritchenko et al. 2005).
+    /// The metrics of each level of the label hierarchy, if there is one. Labels and predictions
+    /// then include the ancestors of each label, so that `micro` is hierarchical precision, recall
+    /// and F1 (Kiritchenko et al. 2005).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<LevelResult>,
-    /// 95 % intervals of the headline metrics; `None` without documents.
+    /// 95 % intervals of the main metrics; `None` without documents.
     pub intervals: Option<Intervals>,
-    /// The documents that got labels, if the model may abstain.
+    /// The metrics of the documents with predicted labels, if the model may abstain.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub answered: Option<Answered>,
-    /// The mean difference between probabilities and shares of right labels (expected calibration
-    /// error over ten bins); only with a calibrated model.
+    pub answered: Option<AnsweredDocuments>,
+    /// The expected calibration error: the mean difference between probability and share of correct
+    /// labels over ten bins. Only with a calibrated model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration_error: Option<f64>,
-    /// The predicted labels by confidence, and the share of them that is correct.
+    /// The predicted labels by confidence, and the share of correct labels among them.
     pub reliability: Vec<Bin>,
     /// Precision of the most confident predictions.
     pub coverage: Vec<Coverage>,
-    /// Precision and recall at each single threshold for the share of the vote.
+    /// Precision and recall with each threshold of the share of the vote for all labels.
     pub curve: Vec<Point>,
     /// The wrong predictions with the highest scores.
     pub worst_errors: Vec<WorstError>,
     /// The results of tuning, if the model was tuned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningSummary>,
-    /// The limit for out-of-distribution documents, and the estimates of tuning.
+    /// The limit for out-of-distribution documents, with the estimates of tuning.
     #[serde(rename = "foreign", skip_serializing_if = "Option::is_none")]
     pub novelty: Option<NoveltyLimit>,
-    /// The prediction for every document, if requested.
+    /// The prediction for every document, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_document: Option<Vec<DocumentResult>>,
     /// The duration of each stage.
     pub stages: Vec<Stage>,
-    /// The peak memory of the process, if the system reports it.
+    /// The peak memory of the process in bytes, if the system reports it.
     pub peak_memory_bytes: Option<u64>,
 }

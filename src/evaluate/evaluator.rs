@@ -18,9 +18,9 @@ use crate::threads::Threads;
 #[derive(Debug)]
 pub struct Evaluator {
     options: ClassifyOptions,
-    /// The training labels, then new labels.
+    /// The names of the training labels, followed by the names of new labels.
     names: Vec<String>,
-    /// The numbers of new labels.
+    /// The numbers of the new labels.
     numbers: HashMap<String, u32>,
     train: Vec<u64>,
     tallies: Vec<LabelTally>,
@@ -32,7 +32,7 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// Creates an evaluator for a model's predictions with these options.
+    /// Creates an evaluator for the predictions of a model with these options.
     pub fn new(model: Arc<Model>, options: ClassifyOptions) -> Self {
         let names: Vec<String> = model.labels().iter().map(str::to_owned).collect();
         let train = model.label_sizes().iter().copied().map(u64::from).collect();
@@ -53,7 +53,7 @@ impl Evaluator {
         }
     }
 
-    /// Keeps the prediction for every document, for [`Evaluation::per_document`].
+    /// Stores the prediction for every document, for [`Evaluation::per_document`].
     #[must_use]
     pub fn with_documents(mut self) -> Self {
         self.counter.keeps_documents = true;
@@ -61,8 +61,8 @@ impl Evaluator {
         self
     }
 
-    /// Adds the prediction for a document with these labels. `tied_at_k` is whether a row that is
-    /// not a neighbor has the same similarity as the last neighbor.
+    /// Adds the prediction for a document with these labels. `tied_at_k` is whether a further row,
+    /// which is not a neighbor, has the same similarity as the last neighbor.
     pub fn add(
         &mut self,
         id: &str,
@@ -73,7 +73,7 @@ impl Evaluator {
         self.add_all([PredictedDocument { id, labels, prediction, tied_at_k }].into_iter());
     }
 
-    /// Adds documents, whose labels need not be in the training corpus.
+    /// Adds documents. Their labels need not be in the training corpus.
     pub(super) fn add_all<'a>(&mut self, documents: impl Iterator<Item = PredictedDocument<'a>>) {
         let mut tally = self.counter.tally();
         for document in documents {
@@ -129,14 +129,14 @@ impl Evaluator {
         }
     }
 
-    /// The metrics of all predictions. `seed` draws the documents of the intervals. The time taken
-    /// is added to `stages`.
+    /// Computes the metrics of all predictions. `seed` determines the resampled documents of the
+    /// intervals. The duration is appended to `stages`.
     pub fn finish(self, seed: u64, threads: &Threads, mut stages: Vec<Stage>) -> Evaluation {
         let start = Instant::now();
         let Tally { documents, confidences, outcomes, .. } = &self.all;
         let count = documents.test as f64;
         let mean = |sum: f64| if count > 0.0 { sum / count } else { 0.0 };
-        // The other metrics are computed concurrently.
+        // Intervals and all other metrics are computed concurrently.
         let mut intervals = None;
         let (summary, confusion, reliability, coverage, answered) = threads.scope(|scope| {
             scope.spawn(|_| intervals = outcomes.intervals(self.train.len(), seed));
@@ -190,7 +190,8 @@ impl Evaluator {
     }
 }
 
-/// The peak resident size of this process in bytes, where `/proc` has it.
+/// Returns the peak resident memory of this process in bytes, or `None` where `/proc` does not
+/// report it.
 pub fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! Tallies of predictions. Parts of a batch are tallied in parallel and added in order.
+//! Tallies predictions. The parts of a batch are tallied in parallel and added in order.
 
 use std::borrow::Cow;
 use std::collections::HashMap as Map;
@@ -17,14 +17,14 @@ use crate::search::Neighbor;
 
 pub(super) type HashMap<K, V> = Map<K, V, RandomState>;
 
-/// Number of worst errors that are kept.
+/// Maximum number of worst errors that are kept.
 const MAX_ERRORS: usize = 50;
-/// Number of neighbors kept for each of the worst errors.
+/// Maximum number of neighbors that are kept for each of the worst errors.
 const MAX_NEIGHBORS: usize = 5;
 
-/// Maximum number of pairs of a missed and a wrong label in a document that counts for the confused
-/// labels. With more pairs, it is unclear which labels were confused with each other, and documents
-/// with thousands of labels would exhaust the memory.
+/// Maximum number of pairs of a missed label and a wrong label that one document adds to the
+/// confused labels. With more pairs, it is unclear which labels were confused with each other.
+/// Documents with thousands of labels would also exhaust the memory.
 const MAX_PAIRS: usize = 10_000;
 
 /// The ranks of P@1, P@3 and P@5.
@@ -35,16 +35,16 @@ pub(super) const RANKS: [usize; 3] = [1, 3, 5];
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Counter {
     pub(super) model: Arc<Model>,
-    /// The numbers of labels.
+    /// The number of each label, by name.
     pub(super) numbers: Arc<HashMap<String, u32>>,
-    /// Whether documents get one label.
-    pub(super) single: bool,
+    /// Whether the model is single-label.
+    pub(super) is_single_label: bool,
     pub(super) may_abstain: bool,
     /// Whether similarities are cosines of terms, so that 1 means the same terms.
     finds_copies: bool,
     /// Whether the prediction for every document is kept.
     pub(super) keeps_documents: bool,
-    /// The bits of a score. Errors with at most this score are not kept.
+    /// The bits of a score, as `f64`. Errors with a score up to this one are not kept.
     pub(super) min_error_score: Arc<AtomicU64>,
 }
 
@@ -56,7 +56,7 @@ impl Counter {
             numbers: Arc::new(names.zip(0..).collect()),
             finds_copies: model.has_terms() && weighting.is_cosine() && weighting.is_symmetric(),
             model,
-            single: options.decision == Decision::Single,
+            is_single_label: options.decision == Decision::Single,
             may_abstain: options.abstention.is_some() || options.novelty.is_some(),
             keeps_documents: false,
             min_error_score: Arc::new(f64::NEG_INFINITY.to_bits().into()),
@@ -80,8 +80,8 @@ impl Counter {
         }
     }
 
-    /// The numbers of a document's labels; `None` if a label is not in the training corpus.
-    pub(super) fn known(&self, labels: &[String]) -> Option<Vec<u32>> {
+    /// Returns the numbers of a document's labels. `None` if a label is not in the training corpus.
+    pub(super) fn known_label_numbers(&self, labels: &[String]) -> Option<Vec<u32>> {
         let labels = with_ancestors(&self.model, labels);
         labels.iter().map(|label| self.numbers.get(label).copied()).collect()
     }
@@ -101,16 +101,17 @@ pub(super) struct PredictedDocument<'a> {
     pub(super) id: &'a str,
     pub(super) labels: &'a [String],
     pub(super) prediction: &'a RawPrediction,
-    /// Whether a row that is not a neighbor has the same similarity as the last neighbor.
+    /// Whether a further row, which is not a neighbor, has the same similarity as the last
+    /// neighbor.
     pub(super) tied_at_k: bool,
 }
 
-/// Counts over documents and their predictions.
+/// The counts over documents and their predictions.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) documents: DocumentCounts,
     pub(super) with_unseen: u64,
-    /// Number of right labels up to each of the [`RANKS`].
+    /// For each of the [`RANKS`], the number of correct labels up to that rank.
     pub(super) right_at: [u64; 3],
     pub(super) in_top_3: u64,
     pub(super) confused: HashMap<(Option<u32>, Option<u32>), u64>,
@@ -121,13 +122,13 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// The score that an error must exceed to be among the worst.
+    /// Returns the score that an error must exceed to be among the worst.
     pub(super) fn min_error_score(&self) -> Option<f64> {
         self.worst.get(MAX_ERRORS - 1).map(|last| last.wrong_score)
     }
 
-    /// Adds a document. `numbers` are the numbers of its labels and, with a hierarchy, of their
-    /// ancestors.
+    /// Adds a document. `numbers` are the numbers of its labels and, with a label hierarchy, of
+    /// their ancestors.
     pub(super) fn add(
         &mut self,
         counter: &Counter,
@@ -159,10 +160,10 @@ impl Tally {
         }
         let mut top_3 = prediction.scores.iter().take(3);
         self.in_top_3 += u64::from(top_3.any(|score| expected.contains(score.label)));
-        if counter.single {
-            self.confuse_single(&expected, first, prediction.labels.first().copied());
+        if counter.is_single_label {
+            self.count_single_confusion(&expected, first, prediction.labels.first().copied());
         } else {
-            self.confuse_multi(&expected, &predicted);
+            self.count_multi_confusions(&expected, &predicted);
         }
         self.outcomes.push_sets(&expected, &predicted);
         self.confidences.add(prediction, &expected, &predicted);
@@ -204,7 +205,7 @@ impl Tally {
         }
     }
 
-    /// Keeps an error if it is one of the worst. Among equal errors, the first ones are kept.
+    /// Keeps an error if it is one of the worst. Among equally bad errors, the first ones are kept.
     fn keep_error(&mut self, error: WorstError) {
         let score = error.wrong_score;
         if self.min_error_score().is_none_or(|min| score > min) {
@@ -214,7 +215,7 @@ impl Tally {
         }
     }
 
-    /// Keeps the prediction, if requested, and the error, if it is one of the worst.
+    /// Keeps the prediction if it was requested, and the error if it is one of the worst.
     fn keep_document(
         &mut self,
         counter: &Counter,
@@ -262,16 +263,21 @@ impl Tally {
         }
     }
 
-    /// Counts the pair of the document's label and the predicted label, right or wrong. If the
-    /// document has several labels, the pair contains the predicted label if it is one of them, and
-    /// `first` otherwise.
-    fn confuse_single(&mut self, expected: &LabelSet, first: Option<u32>, predicted: Option<u32>) {
+    /// Counts the pair of a document's label and its predicted label, whether correct or wrong. If
+    /// the document has several labels, the pair contains the predicted label if the document has
+    /// it, and the `first` label otherwise.
+    fn count_single_confusion(
+        &mut self,
+        expected: &LabelSet,
+        first: Option<u32>,
+        predicted: Option<u32>,
+    ) {
         let label = predicted.filter(|&label| expected.contains(label)).or(first);
         *self.confused.entry((label, predicted)).or_default() += 1;
     }
 
-    /// Counts every pair of a missed and a wrong label, up to [`MAX_PAIRS`].
-    fn confuse_multi(&mut self, expected: &LabelSet, predicted: &LabelSet) {
+    /// Counts every pair of a missed label and a wrong label, up to [`MAX_PAIRS`].
+    fn count_multi_confusions(&mut self, expected: &LabelSet, predicted: &LabelSet) {
         let wrong = || predicted.without(expected);
         let missed = expected.without(predicted).count();
         if missed == 0 || missed.saturating_mul(wrong().count()) > MAX_PAIRS {
@@ -285,7 +291,7 @@ impl Tally {
     }
 }
 
-/// The labels and their ancestors.
+/// Returns the labels and their ancestors.
 pub(super) fn with_ancestors<'l>(model: &Model, labels: &'l [String]) -> Cow<'l, [String]> {
     let hierarchy = &model.settings().hierarchy;
     if hierarchy.is_empty() {

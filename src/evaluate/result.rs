@@ -1,4 +1,4 @@
-//! The components of an evaluation result.
+//! The parts of an evaluation result.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::decide::decision::Decision;
 use crate::decide::outcomes::Prf;
 use crate::model::Model;
 
-/// The results of one label.
+/// The counts and metrics of one label.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LabelResult {
     /// The label.
@@ -16,82 +16,83 @@ pub struct LabelResult {
     pub train: u64,
     /// Number of test documents with the label.
     pub support: u64,
-    /// Number of test documents for which it was predicted.
+    /// Number of test documents for which the label was predicted.
     pub predicted: u64,
-    /// Number of test documents with the label for which it was predicted.
+    /// Number of test documents with the label for which the label was predicted.
     pub true_positives: u64,
-    /// Its precision, recall and F1.
+    /// Precision, recall and F1 of the label.
     #[serde(flatten)]
     pub prf: Prf,
 }
 
-/// The labels of one level of the hierarchy.
+/// The metrics of one level of the label hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LevelResult {
-    /// 1 for labels without a parent, otherwise the highest level of a parent plus 1.
+    /// Number of the level: 1 for labels without a parent, otherwise the highest level of a parent
+    /// plus 1.
     pub level: usize,
     /// Number of labels.
     pub labels: usize,
     /// Metrics over all decisions on these labels.
     pub micro: Prf,
-    /// Mean over these labels.
+    /// Mean metrics over these labels.
     #[serde(rename = "macro")]
     pub macro_all: Prf,
 }
 
-/// A label that was missed while another one was predicted.
+/// A pair of a missed label and the label that was predicted instead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Confusion {
     /// The label of the document; empty if it has none.
     pub label: String,
-    /// The label that was predicted instead; empty if none was.
+    /// The label that was predicted instead; empty if no label was predicted.
     pub predicted: String,
-    /// Number of documents.
+    /// Number of documents with this pair.
     pub count: u64,
 }
 
-/// Numbers of documents.
+/// The numbers of documents of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct DocumentCounts {
-    /// Documents of the training corpus.
+    /// Number of documents in the training corpus.
     pub train: u64,
-    /// Documents of the test corpus.
+    /// Number of documents in the test corpus.
     pub test: u64,
-    /// Test documents without a known term.
+    /// Number of test documents without a known term.
     pub no_known_term: u64,
-    /// Test documents that share no weighted term with a training document.
+    /// Number of test documents that share no weighted term with a training document.
     pub no_neighbor: u64,
-    /// Test documents whose neighbors have no label.
+    /// Number of test documents whose neighbors have no label.
     pub no_label: u64,
-    /// Test documents for which the model abstained.
+    /// Number of test documents for which the model abstained.
     pub abstained: u64,
-    /// Test documents refused as out-of-distribution.
+    /// Number of test documents that were rejected as out-of-distribution.
     #[serde(rename = "foreign")]
     pub out_of_distribution: u64,
-    /// Test documents without a label.
+    /// Number of test documents without a label.
     pub unlabeled: u64,
-    /// Test documents for which a row that is not a neighbor has the same similarity as the last
-    /// neighbor.
+    /// Number of test documents with a tie at k: a further row, which is not a neighbor, has the
+    /// same similarity as the last neighbor.
     pub tied_at_k: u64,
     /// Test documents with the same known terms as a training document, in the same proportions.
     /// Counted for cosine similarities only.
     pub copies: u64,
 }
 
-/// Numbers of labels.
+/// The numbers of labels of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct LabelCounts {
-    /// Labels of the training corpus.
+    /// Number of labels in the training corpus.
     pub train: u64,
-    /// Labels of the test corpus.
+    /// Number of labels in the test corpus.
     pub test: u64,
-    /// Labels of the test corpus that the training corpus does not have, by name.
+    /// The labels that only the test corpus has, ordered by name.
     pub unseen: Vec<String>,
-    /// Test documents that have an unseen label.
+    /// Number of test documents that have an unseen label.
     pub documents_with_unseen: u64,
 }
 
-/// The method that made the predictions.
+/// A description of the model and the options that made the predictions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Method {
     /// Number of neighbors that vote.
@@ -100,19 +101,20 @@ pub struct Method {
     pub vote: String,
     /// The decision rule.
     pub decision: Decision,
-    /// The weighting's SMART code.
+    /// The SMART code of the weighting.
     pub weighting: String,
-    /// The weighting's formula.
+    /// The formula of the weighting.
     pub formula: String,
-    /// The number of terms.
+    /// Number of terms in the vocabulary.
     pub terms: u64,
-    /// The dense vectors and the share of their neighbors in the votes, if the model has them.
+    /// A description of the dense vectors, with the share of the votes of their neighbors, if the
+    /// model has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vectors: Option<String>,
 }
 
 impl Method {
-    /// Describes the method of a model with these options.
+    /// Describes a model with these options.
     pub(super) fn of(model: &Model, options: &ClassifyOptions) -> Self {
         let settings = model.settings();
         Self {
@@ -134,40 +136,40 @@ impl Method {
     }
 }
 
-/// P@1, P@3 and P@5.
+/// The precision of the first labels of the ranking: P@1, P@3 and P@5.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct PrecisionAt {
-    /// P@1.
+    /// Precision of the first label.
     #[serde(rename = "1")]
     pub one: f64,
-    /// P@3.
+    /// Precision of the first three labels.
     #[serde(rename = "3")]
     pub three: f64,
-    /// P@5.
+    /// Precision of the first five labels.
     #[serde(rename = "5")]
     pub five: f64,
 }
 
-/// A document's labels and its prediction.
+/// The labels of a document, and their prediction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DocumentResult {
     /// The document's identifier.
     pub id: String,
-    /// Its labels.
+    /// The labels of the document.
     pub labels: Vec<String>,
     /// The predicted labels, best first.
     pub predicted: Vec<String>,
-    /// The share of the vote of the best label.
+    /// The best label's share of the vote, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// The probability of the best label; only if the model is calibrated.
+    /// The probability of the best label. Only with a calibrated model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// The expected share of correct labels among the predicted labels; only if the model is
-    /// calibrated.
+    /// The expected share of correct labels among the predicted labels. Only with a calibrated
+    /// model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// Why no label was predicted.
+    /// The reason why no label was predicted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -175,24 +177,24 @@ pub struct DocumentResult {
 /// A wrong prediction with a high score.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorstError {
-    /// The document and its decisions.
+    /// The document and its prediction.
     #[serde(flatten)]
     pub document: DocumentResult,
     /// The wrong label.
     pub wrong: String,
-    /// That label's share of the vote.
+    /// The share of the vote of the wrong label, from 0 to 1.
     pub wrong_score: f64,
     /// The first five training documents that voted.
     pub neighbors: Vec<ErrorNeighbor>,
 }
 
-/// A training document that voted on a wrongly labeled document.
+/// A training document that voted for a wrongly classified document.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ErrorNeighbor {
-    /// Its identifier.
+    /// The identifier of the training document.
     pub id: String,
-    /// Its similarity.
+    /// Its similarity to the test document.
     pub similarity: f32,
-    /// Its labels.
+    /// The labels of the training document.
     pub labels: Vec<String>,
 }

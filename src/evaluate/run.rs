@@ -1,5 +1,5 @@
-//! Evaluation of a classifier on a test corpus. The stages read, vectorize, search, vote and tally
-//! run in parallel; then the metrics are computed.
+//! Evaluates a classifier on a test corpus. The stages (read, vectorize, search, vote and tally)
+//! run concurrently. Then the metrics are computed.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,38 +24,38 @@ use crate::stages::{PipelineProgress, Stage};
 use crate::text::corpus::{CorpusError, Place, Problem};
 use crate::threads::Threads;
 
-/// Number of documents that one task tallies.
+/// Number of documents that are tallied per task.
 const PART: usize = 512;
 
-/// Options for an evaluation.
+/// The options for an evaluation.
 #[derive(Debug, Clone, Default)]
 pub struct EvaluateOptions {
-    /// The name of the test corpus in errors.
+    /// The name of the test corpus in error messages.
     pub name: String,
-    /// Maximum number of documents searched together. A rule that decides on all documents together
-    /// ignores it.
+    /// Maximum number of documents that are searched together. Ignored by a rule that decides on
+    /// all documents together.
     pub batch: usize,
-    /// Whether the prediction for every document is kept.
+    /// Whether the result contains the prediction for every document.
     pub per_document: bool,
-    /// The seed for the documents drawn for the intervals.
+    /// The seed for resampling the documents of the intervals.
     pub seed: u64,
-    /// The stages before the evaluation, for its list of stages.
+    /// The stages before the evaluation; the list of stages starts with them.
     pub stages: Vec<Stage>,
 }
 
-/// Why a classifier cannot be evaluated.
+/// An error that stopped an evaluation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
-    /// A document cannot be read or does not fit the model, the search failed, or there is no
-    /// document.
+    /// A document could not be read or does not fit the model, the search failed, or there are no
+    /// documents.
     #[error(transparent)]
     Classify(#[from] ClassifyError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// A thread ended by a panic.
-    #[error("{0} ended by an internal error")]
+    /// A thread panicked.
+    #[error("{0} ended with an internal error")]
     Panicked(&'static str),
 }
 
@@ -94,9 +94,9 @@ enum BatchPart {
 }
 
 impl PredictedBatch {
-    /// Predicts labels and tallies the parts of the batch in parallel. `predict` predicts the
-    /// labels of the document at an index, and returns whether a further row is as similar as the
-    /// last neighbor that voted.
+    /// Predicts labels, and tallies the parts of the batch in parallel. `predict` predicts the
+    /// labels of the document at an index. It also returns whether a further row is as similar as
+    /// the last neighbor that voted.
     fn new(
         documents: Vec<LabeledDocument>,
         predict: impl Fn(usize, &mut PredictionBuffer) -> bool + Sync,
@@ -104,7 +104,8 @@ impl PredictedBatch {
     ) -> Self {
         let count = |predicted: &mut PredictionBuffer, start: usize| {
             let indices = start..documents.len().min(start + PART);
-            let known = indices.clone().map(|at| counter.known(&documents[at].labels));
+            let known =
+                indices.clone().map(|at| counter.known_label_numbers(&documents[at].labels));
             let Some(numbers) = known.collect::<Option<Vec<_>>>() else {
                 let predictions = indices.map(|at| {
                     let tied_at_k = predict(at, predicted);
@@ -151,12 +152,14 @@ fn predicted_document<'a>(
     PredictedDocument { id, labels, prediction, tied_at_k }
 }
 
-/// Classifies test documents and computes the metrics. Each stage runs on a thread of its own.
+/// Classifies test documents and computes the metrics. Each stage runs on its own thread.
 ///
-/// After each batch, `progress` gets the number of documents so far and the busiest stage.
+/// After each batch, `progress` is called with the number of documents so far and the busiest
+/// stage.
 ///
 /// # Errors
-/// The first error of the documents or the search; a test corpus without documents.
+/// Returns the first error of the documents or the search. Fails if the test corpus has no
+/// documents.
 pub fn evaluate(
     classifier: &Classifier,
     options: &ClassifyOptions,
@@ -168,7 +171,7 @@ pub fn evaluate(
     Ok(tally.measure(classifier.threads()))
 }
 
-/// The tally of the predictions for a test corpus.
+/// The tallied predictions for a test corpus.
 #[derive(Debug)]
 pub struct EvaluationTally {
     evaluator: Evaluator,
@@ -177,17 +180,17 @@ pub struct EvaluationTally {
 }
 
 impl EvaluationTally {
-    /// The metrics and their intervals.
+    /// Computes the metrics and their intervals.
     pub fn measure(self, threads: &Threads) -> Evaluation {
         self.evaluator.finish(self.seed, threads, self.stages)
     }
 }
 
-/// The first part of [`evaluate`]: classifies test documents and tallies the predictions.
-/// Afterwards the classifier is no longer needed.
+/// Classifies test documents and tallies the predictions: the first part of [`evaluate`]. The
+/// classifier is not needed afterwards.
 ///
 /// # Errors
-/// As [`evaluate`].
+/// Returns the same errors as [`evaluate`].
 pub fn tally(
     classifier: &Classifier,
     options: &ClassifyOptions,
@@ -222,7 +225,7 @@ pub fn tally(
             let predictor = Predictor::new(classifier, &vectors, neighbors, &options);
             let predict = |at: usize, predicted: &mut PredictionBuffer| {
                 predictor.predict(at, predicted);
-                tied_at(options.k, neighbors.get(at))
+                is_tied_at(options.k, neighbors.get(at))
             };
             PredictedBatch::new(documents, predict, &counter)
         });
@@ -233,7 +236,7 @@ pub fn tally(
         batch.add_to(&mut evaluator);
         done = so_far.documents;
         progress(so_far);
-        // Freeing many small allocations takes a while.
+        // Freeing many small allocations takes a while, so it happens on another thread.
         threads.spawn(move || drop(batch));
         Ok::<(), Infallible>(())
     })?;
@@ -242,12 +245,12 @@ pub fn tally(
         return Err(CorpusError { place, problem: Problem::NoDocument }.into());
     }
     stages.extend(made);
-    stages.push(Stage::since("test: all of it, stages side by side", done, start));
+    stages.push(Stage::since("test: total, with concurrent stages", done, start));
     Ok(EvaluationTally { evaluator, seed, stages })
 }
 
 /// Whether the neighbor after the `k`-th is as similar as the `k`-th in one of the lists.
-fn tied_at(k: NonZeroUsize, voters: Voters<'_>) -> bool {
+fn is_tied_at(k: NonZeroUsize, voters: Voters<'_>) -> bool {
     let k = k.get();
     let tied = |list: &[Neighbor]| {
         list.get(k)
@@ -298,9 +301,9 @@ mod tests {
         (LabeledDocument { id: number.to_string(), labels }, prediction)
     }
 
-    /// A rule that decides on all documents together does so for any number of documents.
+    /// A rule that decides on all documents together works with any number of documents.
     #[test]
-    fn shares_are_those_of_all_documents() {
+    fn shares_apply_to_all_documents() {
         let threads = Threads::available().expect("threads start");
         let lines = b"{\"text\": \"bread\", \"label\": \"a\"}\n\
                       {\"text\": \"bread guitar\", \"label\": \"b\"}";
@@ -310,8 +313,8 @@ mod tests {
             DecisionOptions { multi_label: Some(true), rule, ..DecisionOptions::default() },
         );
         let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
-        // All documents of label b come last. It may get half of all documents, which is more than
-        // the last batch.
+        // All documents of label b come last. The rule may give it to half of all documents, which
+        // is more than the last batch contains.
         let document = |number: u32| {
             let text = if number < 15_000 { "bread" } else { "guitar" };
             let line = format!("{{\"text\": \"{text}\", \"label\": \"a\"}}").into_bytes();
@@ -337,10 +340,10 @@ mod tests {
         assert!(given.into_iter().map(|one| one.predicted).eq(expected));
     }
 
-    /// Among equally bad errors, the first ones are kept, and new labels are numbered in their
-    /// order.
+    /// Among equally bad errors, the first ones are kept. New labels are numbered in the order of
+    /// their first documents.
     #[test]
-    fn batches_are_counted_as_documents_one_after_the_other() {
+    fn batches_count_like_single_documents() {
         let threads = Threads::available().expect("threads start");
         let lines =
             ["a", "b", "c"].map(|label| format!("{{\"text\": \"x\", \"label\": \"{label}\"}}"));

@@ -1,5 +1,5 @@
-//! Metrics from tallies of decisions: the table of labels, its averages, the levels of the
-//! hierarchy, and the confused labels.
+//! Computes metrics from tallies of decisions: the table of labels, its averages, the levels of the
+//! hierarchy, and the most confused labels.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::result::{Confusion, LabelCounts, LabelResult, LevelResult};
 use crate::decide::outcomes::Prf;
 use crate::text::hierarchy::Hierarchy;
 
-/// True positives, false positives and false negatives of a label.
+/// The numbers of true positives, false positives and false negatives of a label.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LabelTally {
     pub(super) tp: u64,
@@ -17,7 +17,7 @@ pub(super) struct LabelTally {
 }
 
 impl LabelTally {
-    /// Number of documents that have the label.
+    /// Returns the number of documents that have the label.
     pub(super) fn support(self) -> u64 {
         self.tp + self.fnn
     }
@@ -33,22 +33,22 @@ impl LabelTally {
 
 /// The metrics of labels and their averages.
 pub(super) struct Summary {
-    /// The sum over all labels.
+    /// The sum of the tallies of all labels.
     pub(super) sum: LabelTally,
     pub(super) macro_all: Prf,
     pub(super) macro_present: Prf,
     pub(super) weighted: Prf,
     pub(super) labels: LabelCounts,
-    /// The metrics of each label, by name.
+    /// The metrics of each label, ordered by name.
     pub(super) per_label: Vec<LabelResult>,
     pub(super) levels: Vec<LevelResult>,
 }
 
-/// The decisions on each label.
+/// The tallies of all labels, with their names.
 pub(super) struct LabelTable<'a> {
-    /// The training labels, then new labels.
+    /// The names of the training labels, followed by the names of new labels.
     pub(super) names: &'a [String],
-    /// The number of training documents with each training label.
+    /// For each training label, the number of training documents that have it.
     pub(super) train: &'a [u64],
     pub(super) tallies: &'a [LabelTally],
     pub(super) documents_with_unseen: u64,
@@ -106,7 +106,7 @@ impl LabelTable<'_> {
         }
     }
 
-    /// The metrics of each level of the hierarchy.
+    /// Returns the metrics of each level of the hierarchy.
     fn levels(&self, per_label: &[LabelResult]) -> Vec<LevelResult> {
         if self.hierarchy.is_empty() {
             return Vec::new();
@@ -119,7 +119,7 @@ impl LabelTable<'_> {
     }
 }
 
-/// The confused pairs by decreasing count, then by name.
+/// Returns the confused pairs, ordered by decreasing count and then by name.
 pub(super) fn confusions(
     names: &[String],
     confused: &HashMap<(Option<u32>, Option<u32>), u64>,

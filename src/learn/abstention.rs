@@ -1,9 +1,9 @@
-//! Learns when a model must abstain.
+//! Learns the confidence below which a model abstains.
 //!
-//! * Learns from: the scores of held-out documents under the chosen vote.
-//! * Estimates by: five folds; the answers of a fold are evaluated with what is learned from the
-//!   others.
-//! * Yields: a [`ConfidenceLimit`].
+//! * Input: the scores of held-out documents under the chosen vote.
+//! * Evaluation: five folds; the calibration and the decision of a fold are learned from the other
+//!   folds.
+//! * Output: a [`ConfidenceLimit`].
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::decide::calibrate::{Answer, ConfidenceLimit, Votes, confidence};
 use crate::decide::decision::{Decision, decide};
 use crate::decide::vote::TrainingLabels;
 
-/// Learns when a model must abstain to reach a target error, from held-out documents.
+/// Learns the confidence limit with which a model reaches `target_error`, from held-out documents.
 ///
-/// Each fold is decided, and its confidences are computed, with what was learned from the other
-/// folds: `decisions` has one decision per fold, learned without it. `unknown` returns the share of
-/// unknown terms of a document. If documents were held out twice, without and with their
-/// near-duplicates, both results must reach the target, because new documents may or may not have
-/// near-duplicates.
+/// The predictions and confidences of each fold use what was learned from the other folds:
+/// `decisions` has one decision per fold, learned without that fold. `unknown` returns the share of
+/// unknown terms of a document, from 0 to 1. If documents were held out twice, without and with
+/// their near-duplicates, both results must reach the target. The reason is that new documents may
+/// or may not have near-duplicates.
 pub(super) fn learn(
     held_out: &HeldOutScores<'_>,
     decisions: &[Decision; FOLDS],
@@ -29,11 +29,11 @@ pub(super) fn learn(
     unknown: &dyn Fn(u32) -> f64,
 ) -> ConfidenceLimit {
     let documents: Vec<HeldOutDocument<'_>> = held_out.documents().collect();
-    // The answers by document: held out for the first time, and for the second time.
+    // The answers by document: held out without its near-duplicates, and with them.
     let mut answers: BTreeMap<u32, [Option<Answer>; 2]> = BTreeMap::new();
     for (fold, decision) in decisions.iter().enumerate() {
         let calibration = learn_without(&documents, among, unknown, Some(fold));
-        for HeldOutDocument { row, again, cluster, voters, scores, .. } in
+        for HeldOutDocument { row, is_second_time, cluster, voters, scores, .. } in
             documents.iter().filter(|document| document.fold == fold)
         {
             let unknown = unknown(*row);
@@ -50,7 +50,7 @@ pub(super) fn learn(
                 right: count(right),
                 cluster: *cluster,
             };
-            answers.entry(*row).or_default()[usize::from(*again)] = Some(answer);
+            answers.entry(*row).or_default()[usize::from(*is_second_time)] = Some(answer);
         }
     }
     let first: Vec<Answer> = answers.values().filter_map(|[first, _]| *first).collect();
@@ -59,7 +59,7 @@ pub(super) fn learn(
     if answers.values().all(|[_, again]| again.is_none()) {
         return ConfidenceLimit::learn(target_error, &first);
     }
-    // Neither of the two limits may fail.
+    // Both limits must hold.
     let limits = [first, last].map(|answers| ConfidenceLimit::one_of_two(target_error, &answers));
     let [first, last] = limits;
     match (first.confidence, last.confidence) {

@@ -1,4 +1,4 @@
-//! Builds the dense part of a model, from vectors given with the documents or projected from terms.
+//! Builds the dense vectors of a model: given with the documents, or projected from their terms.
 
 use super::given_vectors::GivenVectors;
 use super::options::{DenseOptions, DenseSource};
@@ -13,7 +13,7 @@ use crate::text::corpus::Problem;
 use crate::text::vocabulary::Vocabulary;
 use crate::text::word_vectors::WordVectors;
 
-/// The terms that a projection is learned from.
+/// The terms from which a projection is learned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProjectionInput<'a> {
     /// The weighted training rows.

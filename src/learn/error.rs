@@ -1,11 +1,11 @@
-//! Why training fails.
+//! The errors of training.
 
 use super::features::FeatureError;
 use crate::decide::decision::DecisionError;
 use crate::search::SearchError;
 use crate::text::corpus::CorpusError;
 
-/// Why training failed.
+/// An error that stopped training.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -15,28 +15,28 @@ pub enum TrainError {
     /// The search failed.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// The operating system cannot start threads.
+    /// The operating system could not start a thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
-    /// Conflicting options of the decision.
+    /// The decision options conflict.
     #[error(transparent)]
     Decision(#[from] DecisionError),
-    /// Texts are to be kept, but the model has none.
-    #[error("texts cannot be kept: the model is made of features or vectors, not of text")]
+    /// The options request stored texts, but the corpus has none.
+    #[error("texts cannot be kept: the corpus has features or vectors, but no text")]
     NoText,
     /// Word vectors were given for a corpus without words.
     #[error("word vectors need texts, but this corpus has features")]
     WordVectorsWithoutText,
     /// Counts were requested for a corpus of texts.
-    #[error("counts were requested, but this corpus has texts, whose terms are counted anyway")]
+    #[error("counts apply to features, but this corpus has texts, whose terms are always counted")]
     NoFeatures,
     /// A class weight was set for a label that no document has.
     #[error("a class weight names the label `{0}`, which no document has")]
     UnknownLabel(String),
-    /// Abstaining requires tuning.
-    #[error("limits for abstaining are learned by tuning, which is off")]
+    /// The options request abstaining, but tuning is off.
+    #[error("abstaining needs tuning, which is off: tuning learns the confidence limit")]
     AbstainNeedsTuning,
-    /// Too few documents become novel when their labels are held out.
+    /// Fewer than 20 documents become novel when their labels are held out.
     #[error(
         "fewer than 20 documents are novel when their labels are held out: a limit for novel \
          documents needs more documents, and several labels that do not occur together"
@@ -60,26 +60,26 @@ pub enum TrainError {
     /// A part of a corpus has features.
     #[error("a part of a corpus of features cannot be weighted by the whole: only texts can")]
     PartOfFeatures,
-    /// Learned votes require tuning.
-    #[error("vote weights are learned by tuning, which is off")]
+    /// The options request learned vote weights, but tuning is off.
+    #[error("learned vote weights need tuning, which is off")]
     LearnedNeedsTuning,
-    /// The share of prototypes was set.
+    /// The options set the share of the label prototypes, which only tuning can choose.
     #[error("the share of label prototypes is chosen by tuning and cannot be set")]
     PrototypesAreTuned,
-    /// Learned votes conflict with deciding on whole batches.
-    #[error("learned votes conflict with PCut: vote weights are learned for single documents")]
+    /// Learned vote weights conflict with a decision on a whole batch.
+    #[error("learned vote weights conflict with PCut, which decides on a whole batch")]
     LearnedByBatch,
-    /// Abstaining conflicts with deciding on whole batches.
-    #[error("abstaining conflicts with PCut: its limits apply to single documents")]
+    /// Abstaining conflicts with a decision on a whole batch.
+    #[error("abstaining conflicts with PCut, which decides on a whole batch")]
     AbstainByBatch,
-    /// Label-size compensation conflicts with multi-label decisions.
+    /// Label-size compensation conflicts with a multi-label decision.
     #[error(
         "label-size compensation is for one label per document; label thresholds already account \
          for sizes"
     )]
     CompensationForSeveral,
-    /// The model weights queries differently from documents, and has no texts to build queries
-    /// from.
+    /// The model weights queries differently from documents, and stores no texts from which to
+    /// build queries.
     #[error(
         "{weighting} weights queries differently from documents, and the model keeps no texts from \
          which queries could be made"

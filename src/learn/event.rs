@@ -1,4 +1,4 @@
-//! Events that are reported while a model is trained.
+//! The events that training reports.
 
 use super::features::Step;
 use super::report::TuningReport;
@@ -12,7 +12,8 @@ use crate::rows::dense::DensePart;
 pub enum Event<'a> {
     /// The number of documents read so far.
     Read(u64),
-    /// Number of documents before and after each that are excluded while settings are compared.
+    /// Number of neighboring documents in time, before and after each document, that are excluded
+    /// while settings are compared.
     Window(u32),
     /// Near-duplicates were found.
     NearDuplicates {
@@ -21,26 +22,26 @@ pub enum Event<'a> {
         /// The cosine above which documents are near-duplicates.
         above: f32,
     },
-    /// A feature was tried.
+    /// A change of the features was evaluated.
     Step {
-        /// The feature and its metrics.
+        /// The change and its metrics.
         step: &'a Step,
-        /// The objective to maximize.
+        /// The objective that tuning maximizes.
         objective: Objective,
     },
-    /// The dense vectors of the training documents were computed.
+    /// The dense vectors of the training documents are ready.
     Dense {
-        /// The dense part of the model.
+        /// The dense vectors and their index.
         part: &'a DensePart,
-        /// The numbers of terms with a word vector and of all terms, if word vectors are used.
+        /// Number of terms with a word vector and number of all terms, if word vectors are used.
         known: Option<(usize, usize)>,
     },
     /// Number of documents held out so far.
     HeldOut(u64),
-    /// The limit for abstaining was learned.
+    /// The confidence limit for abstaining was learned.
     Abstention(&'a ConfidenceLimit),
     /// The limit of the novelty score was learned.
     Novelty(&'a NoveltyLimit),
-    /// Tuning is done.
+    /// Tuning finished.
     Tuned(&'a TuningReport),
 }

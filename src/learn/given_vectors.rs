@@ -8,15 +8,17 @@ use crate::text::corpus::{Content, CorpusError, Document, Problem, add_features,
 pub(super) struct GivenVectors {
     dimension: Option<usize>,
     values: Vec<f32>,
-    /// Features as vectors. The dimension is known once all documents have been read.
+    /// The vectors that were given as features. Their dimension is known once all documents are
+    /// read.
     features: Vec<Vec<(u32, f32)>>,
-    /// The dimension of the longest of them.
+    /// The dimension of the longest vector in `features`.
     longest: usize,
     first_column: u32,
 }
 
 impl GivenVectors {
-    /// The first value of a vector made of features is that of column `first_column`.
+    /// Creates an empty collection. Column `first_column` of the features is the first value of a
+    /// vector.
     pub(super) fn new(first_column: u32) -> Self {
         Self { first_column, ..Self::default() }
     }
@@ -42,7 +44,7 @@ impl GivenVectors {
                 self.values.extend_from_slice(&vector);
             }
             (None, Content::Features(features)) if self.dimension.is_none() => {
-                // The last column is a lower bound of the vector's length.
+                // The vector is at least as long as its last column.
                 let last = features.last().map_or(self.first_column, |&(column, _)| column);
                 let found =
                     last.checked_sub(self.first_column).ok_or(Problem::ColumnZero)? as usize;
@@ -60,12 +62,12 @@ impl GivenVectors {
         Ok(())
     }
 
-    /// The dimension of the vectors, as far as it is known.
+    /// Returns the largest dimension of a vector so far.
     pub(super) fn dimension(&self) -> usize {
         self.dimension.unwrap_or(self.longest)
     }
 
-    /// All values and the dimension.
+    /// Returns the values of all vectors, one after the other, and their dimension.
     pub(super) fn finish(self) -> (Vec<f32>, usize) {
         if let Some(dimension) = self.dimension {
             return (self.values, dimension);

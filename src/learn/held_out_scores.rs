@@ -1,5 +1,5 @@
-//! Held-out documents with the scores of their labels under the chosen vote. Decisions,
-//! probabilities and limits are learned from them.
+//! The scores of held-out documents under the chosen vote. Decisions, probabilities and limits are
+//! learned from them.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,17 @@ pub(super) struct ChosenVote<'a> {
     pub(super) trial: Trial,
     /// How vote weights are learned, if they are.
     pub(super) learning: Option<VoteLearning>,
-    /// The prototypes that may have a share in the scores.
+    /// The prototypes that may contribute to the scores.
     pub(super) prototypes: Option<&'a HeldOutPrototypes>,
 }
 
-/// Held-out documents with the scores of their labels. If vote weights are learned, the weights for
-/// each fold are learned from the other folds.
+/// Held-out documents with their label scores. If vote weights are learned, each fold uses weights
+/// that are learned from the other folds.
 #[derive(Debug)]
 pub(super) struct HeldOutScores<'a> {
     table: VoteTable<'a>,
     trial: Trial,
-    /// The score of each slot, before the label-size compensation.
+    /// The score of each slot of the vote table, before label-size compensation.
     scores: Vec<f64>,
     factors: Vec<f64>,
 }
@@ -36,23 +36,23 @@ pub(super) struct HeldOutScores<'a> {
 /// A held-out document.
 #[derive(Debug)]
 pub(super) struct HeldOutDocument<'a> {
-    /// Its number among the training documents.
+    /// Row number among the training documents.
     pub(super) row: u32,
-    /// Its fold, of [`FOLDS`].
+    /// Fold number, below [`FOLDS`].
     pub(super) fold: usize,
-    /// Whether it is held out for the second time, with its near-duplicates as neighbors.
-    pub(super) again: bool,
-    /// Its cluster: documents of one group, near-duplicates of each other, or documents of one
-    /// stretch of a chronological corpus.
+    /// Whether the document is held out for the second time, with its near-duplicates as neighbors.
+    pub(super) is_second_time: bool,
+    /// Cluster number: the documents of a group, near-duplicates, and consecutive documents of a
+    /// chronological corpus share a cluster.
     pub(super) cluster: u64,
     /// The neighbors that vote.
     pub(super) voters: Voters<'a>,
-    /// The labels with a vote, by decreasing score.
+    /// The labels with votes, by decreasing score.
     pub(super) scores: Vec<LabelScore>,
 }
 
 impl<'a> HeldOutScores<'a> {
-    /// The scores by the chosen vote; prototypes count if they have a share in it.
+    /// Computes the scores under the chosen vote. Prototypes contribute if they have a share in it.
     pub(super) fn new(
         found: &'a LeaveOneOut,
         training: TrainingLabels<'a>,
@@ -71,21 +71,21 @@ impl<'a> HeldOutScores<'a> {
         Self { table, trial, scores, factors }
     }
 
-    /// The decision of the trial, and its metrics. Each fold is decided with what was learned from
-    /// the other folds.
+    /// Returns the decision of the trial and its metrics. Each fold is decided with what was
+    /// learned from the other folds.
     pub(super) fn decision(&self) -> (Decision, Metrics) {
         RuleSearch::new(&self.table).learn(&self.trial, &self.scores)
     }
 
-    /// For each fold, the decision that is learned from the other folds.
+    /// Returns one decision per fold, learned from the other folds.
     pub(super) fn decisions_by_fold(&self) -> [Decision; FOLDS] {
         RuleSearch::new(&self.table).learn_by_fold(&self.trial, &self.scores)
     }
 
-    /// The metrics expected on new documents: each fold is decided with what was learned from the
-    /// other folds. If a document was held out twice, the second time counts, because new documents
-    /// are assumed to have near-duplicates as often as the corpus. Not for a decision that needs
-    /// the batch.
+    /// Returns the metrics expected on new documents. Each fold is decided with what was learned
+    /// from the other folds. If a document was held out twice, the second time counts: new
+    /// documents are assumed to have near-duplicates as often as the corpus does. Does not apply to
+    /// a decision on a whole batch.
     pub(super) fn expected(
         &self,
         decisions: &[Decision; FOLDS],
@@ -118,15 +118,15 @@ impl<'a> HeldOutScores<'a> {
         ExpectedMetrics { metrics, intervals }
     }
 
-    /// The documents. If there are very many labels, these are evenly spaced held-out documents,
-    /// not all.
+    /// Returns the held-out documents. With very many labels, it returns an evenly spaced sample of
+    /// them.
     pub(super) fn documents(&self) -> impl ExactSizeIterator<Item = HeldOutDocument<'_>> + Clone {
         (0..self.table.documents()).map(|document| {
             let (row, voters) = self.table.get(document);
             HeldOutDocument {
                 row,
                 fold: self.table.fold(document),
-                again: self.table.is_again(document),
+                is_second_time: self.table.is_second_time(document),
                 cluster: self.table.cluster(row),
                 voters: voters.first(self.trial.k),
                 scores: self.table.label_scores(document, &self.scores, &self.factors),

@@ -1,4 +1,4 @@
-//! Trains models, and tunes them by cross-validation.
+//! Trains models and tunes them by cross-validation.
 //!
 //! ```text
 //! documents ─▶ count ─▶ choose features ─▶ hold out each document ─▶ learners ─▶ Model
@@ -6,22 +6,22 @@
 //! ```
 //!
 //! The input is a stream of documents and [`TrainOptions`]. The output is a
-//! [`Model`](crate::model::Model) and a report of what tuning chose. Read [`Trainer`] first, then
-//! `pipeline.rs`, which runs the learners in sequence.
+//! [`Model`](crate::model::Model) and a report of the choices that tuning made. Read [`Trainer`]
+//! first, then `pipeline.rs`, which runs the learners in sequence.
 //!
 //! | module | what it learns |
 //! |---|---|
-//! | `votes` | the number of neighbors, their vote, learned vote weights |
-//! | `prototypes` | a weight vector per label |
+//! | `votes` | the number of neighbors, how they vote, and the weights of their votes |
+//! | `prototypes` | one weight vector per label |
 //! | `thresholds` | the minimum score at which a label is predicted |
 //! | `term_weights` | a factor for the weight of each term |
-//! | `novelty` | when a document has none of the known labels |
+//! | `novelty` | the novelty score above which a document has none of the known labels |
 //! | `probabilities` | the probability of a label, given its score |
 //! | `abstention` | the confidence below which no label is predicted |
 //!
-//! The entry point of each learner is its function `learn`. Every learner learns from held-out
-//! documents (`held_out`): no document is scored with anything learned from it. `features` chooses
-//! how text is converted to terms, and `dense` computes dense vectors.
+//! The entry point of each learner is its function `learn`. Every learner uses held-out documents
+//! (`held_out`): a document is never scored with anything learned from it. `features` chooses how
+//! text is converted to terms, and `dense` computes dense vectors.
 
 mod abstention;
 mod dense;
@@ -46,7 +46,7 @@ mod tests;
 mod thresholds;
 mod trainer;
 mod training_rows;
-mod tuned;
+mod tuned_training;
 mod votes;
 
 pub use error::TrainError;
@@ -56,7 +56,7 @@ pub use options::{
     DenseOptions, DenseSource, FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
     TuneScope,
 };
-pub use report::{Trained, TuningReport};
+pub use report::{TrainingResult, TuningReport};
 pub use reweight::{ReweighError, reweigh};
 pub use run::OnEvent;
 pub use trainer::{Trainer, TrainerBuilder};

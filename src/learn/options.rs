@@ -1,4 +1,4 @@
-//! The options that determine the trained model.
+//! The options of training and tuning.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -16,31 +16,31 @@ use crate::text::hierarchy::Hierarchy;
 use crate::text::select::Selection;
 use crate::text::tfidf::Weighting;
 
-/// Everything that determines the trained model.
+/// The options that determine the trained model.
 #[derive(Debug, Clone)]
 pub struct TrainOptions {
     /// How text is converted to terms.
     pub analyzer: AnalyzerSpec,
     /// The fields of a text and their boosts.
     pub fields: Fields,
-    /// How features are read, for a corpus of features.
+    /// How features are read. Only for a corpus of features.
     pub features: FeatureSpec,
     /// Dense vectors, if the model has them.
     pub dense: Option<DenseOptions>,
-    /// With both terms and dense vectors: the share of the votes that neighbors found by vectors
-    /// have, from 0 to 1; `None`: a half, or chosen by tuning.
+    /// The share of the votes that goes to neighbors found by dense vectors, from 0 to 1, for
+    /// models with both terms and vectors. `None`: one half, or chosen by tuning.
     pub dense_share: Option<f64>,
     /// How counts are converted to weights.
     pub weighting: Weighting,
     /// Which terms enter the vocabulary.
     pub limits: TermLimits,
-    /// Which of these terms are kept, by how informative they are about the labels.
+    /// Which of these terms are kept, depending on how informative they are about the labels.
     pub selection: Option<Selection>,
-    /// The weight of each label's documents in a vote.
+    /// The weight of each label's documents in the vote.
     pub class_weights: Option<ClassWeights>,
     /// The label hierarchy.
     pub hierarchy: Hierarchy,
-    /// How the corpus is read, for the model to remember.
+    /// How the corpus was read; stored in the model.
     pub reading: ReadingSpec,
     /// The number of neighbors that vote; `None`: 30, or chosen by tuning.
     pub k: Option<NonZeroUsize>,
@@ -48,17 +48,19 @@ pub struct TrainOptions {
     pub vote: Option<Vote>,
     /// How labels are chosen.
     pub decision: DecisionOptions,
-    /// The target share of wrong labels, reached by abstaining; needs tuning.
+    /// The target share of wrong labels, from 0 to 1, which the model reaches by abstaining. Needs
+    /// tuning.
     pub target_error: Option<f64>,
-    /// Maximum share of documents with known labels that are refused as out-of-distribution.
+    /// Maximum share of documents with known labels that may be rejected as out-of-distribution,
+    /// from 0 to 1.
     pub novelty: Option<f64>,
-    /// The settings to choose by leave-one-out; `None`: no settings. By default
+    /// The settings to choose by leave-one-out; `None`: tuning is off. By default
     /// [`TuneOptions::quick`].
     pub tuning: Option<TuneOptions>,
     /// Whether the model keeps the texts of the documents.
     pub keep_text: bool,
-    /// The terms of a whole corpus that includes the documents. Term weights are computed from the
-    /// whole corpus, and the term limits are not applied.
+    /// The terms of a whole corpus that includes the documents. Term weights come from the whole
+    /// corpus, and the term limits are not applied.
     pub part_of: Option<Arc<CorpusStatistics>>,
 }
 
@@ -89,7 +91,7 @@ impl Default for TrainOptions {
 }
 
 impl TrainOptions {
-    /// Whether documents consist only of dense vectors, so that they need no text.
+    /// Whether documents consist only of dense vectors and therefore need no text.
     pub fn has_no_terms(&self) -> bool {
         self.dense.as_ref().is_some_and(DenseOptions::is_alone)
     }
@@ -100,19 +102,20 @@ impl TrainOptions {
 pub struct DenseOptions {
     /// The source of the vectors.
     pub source: DenseSource,
-    /// The distance between them.
+    /// The distance between vectors.
     pub metric: Metric,
-    /// Whether terms are searched, too, and their neighbors vote.
+    /// Whether the model also searches terms, so that neighbors found by terms and by vectors vote
+    /// together.
     pub with_terms: bool,
 }
 
 /// The source of dense vectors.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DenseSource {
-    /// The documents provide them: [`Document::vector`](crate::text::corpus::Document::vector), or
-    /// features as vectors.
+    /// The documents contain the vectors: as
+    /// [`Document::vector`](crate::text::corpus::Document::vector), or as features.
     Given {
-        /// The field of a JSONL, CSV or TSV corpus that contains them; stored in the model.
+        /// The field of a JSONL, CSV or TSV corpus that contains the vectors; stored in the model.
         field: Option<String>,
     },
     /// Latent semantic analysis of the weighted terms.
@@ -127,7 +130,7 @@ pub enum DenseSource {
 }
 
 impl DenseOptions {
-    /// Whether the model has no terms at all.
+    /// Whether the model has dense vectors only, and no terms.
     pub fn is_alone(&self) -> bool {
         !self.with_terms && matches!(self.source, DenseSource::Given { .. })
     }
@@ -137,32 +140,33 @@ impl DenseOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TuneScope {
-    /// k, vote and, for multi-label corpora, one threshold, from a small grid, on a sample of the
-    /// documents. The fixed defaults stay if no setting is clearly better, and for fewer than 100
-    /// or very many documents.
+    /// k, vote and, for multi-label corpora, one threshold: from a small grid, on a sample of the
+    /// documents. The fixed defaults stay if no setting is clearly better. They also stay for fewer
+    /// than 100 documents and for very large corpora.
     Quick,
-    /// k, vote, learned votes and decision, on all documents.
+    /// k, vote, learned vote weights and decision, on all documents.
     Votes,
-    /// The features too.
+    /// The features as well.
     All,
 }
 
 /// Options for tuning.
 #[derive(Debug, Clone, Copy)]
 pub struct TuneOptions {
-    /// The settings to choose.
+    /// Which settings to choose.
     pub scope: TuneScope,
     /// Which features may be changed.
     pub free: FreeFeatures,
-    /// Number of documents held out to compare features, or to choose everything quickly.
+    /// Number of documents held out to compare features, or to choose all settings in
+    /// [`TuneScope::Quick`].
     pub sample: usize,
     /// The objective to maximize.
     pub objective: Objective,
-    /// The largest k to try; capped at the number of other documents.
+    /// The largest k to try; at most the number of other documents is used.
     pub k_max: NonZeroUsize,
-    /// Which documents are not neighbors of each other while tuning.
+    /// Which documents cannot be neighbors of each other while tuning.
     pub near_duplicates: NearDuplicateLimit,
-    /// Whether the documents are in chronological order; `None`: estimated from the data.
+    /// Whether the documents are in chronological order; `None`: determined from the data.
     pub time_order: Option<bool>,
 }
 
@@ -181,21 +185,21 @@ impl Default for TuneOptions {
 }
 
 impl TuneOptions {
-    /// The default for training: [`TuneScope::Quick`] on 2,000 documents.
+    /// Returns the default for training: [`TuneScope::Quick`] on 2,000 documents.
     pub fn quick() -> Self {
         Self { scope: TuneScope::Quick, sample: 2_000, ..Self::default() }
     }
 }
 
-/// The features that tuning may change. By default, all of them.
-#[expect(clippy::struct_excessive_bools, reason = "four features, each free or not")]
+/// The features that tuning may change. By default it may change all of them.
+#[expect(clippy::struct_excessive_bools, reason = "one switch per feature")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeFeatures {
-    /// Stems and n-grams.
+    /// Stemming and n-grams.
     pub analyzer: bool,
     /// The weighting and the exponent of the idf.
     pub weighting: bool,
-    /// The exponent of χ².
+    /// The exponent of the χ² weights.
     pub chi2_power: bool,
     /// The selection of terms.
     pub selection: bool,
@@ -210,11 +214,11 @@ impl Default for FreeFeatures {
 /// The cosine above which documents are near-duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum NearDuplicateLimit {
-    /// Estimated from the data.
+    /// The threshold is estimated from the data.
     #[default]
     Found,
-    /// No documents are near-duplicates.
+    /// Near-duplicates are not excluded.
     Off,
-    /// This cosine, from 0 to 1.
+    /// A fixed threshold, from 0 to 1.
     Above(f32),
 }

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::held_out::{Excluded, Exclusion, LeaveOneOut, held_out_rows};
+use super::held_out::{ExcludedNeighbors, Exclusion, LeaveOneOut, held_out_rows};
 use super::held_out_scores::{ChosenVote, HeldOutScores};
 use super::novelty::{DocumentEvidence, NoveltySearch};
 use super::options::{TuneOptions, TuneScope};
@@ -11,7 +11,7 @@ use super::prototypes::{HeldOutPrototypes, PrototypeTrials};
 use super::run::Run;
 use super::training_rows::TrainingRows;
 use super::votes::{
-    Candidate, Grid, Rules, Trial, Tuned, VoteLearning, evaluate_grid, search_grid,
+    Candidate, Grid, GridResult, Rules, Trial, VoteLearning, evaluate_grid, search_grid,
     try_vote_weights,
 };
 use super::{Event, Step, TrainError, TuningReport, abstention, novelty, probabilities, votes};
@@ -22,32 +22,32 @@ use crate::decide::vote::Vote;
 use crate::model::{Learned, TrainSettings};
 use crate::threads::Threads;
 
-/// The shares of the votes for neighbors found by vectors that tuning tries.
+/// The shares of the votes for neighbors found by dense vectors that tuning tries, in this order.
 const SHARES: [f64; 11] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0];
 
-/// A learned vote is chosen if it improves the objective by at least this much; a smaller gain may
-/// be noise.
+/// Minimum gain in the objective for which learned vote weights are chosen; a smaller gain may be
+/// noise.
 const MIN_GAIN: f64 = 0.001;
 
-/// Training documents to be held out, and the data about them that the learners need.
+/// The training documents that are held out, and the data about them that the learners need.
 pub(super) struct Pipeline<'a> {
     pub(super) run: &'a Run<'a>,
     pub(super) rows: &'a TrainingRows<'a>,
     pub(super) tuning: &'a TuneOptions,
     pub(super) multi_label: bool,
-    pub(super) excluded: &'a Excluded,
+    pub(super) excluded: &'a ExcludedNeighbors,
     /// Returns the share of a document's terms that would be unknown if it were held out.
     pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
 }
 
-/// The vote that was chosen, and the prototypes that may have a share in it.
-struct Voting {
-    tuned: Tuned,
+/// The chosen vote, and the prototypes that may contribute to it.
+struct VoteChoice {
+    tuned: GridResult,
     learning: Option<VoteLearning>,
     prototypes: Option<HeldOutPrototypes>,
 }
 
-impl Voting {
+impl VoteChoice {
     fn chosen(&self) -> ChosenVote<'_> {
         ChosenVote {
             trial: self.tuned.best,
@@ -72,7 +72,7 @@ impl Pipeline<'_> {
         self.check_options(rule)?;
         let rows = held_out_rows(self.tuning, &self.excluded.hashes);
         let max_k = cap_k(self.tuning.k_max, self.rows.labels.weights.len());
-        // The novelty learner needs one neighbor more: a neighbor's own neighbor is looked up
+        // The novelty learner needs one more neighbor: it looks up the neighbors of a neighbor
         // without the held-out document.
         let extra = usize::from(options.novelty.is_some());
         let longest = options.k.unwrap_or(max_k).saturating_add(extra);
@@ -106,7 +106,7 @@ impl Pipeline<'_> {
         let threads = self.threads();
         let held_out = HeldOutScores::new(&found, labels, voting.chosen(), threads);
         let (decision, metrics) = held_out.decision();
-        let again = again.map(|again| found.clone().and_again(&again));
+        let again = again.map(|again| found.clone().with_second_round(&again));
         let again =
             again.as_ref().map(|all| HeldOutScores::new(all, labels, voting.chosen(), threads));
         let scores = again.as_ref().unwrap_or(&held_out);
@@ -168,7 +168,7 @@ impl Pipeline<'_> {
         Ok((learned, report))
     }
 
-    /// Holds out some rows, one at a time, and reports the progress.
+    /// Holds out documents one at a time and reports the progress.
     fn hold_out(
         &self,
         rows: &[u32],
@@ -186,7 +186,7 @@ impl Pipeline<'_> {
         found: &LeaveOneOut,
         max_k: NonZeroUsize,
         rule: Option<Rule>,
-    ) -> Result<Voting, TrainError> {
+    ) -> Result<VoteChoice, TrainError> {
         let options = self.run.options;
         let quick = self.tuning.scope == TuneScope::Quick;
         let objective = self.tuning.objective;
@@ -197,7 +197,7 @@ impl Pipeline<'_> {
             self.restricted(Grid::full(max_k, self.multi_label, objective), rule)
         };
         let tries_prototypes = !(quick || options.vote.is_some() || rule == Some(Rule::Pcut));
-        // These do not depend on each other, so they run concurrently.
+        // These computations are independent and run concurrently.
         let ((mut tuned, mut learning), prototypes) = self.threads().join(
             || self.best_of_grid(found, &grid),
             || {
@@ -227,11 +227,12 @@ impl Pipeline<'_> {
             }
             tuned.trials.extend(trials.into_iter().map(|(trial, _)| trial));
         }
-        Ok(Voting { tuned, learning, prototypes })
+        Ok(VoteChoice { tuned, learning, prototypes })
     }
 
-    /// The best settings of a grid, and how vote weights are learned with them, if they are.
-    fn best_of_grid(&self, found: &LeaveOneOut, grid: &Grid) -> (Tuned, Option<VoteLearning>) {
+    /// Returns the best settings of a grid, and how vote weights are learned with them if they are
+    /// learned.
+    fn best_of_grid(&self, found: &LeaveOneOut, grid: &Grid) -> (GridResult, Option<VoteLearning>) {
         let labels = self.rows.labels;
         if self.tuning.scope == TuneScope::Quick {
             let mut tuned = evaluate_grid(found, labels, grid, self.threads());
@@ -243,10 +244,10 @@ impl Pipeline<'_> {
         (tuned, learning)
     }
 
-    /// Chooses the best settings that give every document a label. The defaults stay unless the
-    /// best is better by more than half a standard error of the objective, as a share of
-    /// `documents`: that is about the noise between settings that agree on most documents.
-    fn prefer_defaults(&self, grid: &Grid, tuned: &mut Tuned, documents: usize) {
+    /// Restricts the best settings to those that give every document a label. The defaults stay
+    /// unless the gain exceeds half a standard error of the objective, as a share of `documents`.
+    /// That is about the noise between settings that agree on most documents.
+    fn prefer_defaults(&self, grid: &Grid, tuned: &mut GridResult, documents: usize) {
         let options = self.run.options;
         tuned
             .trials
@@ -274,12 +275,12 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Tries learned vote weights. They become the best settings if they are better, or requested.
+    /// Tries learned vote weights, and chooses them if they are better or requested.
     fn try_vote_weights(
         &self,
         found: &LeaveOneOut,
         grid: &Grid,
-        tuned: &mut Tuned,
+        tuned: &mut GridResult,
     ) -> Option<VoteLearning> {
         let vote = self.run.options.vote;
         if vote.is_some_and(|vote| !vote.learned) || is_by_batch(&tuned.best) {
@@ -297,7 +298,7 @@ impl Pipeline<'_> {
         None
     }
 
-    /// Learns when documents are refused because they have none of the known labels, if the options
+    /// Learns the limit of the novelty score above which documents are rejected, if the options
     /// request it.
     fn learn_novelty(
         &self,
@@ -306,7 +307,7 @@ impl Pipeline<'_> {
         prototypes: Option<&HeldOutPrototypes>,
     ) -> Result<Option<(NoveltyLimit, NoveltyScore)>, TrainError> {
         let Some(target) = self.run.options.novelty else { return Ok(None) };
-        // New documents have no neighbors from their own time.
+        // New documents have no neighbors from their own time window.
         let exclusion = self.excluded.exclusion();
         let search = NoveltySearch {
             k,
@@ -327,7 +328,7 @@ impl Pipeline<'_> {
         learned.map(Some).ok_or(TrainError::NoNovelDocuments)
     }
 
-    /// A grid restricted to the k and the vote of the options, if they are set.
+    /// Restricts a grid to the k and the vote that the options set.
     fn restricted(&self, mut grid: Grid, rule: Option<Rule>) -> Grid {
         let options = self.run.options;
         if let Some(k) = options.k {
@@ -339,7 +340,7 @@ impl Pipeline<'_> {
         Grid { rules: Rules(rule), ..grid }
     }
 
-    /// Rejects options that cannot be tuned together.
+    /// Checks that the options can be tuned together.
     fn check_options(&self, rule: Option<Rule>) -> Result<(), TrainError> {
         let options = self.run.options;
         if options.vote.is_some_and(|vote| vote.prototypes > 0.0) {
@@ -362,8 +363,8 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// Chooses the share of the votes for neighbors found by vectors that is best for a few k and
-    /// votes. Ties go to the share nearest to a half.
+    /// Chooses the best share of the votes for neighbors found by dense vectors, on a small grid of
+    /// k and votes. In a tie, the share nearest to one half wins.
     fn choose_dense_share(&self, mut found: LeaveOneOut, steps: &mut Vec<Step>) -> LeaveOneOut {
         let objective = self.tuning.objective;
         let grid = Grid::coarse(self.tuning.k_max, self.multi_label, objective);
@@ -388,12 +389,12 @@ impl Pipeline<'_> {
     }
 }
 
-/// Whether a trial decides on all documents of a batch together.
+/// Whether the decision of a trial applies to all documents of a batch together.
 fn is_by_batch(trial: &Trial) -> bool {
     matches!(trial.decision, Candidate::Proportional { .. })
 }
 
-/// `k`, or the number of other documents if that is smaller.
+/// Returns `k`, or the number of other documents if that is smaller.
 pub(super) fn cap_k(k: NonZeroUsize, documents: usize) -> NonZeroUsize {
     let others = NonZeroUsize::new(documents.saturating_sub(1)).unwrap_or(NonZeroUsize::MIN);
     k.min(others)

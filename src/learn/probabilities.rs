@@ -1,8 +1,8 @@
 //! Learns the probabilities of labels.
 //!
-//! * Learns from: the scores of held-out documents under the chosen vote.
-//! * Estimates by: nothing of its own; [`abstention`](super::abstention) evaluates them by folds.
-//! * Yields: a [`Calibration`] from scores to probabilities.
+//! * Input: the scores of held-out documents under the chosen vote.
+//! * Evaluation: none here; [`abstention`](super::abstention) evaluates the probabilities in folds.
+//! * Output: a [`Calibration`] from scores to probabilities.
 
 use super::held_out_scores::{HeldOutDocument, HeldOutScores};
 use crate::decide::calibrate::{Calibration, CalibrationDocument};
@@ -12,7 +12,7 @@ use crate::decide::vote::TrainingLabels;
 const MAX_DOCUMENTS: usize = 20_000;
 
 /// Learns the probabilities of labels from held-out documents. `unknown` returns the share of
-/// unknown terms of a document.
+/// unknown terms of a document, from 0 to 1.
 pub(super) fn learn(
     held_out: &HeldOutScores<'_>,
     among: TrainingLabels<'_>,
@@ -22,16 +22,17 @@ pub(super) fn learn(
     learn_without(&documents, among, unknown, None)
 }
 
-/// Learns the probabilities of labels from held-out documents, excluding `fold` if given. `unknown`
-/// returns the share of unknown terms of a document.
+/// Learns the probabilities of labels from held-out documents, except the documents of
+/// `excluded_fold` if it is given. `unknown` returns the share of unknown terms of a document, from
+/// 0 to 1.
 pub(super) fn learn_without(
     documents: &[HeldOutDocument<'_>],
     among: TrainingLabels<'_>,
     unknown: &dyn Fn(u32) -> f64,
-    fold: Option<usize>,
+    excluded_fold: Option<usize>,
 ) -> Calibration {
     let step = documents.len().div_ceil(MAX_DOCUMENTS).max(1);
-    let taken = documents.iter().step_by(step).filter(|seen| Some(seen.fold) != fold);
+    let taken = documents.iter().step_by(step).filter(|seen| Some(seen.fold) != excluded_fold);
     let seen = taken.map(|HeldOutDocument { row, voters, scores, .. }| CalibrationDocument {
         scores: scores.clone(),
         voters: *voters,

@@ -11,21 +11,21 @@ use super::options::TuneScope;
 use super::votes::{Trial, VoteLearning};
 use crate::decide::objective::{ExpectedMetrics, Metrics, Objective};
 
-/// A trained model and the results of tuning.
+/// A trained model and the results of its tuning.
 #[derive(Debug)]
-pub struct Trained {
+pub struct TrainingResult {
     /// The model.
     pub model: Model,
-    /// The results of tuning, if anything was chosen.
+    /// The results of tuning, if tuning was on.
     pub tuning: Option<TuningReport>,
     /// The duration of each stage.
     pub stages: Vec<Stage>,
 }
 
-/// The results of tuning; serialized as JSON schema `classify.tuning/1`.
+/// The results of tuning; serialized as JSON with the schema `classify.tuning/1`.
 #[derive(Debug, Clone, Serialize)]
 pub struct TuningReport {
-    /// The schema's name.
+    /// The name of the JSON schema.
     pub schema: &'static str,
     /// The scope of tuning.
     pub scope: TuneScope,
@@ -33,43 +33,46 @@ pub struct TuningReport {
     pub objective: Objective,
     /// Number of documents that were held out, one at a time.
     pub documents: u64,
-    /// The cosine above which documents were not neighbors of each other.
+    /// The cosine above which documents could not be neighbors of each other.
     pub near_duplicates_above: Option<f32>,
-    /// Number of documents held out before and after each document when settings were compared.
+    /// Number of documents before and after each document that were held out with it when settings
+    /// were compared.
     pub window: u32,
-    /// The number of documents that have a near-duplicate.
+    /// Number of documents that have a near-duplicate.
     pub documents_with_near_duplicates: usize,
-    /// The features that were tried.
+    /// The feature changes that were tried.
     pub features: Vec<Step>,
-    /// The share of the votes for neighbors found by dense vectors, if the model has them.
+    /// The share of the votes for neighbors found by dense vectors, if the model has both terms and
+    /// vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense_share: Option<f64>,
     /// The best of `trials`.
     pub best: Trial,
-    /// How its votes were learned, if they were.
+    /// How its vote weights were learned, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning: Option<VoteLearning>,
-    /// The metrics of `best` expected on new documents without near-duplicates, without a window.
+    /// The metrics of `best` that are expected on new documents without near-duplicates.
     #[serde(rename = "figures")]
     pub metrics: Metrics,
-    /// Their 95 % intervals, from resampling the held-out documents.
+    /// The 95 % intervals of `metrics`, from resampling the held-out documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
-    /// The metrics expected on documents that have near-duplicates as often as these.
+    /// The metrics expected on new documents that have near-duplicates as often as the training
+    /// documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_near_duplicates: Option<ExpectedMetrics>,
     /// Whether terms that are selected or weighted by labels were evaluated on documents whose
-    /// labels they did not use. If not, the metrics are too optimistic.
+    /// labels they did not use. If `false`, the metrics are optimistic.
     pub nested: bool,
     /// All settings that were tried.
     pub trials: Vec<Trial>,
 }
 
 impl TuningReport {
-    /// The schema's name.
+    /// The name of the JSON schema.
     pub(crate) const SCHEMA: &'static str = "classify.tuning/1";
 
-    /// The part that the model keeps.
+    /// Returns the part of the report that the model stores.
     pub fn summary(&self) -> TuningSummary {
         TuningSummary {
             objective: self.objective,
@@ -83,7 +86,7 @@ impl TuningReport {
         }
     }
 
-    /// The metrics for each k with the chosen vote and kind of decision.
+    /// Returns the metrics for each k under the chosen vote and kind of decision.
     fn by_k(&self) -> Vec<(usize, Metrics)> {
         let alike = self.trials.iter().filter(|trial| {
             trial.vote == self.best.vote && trial.decision.is_like(self.best.decision)

@@ -1,17 +1,17 @@
-//! Tunes an existing model: k, vote, decision, and everything that is learned from held-out
-//! documents.
+//! Tunes an existing model: chooses k, vote and decision again, with everything that is learned
+//! from held-out documents.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::held_out::{Excluded, Inspected, View};
+use super::held_out::{ExcludedNeighbors, InspectedRows, SearchableRows};
 use super::options::{TuneOptions, TuneScope};
 use super::pipeline::Pipeline;
-use super::reweight::kept_documents;
+use super::reweight::stored_documents;
 use super::run::Run;
 use super::training_rows::TrainingRows;
-use super::tuned::report_exclusions;
-use super::{TrainError, Trained};
+use super::tuned_training::report_exclusions;
+use super::{TrainError, TrainingResult};
 use crate::classifier::{Classifier, DocumentVectors, Searchers};
 use crate::model::Model;
 use crate::rows::dense::{DensePart, Vectors};
@@ -30,7 +30,7 @@ struct Queries {
 }
 
 /// See [`Trainer::retune`](super::Trainer::retune).
-pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<Trained, TrainError> {
+pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<TrainingResult, TrainError> {
     let begin = Instant::now();
     let options = run.options;
     let threads = run.threads();
@@ -57,13 +57,13 @@ pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<Trained, TrainError>
     let training = TrainingRows {
         terms: terms.as_deref().map(|engine| {
             let queries = queries.as_ref().map_or(&*rows, |queries| &queries.rows).into();
-            View { engine, queries }
+            SearchableRows { engine, queries }
         }),
         by_fold: None,
         vectors: vectors.as_deref().zip(dense).map(|(engine, dense)| {
             let projected = queries.as_ref().filter(|_| is_projected);
             let projected = projected.and_then(|queries| queries.dense.as_ref());
-            View { engine, queries: projected.unwrap_or(dense.vectors()).view().into() }
+            SearchableRows { engine, queries: projected.unwrap_or(dense.vectors()).view().into() }
         }),
         share: Some(share).filter(|_| !is_share_free),
         labels: model.training_labels(),
@@ -72,7 +72,7 @@ pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<Trained, TrainError>
     };
     let unit_rows = queries.as_ref().and_then(|queries| queries.unit_rows.as_ref());
     let unit_engine = unit_rows.map(|rows| run.engines.engine(rows)).transpose()?;
-    let inspected = Inspected {
+    let inspected = InspectedRows {
         terms: training.terms,
         vectors: training.vectors,
         labels: training.labels,
@@ -81,12 +81,12 @@ pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<Trained, TrainError>
     };
     let inspected = match (&unit_engine, unit_rows) {
         (Some(engine), Some(rows)) => {
-            let view = View { engine: &**engine, queries: (&**rows).into() };
-            Inspected { terms: Some(view), vectors: None, is_cosine: true, ..inspected }
+            let view = SearchableRows { engine: &**engine, queries: (&**rows).into() };
+            InspectedRows { terms: Some(view), vectors: None, is_cosine: true, ..inspected }
         }
         _ => inspected,
     };
-    let excluded = Excluded::find(inspected, &tuning, threads)?;
+    let excluded = ExcludedNeighbors::find(inspected, &tuning, threads)?;
     report_exclusions(run, &tuning, &excluded);
     drop(unit_engine);
     let pipeline = Pipeline {
@@ -95,19 +95,19 @@ pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<Trained, TrainError>
         tuning: &tuning,
         multi_label: options.decision.is_multi_label(settings.decision.is_multi()),
         excluded: &excluded,
-        // The model does not record how many terms were dropped, so the share of unknown terms is
-        // meaningless.
+        // The model does not store how many terms were dropped, so the share of unknown terms is
+        // not available.
         unknown_share: &|_| 0.0,
     };
     let (learned, report) = pipeline.learn(Vec::new())?;
-    let model = Arc::into_inner(model).expect("nobody else has the model");
+    let model = Arc::into_inner(model).expect("no other reference to the model exists");
     let model = model.with_learned(learned, threads);
     let stages = vec![Stage::since("tune", model.rows().rows() as u64, begin)];
-    Ok(Trained { model, tuning: Some(report), stages })
+    Ok(TrainingResult { model, tuning: Some(report), stages })
 }
 
-/// The documents of a model as queries: from its rows if the counts can be recovered from them,
-/// otherwise from the texts that it keeps.
+/// Returns the documents of a model as queries. They come from the rows if the counts can be
+/// recovered from them, and otherwise from the stored texts.
 fn queries(run: &Run<'_>, model: &Arc<Model>) -> Result<Queries, TrainError> {
     let settings = model.settings();
     let threads = run.threads();
@@ -118,7 +118,7 @@ fn queries(run: &Run<'_>, model: &Arc<Model>) -> Result<Queries, TrainError> {
             rows.weigh(&weighting, side, terms, threads);
             let columns = model.vocabulary().len();
             let rows = threads.run(|| csr(columns, rows.indptr, rows.indices, rows.data));
-            rows.expect("rows in column order")
+            rows.expect("rows are in column order")
         };
         let rows = weigh(weighting, Side::Query, model.term_weights());
         let projection = model.dense().and_then(DensePart::projection);
@@ -140,8 +140,8 @@ fn queries(run: &Run<'_>, model: &Arc<Model>) -> Result<Queries, TrainError> {
     if !model.keeps_texts() || !settings.fields.columns().is_empty() {
         return Err(TrainError::NotSymmetric { weighting: weighting.to_string() });
     }
-    let mut documents: Vec<Document> = kept_documents(model).collect();
-    // Vectors given with the documents are searched unchanged.
+    let mut documents: Vec<Document> = stored_documents(model).collect();
+    // Vectors that were given with the documents are searched unchanged.
     if let Some(given) = model.dense().filter(|dense| dense.projection().is_none()) {
         for (document, vector) in documents.iter_mut().zip(given.vectors().view().iter()) {
             document.vector = Some(vector.to_vec());

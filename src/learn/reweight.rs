@@ -1,4 +1,4 @@
-//! Counts and weights the terms of a model again, from the texts that it stores.
+//! Recomputes the terms and term weights of a model from the texts that it stores.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use crate::text::corpus::{Content, CorpusError, Document, Place};
 use crate::text::counts::{CountOptions, Counts, DfLimit, TermLimits};
 use crate::threads::Threads;
 
-/// Why a model cannot be reweighted.
+/// An error that stopped reweighting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReweighError {
     /// The model stores no texts.
-    #[error("the model keeps no texts: keep them in training")]
+    #[error("the model stores no texts to count terms in: train it again with stored texts")]
     NoText,
-    /// The texts had separate fields, which the model does not store separately.
-    #[error("the texts had several fields, which a model does not keep apart: train it again")]
+    /// The texts had several fields, which the model does not store separately.
+    #[error("the model does not store the fields of texts separately: train it again")]
     Fields,
     /// The model's dense vectors are computed from its terms.
-    #[error("the dense vectors are made of the terms: train it again")]
+    #[error("the dense vectors are computed from the terms: train the model again")]
     Vectors,
-    /// The texts have no term.
+    /// The texts have no terms.
     #[error(transparent)]
     Corpus(#[from] CorpusError),
 }
 
-/// The documents of a model that stores their texts.
-pub(super) fn kept_documents(model: &Model) -> impl Iterator<Item = Document> {
+/// Returns the documents of a model that stores their texts.
+pub(super) fn stored_documents(model: &Model) -> impl Iterator<Item = Document> {
     let source: Arc<str> = "the model's texts".into();
     let label = |&label: &u32| model.label_name(label).to_owned();
     let count = u32::try_from(model.ids().len()).unwrap_or(u32::MAX);
@@ -44,12 +44,12 @@ pub(super) fn kept_documents(model: &Model) -> impl Iterator<Item = Document> {
 }
 
 /// Counts and weights the stored texts of a model again. The vocabulary, term weights and rows are
-/// then as in a model trained on the current documents. As before, terms with fewer documents than
-/// the rarest term of the model are dropped; a term selection is made again. Everything else that
-/// was learned is unchanged: k, vote, decision, and term factors. New terms have no factor.
+/// then the same as in a model trained on the current documents. Terms in fewer documents than the
+/// rarest term of the model are still dropped, and a term selection is repeated. Everything else
+/// that was learned stays: k, vote, decision, and term factors. New terms have no factor.
 ///
 /// # Errors
-/// If the model stores no texts, or not all of the data that terms are computed from.
+/// Fails if the model stores no texts, or not all of the data from which terms are computed.
 pub fn reweigh(model: &Model, threads: &Threads) -> Result<Model, ReweighError> {
     let settings = model.settings();
     if !model.keeps_texts() || !matches!(settings.input, InputSpec::Text(_)) {
@@ -61,7 +61,7 @@ pub fn reweigh(model: &Model, threads: &Threads) -> Result<Model, ReweighError> 
     if model.dense().is_some_and(|dense| dense.projection().is_some()) {
         return Err(ReweighError::Vectors);
     }
-    let mut documents = kept_documents(model).map(Ok);
+    let mut documents = stored_documents(model).map(Ok);
     let rarest = model.vocabulary().document_frequencies().iter().min().copied();
     let rarest = rarest.and_then(NonZeroU32::new).map_or(1, NonZeroU32::get);
     let limits = TermLimits { min_df: DfLimit::Count(rarest), ..TermLimits::default() };
@@ -104,7 +104,7 @@ mod tests {
         texts.iter().enumerate().map(document).collect()
     }
 
-    /// A model whose factors are 1.5, 2.5, … in order of its terms.
+    /// Returns a model whose term factors are 1.5, 2.5, … in the order of its terms.
     fn made() -> Model {
         let threads = Threads::available().unwrap();
         let input = InputSpec::default().counting(&Fields::Whole);
@@ -117,13 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn learned_factors_of_terms_stay() {
+    fn learned_term_factors_are_kept() {
         let model = made();
         let threads = Threads::available().unwrap();
         let weight = |model: &Model, term: &str| {
             model.arrays.idf[model.vocabulary().id(term).unwrap() as usize]
         };
-        // Of three documents two have bread, the first term, one has butter, the second.
+        // Two of the three documents contain `bread`, the first term; one contains `butter`, the
+        // second.
         assert!((weight(&model, "bread") - 1.5 * libm::log(1.5)).abs() < 1e-12);
         assert!((weight(&model, "butter") - 2.5 * libm::log(3.0)).abs() < 1e-12);
         let folder = tempfile::tempdir().unwrap();
@@ -133,7 +134,7 @@ mod tests {
         let read = Model::open(&path).unwrap();
         assert!(read.learned_terms());
         assert_eq!(read.settings().formula, model.settings().formula);
-        // One document less: bread is in one of two documents, butter in none.
+        // One document less: one of two documents contains `bread`, and none contains `butter`.
         let mut collection = Collection::new(read.into());
         collection.apply(vec![Change::Remove { id: "1".into() }]).unwrap();
         let again = reweigh(&collection.model(), &threads).unwrap();
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_factors_are_refused() {
+    fn damaged_factors_are_rejected() {
         for factors in [vec![1.0], vec![0.0; 5], vec![f32::NAN; 5]] {
             let mut model = made();
             model.arrays.term_factors = Some(factors.into());

@@ -1,4 +1,4 @@
-//! One training run: its options, its engines, and its event callback.
+//! A training run: its options, engines, and event callback.
 
 use super::given_vectors::GivenVectors;
 use super::options::DenseSource;
@@ -13,15 +13,15 @@ use crate::threads::Threads;
 /// A stream of documents.
 pub(super) type Documents<'a> = &'a mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send);
 
-/// Called with each event of a training run.
+/// A function that is called with each event of a training run.
 pub type OnEvent<'a> = &'a (dyn Fn(Event<'_>) + Sync);
 
-/// The data that all steps of a training run share.
+/// The inputs that all steps of a training run share.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'a> {
     pub(super) options: &'a TrainOptions,
     pub(super) engines: &'a Engines,
-    /// The name of the corpus in errors.
+    /// The name of the corpus in error messages.
     pub(super) corpus_name: &'a str,
     pub(super) on_event: OnEvent<'a>,
 }
@@ -36,7 +36,7 @@ impl<'a> Run<'a> {
         (self.on_event)(event);
     }
 
-    /// An error of the corpus as a whole.
+    /// Returns an error about the corpus as a whole.
     pub(super) fn corpus_error(&self, problem: Problem) -> CorpusError {
         CorpusError { place: Place { source: self.corpus_name.into(), line: None }, problem }
     }
@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
         counts.weigh_classes(weights).map_err(TrainError::UnknownLabel)
     }
 
-    /// The settings for a corpus, except the decision, which depends on the whole corpus.
+    /// Returns the settings for a corpus, without the decision, which depends on the whole corpus.
     pub(super) fn settings(&self, first: &Document) -> Result<TrainSettings, TrainError> {
         let options = self.options;
         let mut weighting = options.weighting;

@@ -1,4 +1,4 @@
-//! The entry point for training: dispatches to plain, quick and full training.
+//! The entry point of training: runs plain, quick or full training.
 
 use std::time::Instant;
 
@@ -6,8 +6,8 @@ use super::dense::{ProjectionInput, dense_part};
 use super::given_vectors::GivenVectors;
 use super::retune::retune;
 use super::run::{Documents, OnEvent, Run};
-use super::tuned;
-use super::{Event, TrainError, TrainOptions, Trained, TuneScope};
+use super::tuned_training;
+use super::{Event, TrainError, TrainOptions, TrainingResult, TuneScope};
 use crate::decide::decision::label_shares;
 use crate::model::Model;
 use crate::search::Engines;
@@ -49,38 +49,39 @@ impl std::fmt::Debug for Trainer<'_> {
 pub struct TrainerBuilder<'a>(Trainer<'a>);
 
 impl<'a> TrainerBuilder<'a> {
-    /// The options that determine the model. By default [`TrainOptions::default`].
+    /// Sets the options that determine the model. By default [`TrainOptions::default`].
     #[must_use]
     pub fn options(self, options: TrainOptions) -> Self {
         Self(Trainer { options, ..self.0 })
     }
 
-    /// The engines that search while the trainer tunes. By default the CPU with all threads.
+    /// Returns the engines that search while the trainer tunes. By default the CPU with all
+    /// threads.
     #[must_use]
     pub fn engines(self, engines: Engines) -> Self {
         Self(Trainer { engines: Some(engines), ..self.0 })
     }
 
-    /// The name of the corpus in errors about the whole corpus. By default `corpus`.
+    /// Sets the corpus name in errors about the whole corpus. By default `corpus`.
     #[must_use]
     pub fn corpus_name(self, name: impl Into<String>) -> Self {
         Self(Trainer { corpus_name: name.into(), ..self.0 })
     }
 
-    /// A callback that is called with each event. By default events are ignored.
+    /// Sets the function to call with each event. By default events are ignored.
     #[must_use]
     pub fn on_event(self, on_event: OnEvent<'a>) -> Self {
         Self(Trainer { on_event, ..self.0 })
     }
 
-    /// The trainer.
+    /// Returns the trainer.
     pub fn build(self) -> Trainer<'a> {
         self.0
     }
 }
 
 impl<'a> Trainer<'a> {
-    /// Starts to build a trainer.
+    /// Returns a builder with the default options.
     pub fn builder() -> TrainerBuilder<'a> {
         TrainerBuilder(Self {
             options: TrainOptions::default(),
@@ -90,21 +91,21 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Trains a model on documents: a slice, a `Vec`, or any iterator of [`Document`], or a stream
-    /// that can fail, such as a [`Corpus`](crate::text::corpus::Corpus). The first document
+    /// Trains a model on documents: a slice, a `Vec`, any other iterator of [`Document`], or a
+    /// fallible stream such as a [`Corpus`](crate::text::corpus::Corpus). The first document
     /// determines whether the corpus has text or features.
     ///
     /// # Errors
-    /// The first error of the corpus; a corpus without documents or terms; options that conflict
-    /// with each other or with the corpus.
+    /// Returns the first error of the corpus. Fails if the corpus has no documents or no terms, and
+    /// if options conflict with each other or with the corpus.
     pub fn train<D: Into<Result<Document, CorpusError>>>(
         &self,
         documents: impl IntoIterator<Item = D, IntoIter: Send>,
-    ) -> Result<Trained, TrainError> {
+    ) -> Result<TrainingResult, TrainError> {
         self.train_stream(&mut documents.into_iter().map(Into::into))
     }
 
-    fn train_stream(&self, documents: Documents<'_>) -> Result<Trained, TrainError> {
+    fn train_stream(&self, documents: Documents<'_>) -> Result<TrainingResult, TrainError> {
         let options = &self.options;
         let tuning = options.tuning.filter(|tuning| tuning.scope != TuneScope::Quick);
         if options.part_of.is_some()
@@ -128,20 +129,18 @@ impl<'a> Trainer<'a> {
                 Err(TrainError::LearnedNeedsTuning)
             }
             None => train_plainly(&run, documents),
-            Some(tuning) => tuned::train(&run, documents, tuning),
+            Some(tuning) => tuned_training::train(&run, documents, tuning),
         }
     }
 
     /// Chooses k, vote and decision of an existing model by leave-one-out on all its documents,
-    /// whatever the scope of the options.
+    /// regardless of the tuning scope in the options.
     ///
     /// # Errors
-    /// If the model weights queries differently from documents, its rows do not allow the counts to
-    /// be recovered, and it stores no texts; if the options conflict; or if the search fails.
-    ///
-    /// # Panics
-    /// Never: there are no other references to the model.
-    pub fn retune(&self, model: Model) -> Result<Trained, TrainError> {
+    /// Fails if the options conflict or the search fails. Also fails if the model weights queries
+    /// differently from documents, stores no texts, and its counts cannot be recovered from its
+    /// rows.
+    pub fn retune(&self, model: Model) -> Result<TrainingResult, TrainError> {
         let engines = self.engines()?;
         retune(&self.run(&engines), model)
     }
@@ -159,8 +158,8 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// Trains with the settings of the options, or with a k and vote that are chosen quickly.
-fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, TrainError> {
+/// Trains with the settings of the options, or with a k and a vote that are chosen quickly.
+fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<TrainingResult, TrainError> {
     let options = run.options;
     let threads = run.threads();
     let first = documents.next().transpose()?;
@@ -189,11 +188,11 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
     run.apply_class_weights(&mut counts)?;
     let mut stages = std::mem::take(&mut counts.stages);
     let documents = counts.documents() as u64;
-    if let Some(tuning) = tuned::quick_options(run, &counts, &given) {
+    if let Some(tuning) = tuned_training::quick_options(run, &counts, &given) {
         let start = Instant::now();
-        let (model, report) = tuned::train_quickly(run, counts, settings, given, &tuning)?;
+        let (model, report) = tuned_training::train_quickly(run, counts, settings, given, &tuning)?;
         stages.push(Stage::since("train: choose k and vote, weigh", documents, start));
-        return Ok(Trained { model, tuning: Some(report), stages });
+        return Ok(TrainingResult { model, tuning: Some(report), stages });
     }
     if let Some(selection) = options.selection {
         counts = selection.apply(counts, threads);
@@ -213,5 +212,5 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
         model = model.with_dense(part, if dense.with_terms { share } else { 1.0 });
         stages.push(Stage::since("train: make the vectors", documents, start));
     }
-    Ok(Trained { model, tuning: None, stages })
+    Ok(TrainingResult { model, tuning: None, stages })
 }

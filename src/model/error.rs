@@ -29,7 +29,7 @@ impl ModelError {
             ModelProblem::Read(error) if error.kind() == io::ErrorKind::NotFound => {
                 Some("train a model first")
             }
-            problem if problem.is_of_the_system() => problem.system_hint(),
+            problem if problem.is_io_error() => problem.system_hint(),
             ModelProblem::Version { .. } => Some("train the model again"),
             _ => Some("copy the model again from its source, or retrain it"),
         }

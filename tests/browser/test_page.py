@@ -1,7 +1,8 @@
 """Browser tests of the page of `classify serve`.
 
-`pip install pytest playwright axe-playwright-python`, then `CLASSIFY=target/release/classify pytest tests/browser`. The browser
-is /usr/bin/chromium, or what CHROMIUM names. SCREENSHOTS names a folder for pictures of the page.
+Run `pip install pytest playwright axe-playwright-python`, then
+`CLASSIFY=target/release/classify pytest tests/browser`. The browser is /usr/bin/chromium, unless
+CHROMIUM names another one. If SCREENSHOTS names a folder, screenshots of the page are saved there.
 """
 
 import json
@@ -142,7 +143,7 @@ def test_a_correction_changes_the_next_answer(page, server):
     page.fill("#token", TOKEN)
     page.click("#correct button[type=submit]")
     says(page, "#learned", "Learned")
-    # Its words are new to the model, and none of its words is known, so no document is found.
+    # The model knows none of the words, so no document is found.
     assert "Learned: animals" in page.inner_text("#learned")
     text = MILK + " Quokka."
     ask(page, text)

@@ -1,5 +1,5 @@
-"""Makes evaluation.json: significance tests, isotonic regression and intervals by other people's
-code.
+"""Generates evaluation.json: significance tests, isotonic regression and intervals, computed with
+reference implementations.
 
     python tests/golden/evaluation.py > tests/golden/evaluation.json
     (scikit-learn 1.9.1, scipy 1.17.1, numpy)
@@ -27,7 +27,7 @@ for size in (5, 12, 40, 90):
     b[:2] = a[:2]
     differences = b - a
     if size == 40:
-        # Ties that rounding must not tear apart.
+        # Ties that rounding must not separate.
         differences = np.round(differences, 2)
     pairs.append(
         {
@@ -65,8 +65,8 @@ for size, digits in ((1, 3), (30, 1), (200, 3), (500, 2)):
         }
     )
 
-# Intervals of macro F1 and of its difference between two runs over the same documents. The draws
-# are those of the program (SplitMix64), everything else is numpy's and scikit-learn's.
+# Intervals of macro F1, and of its difference between two runs on the same documents. The documents
+# are resampled as in the program (SplitMix64). Everything else uses numpy and scikit-learn.
 MASK = (1 << 64) - 1
 STEP = 0x9E3779B97F4A7C15
 
@@ -91,7 +91,7 @@ def macro_f1(gold, predicted):
 
 
 def corrected(estimate, values):
-    """Percentiles less the bias of the replicates."""
+    """Return percentiles without the bias of the replicates."""
     low, high = np.quantile(values, [0.025, 0.975])
     bias = np.mean(values) - estimate
     return [float(low - bias), float(high - bias)]
@@ -118,7 +118,7 @@ for replicate, row in enumerate(weights):
     np.add.at(row, draws(documents, seed, replicate), 1)
 estimates = [macro_f1(gold, run) for run in runs]
 values = [macro_f1_of_draws(counts(gold, run), weights) for run in runs]
-# The fast form is scikit-learn's.
+# The fast formula gives the same values as scikit-learn.
 for replicate in (0, 17):
     drawn = draws(documents, seed, replicate)
     slow = [macro_f1(gold[drawn], run[drawn]) for run in runs]

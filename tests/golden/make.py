@@ -1,5 +1,5 @@
-"""Makes sklearn.json: the weights that scikit-learn's TfidfVectorizer gives, with its defaults,
-to the first documents of corpora/sample/train.jsonl and to some awkward ones.
+"""Generates sklearn.json: the weights of scikit-learn's TfidfVectorizer, with its defaults, for the
+first documents of corpora/sample/train.jsonl and for some unusual ones.
 
     python tests/golden/make.py > tests/golden/sklearn.json     (scikit-learn 1.9.1)
 """

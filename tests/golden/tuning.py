@@ -1,11 +1,12 @@
-"""Makes tuning.json: thresholds, chi-square and mutual information by other people's code.
+"""Generates tuning.json: thresholds, chi-square and mutual information, computed with reference
+implementations.
 
     python tests/golden/tuning.py > tests/golden/tuning.json     (scikit-learn 1.9.1, scipy 1.17.1)
 
-Thresholds by brute force: every threshold half-way between two scores (or between the lowest one
-and 0, or above the highest one) is tried, and scikit-learn's f1_score says how good it is. Of
-equal values the highest threshold counts. `micromacro` is the definition of LibMultiLabel's
-`train_thresholding` on given scores: labels by falling frequency, for each the threshold that
+Thresholds are found by brute force: every threshold halfway between two scores (or between the
+lowest one and 0, or above the highest one) is evaluated with scikit-learn's f1_score. In a tie, the
+highest threshold wins. `micromacro` is the definition of LibMultiLabel's `train_thresholding` on
+given scores. It visits labels by decreasing frequency. For each label, it takes the threshold that
 maximizes its F1 / (labels so far) + the micro F1 of the labels so far.
 """
 
@@ -35,7 +36,7 @@ def f1(due, predicted):
 
 
 def best(scores, value):
-    """The highest threshold of the highest value."""
+    """Return the highest threshold with the highest value."""
     found = (None, -1.0)
     for threshold in thresholds_of(scores):
         v = value(given(scores, threshold))
@@ -77,7 +78,7 @@ for size in (30, 12, 12, 5, 2, 1, 0, 8):
     documents = 40
     due = [1] * size + [0] * (documents - size)
     scores = [
-        # Few digits: equal scores are frequent. Some documents have no score.
+        # Scores have few digits, so ties are frequent. Some documents have no score.
         round(min(1.0, max(0.0, random.gauss(0.5 if d else 0.25, 0.25))), 1 if size == 12 else 3)
         for d in due
     ]
@@ -100,7 +101,7 @@ for _ in range(20):
         }
     )
 
-# Rules of ranks, on the same scores: the labels of each document by falling score, then by number.
+# Rank rules on the same scores: the labels of each document by decreasing score, then by number.
 matrix = np.array([l["scores"] for l in labels]).T
 ranked = [
     [int(i) for i in np.argsort(-row, kind="stable") if row[i] > 0] for row in matrix
@@ -109,7 +110,7 @@ rank_of = [{label: rank for rank, label in enumerate(order)} for order in ranked
 
 
 def mcut(row, order):
-    """Largeron et al. 2012: the labels before the largest fall of the score."""
+    """Largeron et al. 2012: the labels before the largest gap between scores."""
     if not order:
         return []
     falling = [row[i] for i in order] + [0.0]
@@ -118,7 +119,7 @@ def mcut(row, order):
 
 
 def pcut(factor):
-    """Yang 2001: for each label the documents of highest score, as many as in training."""
+    """Yang 2001: for each label, the documents with the highest scores, in proportion to the training documents."""
     given = [[] for _ in matrix]
     for i, l in enumerate(labels):
         documents = [d for d in np.argsort(-matrix[:, i], kind="stable") if matrix[d, i] > 0]
@@ -145,7 +146,7 @@ def rtcut():
 
 
 def scut_smoothed(labels, weight):
-    """The threshold of the grid with the best n * F1 + weight * mean F1 of 21 labels around."""
+    """Return the threshold of the grid with the best n * F1 + weight * mean F1 of 21 similar labels."""
     grid = [2.0 ** (octave - 9) * (1 + step / 16) for octave in range(9) for step in range(16)] + [1.0]
     curves = np.array([[f1(l["due"], given(l["scores"], t)) for t in grid] for l in labels])
     due = [sum(l["due"]) for l in labels]
@@ -161,9 +162,10 @@ def scut_smoothed(labels, weight):
 
 
 def micromacro_smoothed(labels, weight):
-    """The thresholds of the grid of the highest macro F1 + micro F1, both of labels mixed with 21 labels around."""
+    """Return the thresholds of the grid with the highest macro F1 + micro F1. Both are computed from
+    labels that are mixed with 21 labels of similar frequency."""
     steps = [2.0 ** (octave - 9) * (1 + step / 16) for octave in range(9) for step in range(16)] + [1.0]
-    # The first column: never given.
+    # The first column means that the label is never predicted.
     predicted = [[given(l["scores"], t) for t in [None] + steps] for l in labels]
     curves = np.array([[f1(l["due"], p) for p in rows] for l, rows in zip(labels, predicted)])
     due = [sum(l["due"]) for l in labels]
@@ -199,7 +201,7 @@ def micromacro_smoothed(labels, weight):
     return [steps[chosen[i] - 1] if chosen[i] else None for i in range(len(labels))], both()
 
 
-# Many rare labels of noisy scores: here the share of the macro F1 decides.
+# Many rare labels with noisy scores, for which the contribution of macro F1 matters.
 rare = []
 for size in [60, 25] + [random.randint(1, 6) for _ in range(30)]:
     due = [1] * size + [0] * (200 - size)

@@ -24,16 +24,16 @@ enum Storage<T> {
 }
 
 impl<T: Pod> Array<T> {
-    /// The array in `file[bytes]`, or `None` if the range is out of bounds or misaligned.
+    /// Returns the array in `file[bytes]`, or `None` if the range is out of bounds or misaligned.
     pub(crate) fn within(file: &Arc<Bytes>, bytes: Range<usize>) -> Option<Self> {
         bytemuck::try_cast_slice::<u8, T>(file.get(bytes.clone())?).ok()?;
         Some(Self(Storage::Within { file: Arc::clone(file), bytes }))
     }
 
-    /// A range of the values. If they are in a file, they are not copied.
+    /// Returns a range of the values. Values in a file are not copied.
     ///
     /// # Panics
-    /// If the range is out of bounds.
+    /// Panics if the range is out of bounds.
     ///
     /// ```
     /// use array_file::array::Array;
@@ -53,7 +53,7 @@ impl<T: Pod> Array<T> {
         }
     }
 
-    /// The values for modification. If they are in a file, they are copied first.
+    /// Returns the values for modification. Values in a file are copied first.
     ///
     /// ```
     /// use array_file::array::Array;

@@ -1,4 +1,4 @@
-//! The bytes of a file, read into memory or mapped.
+//! The bytes of a file, which are read into memory or mapped.
 
 use std::fmt;
 use std::fs::File;
@@ -8,12 +8,12 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-use crate::fallible::fallibly;
+use crate::fallible::with_fallible_allocation;
 
 /// The bytes of a file, aligned to eight bytes.
 ///
 /// [`Bytes::read`] copies the file, so later changes to it have no effect. [`Bytes::map`] starts
-/// faster and shares memory between processes, but nobody may change the file meanwhile.
+/// faster and shares memory between processes, but the file must not change meanwhile.
 ///
 /// ```
 /// use array_file::Bytes;
@@ -39,7 +39,7 @@ impl Bytes {
     /// Reads a file into memory.
     ///
     /// # Errors
-    /// If it cannot be read, is not a regular file, or there is not enough memory.
+    /// Fails if the file cannot be read or is not a regular file, or if there is not enough memory.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut file = open_regular(path)?;
         let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
@@ -51,21 +51,22 @@ impl Bytes {
     /// Maps a file into memory.
     ///
     /// # Errors
-    /// If it cannot be read or is not a regular file.
+    /// Fails if the file cannot be read or is not a regular file.
     ///
     /// # Safety
     /// While the result or a copy of it exists, no process may overwrite or truncate the file in
-    /// place. Replacing it by a rename is allowed: the mapped file then lives on. If the bytes
-    /// change, behavior is undefined; the system kills a process that reads beyond the new end.
+    /// place. Replacing the file by a rename is allowed: the mapped file continues to exist. If the
+    /// bytes change, behavior is undefined; the system kills a process that reads beyond the new
+    /// end.
     ///
     /// ```compile_fail,E0133
-    /// // Only the caller can know that nobody changes the file.
+    /// // Only the caller can know that the file does not change.
     /// let mapped = array_file::Bytes::map("file".as_ref());
     /// ```
     #[expect(unsafe_code, reason = "the bytes of a mapped file can change")]
     pub unsafe fn map(path: &Path) -> io::Result<Self> {
         let file = open_regular(path)?;
-        // SAFETY: the map is read-only, and the caller promises that the file does not change.
+        // SAFETY: the map is read-only, and the caller guarantees that the file does not change.
         let map = unsafe { Mmap::map(&file) }?;
         Ok(Self(Storage::Mapped(map)))
     }
@@ -73,7 +74,7 @@ impl Bytes {
     /// Copies bytes in memory.
     ///
     /// # Errors
-    /// If there is not enough memory.
+    /// Fails if there is not enough memory.
     pub fn copy_of(bytes: &[u8]) -> io::Result<Self> {
         let mut copy = Self::zeros(bytes.len())?;
         copy.owned_mut().copy_from_slice(bytes);
@@ -83,7 +84,7 @@ impl Bytes {
     fn zeros(length: usize) -> io::Result<Self> {
         let mut words = Vec::new();
         let count = length.div_ceil(size_of::<u64>());
-        fallibly(|| words.try_reserve_exact(count)).map_err(|_| {
+        with_fallible_allocation(|| words.try_reserve_exact(count)).map_err(|_| {
             let what = format!("not enough memory for its {length} bytes");
             io::Error::new(io::ErrorKind::OutOfMemory, what)
         })?;
@@ -94,13 +95,13 @@ impl Bytes {
     fn owned_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
             Storage::Owned { words, length } => &mut bytemuck::cast_slice_mut(words)[..*length],
-            Storage::Mapped(_) => unreachable!("only new bytes are written"),
+            Storage::Mapped(_) => unreachable!("only owned bytes are written"),
         }
     }
 }
 
 fn open_regular(path: &Path) -> io::Result<File> {
-    // Check before opening, because opening a pipe waits for its other end.
+    // Checked before opening, because opening a pipe waits for its other end.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }

@@ -31,12 +31,12 @@ use crate::bytes::Bytes;
 use crate::error::FileProblem;
 use crate::output::{Output, OutputError};
 
-/// Arrays begin at multiples of this many bytes.
+/// Alignment of arrays in the file, in bytes.
 const ALIGNMENT: usize = 64;
-/// The array that holds the CRC-32 of the JSON document.
+/// Name of the array with the CRC-32 of the JSON document.
 const JSON_CRC: &str = "settings.crc32";
 
-/// An array to write: its name, type and bytes.
+/// An array to write: name, type and bytes.
 ///
 /// ```
 /// use array_file::container::{Dtype, Part};
@@ -57,20 +57,20 @@ pub type Part<'a> = (&'static str, Dtype, &'a [u8]);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
-    /// The noun for a file of this format in messages: "a model".
+    /// The noun for a file of this format in messages, such as "a model".
     pub what: &'static str,
-    /// The key of the JSON document.
+    /// The key of the JSON document in the file's metadata.
     pub key: &'static str,
-    /// The document's `format` field.
+    /// The expected value of the document's `format` field.
     pub name: &'static str,
     /// The only supported value of the document's `version` field.
     pub version: u32,
 }
 
-/// Checks an array against its stored checksum, `written`.
+/// Checks an array against its stored checksum `written`.
 ///
 /// # Errors
-/// If the checksums differ, or none is stored.
+/// Fails if the checksums differ, or if no checksum is stored.
 ///
 /// ```
 /// use array_file::container::check_checksum;
@@ -93,7 +93,7 @@ pub fn check_checksum(
     Err(FileProblem::Checksum { array: array.to_owned(), found, expected })
 }
 
-/// The checksum of an array: CRC-32, as eight hexadecimal digits.
+/// Returns the checksum of an array: its CRC-32 as eight hexadecimal digits.
 ///
 /// ```
 /// assert_eq!(array_file::container::checksum(b"123456789"), "cbf43926");
@@ -102,12 +102,12 @@ pub fn checksum(bytes: &[u8]) -> String {
     format!("{:08x}", crc32fast::hash(bytes))
 }
 
-/// Writes a file completely or not at all. Identical contents give identical bytes.
+/// Writes a file completely or not at all. The same contents always give the same bytes.
 ///
 /// `program` is the key of the JSON document.
 ///
 /// # Errors
-/// If the file cannot be written; the previous file is then unchanged.
+/// Fails if the file cannot be written; the previous file is then unchanged.
 ///
 /// ```
 /// use array_file::Bytes;
@@ -131,7 +131,7 @@ pub fn write(
 /// Writes a file to an output that was opened earlier, and commits it.
 ///
 /// # Errors
-/// If the file cannot be written; the previous file is then unchanged.
+/// Fails if the file cannot be written; the previous file is then unchanged.
 ///
 /// ```
 /// use array_file::container::{Dtype, write_to};
@@ -155,10 +155,10 @@ pub fn write_to(
     output.commit()
 }
 
-/// Writes a file like [`write_to`], into memory.
+/// Returns the bytes of the file that [`write_to`] would write.
 ///
 /// # Errors
-/// If the names or sizes of the arrays do not fit the format.
+/// Fails if the names or sizes of the arrays do not fit the format.
 ///
 /// ```
 /// use array_file::container::{Dtype, to_bytes};
@@ -177,7 +177,7 @@ fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>)
     let crc = crc32fast::hash(json.as_bytes()).to_le_bytes();
     let mut arrays: Vec<Part<'_>> = arrays;
     arrays.push((JSON_CRC, Dtype::U32, &crc));
-    // The format allows no gaps. Wide types come first, so that every array is aligned.
+    // The format does not allow gaps. Wide types come first, so that every array is aligned.
     arrays.sort_by_key(|&(name, dtype, _)| (std::cmp::Reverse(dtype.bitsize()), name));
     let mut end = 0;
     let infos = arrays.iter().map(|&(name, dtype, bytes)| {
@@ -195,7 +195,7 @@ fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>)
     arrays.iter().try_for_each(|(.., bytes)| out.write_all(bytes))
 }
 
-/// A file written by [`write()`], with the arrays that have not been read yet.
+/// A file written by [`write()`], with a list of the arrays that have not been read yet.
 ///
 /// ```
 /// use array_file::Bytes;
@@ -209,13 +209,13 @@ fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>)
 /// file.check_json(&json)?;
 /// assert_eq!(file.first_unread(), Some("numbers"));
 /// assert_eq!(file.array::<u8>("numbers", Dtype::U8)?[..], [1, 2, 3]);
-/// assert!(!file.has("num"), "all is read");
+/// assert!(!file.has("num"), "everything is read");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Container {
     bytes: Arc<Bytes>,
-    /// The noun for what the file should be, for messages.
+    /// The noun for the expected file in messages, such as "a model".
     what: &'static str,
     /// The offset of the first array, in bytes.
     start: usize,
@@ -224,10 +224,10 @@ pub struct Container {
 }
 
 impl Container {
-    /// Reads the header of a file. `what` is the noun for the file in messages: "a model".
+    /// Reads the header of a file. `what` is the noun for the file in messages, such as "a model".
     ///
     /// # Errors
-    /// If it is not a safetensors file, or is damaged.
+    /// Fails if the file is not a safetensors file, or is damaged.
     ///
     /// ```
     /// use array_file::Bytes;
@@ -246,11 +246,11 @@ impl Container {
         Ok(Self { bytes: Arc::new(bytes), what, start: 8 + header, metadata, unread })
     }
 
-    /// The parsed JSON document of a format. Its version is checked first, so that a file of
-    /// another version gives a clear error.
+    /// Returns the parsed JSON document of a format. The version is checked first, so that a file
+    /// of another version gives a clear error.
     ///
     /// # Errors
-    /// If the document is missing or damaged, or has another format or version.
+    /// Fails if the document is missing or damaged, or has another format or version.
     ///
     /// ```
     /// use array_file::{Bytes, FileProblem};
@@ -285,10 +285,10 @@ impl Container {
         serde_json::from_value(value).map_err(FileProblem::Settings)
     }
 
-    /// The unparsed JSON document with the key `program`.
+    /// Returns the unparsed JSON document with the key `program`.
     ///
     /// # Errors
-    /// If there is no such document.
+    /// Fails if there is no such document.
     ///
     /// ```
     /// use array_file::Bytes;
@@ -310,7 +310,7 @@ impl Container {
     /// Checks the JSON document against its stored checksum.
     ///
     /// # Errors
-    /// If the checksums differ.
+    /// Fails if the checksums differ.
     ///
     /// ```
     /// use array_file::Bytes;
@@ -332,7 +332,7 @@ impl Container {
         }
     }
 
-    /// Whether an array whose name starts with `start` has not been read yet.
+    /// Whether there is an array that has not been read yet and whose name starts with `start`.
     ///
     /// ```
     /// use array_file::Bytes;
@@ -349,7 +349,7 @@ impl Container {
         self.unread.iter().any(|name| name.starts_with(start))
     }
 
-    /// The name of an array that has not been read yet.
+    /// Returns the name of an array that has not been read yet, if there is one.
     ///
     /// ```
     /// use array_file::Bytes;
@@ -368,10 +368,10 @@ impl Container {
         self.unread.first().map(String::as_str)
     }
 
-    /// A one-dimensional array. The values are not copied.
+    /// Returns a one-dimensional array and marks it as read. The values are not copied.
     ///
     /// # Errors
-    /// If the array is missing, or has another type or shape.
+    /// Fails if the array is missing, or has another type or shape.
     ///
     /// ```
     /// use array_file::Bytes;

@@ -1,4 +1,4 @@
-//! Problems of a file of arrays.
+//! Errors of a file of arrays.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use safetensors::SafeTensorError;
 use crate::hint::hint_to_read;
 use crate::output::{OutputError, OutputProblem};
 
-/// A problem of a file of arrays of any kind: a model, vectors or an index.
+/// An error of a file of arrays of any kind: a model, vectors or an index.
 ///
 /// ```
 /// use array_file::FileProblem;
@@ -18,16 +18,16 @@ use crate::output::{OutputError, OutputProblem};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileProblem {
-    /// The file cannot be read: the system reported an error, or there is too little memory.
+    /// The file could not be read: the system reported an error, or there is too little memory.
     #[error("{}", read_message(.0))]
     Read(#[source] io::Error),
-    /// The file cannot be written.
+    /// The file could not be written.
     #[error(transparent)]
     Write(#[from] OutputProblem),
     /// The file is not a safetensors file, or is damaged.
     #[error("not {expected}, or cut short or damaged: {source}")]
     NotSafetensors {
-        /// The noun for the expected file: "a model".
+        /// The noun for the expected file, such as "a model".
         expected: &'static str,
         /// The underlying error.
         source: SafeTensorError,
@@ -35,15 +35,15 @@ pub enum FileProblem {
     /// The file is a safetensors file of another kind.
     #[error("not {expected}, but another safetensors file")]
     Other {
-        /// The noun for the expected file: "a model".
+        /// The noun for the expected file, such as "a model".
         expected: &'static str,
     },
     /// The file has an unsupported version of the format.
     #[error("{expected} of version {found}; this build reads version {supported}")]
     Version {
-        /// The noun for the file: "a model".
+        /// The noun for the file, such as "a model".
         expected: &'static str,
-        /// The file's version; 0 if it has none.
+        /// The version of the file; 0 if it has none.
         found: u64,
         /// The supported version.
         supported: u32,
@@ -71,7 +71,7 @@ pub enum FileProblem {
     WrongType {
         /// The array's name.
         array: String,
-        /// Its type and shape.
+        /// The type and shape of the array.
         found: String,
         /// The expected type.
         expected: String,
@@ -81,7 +81,7 @@ pub enum FileProblem {
     Checksum {
         /// The array's name.
         array: String,
-        /// The checksum of the contents.
+        /// The checksum of the array's contents.
         found: String,
         /// The stored checksum; empty if there is none.
         expected: String,
@@ -104,12 +104,12 @@ fn read_message(error: &io::Error) -> String {
 }
 
 impl FileProblem {
-    /// The error of an array with invalid values.
+    /// Creates an error for an array with invalid values.
     pub fn invalid(array: &str, what: impl Into<String>) -> Self {
         Self::Invalid { array: array.to_owned(), what: what.into() }
     }
 
-    /// The kind of the I/O error, if it is one.
+    /// Returns the kind of the I/O error, or `None` if the error is not an I/O error.
     ///
     /// ```
     /// use std::io::{Error, ErrorKind};
@@ -132,9 +132,10 @@ impl FileProblem {
         matches!(self, Self::Write(_))
     }
 
-    /// Advice for the user after an I/O error.
+    /// Returns advice for the user after an I/O error.
     ///
-    /// `None` if the contents of the file are wrong: the advice then depends on its purpose.
+    /// Returns `None` if the contents of the file are invalid: the advice then depends on the
+    /// purpose of the file.
     ///
     /// ```
     /// use array_file::FileProblem;
@@ -152,7 +153,7 @@ impl FileProblem {
     }
 
     /// Whether the error is an I/O error, as opposed to invalid contents.
-    pub fn is_of_the_system(&self) -> bool {
+    pub fn is_io_error(&self) -> bool {
         matches!(self, Self::Read(_) | Self::Write(_))
     }
 }

@@ -1,4 +1,4 @@
-//! Allocations whose failure the caller handles.
+//! Lets callers handle failed allocations.
 
 use std::cell::Cell;
 
@@ -6,19 +6,19 @@ thread_local! {
     static IS_FALLIBLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs code that handles failed allocations itself, so that `try_reserve` can return an error.
-pub(crate) fn fallibly<R>(allocate: impl FnOnce() -> R) -> R {
+/// Runs `allocate`, which handles failed allocations itself: `try_reserve` can return an error.
+pub(crate) fn with_fallible_allocation<R>(allocate: impl FnOnce() -> R) -> R {
     let before = IS_FALLIBLE.replace(true);
     let result = allocate();
     IS_FALLIBLE.set(before);
     result
 }
 
-/// Whether the calling thread handles a failed allocation itself, for example while it reads a
-/// file.
+/// Whether the calling thread handles failed allocations itself at the moment, for example while it
+/// reads a file.
 ///
-/// A global allocator that ends the process when memory runs out must return null instead if this
-/// is true.
+/// A global allocator that normally ends the process when memory runs out must return null if this
+/// function returns `true`.
 ///
 /// ```
 /// assert!(!array_file::handles_failed_allocation());

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-/// Advice if a file cannot be read.
+/// Returns advice for the user if a file cannot be read.
 ///
 /// ```
 /// use std::io::ErrorKind;
@@ -21,7 +21,7 @@ pub fn hint_to_read(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
-/// Advice if a file cannot be written.
+/// Returns advice for the user if a file cannot be written.
 ///
 /// ```
 /// use std::io::ErrorKind;

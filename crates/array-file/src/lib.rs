@@ -7,8 +7,8 @@
 //! | [`output`] | output files, opened before the work starts |
 //!
 //! Models and vectors of `classify` and stored indexes of `metric-index` are files of checked
-//! arrays. Linking this crate changes nothing in a process: nothing runs before `main`, and the
-//! allocator and the signals are left alone.
+//! arrays. Linking this crate does not change a process: nothing runs before `main`, and the
+//! allocator and the signals stay as they are.
 //!
 //! ```
 //! use array_file::Bytes;

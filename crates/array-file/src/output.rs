@@ -1,7 +1,7 @@
-//! Output files: opened before the work starts, written completely or not at all.
+//! Output files that are opened before the work starts, and written completely or not at all.
 //!
 //! A command registers its inputs and opens its outputs with [`Outputs`] before it does anything
-//! else, so that a missing folder, or an output that is also an input, fails immediately. An
+//! else. A missing folder, or an output that is also an input, is then reported immediately. An
 //! [`Output`] implements [`Write`] and replaces its target with [`Output::commit`].
 //!
 //! ```
@@ -19,7 +19,7 @@
 //!
 //! let mut output = outputs.open(&answers)?;
 //! output.write_all(b"whole")?;
-//! assert!(!answers.exists(), "the file appears when it is complete");
+//! assert!(!answers.exists(), "the file does not exist until it is complete");
 //! output.commit()?;
 //! assert_eq!(std::fs::read(&answers)?, b"whole");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -43,13 +43,13 @@ pub use temporary::{remove_temporary_files, try_to_remove_temporary_files};
 use destination::Destination;
 use inputs::{Identity, Inputs};
 use standard::STANDARD;
-use temporary::Temporary;
+use temporary::TemporaryFile;
 
-/// The inputs of a command and the outputs opened so far.
+/// The inputs of a command, and the outputs that it has opened so far.
 ///
 /// No output may be an input or another output.
 ///
-/// Files are compared by device and inode, so that two names of the same file are recognized even
+/// Files are compared by device and inode, so that a file is recognized under several names, even
 /// through links.
 #[derive(Debug, Default)]
 pub struct Outputs {
@@ -66,12 +66,12 @@ impl Outputs {
     /// Opens an output like [`Output::open`].
     ///
     /// # Errors
-    /// If it is an input or another output, or cannot be written.
+    /// Fails if the output is an input or another output, or cannot be written.
     pub fn open(&mut self, path: &Path) -> Result<Output, OutputError> {
         let fail = |problem| OutputError { path: path.to_owned(), problem };
         let destination = Destination::of(path).map_err(fail)?;
         let (identity, regular) = destination.identity().map_err(fail)?;
-        // Text appended to an input would be read again. A terminal or a pipe may be both.
+        // Text that is appended to an input would be read again. A terminal or a pipe can be both.
         if let Some(file) = regular
             && let Some(input) = self.inputs.find(file)
         {
@@ -87,17 +87,18 @@ impl Outputs {
         Ok(output)
     }
 
-    /// Whether an opened output is standard output, under any name.
+    /// Whether standard output is an opened output, under any name.
     pub fn take_standard_output(&self) -> bool {
         self.taken.iter().any(|(identity, _)| *identity == Identity::Descriptor(1))
     }
 }
 
-/// A file that is being written, or a stream.
+/// A file or a stream that is being written.
 ///
-/// A file is written to a temporary file in the folder of its target. [`Output::commit`] renames it
-/// to the target, with the permissions of the file that it replaces. A symbolic link is kept, and
-/// its target is replaced. Dropping the output without a commit leaves everything unchanged.
+/// A file is written to a temporary file in the folder of its target. [`Output::commit`] renames
+/// the temporary file to the target and gives it the permissions of the file that it replaces. A
+/// symbolic link is kept, and its target is replaced. Dropping the output without a commit leaves
+/// everything unchanged.
 ///
 /// Streams are written directly: `-` (standard output), `/dev/stdout`, `/dev/fd/N` and other open
 /// descriptors of this process, pipes, terminals and devices.
@@ -109,15 +110,15 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Sink {
-    File { out: BufWriter<Temporary>, target: PathBuf },
+    File { out: BufWriter<TemporaryFile>, target: PathBuf },
     Stream(BufWriter<File>),
 }
 
 impl Output {
-    /// Opens an output: examines the path and creates the temporary file.
+    /// Opens an output: checks the path and creates the temporary file.
     ///
     /// # Errors
-    /// If the folder does not exist or is not writable, or the file is read-only.
+    /// Fails if the folder does not exist or is not writable, or if the file is read-only.
     ///
     /// ```
     /// use array_file::output::{Output, OutputProblem};
@@ -133,7 +134,7 @@ impl Output {
     /// Opens standard output.
     ///
     /// # Errors
-    /// If it was closed when the program started; see [`note_closed_streams`].
+    /// Fails if standard output was closed when the program started; see [`note_closed_streams`].
     pub fn standard() -> Result<Self, OutputError> {
         Self::open(Path::new(STANDARD))
     }
@@ -148,17 +149,18 @@ impl Output {
                 let file = file.map_err(|source| OutputProblem::Io { doing: "open", source });
                 file.map(|file| Sink::Stream(BufWriter::new(file)))
             }
-            Destination::File { target, existing } => Temporary::beside(&target, existing.as_ref())
-                .map(|temporary| {
+            Destination::File { target, existing } => {
+                TemporaryFile::in_folder_of(&target, existing.as_ref()).map(|temporary| {
                     let out = BufWriter::with_capacity(1 << 20, temporary);
                     Sink::File { out, target }
-                }),
+                })
+            }
         };
         let sink = sink.map_err(|problem| OutputError { path: path.to_owned(), problem })?;
         Ok(Self { path: path.to_owned(), sink })
     }
 
-    /// The path as given.
+    /// Returns the path as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -168,10 +170,10 @@ impl Output {
         OutputError::write(&self.path, source)
     }
 
-    /// Writes buffered data. A file is synced and renamed to its target.
+    /// Writes buffered data. If the output is a file, syncs it and renames it to its target.
     ///
     /// # Errors
-    /// If any step fails. The previous file is then unchanged.
+    /// Fails if any of these steps fails. The previous file is then unchanged.
     pub fn commit(self) -> Result<(), OutputError> {
         let Self { path, sink } = self;
         let done = match sink {

@@ -1,4 +1,4 @@
-//! Linking this library changes nothing in a process.
+//! Tests that linking this library does not change a process.
 
 #![cfg(target_os = "linux")]
 
@@ -9,8 +9,8 @@ use array_file::output::Output;
 /// Set in the process that runs this test with a closed stderr.
 const CHILD: &str = "LINKED_ONLY_CHILD";
 
-/// Rust has opened `/dev/null` in place of the closed stderr. Only code that ran before `main`
-/// could have recorded that it was closed.
+/// Rust has opened `/dev/null` in place of the closed stderr. Only code that ran before `main` can
+/// have recorded that stderr was closed.
 #[test]
 fn nothing_runs_before_main() {
     if std::env::var_os(CHILD).is_some() {
@@ -28,9 +28,9 @@ fn nothing_runs_before_main() {
 
 #[test]
 fn no_signal_is_handled() {
-    /// Signals 1 to 31; the C library uses some of the others itself.
+    /// The signals 1 to 31. The C library uses some of the higher signals itself.
     const STANDARD: u64 = 0x7fff_ffff;
-    /// SIGSEGV and SIGBUS, by which the Rust runtime detects stack overflows.
+    /// The signals SIGSEGV and SIGBUS, with which the Rust runtime detects stack overflows.
     const RUNTIME: u64 = 1 << (11 - 1) | 1 << (7 - 1);
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -38,11 +38,11 @@ fn no_signal_is_handled() {
     assert_eq!(caught & STANDARD & !RUNTIME, 0, "{caught:x}");
 }
 
-/// An allocator is linked only by programs: its own initialization would run before `main`.
+/// Only programs link an allocator: its initialization would run before `main`.
 #[test]
 fn no_allocator_is_linked() {
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-    // In two parts, so that this program does not hold the name itself.
+    // The name is split, so that this program does not contain it.
     let name = ["mi_process", "init"].join("_");
     assert!(!program.windows(name.len()).any(|bytes| bytes == name.as_bytes()));
 }

@@ -51,7 +51,7 @@ pub(crate) enum Failure {
     /// A note on the corpus, with `--strict`.
     Strict(String),
     /// A comparison that found a worse evaluation, with `--fail-if-worse`.
-    Worse(String),
+    WorseThanBaseline(String),
 }
 
 const NO_THREAD_HINT: &str = "use fewer threads (-j 1) or raise the process limit (ulimit -u)";
@@ -103,7 +103,7 @@ impl Failure {
             Self::Corpus(_) | Self::Input { .. } | Self::Vectors(_) | Self::Strict(_) => 3,
             Self::Model(_) => 4,
             Self::Search(_) => 1,
-            Self::Worse(_) => 6,
+            Self::WorseThanBaseline(_) => 6,
         }
     }
 
@@ -131,9 +131,9 @@ impl Failure {
             Self::Thread(error) => {
                 (format!("cannot start a thread: {error}"), Some(NO_THREAD_HINT.into()))
             }
-            Self::Internal(message) | Self::Resource(message) | Self::Worse(message) => {
-                (message.clone(), None)
-            }
+            Self::Internal(message)
+            | Self::Resource(message)
+            | Self::WorseThanBaseline(message) => (message.clone(), None),
         }
     }
 
@@ -527,7 +527,7 @@ fn model_message(error: &ModelError, command: Option<&str>) -> (String, Option<C
         ModelProblem::Read(error) if error.kind() == io::ErrorKind::NotFound => {
             "`classify train CORPUS -o MODEL` creates a model"
         }
-        problem if problem.is_of_the_system() => {
+        problem if problem.is_io_error() => {
             return (error.to_string(), problem.system_hint().map(Cow::from));
         }
         ModelProblem::Version { .. } => "train the model again: `classify train CORPUS -o MODEL`",
@@ -557,7 +557,7 @@ pub(crate) fn is_text(path: &Path) -> bool {
 
 fn vectors_hint(error: &VectorsError) -> Option<&'static str> {
     match &error.problem {
-        VectorsProblem::File(problem) if problem.is_of_the_system() => problem.system_hint(),
+        VectorsProblem::File(problem) if problem.is_io_error() => problem.system_hint(),
         VectorsProblem::NoLabels => Some(
             "vectorize a labeled corpus; `classify vectorize` accepts --label-column and --qrels",
         ),

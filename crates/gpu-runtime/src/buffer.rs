@@ -1,4 +1,4 @@
-//! Memory that grows: pinned memory of the host, and memory of a GPU.
+//! Buffers that grow: in pinned host memory, and in GPU memory.
 
 use std::ptr::NonNull;
 
@@ -6,7 +6,8 @@ use cudarc::driver::{CudaSlice, DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
 
 use super::{Device, GpuError};
 
-/// Page-locked host memory that grows: copies to and from it overlap with other work.
+/// A growing buffer in page-locked host memory. Copies to and from it run concurrently with other
+/// work.
 ///
 /// ```
 /// use gpu_runtime::{Device, Pinned};
@@ -24,15 +25,15 @@ use super::{Device, GpuError};
 pub struct Pinned<T> {
     device: Device,
     memory: Option<PinnedHostSlice<T>>,
-    /// A pointer to the values, so that they can be read without asking the driver.
+    /// A pointer to the values, so that they can be read without calling the driver.
     start: NonNull<T>,
     length: usize,
 }
 
-#[expect(unsafe_code, reason = "a pointer is sent")]
+#[expect(unsafe_code, reason = "the pointer's memory is owned")]
 // SAFETY: the pointer refers to `memory`, which is owned and does not move.
 unsafe impl<T: Send> Send for Pinned<T> {}
-#[expect(unsafe_code, reason = "a pointer is shared")]
+#[expect(unsafe_code, reason = "shared references only read")]
 // SAFETY: shared access only reads.
 unsafe impl<T: Sync> Sync for Pinned<T> {}
 
@@ -42,15 +43,16 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
         Self { device: device.clone(), memory: None, start: NonNull::dangling(), length: 0 }
     }
 
-    /// Returns `length` values with their previous contents, or zeros if the memory has to grow.
+    /// Returns `length` values. They have their previous contents, or are zero if the memory had to
+    /// grow.
     ///
     /// Copies from or to the previous values must have finished (`CudaStream::synchronize`).
     ///
     /// # Errors
-    /// If the driver cannot allocate the memory.
+    /// Fails if the driver cannot allocate the memory.
     ///
     /// # Panics
-    /// If `length` exceeds half of the address space.
+    /// Panics if `length` exceeds half of the address space.
     pub fn get(&mut self, length: usize) -> Result<&mut [T], GpuError> {
         let start = self.start(length)?;
         #[expect(unsafe_code, reason = "the driver's memory")]
@@ -59,23 +61,23 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
         Ok(values)
     }
 
-    /// A pointer to the values that [`get`](Self::get) returns, for memory that the GPU writes
-    /// while the host reads it.
+    /// Returns a pointer to the values that [`get`](Self::get) returns. Use it for memory that the
+    /// GPU writes while the host reads it.
     ///
     /// # Errors
-    /// If the driver cannot allocate the memory.
+    /// Fails if the driver cannot allocate the memory.
     ///
     /// # Panics
-    /// If `length` exceeds half of the address space.
+    /// Panics if `length` exceeds half of the address space.
     pub fn start(&mut self, length: usize) -> Result<NonNull<T>, GpuError> {
-        let doing = self.device.doing("allocating pinned memory");
+        let doing = self.device.step("allocating pinned memory");
         if self.memory.as_ref().is_none_or(|memory| memory.len() < length) {
             self.memory = None;
             self.start = NonNull::dangling();
             self.length = 0;
             let length = length.next_power_of_two();
             #[expect(unsafe_code, reason = "the driver's memory is not initialized")]
-            // SAFETY: it is zeroed below, before it is read.
+            // SAFETY: the memory is zeroed below, before it is read.
             let fresh = unsafe { self.device.context().alloc_pinned_with_flags::<T>(length, 0) };
             let mut fresh = fresh.map_err(doing.failed())?;
             let start = fresh.as_mut_ptr().map_err(doing.failed())?;
@@ -91,11 +93,11 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
         Ok(self.start)
     }
 
-    /// All allocated values: at least as many as were ever requested.
+    /// Returns all allocated values: at least as many as were ever requested.
     ///
     /// # Safety
-    /// While the slice exists, the GPU does not write to it: kernels and copies that were enqueued
-    /// with this memory have finished (`CudaStream::synchronize`).
+    /// The GPU must not write to the values while the slice exists. Kernels and copies that use
+    /// this memory must have finished (`CudaStream::synchronize`).
     ///
     /// ```compile_fail,E0133
     /// // Only the caller can know that no copy is in progress.
@@ -116,16 +118,16 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// ```
     #[expect(unsafe_code, reason = "the driver's memory, which the GPU may write")]
     pub unsafe fn values(&self) -> &[T] {
-        // SAFETY: `start` points at `length` initialized values owned by `memory`, or at none. The
-        // caller promises that the GPU does not write them.
+        // SAFETY: `start` points at `length` initialized values owned by `memory`, or `length` is
+        // 0. The caller guarantees that the GPU does not write to them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
-    /// All allocated values, for modification.
+    /// Returns all allocated values, for modification.
     ///
     /// # Safety
-    /// While the slice exists, the GPU neither reads nor writes it: kernels and copies that were
-    /// enqueued with this memory have finished (`CudaStream::synchronize`).
+    /// The GPU must neither read nor write the values while the slice exists. Kernels and copies
+    /// that use this memory must have finished (`CudaStream::synchronize`).
     #[expect(unsafe_code, reason = "the driver's memory, which the GPU may use")]
     pub unsafe fn values_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `values`, and the memory is borrowed mutably.
@@ -133,9 +135,9 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     }
 }
 
-/// Memory of a GPU that grows; see [`Lane::reserve`](crate::Lane::reserve).
+/// A growing buffer in GPU memory; see [`Lane::reserve`](crate::Lane::reserve).
 ///
-/// A lane and its buffers belong together: use a buffer with one lane only.
+/// Use a buffer with one lane only.
 #[derive(Debug)]
 pub struct DeviceBuffer<T>(pub(crate) Option<CudaSlice<T>>);
 
@@ -146,15 +148,15 @@ impl<T> Default for DeviceBuffer<T> {
 }
 
 impl<T> DeviceBuffer<T> {
-    /// The number of values for which there is memory.
+    /// Returns the number of values that fit the allocated memory.
     pub fn capacity(&self) -> usize {
         self.0.as_ref().map_or(0, CudaSlice::len)
     }
 
-    /// The memory as of the last [`Lane::reserve`](crate::Lane::reserve).
+    /// Returns the memory of the last [`Lane::reserve`](crate::Lane::reserve).
     ///
     /// # Panics
-    /// If none was reserved.
+    /// Panics if no memory was reserved.
     pub fn reserved(&self) -> &CudaSlice<T> {
         self.0.as_ref().expect("memory is reserved before it is used")
     }

@@ -1,4 +1,4 @@
-//! Work that several GPUs share, some of which may fail.
+//! Distributes work over several GPUs, some of which may fail.
 
 use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,48 +6,48 @@ use std::thread;
 
 /// The outcome of [`deal`].
 #[derive(Debug)]
-pub struct Dealt<T, R, E> {
+pub struct DealOutcome<T, R, E> {
     /// The tasks that were done, in no particular order.
-    pub done: Vec<Done<T, R>>,
-    /// The workers that failed. Other workers have redone their tasks if any was able to.
+    pub done: Vec<CompletedTask<T, R>>,
+    /// The workers that failed. Other workers have redone their tasks, if any could.
     pub failures: Vec<Failure<E>>,
-    /// The tasks that no worker has done.
+    /// The tasks that no worker could do.
     pub open: Vec<T>,
 }
 
 /// A task that was done.
 #[derive(Debug)]
-pub struct Done<T, R> {
+pub struct CompletedTask<T, R> {
     /// The index of the worker.
     pub worker: usize,
     /// The task.
     pub task: T,
-    /// The result of the work.
+    /// The result of `work` for the task.
     pub result: R,
 }
 
-/// A worker that failed, and gets no more tasks.
+/// A worker that failed. It gets no more tasks.
 #[derive(Debug)]
 pub struct Failure<E> {
     /// The index of the worker.
     pub worker: usize,
-    /// Why it failed.
+    /// The error of the task that failed.
     pub error: E,
 }
 
-/// Deals tasks to workers, each of which runs on a thread of its own.
+/// Distributes tasks over workers, each of which runs on its own thread.
 ///
-/// A worker takes a task when it has finished another. `choose` returns the index of the task that
-/// a worker takes among those that are left, or `None` if it can do none of them. If a worker
-/// fails, its task goes back to the others, and it gets no more.
+/// A worker takes a task when it has finished the previous one. `choose` returns the index of the
+/// task that a worker takes among the open tasks, or `None` if the worker can do none of them. If a
+/// worker fails, its task becomes open again, and the worker gets no more tasks.
 ///
 /// # Panics
-/// If `choose` returns an index that is out of range, or `choose` or `work` panics.
+/// Panics if `choose` returns an index that is out of range, or if `choose` or `work` panics.
 ///
 /// ```
 /// use gpu_runtime::deal;
 ///
-/// // The second of two workers fails. The first does all tasks.
+/// // The second of two workers fails, so the first one does all tasks.
 /// let work = |worker: &u32, task: &u32| if *worker == 1 { Ok(task * 10) } else { Err("broken") };
 /// let dealt = deal(&[1, 2], vec![5, 6, 7], |_, left| left.len().checked_sub(1), work);
 /// assert_eq!(dealt.done.iter().map(|done| done.result).sum::<u32>(), 180);
@@ -58,7 +58,7 @@ pub fn deal<W, T, R, E>(
     tasks: Vec<T>,
     choose: impl Fn(&W, &[T]) -> Option<usize> + Sync,
     work: impl Fn(&W, &T) -> Result<R, E> + Sync,
-) -> Dealt<T, R, E>
+) -> DealOutcome<T, R, E>
 where
     W: Sync,
     T: Send,
@@ -80,7 +80,7 @@ where
                 };
                 let Some(task) = task else { return (own, None) };
                 match work(&workers[worker], &task) {
-                    Ok(result) => own.push(Done { worker, task, result }),
+                    Ok(result) => own.push(CompletedTask { worker, task, result }),
                     Err(error) => {
                         locked(&open).push(task);
                         return (own, Some(Failure { worker, error }));
@@ -95,10 +95,11 @@ where
                 failures.push(failure);
             }
         }
-        // A worker may have failed when the others had nothing left to do: they go on.
+        // A worker may have failed after the others had found no open task. They must then
+        // continue.
         if working.is_empty() || locked(&open).is_empty() || done.len() == before {
             let open = open.into_inner().unwrap_or_else(PoisonError::into_inner);
-            return Dealt { done, failures, open };
+            return DealOutcome { done, failures, open };
         }
     }
 }
@@ -107,12 +108,12 @@ fn locked<T>(tasks: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
     tasks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `work` for each worker, each on a thread of its own; a single one on this thread.
+/// Runs `work` for each worker on its own thread. A single worker runs on the calling thread.
 ///
-/// Returns the results in the order of the workers, after all have ended.
+/// Returns the results in the order of the workers after all threads have ended.
 ///
 /// # Panics
-/// If `work` panics, or the system refuses a thread.
+/// Panics if `work` panics, or if the system cannot start a thread.
 ///
 /// ```
 /// assert_eq!(gpu_runtime::on_each(&[1, 2, 3], |worker| worker * 2), [2, 4, 6]);
@@ -144,7 +145,7 @@ mod tests {
         begun: AtomicUsize,
     }
 
-    fn deal_to(workers: &[Option<usize>]) -> Dealt<u32, u32, &'static str> {
+    fn deal_to(workers: &[Option<usize>]) -> DealOutcome<u32, u32, &'static str> {
         let worker = |&fails_at| Worker { fails_at, begun: AtomicUsize::new(0) };
         let workers: Vec<Worker> = workers.iter().map(worker).collect();
         let work = |worker: &Worker, &task: &u32| {
@@ -154,7 +155,7 @@ mod tests {
         deal(&workers, (0..100).collect(), |_, left| left.len().checked_sub(1), work)
     }
 
-    fn tasks(dealt: &Dealt<u32, u32, &'static str>) -> Vec<u32> {
+    fn tasks(dealt: &DealOutcome<u32, u32, &'static str>) -> Vec<u32> {
         assert!(dealt.done.iter().all(|done| done.result == 2 * done.task));
         let mut tasks: Vec<u32> = dealt.done.iter().map(|done| done.task).collect();
         tasks.sort_unstable();
@@ -162,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn others_redo_the_task_of_a_worker_that_fails() {
+    fn other_workers_redo_the_task_of_a_failed_worker() {
         for workers in [&[None, None][..], &[Some(1), None], &[Some(3), None, Some(2)]] {
             let dealt = deal_to(workers);
             assert!(tasks(&dealt).into_iter().eq(0..100));
             assert!(dealt.open.is_empty());
-            // One that is never given enough tasks does not fail.
+            // A worker that does not get enough tasks does not fail.
             let failing = workers.iter().filter(|fails_at| fails_at.is_some()).count();
             assert!(dealt.failures.len() <= failing);
         }

@@ -1,4 +1,4 @@
-//! GPUs: detection at run time, properties, access.
+//! Detection, properties and access of GPUs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,16 +7,16 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError};
 use cudarc::nvrtc::Ptx;
 
-use crate::error::{self, Doing, GpuError};
+use crate::error::{self, GpuError, GpuStep};
 use crate::kernel::kernel_parameters;
 use crate::module::Module;
 use crate::packed::unpack;
 
 /// The lowest compute capability that the kernels support.
-pub const LEAST_CAPABILITY: (i32, i32) = (7, 5);
-/// The oldest driver that reads the kernels' PTX, identified by the newest CUDA version that it
-/// supports: 12000 is 12.0, supported by drivers from 525 on.
-pub const LEAST_DRIVER: i32 = 12_000;
+pub const MIN_CAPABILITY: (i32, i32) = (7, 5);
+/// The oldest supported driver, given by the newest CUDA version that it supports. 12000 is CUDA
+/// 12.0, which drivers from 525 on support.
+pub const MIN_DRIVER: i32 = 12_000;
 
 /// The properties of a GPU.
 ///
@@ -29,42 +29,42 @@ pub const LEAST_DRIVER: i32 = 12_000;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// The driver's number of the GPU, from 0.
+    /// Number of the GPU in the driver's list, from 0.
     pub ordinal: usize,
     /// The GPU's name.
     pub name: String,
     /// Compute capability: major, minor.
     pub capability: (i32, i32),
-    /// The number of multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: usize,
-    /// The maximum number of resident threads per multiprocessor.
+    /// Maximum number of resident threads per multiprocessor.
     pub threads: usize,
     /// Total memory, in bytes.
     pub memory: usize,
     /// Free memory at the time of the query, in bytes.
     pub free: usize,
-    /// The maximum shared memory that a block can request, in bytes.
+    /// Maximum shared memory that a block can request, in bytes.
     pub shared_per_block: usize,
-    /// The shared memory per multiprocessor, in bytes.
+    /// Shared memory per multiprocessor, in bytes.
     pub shared_per_multiprocessor: usize,
-    /// The shared memory that the system reserves per block, in bytes.
+    /// Shared memory that the system reserves per block, in bytes.
     pub shared_reserved: usize,
-    /// The widest one-dimensional texture over linear memory, in texels.
+    /// Maximum width of a one-dimensional texture over linear memory, in texels.
     pub texture_width: usize,
     /// The newest CUDA version that the driver supports: 12040 is 12.4.
     pub driver: i32,
 }
 
 impl DeviceInfo {
-    /// Whether the kernels run on this GPU.
+    /// Whether the GPU and its driver support the kernels.
     pub fn is_supported(&self) -> bool {
         self.check().is_ok()
     }
 
-    /// Checks that the kernels run on this GPU.
+    /// Checks that the GPU and its driver support the kernels.
     ///
     /// # Errors
-    /// [`GpuError::TooOld`] or [`GpuError::OldDriver`].
+    /// Returns [`GpuError::TooOld`] or [`GpuError::OldDriver`].
     ///
     /// ```
     /// use gpu_runtime::devices;
@@ -76,23 +76,23 @@ impl DeviceInfo {
     /// }
     /// ```
     pub fn check(&self) -> Result<(), GpuError> {
-        if self.capability < LEAST_CAPABILITY {
+        if self.capability < MIN_CAPABILITY {
             let name = self.name.clone();
             return Err(GpuError::TooOld { name, capability: self.capability });
         }
-        if self.driver < LEAST_DRIVER {
+        if self.driver < MIN_DRIVER {
             return Err(GpuError::OldDriver { cuda: self.driver });
         }
         Ok(())
     }
 }
 
-/// The GPUs that the driver lists and that can be opened, by ordinal.
+/// Returns the properties of the GPUs that can be opened, in the driver's order.
 ///
 /// # Errors
-/// If none can be opened, the error of the first GPU (it may be in exclusive use, or its memory
-/// full); [`GpuError::NoDriver`] if there is no driver, [`GpuError::NoDevice`] if it lists no GPU,
-/// [`GpuError::StaticBuild`] in a static binary.
+/// Returns [`GpuError::NoDriver`] if there is no driver, [`GpuError::NoDevice`] if the driver lists
+/// no GPU, and [`GpuError::StaticBuild`] in a static binary. If no GPU can be opened, returns the
+/// error of the first one: it may be in exclusive use, or its memory may be full.
 ///
 /// ```
 /// use gpu_runtime::{GpuError, devices};
@@ -106,7 +106,7 @@ pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
     Ok(open_all()?.into_iter().map(|device| device.info).collect())
 }
 
-/// Opens the GPUs that the driver lists.
+/// Opens the GPUs that the driver lists, as far as they can be opened.
 fn open_all() -> Result<Vec<Device>, GpuError> {
     let mut found = Vec::new();
     let mut first_error = None;
@@ -123,11 +123,11 @@ fn open_all() -> Result<Vec<Device>, GpuError> {
 }
 
 fn count() -> Result<usize, GpuError> {
-    // A program without a dynamic loader must not load the driver's library.
+    // A static program has no dynamic loader and must not load the driver's library.
     if cfg!(target_feature = "crt-static") {
         return Err(GpuError::StaticBuild);
     }
-    #[expect(unsafe_code, reason = "cudarc's probe for the driver's library is unsafe")]
+    #[expect(unsafe_code, reason = "cudarc's check for the driver's library is unsafe")]
     // SAFETY: loading the driver's library runs its initializers, which is allowed in any process.
     let present = unsafe { cudarc::driver::sys::is_culib_present() };
     if !present {
@@ -155,7 +155,7 @@ fn count() -> Result<usize, GpuError> {
 pub struct Device {
     context: Arc<CudaContext>,
     info: DeviceInfo,
-    /// The modules of compressed PTX, by its address in the program.
+    /// The modules loaded from compressed PTX, by the address of the PTX in the program.
     modules: Arc<Mutex<HashMap<usize, Module>>>,
 }
 
@@ -163,22 +163,22 @@ impl Device {
     /// Opens the GPU with this ordinal.
     ///
     /// # Errors
-    /// If there is no driver or no such GPU, or the GPU does not respond.
+    /// Fails if there is no driver or no such GPU, or if the GPU does not respond.
     pub fn open(ordinal: usize) -> Result<Self, GpuError> {
         let count = count()?;
         if ordinal >= count {
             return Err(GpuError::NoSuchDevice { ordinal, count });
         }
-        let doing = Doing::new(ordinal, "opening it");
+        let doing = GpuStep::new(ordinal, "opening it");
         let context = CudaContext::new(ordinal).map_err(doing.failed())?;
         let info = info(&context, ordinal).map_err(doing.failed())?;
         Ok(Self { context, info, modules: Arc::default() })
     }
 
-    /// Opens the GPU with the most free memory among those that the kernels support.
+    /// Opens the supported GPU with the most free memory.
     ///
     /// # Errors
-    /// If there is none.
+    /// Fails if there is no supported GPU.
     ///
     /// ```
     /// use gpu_runtime::Device;
@@ -189,7 +189,7 @@ impl Device {
     /// }
     /// ```
     pub fn open_best() -> Result<Self, GpuError> {
-        // Opening is slow, so the best one stays open.
+        // Opening is slow, so the chosen GPU stays open.
         let mut found = open_all()?;
         let of = |device: &Self| (device.info.is_supported(), device.info.free);
         let best = (0..found.len()).max_by_key(|&at| of(&found[at])).ok_or(GpuError::NoDevice)?;
@@ -198,32 +198,34 @@ impl Device {
         Ok(best)
     }
 
-    /// The GPU's properties, as of opening.
+    /// Returns the properties of the GPU when it was opened.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// The driver's context.
+    /// Returns the driver's context.
     pub fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
-    /// The number of bytes of memory that are free now.
+    /// Returns the number of bytes of GPU memory that are free now.
     ///
     /// # Errors
-    /// If the GPU does not respond.
+    /// Fails if the GPU does not respond.
     pub fn free(&self) -> Result<usize, GpuError> {
-        let doing = Doing::new(self.info.ordinal, "querying its free memory");
+        let doing = GpuStep::new(self.info.ordinal, "querying its free memory");
         self.context.mem_get_info().map(|(free, _)| free).map_err(doing.failed())
     }
 
-    /// Checks that memory suffices, before anything is allocated.
+    /// Checks that enough memory is free before anything is allocated. `what` is the noun for the
+    /// data.
     ///
     /// # Errors
-    /// [`GpuError::Memory`] if fewer than `needed` bytes are free.
+    /// Returns [`GpuError::Memory`] if fewer than `needed` bytes are free.
     pub fn reserve(&self, what: &'static str, needed: usize) -> Result<(), GpuError> {
-        // Memory freed on streams becomes available once they have reached that point.
-        let doing = Doing::new(self.info.ordinal, "waiting for it");
+        // Memory that was freed on streams becomes available when the streams have reached that
+        // point.
+        let doing = GpuStep::new(self.info.ordinal, "waiting for it");
         self.context.synchronize().map_err(doing.failed())?;
         let free = self.free()?;
         if needed > free {
@@ -232,27 +234,27 @@ impl Device {
         Ok(())
     }
 
-    /// Creates a stream: its work runs in order, concurrently with other streams.
+    /// Creates a stream. Its work runs in order, concurrently with other streams.
     ///
     /// # Errors
-    /// If the driver cannot create one.
+    /// Fails if the driver cannot create a stream.
     pub fn stream(&self) -> Result<Arc<CudaStream>, GpuError> {
-        let doing = Doing::new(self.info.ordinal, "creating a stream");
+        let doing = GpuStep::new(self.info.ordinal, "creating a stream");
         self.context.new_stream().map_err(doing.failed())
     }
 
-    /// Opens this GPU again, without the events that order the uses of a buffer by several streams.
+    /// Opens this GPU again, without the events that synchronize a buffer between streams.
     ///
     /// These events cost time at each launch. The result shares memory and loaded kernels with
-    /// `self`, whose buffers stay ordered by events.
+    /// `self`. Events still synchronize the buffers of `self`.
     ///
     /// # Errors
-    /// If the GPU does not respond.
+    /// Fails if the GPU does not respond.
     ///
     /// # Safety
-    /// A buffer made through the result or a clone of it is used only on the stream that made it,
-    /// or on another after `CudaStream::synchronize`. Do not hand the result to safe code that does
-    /// not know this.
+    /// A buffer that is created through the result or its clones must be used only on the stream
+    /// that created it. Another stream may use it only after `CudaStream::synchronize`. Do not pass
+    /// the result to safe code that does not ensure this.
     ///
     /// ```
     /// use gpu_runtime::Device;
@@ -266,31 +268,33 @@ impl Device {
     /// }
     /// # Ok::<(), gpu_runtime::GpuError>(())
     /// ```
-    #[expect(unsafe_code, reason = "the caller orders its buffers")]
+    #[expect(unsafe_code, reason = "the caller synchronizes its buffers")]
     pub unsafe fn untracked(&self) -> Result<Self, GpuError> {
-        let doing = self.doing("opening it again");
+        let doing = self.step("opening it again");
         let context = CudaContext::new(self.info.ordinal).map_err(doing.failed())?;
-        // SAFETY: the caller's promise. The context object is new, so that no one else has it.
+        // SAFETY: guaranteed by the caller. The context object is new, so there are no other
+        // references.
         unsafe { context.disable_event_tracking() };
         Ok(Self { context, info: self.info.clone(), modules: Arc::clone(&self.modules) })
     }
 
-    /// Stops the ordering of buffers by events, on this device and all its clones.
+    /// Stops synchronizing buffers by events, on this device and all its clones.
     ///
-    /// Prefer [`Device::untracked`]: it does not change a device that others may have.
+    /// Prefer [`Device::untracked`], which does not change a device that others may use.
     ///
     /// # Safety
-    /// As for [`Device::untracked`], for each buffer made on this device or a clone from now on.
-    #[expect(unsafe_code, reason = "the caller orders its buffers")]
+    /// See [`Device::untracked`]. The condition applies to each buffer created from now on by this
+    /// device or its clones.
+    #[expect(unsafe_code, reason = "the caller synchronizes its buffers")]
     pub unsafe fn disable_event_tracking(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.context.disable_event_tracking() };
     }
 
-    /// Loads PTX: the driver compiles it for this GPU.
+    /// Loads PTX, which the driver compiles for this GPU.
     ///
     /// # Errors
-    /// If the GPU or its driver is too old, or the driver rejects the PTX.
+    /// Fails if the GPU or its driver is too old, or if the driver rejects the PTX.
     ///
     /// ```
     /// use gpu_runtime::Device;
@@ -303,7 +307,7 @@ impl Device {
     /// ```
     pub fn load(&self, ptx: &str) -> Result<Module, GpuError> {
         self.info.check()?;
-        let doing = Doing::new(self.info.ordinal, "loading its kernels");
+        let doing = GpuStep::new(self.info.ordinal, "loading its kernels");
         let module = self.context.load_module(Ptx::from_src(ptx)).map_err(doing.failed())?;
         Ok(Module {
             loaded: module,
@@ -312,13 +316,14 @@ impl Device {
         })
     }
 
-    /// Loads PTX that was compressed by gzip, once: this device and its clones keep the module.
+    /// Loads gzip-compressed PTX. This device and its clones keep the module, so it is loaded only
+    /// once.
     ///
     /// # Errors
-    /// If the GPU or its driver is too old, or the driver rejects the PTX.
+    /// Fails if the GPU or its driver is too old, or if the driver rejects the PTX.
     ///
     /// # Panics
-    /// If the bytes are not a text compressed by gzip. They are part of the program.
+    /// Panics if the bytes are not gzip-compressed text. They are part of the program.
     pub fn load_packed(&self, packed: &'static [u8]) -> Result<Module, GpuError> {
         let modules = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = modules().get(&packed.as_ptr().addr()) {
@@ -329,19 +334,19 @@ impl Device {
         Ok(module)
     }
 
-    /// Creates an event that measures time.
+    /// Creates an event for measuring time.
     ///
     /// # Errors
-    /// If the driver cannot create one.
+    /// Fails if the driver cannot create an event.
     pub fn timer(&self) -> Result<CudaEvent, GpuError> {
         let flags = cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT;
-        let doing = Doing::new(self.info.ordinal, "creating an event");
+        let doing = GpuStep::new(self.info.ordinal, "creating an event");
         self.context.new_event(Some(flags)).map_err(doing.failed())
     }
 
-    /// Names the current step in errors of this GPU.
-    pub fn doing(&self, what: &'static str) -> Doing {
-        Doing::new(self.info.ordinal, what)
+    /// Returns the step `what` of this GPU, for error messages.
+    pub fn step(&self, what: &'static str) -> GpuStep {
+        GpuStep::new(self.info.ordinal, what)
     }
 }
 

@@ -1,9 +1,9 @@
-//! Why a GPU cannot be used: which one, at which step, and what the driver reported.
+//! GPU errors: which GPU failed, in which step, and the driver's message.
 
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 
-/// Why a GPU cannot be used.
+/// An error of a GPU or its driver.
 ///
 /// ```
 /// use gpu_runtime::GpuError;
@@ -13,10 +13,10 @@ use cudarc::driver::sys::CUresult;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
-    /// There is no driver on this machine.
+    /// There is no NVIDIA driver on this machine.
     #[error("there is no NVIDIA driver on this machine (libcuda.so.1 was not found)")]
     NoDriver,
-    /// The program cannot load the driver.
+    /// The program is linked statically and cannot load the driver.
     #[error("this is a static build, which cannot load the NVIDIA driver; use a dynamic build")]
     StaticBuild,
     /// There is a driver, but no GPU.
@@ -27,10 +27,10 @@ pub enum GpuError {
     NoSuchDevice {
         /// The requested ordinal.
         ordinal: usize,
-        /// The number of GPUs.
+        /// Number of GPUs.
         count: usize,
     },
-    /// The kernels do not support this GPU.
+    /// The GPU is too old for the kernels.
     #[error(
         "{name} has compute capability {}.{}, but at least 7.5 is required",
         capability.0,
@@ -39,29 +39,29 @@ pub enum GpuError {
     TooOld {
         /// The GPU's name.
         name: String,
-        /// The GPU's compute capability.
+        /// Compute capability of the GPU: major, minor.
         capability: (i32, i32),
     },
-    /// The driver does not support the kernels' PTX.
+    /// The driver is too old for the kernels' PTX.
     #[error(
         "the NVIDIA driver supports CUDA {}.{}, but 12.0 is required: update it to 525 or newer",
         cuda / 1_000,
         cuda % 1_000 / 10
     )]
     OldDriver {
-        /// The newest CUDA version that it supports: 11040 is 11.4.
+        /// The newest CUDA version that the driver supports: 11040 is 11.4.
         cuda: i32,
     },
-    /// There is too little memory, detected before allocating.
+    /// The GPU has too little free memory, which was detected before allocating.
     #[error("GPU {ordinal}: {what} needs {needed} bytes, but {free} are free")]
     Memory {
         /// The GPU's ordinal.
         ordinal: usize,
-        /// What was to be stored.
+        /// The noun for the data that needs memory: "the rows".
         what: &'static str,
-        /// The number of bytes required.
+        /// Number of bytes that are needed.
         needed: usize,
-        /// The number of bytes free.
+        /// Number of bytes that are free.
         free: usize,
     },
     /// The driver reported an error.
@@ -69,7 +69,7 @@ pub enum GpuError {
     Driver {
         /// The GPU's ordinal.
         ordinal: usize,
-        /// The step that failed.
+        /// The step that failed, in words: "opening it".
         doing: &'static str,
         /// The driver's error.
         source: DriverError,
@@ -77,7 +77,7 @@ pub enum GpuError {
 }
 
 impl GpuError {
-    /// Whether using less memory at a time could help.
+    /// Whether processing less data at a time could avoid the error.
     ///
     /// ```
     /// use gpu_runtime::GpuError;
@@ -108,23 +108,23 @@ impl GpuError {
 ///
 /// // Does nothing without a GPU.
 /// if let Ok(device) = Device::open_best() {
-///     let step = device.doing("waiting");
+///     let step = device.step("waiting");
 ///     device.context().synchronize().map_err(step.failed())?;
 /// }
 /// # Ok::<(), gpu_runtime::GpuError>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct Doing {
+pub struct GpuStep {
     ordinal: usize,
     what: &'static str,
 }
 
-impl Doing {
+impl GpuStep {
     pub(super) fn new(ordinal: usize, what: &'static str) -> Self {
         Self { ordinal, what }
     }
 
-    /// Turns a driver error into an error of this step.
+    /// Returns a function that turns a driver error into an error of this step.
     pub fn failed(self) -> impl Fn(DriverError) -> GpuError {
         move |source| GpuError::Driver { ordinal: self.ordinal, doing: self.what, source }
     }
@@ -137,7 +137,7 @@ fn driver_message(error: DriverError) -> String {
     }
 }
 
-/// The newest CUDA version that the driver supports, or 0 if it does not report one.
+/// Returns the newest CUDA version that the driver supports, or 0 if the driver does not report it.
 pub(super) fn driver_version() -> i32 {
     let mut version = 0;
     #[expect(unsafe_code, reason = "cudarc has no safe call for the driver's version")]

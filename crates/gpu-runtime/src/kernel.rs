@@ -1,4 +1,4 @@
-//! Kernels, and launches whose arguments are checked against the kernel's parameters.
+//! Kernels, and launches that check their arguments against the kernel's parameters.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use cudarc::driver::{
     CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchArgs, LaunchConfig, PushKernelArg,
 };
 
-/// A loaded kernel and the sizes of its parameters.
+/// A loaded kernel with the sizes of its parameters.
 #[derive(Debug, Clone)]
 pub struct Kernel {
     pub(crate) function: CudaFunction,
@@ -16,18 +16,18 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Launches the kernel on a stream. Does not wait, and does nothing if the grid is empty.
+    /// Launches the kernel on a stream, without waiting for it. Does nothing if the grid is empty.
     ///
     /// # Errors
-    /// If the driver rejects the launch.
+    /// Fails if the driver rejects the launch.
     ///
     /// # Panics
-    /// If the arguments are declared for another kernel, or differ in number or size from the
-    /// kernel's parameters.
+    /// Panics if the arguments are declared for another kernel, or if their number or sizes differ
+    /// from the kernel's parameters.
     ///
     /// # Safety
-    /// The kernel reads and writes only memory that the arguments and the grid give it.
-    #[expect(unsafe_code, reason = "a kernel does what it likes")]
+    /// The kernel must read and write only memory that the arguments and the grid give it.
+    #[expect(unsafe_code, reason = "a kernel can access any memory")]
     pub unsafe fn launch<A: KernelArguments>(
         &self,
         stream: &Arc<CudaStream>,
@@ -41,17 +41,17 @@ impl Kernel {
         }
         let mut launch = self.launch_on(stream);
         arguments.add_to(&mut launch);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { launch.launch(grid.into()) }
     }
 
-    /// Begins a launch on a stream, without declared arguments. Prefer [`Kernel::launch`].
+    /// Begins a launch on a stream without declared arguments. Prefer [`Kernel::launch`].
     pub fn launch_on<'a>(&'a self, stream: &'a Arc<CudaStream>) -> Launch<'a> {
         Launch { kernel: self, arguments: stream.launch_builder(&self.function), sizes: Vec::new() }
     }
 }
 
-/// The blocks of a launch.
+/// The grid of a launch: its blocks, and their threads and shared memory.
 ///
 /// ```
 /// use gpu_runtime::Grid;
@@ -62,36 +62,36 @@ impl Kernel {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
-    /// Blocks per row: `gridDim.x`.
+    /// Number of blocks per row: `gridDim.x`.
     pub blocks: u32,
-    /// Rows of blocks: `gridDim.y`.
+    /// Number of rows of blocks: `gridDim.y`.
     pub rows: u32,
-    /// Threads per block: `blockDim.x`.
+    /// Number of threads per block: `blockDim.x`.
     pub threads: u32,
     /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: usize,
 }
 
 impl Grid {
-    /// A row of blocks without dynamic shared memory.
+    /// Creates a grid with one row of blocks, without dynamic shared memory.
     #[must_use]
     pub fn new(blocks: u32, threads: u32) -> Self {
         Self { blocks, rows: 1, threads, shared_bytes: 0 }
     }
 
-    /// The same with `rows` rows of blocks.
+    /// Returns the same grid with `rows` rows of blocks.
     #[must_use]
     pub fn with_rows(self, rows: u32) -> Self {
         Self { rows, ..self }
     }
 
-    /// The same with dynamic shared memory for each block.
+    /// Returns the same grid with dynamic shared memory for each block.
     #[must_use]
     pub fn with_shared_bytes(self, shared_bytes: usize) -> Self {
         Self { shared_bytes, ..self }
     }
 
-    /// Whether there is no block or no thread.
+    /// Whether the grid has no blocks or no threads.
     pub fn is_empty(&self) -> bool {
         self.blocks == 0 || self.rows == 0 || self.threads == 0
     }
@@ -103,21 +103,21 @@ impl From<Grid> for LaunchConfig {
             grid_dim: (grid.blocks, grid.rows, 1),
             block_dim: (grid.threads, 1, 1),
             shared_mem_bytes: u32::try_from(grid.shared_bytes)
-                .expect("shared memory is below 4 GiB"),
+                .expect("shared memory is smaller than 4 GiB"),
         }
     }
 }
 
-/// The kernels that take some arguments, and the sizes of these.
+/// The kernels that take certain arguments, and the sizes of the arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
     /// The names of the kernels.
     pub kernels: &'static [&'static str],
-    /// The size of each argument in bytes, in order.
+    /// The size of each argument in bytes, in the order of the arguments.
     pub sizes: &'static [usize],
 }
 
-/// The arguments of a kernel, as [`kernel!`](crate::kernel!) declares them.
+/// Arguments of a kernel that are declared with [`kernel!`](crate::kernel!).
 pub trait KernelArguments {
     /// The kernels that take these arguments.
     const SIGNATURE: Signature;
@@ -126,12 +126,12 @@ pub trait KernelArguments {
     fn add_to<'a>(&'a mut self, launch: &mut Launch<'a>);
 }
 
-/// Declares the arguments of a kernel, or of several kernels, as a struct with a field for each.
+/// Declares the arguments of one or several kernels as a struct with one field per argument.
 ///
-/// The fields have the order of the kernel's parameters. `value` is passed by value, `read` is
+/// The fields are in the order of the kernel's parameters. `value` is passed by value, `read` is
 /// memory that the kernel reads (a [`CudaView`](crate::CudaView)), and `write` is memory that it
-/// writes (a [`CudaViewMut`](crate::CudaViewMut)). [`check_kernels`] compares declarations with
-/// PTX.
+/// writes (a [`CudaViewMut`](crate::CudaViewMut)). [`check_kernels`] compares the declarations with
+/// the PTX.
 ///
 /// ```
 /// use gpu_runtime::{CudaViewMut, KernelArguments, check_kernels, kernel};
@@ -183,7 +183,7 @@ macro_rules! kernel {
     (@add write $launch:ident, $field:expr) => { $launch.pointer(&mut $field) };
 }
 
-/// A launch that collects its arguments.
+/// A kernel launch whose arguments are being added.
 #[must_use]
 #[derive(Debug)]
 pub struct Launch<'a> {
@@ -200,7 +200,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Adds memory of the GPU, which is passed as its address.
+    /// Adds GPU memory, which is passed as an address.
     pub fn pointer<P>(&mut self, memory: P) -> &mut Self
     where
         LaunchArgs<'a>: PushKernelArg<P>,
@@ -213,59 +213,59 @@ impl<'a> Launch<'a> {
     /// Launches the kernel.
     ///
     /// # Errors
-    /// If the driver rejects the launch.
+    /// Fails if the driver rejects the launch.
     ///
     /// # Panics
-    /// If the arguments differ in number or size from the kernel's parameters.
+    /// Panics if the number or sizes of the arguments differ from the kernel's parameters.
     ///
     /// # Safety
-    /// The arguments have the meaning that the kernel expects, in this order. The kernel reads and
-    /// writes only memory that the arguments and `config` give it.
-    #[expect(unsafe_code, reason = "a kernel does what it likes")]
+    /// The arguments must have the meaning that the kernel expects, in this order. The kernel must
+    /// read and write only memory that the arguments and `config` give it.
+    #[expect(unsafe_code, reason = "a kernel can access any memory")]
     pub unsafe fn launch(&mut self, config: LaunchConfig) -> Result<(), DriverError> {
         let Kernel { name, parameters, .. } = self.kernel;
         assert_eq!(*self.sizes, **parameters, "sizes of the arguments of `{name}`, in bytes");
-        #[expect(clippy::disallowed_methods, reason = "the one place where kernels are launched")]
+        #[expect(clippy::disallowed_methods, reason = "kernels are launched only here")]
         // SAFETY: the caller's promise.
         let launched = unsafe { self.arguments.launch(config) };
         launched.map(|_| ())
     }
 }
 
-/// A difference between PTX and the declarations of its kernels.
+/// A mismatch between PTX and the declarations of its kernels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelMismatch {
-    /// A declared kernel is in none of the modules.
-    #[error("no module has the kernel `{kernel}`")]
+    /// None of the modules contains a declared kernel.
+    #[error("no module contains the kernel `{kernel}`")]
     Missing {
-        /// The kernel's name.
+        /// Name of the kernel.
         kernel: String,
     },
-    /// A kernel has no declaration, or two.
-    #[error("the kernel `{kernel}` has {count} declarations, expected one")]
+    /// A kernel has no declaration, or more than one.
+    #[error("the kernel `{kernel}` has {count} declarations, but needs exactly one")]
     Declarations {
-        /// The kernel's name.
+        /// Name of the kernel.
         kernel: String,
-        /// The number of its declarations.
+        /// Number of declarations of the kernel.
         count: usize,
     },
-    /// The arguments differ from the parameters.
+    /// The declared arguments differ from the kernel's parameters.
     #[error("`{kernel}` has parameters of {parameters:?} bytes, but arguments of {arguments:?}")]
     Sizes {
-        /// The kernel's name.
+        /// Name of the kernel.
         kernel: String,
-        /// The sizes of the kernel's parameters.
+        /// The sizes of the kernel's parameters, in bytes.
         parameters: Vec<usize>,
-        /// The sizes of the declared arguments.
+        /// The sizes of the declared arguments, in bytes.
         arguments: Vec<usize>,
     },
 }
 
-/// Checks that the kernels of PTX modules and their declarations agree. Needs no GPU.
+/// Checks that the kernels of PTX modules match their declarations. Does not need a GPU.
 ///
 /// # Errors
-/// The first difference.
+/// Returns the first mismatch.
 pub fn check_kernels(modules: &[&str], declared: &[Signature]) -> Result<(), KernelMismatch> {
     let mut found = HashSet::new();
     for (kernel, parameters) in modules.iter().flat_map(|ptx| kernel_parameters(ptx)) {
@@ -291,7 +291,8 @@ pub fn check_kernels(modules: &[&str], declared: &[Signature]) -> Result<(), Ker
     }
 }
 
-/// The sizes of the parameters of every kernel in PTX, in bytes and in order.
+/// Returns the sizes of the parameters of every kernel in PTX, in bytes and in the order of the
+/// parameters.
 ///
 /// ```
 /// let ptx = ".visible .entry scale(\n.param .u64 scale_param_0,\n.param .f32 scale_param_1\n)\n\
@@ -311,7 +312,8 @@ pub fn kernel_parameters(ptx: &str) -> HashMap<String, Vec<usize>> {
     entries.filter_map(kernel).collect()
 }
 
-/// The size of `.param .u32 name` or `.param .align 8 .b8 name[48]`.
+/// Returns the size of a parameter such as `.param .u32 name` or `.param .align 8 .b8 name[48]`, in
+/// bytes.
 fn size(parameter: &str) -> Option<usize> {
     if let Some((_, count)) = parameter.split_once('[') {
         return count.trim_end().strip_suffix(']')?.parse().ok();
@@ -327,7 +329,7 @@ mod tests {
     use crate::CudaView;
 
     crate::kernel! {
-        /// Arguments of two kernels.
+        /// The arguments of two kernels.
         struct Scale<'a>: "scale" | "scale_fast" {
             value factor: f32,
             read values: CudaView<'a, f32>,

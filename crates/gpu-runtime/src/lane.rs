@@ -1,4 +1,4 @@
-//! A stream of a GPU, and how memory moves through it.
+//! A stream of a GPU with growing memory.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::{Device, DeviceBuffer, GpuError};
 /// A stream of a GPU that waits for its work when it is dropped.
 ///
 /// A type that also owns [`Pinned`](crate::Pinned) memory for copies on the lane must declare the
-/// lane as its first field. Fields are dropped in order, so that the memory outlives the copies.
+/// lane as its first field. Fields are dropped in the order of declaration, so the memory then
+/// outlives the copies.
 ///
 /// ```
 /// use gpu_runtime::{Device, DeviceBuffer, Lane};
@@ -33,28 +34,28 @@ impl Lane {
     /// Creates a stream on a GPU.
     ///
     /// # Errors
-    /// If the driver cannot create one.
+    /// Fails if the driver cannot create a stream.
     pub fn new(device: &Device) -> Result<Self, GpuError> {
         Ok(Self { device: device.clone(), stream: device.stream()? })
     }
 
-    /// The GPU.
+    /// Returns the GPU.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The stream. Its work runs in order, concurrently with that of other lanes.
+    /// Returns the stream. Its work runs in order, concurrently with the work of other lanes.
     pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }
 
-    /// Returns at least `length` values of a buffer, which may be uninitialized.
+    /// Returns at least `length` values of a buffer. They may be uninitialized.
     ///
     /// The previous values are lost if the buffer grows. A buffer is never empty, because the
-    /// driver rejects empty memory.
+    /// driver rejects memory of size 0.
     ///
     /// # Errors
-    /// If the GPU has too little memory.
+    /// Fails if the GPU has too little memory.
     pub fn reserve<'a, T: DeviceRepr>(
         &self,
         buffer: &'a mut DeviceBuffer<T>,
@@ -64,12 +65,13 @@ impl Lane {
         let memory = match buffer.0.take() {
             Some(memory) if memory.len() >= length => memory,
             too_small => {
-                // Free it first, so that both need not fit.
+                // The old memory is freed first, so that both need not fit at the same time.
                 drop(too_small);
-                let doing = self.device.doing("allocating its memory");
-                #[expect(unsafe_code, reason = "memory of the GPU is not initialized")]
-                // SAFETY: any bits are valid values of `T: DeviceRepr` on the GPU. A launch is
-                // unsafe: its caller ensures that kernels write the memory before they read it.
+                let doing = self.device.step("allocating its memory");
+                #[expect(unsafe_code, reason = "GPU memory is not initialized")]
+                // SAFETY: any bits are valid values of `T: DeviceRepr` on the GPU. Launches are
+                // unsafe, and their caller ensures that kernels write the memory before they read
+                // it.
                 let fresh = unsafe { self.stream.alloc::<T>(length) };
                 fresh.map_err(doing.failed())?
             }
@@ -77,18 +79,18 @@ impl Lane {
         Ok(buffer.0.insert(memory))
     }
 
-    /// Waits until all work enqueued so far is done. `doing` names the step in errors.
+    /// Waits until all enqueued work is done. `doing` names the step in error messages.
     ///
     /// # Errors
-    /// If the GPU failed.
+    /// Fails if the work failed on the GPU.
     pub fn wait(&self, doing: &'static str) -> Result<(), GpuError> {
-        self.stream.synchronize().map_err(self.device.doing(doing).failed())
+        self.stream.synchronize().map_err(self.device.step(doing).failed())
     }
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        // A GPU that has failed copies nothing more.
+        // A GPU that has failed does not continue copying, so the error can be ignored.
         let _ = self.stream.synchronize();
     }
 }

@@ -1,7 +1,7 @@
-//! NVIDIA GPUs, found at run time.
+//! Access to NVIDIA GPUs, which are detected at run time.
 //!
-//! Nothing here needs a GPU or its driver to build or to start: the driver's library is loaded when
-//! a GPU is requested, and its absence is a [`GpuError`] like any other.
+//! Neither a GPU nor its driver is needed to build or start a program. The driver's library is
+//! loaded when a GPU is requested, and its absence is reported as a [`GpuError`].
 //!
 //! | items | contents |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | [`Lane`], [`DeviceBuffer`], [`Pinned`], [`Pool`] | a stream, and memory that grows |
 //! | [`kernel!`], [`Kernel`], [`Grid`], [`check_kernels`] | kernels and their typed launches |
 //! | [`Module`], [`ptx!`], [`Texture`] | PTX modules and textures |
-//! | [`deal()`], [`on_each`] | work for several GPUs, some of which may fail |
+//! | [`deal()`], [`on_each`] | distribution of work over several GPUs, some of which may fail |
 //!
 //! ```
 //! use gpu_runtime::{GpuError, devices};
@@ -37,9 +37,9 @@ pub use cudarc::driver::{
     CudaEvent, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DeviceRepr, DriverError,
     LaunchConfig, ValidAsZeroBits,
 };
-pub use deal::{Dealt, Done, Failure, deal, on_each};
-pub use device::{Device, DeviceInfo, LEAST_CAPABILITY, LEAST_DRIVER, devices};
-pub use error::{Doing, GpuError};
+pub use deal::{CompletedTask, DealOutcome, Failure, deal, on_each};
+pub use device::{Device, DeviceInfo, MIN_CAPABILITY, MIN_DRIVER, devices};
+pub use error::{GpuError, GpuStep};
 pub use kernel::{
     Grid, Kernel, KernelArguments, KernelMismatch, Launch, Signature, check_kernels,
     kernel_parameters,

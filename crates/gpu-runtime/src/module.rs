@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaModule;
 
-use crate::error::{Doing, GpuError};
+use crate::error::{GpuError, GpuStep};
 use crate::kernel::Kernel;
 
-/// A PTX module on a GPU: its kernels.
+/// A PTX module that is loaded on a GPU.
 ///
 /// ```
 /// use gpu_runtime::Device;
@@ -25,23 +25,24 @@ use crate::kernel::Kernel;
 pub struct Module {
     pub(crate) loaded: Arc<CudaModule>,
     pub(crate) ordinal: usize,
-    /// The sizes of the parameters of each kernel, in bytes.
+    /// For each kernel, the sizes of its parameters in bytes.
     pub(crate) parameters: Arc<HashMap<String, Vec<usize>>>,
 }
 
 impl Module {
-    /// The kernel with this name. A block may use up to `shared` bytes of dynamic shared memory.
+    /// Returns the kernel with this name. A block may use up to `shared` bytes of dynamic shared
+    /// memory.
     ///
     /// # Errors
-    /// If there is no such kernel, or the GPU has less shared memory.
+    /// Fails if the module has no such kernel, or if the GPU has less shared memory.
     pub fn kernel(&self, name: &str, shared: usize) -> Result<Kernel, GpuError> {
-        let doing = Doing::new(self.ordinal, "finding a kernel");
+        let doing = GpuStep::new(self.ordinal, "finding a kernel");
         let function = self.loaded.load_function(name).map_err(doing.failed())?;
         let bytes = i32::try_from(shared).unwrap_or(i32::MAX);
         if shared > 48 * 1024 {
             use cudarc::driver::sys::CUfunction_attribute_enum as Limit;
             let limit = Limit::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            let doing = Doing::new(self.ordinal, "requesting shared memory");
+            let doing = GpuStep::new(self.ordinal, "requesting shared memory");
             function.set_attribute(limit, bytes).map_err(doing.failed())?;
         }
         let parameters = self.parameters.get(name).cloned().unwrap_or_default();

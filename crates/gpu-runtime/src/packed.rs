@@ -1,12 +1,12 @@
-//! PTX that a program includes in compressed form.
+//! PTX that a program contains in compressed form.
 
 use std::io::{self, Read};
 
 use flate2::read::GzDecoder;
 
-/// Includes the PTX `NAME.ptx` that the build script of the calling crate compressed.
+/// Includes the PTX `NAME.ptx`, which the build script of the calling crate compressed.
 ///
-/// The result is for [`Device::load_packed`](crate::Device::load_packed).
+/// Pass the result to [`Device::load_packed`](crate::Device::load_packed).
 #[macro_export]
 macro_rules! ptx {
     ($name:literal) => {
@@ -17,7 +17,7 @@ macro_rules! ptx {
 /// Decompresses PTX.
 ///
 /// # Errors
-/// If the bytes are not a UTF-8 text compressed by gzip.
+/// Fails if the bytes are not gzip-compressed UTF-8 text.
 ///
 /// ```
 /// assert!(gpu_runtime::unpack(b"no gzip").is_err());

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// A pool of unused objects, kept for reuse.
+/// A pool of unused objects for reuse.
 ///
 /// ```
 /// use gpu_runtime::Pool;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 /// let pool = Pool::default();
 /// let made = pool.take(|| Ok::<_, ()>(vec![1, 2])).unwrap();
 /// pool.put(made);
-/// assert_eq!(pool.take(|| Err(())), Ok(vec![1, 2]), "not made anew");
+/// assert_eq!(pool.take(|| Err(())), Ok(vec![1, 2]), "the object is reused");
 /// ```
 #[derive(Debug)]
 pub struct Pool<T>(Mutex<Vec<T>>);
@@ -25,7 +25,7 @@ impl<T> Pool<T> {
     /// Takes an unused object, or creates one with `make`.
     ///
     /// # Errors
-    /// The error of `make`.
+    /// Returns the error of `make`.
     pub fn take<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         spare.map_or_else(make, Ok)

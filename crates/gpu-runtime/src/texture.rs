@@ -9,7 +9,7 @@ use cudarc::driver::{CudaContext, CudaSlice, DevicePtr, DeviceRepr};
 
 use super::{Device, GpuError};
 
-/// A type that a texel can hold.
+/// A type that a texture can contain.
 ///
 /// ```
 /// use gpu_runtime::Texel;
@@ -17,7 +17,7 @@ use super::{Device, GpuError};
 /// assert_ne!(u32::FORMAT, f32::FORMAT);
 /// ```
 pub trait Texel: DeviceRepr {
-    /// The driver's name for the format.
+    /// The driver's name of the texel format.
     const FORMAT: CUarray_format;
 }
 
@@ -38,7 +38,7 @@ impl Texel for f32 {
 ///
 /// // Does nothing without a GPU.
 /// if let Ok(device) = Device::open_best() {
-///     let step = device.doing("copying");
+///     let step = device.step("copying");
 ///     let buffer = device.stream()?.clone_htod(&[1u32, 2, 3]).map_err(step.failed())?;
 ///     assert_ne!(Texture::new(&device, &buffer, 0, 3)?.object(), 0);
 /// }
@@ -51,14 +51,14 @@ pub struct Texture {
 }
 
 impl Texture {
-    /// A texture over `buffer[first..first + length]`.
+    /// Creates a texture over `buffer[first..first + length]`.
     ///
     /// # Errors
-    /// If the driver rejects it, for instance because the texture is wider than the GPU allows or
-    /// `first` is not aligned as the GPU requires.
+    /// Fails if the driver rejects the texture. Possible reasons are that the texture is wider than
+    /// the GPU allows, or that `first` is not aligned as the GPU requires.
     ///
     /// # Panics
-    /// If the range is outside the buffer.
+    /// Panics if the range is outside the buffer.
     pub fn new<T: Texel>(
         device: &Device,
         buffer: &CudaSlice<T>,
@@ -79,11 +79,11 @@ impl Texture {
             numChannels: 1,
             sizeInBytes: length * size_of::<T>(),
         };
-        // Read the values as they are, not scaled to 0..1.
+        // Kernels read the values unchanged, not scaled to 0..1.
         let texture =
             CUDA_TEXTURE_DESC { flags: sys::CU_TRSF_READ_AS_INTEGER, ..texture_defaults() };
         let mut object = 0;
-        let doing = device.doing("creating a texture");
+        let doing = device.step("creating a texture");
         device.context().bind_to_thread().map_err(doing.failed())?;
         #[expect(unsafe_code, reason = "cudarc has no safe call for texture objects")]
         // SAFETY: the descriptors are complete, outlive the call, and refer to memory of the
@@ -100,7 +100,7 @@ impl Texture {
         Ok(Self { object, context: Arc::clone(device.context()) })
     }
 
-    /// The handle that kernels use for the texture.
+    /// Returns the handle that kernels use for the texture.
     pub fn object(&self) -> u64 {
         self.object
     }
@@ -125,8 +125,8 @@ impl Drop for Texture {
     fn drop(&mut self) {
         if self.context.bind_to_thread().is_ok() {
             #[expect(unsafe_code, reason = "cudarc has no safe call for texture objects")]
-            // SAFETY: the object was created by `cuTexObjectCreate` and is destroyed once. If the
-            // driver fails, there is nothing more to do.
+            // SAFETY: the object was created by `cuTexObjectCreate` and is destroyed only here. A
+            // failure of the driver cannot be handled.
             let _ = unsafe { sys::cuTexObjectDestroy(self.object) };
         }
     }

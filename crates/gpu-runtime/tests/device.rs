@@ -1,4 +1,4 @@
-//! Work on a GPU. Run on a machine with one: `cargo test -p gpu-runtime -- --ignored`.
+//! Tests on a GPU. On a machine with a GPU, run `cargo test -p gpu-runtime -- --ignored`.
 
 use gpu_runtime::{
     CudaViewMut, Device, DeviceBuffer, Grid, KernelArguments, Lane, Pinned, check_kernels, kernel,
@@ -37,7 +37,7 @@ kernel! {
 }
 
 #[test]
-fn the_declaration_agrees_with_the_ptx() {
+fn declaration_matches_the_ptx() {
     assert_eq!(check_kernels(&[ADD_ONE], &[AddOne::SIGNATURE]), Ok(()));
 }
 
@@ -46,7 +46,7 @@ fn the_declaration_agrees_with_the_ptx() {
 #[ignore = "needs a GPU"]
 fn a_lane_launches_a_declared_kernel() {
     let device = Device::open_best().unwrap();
-    #[expect(unsafe_code, reason = "an untracked device")]
+    #[expect(unsafe_code, reason = "the buffers are used on one lane")]
     // SAFETY: all buffers are used on one lane.
     let device = unsafe { device.untracked() }.unwrap();
     let add_one = device.load(ADD_ONE).unwrap().kernel("add_one", 0).unwrap();
@@ -72,13 +72,13 @@ fn a_lane_launches_a_declared_kernel() {
     assert_eq!(buffer.capacity(), 200);
 }
 
-/// An engine that opens the GPU for itself leaves the device of its caller as it was.
+/// An untracked device does not change the device that it was opened from.
 #[test]
 #[ignore = "needs a GPU"]
-fn an_untracked_device_changes_no_other() {
+fn an_untracked_device_does_not_change_others() {
     let device = Device::open_best().unwrap();
-    #[expect(unsafe_code, reason = "an untracked device")]
-    // SAFETY: no buffer is made.
+    #[expect(unsafe_code, reason = "no buffer is created")]
+    // SAFETY: no buffer is created.
     let untracked = unsafe { device.untracked() }.unwrap();
     assert!(!untracked.context().is_event_tracking());
     assert!(device.context().is_event_tracking());

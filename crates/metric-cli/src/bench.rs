@@ -1,7 +1,7 @@
-//! The command `bench`: one module per experiment.
+//! The command `bench`, with one module per experiment.
 
 use crate::failure::Outcome;
-use crate::talk::Talk;
+use crate::verbosity::Verbosity;
 
 mod cordeiro;
 mod data;
@@ -13,8 +13,8 @@ mod thesis;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Bench {
-    /// Repeat the experiments of Barrientos 2011: chapter 3, strategies of several threads and
-    /// indexes; with --device cuda, chapter 4, searches on a GPU
+    /// Repeat the experiments of Barrientos 2011: chapter 3 (strategies for several threads and
+    /// indexes) or, with --device cuda, chapter 4 (searches on a GPU)
     Thesis(thesis::Thesis),
     /// Measure queries that arrive one at a time: throughput and latency by batch size
     Online(online::Online),
@@ -22,18 +22,19 @@ pub(crate) enum Bench {
     Cordeiro(cordeiro::Cordeiro),
     /// Repeat the figures of Karelis 2020: trees built and searched on a GPU
     Karelis(karelis::Karelis),
-    /// Compare one GPU with several: all points on each GPU, and points dealt to them
+    /// Compare one GPU with several: with all points on each GPU, and with the points split over
+    /// them
     MultiGpu(multi_gpu::MultiGpu),
 }
 
 impl Bench {
-    pub(crate) fn run(self, talk: Talk) -> Outcome {
+    pub(crate) fn run(self, verbosity: Verbosity) -> Outcome {
         match self {
-            Self::Thesis(thesis) => thesis.run(talk),
-            Self::Online(online) => online.run(talk),
-            Self::Cordeiro(cordeiro) => cordeiro.run(talk),
-            Self::Karelis(karelis) => karelis.run(talk),
-            Self::MultiGpu(multi_gpu) => multi_gpu.run(talk),
+            Self::Thesis(thesis) => thesis.run(verbosity),
+            Self::Online(online) => online.run(verbosity),
+            Self::Cordeiro(cordeiro) => cordeiro.run(verbosity),
+            Self::Karelis(karelis) => karelis.run(verbosity),
+            Self::MultiGpu(multi_gpu) => multi_gpu.run(verbosity),
         }
     }
 }

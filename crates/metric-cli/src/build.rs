@@ -11,11 +11,11 @@ use metric_index::metric::check;
 use metric_index::points::Points;
 use metric_index::stored::save_to;
 
-use crate::failure::{Failure, Outcome, refused};
+use crate::failure::{Failure, Outcome, invalid_request};
 use crate::input::{Data, Input};
-use crate::metric::{MetricFlag, of_vectors, of_words};
-use crate::talk::Talk;
+use crate::metric::{MetricFlag, parse_vector_metric, parse_word_metric};
 use crate::threads::start_threads;
+use crate::verbosity::Verbosity;
 
 #[derive(Debug, Args)]
 pub(crate) struct Build {
@@ -25,9 +25,9 @@ pub(crate) struct Build {
     #[arg(short, long, value_name = "INDEX")]
     output: PathBuf,
     /// The kind of index: brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE (pivots by Sparse
-    /// Spatial Selection), sss-index:PIVOTSp (this number of pivots, each the farthest from the
+    /// Spatial Selection), sss-index:PIVOTSp (this number of pivots, each of them farthest from the
     /// previous ones; sss-index alone means 32p), sss-tree:SHARE, egnat:ARITYxBUCKET, m-tree:PAGE,
-    /// vp-tree, or kd-tree (vectors with a Minkowski distance)
+    /// vp-tree, or kd-tree (for vectors with a Minkowski distance)
     #[arg(long, default_value = "vp-tree", value_name = "KIND")]
     index: Kind,
     #[command(flatten)]
@@ -40,14 +40,14 @@ pub(crate) struct Build {
 /// Number of points on which the axioms of the metric are checked before an index is built.
 const AXIOM_SAMPLE: usize = 64;
 
-/// The points of an index, for the message at the end.
+/// The description of the points for the final message.
 struct PointSet {
     count: usize,
     description: String,
 }
 
 impl Build {
-    pub(crate) fn run(self, talk: Talk) -> Outcome {
+    pub(crate) fn run(self, verbosity: Verbosity) -> Outcome {
         let start = Instant::now();
         if self.output.as_os_str() == "-" {
             return Err(Failure::usage(
@@ -58,19 +58,19 @@ impl Build {
         files.reads(self.points.path());
         let output = files.open(&self.output)?;
         start_threads(self.threads)?;
-        let shown = progress::Progress::new("building", 1, talk.is_quiet);
+        let shown = progress::Progress::new("building", 1, verbosity.is_quiet);
         let show = |done: u64, all: u64| {
             shown.set_total(all);
             shown.show(done, "");
         };
         let progress = Progress::new(&show);
         let kind = self.index;
-        let points = match self.points.read(talk, None)? {
+        let points = match self.points.read(verbosity, None)? {
             Data::Words(words) => {
                 let count = words.len();
-                let metric = of_words(self.metric.name())?;
-                check(&words, &metric, AXIOM_SAMPLE, 0).map_err(refused)?;
-                let index = kind.build_with(words, metric, &progress).map_err(refused)?;
+                let metric = parse_word_metric(self.metric.name())?;
+                check(&words, &metric, AXIOM_SAMPLE, 0).map_err(invalid_request)?;
+                let index = kind.build_with(words, metric, &progress).map_err(invalid_request)?;
                 shown.finish();
                 save_to(&index, output).map_err(Failure::stored)?;
                 PointSet { count, description: "words".to_owned() }
@@ -78,9 +78,9 @@ impl Build {
             Data::Vectors(vectors) => {
                 let count = vectors.len();
                 let description = format!("vectors of {} dimensions", vectors.dimension());
-                let metric = of_vectors(self.metric.name())?;
-                check(&vectors, &metric, AXIOM_SAMPLE, 0).map_err(refused)?;
-                let index = kind.build_with(vectors, metric, &progress).map_err(refused)?;
+                let metric = parse_vector_metric(self.metric.name())?;
+                check(&vectors, &metric, AXIOM_SAMPLE, 0).map_err(invalid_request)?;
+                let index = kind.build_with(vectors, metric, &progress).map_err(invalid_request)?;
                 shown.finish();
                 save_to(&index, output).map_err(Failure::stored)?;
                 PointSet { count, description }
@@ -88,11 +88,12 @@ impl Build {
         };
         let PointSet { count, description } = points;
         if count == 0 {
-            talk.warn(&format!("{}: no points in it", self.points.path().display()));
+            verbosity
+                .warn(&format!("{}: the file contains no points", self.points.path().display()));
         }
         let path = self.output.display();
         let seconds = start.elapsed().as_secs_f64();
-        talk.say(&format!("{path}: {kind} of {count} {description}, {seconds:.1} s"));
+        verbosity.say(&format!("{path}: {kind} of {count} {description}, {seconds:.1} s"));
         Ok(())
     }
 }

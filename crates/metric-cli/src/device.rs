@@ -11,7 +11,7 @@ use metric_index::lists::NeighborLists;
 use metric_index::points::Points;
 
 use crate::failure::Failure;
-use crate::talk::Talk;
+use crate::verbosity::Verbosity;
 
 /// The value of `--device`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +39,8 @@ impl FromStr for DeviceFlag {
 }
 
 impl DeviceFlag {
-    /// Opens the GPUs; none for the CPU.
-    pub(crate) fn open(self, talk: Talk) -> Result<Vec<Device>, Failure> {
+    /// Opens the GPUs that the flag names; returns an empty list for the CPU.
+    pub(crate) fn open(self, verbosity: Verbosity) -> Result<Vec<Device>, Failure> {
         let one = |device: Result<Device, GpuError>| {
             let device = device.and_then(|device| device.info().check().map(|()| device));
             Ok(vec![device.map_err(Failure::gpu)?])
@@ -54,7 +54,7 @@ impl DeviceFlag {
                 for info in devices().map_err(Failure::gpu)? {
                     match info.check().and_then(|()| Device::open(info.ordinal)) {
                         Ok(device) => all.push(device),
-                        Err(error) => talk.warn(&format!("{error}; continuing without it")),
+                        Err(error) => verbosity.warn(&format!("{error}; continuing without it")),
                     }
                 }
                 if all.is_empty() { Err(Failure::gpu(GpuError::NoDevice)) } else { Ok(all) }
@@ -62,9 +62,9 @@ impl DeviceFlag {
         }
     }
 
-    /// Opens the only GPU of a command that cannot use several, or the CPU.
-    pub(crate) fn open_one(self, command: &str, talk: Talk) -> Result<Device, Failure> {
-        let mut devices = self.open(talk)?;
+    /// Opens the GPU of a command that uses exactly one.
+    pub(crate) fn open_one(self, command: &str, verbosity: Verbosity) -> Result<Device, Failure> {
+        let mut devices = self.open(verbosity)?;
         match (devices.pop(), devices.is_empty()) {
             (Some(device), true) => Ok(device),
             _ => Err(Failure::usage(format!(
@@ -74,16 +74,16 @@ impl DeviceFlag {
     }
 }
 
-/// A search on GPUs, as the flags describe it.
+/// The settings of a search on GPUs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GpuRun {
     pub(crate) question: Question,
-    /// Threads for the queries that fall back to the CPU.
+    /// Number of threads for the queries that fall back to the CPU.
     pub(crate) threads: NonZero<usize>,
-    pub(crate) talk: Talk,
+    pub(crate) verbosity: Verbosity,
 }
 
-/// Answers queries on GPUs; queries that they cannot answer fall back to the CPU.
+/// Answers queries on GPUs. Queries that the GPUs cannot answer fall back to the CPU.
 pub(crate) fn answers<I: Index + Send>(
     devices: &[Device],
     index: &Arc<I>,
@@ -93,18 +93,18 @@ pub(crate) fn answers<I: Index + Send>(
 where
     <I::Points as Points>::Point: GpuPoint,
 {
-    let GpuRun { question, threads, talk } = run;
+    let GpuRun { question, threads, verbosity } = run;
     let on_cpu = || match question {
         Question::Within(radius) => index.within_many(queries, radius, threads),
         Question::Nearest(k) => index.nearest_many(queries, k, threads),
     };
     let Some(search) = GpuSearch::new(devices, Arc::clone(index)).map_err(Failure::gpu)? else {
-        talk.warn("GPUs do not support these points or this distance; searching on the CPU");
+        verbosity.warn("GPUs do not support these points or this distance; searching on the CPU");
         return Ok(on_cpu());
     };
     let found = search.answer(queries, question, threads);
     for error in &found.failed {
-        talk.warn(&format!("{error}; the other GPUs or the CPU did its work"));
+        verbosity.warn(&format!("{error}; the other GPUs or the CPU took over its work"));
     }
     let ordinals: Vec<String> =
         devices.iter().map(|device| device.info().ordinal.to_string()).collect();
@@ -112,7 +112,7 @@ where
         Layout::Replicated => "all points on each",
         Layout::Sharded => "points dealt",
     };
-    talk.say(&format!(
+    verbosity.say(&format!(
         "GPU {}, {layout}: {} queries, {:.3} ms in kernels; {} by the CPU",
         ordinals.join(", "),
         queries.len(),

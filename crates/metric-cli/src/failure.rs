@@ -10,7 +10,7 @@ use metric_index::gpu::GpuError;
 use metric_index::stored::{StoreError, StoreProblem};
 use metric_papers::strategy::RunError;
 
-/// The reason why a command failed, and its exit code.
+/// The error that ended a command, with its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -18,9 +18,9 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Prints the error, and returns the exit code.
+    /// Prints the error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        // A closed pipe is not a failure.
+        // The reader of a pipe may close it early, which is not a failure.
         let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
         if self.error.chain().any(|error| error.downcast_ref().is_some_and(broken)) {
             return ExitCode::SUCCESS;
@@ -29,7 +29,7 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    /// An error in an index file, or of the system that reads it.
+    /// Creates a failure for an error in an index file, or of the system that reads it.
     pub(crate) fn stored(error: StoreError) -> Self {
         let code = match &error.problem {
             StoreProblem::File(problem)
@@ -50,7 +50,7 @@ impl Failure {
         Self { code: 2, error: anyhow::Error::msg(text) }
     }
 
-    /// A requested GPU that is missing or fails.
+    /// Creates a failure for a requested GPU that is missing or fails.
     pub(crate) fn gpu(error: GpuError) -> Self {
         Self { code: 5, error: error.into() }
     }
@@ -93,8 +93,9 @@ impl From<RunError> for Failure {
     }
 }
 
-/// An invalid flag or invalid points, because of which an index or a search is impossible.
-pub(crate) fn refused(error: Error) -> Failure {
+/// Creates a failure for an invalid flag or invalid points, with which an index or a search is
+/// impossible.
+pub(crate) fn invalid_request(error: Error) -> Failure {
     let code = match error {
         Error::Share { .. }
         | Error::Radius { .. }
@@ -108,7 +109,7 @@ pub(crate) fn refused(error: Error) -> Failure {
 /// Prints help, the version or a usage error.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // Help and the version are data.
+        // Help and version go to standard output, like data.
         let printed = Output::standard().map_err(Failure::from).and_then(|_| Ok(error.print()?));
         return match printed {
             Ok(()) => ExitCode::SUCCESS,

@@ -9,7 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use metric_index::points::{Strings, Vectors};
 
 use crate::failure::Failure;
-use crate::talk::Talk;
+use crate::verbosity::Verbosity;
 
 mod csv;
 mod lines;
@@ -18,13 +18,13 @@ use lines::{each_line, vectors};
 
 #[derive(Debug, Args)]
 pub(crate) struct Input {
-    /// A file with one word per line, or with vectors; - for standard input. Files compressed with
-    /// gzip are decompressed
+    /// A file with one word per line, or with vectors; - for standard input. Files that are
+    /// compressed with gzip are decompressed
     #[arg(value_name = "FILE")]
     path: PathBuf,
     /// The format of the file [default: by its name, which ends in .csv, .tsv, .fvecs, .bvecs,
-    /// .npy, .idx or -ubyte; otherwise by its first lines: rows of numbers are vectors, everything
-    /// else is words]
+    /// .npy, .idx or -ubyte; otherwise by its first lines: rows of numbers are vectors, and
+    /// everything else is words]
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Number of columns to skip at the start of each row (CSV), such as 1 for a label
@@ -39,8 +39,8 @@ pub(crate) struct Input {
 pub(crate) enum Format {
     /// One word per line, UTF-8
     Words,
-    /// Numbers separated by commas, semicolons, tabs or spaces, the same separator in each line; a
-    /// first line of names is skipped
+    /// Numbers separated by commas, semicolons, tabs or spaces, with the same separator in each
+    /// line; a first line with column names is skipped
     Csv,
     /// 32-bit floats, each vector preceded by its dimension as a 32-bit integer
     Fvecs,
@@ -64,7 +64,7 @@ impl Input {
         &self.path
     }
 
-    /// The requested format, or the one that the file name implies.
+    /// Returns the requested format, or the format that the file name implies.
     fn format(&self) -> Option<Format> {
         let name = self.path.to_string_lossy().to_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -82,9 +82,13 @@ impl Input {
 
     /// Reads the whole file.
     ///
-    /// `otherwise` is the format if neither a flag nor the name determines it. Without it, the
-    /// first lines decide.
-    pub(crate) fn read(&self, talk: Talk, otherwise: Option<Format>) -> Result<Data, Failure> {
+    /// `otherwise` is the format if neither the flag nor the file name determines it. If it is
+    /// `None`, the first lines decide.
+    pub(crate) fn read(
+        &self,
+        verbosity: Verbosity,
+        otherwise: Option<Format>,
+    ) -> Result<Data, Failure> {
         let shown = self.path.display().to_string();
         let unreadable = |error: io::Error| Failure::input(format!("{shown}: {error}"));
         let file: Box<dyn Read> = if self.path.as_os_str() == "-" {
@@ -102,7 +106,7 @@ impl Input {
         let format = match self.format().or(otherwise) {
             Some(format) => format,
             None if csv::is_likely(file.fill_buf().map_err(unreadable)?) => {
-                talk.say(&format!(
+                verbosity.say(&format!(
                     "{shown}: reading rows of numbers as vectors; \
                      use --format words to read lines as words"
                 ));
@@ -120,7 +124,7 @@ impl Input {
             Format::Csv => {
                 let table =
                     csv::Table { skip_lines: self.skip_lines, skip_columns: self.skip_columns };
-                table.read(file, &shown, talk).map(Data::Vectors)
+                table.read(file, &shown, verbosity).map(Data::Vectors)
             }
             Format::Fvecs => rows(file, vector_file::Format::Fvecs),
             Format::Bvecs => rows(file, vector_file::Format::Bvecs),

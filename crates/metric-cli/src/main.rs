@@ -1,6 +1,6 @@
 //! The program `metric-index`: builds and searches indexes of words and vectors.
 //!
-//! Data goes to standard output, messages go to standard error. Exit codes: 0 success, 1 other
+//! Data goes to standard output, and messages go to standard error. Exit codes: 0 success, 1 other
 //! failures, 2 wrong usage, 3 bad input, 4 bad index, 5 missing GPU, memory or threads.
 
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ mod metric;
 mod program;
 mod search;
 mod stats;
-mod talk;
+mod verbosity;
 mod threads;
 
 process_setup::note_closed_streams_before_main!();
@@ -25,7 +25,7 @@ process_setup::note_closed_streams_before_main!();
 static ALLOCATOR: process_setup::Allocator = process_setup::Allocator;
 
 fn main() -> ExitCode {
-    // Without the handlers, a signal can at worst leave a temporary file behind.
+    // If this fails, a signal can leave a temporary file behind, but nothing worse.
     let _ = process_setup::clean_up_on_exit();
     let program = match program::Program::try_parse() {
         Ok(program) => program,

@@ -7,22 +7,22 @@ use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct MetricFlag {
-    /// The distance: edit (words), or euclidean, manhattan, chebyshev, minkowski:P, angular or
-    /// hamming (vectors) [default: that of the index, otherwise edit or euclidean]
+    /// The distance: edit (for words), or euclidean, manhattan, chebyshev, minkowski:P, angular or
+    /// hamming (for vectors) [default: the metric of the index, otherwise edit or euclidean]
     #[arg(long)]
     metric: Option<String>,
 }
 
 /// Parses the metric of words, which can only be edit distance.
-pub(crate) fn of_words(name: Option<&str>) -> Result<Edit, Failure> {
+pub(crate) fn parse_word_metric(name: Option<&str>) -> Result<Edit, Failure> {
     match name {
         None | Some("edit") => Ok(Edit),
-        Some(other) => Err(Failure::usage(format!("metric {other} of words, expected edit"))),
+        Some(other) => Err(Failure::usage(format!("words have no metric {other}, expected edit"))),
     }
 }
 
 /// Parses the metric of vectors.
-pub(crate) fn of_vectors(name: Option<&str>) -> Result<VectorMetric, Failure> {
+pub(crate) fn parse_vector_metric(name: Option<&str>) -> Result<VectorMetric, Failure> {
     name.unwrap_or("euclidean").parse().map_err(Failure::usage)
 }
 

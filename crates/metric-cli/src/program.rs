@@ -1,4 +1,4 @@
-//! The command line, and the commands that it selects.
+//! The command line and its commands.
 
 use clap::Parser;
 use metric_index::Question;
@@ -8,7 +8,7 @@ use crate::build::Build;
 use crate::failure::{Failure, Outcome};
 use crate::search::{Knn, Range};
 use crate::stats::Stats;
-use crate::talk::Talk;
+use crate::verbosity::Verbosity;
 
 /// Exact similarity search in metric spaces
 #[derive(Debug, Parser)]
@@ -38,18 +38,19 @@ enum Command {
 
 impl Program {
     pub(crate) fn run(self) -> Outcome {
-        let talk = Talk { is_quiet: self.quiet };
+        let verbosity = Verbosity { is_quiet: self.quiet };
         match self.command {
-            Command::Build(build) => build.run(talk),
+            Command::Build(build) => build.run(verbosity),
             Command::Range(Range { search, radius }) if radius >= 0.0 => {
-                search.run(talk, Question::Within(radius))
+                search.run(verbosity, Question::Within(radius))
             }
             Command::Range(Range { radius, .. }) => {
-                Err(Failure::usage(format!("radius {radius}, expected a number of at least 0")))
+                let text = format!("invalid radius {radius}, expected a number of at least 0");
+                Err(Failure::usage(text))
             }
-            Command::Knn(Knn { search, k }) => search.run(talk, Question::Nearest(k.get())),
-            Command::Stats(stats) => stats.run(talk),
-            Command::Bench(bench) => bench.run(talk),
+            Command::Knn(Knn { search, k }) => search.run(verbosity, Question::Nearest(k.get())),
+            Command::Stats(stats) => stats.run(verbosity),
+            Command::Bench(bench) => bench.run(verbosity),
         }
     }
 }

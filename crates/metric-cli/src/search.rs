@@ -20,9 +20,9 @@ use metric_papers::strategy::{Options, Run, Strategy, run as answer};
 use crate::device::{self, DeviceFlag, GpuRun};
 use crate::failure::{Failure, Outcome};
 use crate::input::{Data, Format, Input};
-use crate::metric::{MetricFlag, of_vectors, of_words};
-use crate::talk::Talk;
+use crate::metric::{MetricFlag, parse_vector_metric, parse_word_metric};
 use crate::threads::all_cores;
+use crate::verbosity::Verbosity;
 
 #[derive(Debug, Args)]
 pub(crate) struct Search {
@@ -32,20 +32,20 @@ pub(crate) struct Search {
     queries: Input,
     #[command(flatten)]
     metric: MetricFlag,
-    /// Number of threads; it does not affect the answers [default: all cores]
+    /// Number of threads; does not affect the answers [default: all cores]
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
     /// How threads share the queries [default: each thread takes the next query, or several at once
     /// if that is faster]
     #[arg(long, value_enum)]
     strategy: Option<StrategyName>,
-    /// Where to search: cpu uses the index; cuda (the GPU with the most free memory), cuda:N and
-    /// cuda:all use brute force. The device does not affect the answers
+    /// The device for the search: cpu uses the index; cuda (the GPU with the most free memory),
+    /// cuda:N and cuda:all use brute force. The device does not affect the answers
     #[arg(long, value_name = "WHERE", default_value = "cpu")]
     device: DeviceFlag,
     /// The format of the answers
-    #[arg(long, value_enum, default_value_t = To::Jsonl)]
-    to: To,
+    #[arg(long, value_enum, default_value_t = AnswerFormat::Jsonl)]
+    to: AnswerFormat,
     /// Print the measurements of the search on standard error
     #[arg(long)]
     measures: bool,
@@ -73,9 +73,9 @@ pub(crate) struct Knn {
 enum StrategyName {
     /// Each thread answers its own queries
     Local,
-    /// Supersteps; tasks are dealt to all threads
+    /// Supersteps; tasks are distributed over all threads
     BulkCircular,
-    /// No supersteps; tasks are dealt to all threads in a critical section
+    /// No supersteps; tasks are distributed over all threads in a critical section
     BulkCritical,
     /// Supersteps without messages
     BulkLocal,
@@ -96,21 +96,21 @@ impl From<StrategyName> for Strategy {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum To {
+enum AnswerFormat {
     /// One JSON object per query: {"query": 0, "neighbors": [{"point": 7, "distance": 1.0}]}
     Jsonl,
     /// One line per neighbor: query, rank, point and distance, separated by tabs
     Tsv,
 }
 
-/// Where answers and messages go.
+/// The output for answers, and the verbosity of messages.
 struct Streams {
     out: Output,
-    talk: Talk,
+    verbosity: Verbosity,
 }
 
 impl Search {
-    pub(crate) fn run(self, talk: Talk, question: Question) -> Outcome {
+    pub(crate) fn run(self, verbosity: Verbosity, question: Question) -> Outcome {
         let out = Output::standard()?;
         let found = describe(&self.index).map_err(Failure::stored)?;
         let metric = self.metric.name().or(found.metric.as_deref());
@@ -121,36 +121,36 @@ impl Search {
             ))),
             _ => Ok(()),
         };
-        // The format of the queries if their file name does not imply one.
+        // The format of the queries, unless their file name implies one.
         let format = if found.points == "strings" { Format::Words } else { Format::Csv };
-        let queries = self.queries.read(talk, Some(format))?;
+        let queries = self.queries.read(verbosity, Some(format))?;
         match (found.points.as_str(), queries) {
             ("strings", Data::Words(queries)) => {
-                let metric = of_words(metric)?;
+                let metric = parse_word_metric(metric)?;
                 let index: AnyIndex<Strings, Edit> = opened(&self.index, metric)?;
                 let text = |point: &str| Some(point.to_owned());
-                self.answer(index, &queries, question, text, Streams { out, talk })
+                self.answer(index, &queries, question, text, Streams { out, verbosity })
             }
             ("vectors of F32", Data::Vectors(queries)) => {
-                let metric = of_vectors(metric)?;
+                let metric = parse_vector_metric(metric)?;
                 same_metric(Metric::<[f32]>::name(&metric))?;
                 let dimension = found.dimension.unwrap_or(0);
                 let own = queries.dimension();
                 if own as u64 != dimension {
                     let path = self.queries.path().display();
                     return Err(Failure::input(format!(
-                        "{path}: queries of {own} dimensions, the index has {dimension}"
+                        "{path}: the queries have {own} dimensions, but the index has {dimension}"
                     )));
                 }
                 let none = |_: &[f32]| None;
                 let index: AnyIndex<Vectors<f32>, _> = opened(&self.index, metric)?;
-                self.answer(index, &queries, question, none, Streams { out, talk })
+                self.answer(index, &queries, question, none, Streams { out, verbosity })
             }
             (points, _) => {
                 let path = self.queries.path().display();
                 Err(Failure::input(format!(
-                    "{path}: the queries do not fit an index of {points}; \
-                     set the file's format with --format"
+                    "{path}: the queries do not match an index of {points}; \
+                     set the format of the queries with --format"
                 )))
             }
         }
@@ -167,16 +167,16 @@ impl Search {
     where
         <I::Points as Points>::Point: GpuPoint,
     {
-        let Streams { mut out, talk } = streams;
+        let Streams { mut out, verbosity } = streams;
         let threads = self.threads.unwrap_or_else(all_cores);
         let index = Arc::new(index);
-        let devices = self.device.open(talk)?;
+        let devices = self.device.open(verbosity)?;
         let (answers, measures) = if !devices.is_empty() {
             if self.measures || self.strategy.is_some() {
                 let text = "--measures and --strategy need a search on the CPU; omit --device";
                 return Err(Failure::usage(text.to_owned()));
             }
-            let run = GpuRun { question, threads, talk };
+            let run = GpuRun { question, threads, verbosity };
             (device::answers(&devices, &index, queries, run)?, None)
         } else if self.measures || self.strategy.is_some() {
             let strategy = self.strategy.unwrap_or(StrategyName::Local).into();
@@ -200,9 +200,9 @@ impl Search {
                 Failure::input(format!("{path}: query {query}: {error}"))
             })?;
             match self.to {
-                To::Jsonl => {
+                AnswerFormat::Jsonl => {
                     let neighbor = |&Neighbor { point, distance }: &Neighbor| {
-                        // The shortest digits that identify the f32.
+                        // As text, an `f32` has the fewest digits that identify it.
                         let distance: f64 = distance.to_string().parse().unwrap_or(f64::NAN);
                         let mut one = serde_json::json!({"point": point, "distance": distance});
                         if let Some(text) = text(index.points().point(point)) {
@@ -217,7 +217,7 @@ impl Search {
                     line["neighbors"] = answer.iter().map(neighbor).collect();
                     writeln!(out, "{line}")?;
                 }
-                To::Tsv => {
+                AnswerFormat::Tsv => {
                     for (rank, &Neighbor { point, distance }) in (1..).zip(answer) {
                         write!(out, "{query}\t{rank}\t{point}\t{distance}")?;
                         if let Some(text) = text(index.points().point(point)) {
@@ -231,7 +231,7 @@ impl Search {
         out.commit()?;
         if let Some(measures) = measures {
             let text = format!(
-                "{} queries, {:.3} s, {:.0} a second, {:.1} distances and {:.1} nodes a query, \
+                "{} queries, {:.3} s, {:.0} per second, {:.1} distances and {:.1} nodes per query, \
                  {} threads, idle {:.0} %, balance {:.2}, {} supersteps, {} messages",
                 queries.len(),
                 measures.elapsed.as_secs_f64(),
@@ -244,7 +244,7 @@ impl Search {
                 measures.supersteps(),
                 measures.messages(),
             );
-            // The user requested them, so --quiet does not suppress them.
+            // The user requested the measurements, so --quiet does not suppress them.
             let _ = writeln!(io::stderr(), "{text}");
         }
         Ok(())
@@ -262,7 +262,7 @@ where
         let is_metric =
             matches!(error.problem, StoreProblem::Metric { .. } | StoreProblem::MetricName { .. });
         let failure = Failure::stored(error);
-        let hint = "use the --metric that it was built with";
+        let hint = "use the --metric with which the index was built";
         if is_metric {
             return Failure { error: anyhow::anyhow!("{}; {hint}", failure.error), ..failure };
         }

@@ -13,11 +13,11 @@ use metric_index::points::Points;
 use metric_index::stored::{Description, StoreProblem, describe};
 use metric_index::{Advice, Question, advise};
 
-use crate::failure::{Failure, Outcome, refused};
+use crate::failure::{Failure, Outcome, invalid_request};
 use crate::input::{Data, Input};
-use crate::metric::{MetricFlag, of_vectors, of_words};
-use crate::talk::Talk;
+use crate::metric::{MetricFlag, parse_vector_metric, parse_word_metric};
 use crate::threads::start_threads;
+use crate::verbosity::Verbosity;
 
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
@@ -31,7 +31,7 @@ pub(crate) struct Stats {
     /// Recommend an index for queries for all points within a radius
     #[arg(long)]
     radius: Option<f32>,
-    /// Number of points on which to try indexes
+    /// Number of points on which indexes are tried
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     sample: usize,
     /// Seed of the random numbers
@@ -40,11 +40,11 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn run(self, talk: Talk) -> Outcome {
+    pub(crate) fn run(self, verbosity: Verbosity) -> Outcome {
         let mut out = Output::standard()?;
         match describe(self.points.path()) {
-            Ok(found) => return index(&found, out),
-            // The file contains points: words or vectors, perhaps from a pipe.
+            Ok(found) => return print_index(&found, out),
+            // The file contains points: words or vectors, possibly from a pipe.
             Err(error) if is_no_index(&error.problem) => {}
             Err(error) => return Err(Failure::stored(error)),
         }
@@ -54,18 +54,18 @@ impl Stats {
             (_, Some(radius)) => Some(Question::Within(radius)),
             _ => None,
         };
-        match self.points.read(talk, None)? {
+        match self.points.read(verbosity, None)? {
             Data::Words(words) => {
-                let metric = of_words(self.metric.name())?;
+                let metric = parse_word_metric(self.metric.name())?;
                 let advice = |q| advise(&words, &metric, q, self.sample, self.seed);
-                let advice = question.map(advice).transpose().map_err(refused)?;
+                let advice = question.map(advice).transpose().map_err(invalid_request)?;
                 self.describe_points(&words, &metric, &mut out)?;
                 print_advice(advice, &mut out)?;
             }
             Data::Vectors(vectors) => {
-                let metric = of_vectors(self.metric.name())?;
+                let metric = parse_vector_metric(self.metric.name())?;
                 let advice = |q| advise(&vectors, &metric, q, self.sample, self.seed);
-                let advice = question.map(advice).transpose().map_err(refused)?;
+                let advice = question.map(advice).transpose().map_err(invalid_request)?;
                 writeln!(out, "dimension\t{}", vectors.dimension())?;
                 self.describe_points(&vectors, &metric, &mut out)?;
                 print_advice(advice, &mut out)?;
@@ -74,7 +74,7 @@ impl Stats {
         Ok(out.commit()?)
     }
 
-    /// Prints statistics of the points.
+    /// Prints statistics of the points, and a recommended index if requested.
     fn describe_points<S: Points, M: Metric<S::Point>>(
         &self,
         points: &S,
@@ -83,16 +83,16 @@ impl Stats {
     ) -> Outcome {
         writeln!(out, "points\t{}", points.len())?;
         let dimension = intrinsic_dimension(points, metric, 20_000, self.seed);
-        writeln!(out, "intrinsic dimension\t{:.2}", dimension.map_err(refused)?)?;
+        writeln!(out, "intrinsic dimension\t{:.2}", dimension.map_err(invalid_request)?)?;
         for share in [0.0001, 0.001, 0.01] {
             let radius = radius_of_share(points, metric, share, 50, self.seed);
-            writeln!(out, "radius of {} %\t{}", share * 100.0, radius.map_err(refused)?)?;
+            writeln!(out, "radius of {} %\t{}", share * 100.0, radius.map_err(invalid_request)?)?;
         }
         Ok(())
     }
 }
 
-/// Whether a file may contain points: it is not an index, or cannot be read as one.
+/// Whether a file may contain points, because it is not an index.
 fn is_no_index(problem: &StoreProblem) -> bool {
     match problem {
         StoreProblem::NoIndex => true,
@@ -101,8 +101,8 @@ fn is_no_index(problem: &StoreProblem) -> bool {
     }
 }
 
-/// Prints the properties of an index: names and values, separated by tabs.
-fn index(found: &Description, mut out: Output) -> Outcome {
+/// Prints the properties of an index: one name and value per line, separated by a tab.
+fn print_index(found: &Description, mut out: Output) -> Outcome {
     writeln!(out, "index\t{}", found.kind)?;
     writeln!(out, "points\t{}", found.points)?;
     writeln!(out, "metric\t{}", found.metric.as_deref().unwrap_or("not recorded"))?;
@@ -130,7 +130,7 @@ fn print_advice(advice: Option<Advice>, out: &mut Output) -> Outcome {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.load_style(presets::NOTHING);
-    writeln!(out, "\ntried on {} points, the fastest first:", advice.sample)?;
+    writeln!(out, "\ntried on {} points, fastest first:", advice.sample)?;
     for line in table.lines() {
         writeln!(out, "{}", line.trim_end())?;
     }

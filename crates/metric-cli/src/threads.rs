@@ -1,10 +1,10 @@
-//! The threads of the program.
+//! The number of threads of the program.
 
 use std::num::NonZero;
 
 use crate::failure::{Failure, Outcome};
 
-/// The number of available cores.
+/// Returns the number of available cores.
 pub(crate) fn all_cores() -> NonZero<usize> {
     std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
 }

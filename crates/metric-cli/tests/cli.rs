@@ -1,4 +1,4 @@
-//! Tests of the program as users run it: files in, lines out, errors with their exit codes.
+//! Tests of the program as users run it: its inputs, outputs, errors and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     command.current_dir(folder).args(arguments).output().unwrap()
 }
 
-/// The standard output of a command that succeeds.
+/// Returns the standard output of a command that must succeed.
 fn out(folder: &Path, arguments: &[&str]) -> String {
     let output = run(folder, arguments);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -190,13 +190,14 @@ fn messages() {
     let found = out(folder, &["stats", "w.index"]);
     assert!(found.contains("\nanswers\t5\n") && found.contains("\nnodes\t2\n"), "{found}");
     let text = errors(&["range", "w.index", "words.txt", "-r", "99", "-j", "1", "--measures"]);
-    assert!(text.contains("6.0 distances and 2.0 nodes a query"), "{text}");
+    assert!(text.contains("6.0 distances and 2.0 nodes per query"), "{text}");
     std::fs::write(folder.join("none.txt"), "").unwrap();
     let built = errors(&["build", "none.txt", "-o", "none.index"]);
-    assert!(built.contains("warning: none.txt: no points in it"), "{built}");
+    assert!(built.contains("warning: none.txt: the file contains no points"), "{built}");
 }
 
-/// Another implementation of the edit distance finds the same with the same number of distances.
+/// Another implementation of the edit distance gives the same answers with the same number of
+/// distances.
 #[test]
 fn thesis_by_table() {
     let folder = with_files();
@@ -211,8 +212,8 @@ fn thesis_by_table() {
         let json = std::fs::read_to_string(folder.path().join("t.json")).unwrap();
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         let each = json["measurements"].as_array().unwrap().iter();
-        // Other strategies depend on when queries arrive. With the table, which has no blocks, the
-        // leaves of the VP-tree are smaller.
+        // The results of other strategies depend on when queries arrive. With the table, which has
+        // no blocks, the leaves of the VP-tree are smaller.
         let each = each.filter(|m| m["strategy"] == "Local" && m["traffic"] == "high");
         let (trees, others): (Vec<_>, Vec<_>) = each.partition(|m| m["index"] == "VP-tree");
         let of = |m: &&serde_json::Value| m["evaluations_a_query"].as_f64().unwrap();
@@ -222,14 +223,14 @@ fn thesis_by_table() {
     let (trees_by_table, others_by_table) = evaluations(Some("--table"));
     assert!(trees.len() + others.len() > 30, "{others:?}");
     assert_eq!(others, others_by_table);
-    // All 150 points are in one leaf of blocks.
+    // With blocks, all 150 points are in one leaf.
     assert_eq!(trees.len(), trees_by_table.len());
     let pairs = || trees_by_table.iter().zip(&trees);
     assert!(pairs().all(|(table, blocks)| table <= blocks), "{trees_by_table:?} {trees:?}");
     assert!(pairs().any(|(table, blocks)| table < blocks));
 }
 
-/// The experiments on a few points print every figure.
+/// With a few points, the experiments print every figure.
 #[test]
 fn thesis() {
     let folder = with_files();
@@ -266,7 +267,7 @@ fn thesis() {
     ] {
         assert!(text.contains(said), "{said}: {text}");
     }
-    // Figure 3.4 has times as fractions of the longest: four strategies in each row.
+    // In figure 3.4, times are fractions of the longest time, with four strategies per row.
     let figure = text.split("words: Figure 3.4: ").nth(1).unwrap().split("words: ").next().unwrap();
     let rows = figure.trim().lines().skip(2);
     let times = rows.flat_map(|row| row.split_whitespace().rev().take(4).collect::<Vec<_>>());
@@ -274,7 +275,7 @@ fn thesis() {
     let largest = times.into_iter().max_by(f64::total_cmp).unwrap();
     assert_eq!(largest.to_string(), "1", "{figure}");
     assert!(text.contains("words: Low traffic: latency"), "{text}");
-    assert!(text.contains("one index measures fewer distances"), "{text}");
+    assert!(text.contains("one index computes fewer distances"), "{text}");
     let json = std::fs::read_to_string(folder.path().join("t.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "metric-index.bench-thesis/1");
@@ -295,7 +296,7 @@ fn written(folder: &Path, name: &str, text: &str) {
     std::fs::write(folder.join(name), text).unwrap();
 }
 
-/// Tables are read, and errors name the place.
+/// Tables are read, and errors name the line and column.
 #[test]
 fn tables() {
     let folder = with_files();
@@ -332,7 +333,7 @@ fn tables() {
         written(folder, "wrong.csv", text);
         fails(folder, &["build", "wrong.csv", "-o", "x"], 3, &format!("wrong.csv{word}"));
     }
-    // Columns named by their numbers: after a label they are ambiguous, which is an error.
+    // Column names that are numbers are ambiguous after a label, which is an error.
     written(folder, "letters.csv", "Letter,1,2,3\nT,2,8,3\nI,5,12,3\n");
     let letters = ["build", "letters.csv", "--skip-columns", "1", "-o", "l.index", "--skip-lines"];
     fails(folder, &letters[..6], 3, "letters.csv:1: a row that counts up");
@@ -352,7 +353,7 @@ fn tables() {
     out(folder, &["build", "marked.txt", "-o", "m.index"]);
     let found = out(folder, &["range", "m.index", "words.txt", "-r", "0", "--to", "tsv"]);
     assert_eq!(found, "0\t1\t0\t0\tcasa\n");
-    // Words of digits in pairs, as queries of words.
+    // Words of digits in pairs, as queries for words.
     written(folder, "pairs.txt", "1 2\n3 4\n");
     assert_eq!(
         out(folder, &["knn", "m.index", "pairs.txt", "-k", "1", "--to", "tsv"]).lines().count(),
@@ -360,9 +361,9 @@ fn tables() {
     );
 }
 
-/// The metric and the parameters are in the file.
+/// An index file contains the metric and its parameters.
 #[test]
-fn an_index_tells_its_metric() {
+fn an_index_stores_its_metric() {
     let folder = with_files();
     let folder = folder.path();
     out(
@@ -426,7 +427,7 @@ fn wrong_flags() {
     assert!(!folder.join("x").exists());
 }
 
-/// Endless devices: an error before memory is exhausted.
+/// Endless devices cause an error before they exhaust the memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn endless_input() {
@@ -447,7 +448,7 @@ fn endless_input() {
     );
 }
 
-/// A pipe is read only once, so the program does not look for an index in it.
+/// A pipe can be read only once, so the program does not search it for an index.
 #[cfg(unix)]
 #[test]
 fn pipes() {
@@ -467,7 +468,7 @@ fn pipes() {
     assert!(said.starts_with("dimension\t2\npoints\t3\n"), "{said}");
 }
 
-/// Threads that the system cannot start: exit code 5 for every command.
+/// If the system cannot start threads, every command ends with exit code 5.
 #[cfg(target_os = "linux")]
 #[test]
 fn too_many_threads() {
@@ -476,7 +477,7 @@ fn too_many_threads() {
     out(folder, &["build", "plane.csv", "-o", "p.index"]);
     for strategy in ["local", "bulk-circular", "bulk-critical", "hybrid", "build"] {
         let program = env!("CARGO_BIN_EXE_metric-index");
-        // Enough memory for the stacks of some threads, but not for a thousand.
+        // Enough memory for the stacks of some threads, but not of a thousand.
         let command = if strategy == "build" {
             format!("ulimit -v 500000; exec {program} build plane.csv -o x -j 1000")
         } else {
@@ -491,9 +492,9 @@ fn too_many_threads() {
     }
 }
 
-/// Outputs are opened before anything is read, and none is an input.
+/// Outputs are opened before anything is read, and no output is an input.
 #[test]
-fn outputs_harm_nothing() {
+fn outputs_never_replace_inputs() {
     let folder = with_files();
     let folder = folder.path();
     let before = |name: &str| std::fs::read(folder.join(name)).unwrap();
@@ -538,14 +539,14 @@ fn standard_output_that_is_closed_or_full() {
     }
 }
 
-/// A requested GPU that is missing: exit code 5 with the reason, and no standard output.
+/// If a requested GPU is missing, the exit code is 5, with the reason and without standard output.
 #[test]
 fn without_a_gpu() {
     let folder = with_files();
     out(folder.path(), &["build", "words.txt", "-o", "words.index"]);
     let command = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_metric-index"));
-        // Hide GPUs if there are any.
+        // GPUs are hidden if there are any.
         command.current_dir(folder.path()).args(arguments).env("CUDA_VISIBLE_DEVICES", "");
         command.output().unwrap()
     };

@@ -1,12 +1,12 @@
-//! Speedup of several threads over one, with the strategy `Local`.
+//! Measures the speedup of several threads over one thread, with the strategy `Local`.
 //!
-//! Run it with `cargo bench -p metric-papers --bench threads -- WORDS [N ...]`: a file with one
-//! word per line, and numbers of threads, by default 2. Words held out of the file are the queries,
-//! within distance 2. The bench also searches for the 10 nearest of 120,000 generated vectors. Runs
-//! with one thread and with several alternate. A run has the number of queries that one thread
-//! answers in two seconds, 2,000 at most.
+//! Run it with `cargo bench -p metric-papers --bench threads -- WORDS [N ...]`. WORDS is a file
+//! with one word per line, and N are numbers of threads, by default 2. Words that are held out of
+//! the file are range queries with radius 2. The benchmark also finds the 10 nearest of 120,000
+//! generated vectors. Runs with one thread and with several threads alternate. A run has the number
+//! of queries that one thread answers in two seconds, but at most 2,000.
 
-#![expect(clippy::print_stdout, reason = "a bench prints its measurements")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 
 use std::num::NonZero;
 
@@ -51,11 +51,11 @@ fn main() -> Outcome<()> {
 
 /// The measurements of one pair of runs.
 struct Pair {
-    /// Throughput of several threads, as a multiple of that of one.
+    /// Throughput of several threads divided by the throughput of one thread.
     speedup: f64,
-    /// Throughput of one thread.
+    /// Throughput of one thread, in queries per second.
     alone: f64,
-    /// Idle share of several threads.
+    /// Idle share of the time of several threads.
     idle: f64,
 }
 
@@ -90,7 +90,7 @@ fn compare<I: Index, Q: Points<Point = <I::Points as Points>::Point>, C: Answer>
         let min = pairs[0].speedup;
         let max = pairs[PAIRS - 1].speedup;
         println!(
-            "  {name:14} {count:5} queries, one thread {alone:8.0} a second, \
+            "  {name:14} {count:5} queries, one thread {alone:8.0} per second, \
              {threads:2} threads {speedup:5.2} x ({min:.2} to {max:.2}), idle {:.0} %",
             100.0 * idle,
         );

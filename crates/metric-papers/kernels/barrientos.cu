@@ -1,7 +1,8 @@
-// The kernels of Barrientos 2011, chapter 4: range queries and nearest neighbors by brute force, List of Clusters and SSS-Index. A block
-// answers a query; its threads share the points.
+// The kernels of Barrientos 2011, chapter 4: range queries and nearest neighbors by brute force,
+// List of Clusters and SSS-Index. One block answers a query, and its threads share the points.
 
-// What all kernels for range queries give: the number of neighbors of each query, and up to `room` of them.
+// The output of all range kernels: the number of neighbors of each query, and at most `room` of
+// them.
 struct Answers {
     unsigned* counts;
     unsigned long long* found;
@@ -15,19 +16,20 @@ __device__ inline void report(const Answers& answers, unsigned query, float dist
     }
 }
 
-// A List of Clusters: the points of the space are the centers, then the buckets in order.
+// A List of Clusters. The points of the space are the centers, followed by the buckets in order.
 struct Clusters {
     const float* radii;
-    // The bucket of cluster c is from ends[c - 1] to ends[c] after the centers.
+    // The bucket of cluster c is from ends[c - 1] to ends[c], counted from the end of the centers.
     const unsigned* ends;
-    // The cluster of each point of a bucket.
+    // The cluster of each point in a bucket.
     const unsigned* cluster_of;
     // The numbers of the points.
     const unsigned* points;
     unsigned count;
 };
 
-// An SSS-Index: the points of the space are those of the store; distances of point x from pivot p are at p * count + x.
+// An SSS-Index. The points of the space are the points of the store. The distance between point x
+// and pivot p is at p * count + x.
 struct Pivots {
     const unsigned* pivots;
     const float* distances;
@@ -47,7 +49,8 @@ __device__ void range_brute(const Space& space, float radius, const Answers& ans
     }
 }
 
-// The points of buckets up to `end` whose cluster is searched, by all threads: `found` gets those within the radius.
+// Searches the points of buckets up to `end` whose cluster has to be searched, with all threads.
+// Calls `found` with the points within the radius.
 template <unsigned METRIC, typename Space, typename Query, typename Searched, typename Radius, typename Report>
 __device__ void search_buckets(const Space& space, const Query& query, const Clusters& clusters, unsigned end,
                                const Searched& searched, const Radius& radius, const Report& found) {
@@ -61,8 +64,8 @@ __device__ void search_buckets(const Space& space, const Query& query, const Clu
     }
 }
 
-// The points that no pivot excludes, by all threads: `found` gets those within the radius. Point j of the table is point
-// `first + j` of the space.
+// Searches the points that no pivot excludes, with all threads. Calls `found` with the points
+// within the radius. Point j of the table is point `first + j` of the space.
 template <unsigned METRIC, typename Space, typename Query, typename Report>
 __device__ void search_table(const Space& space, const Query& query, const Pivots& pivots, unsigned first, const Bounds& bounds,
                              const float* from_pivots, float radius, const Report& found) {
@@ -82,7 +85,7 @@ __device__ void search_table(const Space& space, const Query& query, const Pivot
     }
 }
 
-// Algorithm 12. Shared memory: the query, then a bit for each cluster.
+// Algorithm 12. Shared memory: the query, followed by one bit per cluster.
 template <unsigned METRIC, typename Space>
 __device__ void range_clusters(const Space& space, const Clusters& clusters, const Bounds& bounds, float radius,
                                const Answers& answers) {
@@ -105,7 +108,8 @@ __device__ void range_clusters(const Space& space, const Clusters& clusters, con
         if (gap(bounds, d, clusters.radii[j]) <= radius) {
             atomicOr(&search[j / 32], 1u << j % 32);
         }
-        // Later points are outside of this ball: none is within the radius if the query's ball is inside.
+        // Later points are outside this ball. If the query's ball is inside it, none of them is
+        // within the radius.
         if (gap(bounds, clusters.radii[j], d) > radius) {
             atomicMin(&last, j);
         }
@@ -117,8 +121,8 @@ __device__ void range_clusters(const Space& space, const Clusters& clusters, con
         [&]() { return radius; }, [&](float d, unsigned point) { report(answers, blockIdx.x, d, point); });
 }
 
-// Algorithm 13: a point is excluded by the pivots one after another, by one thread. Shared memory: the query, then its distances
-// from the pivots.
+// Algorithm 13: one thread compares a point with one pivot after another. Shared memory: the query,
+// followed by its distances to the pivots.
 template <unsigned METRIC, typename Space>
 __device__ void range_pivots(const Space& space, const Pivots& pivots, const Bounds& bounds, float radius,
                              const Answers& answers) {
@@ -133,7 +137,8 @@ __device__ void range_pivots(const Space& space, const Pivots& pivots, const Bou
                          [&](float d, unsigned point) { report(answers, blockIdx.x, d, point); });
 }
 
-// The same with the pivots of a point shared by the threads of a warp (section 4.1.3, distribution by pivots).
+// Algorithm 13 where the threads of a warp share the pivots of a point (section 4.1.3, distribution
+// by pivots).
 template <unsigned METRIC, typename Space>
 __device__ void range_pivots_shared(const Space& space, const Pivots& pivots, const Bounds& bounds, float radius,
                                     const Answers& answers) {
@@ -160,7 +165,8 @@ __device__ void range_pivots_shared(const Space& space, const Pivots& pivots, co
     }
 }
 
-// The distances of all points from each query: what the search by sorting sorts (section 4.2.1).
+// Computes the distances of all points to each query, which the search by sorting sorts (section
+// 4.2.1).
 template <unsigned METRIC, typename Space>
 __device__ void all_distances(const Space& space, unsigned long long* keys) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -170,26 +176,26 @@ __device__ void all_distances(const Space& space, unsigned long long* keys) {
     }
 }
 
-// A search with heaps.
+// The data of a search with heaps.
 struct HeapSearch {
-    // K * threads keys a block: column t is the heap of thread t.
+    // K * threads keys per block: column t is the heap of thread t.
     unsigned long long* heaps;
-    // The queries of the launch; the block takes `queries[blockIdx.x]`.
+    // The queries of the launch: each block answers `queries[blockIdx.x]`.
     const unsigned* queries;
-    // k for each query; as many as the blocks' queries have.
+    // k keys for each query.
     unsigned long long* neighbors;
-    // Queries that have found fewer than k within the first radius.
+    // The queries with fewer than k neighbors within the first radius.
     unsigned* pending;
     unsigned* pending_count;
     float first;
     float step;
     unsigned k;
-    // 0: with the first radius only; 1: until k are found.
+    // 0: searches within the first radius only; 1: continues until k neighbors are found.
     unsigned launch;
 };
 
-// Algorithm 14: the heaps of all threads into those of a warp, in shared memory, then into that of its first thread.
-// Gives the number of neighbors to all threads.
+// Algorithm 14: merges the heaps of all threads into those of one warp, in shared memory, and then
+// into the heap of its first thread. Returns the number of neighbors to all threads.
 __device__ unsigned reduce(const HeapSearch& search, const Heap& own, unsigned* sizes, unsigned long long* warp_heaps) {
     __shared__ unsigned total;
     sizes[threadIdx.x] = own.size;
@@ -202,7 +208,7 @@ __device__ unsigned reduce(const HeapSearch& search, const Heap& own, unsigned* 
                 insert(heap, heaps[size_t(i) * blockDim.x + j]);
             }
         }
-        // No thread reads the sizes any more.
+        // From here on, no thread reads the sizes.
         __syncwarp();
         sizes[threadIdx.x] = heap.size;
         __syncwarp();
@@ -219,11 +225,11 @@ __device__ unsigned reduce(const HeapSearch& search, const Heap& own, unsigned* 
     return total;
 }
 
-// Writes the neighbors, nearest first, if there are enough or no radius can give more.
+// Writes the neighbors, nearest first, if there are enough or if no radius can give more.
 __device__ void finish(const HeapSearch& search, unsigned found, unsigned long long* warp_heaps) {
     const unsigned query = search.queries[blockIdx.x];
     if (threadIdx.x == 0) {
-        // The heap of the first thread, taken apart.
+        // The heap of the first thread is emptied by repeatedly removing its largest key.
         Heap heap = {warp_heaps, 32, found, search.k};
         for (unsigned left = found; left > 0; left--) {
             search.neighbors[size_t(query) * search.k + left - 1] = heap.keys[0];
@@ -231,7 +237,7 @@ __device__ void finish(const HeapSearch& search, unsigned found, unsigned long l
             heap.size = left - 1;
             heap.k = left - 1;
             if (left > 1) {
-                // The last sinks from the root.
+                // The last key sinks from the root.
                 heap.keys[0] = NO_KEY;
                 insert(heap, last);
             }
@@ -242,10 +248,10 @@ __device__ void finish(const HeapSearch& search, unsigned found, unsigned long l
     }
 }
 
-// The radius after one that found too few; infinite once it exceeds all distances.
+// Returns the radius after one that gave too few neighbors; infinite when it exceeds all distances.
 __device__ inline float widened(float radius, float step) {
     const float next = radius + step;
-    // A step that is lost in rounding would never end.
+    // Without this, a step that is lost in rounding would never end.
     return next > radius ? next : __int_as_float(0x7F800000);
 }
 
@@ -255,7 +261,8 @@ __device__ inline void leave(const HeapSearch& search) {
     }
 }
 
-// Algorithm 15. Shared memory: the query, the distances of the centers, the sizes of heaps, the heaps of a warp.
+// Algorithm 15. Shared memory: the query, the distances to the centers, the sizes of the heaps, and
+// the heaps of a warp.
 template <unsigned METRIC, typename Space>
 __device__ void nearest_clusters(const Space& space, const Clusters& clusters, const Bounds& bounds, const HeapSearch& search) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -305,7 +312,8 @@ __device__ void nearest_clusters(const Space& space, const Clusters& clusters, c
     }
 }
 
-// The decreasing radius of figure 4.3: infinite at first, then the distance of the farthest of k that a thread has found.
+// The decreasing radius of figure 4.3: infinite at first, then the distance of the farthest of the
+// k nearest points that a thread has found.
 template <unsigned METRIC, typename Space>
 __device__ void nearest_clusters_decreasing(const Space& space, const Clusters& clusters, const Bounds& bounds,
                                             const HeapSearch& search) {
@@ -342,7 +350,8 @@ __device__ void nearest_clusters_decreasing(const Space& space, const Clusters& 
     finish(search, count, warp_heaps);
 }
 
-// Algorithm 16. Shared memory: the query, the heaps of a warp, the distances of the pivots, the sizes of heaps.
+// Algorithm 16. Shared memory: the query, the heaps of a warp, the distances to the pivots, and the
+// sizes of the heaps.
 template <unsigned METRIC, typename Space>
 __device__ void nearest_pivots(const Space& space, const Pivots& pivots, const Bounds& bounds, const HeapSearch& search) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -389,17 +398,19 @@ __device__ void nearest_brute(const Space& space, const HeapSearch& search) {
     finish(search, found, warp_heaps);
 }
 
-// The *2-Stage* search of Barrientos 2012, section VII-A. Every GPU has all centers (or pivots) first, then its own points; a
-// query's GPU says in the first stage what the others need to know of it, in words of 32 bits.
+// The *2-Stage* search of Barrientos 2012, section VII-A. Every GPU has all centers (or pivots),
+// followed by its own points. In the first stage, the GPU of a query computes the data that the
+// other GPUs need, as 32-bit words.
 struct Stage {
-    // The queries of the launch; the block takes `queries[blockIdx.x]`.
+    // The queries of the launch: each block answers `queries[blockIdx.x]`.
     const unsigned* queries;
     // `width` words for each query of the launch.
     unsigned* said;
     unsigned width;
 };
 
-// The first stage of a List of Clusters: a bit for each cluster that has to be searched. Shared memory: the query, then those bits.
+// The first stage of a List of Clusters: sets one bit for each cluster that has to be searched.
+// Shared memory: the query, followed by these bits.
 template <unsigned METRIC, typename Space>
 __device__ void mark_clusters(const Space& space, const Clusters& clusters, const Bounds& bounds, float radius,
                               const Stage& stage) {
@@ -425,13 +436,13 @@ __device__ void mark_clusters(const Space& space, const Clusters& clusters, cons
     }
     __syncthreads();
     for (unsigned j = threadIdx.x; j < stage.width; j += blockDim.x) {
-        // A cluster after the last has been marked by a thread that did not know of it yet.
+        // A thread that did not yet know the last cluster may have marked a later one.
         const unsigned after = last >= j * 32 + 31 ? ~0u : last < j * 32 ? 0 : ~0u >> (31 - last % 32);
         stage.said[size_t(blockIdx.x) * stage.width + j] = search[j] & after;
     }
 }
 
-// The first stage of an SSS-Index: the distances from the pivots. Shared memory: the query.
+// The first stage of an SSS-Index: the distances to the pivots. Shared memory: the query.
 template <unsigned METRIC, typename Space>
 __device__ void measure_pivots(const Space& space, const Stage& stage) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -441,7 +452,7 @@ __device__ void measure_pivots(const Space& space, const Stage& stage) {
     }
 }
 
-// The second stage of a List of Clusters. The center of a cluster stands in its bucket, too.
+// The second stage of a List of Clusters. The center of a cluster is also in its bucket.
 template <unsigned METRIC, typename Space, typename Query, typename Report>
 __device__ void search_marked(const Space& space, const Query& query, const Clusters& clusters, const Stage& stage, float radius,
                               const Report& found) {
@@ -452,7 +463,7 @@ __device__ void search_marked(const Space& space, const Query& query, const Clus
         [&]() { return radius; }, found);
 }
 
-// The second stage of an SSS-Index. Shared memory after the query: the distances from the pivots.
+// The second stage of an SSS-Index. Shared memory after the query: the distances to the pivots.
 template <unsigned METRIC, typename Space, typename Query, typename Report>
 __device__ void search_measured(const Space& space, const Query& query, const Pivots& pivots, const Bounds& bounds,
                                 const Stage& stage, float radius, float* from_pivots, const Report& found) {
@@ -484,7 +495,7 @@ __device__ void range_measured(const Space& space, const Pivots& pivots, const B
                             [&](float d, unsigned point) { report(answers, number, d, point); });
 }
 
-// Shared memory: the query, the heaps of a warp, the sizes of heaps.
+// Shared memory: the query, the heaps of a warp, and the sizes of the heaps.
 template <unsigned METRIC, typename Space>
 __device__ void nearest_marked(const Space& space, const Clusters& clusters, const Stage& stage, const HeapSearch& search) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -498,7 +509,8 @@ __device__ void nearest_marked(const Space& space, const Clusters& clusters, con
     finish(search, found, warp_heaps);
 }
 
-// Shared memory: the query, the heaps of a warp, the distances of the pivots, the sizes of heaps.
+// Shared memory: the query, the heaps of a warp, the distances to the pivots, and the sizes of the
+// heaps.
 template <unsigned METRIC, typename Space>
 __device__ void nearest_measured(const Space& space, const Pivots& pivots, const Bounds& bounds, const Stage& stage,
                                  const HeapSearch& search) {

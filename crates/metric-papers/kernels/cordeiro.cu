@@ -1,18 +1,18 @@
-// The kernels of Cordeiro 2023: a warp a distance, the K nearest of a block in shared memory, the farthest of them by a reduction of a
-// warp.
+// The kernels of Cordeiro 2023. A warp computes a distance, and the K nearest points of a block are
+// in shared memory. A warp finds the farthest of them by a reduction.
 
-// Warps of `k_selection`.
+// Number of warps of `k_selection`.
 constexpr unsigned WARPS = 8;
 
 struct Rows {
-    // `dimension` values each.
+    // Each row has `dimension` values.
     const float* values;
     unsigned count;
     unsigned dimension;
 };
 
-// The Euclidean distance of two vectors by a warp. Each lane computes a term of 32; then lane l adds the terms of the CPU's sum l % 8, in
-// the CPU's order.
+// Computes the Euclidean distance between two vectors with a warp. Each lane computes one of 32
+// terms. Then lane l adds the terms of sum l % 8 of the CPU, in the order of the CPU.
 __device__ inline float warp_distance(const float* query, const float* point, unsigned dimension) {
     constexpr unsigned AHEAD = 4;
     const unsigned lane = threadIdx.x % 32;
@@ -21,7 +21,7 @@ __device__ inline float warp_distance(const float* query, const float* point, un
         float x[AHEAD], y[AHEAD];
 #pragma unroll
         for (unsigned ahead = 0; ahead < AHEAD; ahead++) {
-            // Zeros beyond the end change nothing.
+            // The zeros beyond the end do not change a sum.
             const unsigned i = first + 32 * ahead + lane;
             x[ahead] = i < dimension ? query[i] : 0;
             y[ahead] = i < dimension ? point[i] : 0;
@@ -30,7 +30,7 @@ __device__ inline float warp_distance(const float* query, const float* point, un
         for (unsigned ahead = 0; ahead < AHEAD; ahead++) {
             const double difference = static_cast<double>(x[ahead]) - y[ahead];
             const double square = difference * difference;
-            // Terms i, i + 8, i + 16 and i + 24 belong to the same sum, in this order.
+            // The terms i, i + 8, i + 16 and i + 24 belong to the same sum, in this order.
 #pragma unroll
             for (unsigned turn = 0; turn < 4; turn++) {
                 sum += __shfl_sync(~0u, square, turn * 8 + lane % 8);
@@ -43,7 +43,7 @@ __device__ inline float warp_distance(const float* query, const float* point, un
     return static_cast<float>(sqrt(sum));
 }
 
-// The farthest of the neighbors, and where it is, by a warp.
+// Finds the farthest of the neighbors and its position, with a warp.
 __device__ inline void farthest(const unsigned long long* neighbors, unsigned k, unsigned long long& key, unsigned& at) {
     key = 0;
     at = 0;
@@ -63,9 +63,10 @@ __device__ inline void farthest(const unsigned long long* neighbors, unsigned k,
     }
 }
 
-// Algorithm 2. With `of_block` > 0, block b answers the queries from b * of_block on, each from all points; with 0, all blocks
-// answer the first query, each from its part of the points. Neighbors: k for each query, or for each block. Shared memory: the query,
-// then k keys.
+// Algorithm 2. If `of_block` > 0, block b answers `of_block` queries from b * of_block on, each
+// from all points. If it is 0, all blocks answer the first query, each from its part of the points.
+// There are k neighbors for each query, or for each block. Shared memory: the query, followed by k
+// keys.
 extern "C" __global__ void __launch_bounds__(1024)
     knn_kernel(Rows points, const float* queries, unsigned of_block, unsigned k, unsigned long long* neighbors) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -95,8 +96,9 @@ extern "C" __global__ void __launch_bounds__(1024)
         for (unsigned p = begin + warp; p < end; p += blockDim.x / 32) {
             const float distance = warp_distance(query, points.values + size_t(p) * points.dimension, points.dimension);
             const unsigned long long key = static_cast<unsigned long long>(__float_as_uint(distance)) << 32 | p;
-            // Warps are not in step, as those of the paper are by a barrier a distance: one at a time changes the neighbors.
-            // One lane looks, so that all go the same way.
+            // The warps are not synchronized; the paper has one barrier per distance. Only one warp
+            // at a time changes the neighbors. One lane reads the state, so that all lanes take the
+            // same branch.
             const unsigned long long far_now = *static_cast<volatile unsigned long long*>(&far_key);
             if (key >= __shfl_sync(~0u, far_now, 0)) {
                 continue;
@@ -138,7 +140,8 @@ extern "C" __global__ void __launch_bounds__(1024)
     }
 }
 
-// Algorithm 3: the k least of the keys of each query, sorted. Shared memory: `size` keys, a power of two of at least k. A block a query.
+// Algorithm 3: writes the k smallest keys of each query, sorted. One block per query. Shared
+// memory: `size` keys, a power of two of at least k.
 extern "C" __global__ void __launch_bounds__(256)
     k_selection(const unsigned long long* keys, unsigned length, unsigned k, unsigned size, unsigned long long* neighbors) {
     extern __shared__ unsigned long long selected[];
@@ -188,7 +191,8 @@ extern "C" __global__ void __launch_bounds__(256)
     for (unsigned from = k; from < length; from += blockDim.x) {
         const unsigned i = from + threadIdx.x;
         unsigned long long key = i < length ? own[i] : ~0ull;
-        // One thread at a time puts its key in the place of the largest; then that is found again.
+        // One thread at a time replaces the largest key by its own. Then the largest key is
+        // searched again.
         while (__syncthreads_or(key < largest)) {
             if (key < largest && atomicCAS(&taken, 0, 1) == 0) {
                 selected[largest_at] = key;

@@ -1,4 +1,4 @@
-// A heap of the `k` least keys: the greatest is at the root. Entry i of a heap is at i * step.
+// A heap of the `k` smallest keys, with the largest at the root. Entry i of a heap is at i * step.
 struct Heap {
     unsigned long long* keys;
     unsigned step;

@@ -1,8 +1,11 @@
-// Trees of Karelis 2020: built level by level, all nodes of a level at once, and searched by a thread a query. The points are rows of
-// `dimension` values; Euclidean distances.
+// The trees of Karelis 2020. They are built level by level, with all nodes of a level at once, and
+// searched with one thread per query. The points are rows of `dimension` values with Euclidean
+// distances.
 //
-// A level has nodes, each a range of places of `order`. `node_of` has the node of each place and one more, or 0. Items are compared by their keys:
-// the distance from the vantage point (VP-tree) or the coordinate in which the node is widest (KD-tree), then the number of the point.
+// Each node of a level is a range of positions in `order`. `node_of` contains the node of each
+// position plus 1, or 0. Items are compared by their keys, and then by the numbers of their points.
+// The key is the distance to the vantage point (VP-tree), or the coordinate in which the node is
+// widest (KD-tree).
 
 constexpr unsigned TREE_THREADS = 256;
 constexpr unsigned NO_NODE = ~0u;
@@ -15,11 +18,12 @@ struct Level {
     const unsigned* starts;
     const unsigned* counts;
     unsigned nodes;
-    // Places at the start of a node that stay: 1 of a VP-tree, the vantage point.
+    // Number of positions at the start of a node that do not move: 1 in a VP-tree, for the vantage
+    // point.
     unsigned fixed;
 };
 
-// The node of each place. A block a node, several blocks for large ones.
+// Writes the node of each position. One block per node, and several blocks for large nodes.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS) tree_mark(Level level, unsigned* node_of) {
     const unsigned start = level.starts[blockIdx.x], count = level.counts[blockIdx.x];
     for (unsigned i = blockIdx.y * TREE_THREADS + threadIdx.x; i < count; i += gridDim.y * TREE_THREADS) {
@@ -27,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS) tree_mark(Level level
     }
 }
 
-// The last point of each node becomes the first, its vantage point. A thread a node.
+// Moves the last point of each node to the front, as its vantage point. One thread per node.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS) vp_begin(Level level, unsigned* order, float* above) {
     const unsigned node = blockIdx.x * TREE_THREADS + threadIdx.x;
     if (node < level.nodes) {
@@ -41,7 +45,8 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS) vp_begin(Level level,
     }
 }
 
-// The distances of all other points of a node from its vantage point, and their keys. Eight threads a place.
+// Computes the distances of all other points of a node to its vantage point, and their keys. Eight
+// threads per position.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     vp_keys(const float* points, unsigned dimension, Level level, const unsigned* node_of, const unsigned* order, unsigned count,
             float* above, unsigned long long* keys) {
@@ -49,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     const unsigned place = min(at, count - 1), node = node_at(node_of, place);
     const unsigned start = node == NO_NODE ? 0 : level.starts[node], point = order[place];
     const bool is_measured = at < count && node != NO_NODE && place != start;
-    // All threads of a warp take part.
+    // All threads of a warp must take part.
     const float distance = distance_of_eight<EUCLIDEAN>(points + size_t(is_measured ? order[start] : 0) * dimension,
                                                         points + size_t(is_measured ? point : 0) * dimension, dimension);
     if (is_measured && threadIdx.x % 8 == 0) {
@@ -63,7 +68,7 @@ __device__ inline unsigned in_order(float value) {
     return bits ^ (bits >> 31 ? 0xFFFFFFFFu : 0x80000000u);
 }
 
-// The box of each node: the least values, then the greatest. A block a node.
+// Computes the box of each node: the smallest values, followed by the largest. One block per node.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     kd_boxes(const float* points, unsigned dimension, Level level, const unsigned* order, float* boxes, unsigned* axes) {
     __shared__ float lows[TREE_THREADS], highs[TREE_THREADS];
@@ -89,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
         }
         __syncthreads();
         if (threadIdx.x == 0) {
-            // No negative zeros.
+            // Replaces negative zeros.
             box[i] = lows[0] + 0.0f;
             box[dimension + i] = highs[0] + 0.0f;
             const double spread = static_cast<double>(box[dimension + i]) - box[i];
@@ -105,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     }
 }
 
-// The keys of a KD-tree. A thread a place.
+// Computes the keys of a KD-tree. One thread per position.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     kd_keys(const float* points, unsigned dimension, const unsigned* axes, const unsigned* node_of, const unsigned* order,
             unsigned count, unsigned long long* keys) {
@@ -117,13 +122,14 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     }
 }
 
-// How many keys of each node begin with its prefix and go on with each digit: 256 counts a node. A thread a place.
+// Counts the keys of each node that begin with its prefix, by their next digit: 256 counts per
+// node. One thread per position.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     tree_count(const unsigned long long* keys, Level level, const unsigned* node_of, unsigned count,
                const unsigned long long* prefixes, unsigned shift, unsigned* digits) {
     __shared__ unsigned own[256];
     const unsigned first = blockIdx.x * TREE_THREADS * 8, last = min(count, first + TREE_THREADS * 8) - 1;
-    // Most blocks are in one node.
+    // Most blocks are inside a single node.
     const bool is_one = node_at(node_of, first) == node_at(node_of, last) && node_at(node_of, first) != NO_NODE;
     own[threadIdx.x] = 0;
     __syncthreads();
@@ -145,7 +151,8 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     }
 }
 
-// The next digit of the key with each node's rank. A warp a node; the digits are cleared.
+// Appends the next digit to the key with each node's rank, and clears the counts. One warp per
+// node.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     tree_digit(unsigned* digits, unsigned nodes, unsigned long long* prefixes, unsigned* ranks) {
     const unsigned node = blockIdx.x * (TREE_THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -180,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     }
 }
 
-// Whether a place goes to the first side of its node: its key is below the node's.
+// Returns whether a position moves to the first side of its node: its key is below the node's key.
 __device__ inline bool goes_first(const unsigned long long* keys, const Level& level, const unsigned* node_of,
                                   const unsigned long long* middles, unsigned place, unsigned count) {
     if (place >= count || node_at(node_of, place) == NO_NODE || place - level.starts[node_at(node_of, place)] < level.fixed) {
@@ -189,7 +196,8 @@ __device__ inline bool goes_first(const unsigned long long* keys, const Level& l
     return keys[place] < middles[node_at(node_of, place)];
 }
 
-// How many places before each, of a block of 1,024, go first; and of the whole block.
+// Counts the positions before each one in a block of 1,024 that move to the first side, and all
+// such positions of the block.
 extern "C" __global__ void __launch_bounds__(1024)
     tree_scan(const unsigned long long* keys, Level level, const unsigned* node_of, const unsigned long long* middles, unsigned count,
               unsigned* before, unsigned* sums) {
@@ -217,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     }
 }
 
-// The sums before each block. One block.
+// Computes the sums before each block. A single block.
 extern "C" __global__ void __launch_bounds__(1024) tree_scan_sums(unsigned* sums, unsigned blocks) {
     __shared__ unsigned part[1024];
     unsigned before = 0;
@@ -239,7 +247,8 @@ extern "C" __global__ void __launch_bounds__(1024) tree_scan_sums(unsigned* sums
     }
 }
 
-// Each point to its side; both keep the order of their points. `halves` are the sizes of the first sides. A thread a place.
+// Moves each point to its side. Both sides keep the order of their points. `halves` are the sizes
+// of the first sides. One thread per position.
 extern "C" __global__ void __launch_bounds__(1024)
     tree_scatter(const unsigned long long* keys, Level level, const unsigned* node_of, const unsigned long long* middles,
                  const unsigned* halves, unsigned count, const unsigned* before, const unsigned* sums, const unsigned* order,
@@ -260,7 +269,8 @@ extern "C" __global__ void __launch_bounds__(1024)
     new_above[to] = above[place];
 }
 
-// The least and the greatest distance of each side of each node: low and high of the first side, then of the second. A block a node.
+// Computes the smallest and largest distance of each side of each node, for the first side and then
+// for the second. One block per node.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     vp_sides(Level level, const unsigned* halves, const float* above, float* sides) {
     __shared__ unsigned extremes[4];
@@ -270,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     __syncthreads();
     const unsigned start = level.starts[blockIdx.x] + 1, count = level.counts[blockIdx.x] - 1;
     for (unsigned i = threadIdx.x; i < count; i += TREE_THREADS) {
-        // Distances are at least 0: their bits are in their order.
+        // Distances are at least 0, so their bits have the same order.
         const unsigned distance = __float_as_uint(above[start + i]), side = i < halves[blockIdx.x] ? 0 : 2;
         atomicMin(&extremes[side], distance);
         atomicMax(&extremes[side + 1], distance);
@@ -284,16 +294,18 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
 struct Tree {
     const float* points;
     const unsigned* order;
-    // Of each node: its first place, its number of places, the nodes of its sides (NO_NODE of a leaf).
+    // For each node: its first position, its number of positions, and the nodes of its sides
+    // (NO_NODE for a leaf).
     const uint4* nodes;
-    // VP-tree: low and high of both sides of each node. KD-tree: the box of each node.
+    // VP-tree: the smallest and largest distance of both sides of each node. KD-tree: the box of
+    // each node.
     const float* bounds;
     unsigned count;
     unsigned dimension;
     unsigned is_kd;
 };
 
-// What no distance of the query from the box falls below.
+// Returns a lower bound of the distance between the query and the box.
 __device__ inline float box_bound(const float* query, const float* box, unsigned dimension) {
     double sum = 0;
     for (unsigned i = 0; i < dimension; i++) {
@@ -304,12 +316,13 @@ __device__ inline float box_bound(const float* query, const float* box, unsigned
     return __double2float_rd(sqrt(sum) * (1 - 1e-6));
 }
 
-// The k nearest of each query, nearest first, and how many nodes it visits. A thread a query; heaps: k keys a query, entry i of query q at
-// i * queries + q.
+// Finds the k nearest points of each query, nearest first, and counts the nodes that it visits. One
+// thread per query. Entry i of the heap of query q is at i * queries + q.
 extern "C" __global__ void __launch_bounds__(64)
     tree_nearest(Tree tree, Bounds bounds, const float* queries, unsigned query_count, unsigned k, unsigned long long* heaps,
                  unsigned long long* neighbors, unsigned* visited) {
-    // A tree of 2^32 points has fewer levels, each with one node on the stack and one above.
+    // A tree of 2^32 points has fewer levels. Each level has one node on the stack and one node
+    // above it.
     constexpr unsigned DEPTH = 64;
     const unsigned number = blockIdx.x * 64 + threadIdx.x;
     if (number >= query_count) {
@@ -355,10 +368,10 @@ extern "C" __global__ void __launch_bounds__(64)
             const float* side = tree.bounds + size_t(at) * 4;
             near[0] = fmaxf(gap(bounds, d, side[1]), gap(bounds, side[0], d));
             near[1] = fmaxf(gap(bounds, d, side[3]), gap(bounds, side[2], d));
-            // The outer side first where the query is beyond the median.
+            // The outer side comes first if the query is beyond the median.
             second_first = d > side[1];
         }
-        // The likelier side is the last on the stack.
+        // The more likely side is the last one on the stack.
         for (unsigned turn = 0; turn < 2; turn++) {
             const bool is_second = (turn == 1) == second_first;
             if (near[is_second] <= radius()) {
@@ -374,7 +387,7 @@ extern "C" __global__ void __launch_bounds__(64)
         const unsigned long long last = heap.keys[size_t(left - 1) * query_count];
         heap.size = heap.k = left - 1;
         if (left > 1) {
-            // The last sinks from the root.
+            // The last key sinks from the root.
             heap.keys[0] = NO_KEY;
             insert(heap, last);
         }

@@ -1,11 +1,12 @@
-// A stable sort of the keys of many segments of the same length, eight bits at a time from the lowest: for the search by sorting, and
-// for trees that are built level by level.
+// A stable sort of the keys of many segments of the same length, eight bits at a time from the
+// lowest. It serves the search by sorting.
 
 constexpr unsigned RADIX_THREADS = 256;
-// Keys of a block.
+// Number of keys per block.
 constexpr unsigned RADIX_KEYS = 4096;
 
-// How many keys of each block have each digit: of digit d, block b of segment s at ((s * 256) + d) * blocks + b.
+// Counts the keys of each block with each digit. The count of digit d in block b of segment s is at
+// ((s * 256) + d) * blocks + b.
 extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
     radix_count(const unsigned long long* keys, unsigned length, unsigned shift, unsigned* counts) {
     __shared__ unsigned bins[256];
@@ -19,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
     counts[(size_t(blockIdx.y) * 256 + threadIdx.x) * gridDim.x + blockIdx.x] = bins[threadIdx.x];
 }
 
-// The sums of the counts before each, of a segment. A block a segment.
+// Computes the sum of the counts before each count of a segment. One block per segment.
 extern "C" __global__ void __launch_bounds__(RADIX_THREADS) radix_scan(unsigned* counts, unsigned per_segment) {
     __shared__ unsigned sums[RADIX_THREADS];
     unsigned* own = counts + size_t(blockIdx.x) * per_segment;
@@ -43,7 +44,8 @@ extern "C" __global__ void __launch_bounds__(RADIX_THREADS) radix_scan(unsigned*
     }
 }
 
-// Each key to its place: after the keys of lower digits, of the same digit in earlier blocks, and before it in this one.
+// Moves each key to its position: after the keys of lower digits, after keys of the same digit in
+// earlier blocks, and after such keys before it in its block.
 extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
     radix_scatter(const unsigned long long* keys, unsigned length, unsigned shift, const unsigned* starts, unsigned long long* to) {
     __shared__ unsigned next[256];
@@ -66,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
             of_warps[warp][digit] = __popc(same);
         }
         __syncthreads();
-        // The warps before, of each digit: a thread a digit.
+        // The counts of the previous warps, by digit. One thread per digit.
         unsigned before = next[threadIdx.x];
         for (unsigned w = 0; w < RADIX_THREADS / 32; w++) {
             const unsigned own = of_warps[w][threadIdx.x];

@@ -1,5 +1,5 @@
-// The spaces of the papers' kernels: a query in shared memory, and points whose values stand in columns, so that neighboring
-// threads read neighboring values.
+// The spaces of the papers' kernels: a query in shared memory, and points in columns, so that
+// neighboring threads read neighboring values.
 
 struct VectorSpace {
     // Coordinate i of point p is at i * count + p.
@@ -13,7 +13,7 @@ struct WordSpace {
     // Character i of word p is at i * count + p.
     const unsigned char* columns;
     const unsigned char* lengths;
-    // Of each query its length and 64 characters.
+    // The length and the 64 characters of each query.
     const unsigned char* queries;
     unsigned count;
     unsigned longest;
@@ -21,7 +21,7 @@ struct WordSpace {
 
 constexpr unsigned WORD_BYTES = 65;
 
-// What a block knows of its query.
+// The query of a block.
 struct VectorQuery {
     const float* values;
 };
@@ -31,7 +31,7 @@ struct WordQuery {
     unsigned length;
 };
 
-// Bytes of shared memory of a query.
+// Returns the number of bytes of shared memory for a query.
 __device__ inline unsigned query_bytes(const VectorSpace& space) {
     return (space.dimension * 4 + 15) / 16 * 16;
 }
@@ -40,7 +40,7 @@ __device__ inline unsigned query_bytes(const WordSpace&) {
     return 256 * 8;
 }
 
-// The query into shared memory, by all threads of the block.
+// Loads the query into shared memory, with all threads of the block.
 __device__ inline VectorQuery load(const VectorSpace& space, unsigned query, unsigned char* shared) {
     float* values = reinterpret_cast<float*>(shared);
     for (unsigned i = threadIdx.x; i < space.dimension; i += blockDim.x) {
@@ -61,14 +61,14 @@ __device__ inline WordQuery load(const WordSpace& space, unsigned query, unsigne
         for (unsigned i = 0; i < own[0]; i++) {
             places[own[1 + i]] |= 1ull << i;
         }
-        // No word has this character.
+        // No word contains this character.
         places[255] = 0;
     }
     __syncthreads();
     return {places, own[0]};
 }
 
-// The distance of a point from the query, by one thread.
+// Computes the distance between a point and the query, with one thread.
 template <unsigned METRIC>
 __device__ inline float distance(const VectorSpace& space, const VectorQuery& query, unsigned point) {
     return distance_of_one(METRIC, query.values, 1, space.columns + point, space.count, space.dimension);
@@ -97,13 +97,14 @@ __device__ inline float distance(const WordSpace& space, const WordQuery& query,
     return static_cast<float>(distance);
 }
 
-// The triangle inequality on rounded distances, as `prune.rs` has it.
+// The triangle inequality for rounded distances, as in `prune.rs`.
 struct Bounds {
     double relative;
     double absolute;
 };
 
-// What the distance of two points is at least, one of which is `far` from a third point, or farther, the other `near`, or nearer.
+// Returns a lower bound of the distance between two points: one is at least `far` from a third
+// point, and the other at most `near`.
 __device__ inline float gap(const Bounds& bounds, float far, float near) {
     const double apart =
         (far - bounds.absolute) * (1 - bounds.relative) - (near + bounds.absolute) * (1 + 2 * bounds.relative);

@@ -1,15 +1,16 @@
-//! GPU searches of Barrientos 2011, chapter 4, and of Barrientos et al. 2012, as published.
+//! The GPU searches of Barrientos 2011, chapter 4, and of Barrientos et al. 2012, as published.
 //!
-//! A block of threads answers a query. Programs that need neighbors use [`GpuSearch`], which is
-//! faster.
+//! One block of threads answers a query. Programs that only need neighbors should use
+//! [`GpuSearch`], which is faster.
 //!
 //! * [`Searcher`] reproduces Barrientos 2011, chapter 4: algorithms 11 to 13, 15 and 16, and
 //!   sections 4.2.1 and 4.3. The command is `metric-index bench thesis --device cuda`.
-//! * [`OneStage`] and [`TwoStage`] reproduce Barrientos et al. 2012, section VII: several GPUs. The
-//!   command is `metric-index bench multi-gpu --words FILE`.
+//! * [`OneStage`] and [`TwoStage`] reproduce Barrientos et al. 2012, section VII, for several GPUs.
+//!   The command is `metric-index bench multi-gpu --words FILE`.
 //!
-//! The searches support Euclidean distances of vectors, and edit distances of words of up to 255
-//! characters from queries of up to 64. The points must fit into the memory of one GPU.
+//! The searches support Euclidean distances between vectors, and edit distances between words of up
+//! to 255 characters and queries of up to 64 characters. The points must fit into the memory of one
+//! GPU.
 //!
 //! [`GpuSearch`]: metric_index::gpu::GpuSearch
 
@@ -34,7 +35,7 @@ mod one_stage;
 mod two_stage;
 
 pub use crate::gpu::TimedAnswers;
-pub use columns::InColumns;
+pub use columns::KernelPoint;
 #[doc(hidden)]
 pub use columns::{Columns, QueryFormat, Rows};
 pub use method::{Method, Radii, learn_radii};
@@ -53,7 +54,7 @@ use memory::{DeviceClusters, DevicePivots, DevicePoints, DeviceQueries, copied};
 const MAX_SORTED_QUERIES: u32 = 64;
 /// Maximum number of queries per launch of a search with heaps.
 const MAX_HEAP_QUERIES: u32 = 4096;
-/// Bits of a key that hold the distance.
+/// The bits of a key that contain the distance.
 const DISTANCE_BITS: std::ops::Range<u32> = 32..64;
 
 /// Points on a GPU, stored in the order in which a search scans them.
@@ -70,7 +71,7 @@ pub struct Searcher {
     pivots: Option<DevicePivots>,
 }
 
-/// The share of one GPU among several: every `gpus`-th item, from item `gpu` on.
+/// The share of one of several GPUs: every `gpus`-th item, starting with item `gpu`.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     gpu: usize,
@@ -80,7 +81,7 @@ struct Share {
 /// The order of points in a List of Clusters.
 #[derive(Debug)]
 struct ClusterLayout {
-    /// The centers, then the buckets.
+    /// The centers, followed by the buckets.
     order: Vec<u32>,
     radii: Vec<f32>,
     /// The end of each bucket, counted from the first bucket.
@@ -88,17 +89,17 @@ struct ClusterLayout {
 }
 
 impl Searcher {
-    /// Copies points to a GPU for a search by brute force.
+    /// Copies points to a GPU for a brute-force search.
     ///
     /// A block has `threads` threads, a multiple of 32 up to 1,024. Returns `None` if the points or
-    /// the distance are unsupported.
+    /// the distance are not supported.
     ///
     /// # Errors
-    /// If the GPU fails.
+    /// Fails if the GPU fails.
     ///
     /// # Panics
-    /// If the number of threads is invalid.
-    pub fn brute<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+    /// Panics if the number of threads is invalid.
+    pub fn brute<S: Points<Point: KernelPoint>, M: Metric<S::Point>>(
         device: &Device,
         points: &S,
         metric: &M,
@@ -112,11 +113,11 @@ impl Searcher {
     /// Copies a List of Clusters to a GPU.
     ///
     /// # Errors
-    /// If the GPU fails.
+    /// Fails if the GPU fails.
     ///
     /// # Panics
-    /// As [`brute`](Self::brute).
-    pub fn clusters<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+    /// Panics like [`brute`](Self::brute).
+    pub fn clusters<S: Points<Point: KernelPoint>, M: Metric<S::Point>>(
         device: &Device,
         list: &ListOfClusters<S, M>,
         threads: u32,
@@ -126,9 +127,9 @@ impl Searcher {
 
     /// Copies a share of the clusters to a GPU.
     ///
-    /// The clusters keep their order: one that contains the query's ball still excludes the later
-    /// ones.
-    fn share_of_clusters<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+    /// The clusters keep their order, because a cluster that contains the query's ball excludes all
+    /// later clusters.
+    fn share_of_clusters<S: Points<Point: KernelPoint>, M: Metric<S::Point>>(
         device: &Device,
         list: &ListOfClusters<S, M>,
         threads: u32,
@@ -142,14 +143,14 @@ impl Searcher {
             centers.push(cluster.center);
             radii.push(cluster.radius);
             buckets.extend_from_slice(cluster.bucket);
-            ends.push(u32::try_from(buckets.len()).expect("not more than points"));
+            ends.push(u32::try_from(buckets.len()).expect("not more clusters than points"));
         }
         let order: Vec<u32> = centers.iter().chain(&buckets).copied().collect();
         Self::with_clusters(device, list, &ClusterLayout { order, radii, ends }, threads)
     }
 
-    /// Copies clusters in a given layout to a GPU.
-    fn with_clusters<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+    /// Copies clusters with the given layout to a GPU.
+    fn with_clusters<S: Points<Point: KernelPoint>, M: Metric<S::Point>>(
         device: &Device,
         list: &ListOfClusters<S, M>,
         layout: &ClusterLayout,
@@ -176,14 +177,14 @@ impl Searcher {
         Ok(Some(searcher))
     }
 
-    /// Copies points, and a table of their distances to pivots, to a GPU.
+    /// Copies points and the table of their distances to pivots to a GPU.
     ///
     /// # Errors
-    /// If the GPU fails.
+    /// Fails if the GPU fails.
     ///
     /// # Panics
-    /// As [`brute`](Self::brute), or if a pivot is not the number of a point.
-    pub fn pivots<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+    /// Panics like [`brute`](Self::brute), and if a pivot is not the number of a point.
+    pub fn pivots<S: Points<Point: KernelPoint>, M: Metric<S::Point>>(
         device: &Device,
         points: &S,
         metric: &M,
@@ -209,8 +210,8 @@ impl Searcher {
         Ok(Some(searcher))
     }
 
-    /// Copies points to a GPU in a given order.
-    fn upload<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+    /// Copies points in the given order to a GPU.
+    fn upload<S: Points<Point: KernelPoint>, M: Metric<S::Point>>(
         device: &Device,
         points: &S,
         metric: &M,
@@ -252,12 +253,12 @@ impl Searcher {
         }))
     }
 
-    /// How a method excludes points; `None` if that was not uploaded.
+    /// Returns how a method excludes points; `None` if the required data was not copied to the GPU.
     fn pruning(&self, method: Method) -> Option<Pruning> {
         let clusters = || Some(self.clusters.as_ref()?.addresses(&self.stream));
         let pivots = || Some(self.pivots.as_ref()?.addresses(&self.stream));
         Some(match method {
-            // The points of clusters are in another order.
+            // The points of clusters are in a different order.
             Method::Brute | Method::Sort if self.clusters.is_none() => Pruning::None,
             Method::Brute | Method::Sort => return None,
             Method::Clusters => Pruning::Clusters(clusters()?),
@@ -268,7 +269,7 @@ impl Searcher {
     }
 
     /// Copies queries to the GPU.
-    fn rows<Q: Points<Point: InColumns>>(
+    fn rows<Q: Points<Point: KernelPoint>>(
         &self,
         queries: &Q,
     ) -> Result<Option<DeviceQueries>, GpuError> {
@@ -287,7 +288,7 @@ impl Searcher {
         })
     }
 
-    /// The points, and the queries from `first` on, as kernels read them.
+    /// Returns the points, and the queries from `first` on, in the form that kernels read.
     fn space(&self, rows: &DeviceQueries, first: u32) -> Space {
         match (&self.points, rows) {
             (DevicePoints::Vectors { columns, dimension }, DeviceQueries::Vectors(rows)) => {
@@ -314,15 +315,15 @@ impl Searcher {
 
     /// Returns the points within a radius of each query.
     ///
-    /// Returns `None` if a query is unsupported, or the method needs clusters or pivots that were
-    /// not uploaded.
+    /// Returns `None` if a query is not supported, or if the method needs clusters or pivots that
+    /// were not copied to the GPU.
     ///
     /// # Errors
-    /// If the GPU fails.
+    /// Fails if the GPU fails.
     ///
     /// # Panics
-    /// If there are 2^32 queries or more.
-    pub fn range<Q: Points<Point: InColumns>>(
+    /// Panics if there are 2^32 queries or more.
+    pub fn range<Q: Points<Point: KernelPoint>>(
         &self,
         queries: &Q,
         radius: f32,
@@ -341,25 +342,25 @@ impl Searcher {
         })
     }
 
-    /// A batch of queries on this GPU.
+    /// Returns a batch of queries for this GPU.
     fn batch<'a, P>(&'a self, space: &'a Space, pruning: &'a P, queries: u32) -> Batch<'a, P> {
         Batch { space, pruning, errors: &self.errors, queries, threads: self.threads }
     }
 
     /// Returns the sorted neighbors that a launch finds for `count` queries.
     ///
-    /// Launches again with more memory if there are more neighbors than fit.
+    /// If there are more neighbors than fit, launches again with more memory.
     fn range_answers(
         &self,
         count: u32,
         launch: impl Fn(&RangeResults) -> launch::LaunchResult,
     ) -> Result<Option<TimedAnswers>, GpuError> {
-        let failed = self.device.doing("answering range queries").failed();
+        let failed = self.device.step("answering range queries").failed();
         let stream = &self.stream;
         let mut capacity = 1024u32.min(self.count.max(1));
         loop {
-            let mut counts = zeros::<u32>(stream, count as usize, self.device.doing("counting"))?;
-            let doing = self.device.doing("allocating memory for neighbors");
+            let mut counts = zeros::<u32>(stream, count as usize, self.device.step("counting"))?;
+            let doing = self.device.step("allocating memory for neighbors");
             let found = zeros::<u64>(stream, count as usize * capacity as usize, doing)?;
             let start = self.device.timer()?;
             let end = self.device.timer()?;
@@ -399,14 +400,15 @@ impl Searcher {
 
     /// Returns the k nearest points of each query.
     ///
-    /// Returns `None` as [`range`](Self::range), or if k is too large for shared memory.
+    /// Returns `None` in the same cases as [`range`](Self::range), or if k is too large for shared
+    /// memory.
     ///
     /// # Errors
-    /// If the GPU fails.
+    /// Fails if the GPU fails.
     ///
     /// # Panics
-    /// If there are 2^32 queries or more.
-    pub fn nearest<Q: Points<Point: InColumns>>(
+    /// Panics if there are 2^32 queries or more.
+    pub fn nearest<Q: Points<Point: KernelPoint>>(
         &self,
         queries: &Q,
         k: u32,
@@ -446,11 +448,11 @@ impl Searcher {
         Ok(Some(TimedAnswers { answers, seconds }))
     }
 
-    /// Computes all distances, and sorts them.
+    /// Computes all distances and sorts them.
     fn sort_distances(&self, batch: &Batch<'_, Pruning>, k: u32) -> Result<TimedKeys, GpuError> {
-        let failed = self.device.doing("sorting distances").failed();
+        let failed = self.device.step("sorting distances").failed();
         let stream = &self.stream;
-        let doing = self.device.doing("allocating memory for distances");
+        let doing = self.device.step("allocating memory for distances");
         let queries = batch.queries as usize;
         let length = queries * self.count as usize;
         let mut keys = zeros::<u64>(stream, length, doing)?;
@@ -460,7 +462,8 @@ impl Searcher {
         let end = self.device.timer()?;
         start.record(stream).map_err(&failed)?;
         self.kernels.all_distances(stream, batch.space, segments, &mut keys).map_err(&failed)?;
-        // The points are in order and the sort is stable, so sorting by distance suffices.
+        // The points are in the order of their numbers and the sort is stable, so sorting by
+        // distance suffices.
         self.kernels
             .sort(stream, segments, DISTANCE_BITS, &mut keys, &mut scratch)
             .map_err(&failed)?;
@@ -480,18 +483,18 @@ impl Searcher {
 
     /// Searches with heaps, in two launches.
     ///
-    /// The first launch searches for all queries within the first radius. The second launch goes on
-    /// for the queries that found fewer than k neighbors.
+    /// The first launch searches within the first radius for all queries. The second launch
+    /// continues for the queries with fewer than k neighbors.
     fn search_heaps(
         &self,
         batch: &Batch<'_, Pruning>,
         k: u32,
         radii: Radii,
     ) -> Result<TimedKeys, GpuError> {
-        let failed = self.device.doing("searching with heaps").failed();
+        let failed = self.device.step("searching with heaps").failed();
         let stream = &self.stream;
         let queries = batch.queries as usize;
-        let doing = self.device.doing("allocating memory for heaps");
+        let doing = self.device.step("allocating memory for heaps");
         let per_block = self.threads as usize * k as usize;
         let heaps = zeros::<u64>(stream, queries * per_block, doing)?;
         let neighbors = zeros::<u64>(stream, queries * k as usize, doing)?;
@@ -530,7 +533,7 @@ impl Searcher {
     }
 }
 
-/// Keys of the k nearest points of each query, and the time in kernels.
+/// The keys of the k nearest points of each query, and the time in kernels.
 #[derive(Debug)]
 struct TimedKeys {
     keys: Vec<u64>,

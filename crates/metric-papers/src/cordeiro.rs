@@ -1,12 +1,12 @@
 //! The brute-force GPU searches of Cordeiro 2023, as published: PPK, PPB and SBQ-KNN.
 //!
-//! A warp computes a distance (algorithm 2), a block keeps its k nearest points in shared memory,
-//! and a second kernel merges the lists of several blocks (algorithm 3). The command `metric-index
-//! bench cordeiro` prints the paper's tables. Programs that need neighbors use [`GpuSearch`], which
-//! is faster.
+//! A warp computes a distance (algorithm 2), and a block keeps its k nearest points in shared
+//! memory. A second kernel merges the lists of several blocks (algorithm 3). The command
+//! `metric-index bench cordeiro` prints the paper's tables. Programs that only need neighbors
+//! should use [`GpuSearch`], which is faster.
 //!
-//! The searches support Euclidean distances of vectors. The points must fit into the memory of one
-//! GPU.
+//! The searches support Euclidean distances between vectors. The points must fit into the memory of
+//! one GPU.
 //!
 //! [`GpuSearch`]: metric_index::gpu::GpuSearch
 
@@ -22,14 +22,15 @@ mod launch;
 
 use launch::{DeviceVectors, Kernels, KeyLists, KnnLaunch};
 
-/// How queries are dealt to blocks of threads.
+/// How queries are distributed over blocks of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// One launch per query, in which each block searches a part of the points.
+    /// One launch per query, in which each block searches part of the points.
     Ppk,
     /// One block per query.
     Ppb,
-    /// The same number of queries for each block, and the remaining queries as `Ppk` (algorithm 1).
+    /// Each block answers the same number of queries; the remaining queries are answered as with
+    /// `Ppk` (algorithm 1).
     Sbq,
 }
 
@@ -48,14 +49,14 @@ impl Searcher {
     /// Copies vectors to a GPU.
     ///
     /// # Errors
-    /// If the GPU fails.
+    /// Fails if the GPU fails.
     ///
     /// # Panics
-    /// If there are no vectors, or 2^32 or more.
+    /// Panics if there are no vectors, or 2^32 or more.
     pub fn new(device: &Device, points: &Vectors<f32>) -> Result<Self, GpuError> {
-        assert!(!points.is_empty(), "no points");
+        assert!(!points.is_empty(), "there are no points");
         let stream = device.stream()?;
-        let failed = device.doing("copying points to it").failed();
+        let failed = device.step("copying points to it").failed();
         let values = stream.clone_htod(points.values()).map_err(failed)?;
         Ok(Self {
             kernels: Kernels::load(device)?,
@@ -69,21 +70,21 @@ impl Searcher {
 
     /// Returns the k nearest points of each query.
     ///
-    /// Returns `None` if the queries have a different dimension or are not finite, a distance is
-    /// infinite, or k neighbors do not fit into shared memory.
+    /// Returns `None` if the queries have a different dimension or are not finite, or if a distance
+    /// is infinite. Also returns `None` if k neighbors do not fit into shared memory.
     ///
     /// # Errors
-    /// If the GPU fails.
+    /// Fails if the GPU fails.
     ///
     /// # Panics
-    /// If there are 2^32 queries or more.
+    /// Panics if there are 2^32 queries or more.
     pub fn nearest(
         &self,
         queries: &Vectors<f32>,
         k: u32,
         method: Method,
     ) -> Result<Option<TimedAnswers>, GpuError> {
-        let failed = self.device.doing("answering queries").failed();
+        let failed = self.device.step("answering queries").failed();
         let stream = &self.stream;
         let k = k.min(self.count);
         let dimension = self.dimension as usize;
@@ -109,14 +110,15 @@ impl Searcher {
             Method::Ppb => 1,
             Method::Sbq => count / blocks,
         };
-        // Queries that a block answers alone. All blocks share each of the others.
+        // The queries that are answered by one block each. All blocks share each of the other
+        // queries.
         let whole = match method {
             Method::Ppk => 0,
             Method::Ppb => count,
             Method::Sbq => queries_per_block * blocks,
         };
         let rest = count - whole;
-        let doing = self.device.doing("allocating memory for neighbors");
+        let doing = self.device.step("allocating memory for neighbors");
         let copies = stream.clone_htod(queries.values()).map_err(&failed)?;
         let of_k = |queries: u32| queries as usize * k as usize;
         let mut unsorted = zeros::<u64>(stream, of_k(whole).max(1), doing)?;

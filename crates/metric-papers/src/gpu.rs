@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpu_runtime::{
-    CudaSlice, CudaStream, DeviceRepr, Doing, DriverError, GpuError, ValidAsZeroBits,
+    CudaSlice, CudaStream, DeviceRepr, DriverError, GpuError, GpuStep, ValidAsZeroBits,
 };
 use metric_index::lists::NeighborLists;
 use metric_index::neighbor::Neighbor;
@@ -11,12 +11,12 @@ use metric_index::neighbor::Neighbor;
 /// The result of enqueuing kernels.
 pub(crate) type LaunchResult = Result<(), DriverError>;
 
-/// The answers to a batch of queries, and the time that the GPU took.
+/// The answers to a batch of queries, with the GPU's time for them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TimedAnswers {
     /// The neighbors of each query, nearest first.
     pub answers: NeighborLists,
-    /// Time in kernels, in seconds.
+    /// The time in kernels, in seconds.
     pub seconds: f64,
 }
 
@@ -24,17 +24,18 @@ pub struct TimedAnswers {
 pub(crate) fn zeros<T: DeviceRepr + ValidAsZeroBits>(
     stream: &Arc<CudaStream>,
     length: usize,
-    doing: Doing,
+    doing: GpuStep,
 ) -> Result<CudaSlice<T>, GpuError> {
     stream.alloc_zeros(length).map_err(doing.failed())
 }
 
-/// Whether the distances of all keys are finite. A key of all ones means "no neighbor".
+/// Whether the distances of all keys are finite. A key whose bits are all 1 means "no neighbor".
 pub(crate) fn are_finite(keys: &[u64]) -> bool {
     keys.iter().all(|&key| key == u64::MAX || key >> 32 < u64::from(f32::INFINITY.to_bits()))
 }
 
-/// The lists of queries that have `k` keys each. A list may end with keys that mean "no neighbor".
+/// Returns the neighbor lists of queries that have `k` keys each. A list may end with keys that
+/// mean "no neighbor".
 pub(crate) fn lists_of(keys: &[u64], k: u32) -> NeighborLists {
     let mut lists = NeighborLists::default();
     for keys in keys.chunks(k as usize) {
@@ -44,7 +45,7 @@ pub(crate) fn lists_of(keys: &[u64], k: u32) -> NeighborLists {
     lists
 }
 
-/// Empty lists of some queries.
+/// Returns empty lists for some queries.
 pub(crate) fn empty_lists(queries: usize) -> NeighborLists {
     (0..queries).map(|_| Ok(Vec::new())).collect()
 }

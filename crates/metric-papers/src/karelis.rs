@@ -1,11 +1,11 @@
-//! VP- and KD-trees built and searched on a GPU, after Karelis 2020.
+//! VP-trees and KD-trees that are built and searched on a GPU, after Karelis 2020.
 //!
-//! A tree is built level by level, all nodes of a level at once. One thread answers a query. The
-//! trees are identical to those of the CPU, including the bytes of their files. The command
-//! `metric-index bench karelis` repeats the measurements.
+//! A tree is built level by level, with all nodes of a level in parallel. One thread answers a
+//! query. The trees are identical to the trees that the CPU builds, including the bytes of their
+//! files. The command `metric-index bench karelis` repeats the measurements.
 //!
 //! The paper sorts all points twice per level. Here, a radix selection finds the median of each
-//! node, and prefix sums move the points.
+//! node, and prefix sums determine the new positions of the points.
 
 use std::sync::Arc;
 
@@ -23,19 +23,19 @@ mod launch;
 
 use launch::{ErrorBounds, Kernels, Level, Partition, Search, SearchBuffers, Tree};
 
-/// A tree, and the time that the GPU took to build it.
+/// A tree, with the GPU's time for building it.
 #[derive(Debug, Clone)]
 pub struct TimedTree<T> {
     /// The tree.
     pub tree: T,
-    /// Time in kernels, in seconds; 0 if the CPU built the tree.
+    /// The time in kernels, in seconds; 0 if the CPU built the tree.
     pub seconds: f64,
 }
 
 /// A built tree, or the reason why the points are invalid.
 pub type BuildResult<T> = Result<TimedTree<T>, Error>;
 
-/// Builds a VP-tree on a GPU, identical to that of [`VpTree::build`].
+/// Builds a VP-tree on a GPU, identical to the tree of [`VpTree::build`].
 ///
 /// ```
 /// use metric_index::gpu::Device;
@@ -53,13 +53,13 @@ pub type BuildResult<T> = Result<TimedTree<T>, Error>;
 /// ```
 ///
 /// # Errors
-/// If the GPU fails.
+/// Fails if the GPU fails.
 pub fn build_vp_tree(
     device: &Device,
     points: Vectors<f32>,
 ) -> Result<BuildResult<VpTree<Vectors<f32>, Euclidean>>, GpuError> {
     let Some(count) = count_of(&points) else {
-        // The CPU names the invalid point.
+        // The CPU reports which point is invalid.
         return Ok(VpTree::build(points, Euclidean).map(|tree| TimedTree { tree, seconds: 0.0 }));
     };
     let leaf = VpTree::leaf_size(&points, &Euclidean);
@@ -77,21 +77,21 @@ pub fn build_vp_tree(
         Ok(())
     })?;
     let seconds = builder.seconds()?;
-    let failed = device.doing("copying the tree").failed();
+    let failed = device.step("copying the tree").failed();
     let mut order = builder.stream.clone_dtoh(&builder.partition.order).map_err(&failed)?;
     let mut above = builder.stream.clone_dtoh(&builder.partition.above).map_err(&failed)?;
     order.truncate(count as usize);
     above.truncate(count as usize);
     let is_finite = above.iter().chain(sides.as_flattened()).all(|distance| distance.is_finite());
     if !is_finite {
-        // The CPU names the invalid point.
+        // The CPU reports which point is invalid.
         return Ok(VpTree::build(points, Euclidean).map(|tree| TimedTree { tree, seconds }));
     }
     let layout = VpLayout { leaf_size: leaf, order, distances: above, sides };
     Ok(VpTree::from_layout(points, Euclidean, layout).map(|tree| TimedTree { tree, seconds }))
 }
 
-/// Builds a KD-tree on a GPU, identical to that of [`KdTree::build`].
+/// Builds a KD-tree on a GPU, identical to the tree of [`KdTree::build`].
 ///
 /// ```
 /// use metric_index::gpu::Device;
@@ -109,13 +109,13 @@ pub fn build_vp_tree(
 /// ```
 ///
 /// # Errors
-/// If the GPU fails.
+/// Fails if the GPU fails.
 pub fn build_kd_tree(
     device: &Device,
     points: Vectors<f32>,
 ) -> Result<BuildResult<KdTree<Vectors<f32>, Euclidean>>, GpuError> {
     let Some(count) = count_of(&points) else {
-        // The CPU names the invalid point.
+        // The CPU reports which point is invalid.
         return Ok(KdTree::build(points, Euclidean).map(|tree| TimedTree { tree, seconds: 0.0 }));
     };
     let leaf = KdTree::leaf_size(&points, &Euclidean);
@@ -134,23 +134,24 @@ pub fn build_kd_tree(
         Ok(())
     })?;
     let seconds = builder.seconds()?;
-    let failed = device.doing("copying the tree").failed();
+    let failed = device.step("copying the tree").failed();
     let mut order = builder.stream.clone_dtoh(&builder.partition.order).map_err(&failed)?;
     order.truncate(count as usize);
     let layout = KdLayout { leaf_size: leaf, order, boxes };
     Ok(KdTree::from_layout(points, Euclidean, layout).map(|tree| TimedTree { tree, seconds }))
 }
 
-/// Returns the number of points; `None` if a tree cannot hold them, or one is not finite.
+/// Returns the number of points; `None` if there are too many for a tree, or if a point is not
+/// finite.
 fn count_of(points: &Vectors<f32>) -> Option<u32> {
     let count = u32::try_from(points.len()).ok().filter(|&count| count < u32::MAX)?;
     points.values().iter().all(|value| value.is_finite()).then_some(count)
 }
 
-/// A node of a level.
+/// A node of the current level.
 #[derive(Debug, Clone, Copy)]
 struct Node {
-    /// Number in preorder: the node, then its first side, then its second side.
+    /// Number of the node in preorder: the node, then its first side, then its second side.
     number: u32,
     start: u32,
     count: u32,
@@ -162,7 +163,8 @@ struct Builder {
     stream: Arc<CudaStream>,
     kernels: Kernels,
     partition: Partition,
-    /// Number of positions at the start of a node that stay: 1 for the vantage point of a VP-tree.
+    /// Number of positions at the start of a node that do not move: 1 for the vantage point of a
+    /// VP-tree.
     fixed: u32,
     milliseconds: f64,
 }
@@ -175,7 +177,7 @@ impl Builder {
         fixed: u32,
     ) -> Result<Self, GpuError> {
         let stream = device.stream()?;
-        let doing = device.doing("copying points to it");
+        let doing = device.step("copying points to it");
         let failed = doing.failed();
         let positions = count.max(1) as usize;
         let order: Vec<u32> = (0..count.max(1)).collect();
@@ -198,16 +200,16 @@ impl Builder {
         Ok(Self { device, stream, kernels, partition, fixed, milliseconds: 0.0 })
     }
 
-    /// Waits for the GPU, and returns the time in kernels.
+    /// Waits for the GPU and returns the time in kernels.
     fn seconds(&self) -> Result<f64, GpuError> {
-        let failed = self.device.doing("building a tree").failed();
+        let failed = self.device.step("building a tree").failed();
         self.stream.synchronize().map_err(failed)?;
         Ok(self.milliseconds / 1e3)
     }
 
-    /// Builds the levels from the root down. `work` splits the nodes of a level.
+    /// Builds the levels from the root to the leaves. `work` splits the nodes of a level.
     ///
-    /// The leaves of a KD-tree also have boxes, so that its last level contains only leaves, which
+    /// The leaves of a KD-tree also have boxes. So its last level consists of leaves only, which
     /// are not split.
     fn levels(
         &mut self,
@@ -215,7 +217,7 @@ impl Builder {
         leaf: u32,
         mut work: impl FnMut(&mut Self, &mut Level, &[Node]) -> LaunchResult,
     ) -> Result<(), GpuError> {
-        let doing = self.device.doing("building a tree");
+        let doing = self.device.step("building a tree");
         let failed = doing.failed();
         let is_kd = self.fixed == 0;
         let mut nodes = vec![Node { number: 0, start: 0, count }];
@@ -226,7 +228,7 @@ impl Builder {
         let end = self.device.timer()?;
         while !nodes.is_empty() {
             let is_split = |node: &&Node| node.count > leaf;
-            // All nodes have boxes. Only nodes that are split have sides.
+            // All nodes have boxes, but only nodes that are split have sides.
             let own: Vec<Node> =
                 nodes.iter().filter(|node| is_kd || is_split(node)).copied().collect();
             if own.is_empty() {
@@ -237,7 +239,8 @@ impl Builder {
             let counts = column(|node| node.count);
             let fixed = self.fixed;
             let half = |node: &Node| (node.count - fixed) / 2;
-            // A node that is not split keeps its order: all points are on its second side.
+            // The order of a node that is not split does not change: all of its points are on the
+            // second side.
             let halves: Vec<u32> =
                 own.iter().map(|node| if is_split(&node) { half(node) } else { 0 }).collect();
             let copy = |values: &[u32]| -> Result<CudaSlice<u32>, GpuError> {
@@ -282,7 +285,7 @@ impl Builder {
     }
 }
 
-/// The number of nodes of a tree of `count` points.
+/// Returns the number of nodes of a tree with `count` points.
 fn nodes_below(count: u32, leaf: u32, fixed: u32) -> u32 {
     match count {
         0 => 0,
@@ -296,8 +299,8 @@ fn nodes_below(count: u32, leaf: u32, fixed: u32) -> u32 {
 
 /// Returns the nodes of a tree in preorder.
 ///
-/// A node has its first position, its number of positions, and its two sides (`u32::MAX` for a
-/// leaf). The first `fixed` positions of a node are on neither side.
+/// Each node is given by its first position, its number of positions, and the numbers of its two
+/// sides (`u32::MAX` for a leaf). The first `fixed` positions of a node are on neither side.
 fn nodes_of(count: usize, leaf: u32, fixed: u32) -> Vec<[u32; 4]> {
     fn push(nodes: &mut Vec<[u32; 4]>, start: u32, count: u32, leaf: u32, fixed: u32) {
         if count <= leaf {
@@ -325,18 +328,18 @@ pub struct TreeAnswers {
     pub neighbors: NeighborLists,
     /// Number of nodes that each query visited.
     pub visited: Vec<u32>,
-    /// Time in the kernel, in seconds.
+    /// The time in the kernel, in seconds.
     pub seconds: f64,
 }
 
-/// The arrays of a tree.
+/// The arrays that describe a tree.
 #[derive(Debug)]
 struct TreeLayout<'a> {
     /// The points in the order of the nodes.
     order: &'a [u32],
-    /// The nodes as [`nodes_of`] returns them.
+    /// The nodes, as returned by [`nodes_of`].
     nodes: &'a [[u32; 4]],
-    /// The distances of the sides of a VP-tree, or the boxes of a KD-tree.
+    /// The distance ranges of the sides of a VP-tree, or the boxes of a KD-tree.
     bounds: &'a [f32],
     is_kd: bool,
 }
@@ -360,7 +363,7 @@ impl TreeSearch {
     /// Copies a VP-tree to a GPU.
     ///
     /// # Errors
-    /// If the GPU fails.
+    /// Fails if the GPU fails.
     pub fn of_vp_tree(
         device: &Device,
         tree: &VpTree<Vectors<f32>, Euclidean>,
@@ -375,7 +378,7 @@ impl TreeSearch {
     /// Copies a KD-tree to a GPU.
     ///
     /// # Errors
-    /// If the GPU fails.
+    /// Fails if the GPU fails.
     pub fn of_kd_tree(
         device: &Device,
         tree: &KdTree<Vectors<f32>, Euclidean>,
@@ -393,7 +396,7 @@ impl TreeSearch {
     ) -> Result<Self, GpuError> {
         let &TreeLayout { order, nodes, bounds, is_kd } = layout;
         let stream = device.stream()?;
-        let failed = device.doing("copying a tree to it").failed();
+        let failed = device.step("copying a tree to it").failed();
         // The driver rejects empty copies.
         let some = |values: &[f32]| if values.is_empty() { vec![0.0] } else { values.to_vec() };
         let positions = if order.is_empty() { &[0][..] } else { order };
@@ -412,15 +415,16 @@ impl TreeSearch {
         })
     }
 
-    /// Returns the k nearest points of each query; all-kNN if the queries are the points.
+    /// Returns the k nearest points of each query. If the queries are the points, this is the
+    /// all-kNN problem.
     ///
-    /// Returns `None` if the queries have a different dimension or are not finite, there are more
-    /// than 2^32 / k of them, or a distance is infinite.
+    /// Returns `None` if the queries have a different dimension or are not finite, or if a distance
+    /// is infinite. Also returns `None` for more than 2^32 / k queries.
     ///
     /// # Errors
-    /// If the GPU fails.
+    /// Fails if the GPU fails.
     pub fn nearest(&self, queries: &Vectors<f32>, k: u32) -> Result<Option<TreeAnswers>, GpuError> {
-        let doing = self.device.doing("searching a tree");
+        let doing = self.device.step("searching a tree");
         let failed = doing.failed();
         let stream = &self.stream;
         let k = k.min(self.count);

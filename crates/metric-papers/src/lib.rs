@@ -1,26 +1,27 @@
-//! Published algorithms of metric-space search, as published.
+//! Published algorithms for searching metric spaces, implemented as published.
 //!
-//! Programs that need neighbors use [`metric_index`], which is faster. This crate reproduces the
-//! algorithms of four publications on the points, metrics and indexes of `metric_index`. It returns
-//! the same answers, bit for bit. The program `metric-index` repeats the experiments.
+//! Programs that only need neighbors should use [`metric_index`], which is faster. This crate
+//! reproduces the algorithms of four publications with the points, metrics and indexes of
+//! `metric_index`. It returns exactly the same answers. The program `metric-index` repeats the
+//! experiments.
 //!
-//! * [`strategy`]: R. J. Barrientos, thesis, 2011, chapter 3: strategies by which several threads
-//!   answer a stream of queries (algorithms 8 to 10, sections 3.2.4, 3.3.1 and 3.3.2). The command
-//!   is `metric-index bench thesis`.
+//! * [`strategy`]: R. J. Barrientos, thesis, 2011, chapter 3: strategies for answering a stream of
+//!   queries with several threads (algorithms 8 to 10, sections 3.2.4, 3.3.1 and 3.3.2). The
+//!   command is `metric-index bench thesis`.
 //! * [`barrientos`]: the same thesis, chapter 4: range and nearest-neighbor searches on a GPU
-//!   (algorithms 11 to 13, 15 and 16, sections 4.2.1 and 4.3). The command is
-//!   `metric-index bench thesis --device cuda`.
+//!   (algorithms 11 to 13, 15 and 16, sections 4.2.1 and 4.3). The command is `metric-index bench
+//!   thesis --device cuda`.
 //! * [`barrientos::OneStage`], [`barrientos::TwoStage`]: R. J. Barrientos et al., 2012, section
 //!   VII: several GPUs. The command is `metric-index bench multi-gpu --words FILE`.
 //! * [`cordeiro`]: Cordeiro, 2023: PPK, PPB and SBQ-KNN (algorithms 1 to 3), brute force on a GPU.
 //!   The command is `metric-index bench cordeiro`.
-//! * [`karelis`]: Karelis, 2020: VP- and KD-trees built and searched on a GPU. The command is
-//!   `metric-index bench karelis`.
+//! * [`karelis`]: Karelis, 2020: VP-trees and KD-trees that are built and searched on a GPU. The
+//!   command is `metric-index bench karelis`.
 //!
 //! Read [`strategy`] first: a search is a stack of tasks that threads can share, and the rest of
-//! chapter 3 follows from that. [`cordeiro`] is the shortest GPU module. Each GPU module has its
-//! launchers in `MODULE/launch.rs` and its kernels in `kernels/MODULE.cu`. The crate's README has
-//! the results, with the hardware and the command of each.
+//! chapter 3 builds on that. [`cordeiro`] is the shortest GPU module. The launchers of each GPU
+//! module are in `MODULE/launch.rs`, and its kernels are in `kernels/MODULE.cu`. The crate's README
+//! lists the results, with the hardware and the command of each.
 //!
 //! The crate builds and starts without a GPU.
 

@@ -1,4 +1,4 @@
-//! Strategies by which several threads answer a stream of queries (Barrientos 2011, chapter 3).
+//! Strategies for answering a stream of queries with several threads (Barrientos 2011, chapter 3).
 //!
 //! The module reproduces algorithms 8 to 10 and sections 3.2.4, 3.3.1 and 3.3.2. The command
 //! `metric-index bench thesis` repeats the measurements of the chapter.
@@ -9,9 +9,9 @@
 //!                                     messages to other threads
 //! ```
 //!
-//! Queries are dealt to the threads round-robin. A thread that takes a query processes its tasks.
-//! The strategies differ in which thread processes a task, and in when threads wait for each other.
-//! The answers do not depend on the strategy: they are those of
+//! Queries are distributed over the threads round-robin. A thread that takes a query processes its
+//! tasks. The strategies differ in which thread processes a task, and in when threads wait for each
+//! other. The answers do not depend on the strategy: they equal the answers of
 //! [`search`](metric_index::index::search).
 
 use metric_index::collector::Answer;
@@ -35,16 +35,17 @@ pub use options::{Arrivals, Options, Strategy};
 
 use options::Stream;
 
-/// Answers queries by a strategy. `ask` returns the collector for a query, given its number.
+/// Answers queries with a strategy. `make_collector` returns the collector for a query, given its
+/// number.
 ///
-/// A query that fails, such as a vector with a NaN, does not affect the others.
+/// A query that fails, such as a vector with a NaN, does not affect other queries.
 ///
 /// # Errors
-/// If the trace does not fit the queries, the window is empty, there are 2^32 queries or more, or
-/// the system cannot start all threads.
+/// Fails if the trace does not match the queries, or if the window is empty. Also fails with 2^32
+/// queries or more, or if the system cannot start all threads.
 ///
 /// # Panics
-/// If the metric panics.
+/// Panics if the metric panics.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -60,13 +61,13 @@ use options::Stream;
 /// let options = Options::new(Strategy::Hybrid, NonZero::new(2).unwrap());
 /// let done = run(&tree, &queries, |_| Within::new(1.0), &options)?;
 /// assert_eq!(done.answers.get(0)?[0].point, 0);
-/// println!("{:.0} queries a second", done.measures.throughput());
+/// println!("{:.0} queries per second", done.measures.throughput());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn run<I, Q, C>(
     index: &I,
     queries: &Q,
-    ask: impl Fn(u32) -> C + Sync,
+    make_collector: impl Fn(u32) -> C + Sync,
     options: &Options,
 ) -> Result<Run, RunError>
 where
@@ -75,7 +76,7 @@ where
     C: Answer,
 {
     let arrivals = options.arrivals_of(queries.len())?;
-    let stream = Stream { queries, ask: &ask, arrivals: &arrivals, options };
+    let stream = Stream { queries, make_collector: &make_collector, arrivals: &arrivals, options };
     match options.strategy {
         Strategy::Local => local::local(index, &stream),
         Strategy::BulkCircular
@@ -85,17 +86,18 @@ where
     }
 }
 
-/// Answers queries by the strategy of distributed data (section 3.3.2).
+/// Answers queries with the strategy of distributed data (section 3.3.2).
 ///
-/// There is one thread per index, which answers all queries from its index. Point i of index t of T
-/// is point `i * T + t` of the answers, as if points had been dealt to the indexes round-robin. The
-/// strategy and the number of threads in the options are ignored.
+/// There is one thread per index, which answers all queries from its index. Points are numbered as
+/// if they had been distributed over the indexes round-robin: point i of index t of T is point `i *
+/// T + t` of the answers. The strategy and the number of threads in the options are ignored.
 ///
 /// # Errors
-/// As [`run`], or if there is no index, or the numbers of the points exceed 32 bits.
+/// Returns the same errors as [`run`]. Also fails if there is no index, or if the numbers of the
+/// points exceed 32 bits.
 ///
 /// # Panics
-/// If the metric panics.
+/// Panics if the metric panics.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -117,7 +119,7 @@ where
 pub fn run_distributed<I, Q, C>(
     indexes: &[I],
     queries: &Q,
-    ask: impl Fn(u32) -> C + Sync,
+    make_collector: impl Fn(u32) -> C + Sync,
     options: &Options,
 ) -> Result<Run, RunError>
 where
@@ -132,5 +134,8 @@ where
     }
     let count = max_points.saturating_mul(indexes.len());
     u32::try_from(count).map_err(|_| RunError::TooMany { count })?;
-    local::distributed(indexes, &Stream { queries, ask: &ask, arrivals: &arrivals, options })
+    local::distributed(
+        indexes,
+        &Stream { queries, make_collector: &make_collector, arrivals: &arrivals, options },
+    )
 }

@@ -1,7 +1,7 @@
-//! Compares the GPU searches of the papers with the CPU, bit for bit.
+//! Tests that the GPU searches of the papers return exactly the answers of the CPU.
 //!
-//! Run them with `cargo test --release -p metric-papers --test gpu -- --ignored` on a machine with
-//! a GPU.
+//! On a machine with a GPU, run them with `cargo test --release -p metric-papers --test gpu --
+//! --ignored`.
 
 #![expect(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ fn compare_papers<I: Index>(name: &str, index: &I, queries: &I::Points, radius: 
 where
     I::Points: Clone,
     I::Metric: Clone,
-    <I::Points as Points>::Point: barrientos::InColumns,
+    <I::Points as Points>::Point: barrientos::KernelPoint,
 {
     use barrientos::{Method, Searcher};
     let device = device();
@@ -81,7 +81,7 @@ where
     assert!(plain.range(queries, radius, Method::Clusters).unwrap().is_none());
 }
 
-/// Runs 1-Stage and 2-Stage on one GPU, which is opened several times.
+/// Tests 1-Stage and 2-Stage on a single GPU, which is opened several times.
 #[test]
 #[ignore = "needs a GPU"]
 fn barrientos_on_several_gpus() {
@@ -92,7 +92,7 @@ fn barrientos_on_several_gpus() {
         metric: M,
         radius: f32,
     ) where
-        S::Point: barrientos::InColumns,
+        S::Point: barrientos::KernelPoint,
     {
         let index = BruteForce::new(points.clone(), metric).unwrap();
         let list = ListOfClusters::build(points.clone(), metric, ClusterSize::Points(32)).unwrap();
@@ -135,7 +135,7 @@ fn barrientos_on_several_gpus() {
     compare(&points, &queries, Euclidean, 0.8);
     compare(&whole(500, 3, 1), &whole(50, 3, 2), Euclidean, 1.0);
     compare(&words(1_500, "abcde", 8, 1), &words(100, "abcdef", 8, 2), Edit, 2.0);
-    // Fewer queries than GPUs, and k beyond the points.
+    // There are fewer queries than GPUs, and k exceeds the number of points.
     compare(&words(30, "abc", 4, 1), &words(2, "abc", 4, 2), Edit, 1.0);
 }
 
@@ -180,11 +180,11 @@ fn cordeiro_on_vectors() {
     }
 }
 
-/// Trees built on the GPU are those of the CPU, including the bytes of their files and their
-/// answers.
+/// The trees of the GPU must equal the trees of the CPU, including the bytes of their files and
+/// their answers.
 #[test]
 #[ignore = "needs a GPU"]
-fn karelis_builds_the_trees_of_the_cpu() {
+fn karelis_builds_the_same_trees_as_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = |tree: &dyn Fn(&std::path::Path)| {
         let path = folder.path().join("tree");

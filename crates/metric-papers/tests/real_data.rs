@@ -1,4 +1,5 @@
-//! Compares a strategy with two threads with brute force, on real data and with every index.
+//! Tests that a strategy with two threads returns the answers of brute force, on real data with
+//! every index.
 //!
 //! Run it with `METRIC_DATA=FOLDER cargo test --release -p metric-papers --test real_data --
 //! --ignored`. The folder contains `letter.csv` and `spanish-words.txt` (see

@@ -1,4 +1,5 @@
-//! Every strategy returns the answers of a search, with any number of threads and any arrivals.
+//! Tests that every strategy returns the answers of a search, with any number of threads and any
+//! arrivals.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -42,7 +43,7 @@ fn options(strategy: Strategy, threads: usize, evaluations: u64, arrivals: Arriv
     }
 }
 
-/// Points on a small grid, so that distances tie and points are equal.
+/// Returns points on a small grid, so that there are ties of distances and equal points.
 fn grid(count: usize, seed: u64) -> All {
     let mut random = Random::new(seed);
     let mut next = || random.below(12) as f32 / 10.0;
@@ -59,7 +60,7 @@ fn words(count: usize, seed: u64) -> All {
     (0..count).map(|number| Point::Word(word(number))).collect()
 }
 
-/// All points of a store.
+/// Returns all points of a store.
 fn every(points: &All) -> impl Iterator<Item = &Point> {
     (0..u32::try_from(points.len()).unwrap()).map(|number| points.point(number))
 }
@@ -111,10 +112,10 @@ fn all_indexes(points: &All, metric: &AnyMetric, queries: &All, radius: f32) {
 proptest! {
     #![proptest_config(cases(16))]
 
-    /// Any strategy returns the answers of brute force, whatever the number of threads, the length
-    /// of supersteps and the arrivals.
+    /// Any strategy must return the answers of brute force, regardless of the number of threads,
+    /// the length of supersteps and the arrivals.
     #[test]
-    fn any_of_all(
+    fn any_strategy_equals_brute_force(
         kind in select(Kind::of_any_metric().to_vec()),
         strategy in select(&STRATEGIES[..]),
         threads in 1usize..7,
@@ -142,7 +143,7 @@ proptest! {
         boxes.agrees(points, queries, &on::<[f32], _>(Chebyshev));
         let values = |point: &Point| match point {
             Point::Vector(values) => values.clone(),
-            other => panic!("{other:?} is no vector"),
+            other => panic!("{other:?} is not a vector"),
         };
         let away = |points: &All| -> All {
             let away = |point| values(point).iter().map(|x| x + 0.1).collect();
@@ -164,7 +165,7 @@ proptest! {
                 let letters: BTreeSet<u32> = word.bytes().map(u32::from).collect();
                 Point::Set(letters.into_iter().collect())
             }
-            other => panic!("{other:?} is no word"),
+            other => panic!("{other:?} is not a word"),
         };
         let sets = |words: &All| -> All { every(words).map(set).collect() };
         case.agrees(&sets(&points), &sets(&queries), &on::<[u32], _>(Jaccard));
@@ -181,7 +182,7 @@ struct Case {
 }
 
 impl Case {
-    /// Compares the strategy with brute force.
+    /// Compares the answers of the strategy with brute force.
     fn agrees(&self, points: &All, queries: &All, metric: &AnyMetric) {
         let Self { kind, options, k, radius } = self;
         let index = built(*kind, points, metric);
@@ -230,7 +231,8 @@ fn arrivals() {
     }
 }
 
-/// Bulk strategies deal new tasks to all threads, so that all work on a single query.
+/// Bulk strategies distribute new tasks over all threads, so that all threads work on a single
+/// query.
 #[test]
 fn one_query_is_shared() {
     let kind = Kind::SssIndex(Pivots::Count(2));
@@ -247,7 +249,7 @@ fn one_query_is_shared() {
 }
 
 #[test]
-fn shares_of_the_points() {
+fn distributed_points() {
     let points = grid(601, 1);
     let queries = grid(30, 2);
     let metric = on::<[f32], _>(Euclidean);
@@ -273,9 +275,9 @@ fn shares_of_the_points() {
     assert!(run_distributed(&none, &queries, |_| Nearest::new(1), &options).is_err());
 }
 
-/// An invalid query fails without affecting the others.
+/// An invalid query fails without affecting other queries.
 #[test]
-fn bad_queries() {
+fn invalid_queries() {
     let tree = built(Kind::VpTree, &grid(300, 1), &on::<[f32], _>(Euclidean));
     let queries: All =
         [vec![0.1, 0.1, 0.1], vec![f32::NAN, 0.0, 0.0], vec![0.5], vec![0.9, 0.9, 0.9]]
@@ -303,7 +305,7 @@ fn bad_queries() {
     assert!(run(&tree, &queries, |_| Nearest::new(2), &window).is_err());
 }
 
-/// A metric that panics ends the run: no thread waits for the one that panicked.
+/// A metric that panics ends the run: no thread waits for the thread that panicked.
 #[test]
 fn a_panic_is_passed_on() {
     struct Panics;
@@ -330,7 +332,7 @@ fn a_panic_is_passed_on() {
     }
 }
 
-/// Many supersteps of few distances, on more threads than cores.
+/// Tests many supersteps of a few distances, on more threads than cores.
 #[test]
 fn stress() {
     let kind = Kind::SssIndex(Pivots::Count(3));

@@ -11,10 +11,10 @@ use crate::ending::exit_out_of_memory;
 
 /// The allocator for command-line programs: mimalloc.
 ///
-/// In the C library's allocator, threads wait for each other when they allocate and free many small
-/// objects. When memory runs out, this allocator removes the temporary files of
-/// [outputs](array_file::output), prints a message on stderr and exits with code 5. Reading a file
-/// into [`Bytes`](array_file::Bytes) returns an error instead.
+/// With the C library's allocator, threads wait for each other when they allocate and free many
+/// small objects. When memory runs out, this allocator removes the temporary files of
+/// [outputs](array_file::output), prints a message on stderr and exits with code 5. Only reading a
+/// file into [`Bytes`](array_file::Bytes) returns an error instead.
 ///
 /// ```
 /// #[global_allocator]
@@ -25,23 +25,23 @@ use crate::ending::exit_out_of_memory;
 #[derive(Debug, Clone, Copy)]
 pub struct Allocator;
 
-#[expect(unsafe_code, reason = "an allocator")]
+#[expect(unsafe_code, reason = "implements an allocator")]
 // SAFETY: every call is forwarded to `MiMalloc` unchanged, and its result is returned. If the
 // result is null, the process may exit instead, without unwinding.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc`.
-        checked(unsafe { MiMalloc.alloc(layout) }, layout.size())
+        exit_if_failed(unsafe { MiMalloc.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc_zeroed`.
-        checked(unsafe { MiMalloc.alloc_zeroed(layout) }, layout.size())
+        exit_if_failed(unsafe { MiMalloc.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `realloc`.
-        checked(unsafe { MiMalloc.realloc(pointer, layout, size) }, size)
+        exit_if_failed(unsafe { MiMalloc.realloc(pointer, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
@@ -50,24 +50,24 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Exits the process if an allocation failed and the caller does not handle the failure.
-fn checked(pointer: *mut u8, size: usize) -> *mut u8 {
+/// Exits the process if an allocation failed and the caller does not handle failures.
+fn exit_if_failed(pointer: *mut u8, size: usize) -> *mut u8 {
     if pointer.is_null() && !array_file::handles_failed_allocation() {
         exit_out_of_memory(Some(size));
     }
     pointer
 }
 
-/// mimalloc's option `mi_option_purge_delay`: milliseconds after which freed memory returns to the
-/// system. `libmimalloc-sys` names only the option after it. `tests/freed_memory.rs` fails if this
-/// number denotes another option.
+/// mimalloc's option `mi_option_purge_delay`: milliseconds after which freed memory is returned to
+/// the system. `libmimalloc-sys` names only the option after it. `tests/freed_memory.rs` fails if
+/// this number stands for another option.
 const PURGE_DELAY: mi_option_t = mi_option_use_numa_nodes - 1;
 
 /// Makes [`Allocator`] keep all freed memory for later allocations until the process ends.
 ///
-/// By default, freed memory returns to the system after a second. Keeping it helps work that
-/// repeatedly allocates and frees much memory: clearing new pages can take an eighth of the time.
-/// Meanwhile, other processes have less memory.
+/// By default, freed memory is returned to the system after a second. Keeping it speeds up work
+/// that repeatedly allocates and frees much memory: clearing new pages can take an eighth of the
+/// time. Meanwhile, other processes have less memory.
 ///
 /// ```
 /// process_setup::keep_freed_memory();
@@ -78,17 +78,18 @@ pub fn keep_freed_memory() {
 
 /// Makes [`Allocator`] return freed memory to the system after `delay` instead of a second.
 ///
-/// The delay has a resolution of milliseconds. Memory that the calling thread has already freed
-/// returns now. Use this between stages: the memory that one stage freed then does not add to the
-/// memory of the next stage.
+/// The delay has a resolution of milliseconds. Memory that the calling thread has already freed is
+/// returned immediately. Use this between stages, so that memory freed by one stage does not add to
+/// the memory of the next.
 ///
 /// ```
 /// process_setup::return_freed_memory_after(std::time::Duration::from_millis(300));
 /// ```
 pub fn return_freed_memory_after(delay: Duration) {
     set_purge_delay(c_long::try_from(delay.as_millis()).unwrap_or(c_long::MAX));
-    // mimalloc schedules the next return when memory is freed. This call returns memory now.
-    #[expect(unsafe_code, reason = "mimalloc's functions are foreign")]
+    // mimalloc schedules the next return when memory is freed. This call returns memory
+    // immediately.
+    #[expect(unsafe_code, reason = "calls a C function")]
     // SAFETY: `mi_collect` has no preconditions.
     unsafe {
         mi_collect(true);
@@ -96,7 +97,7 @@ pub fn return_freed_memory_after(delay: Duration) {
 }
 
 fn set_purge_delay(milliseconds: c_long) {
-    #[expect(unsafe_code, reason = "mimalloc's functions are foreign")]
+    #[expect(unsafe_code, reason = "calls a C function")]
     // SAFETY: the option exists, and mimalloc accepts any value for it.
     unsafe {
         mi_option_set(PURGE_DELAY, milliseconds);

@@ -13,17 +13,17 @@ const OUT_OF_MEMORY: i32 = 5;
 /// Whether a thread is ending the process.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Gives the thread that is ending the process time to remove the temporary files. The wait is
-/// limited, because that thread itself may be the interrupted caller.
+/// Waits until the thread that is ending the process has removed the temporary files. The wait is
+/// limited, because the caller may have interrupted that very thread.
 fn wait_for_ending_thread() {
     std::thread::sleep(Duration::from_secs(2));
 }
 
-/// Handles SIGABRT: removes the temporary files, then ends the process by the signal.
+/// Handles SIGABRT: removes the temporary files, then ends the process with the signal.
 ///
-/// The C library aborts the process if memory for its own use runs out. If another thread is
-/// already removing the files, this function waits for it. It allocates nothing and returns within
-/// a few seconds, so that a signal handler may call it.
+/// The C library aborts the process if it runs out of memory for its own use. If another thread is
+/// already removing the files, this function waits for it. It does not allocate and returns within
+/// a few seconds, so a signal handler may call it.
 pub(crate) fn clean_up_and_abort() {
     if IS_ENDING.load(Ordering::SeqCst) {
         wait_for_ending_thread();
@@ -33,9 +33,10 @@ pub(crate) fn clean_up_and_abort() {
     let _ = signal_hook::low_level::emulate_default_handler(SIGABRT);
 }
 
-/// Exits after an allocation of `size` bytes failed; `None` if the size is not known.
+/// Exits after an allocation of `size` bytes failed; `None` if the size is unknown.
 ///
-/// Nothing called here may allocate, because a failed allocation would call this function again.
+/// Nothing that is called here may allocate, because a failed allocation would call this function
+/// again.
 #[cold]
 pub(crate) fn exit_out_of_memory(size: Option<usize>) -> ! {
     if IS_ENDING.swap(true, Ordering::SeqCst) {

@@ -30,9 +30,9 @@ pub use signals::{clean_up_on_abort, clean_up_on_exit};
 
 /// Makes the program call [`note_closed_streams`] before `main`.
 ///
-/// Rust opens `/dev/null` in place of a closed standard stream before `main` runs. Output to it
+/// Rust opens `/dev/null` in place of a closed standard stream before `main` runs, so output to it
 /// would be lost without an error. Only code that runs earlier can detect that the stream was
-/// closed. Write this once, next to `main`. It does nothing on systems other than Linux.
+/// closed. Invoke this macro once, next to `main`. It does nothing on systems other than Linux.
 #[macro_export]
 macro_rules! note_closed_streams_before_main {
     () => {
@@ -40,9 +40,9 @@ macro_rules! note_closed_streams_before_main {
         const _: () = {
             #[used]
             #[expect(unsafe_code, reason = "runs before Rust replaces closed streams")]
-            // SAFETY: `.init_array` holds pointers to functions of this type, which the loader
-            // calls once before `main`. The function makes three system calls, stores an atomic
-            // value, and relies on nothing that is initialized later.
+            // SAFETY: `.init_array` contains pointers to functions of this type, which the loader
+            // calls once before `main`. The function makes three system calls and stores an atomic
+            // value. It does not rely on anything that is initialized later.
             #[unsafe(link_section = ".init_array")]
             static NOTE_CLOSED_STREAMS: extern "C" fn() = $crate::note_closed_streams;
         };

@@ -17,12 +17,12 @@ use crate::ending::{clean_up_and_abort, exit_out_of_memory};
 ///
 /// Call this before any thread starts. Ctrl-C, SIGTERM, SIGHUP and aborts end the process as they
 /// would without a handler: a shell reports 130, 143, 129 or 134. Signals that are ignored when the
-/// program starts (`nohup`) stay ignored. Exceeding `ulimit -f` becomes a write error instead of a
-/// signal. If the system refuses memory for a thread, the resulting panic exits the process like
-/// [`Allocator`](crate::Allocator).
+/// program starts (`nohup`) stay ignored. Exceeding `ulimit -f` causes a write error instead of a
+/// signal. If the system refuses memory for a thread, the process exits like
+/// [`Allocator`](crate::Allocator) instead of panicking.
 ///
 /// # Errors
-/// If the thread that waits for signals cannot be started. Signals then end the process
+/// Fails if the thread that waits for signals cannot be started. Signals then end the process
 /// immediately.
 pub fn clean_up_on_exit() -> io::Result<()> {
     clean_up_on_abort()?;
@@ -34,7 +34,7 @@ pub fn clean_up_on_exit() -> io::Result<()> {
 /// Use it in programs that handle Ctrl-C, SIGTERM and SIGHUP themselves.
 ///
 /// # Errors
-/// If a handler cannot be registered.
+/// Fails if a handler cannot be registered.
 pub fn clean_up_on_abort() -> io::Result<()> {
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
@@ -44,11 +44,12 @@ pub fn clean_up_on_abort() -> io::Result<()> {
         report(panic);
     }));
     #[expect(unsafe_code, reason = "registers a handler that runs on an interrupted thread")]
-    // SAFETY: the handler allocates nothing, and waits for a lock for at most a second.
+    // SAFETY: the handler does not allocate, and waits for a lock for at most a second.
     unsafe {
         signal_hook::low_level::register(SIGABRT, clean_up_and_abort)?;
     }
-    // The flag is never read. With a handler, the write fails with `FileTooLarge` instead.
+    // The flag is never read. With a handler, the write fails with `FileTooLarge` instead of a
+    // signal.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     Ok(())
 }
@@ -58,7 +59,7 @@ fn clean_up_on_signals() -> io::Result<()> {
     let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !ignored.contains(signal));
     let signals: Vec<i32> = signals.collect();
     let (ready, is_ready) = sync_channel(1);
-    // The thread registers the handlers. If it cannot start, there are none.
+    // The thread registers the handlers, so there are no handlers if it cannot start.
     std::thread::Builder::new().name("signals".to_owned()).stack_size(1 << 16).spawn(
         move || {
             let mut signals = match Signals::new(signals) {
@@ -78,7 +79,7 @@ fn clean_up_on_signals() -> io::Result<()> {
     is_ready.recv().map_err(io::Error::other)?
 }
 
-/// Returns whether the standard library panicked because the system refused memory.
+/// Whether the standard library panicked because the system refused memory.
 fn is_out_of_memory(panic: &PanicHookInfo<'_>) -> bool {
     const ENOMEM: &str = "(os error 12)";
     panic.payload_as_str().is_some_and(|text| text.contains(ENOMEM))

@@ -1,4 +1,4 @@
-//! Test that a program detects which standard streams were closed when it started.
+//! Tests that a program detects which standard streams were closed when it started.
 
 #![cfg(target_os = "linux")]
 
@@ -12,7 +12,7 @@ process_setup::note_closed_streams_before_main!();
 const CHILD: &str = "CLOSED_STREAMS_CHILD";
 
 #[test]
-fn output_to_a_closed_stream_is_refused() {
+fn output_to_a_closed_stream_is_an_error() {
     if std::env::var_os(CHILD).is_some() {
         let refused = Output::open("/dev/stderr".as_ref()).unwrap_err();
         assert!(matches!(refused.problem, OutputProblem::Closed));
@@ -20,7 +20,7 @@ fn output_to_a_closed_stream_is_refused() {
     }
     assert!(Output::open("/dev/stderr".as_ref()).is_ok());
     let status = Command::new("sh")
-        .args(["-c", "exec \"$0\" --exact output_to_a_closed_stream_is_refused 2>&-"])
+        .args(["-c", "exec \"$0\" --exact output_to_a_closed_stream_is_an_error 2>&-"])
         .arg(std::env::current_exe().unwrap())
         .env(CHILD, "1")
         .status();

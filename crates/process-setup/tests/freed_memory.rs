@@ -1,5 +1,5 @@
-//! Test that freed memory is kept or returned. It needs its own process, because the setting is
-//! process-wide.
+//! Tests that freed memory is kept or returned. This needs a separate process, because the setting
+//! is process-wide.
 
 #![cfg(target_os = "linux")]
 
@@ -11,9 +11,9 @@ static ALLOCATOR: process_setup::Allocator = process_setup::Allocator;
 
 /// Returns the number of pages that the system has cleared for this process so far.
 fn cleared() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has it");
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has this file");
     // The name of the program is in parentheses; the third field follows.
-    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    let (_, fields) = stat.rsplit_once(')').expect("the name ends with a parenthesis");
     let faults = fields.split_whitespace().nth(7).expect("minor faults");
     faults.parse().expect("a number")
 }
@@ -23,7 +23,7 @@ fn cleared_for_ten() -> u64 {
     let before = cleared();
     for _ in 0..10 {
         drop(black_box(vec![1u8; 24 << 20]));
-        // Freed memory returns with a delay, and only while memory is allocated or freed.
+        // Freed memory is returned after a delay, and only while memory is allocated or freed.
         std::thread::sleep(Duration::from_millis(150));
         drop(black_box(vec![1u8; 1 << 20]));
     }
@@ -32,7 +32,7 @@ fn cleared_for_ten() -> u64 {
 
 /// Returns the resident memory of this process, in pages.
 fn resident() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has this file");
     let resident = pages.split_whitespace().nth(1).expect("resident pages");
     resident.parse().expect("a number")
 }

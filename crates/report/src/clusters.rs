@@ -1,4 +1,4 @@
-//! Tables of clusters, with the terms and labels that describe each cluster.
+//! Formats tables of clusters, with the terms and labels that describe each cluster.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,11 +8,11 @@ use classify::evaluate::cluster::Clusters;
 use classify::model::Model;
 use classify::printable::printable;
 
-/// Number of labels shown for each cluster.
+/// Number of labels that are shown for each cluster.
 const LABELS: usize = 3;
 
-/// Returns one line for each cluster: its number of documents, its `terms` most characteristic
-/// terms, and its most frequent labels. `model` contains the clustered documents.
+/// Returns one line per cluster: its number of documents, its `terms` most characteristic terms,
+/// and its most frequent labels. `model` contains the clustered documents.
 pub fn terminal(model: &Model, clusters: &Clusters, terms: usize) -> String {
     let mut text = String::from("cluster  documents  terms\n");
     let best_terms = clusters.best_terms(terms);
@@ -35,7 +35,7 @@ pub fn terminal(model: &Model, clusters: &Clusters, terms: usize) -> String {
     text
 }
 
-/// Counts the documents with each label, for each cluster.
+/// Counts the documents of each cluster by label.
 fn label_counts(model: &Model, clusters: &Clusters) -> Vec<BTreeMap<u32, usize>> {
     let mut counts: Vec<BTreeMap<u32, usize>> = vec![BTreeMap::new(); clusters.centers.rows()];
     for (row, cluster) in (0..).zip(&clusters.of_row) {
@@ -48,7 +48,7 @@ fn label_counts(model: &Model, clusters: &Clusters) -> Vec<BTreeMap<u32, usize>>
     counts
 }
 
-/// Lists the most frequent labels with their counts, in brackets; empty without labels.
+/// Lists the most frequent labels with their counts, in brackets. Empty without labels.
 fn frequent(model: &Model, counts: BTreeMap<u32, usize>) -> String {
     let mut labels: Vec<(u32, usize)> = counts.into_iter().collect();
     labels.sort_by_key(|&(label, count)| (Reverse(count), label));

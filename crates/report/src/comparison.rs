@@ -1,4 +1,4 @@
-//! Tables that compare evaluations.
+//! Formats tables that compare evaluations.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,11 @@ use comfy_table::Table;
 
 use crate::table::{plain, table};
 
-/// A difference whose adjusted p-value is below this level is significant.
+/// The significance level: a difference is significant if its adjusted p-value is lower.
 const LEVEL: f64 = 0.05;
 
-/// Compares evaluations with the first one. `names` are the files: the baseline, then the others.
+/// Formats the comparison of evaluations with a baseline. `names` are the file names: the baseline
+/// first, then the others.
 pub fn terminal(names: &[String], comparisons: &[Comparison]) -> String {
     let mut text = String::new();
     let baseline = printable(names.first().map_or("", String::as_str));
@@ -29,7 +30,7 @@ pub fn terminal(names: &[String], comparisons: &[Comparison]) -> String {
         if !unclear.is_empty() {
             let _ = writeln!(
                 text,
-                "Not significant: {}. With these documents, a difference as large as \
+                "Not significant: {}. With this number of documents, a difference of the size \
                  \"detectable\" is found with a power of 80 % (at the 5 % level).\n",
                 unclear.join(", ")
             );

@@ -1,10 +1,10 @@
-//! The table of GPUs.
+//! Formats the table of GPUs.
 
 use gpu_runtime::DeviceInfo;
 
 use crate::table::{plain, table};
 
-/// Returns one line for each GPU.
+/// Returns one line per GPU, after a header.
 pub fn terminal(devices: &[DeviceInfo]) -> String {
     let header = [
         "GPU",

@@ -1,4 +1,4 @@
-//! Evaluations as text for a terminal, as Markdown, and as an HTML page.
+//! Formats evaluations as text for a terminal, as Markdown, and as an HTML page.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,16 +16,17 @@ mod html;
 
 pub use html::html;
 
-/// Maximum number of labels in a confusion matrix; with more, the most confused pairs are shown.
+/// Maximum number of labels in a confusion matrix. With more labels, the most confused pairs are
+/// shown instead.
 const MATRIX_LABELS: usize = 12;
-/// Number of labels that a terminal shows unless all are requested.
+/// Number of labels that a terminal shows by default.
 const TERMINAL_LABELS: usize = 30;
 
-/// A name and its value.
+/// The name and the value of a metric.
 type Line = (&'static str, String);
 
-/// Formats the result for a terminal. With `all_labels`, the table of labels is complete, and
-/// tables of reliability and coverage follow.
+/// Formats the result for a terminal. With `all_labels`, the table of labels is complete and
+/// followed by tables of reliability and coverage.
 pub fn terminal(evaluation: &Evaluation, all_labels: bool) -> String {
     let mut text = String::new();
     for (name, value) in headline(evaluation) {
@@ -59,7 +60,7 @@ pub fn terminal(evaluation: &Evaluation, all_labels: bool) -> String {
     if all_labels {
         text.push_str("\nreliability of the predicted labels\n");
         text.push_str(&plain(reliability(evaluation)));
-        text.push_str("\nthe most confident answers\n");
+        text.push_str("\nthe most confident predictions\n");
         text.push_str(&plain(coverage(evaluation)));
     }
     text.push('\n');
@@ -97,7 +98,7 @@ pub fn markdown(evaluation: &Evaluation) -> String {
     text
 }
 
-/// Returns the method, the metrics and the document counts.
+/// Returns the method, the metrics and the document counts, one line each.
 fn headline(evaluation: &Evaluation) -> Vec<Line> {
     let mut lines = method(evaluation);
     lines.extend(quality(evaluation));
@@ -129,7 +130,7 @@ fn method(evaluation: &Evaluation) -> Vec<Line> {
     lines
 }
 
-/// Returns a weighting's code with its common name.
+/// Returns the code of a weighting with its common name.
 fn weighting(code: &str) -> String {
     code.parse().map_or_else(|_| code.to_owned(), |weighting: Weighting| weighting.name())
 }
@@ -151,8 +152,8 @@ fn quality(evaluation: &Evaluation) -> Vec<Line> {
     let macro_f1 = decimal(evaluation.macro_all.f1) + &interval(|intervals| intervals.macro_f1);
     lines.extend([
         ("micro F1", decimal(evaluation.micro.f1) + &interval(|intervals| intervals.micro_f1)),
-        ("macro F1", format!("{macro_f1} over the labels of training")),
-        ("", format!("{} over the labels of test", decimal(evaluation.macro_present.f1))),
+        ("macro F1", format!("{macro_f1} over the training labels")),
+        ("", format!("{} over the test labels", decimal(evaluation.macro_present.f1))),
     ]);
     if evaluation.accuracy.is_none() {
         lines.push(("subset accuracy", exact(evaluation.subset_accuracy)));
@@ -160,7 +161,7 @@ fn quality(evaluation: &Evaluation) -> Vec<Line> {
     lines
 }
 
-/// Returns the metrics that tuning expects, if they are unbiased.
+/// Returns the metrics that tuning expects, unless they are biased.
 fn expected(evaluation: &Evaluation) -> Vec<Line> {
     let Some(tuning @ TuningSummary { nested: true, .. }) = &evaluation.tuning else {
         return Vec::new();
@@ -191,7 +192,8 @@ fn expected(evaluation: &Evaluation) -> Vec<Line> {
     lines
 }
 
-/// Returns the calibration error of the probabilities, and the share of documents answered.
+/// Returns the calibration error of the probabilities, and the share of documents with predicted
+/// labels.
 fn confidence(evaluation: &Evaluation) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(error) = evaluation.calibration_error {
@@ -200,13 +202,13 @@ fn confidence(evaluation: &Evaluation) -> Vec<Line> {
     if let Some(answered) = evaluation.answered {
         let coverage = decimal(answered.coverage);
         let error = decimal(answered.error);
-        let answered = format!("{coverage} of the documents, {error} of their labels wrong");
+        let answered = format!("{coverage} of the documents, {error} of their labels are wrong");
         lines.push(("answered", answered));
     }
     lines
 }
 
-/// Returns the metrics of decisions and of the ranking of labels.
+/// Returns the metrics of decisions and of the label ranking.
 fn ranking(evaluation: &Evaluation) -> [Line; 3] {
     let at = evaluation.precision_at;
     let precision = [at.one, at.three, at.five].map(decimal).join(" ");
@@ -217,7 +219,8 @@ fn ranking(evaluation: &Evaluation) -> [Line; 3] {
     ]
 }
 
-/// Returns the counts of documents without an answer, of ties and of unseen labels, and the memory.
+/// Returns the numbers of documents without predicted labels, of ties and of unseen labels, and the
+/// peak memory.
 fn documents(evaluation: &Evaluation) -> Vec<Line> {
     let Evaluation { documents, labels, .. } = evaluation;
     let unanswered = documents.no_known_term
@@ -250,8 +253,8 @@ fn averages(evaluation: &Evaluation) -> Table {
     let mut table = table(&["average", "precision", "recall", "F1"], 1);
     for (name, Prf { precision, recall, f1 }) in [
         ("micro", evaluation.micro),
-        ("macro (labels of training)", evaluation.macro_all),
-        ("macro (labels of test)", evaluation.macro_present),
+        ("macro (training labels)", evaluation.macro_all),
+        ("macro (test labels)", evaluation.macro_present),
         ("weighted by support", evaluation.weighted),
         ("samples", evaluation.samples),
     ] {
@@ -260,7 +263,7 @@ fn averages(evaluation: &Evaluation) -> Table {
     table
 }
 
-/// The table of the `shown` labels with the most test documents.
+/// Returns the table of the `shown` labels with the most test documents.
 fn labels(evaluation: &Evaluation, shown: usize) -> Table {
     let header = ["label", "training", "test", "predicted", "precision", "recall", "F1"];
     let mut table = table(&header, 1);
@@ -281,7 +284,7 @@ fn by_support(evaluation: &Evaluation) -> Vec<&LabelResult> {
 
 /// The confusion matrix of a single-label evaluation.
 struct ConfusionMatrix<'a> {
-    /// The labels, by name. The empty label stands for "no label".
+    /// The labels, ordered by name. The empty label stands for "no label".
     labels: Vec<&'a str>,
     counts: HashMap<(&'a str, &'a str), u64>,
 }
@@ -305,13 +308,13 @@ impl<'a> ConfusionMatrix<'a> {
         Some(Self { labels, counts })
     }
 
-    /// Number of documents with `label` for which `predicted` was predicted.
+    /// Returns the number of documents with `label` for which `predicted` was predicted.
     fn count(&self, label: &str, predicted: &str) -> u64 {
         self.counts.get(&(label, predicted)).copied().unwrap_or(0)
     }
 }
 
-/// The table of the confusion matrix, if it is small enough to read.
+/// Returns the table of the confusion matrix if it is small enough.
 fn matrix(evaluation: &Evaluation) -> Option<Table> {
     let matrix = ConfusionMatrix::new(evaluation, MATRIX_LABELS)?;
     let names: Vec<String> = matrix.labels.iter().map(|label| label_or_none(label)).collect();
@@ -345,7 +348,7 @@ fn reliability(evaluation: &Evaluation) -> Table {
     } else {
         "mean share of the vote"
     };
-    let mut table = table(&["from", "to", "labels predicted", confidence, "right"], 0);
+    let mut table = table(&["from", "to", "labels predicted", confidence, "correct"], 0);
     for bin in evaluation.reliability.iter().filter(|bin| bin.count > 0) {
         let ends = [bin.from, bin.to].map(|end| format!("{end:.1}"));
         let rest = [bin.count.to_string(), decimal(bin.confidence), decimal(bin.right)];
@@ -355,7 +358,7 @@ fn reliability(evaluation: &Evaluation) -> Table {
 }
 
 fn coverage(evaluation: &Evaluation) -> Table {
-    let mut table = table(&["share of the answers", "min confidence", "precision"], 0);
+    let mut table = table(&["share of the predictions", "min confidence", "precision"], 0);
     for point in evaluation.coverage.iter().skip(1).step_by(2) {
         let share = format!("{:.1}", point.coverage);
         table.add_row([share, decimal(point.confidence), decimal(point.precision)]);

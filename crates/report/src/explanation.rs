@@ -1,4 +1,4 @@
-//! Explanations of predictions, as text for a terminal and as an HTML page.
+//! Formats explanations of predictions as text for a terminal and as an HTML page.
 
 use std::fmt::Write as _;
 
@@ -12,18 +12,18 @@ mod html;
 
 pub use html::{PAGE_TAIL, page_head, page_section};
 
-/// Number of terms on a line.
+/// Number of terms per line.
 const TERMS: usize = 6;
-/// Number of labels shown that are not predicted.
+/// Number of labels that are shown without being predicted.
 const OTHER_LABELS: usize = 2;
-/// Number of unknown terms shown.
+/// Maximum number of unknown terms that are shown.
 const UNKNOWN_TERMS: usize = 20;
 
-/// Formats the decision, the predicted labels and the next two labels with the terms that support
-/// and oppose them, and at most `neighbors` neighbors.
+/// Formats the decision, the labels with the terms that support and oppose them, and at most
+/// `neighbors` neighbors. The labels are the predicted labels and the next two.
 ///
 /// # Panics
-/// If the explanation was made with another model.
+/// Panics if the explanation was made with another model.
 pub fn terminal(explanation: &Explanation, model: &Model, id: &str, neighbors: usize) -> String {
     let explanation = explanation.named(model, id, TERMS);
     let mut text = format!("{id}: {}\n", explanation.decided);

@@ -1,7 +1,7 @@
-//! Reports for people about the results of the library `classify`: tables for a terminal, Markdown
-//! and HTML pages.
+//! Formats the results of the library `classify` for people: as tables for a terminal, as Markdown,
+//! and as HTML pages.
 //!
-//! Each module reports one kind of result. Functions named `terminal` return lines for a terminal,
+//! Each module formats one kind of result. Functions named `terminal` return lines for a terminal,
 //! with control characters escaped.
 
 pub mod clusters;

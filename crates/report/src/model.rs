@@ -1,4 +1,4 @@
-//! The settings and statistics of a model.
+//! Formats the settings and statistics of a model.
 
 use std::fmt::{Display, Write as _};
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::training::novelty_limit;
 
-/// Lines that each consist of a name and a value.
+/// Text lines that each consist of a name and a value.
 struct Lines(String);
 
 impl Lines {
@@ -24,8 +24,8 @@ impl Lines {
     }
 }
 
-/// Formats the settings of a model and its `labels` most frequent labels. `file` is the first line:
-/// the path of the model and its size.
+/// Formats the settings of a model and its `labels` most frequent labels. `file` is the text of the
+/// first line: the path of the model and its size.
 pub fn terminal(model: &Model, file: &str, labels: usize) -> String {
     let mut lines = Lines(String::new());
     lines.push("model", file);
@@ -79,7 +79,7 @@ fn push_features(lines: &mut Lines, model: &Model) {
     }
 }
 
-/// The reading options that the model remembers.
+/// Describes the stored options for reading a corpus.
 fn reading(spec: &ReadingSpec) -> String {
     let list = |name: &str, columns: &[String]| {
         (!columns.is_empty()).then(|| format!("{name} {}", columns.join(", ")))
@@ -120,33 +120,33 @@ fn push_decisions(lines: &mut Lines, model: &Model) {
         }
     }
     if let Some(tuning) = &settings.tuning {
-        lines.push("tuned", tuned(tuning));
+        lines.push("tuned", describe_tuning(tuning));
     }
     if model.calibration().is_some() {
         lines.push("scores", "calibrated: predictions have probabilities");
     }
     if let Some(abstention) = &settings.abstention {
-        lines.push("abstains", abstains(*abstention));
+        lines.push("abstains", describe_abstention(*abstention));
     }
     if let Some(limit) = &settings.novelty {
         lines.push("refuses", novelty_limit(limit));
     }
     if let Some(updates) = settings.updates.filter(Updates::is_changed) {
-        lines.push("changes", changes(updates));
+        lines.push("changes", describe_updates(updates));
     }
     lines.push("texts", if model.keeps_texts() { "stored" } else { "not stored" });
 }
 
 /// Describes the changes since training and their effect.
-fn changes(updates: Updates) -> String {
+fn describe_updates(updates: Updates) -> String {
     format!(
         "{} added, {} removed, {} relabeled since the model was trained or tuned: thresholds and \
-         probabilities predate these changes; `classify tune` learns them again",
+         probabilities predate these changes; `classify tune` updates them",
         updates.added, updates.removed, updates.relabeled
     )
 }
 
-/// Lists the labels with the most documents.
+/// Lists the labels with the most documents and their counts.
 fn frequent_labels(model: &Model, shown: usize) -> String {
     let mut counts = vec![0u64; model.labels().len()];
     for row in (0..).take(model.ids().len()) {
@@ -167,7 +167,7 @@ fn frequent_labels(model: &Model, shown: usize) -> String {
 }
 
 /// Describes when a model abstains.
-fn abstains(limit: ConfidenceLimit) -> String {
+fn describe_abstention(limit: ConfidenceLimit) -> String {
     let ConfidenceLimit { target_error, coverage, error, error_bound, .. } = limit;
     let [target, answered, wrong, bound] =
         [target_error, coverage, error, error_bound].map(|share| share * 100.0);
@@ -177,9 +177,9 @@ fn abstains(limit: ConfidenceLimit) -> String {
              ({target:.1} %)"
         ),
         Some(least) => format!(
-            "if the confidence is below {least:.4}: answers {answered:.1} % of the documents, \
-             with {wrong:.1} % wrong labels, at most {bound:.1} % (leave-one-out; target \
-             {target:.1} %)"
+            "if the confidence is below {least:.4}: predicts labels for {answered:.1} % of the \
+             documents, with {wrong:.1} % wrong labels, at most {bound:.1} % (leave-one-out; \
+             target {target:.1} %)"
         ),
     }
 }
@@ -192,14 +192,14 @@ fn vectors(dense: &DenseSpec, share: f64) -> String {
         share * 100.0
     );
     if *metric != Metric::Angular {
-        // The scale was an f32, so seven digits determine it.
+        // The scale was computed as an f32, so seven digits determine it.
         let scale = format!("{scale:.6e}").parse().unwrap_or(*scale);
         let _ = write!(text, ", similarity {scale} / ({scale} + distance)");
     }
     text
 }
 
-/// Describes the analyzer: first its choices, then the options that are on.
+/// Describes the analyzer: its settings, then the options that are on.
 fn analysis(spec: &AnalyzerSpec) -> String {
     let name = |value: serde_json::Result<Value>| match value {
         Ok(Value::String(name)) => name,
@@ -234,7 +234,7 @@ fn analysis(spec: &AnalyzerSpec) -> String {
 }
 
 /// Describes the objective and the metrics of tuning.
-fn tuned(tuning: &TuningSummary) -> String {
+fn describe_tuning(tuning: &TuningSummary) -> String {
     let TuningSummary { objective, metrics, intervals, nested, documents, .. } = tuning;
     let ends = |of: fn(&Intervals) -> [f64; 2]| {
         let ends = intervals.as_ref().map(of);

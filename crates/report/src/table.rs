@@ -1,4 +1,4 @@
-//! Tables as plain text and as Markdown.
+//! Formats tables as plain text and as Markdown.
 
 use classify::printable::printable;
 use comfy_table::{CellAlignment, Table, presets};
@@ -13,7 +13,7 @@ pub(crate) fn table(header: &[&str], first_number: usize) -> Table {
     table
 }
 
-/// Formats the table as text without rules or trailing blanks.
+/// Formats the table as text, without rules and trailing blanks.
 pub(crate) fn plain(mut table: Table) -> String {
     table.load_style(presets::NOTHING);
     let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");

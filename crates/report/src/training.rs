@@ -1,4 +1,4 @@
-//! Events of training and the results of tuning.
+//! Describes the events of training and the results of tuning.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,8 @@ use classify::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
 use classify::decide::objective::Objective;
 use classify::learn::{Event, Step, Trial, TuneScope, TuningReport};
 
-/// Describes an event; returns `None` for events that only count documents. For [`Event::Tuned`],
-/// lists the best `settings` settings.
+/// Describes an event in one line. Returns `None` for events that only count documents. For
+/// [`Event::Tuned`], also lists the best `settings` settings.
 pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
     let text = match event {
         Event::Window(window) => format!(
@@ -50,13 +50,13 @@ fn confidence_limit(limit: &ConfidenceLimit) -> String {
     let [target, coverage, error, bound] = shares.map(|share| share * 100.0);
     if limit.reaches_target() {
         return format!(
-            "with a target of {target:.1} % wrong labels, {coverage:.1} % of the documents are \
-             answered, with {error:.1} % wrong labels, at most {bound:.1} % at a confidence level \
+            "with a target of {target:.1} % wrong labels, {coverage:.1} % of the documents get \
+             labels, of which {error:.1} % are wrong, at most {bound:.1} % at a confidence level \
              of 98 %"
         );
     }
     format!(
-        "a target of {target:.1} % wrong labels is out of reach, so the model answers nothing: \
+        "a target of {target:.1} % wrong labels is out of reach, so the model always abstains: \
          {error:.1} % of the labels are wrong for the most confident {coverage:.1} % of the \
          documents, at most {bound:.1} %; set a higher target"
     )
@@ -74,14 +74,14 @@ pub(crate) fn novelty_limit(limit: &NoveltyLimit) -> String {
     }
     format!(
         "{novel:.1} % of the out-of-distribution documents are refused ({} held-out documents \
-         whose \
-         labels were held out, too), and {known:.1} % of the documents with known labels (target \
+         whose labels \
+         were held out, too), and {known:.1} % of the documents with known labels (target \
          {target:.1} %)",
         limit.novel_documents
     )
 }
 
-/// Lists the best `settings` settings of tuning.
+/// Lists the best `settings` settings that tuning tried.
 pub fn tuning(report: &TuningReport, settings: usize) -> String {
     let TuningReport { objective, documents, .. } = report;
     let name = objective.name();

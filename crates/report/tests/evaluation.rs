@@ -1,4 +1,4 @@
-//! Tests of evaluations as text and pages.
+//! Tests that evaluations are formatted as text and pages.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,7 +14,7 @@ use classify::text::corpus::{Corpus, ReadOptions};
 use classify::threads::Threads;
 use classify_report::evaluation::{html, markdown, terminal};
 
-/// Evaluates one document: its label `a` has a score of .55, and the label `b` of .4.
+/// Evaluates one document with the label `a`; the score of `a` is .55, and the score of `b` is .4.
 fn evaluation_of_one_document() -> Evaluation {
     let lines = "{\"text\": \"x\", \"label\": \"a\"}\n{\"text\": \"x\", \"label\": \"b\"}\n";
     let corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
@@ -36,8 +36,8 @@ fn evaluation_of_one_document() -> Evaluation {
     evaluator.finish(0, &threads, Vec::new())
 }
 
-/// Creates an evaluation with a confusion matrix. For each of the `labels` labels, one of four
-/// documents got the next label.
+/// Creates an evaluation with a confusion matrix. For each of `labels` labels, one of four
+/// documents got the next label instead.
 fn confused_evaluation(labels: u64) -> Evaluation {
     let mut result = evaluation_of_one_document();
     let pair = |label: u64, predicted: u64, count| Confusion {
@@ -63,7 +63,7 @@ fn a_confusion_matrix_is_shown_if_it_is_small() {
     let page = html(&confused_evaluation(25)).unwrap();
     assert!(page.contains("class=\"matrix\""));
     assert!(!html(&confused_evaluation(26)).unwrap().contains("class=\"matrix\""));
-    // Three quarters of each row are right, the rest are wrong.
+    // Three quarters of each row are correct, and the rest is wrong.
     assert_eq!(page.matches("<td class=\"right\" style=\"--s:75\">3</td>").count(), 25);
     assert_eq!(page.matches("<td class=\"wrong\" style=\"--s:25\">1</td>").count(), 25);
 }
@@ -85,7 +85,7 @@ fn precision_and_recall_are_drawn_up_to_the_highest_score() {
 }
 
 #[test]
-fn a_single_k_makes_no_curve() {
+fn a_single_k_has_no_curve() {
     let charts = |by_k: &[(usize, Metrics)]| {
         let mut result = confused_evaluation(2);
         result.tuning = Some(TuningSummary {

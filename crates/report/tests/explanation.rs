@@ -1,4 +1,4 @@
-//! Tests of explanations as text and pages.
+//! Tests that explanations are formatted as text and pages.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -42,11 +42,11 @@ impl ServerError {
     /// Whether the cause may disappear without a change of the model's files: too many open
     /// files, too little memory, or another process that changes the model.
     pub(crate) fn is_transient(&self) -> bool {
-        let is_of_the_system = |error: &ModelError| {
+        let is_io_error = |error: &ModelError| {
             matches!(&error.problem, ModelProblem::Read(_) | ModelProblem::Write(_))
         };
         match self {
-            Self::Model(error) | Self::Update(UpdateError::Model(error)) => is_of_the_system(error),
+            Self::Model(error) | Self::Update(UpdateError::Model(error)) => is_io_error(error),
             Self::Update(UpdateError::Locked { .. } | UpdateError::Replaced { .. })
             | Self::Search(SearchError::OutOfMemory { .. } | SearchError::Engine(_)) => true,
             _ => false,

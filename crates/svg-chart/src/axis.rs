@@ -2,15 +2,15 @@
 
 use crate::text::text_width;
 
-/// [`Axis::from_zero`] leaves out values that exceed the 90th percentile by more than this factor.
+/// [`Axis::from_zero`] ignores values that exceed the 90th percentile by more than this factor.
 const OUTLIER: f64 = 3.0;
 
-/// How values are spaced along an axis.
+/// The spacing of values along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly.
+    /// Values are spaced evenly.
     Linear,
-    /// By their logarithms. Both ends of the axis must be above 0.
+    /// Values are spaced by their logarithms. Both ends of the axis must be above 0.
     Logarithmic,
 }
 
@@ -19,22 +19,22 @@ pub enum Scale {
 pub struct Axis {
     /// The name of the quantity, written next to the axis.
     pub name: String,
-    /// The value at its lower end.
+    /// Value at the lower end.
     pub from: f64,
-    /// The value at its upper end.
+    /// Value at the upper end.
     pub to: f64,
     /// How values are spaced.
     pub scale: Scale,
-    /// Text after the number of each tick, such as ` ×`.
+    /// Text that follows the number of each tick, such as ` ×`.
     pub unit: &'static str,
-    /// The values that get a tick; `None`: round numbers.
+    /// The values that get a tick; `None`: ticks at round numbers.
     pub marked: Option<Vec<f64>>,
     /// The names of groups, which replace the ticks. Group `g` spans the values `g` to `g + 1`.
-    /// Empty: no groups.
+    /// Empty: the axis has no groups.
     pub groups: Vec<String>,
 }
 
-/// A value with a label.
+/// A value on an axis with its label.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
     pub(super) value: f64,
@@ -42,23 +42,23 @@ pub(super) struct Tick {
 }
 
 impl Axis {
-    /// An axis from 0 to 1.
+    /// Creates an axis from 0 to 1.
     pub fn unit(name: impl Into<String>) -> Self {
         Self::new(name, 0.0, 1.0, Scale::Linear)
     }
 
-    /// An axis between two values, with ticks at round numbers.
+    /// Creates an axis between two values, with ticks at round numbers.
     pub fn new(name: impl Into<String>, from: f64, to: f64, scale: Scale) -> Self {
         Self { name: name.into(), from, to, scale, unit: "", marked: None, groups: Vec::new() }
     }
 
-    /// An axis of named groups.
+    /// Creates an axis of named groups.
     pub fn groups(groups: Vec<String>) -> Self {
         let to = groups.len() as f64;
         Self { groups, ..Self::new("", 0.0, to, Scale::Linear) }
     }
 
-    /// An axis from 0 to a round number at or above all values, outliers excepted.
+    /// Creates an axis from 0 to a round number that is not below any value, except outliers.
     ///
     /// Values that are not finite are ignored.
     pub fn from_zero(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
@@ -76,12 +76,13 @@ impl Axis {
         !self.groups.is_empty()
     }
 
-    /// The height of the names of groups, which are rotated by 45 degrees.
+    /// Returns the height of the group names, which are rotated by 45 degrees.
     pub(super) fn names_height(&self) -> f64 {
         self.groups.iter().map(|name| text_width(name) * 0.71).fold(0.0, f64::max)
     }
 
-    /// The position of a value, from 0 to 1. Values outside the axis are at its ends.
+    /// Returns the position of a value, from 0 to 1. Values beyond an end of the axis are at that
+    /// end.
     pub(super) fn position(&self, value: f64) -> f64 {
         let map = |value: f64| match self.scale {
             Scale::Linear => value,
@@ -92,7 +93,7 @@ impl Axis {
         if to > from { ((map(value) - from) / (to - from)).clamp(0.0, 1.0) } else { 0.5 }
     }
 
-    /// The ticks in increasing order.
+    /// Returns the ticks in increasing order.
     pub(super) fn ticks(&self) -> Vec<Tick> {
         if self.has_names() {
             let middles = (0..self.groups.len()).map(|group| group as f64 + 0.5);
@@ -109,7 +110,7 @@ impl Axis {
     }
 }
 
-/// The multiples of a round step between two values: three to eleven of them.
+/// Returns three to eleven multiples of a round step between two values.
 fn linear(from: f64, to: f64) -> Vec<f64> {
     let span = to - from;
     if !(span > 0.0 && span.is_finite()) {
@@ -121,15 +122,16 @@ fn linear(from: f64, to: f64) -> Vec<f64> {
     ticks.take_while(|&tick| tick <= to + step * 1e-9).collect()
 }
 
-/// The smallest number of the form 1, 2 or 5 times 10ⁿ that divides a span into at most five steps.
+/// Returns the smallest number of the form 1, 2 or 5 times 10ⁿ that divides a span into at most
+/// five steps.
 fn round_step(span: f64) -> f64 {
     let power = libm::floor(libm::log10(span / 5.0));
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * libm::pow(10.0, power));
     steps.into_iter().find(|step| span / step <= 5.0 + 1e-9).unwrap_or(span)
 }
 
-/// Powers of ten between two values above 0, at most nine. If there are few, also 2 and 5 times
-/// these.
+/// Returns at most nine powers of ten between two values above 0. If there are few, also returns 2
+/// and 5 times these powers.
 fn logarithmic(from: f64, to: f64) -> Vec<f64> {
     let from = from.max(f64::MIN_POSITIVE);
     if !(to > from && to.is_finite()) {
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_ends_give_few_ticks() {
+    fn unusual_ends_give_few_ticks() {
         for (from, to) in [
             (f64::NAN, 1.0),
             (0.0, f64::INFINITY),

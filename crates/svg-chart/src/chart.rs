@@ -1,57 +1,57 @@
-//! Charts: what is drawn, the legend, and the area inside the axes.
+//! Charts with their marks, legend, and axes.
 
 use std::fmt::Write as _;
 
 use crate::axis::{Axis, number};
 use crate::text::{LINE, escape, text_width};
 
-/// The width of the sample before a name in the legend.
+/// Width of the sample before a name in the legend, in units of the view box.
 const SAMPLE: f64 = 14.0;
 
-/// The source of a chart's colors.
+/// The source of the colors of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colors {
     /// The style sheet of the page: classes `grid`, `diagonal`, `line`, `dot`, `bar`, and `c0`,
     /// `c1`, … for the colors.
     Page,
-    /// The chart itself, on white. The colors can be told apart in print and by color-blind readers
-    /// (Okabe and Ito 2008).
+    /// The chart itself, on a white background. The colors can be distinguished in print and by
+    /// color-blind readers (Okabe and Ito 2008).
     Own,
 }
 
 const OWN_COLORS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#000000"];
 
-/// Something that is drawn in a chart.
+/// An element of a chart.
 #[derive(Debug, Clone)]
 pub enum Mark {
-    /// A line through points. Named lines are in the legend.
+    /// A line through points. The legend shows lines that have a name.
     Line {
-        /// The number of the color.
+        /// Number of the color.
         class: usize,
         /// The points, in order.
         points: Vec<(f64, f64)>,
-        /// The name in the legend; empty: none.
+        /// The name in the legend; empty: not in the legend.
         name: String,
     },
-    /// Single points.
+    /// Separate points.
     Dots {
-        /// The number of the color.
+        /// Number of the color.
         class: usize,
         /// The points.
         points: Vec<Dot>,
     },
-    /// Bars that stand on the lower end of the second axis. Named bars are in the legend.
+    /// Bars that stand on the lower end of the second axis. The legend shows bars that have a name.
     ///
-    /// A bar that is higher than the axis is cut, and its height is written in it.
+    /// A bar that is higher than the axis is cut, and its height is written inside it.
     Bars {
-        /// The number of the color.
+        /// Number of the color.
         class: usize,
         /// The bars.
         bars: Vec<Bar>,
-        /// The name in the legend; empty: none.
+        /// The name in the legend; empty: not in the legend.
         name: String,
     },
-    /// The line from the lower ends of both axes to the upper ends.
+    /// The diagonal from the lower ends of both axes to their upper ends.
     Diagonal,
 }
 
@@ -62,27 +62,27 @@ pub struct Dot {
     pub x: f64,
     /// The value on the second axis.
     pub y: f64,
-    /// The tooltip.
+    /// The text of the tooltip.
     pub text: String,
 }
 
 /// A bar with a tooltip.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// The left side, on the first axis.
+    /// The left end, on the first axis.
     pub from: f64,
-    /// The right side, on the first axis.
+    /// The right end, on the first axis.
     pub to: f64,
     /// The upper end, on the second axis.
     pub height: f64,
-    /// The tooltip.
+    /// The text of the tooltip.
     pub text: String,
 }
 
-/// A chart.
+/// A chart with its title, axes and marks.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// The title, for screen readers. With [`Colors::Own`] it is also written above the chart.
+    /// The title, for screen readers. With [`Colors::Own`], it is also written above the chart.
     pub title: String,
     /// Width and height in units of the view box. Text is 11 units high.
     pub size: (f64, f64),
@@ -90,17 +90,17 @@ pub struct Chart {
     pub x: Axis,
     /// The second axis, from the bottom up.
     pub y: Axis,
-    /// The contents, in the order in which they are drawn.
+    /// The elements of the chart, in the order in which they are drawn.
     pub marks: Vec<Mark>,
 }
 
 impl Chart {
-    /// A chart of 420 by 260 units.
+    /// Creates a chart of 420 by 260 units.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis, marks: Vec<Mark>) -> Self {
         Self { title: title.into(), size: (420.0, 260.0), x, y, marks }
     }
 
-    /// The chart as an SVG element.
+    /// Returns the chart as an SVG element.
     pub fn svg(&self, colors: Colors) -> String {
         let (width, height) = self.size;
         let title = escape(&self.title);
@@ -144,17 +144,17 @@ fn own_style() -> String {
     style + "</style>"
 }
 
-/// The names of lines and bars, in rows that fit the width.
+/// The legend: the names of lines and bars, in rows that fit the width.
 struct Legend {
-    names: Vec<Named>,
+    names: Vec<LegendEntry>,
     rows: usize,
 }
 
-struct Named {
+struct LegendEntry {
     name: String,
     class: usize,
     is_line: bool,
-    /// The left end of its sample.
+    /// The left end of the entry's sample.
     x: f64,
     row: usize,
 }
@@ -177,15 +177,15 @@ impl Legend {
             }
             let row = legend.rows - 1;
             let is_line = matches!(mark, Mark::Line { .. });
-            legend.names.push(Named { name: name.clone(), class: *class, is_line, x, row });
+            legend.names.push(LegendEntry { name: name.clone(), class: *class, is_line, x, row });
             x += needed;
         }
         legend
     }
 
-    /// Writes the legend. The baseline of its first row is at `top`.
+    /// Writes the legend, with the baseline of its first row at `top`.
     fn write(&self, svg: &mut String, top: f64) {
-        for Named { name, class, is_line, x, row } in &self.names {
+        for LegendEntry { name, class, is_line, x, row } in &self.names {
             let y = top + *row as f64 * LINE;
             let color = class % OWN_COLORS.len();
             let _ = if *is_line {
@@ -210,7 +210,7 @@ impl Legend {
     }
 }
 
-/// The rectangle inside the axes.
+/// The rectangle inside the axes, with the scales of both axes.
 struct Area<'c> {
     x: &'c Axis,
     y: &'c Axis,
@@ -229,10 +229,10 @@ impl<'c> Area<'c> {
         Self {
             x: &chart.x,
             y: &chart.y,
-            // The rotated name of the axis and the labels of its ticks. The name of the first
-            // group, if there are groups, begins to the left of the group.
+            // Space for the rotated name of the axis and the labels of its ticks. The name of the
+            // first group, if there are groups, begins to the left of the group.
             left: (LINE + 8.0 + widest(&chart.y)).max(chart.x.names_height()),
-            // Half of the last label of the first axis extends beyond the axis.
+            // The right half of the last label of the first axis extends beyond the axis.
             right: width
                 - if chart.x.has_names() { 12.0 } else { 12.0_f64.max(widest(&chart.x) / 2.0) },
             top: above + 10.0 + legend.rows as f64 * LINE,
@@ -398,14 +398,14 @@ mod tests {
         for colors in [Colors::Page, Colors::Own] {
             let svg = chart.svg(colors);
             assert!(!svg.contains("<script>") && !svg.contains('\u{1}'));
-            // The title for screen readers, two axes, a dot, a bar, two names; and the visible
-            // title.
+            // The title for screen readers, two axes, a dot, a bar and two names. With its own
+            // colors, a chart also has a visible title.
             let expected = if colors == Colors::Own { 8 } else { 7 };
             assert_eq!(svg.matches("&lt;/svg&gt;&lt;script&gt; ").count(), expected);
         }
     }
 
-    /// The names of a legend stay inside the chart, and the area begins below them.
+    /// The names in a legend stay inside the chart, and the plot area begins below them.
     #[test]
     fn names_of_a_legend_do_not_overlap() {
         let names =
@@ -434,7 +434,7 @@ mod tests {
         assert!(
             (area.py(0.0) - area.bottom).abs() < 1e-9 && (area.py(1.0) - area.top).abs() < 1e-9
         );
-        assert!(!chart.svg(Colors::Page).contains("http"), "a page loads nothing");
+        assert!(!chart.svg(Colors::Page).contains("http"), "a page loads no other files");
         assert!(!Chart { marks: vec![line("n")], ..chart }.svg(Colors::Own).contains("NaN"));
     }
 }

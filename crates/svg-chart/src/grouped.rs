@@ -4,14 +4,14 @@ use crate::axis::Axis;
 use crate::chart::{Bar, Chart, Mark};
 use crate::text::{CHARACTER, LINE};
 
-/// The width of a bar.
+/// Width of a bar, in units of the view box.
 const BAR: f64 = 16.0;
-/// The width of the space between groups.
+/// Width of the space between groups, in units of the view box.
 const GAP: f64 = 26.0;
-/// The height of the area inside the axes.
+/// Height of the area inside the axes, in units of the view box.
 const HEIGHT: f64 = 260.0;
 
-/// A chart with a bar of each series in each group.
+/// A bar chart in which each group has one bar per series.
 ///
 /// ```
 /// use svg_chart::{Colors, GroupedBars};
@@ -35,12 +35,12 @@ pub struct GroupedBars {
     pub groups: Vec<String>,
     /// The names of the series.
     pub series: Vec<String>,
-    /// `values[group][series]`. NaN: not measured, so that there is no bar.
+    /// The values, as `values[group][series]`. NaN: not measured, so there is no bar.
     pub values: Vec<Vec<f64>>,
 }
 
 impl GroupedBars {
-    /// The chart, as wide as its groups need. Outliers are cut.
+    /// Returns the chart, which is as wide as its groups need. Bars of outliers are cut.
     pub fn chart(&self) -> Chart {
         let x = Axis::groups(self.groups.clone());
         let y = Axis::from_zero(self.unit.clone(), self.values.iter().flatten().copied());
@@ -52,7 +52,7 @@ impl GroupedBars {
         Chart { size, ..Chart::new(self.title.clone(), x, y, marks) }
     }
 
-    /// The bars of a series; a group is `group` units of the view box wide.
+    /// Returns the bars of a series. A group is `group` units of the view box wide.
     fn bars(&self, series: usize, group: f64) -> Mark {
         let name = &self.series[series];
         let from = (GAP / 2.0 + BAR * series as f64) / group;
@@ -86,12 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn an_outlier_flattens_nothing() {
+    fn bars_of_outliers_are_cut() {
         let mut values: Vec<Vec<f64>> = (0..20).map(|n| vec![1.0 + f64::from(n) / 20.0]).collect();
         values[7] = vec![900.0];
         values[8] = vec![f64::NAN];
         let svg = svg(values);
-        // The lowest bar stays half as high as the highest.
+        // The lowest bar is still half as high as the highest.
         let heights: Vec<f64> = svg
             .split("\"><title>")
             .filter_map(|before| before.rsplit_once("height=\"")?.1.parse().ok())
@@ -104,7 +104,7 @@ mod tests {
         assert!(svg.contains("class=\"cut\"") && svg.contains(">900 ↑<"), "{svg}");
     }
 
-    /// Names rotated by 45 degrees are more than a line's height apart.
+    /// The distance between names rotated by 45 degrees is more than the height of a line.
     #[test]
     fn names_do_not_overlap() {
         let svg = svg(vec![vec![1.0]; 6]);

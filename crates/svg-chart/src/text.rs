@@ -1,8 +1,8 @@
-//! Text: its size in a chart, and its characters in markup.
+//! Measures and escapes text.
 
-/// The height of a line of text, in units of the view box.
+/// Height of a line of text, in units of the view box.
 pub(crate) const LINE: f64 = 14.0;
-/// The mean width of a character, in units of the view box.
+/// Mean width of a character, in units of the view box.
 pub(crate) const CHARACTER: f64 = 6.2;
 
 /// Returns the width of a text, in units of the view box.

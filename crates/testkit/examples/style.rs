@@ -1,6 +1,6 @@
 //! Lists the violations of the style rules: `style [--rule NAME] [PATH]`.
 
-#![expect(clippy::print_stdout, reason = "it prints")]
+#![expect(clippy::print_stdout, reason = "the example prints the violations")]
 
 #[path = "../style/mod.rs"]
 mod style;
@@ -21,14 +21,15 @@ fn main() -> ExitCode {
         let name = arguments.next().unwrap_or_default();
         rule = Rule::ALL.into_iter().find(|rule| rule.name() == name);
         if rule.is_none() {
-            println!("no rule `{name}`; there are {}", Rule::ALL.map(Rule::name).join(", "));
+            let known = Rule::ALL.map(Rule::name).join(", ");
+            println!("unknown rule `{name}`; the rules are {known}");
             return ExitCode::from(2);
         }
     }
-    for place in style::check(&style::sources()) {
-        if rule.is_none_or(|rule| rule == place.rule) && place.file.starts_with(&path) {
-            let name = place.rule.name();
-            println!("{}:{}: {name}: {}", place.file, place.line, place.message);
+    for violation in style::check(&style::sources()) {
+        if rule.is_none_or(|rule| rule == violation.rule) && violation.file.starts_with(&path) {
+            let name = violation.rule.name();
+            println!("{}:{}: {name}: {}", violation.file, violation.line, violation.message);
         }
     }
     ExitCode::SUCCESS

@@ -9,22 +9,22 @@ pub struct Folder(tempfile::TempDir);
 
 impl Folder {
     /// Creates an empty folder.
-    #[expect(clippy::new_without_default, reason = "a folder on disk is no default value")]
+    #[expect(clippy::new_without_default, reason = "creating a folder is a side effect")]
     pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Path of the folder.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Path of a file in the folder, which need not exist.
+    /// Returns the path of a file in the folder. The file need not exist.
     pub fn at(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
-    /// Path of a file in the folder, as an argument of a command.
+    /// Returns the path of a file in the folder, as an argument of a command.
     pub fn text(&self, name: &str) -> String {
         text(&self.at(name)).to_owned()
     }
@@ -37,12 +37,12 @@ impl Folder {
         path
     }
 
-    /// Reads a file of text.
+    /// Reads a text file in the folder.
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.at(name)).unwrap()
     }
 
-    /// Temporary files of outputs that a program left in the folder.
+    /// Returns the temporary files of outputs that a program left in the folder.
     pub fn unfinished_outputs(&self) -> Vec<PathBuf> {
         let names = fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().path());
         names.filter(|path| path.to_string_lossy().contains(".writing-")).collect()

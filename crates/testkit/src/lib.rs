@@ -1,4 +1,4 @@
-//! Fixtures and runners that the tests of all crates share.
+//! Fixtures and runners for the tests of all crates.
 //!
 //! | task | item |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! | read the sample corpus and the golden models | [`root`], [`sample`], [`model`] |
 //!
 //! This crate does not depend on `classify`, because the tests of `classify` use this crate. Cargo
-//! would compile the library twice, for its own tests and for this crate, with incompatible types.
-//! Fixtures made of the library's types (engines, filters, documents) are
-//! modules in `tests/fixtures` instead.
+//! would compile the library twice, once for its own tests and once for this crate, with
+//! incompatible types. Fixtures that use the types of the library (engines, filters, documents) are
+//! in `tests/fixtures` instead.
 //!
 //! `tests/style.rs` checks the style rules; `examples/style.rs` lists the violations.
 

@@ -1,13 +1,13 @@
-//! Messages of a program in a machine-independent form.
+//! Collects the messages of a program in a machine-independent form.
 
 use std::fmt;
 use std::path::Path;
 
 use crate::Run;
 
-/// Messages of several runs, for comparison with a snapshot.
+/// The messages of several runs, for comparison with a snapshot.
 ///
-/// Only the snapshot contains the wording of messages. Tests assert the exit codes.
+/// Only the snapshot contains the wording of messages. The tests themselves check exit codes.
 #[derive(Debug)]
 pub struct Messages {
     folder: String,
@@ -15,19 +15,19 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Creates an empty collection. Paths in the folder are shown as `{folder}/…`.
+    /// Creates an empty collection. Paths in `folder` are shown as `{folder}/…`.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_str().unwrap().to_owned(), text: String::new() }
     }
 
     /// Adds the command and the messages of a run, and checks its exit code.
     ///
-    /// The messages of a failure start at the line that begins with `error`. Progress lines, which
-    /// only slow machines print, are omitted, and times are shown as `{time}`.
+    /// The messages of a failure start at the line that begins with `error`. Progress lines are
+    /// omitted, because only slow machines print them. Times are shown as `{time}`.
     ///
     /// # Panics
     ///
-    /// If the exit code differs, or if the program panicked.
+    /// Panics if the exit code differs, or if the program panicked.
     pub fn add(&mut self, command: &str, run: &Run, code: i32) {
         assert_eq!(run.code, code, "{command}: {}", run.err);
         assert!(!run.err.contains("panicked"), "{command}: {}", run.err);
@@ -43,7 +43,7 @@ fn is_progress(line: &str) -> bool {
     line.ends_with(" %") || line.contains(" documents, ") && line.contains("/s")
 }
 
-/// Replaces the numbers of seconds in a line.
+/// Replaces the numbers of seconds in a line by `{time}`.
 fn without_times(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let is_time = |at: usize| {

@@ -24,8 +24,8 @@ pub struct Run {
 }
 
 impl Program {
-    /// Creates a program that starts in the root of the repository. In a test of the crate that
-    /// builds the program, the path is `env!("CARGO_BIN_EXE_…")`.
+    /// Creates a program at this path that starts in the root of the repository. In a test of the
+    /// crate that builds the program, the path is `env!("CARGO_BIN_EXE_…")`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), folder: crate::root(), hides_gpus: false }
     }
@@ -57,7 +57,8 @@ impl Program {
         self.run_with(arguments, b"")
     }
 
-    /// Runs the program with bytes as standard input. It may end before it has read them all.
+    /// Runs the program with `input` as standard input. The program may exit before it has read all
+    /// of it.
     pub fn run_with(&self, arguments: &[&str], input: &[u8]) -> Run {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -65,7 +66,7 @@ impl Program {
         let mut pipe = child.stdin.take().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                // A closed pipe is not a failure of the test.
+                // A program may close its input early.
                 let _ = pipe.write_all(input);
             });
             child.wait_with_output().unwrap().into()
@@ -76,7 +77,7 @@ impl Program {
     ///
     /// # Panics
     ///
-    /// If the exit code is not 0.
+    /// Panics if the exit code is not 0.
     pub fn succeed(&self, arguments: &[&str]) -> Run {
         let run = self.run(arguments);
         assert_eq!(run.code, 0, "{arguments:?}: {}", run.err);

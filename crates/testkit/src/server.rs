@@ -1,10 +1,10 @@
-//! A server under test.
+//! Runs a server under test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// A running server. Dropping it ends the process.
+/// A running server. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Server {
     process: Child,
@@ -17,7 +17,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the server cannot be started, or exits before it prints this line.
+    /// Panics if the server cannot be started, or exits before it prints this line.
     pub fn start(command: &mut Command) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
@@ -31,7 +31,7 @@ impl Server {
         };
         let log = Arc::new(Mutex::new(String::new()));
         let copy = Arc::clone(&log);
-        // Standard error must be drained, because a full pipe would block the server.
+        // Standard error must be read, because a full pipe would block the server.
         std::thread::spawn(move || {
             for line in lines {
                 let mut log = copy.lock().unwrap();
@@ -42,17 +42,17 @@ impl Server {
         Self { process, address, log }
     }
 
-    /// The host and port that the server listens on.
+    /// Returns the host and port at which the server listens.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The process ID.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// The output on standard error since the server started to listen.
+    /// Returns the output on standard error since the server started to listen.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -61,7 +61,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If `kill` fails.
+    /// Panics if `kill` fails.
     pub fn signal(&self, signal: &str) {
         let status = Command::new("kill").args([signal, &self.id().to_string()]).status();
         assert!(status.unwrap().success());

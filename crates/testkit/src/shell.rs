@@ -1,4 +1,4 @@
-//! Shell command lines in a temporary folder.
+//! Runs shell command lines in a temporary folder.
 
 use std::ops::Deref;
 use std::process::{Command, Output};
@@ -7,8 +7,8 @@ use crate::{Folder, Run};
 
 /// A temporary folder in which a shell runs the program.
 ///
-/// In a command line, `classify` is the program and `$SAMPLE` is the folder of the sample corpus.
-/// The program finds no GPU.
+/// In a command line, `classify` is the program, and `$SAMPLE` is the folder of the sample corpus.
+/// The program detects no GPU.
 #[derive(Debug)]
 pub struct Shell {
     folder: Folder,
@@ -16,8 +16,8 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Creates an empty folder. In a test of the crate that builds the program, its path is
-    /// `env!("CARGO_BIN_EXE_classify")`.
+    /// Creates an empty folder for the program at this path. In a test of the crate that builds the
+    /// program, the path is `env!("CARGO_BIN_EXE_classify")`.
     pub fn new(program: &'static str) -> Self {
         Self { folder: Folder::new(), program }
     }
@@ -33,12 +33,12 @@ impl Shell {
         command
     }
 
-    /// Runs a command line that a signal may end.
+    /// Runs a command line and returns its output. A signal may end it.
     pub fn output(&self, line: &str) -> Output {
         self.command(line).output().unwrap()
     }
 
-    /// Runs a command line.
+    /// Runs a command line that ends with an exit code.
     pub fn run(&self, line: &str) -> Run {
         self.output(line).into()
     }
@@ -47,7 +47,7 @@ impl Shell {
     ///
     /// # Panics
     ///
-    /// If it fails.
+    /// Panics if the command line fails.
     pub fn succeed(&self, line: &str) -> String {
         let run = self.run(line);
         assert_eq!(run.code, 0, "{line}: {}", run.err);

@@ -3,35 +3,36 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Time after which a test gives up. It is long, because only failing tests wait that long.
+/// Time after which a test fails. It is long, because only failing tests wait that long.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Waits until a condition holds.
 ///
 /// # Panics
 ///
-/// If it does not hold after five minutes.
+/// Panics if the condition does not hold after five minutes.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Does work that must finish, and returns its result.
+/// Runs work that must finish, and returns its result.
 ///
-/// Use it for work that takes seconds, but hours if its complexity is wrong. Slow machines pass.
+/// Use it for work that takes seconds, but would take hours with the wrong complexity. Slow
+/// machines pass.
 ///
 /// # Panics
 ///
-/// If the work panics, or does not finish within five minutes.
+/// Panics if the work panics, or does not finish within five minutes.
 pub fn finish<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = mpsc::channel();
     let thread = std::thread::spawn(move || done.send(work()).unwrap());
     match result.recv_timeout(PATIENCE) {
         Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it does not finish: {what}"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("this does not finish: {what}"),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             std::panic::resume_unwind(thread.join().unwrap_err())
         }

@@ -1,10 +1,9 @@
-//! The import graph of the files of each crate, and its cycles.
+//! Finds cycles in the import graph of the files of each crate.
 //!
 //! File A uses file B if A names an item that B defines. An item that is named through a re-export
-//! counts for the file that defines it. A `pub use` alone does not count as a use. A parent module
-//! may therefore re-export the items of its children, and they may use its items. A cycle is
-//! reported only if the code of the parent needs the items of its children, too.
-//! Code that is compiled only for tests is ignored.
+//! counts for the file that defines it. A `pub use` alone does not count as a use. So a parent
+//! module may re-export the items of its children, and the children may use its items. A cycle is
+//! reported only if the code of the parent also needs the items of its children.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,20 +11,20 @@ use proc_macro2::{Spacing, Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, Macro, Meta, UseTree, Visibility};
 
-use super::{Place, Rule, Source};
+use super::{Rule, Source, Violation};
 
-pub(crate) fn check(sources: &[Source], places: &mut Vec<Place>) {
+pub(crate) fn check(sources: &[Source], violations: &mut Vec<Violation>) {
     let files: HashMap<&str, &Source> =
         sources.iter().map(|source| (source.path.as_str(), source)).collect();
     for source in sources {
         if source.path.ends_with("src/lib.rs") || source.path.ends_with("src/main.rs") {
             let tree = Tree::of(source, &files);
-            report_cycles(&tree.uses(), places);
+            report_cycles(&tree.uses(), violations);
         }
     }
 }
 
-/// Modules of a crate; the first module is the root.
+/// The modules of a crate; the first one is the root.
 struct Tree<'a> {
     modules: Vec<Module<'a>>,
 }
@@ -33,14 +32,14 @@ struct Tree<'a> {
 struct Module<'a> {
     parent: Option<usize>,
     source: &'a Source,
-    /// Items of the file, or of an inline module.
+    /// The items of the file, or of an inline module.
     items: &'a [Item],
     names: HashMap<String, Bindings>,
-    /// Paths of glob imports.
+    /// The paths of glob imports.
     globs: Vec<Vec<String>>,
 }
 
-/// Meanings of a name in a module. A module and a function may have the same name.
+/// The meanings of a name in a module. A module and a function may have the same name.
 #[derive(Default)]
 struct Bindings {
     module: Option<usize>,
@@ -52,15 +51,15 @@ enum ItemSource {
     Imported(Vec<String>),
 }
 
-/// Module or item that a path resolves to.
+/// The module or item that a path resolves to.
 #[derive(Clone, Copy)]
 enum Target {
     Module(usize),
-    /// An item of a module.
+    /// An item of this module.
     Item(usize),
 }
 
-/// Uses of one file by another: the line and the item of each use.
+/// The uses of one file by another: the line and the item of each use.
 type Uses<'a> = BTreeMap<(&'a str, &'a str), Vec<(usize, String)>>;
 
 impl<'a> Tree<'a> {
@@ -163,7 +162,8 @@ impl<'a> Tree<'a> {
             let child = bindings.module.map(Target::Module);
             let item = || match bindings.item.as_ref()? {
                 ItemSource::Here => Some(Target::Item(module)),
-                // An import `use name::…` whose crate has the same name does not resolve.
+                // An import of the form `use name::…` whose crate has the same name does not
+                // resolve.
                 ItemSource::Imported(path) if path[0] == name && path.len() == 1 => None,
                 ItemSource::Imported(path) => self.resolve(module, path, lookup.depth + 1),
             };
@@ -193,7 +193,7 @@ impl<'a> Tree<'a> {
 }
 
 /// Reports each use between files that depend on each other, directly or indirectly.
-fn report_cycles(uses: &Uses<'_>, places: &mut Vec<Place>) {
+fn report_cycles(uses: &Uses<'_>, violations: &mut Vec<Violation>) {
     let mut reached: HashMap<&str, Vec<&str>> = HashMap::new();
     for (start, _) in uses.keys() {
         reached.entry(start).or_insert_with(|| reachable(start, uses));
@@ -208,7 +208,7 @@ fn report_cycles(uses: &Uses<'_>, places: &mut Vec<Place>) {
             let mut names: Vec<&str> = named.iter().map(|(_, name)| name.as_str()).collect();
             names.sort_unstable();
             names.dedup();
-            places.push(Place {
+            violations.push(Violation {
                 rule: Rule::ModuleCycle,
                 file: (*from).to_owned(),
                 line: named.iter().map(|(line, _)| *line).min().unwrap_or(1),
@@ -221,7 +221,7 @@ fn report_cycles(uses: &Uses<'_>, places: &mut Vec<Place>) {
     }
 }
 
-/// Items of a module, and the folder of its children's files.
+/// The items of a module, and the folder of its child modules' files.
 #[derive(Clone, Copy)]
 struct Contents<'a, 'b> {
     source: &'a Source,
@@ -231,9 +231,9 @@ struct Contents<'a, 'b> {
 
 #[derive(Clone, Copy)]
 struct Lookup {
-    /// Whether the name is the last part of its path.
+    /// Whether the name is the last segment of its path.
     is_last: bool,
-    /// Number of imports followed so far.
+    /// Number of imports that were followed so far.
     depth: usize,
 }
 
@@ -351,7 +351,7 @@ impl<'ast> Visit<'ast> for Walk<'_, '_, '_> {
     }
 }
 
-/// A name of an import.
+/// A name that an import introduces.
 struct Leaf {
     path: Vec<String>,
     /// The local name, unless it is `_` or a glob.
@@ -434,7 +434,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Returns whether the attributes contain `cfg(test)`, possibly with other conditions.
+/// Whether the attributes contain `cfg(test)`, possibly with other conditions.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {
@@ -446,7 +446,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Returns the file named by `#[path = "…"]`.
+/// Returns the file that `#[path = "…"]` names.
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     attributes.iter().find_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {

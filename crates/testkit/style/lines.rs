@@ -1,18 +1,23 @@
-//! Rule for the length of lines.
+//! The rule for the length of lines.
 
-use super::{MAX_COLUMNS, Place, Rule, Source};
+use super::{MAX_COLUMNS, Rule, Source, Violation};
 
-pub(crate) fn check(source: &Source, places: &mut Vec<Place>) {
+pub(crate) fn check(source: &Source, violations: &mut Vec<Violation>) {
     for (line, text) in (1..).zip(source.text.lines()) {
         let columns = text.chars().count();
         if columns > MAX_COLUMNS && !has_long_url(text) {
             let message = format!("{columns} columns, at most {MAX_COLUMNS}");
-            places.push(Place { rule: Rule::LongLine, file: source.path.clone(), line, message });
+            violations.push(Violation {
+                rule: Rule::LongLine,
+                file: source.path.clone(),
+                line,
+                message,
+            });
         }
     }
 }
 
-/// Returns whether a line has a URL that does not fit on any line.
+/// Whether a line has a URL that does not fit on any line.
 fn has_long_url(line: &str) -> bool {
     let is_long = |word: &str| word.contains("://") && word.chars().count() > MAX_COLUMNS;
     line.split_whitespace().any(is_long)

@@ -1,7 +1,7 @@
 //! Style rules that neither the compiler nor Clippy checks.
 //!
-//! [`check`] returns every violation. The test `style` compares their number with `style-debt.txt`;
-//! the example `style` lists them.
+//! [`check`] returns every violation. The test `style` compares the number of violations with
+//! `style-debt.txt`, and the example `style` lists them.
 
 mod graph;
 mod lines;
@@ -30,10 +30,10 @@ pub(crate) enum Rule {
     Voice,
 }
 
-/// Maximum number of parameters of a function, not counting `self`.
+/// Maximum number of parameters of a function, without `self`.
 const MAX_PARAMETERS: usize = 5;
 
-/// Maximum number of characters in a line.
+/// Maximum number of characters per line.
 const MAX_COLUMNS: usize = 100;
 
 /// Maximum number of folders in `src`.
@@ -74,9 +74,9 @@ impl Rule {
     }
 }
 
-/// A place that breaks a rule.
+/// A place in the code that violates a rule.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Violation {
     pub(crate) rule: Rule,
     /// Path from the root of the repository.
     pub(crate) file: String,
@@ -100,14 +100,14 @@ impl Source {
     }
 }
 
-/// Parses the Rust files that git tracks, and untracked files that git does not ignore.
+/// Parses the Rust files that git tracks, and the untracked files that git does not ignore.
 pub(crate) fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let list = ["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"];
     let output = Command::new("git").args(list).current_dir(&root).output().expect("git runs");
     assert!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
     let paths = String::from_utf8(output.stdout).expect("paths are UTF-8");
-    // Git lists moved and deleted files until they are staged.
+    // Git lists moved and deleted files until the change is staged.
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).ok().map(|text| Source::parse(path, text))
     };
@@ -115,24 +115,24 @@ pub(crate) fn sources() -> Vec<Source> {
 }
 
 /// Returns all violations, sorted by rule, file and line.
-pub(crate) fn check(sources: &[Source]) -> Vec<Place> {
-    let mut places = Vec::new();
+pub(crate) fn check(sources: &[Source]) -> Vec<Violation> {
+    let mut violations = Vec::new();
     for source in sources {
-        syntax::check(source, &mut places);
-        lines::check(source, &mut places);
+        syntax::check(source, &mut violations);
+        lines::check(source, &mut violations);
     }
-    graph::check(sources, &mut places);
-    check_folders(sources, &mut places);
-    places.sort_by(|a, b| (a.rule, &a.file, a.line).cmp(&(b.rule, &b.file, b.line)));
-    places
+    graph::check(sources, &mut violations);
+    check_folders(sources, &mut violations);
+    violations.sort_by(|a, b| (a.rule, &a.file, a.line).cmp(&(b.rule, &b.file, b.line)));
+    violations
 }
 
-fn check_folders(sources: &[Source], places: &mut Vec<Place>) {
+fn check_folders(sources: &[Source], violations: &mut Vec<Violation>) {
     let in_src = sources.iter().filter_map(|source| source.path.strip_prefix("src/"));
     let folders: BTreeSet<&str> =
         in_src.filter_map(|path| path.split_once('/')).map(|(folder, _)| folder).collect();
     for (number, folder) in folders.iter().enumerate().skip(MAX_FOLDERS) {
-        places.push(Place {
+        violations.push(Violation {
             rule: Rule::TopFolders,
             file: format!("src/{folder}"),
             line: 1,

@@ -1,6 +1,6 @@
-//! Rules for the parameters of functions, `let` with tuples, and words in identifiers.
+//! Rules for function parameters, `let` with tuples, and words in identifiers.
 //!
-//! The code inside macros is not parsed. Its tokens are scanned for functions and identifiers.
+//! Code inside macros is not parsed. Its tokens are searched for functions and identifiers.
 
 use std::collections::BTreeSet;
 
@@ -8,24 +8,24 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Expr, FnArg, ImplItemFn, ItemFn, Local, Macro, Pat, Signature, TraitItemFn, Type};
 
-use super::{MAX_PARAMETERS, Place, Rule, Source, VOICE};
+use super::{MAX_PARAMETERS, Rule, Source, VOICE, Violation};
 
-pub(crate) fn check(source: &Source, places: &mut Vec<Place>) {
-    let mut walk = Walk { file: &source.path, words: BTreeSet::new(), places };
+pub(crate) fn check(source: &Source, violations: &mut Vec<Violation>) {
+    let mut walk = Walk { file: &source.path, words: BTreeSet::new(), violations };
     walk.visit_file(&source.tree);
 }
 
 struct Walk<'a> {
     file: &'a str,
-    /// Identifiers already reported; each is reported once per file.
+    /// The identifiers that were reported: each one is reported once per file.
     words: BTreeSet<String>,
-    places: &'a mut Vec<Place>,
+    violations: &'a mut Vec<Violation>,
 }
 
 impl Walk<'_> {
     fn report(&mut self, rule: Rule, at: Span, message: String) {
         let line = at.start().line;
-        self.places.push(Place { rule, file: self.file.to_owned(), line, message });
+        self.violations.push(Violation { rule, file: self.file.to_owned(), line, message });
     }
 
     fn check_signature(&mut self, signature: &Signature) {
@@ -85,7 +85,8 @@ fn is_parenthesis(group: &Group) -> bool {
     group.delimiter() == Delimiter::Parenthesis
 }
 
-/// Returns the parameters of a function in a macro, without `self` and those of `proptest!`.
+/// Returns the parameters of a function in a macro, without `self` and without parameters of
+/// `proptest!`.
 fn parameters(tokens: &TokenStream) -> Vec<Vec<TokenTree>> {
     let mut parameters = vec![Vec::new()];
     let mut depth = 0;
@@ -111,7 +112,7 @@ fn parameters(tokens: &TokenStream) -> Vec<Vec<TokenTree>> {
     parameters
 }
 
-/// Returns whether the pattern or the type of a parameter in a macro is a tuple.
+/// Whether the pattern or the type of a parameter in a macro is a tuple.
 fn is_tuple_parameter(parameter: &[TokenTree]) -> bool {
     let is_tuple = |token: &TokenTree| match token {
         TokenTree::Group(group) => is_parenthesis(group) && !group.stream().is_empty(),
@@ -166,7 +167,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
     }
 }
 
-/// Returns whether a type is a tuple or a reference to a tuple. The unit type does not count.
+/// Whether a type is a tuple or a reference to a tuple. The unit type does not count.
 fn is_tuple(of: &Type) -> bool {
     match of {
         Type::Tuple(tuple) => !tuple.elems.is_empty(),
@@ -177,7 +178,7 @@ fn is_tuple(of: &Type) -> bool {
     }
 }
 
-/// Returns whether a pattern destructures a tuple.
+/// Whether a pattern destructures a tuple.
 fn is_tuple_pattern(pattern: &Pat) -> bool {
     match pattern {
         Pat::Tuple(tuple) => !tuple.elems.is_empty(),

@@ -1,9 +1,9 @@
-//! Test of the style rules, with a ratchet.
+//! Tests that the number of style violations does not increase.
 //!
 //! `style-debt.txt` limits the number of violations of each rule in each folder. The test fails if
-//! there are more, and suggests to lower limits that are too high. To write the file again:
-//! `UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style`. To list the violations:
-//! `cargo run -p testkit --example style`.
+//! there are more, and suggests lowering limits that are too high. To update the file, run
+//! `UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style`. To list the violations, run `cargo run
+//! -p testkit --example style`.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,23 +15,23 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-use style::{Place, Rule, Source};
+use style::{Rule, Source, Violation};
 
-/// Number of tuple lets that the repository may contain anywhere.
+/// Maximum number of tuple lets in the whole repository.
 const FREE_TUPLE_LETS: usize = 15;
 
-const HEAD: &str = "# Number of places that still break a house rule: rule, folder, places.
+const HEAD: &str = "# Number of places that still violate a style rule: rule, folder, number.
 # The test fails if a number rises. Write this file again after you lowered one:
 # UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style
 ";
 
-/// Number of places by rule and folder.
+/// The number of violations by rule and folder.
 type Debt = BTreeMap<(String, String), usize>;
 
 #[test]
 fn style_violations_do_not_increase() {
-    let places = style::check(&style::sources());
-    let found = debt_of(&places);
+    let violations = style::check(&style::sources());
+    let found = debt_of(&violations);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("style-debt.txt");
     if std::env::var_os("UPDATE_STYLE_DEBT").is_some() {
         std::fs::write(&path, format_debt(&found)).unwrap();
@@ -41,11 +41,12 @@ fn style_violations_do_not_increase() {
     let mut report = String::new();
     for (key, &count) in &found {
         let limit = allowed.get(key).copied().unwrap_or(0);
-        if count > limit && !is_free(&key.0, &places) {
+        if count > limit && !is_free(&key.0, &violations) {
             let (rule, folder) = key;
             writeln!(report, "{rule} in {folder}: {count} places, at most {limit}").unwrap();
-            for place in places.iter().filter(|place| key_of(place) == *key) {
-                writeln!(report, "  {}:{}: {}", place.file, place.line, place.message).unwrap();
+            for violation in violations.iter().filter(|violation| key_of(violation) == *key) {
+                writeln!(report, "  {}:{}: {}", violation.file, violation.line, violation.message)
+                    .unwrap();
             }
         }
     }
@@ -58,24 +59,25 @@ fn style_violations_do_not_increase() {
     }
 }
 
-fn is_free(rule: &str, places: &[Place]) -> bool {
+fn is_free(rule: &str, violations: &[Violation]) -> bool {
     rule == Rule::TupleLet.name()
-        && places.iter().filter(|place| place.rule == Rule::TupleLet).count() <= FREE_TUPLE_LETS
+        && violations.iter().filter(|violation| violation.rule == Rule::TupleLet).count()
+            <= FREE_TUPLE_LETS
 }
 
-fn debt_of(places: &[Place]) -> Debt {
+fn debt_of(violations: &[Violation]) -> Debt {
     let mut debt = Debt::new();
-    for place in places {
-        *debt.entry(key_of(place)).or_default() += 1;
+    for violation in violations {
+        *debt.entry(key_of(violation)).or_default() += 1;
     }
     debt
 }
 
-fn key_of(place: &Place) -> (String, String) {
-    (place.rule.name().to_owned(), folder(&place.file))
+fn key_of(violation: &Violation) -> (String, String) {
+    (violation.rule.name().to_owned(), folder(&violation.file))
 }
 
-/// Returns the folder that a file counts for: `tests`, `crates/cli`, or `src/search` for
+/// Returns the folder to which a file belongs: `tests`, `crates/cli`, or `src/search` for
 /// `src/search/mod.rs`.
 fn folder(file: &str) -> String {
     let mut parts = file.split('/');
@@ -104,7 +106,7 @@ fn read(text: &str) -> Debt {
     text.lines().filter(|line| !line.starts_with('#')).map(line).collect()
 }
 
-/// Checks a file that violates every syntax rule, and a crate of files that use each other.
+/// Checks a file that violates every syntax rule, and a crate whose files use each other.
 #[test]
 fn each_rule_is_checked() {
     let wrong = r#"
@@ -134,9 +136,11 @@ extern "C" { fn kernel(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8); }
     ];
     let sources: Vec<Source> =
         files.into_iter().map(|(path, text)| Source::parse(path, text)).collect();
-    let places = style::check(&sources);
-    let found: Vec<(&str, &str, usize)> =
-        places.iter().map(|place| (place.rule.name(), &*place.file, place.line)).collect();
+    let violations = style::check(&sources);
+    let found: Vec<(&str, &str, usize)> = violations
+        .iter()
+        .map(|violation| (violation.rule.name(), &*violation.file, violation.line))
+        .collect();
     let expected = [
         ("module-cycle", "x/src/one.rs", 1),
         ("module-cycle", "x/src/two.rs", 1),

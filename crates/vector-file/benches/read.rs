@@ -1,6 +1,6 @@
 //! Measures how fast a file of vectors is read: `cargo bench -p vector-file -- [ROWS] [DIMENSION]`.
 //!
-//! The file was just written, so that it comes from the page cache.
+//! The file has just been written, so it is read from the page cache.
 
 use std::error::Error;
 use std::io::Write;

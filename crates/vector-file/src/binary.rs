@@ -1,4 +1,4 @@
-//! Vectors in binary files: fvecs, bvecs and IDX.
+//! Reads binary files of vectors: fvecs, bvecs and IDX.
 
 use std::io::Read;
 
@@ -23,7 +23,7 @@ fn vecs(mut file: impl Read, size: usize, value: impl Fn(&[u8]) -> f32) -> Resul
         match fill(&mut file, &mut head)? {
             0 => break,
             4 => {}
-            _ => return Err(format!("byte {offset}: half a vector at the end")),
+            _ => return Err(format!("byte {offset}: the last vector is incomplete")),
         }
         let own = u32::from_le_bytes(head) as usize;
         if own == 0 || (number > 0 && own != dimension) {
@@ -33,7 +33,7 @@ fn vecs(mut file: impl Read, size: usize, value: impl Fn(&[u8]) -> f32) -> Resul
             ));
         }
         dimension = own;
-        // Memory grows with the data, whatever the dimension claims.
+        // Memory grows with the data, regardless of the claimed dimension.
         row.clear();
         let length = own as u64 * size as u64;
         let read = (&mut file).take(length).read_to_end(&mut row);

@@ -26,19 +26,21 @@ pub use rows::Rows;
 /// The format of a file of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A two-dimensional array of `NumPy`: floats, integers or booleans in any byte and memory
+    /// A two-dimensional `NumPy` array: floats, integers or booleans in any byte order and memory
     /// order.
     Npy,
-    /// Vectors of 32-bit floats, each after its dimension as a 32-bit integer; little-endian.
+    /// Vectors of 32-bit floats, each preceded by its dimension as a 32-bit integer; little-endian.
     Fvecs,
-    /// Vectors of unsigned bytes, each after its dimension as a 32-bit integer; little-endian.
+    /// Vectors of unsigned bytes, each preceded by its dimension as a 32-bit integer;
+    /// little-endian.
     Bvecs,
-    /// Unsigned bytes in two or more dimensions, as in MNIST. The first dimension counts vectors.
+    /// Unsigned bytes in two or more dimensions, as in MNIST. The first dimension is the number of
+    /// vectors.
     Idx,
 }
 
 impl Format {
-    /// The format that a file's name indicates.
+    /// Returns the format that a file name indicates, or `None` if it indicates none.
     ///
     /// ```
     /// use vector_file::Format;
@@ -60,30 +62,30 @@ impl Format {
     }
 }
 
-/// Why a file of vectors cannot be read.
+/// An error of a file of vectors: its path and the problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct FileError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong with a file of vectors.
+/// The problem of a file of vectors that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The file cannot be opened.
+    /// The file could not be opened.
     #[error(transparent)]
     Open(#[from] io::Error),
-    /// The name indicates no format.
+    /// The file name indicates no format.
     #[error(
-        "the name does not tell the format; expected .npy, .fvecs, .bvecs, .idx or -ubyte, \
+        "the file name indicates no format; expected .npy, .fvecs, .bvecs, .idx or -ubyte, \
          optionally with .gz"
     )]
     Name,
-    /// The content does not have the format.
+    /// The content does not have the expected format. The text says what is wrong, and where.
     #[error("{0}")]
     Content(String),
 }
@@ -91,7 +93,8 @@ pub enum Problem {
 /// Reads a whole file in the format that its name indicates.
 ///
 /// # Errors
-/// If the file cannot be read, its name indicates no format, or it does not have that format.
+/// Fails if the file cannot be read, if its name indicates no format, or if its content does not
+/// have that format.
 pub fn open(path: &Path) -> Result<Rows, FileError> {
     let failed = |problem| FileError { path: path.to_owned(), problem };
     let format = Format::of_name(path).ok_or_else(|| failed(Problem::Name))?;
@@ -108,10 +111,10 @@ pub fn open(path: &Path) -> Result<Rows, FileError> {
 
 /// Reads vectors from a stream to its end.
 ///
-/// Memory grows with the data read, not with the size that a header claims.
+/// Memory grows with the data that is read, not with the size that a header claims.
 ///
 /// # Errors
-/// If the stream does not have the format. The text says what is wrong, and where.
+/// Fails if the stream does not have the format. The text says what is wrong, and where.
 pub fn read(file: impl Read, format: Format) -> Result<Rows, String> {
     match format {
         Format::Npy => npy::read(file),

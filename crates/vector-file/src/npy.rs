@@ -1,4 +1,4 @@
-//! Arrays of `NumPy` (its format versions 1 to 3).
+//! Reads `NumPy` arrays (format versions 1 to 3).
 
 use std::io::Read;
 
@@ -7,10 +7,10 @@ use half::f16;
 use crate::rows::Rows;
 use crate::stream::{floats, rest};
 
-/// Maximum length of a header. Only arrays with many named fields have longer ones.
+/// Maximum length of a header in bytes. Only arrays with many named fields have longer headers.
 const MAX_HEADER: u32 = 1 << 16;
 
-/// Reads numbers of each type in either byte order.
+/// Defines functions that read numbers of each type in either byte order.
 macro_rules! numbers {
     (
         $bytes:ident, $values:ident, $is_big:ident, $type:expr,
@@ -37,7 +37,7 @@ macro_rules! numbers {
 /// The header of an array.
 #[derive(Debug, PartialEq)]
 struct Header {
-    /// The type of a number and its size in bytes, such as `f4`.
+    /// The type of a number with its size in bytes, such as `f4`.
     kind: String,
     size: u64,
     is_big: bool,
@@ -46,7 +46,7 @@ struct Header {
 }
 
 impl Header {
-    /// Reads the dictionary `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }`.
+    /// Parses a dictionary such as `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }`.
     fn parse(text: &str) -> Result<Self, String> {
         let value = |key: &str| {
             let (_, after) = text.split_once(&format!("'{key}':"))?;
@@ -81,7 +81,7 @@ impl Header {
     }
 
     fn read(file: &mut impl Read) -> Result<Self, String> {
-        let no_file = |what: String| format!("it is not an .npy file: {what}");
+        let no_file = |what: String| format!("not an .npy file: {what}");
         let mut exact =
             |bytes: &mut [u8]| file.read_exact(bytes).map_err(|error| no_file(error.to_string()));
         let mut start = [0; 8];
@@ -107,7 +107,7 @@ impl Header {
     }
 
     /// Appends the numbers as 32-bit floats, rounded to nearest.
-    #[expect(clippy::cast_possible_truncation, reason = "vectors are of f32")]
+    #[expect(clippy::cast_possible_truncation, reason = "values are stored as f32")]
     fn convert(&self, bytes: &[u8], values: &mut Vec<f32>) {
         let is_big = self.is_big;
         numbers!(bytes, values, is_big, self.kind.as_str(),
@@ -148,7 +148,7 @@ pub(super) fn read(mut file: impl Read) -> Result<Rows, String> {
     Rows::new(if header.is_fortran { transposed(&values, dimension) } else { values }, dimension)
 }
 
-/// Transposes a matrix that is stored column by column.
+/// Transposes a matrix that is stored in column-major order.
 fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
     let rows = values.len() / columns.max(1);
     (0..values.len()).map(|at| values[at % columns * rows + at / columns]).collect()
@@ -165,7 +165,7 @@ mod tests {
         [&b"\x93NUMPY\x01\x00"[..], &length, text.as_bytes(), numbers].concat()
     }
 
-    /// 1, 2, 3, 4, 5, 6 in two rows, in every type and order that can hold them.
+    /// The numbers 1 to 6 in two rows, in every type and order that can represent them.
     #[test]
     fn every_type_and_order() {
         macro_rules! bytes {
@@ -213,7 +213,7 @@ mod tests {
             (file("'<f4'", false, "(4294967296, 4294967296)", &[0; 64]), "too large"),
             (file("'<f4'", false, "(18446744073709551615, 1)", &[0; 64]), "too large"),
             (file("'<f4'", false, "(4, 1000000000000)", &[0; 64]), "ends after 64 bytes"),
-            (file("'<f4'", false, "(2, 2)", &[0; 17]), "goes on"),
+            (file("'<f4'", false, "(2, 2)", &[0; 17]), "continues"),
             (file("'<f4'", false, "(4,)", &[0; 16]), "two dimensions"),
             (file("'<f4'", false, "(4, x)", &[0; 16]), "shape"),
             (file("'<f4'", false, "(4, 0)", &[]), "no vector"),

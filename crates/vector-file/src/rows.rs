@@ -5,12 +5,12 @@
 pub struct Rows {
     /// The values of all vectors, one vector after another.
     pub values: Vec<f32>,
-    /// The number of values per vector, at least 1.
+    /// Number of values per vector, at least 1.
     pub dimension: usize,
 }
 
 impl Rows {
-    /// The number of vectors.
+    /// Returns the number of vectors.
     pub fn len(&self) -> usize {
         self.values.len() / self.dimension
     }
@@ -20,17 +20,17 @@ impl Rows {
         self.values.is_empty()
     }
 
-    /// Vector `number`, from 0.
+    /// Returns the vector with this number, from 0.
     ///
     /// # Panics
-    /// If there is no such vector.
+    /// Panics if there is no such vector.
     pub fn row(&self, number: usize) -> &[f32] {
         &self.values[number * self.dimension..][..self.dimension]
     }
 
     pub(crate) fn new(values: Vec<f32>, dimension: usize) -> Result<Self, String> {
         if dimension == 0 {
-            return Err("there is no vector in it".to_owned());
+            return Err("it contains no vector".to_owned());
         }
         Ok(Self { values, dimension })
     }

@@ -7,7 +7,7 @@ const CHUNK: usize = 1 << 22;
 
 /// Reads the rest of a file, which must have `length` bytes: numbers of `size` bytes each.
 ///
-/// Calls `take` with chunks of whole numbers.
+/// Calls `take` with chunks that contain whole numbers.
 pub(crate) fn rest(
     mut file: impl Read,
     length: u64,
@@ -28,7 +28,7 @@ pub(crate) fn rest(
         take(&chunk);
     }
     if fill(&mut file, &mut [0])? > 0 {
-        return Err(format!("it goes on after the {length} bytes of numbers that its shape says"));
+        return Err(format!("it continues after the {length} bytes of numbers of its shape"));
     }
     Ok(())
 }
@@ -51,7 +51,7 @@ pub(crate) fn floats(
         }
     }
     rest(file, 0, 1, |_| ())
-        .map_err(|_| format!("it goes on after the {length} bytes of numbers that its shape says"))
+        .map_err(|_| format!("it continues after the {length} bytes of numbers of its shape"))
 }
 
 /// Reads until `bytes` is full or the file ends. Returns the number of bytes read.

@@ -584,7 +584,7 @@ impl Gatherer<'_> {
         answers: &mut GpuAnswers,
     ) -> Result<usize, GpuError> {
         let stream = self.gpu.stream();
-        let failed = self.gpu.device().doing("copying neighbors from it").failed();
+        let failed = self.gpu.device().step("copying neighbors from it").failed();
         let length = ends.last().copied().unwrap_or(0) as usize;
         let there = stream.clone_htod(ends).map_err(&failed)?;
         let mut gathered = stream.alloc_zeros(length.max(1)).map_err(&failed)?;

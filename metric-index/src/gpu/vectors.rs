@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gpu_runtime::{
-    CudaEvent, CudaSlice, CudaStream, Device, DevicePtr, Doing, GpuError, Pinned, Pool,
+    CudaEvent, CudaSlice, CudaStream, Device, DevicePtr, GpuError, GpuStep, Pinned, Pool,
 };
 
 use super::arguments::{PointRows, Vectors};
@@ -161,7 +161,7 @@ impl Engine<[f32]> for VectorEngine {
         let launcher = Launcher { kernels: &kernels, stream: &stream };
         let shape = VectorShape { count, dimension };
         let values = copy_to_device(device, &stream, points, shape)?;
-        let doing = device.doing("preparing the points");
+        let doing = device.step("preparing the points");
         let is_angular = formula == Formula::Angular;
         let mut vectors = Vectors { values, lengths: None, count, dimension };
         if is_angular {
@@ -306,7 +306,7 @@ impl VectorEngine {
             return Ok(());
         }
         lane.batch = None;
-        let doing = self.device.doing("allocating memory for queries");
+        let doing = self.device.step("allocating memory for queries");
         let queries = queries.next_multiple_of(COLS);
         let count = queries as usize;
         let dimension = self.points.dimension as usize;
@@ -334,7 +334,7 @@ impl VectorEngine {
         found: &mut GpuAnswers,
         overflow: &mut Overflow,
     ) -> Result<(), GpuError> {
-        let failed = self.device.doing("answering queries").failed();
+        let failed = self.device.step("answering queries").failed();
         let dimension = self.points.dimension as usize;
         let count = u32::try_from(request.numbers.len()).expect("a batch");
         let (k, radius) = match request.question {
@@ -512,7 +512,7 @@ struct Overflow {
 pub(super) fn zeros<T: gpu_runtime::DeviceRepr + gpu_runtime::ValidAsZeroBits>(
     stream: &Arc<CudaStream>,
     length: usize,
-    doing: Doing,
+    doing: GpuStep,
 ) -> Result<CudaSlice<T>, GpuError> {
     stream.alloc_zeros(length).map_err(doing.failed())
 }
@@ -524,7 +524,7 @@ fn copy_to_device<S: Points<Point = [f32]>>(
     points: &S,
     shape: VectorShape,
 ) -> Result<CudaSlice<f32>, GpuError> {
-    let doing = device.doing("copying points to it");
+    let doing = device.step("copying points to it");
     let count = shape.count;
     let dimension = shape.dimension as usize;
     let mut there = zeros(stream, count as usize * dimension, doing)?;

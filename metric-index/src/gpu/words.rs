@@ -86,7 +86,7 @@ impl Lane {
             packed: Pinned::new(device),
             neighbors: Pinned::new(device),
             buffer: DeviceBuffer::default(),
-            state: zeros(gpu.stream(), 2, device.doing("allocating memory for queries"))?,
+            state: zeros(gpu.stream(), 2, device.step("allocating memory for queries"))?,
             gpu,
         })
     }
@@ -178,7 +178,7 @@ impl Engine<str> for WordEngine {
         }
         let stream = device.stream()?;
         let kernels = Kernels::load(device)?;
-        let failed = device.doing("copying words to it").failed();
+        let failed = device.step("copying words to it").failed();
         let sets: Vec<u32> = order.iter().map(|&(_, set, _)| set).collect();
         let numbers: Vec<u32> = order.iter().map(|&(.., point)| point).collect();
         let lengths: Vec<u16> = order.iter().map(|&(length, ..)| length).collect();
@@ -336,7 +336,7 @@ impl WordEngine {
         k: usize,
         found: &mut GpuAnswers,
     ) -> Result<u32, GpuError> {
-        let failed = self.device.doing("counting distances").failed();
+        let failed = self.device.step("counting distances").failed();
         let bins = (self.longest.max(64) + 2).min(MAX_BINS);
         let mut max_count = 0;
         let there = self.pack(lane, queries, 0)?;
@@ -372,7 +372,7 @@ impl WordEngine {
         queries: &[PendingQuery],
         capacity: u32,
     ) -> Result<Queries, GpuError> {
-        let failed = self.device.doing("copying queries to it").failed();
+        let failed = self.device.step("copying queries to it").failed();
         let layout = layout_of(queries);
         let found_at = layout.found_at();
         let packed = lane.packed.get(found_at)?;
@@ -409,7 +409,7 @@ impl WordEngine {
         goal: SearchGoal,
         found: &mut GpuAnswers,
     ) -> Result<u32, GpuError> {
-        let failed = self.device.doing("answering a query").failed();
+        let failed = self.device.step("answering a query").failed();
         let length = u32::try_from(query.codes.len()).expect("up to 64 characters");
         let radius = query.radius.min(MAX_RADIUS);
         let mut packed = OneQuery { codes: [0; 64], length, set: query.set, radius };
@@ -441,7 +441,7 @@ impl WordEngine {
         capacity: u32,
         found: &mut GpuAnswers,
     ) -> Result<Vec<u32>, GpuError> {
-        let failed = self.device.doing("answering queries").failed();
+        let failed = self.device.step("answering queries").failed();
         if is_alone(queries.len(), capacity) {
             return Ok(vec![self.answer_single(lane, &queries[0], goal, found)?]);
         }

@@ -1,4 +1,4 @@
-//! The greedy search: one dimension of the features after another.
+//! The greedy search: it changes one dimension of the features after another.
 
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::setup::{ChosenFeatures, FeatureError, Free, Recount, Step, TrialSetup};
+use super::setup::{ChosenFeatures, FeatureError, FreeDimensions, Recount, Step, TrialSetup};
 use crate::decide::objective::Metrics;
 use crate::learn::held_out::{FOLDS, LeaveOneOut};
-use crate::learn::training_rows::{Counted, Features, TERM_STEPS};
+use crate::learn::training_rows::{CountedDocuments, Features, TERM_STEPS};
 use crate::learn::votes::Trial;
 use crate::search::SearchError;
 use crate::text::analyze::{AnalyzerSpec, NgramRange, Stemmer, stop_word_languages, stop_words};
@@ -23,9 +23,9 @@ use crate::text::tfidf::Weighting;
 pub(in crate::learn) struct FeatureSearch<'a> {
     /// The setup that all trials share.
     pub setup: TrialSetup<'a>,
-    /// Counts the training documents again.
+    /// Counts the training documents with other features.
     pub recount: &'a mut Recount<'a>,
-    /// Called after every trial.
+    /// The function to call after every trial.
     pub progress: &'a mut dyn FnMut(&Step),
 }
 
@@ -35,34 +35,33 @@ impl std::fmt::Debug for FeatureSearch<'_> {
     }
 }
 
-/// A change is kept if it improves the objective by at least this much; a smaller gain may be
-/// noise.
+/// Minimum gain in the objective for which a change is kept; a smaller gain may be noise.
 const MIN_GAIN: f64 = 0.001;
-/// Minimum gain of a weighting that rules out learned term weights and prototypes, over one that
-/// allows them: these usually gain as much.
+/// Minimum gain for a weighting that rules out learned term weights and prototypes, over a
+/// weighting that allows them: these usually gain as much.
 const MIN_GAIN_WITHOUT_LEARNERS: f64 = 0.01;
-/// A change is tried on the whole sample if it is at most this much worse than the best on the
-/// first fold.
+/// Maximum loss on the first fold, relative to the best change, with which a change is still tried
+/// on the whole sample.
 const MAX_LOSS_ON_FIRST_FOLD: f64 = 0.01;
 /// The numbers of selected terms that are tried first.
 const TERM_COUNTS: [usize; 3] = [2_000, 8_000, 32_000];
-/// The numbers of selected terms that are tried next to the best of [`TERM_COUNTS`].
+/// The numbers of selected terms that are tried around the best of [`TERM_COUNTS`].
 const MORE_TERM_COUNTS: [usize; 4] = [500, 1_000, 4_000, 16_000];
-/// BM25 is pursued separately if it is ahead of the cosine weightings by this much. (Where it was
-/// close to them, it lost on all corpora of docs/quality.md, and it is tried again with the
-/// features that they found.)
+/// Minimum lead over the cosine weightings for BM25 to be pursued separately. With a smaller lead,
+/// it lost on all corpora of docs/quality.md. It is then tried again with the features that the
+/// cosine weightings found.
 const MIN_LEAD: f64 = MIN_GAIN_WITHOUT_LEARNERS / 2.0;
-/// Minimum of the largest k that a trial tries.
+/// The largest k of a trial is at least this number.
 const MIN_LARGEST_K: NonZeroUsize = NonZeroUsize::new(60).unwrap();
 /// Maximum number of changes of one dimension that are tried on the whole sample.
 const MAX_CONTESTANTS: usize = 16;
-/// Minimum number of documents of the first fold for it to decide.
+/// Minimum number of documents in the first fold for dropping changes there.
 const MIN_FIRST_FOLD: usize = 400;
-/// Character n-grams are tried if documents have at most this many terms in total. They are slow on
-/// longer texts, and seldom help there.
+/// Maximum number of terms of all documents for trying character n-grams. They are slow on longer
+/// texts and seldom help there.
 const MAX_ENTRIES_FOR_CHARACTERS: usize = 300_000;
 
-/// How documents are converted to terms.
+/// The settings that determine how documents are converted to terms.
 #[derive(Debug, PartialEq)]
 struct Terms {
     analyzer: Option<AnalyzerSpec>,
@@ -71,7 +70,7 @@ struct Terms {
 
 impl Terms {
     fn of(features: &Features) -> Self {
-        // The boost is applied later, so fields are counted separately once.
+        // The boost is applied after counting, so one count with separate fields serves all boosts.
         let fields = match features.fields {
             Fields::FirstLine { .. } => Fields::FirstLine { boost: 1.0 },
             ref fields => fields.clone(),
@@ -80,17 +79,17 @@ impl Terms {
     }
 }
 
-/// A change that is still in the search.
+/// A change that has not been dropped yet.
 struct Contestant {
     change: String,
     features: Features,
-    /// Its counts, as an index.
+    /// Index of its counts.
     counted: usize,
     /// The neighbors of the documents held out so far.
     found: LeaveOneOut,
 }
 
-/// The metrics of some features.
+/// The metrics of some features on the sample.
 #[derive(Debug, Clone, Copy)]
 struct SampleMetrics {
     first_fold: Metrics,
@@ -99,9 +98,9 @@ struct SampleMetrics {
 
 /// The best features that the greedy search has found so far.
 #[derive(Clone)]
-struct Best {
+struct BestFeatures {
     features: Features,
-    /// `None` if nothing was tried.
+    /// The metrics on the sample; `None` if nothing was tried.
     metrics: Option<SampleMetrics>,
     /// The best k on the whole sample; 0 if nothing was tried.
     k: usize,
@@ -110,51 +109,48 @@ struct Best {
 /// The cosine weightings to try, and the one weighting that is not a cosine.
 const COSINE: [&str; 4] = ["ltc", "lsc", "btc", "ntc"];
 const BM25: &str = "bm25";
-/// Weightings that differ from `ltc` only in the term frequency, which is 1 for given features that
-/// are all 1.
+/// Weightings that differ from `ltc` only in the term frequency, which is always 1 for binary
+/// features.
 const ALIKE_IF_BINARY: [&str; 2] = ["btc", "ntc"];
 
 /// The state of the greedy search.
 struct GreedySearch<'t, 'a> {
     trials: &'t mut FeatureSearch<'a>,
-    best: Best,
+    best: BestFeatures,
     /// The counts for each combination of analyzer and fields that was requested.
-    counted: Vec<(Terms, Counted)>,
+    counted: Vec<(Terms, CountedDocuments)>,
     steps: Vec<Step>,
     tried: Vec<Features>,
-    /// The objective of each change tried on the first fold, or on the whole sample if that fold
-    /// has too few documents.
+    /// The objective of each change on the first fold, or on the whole sample if the first fold has
+    /// too few documents.
     on_first: Vec<(Features, f64)>,
-    /// The code of the corpus's language, if it could be told.
+    /// The code of the corpus's language, if it was recognized.
     language: Option<&'static str>,
 }
 
 impl FeatureSearch<'_> {
-    /// Finds the best features from `start`, with which `counts` were counted.
+    /// Finds the best features, starting from `start`, with which `counts` were counted.
     ///
     /// # Errors
-    /// If the documents cannot be counted or searched.
-    ///
-    /// # Panics
-    /// Never: there is always a start.
+    /// Fails if the documents cannot be counted or searched.
     pub(in crate::learn) fn run(
         &mut self,
         start: Features,
         counts: Counts,
-        free: Free,
+        free: FreeDimensions,
     ) -> Result<ChosenFeatures, FeatureError> {
         let fields = start.fields.clone();
-        let counted = Counted::new(counts, self.setup.exclusion);
+        let counted = CountedDocuments::new(counts, self.setup.exclusion);
         let mut search = GreedySearch {
             trials: self,
             language: language(counted.counts()),
             counted: vec![(Terms::of(&start), counted)],
-            best: Best { features: start, metrics: None, k: 0 },
+            best: BestFeatures { features: start, metrics: None, k: 0 },
             steps: Vec::new(),
             tried: Vec::new(),
             on_first: Vec::new(),
         };
-        search.search(Free { title: free.title && fields == Fields::Whole, ..free })?;
+        search.search(FreeDimensions { title: free.title && fields == Fields::Whole, ..free })?;
         let features = search.best.features.clone();
         let steps = std::mem::take(&mut search.steps);
         let index = search.count(&features)?;
@@ -165,17 +161,17 @@ impl FeatureSearch<'_> {
 
 impl GreedySearch<'_, '_> {
     /// Tries one dimension after another.
-    fn search(&mut self, free: Free) -> Result<(), FeatureError> {
+    fn search(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {
         self.try_out(vec![("as given".to_owned(), self.best.features.clone())])?;
         if free.chi2_power {
-            self.chi2_powers()?;
+            self.try_chi2_powers()?;
         }
         let mut starts = Vec::new();
         if free.weighting {
             let start = self.best.clone();
             for codes in [&COSINE[..], &[BM25]] {
                 self.best = start.clone();
-                self.weightings(codes)?;
+                self.try_weightings(codes)?;
                 starts.push(self.best.clone());
             }
             starts.dedup_by(|a, b| a.features == b.features);
@@ -184,70 +180,70 @@ impl GreedySearch<'_, '_> {
         }
         let values: Vec<f64> = starts.iter().map(|start| self.value(start)).collect();
         let max = values.iter().copied().fold(0.0, f64::max);
-        let mut best: Option<Best> = None;
+        let mut best: Option<BestFeatures> = None;
         for (number, start) in starts.into_iter().enumerate() {
             let min_value =
                 if number == 0 { max - MAX_LOSS_ON_FIRST_FOLD } else { values[0] + MIN_LEAD };
             if values[number] >= min_value {
                 self.best = start;
-                self.terms(free)?;
-                let is_better = |best: &Best| self.value(&self.best) > self.value(best);
+                self.try_terms(free)?;
+                let is_better = |best: &BestFeatures| self.value(&self.best) > self.value(best);
                 if best.as_ref().is_none_or(is_better) {
                     best = Some(self.best.clone());
                 }
             }
         }
-        self.best = best.expect("the first start is near the best, or another is ahead of it");
+        self.best = best.expect("one of the starts is close to the best");
         if free.chi2_power {
-            self.chi2_powers()?;
+            self.try_chi2_powers()?;
         }
         if free.weighting {
-            self.weightings(&COSINE)?;
-            self.weightings(&[BM25])?;
+            self.try_weightings(&COSINE)?;
+            self.try_weightings(&[BM25])?;
         }
-        self.terms(free)?;
+        self.try_terms(free)?;
         let weighting = self.best.features.weighting;
         if free.term_weights && weighting.is_cosine() && weighting.is_symmetric() {
-            self.term_factors()?;
+            self.try_term_factors()?;
         }
         Ok(())
     }
 
-    /// The objective of the given features on the whole sample.
-    fn value(&self, best: &Best) -> f64 {
+    /// Returns the objective of the given features on the whole sample.
+    fn value(&self, best: &BestFeatures) -> f64 {
         let objective = self.trials.setup.grid.objective;
         best.metrics.map_or(0.0, |metrics| objective.of(metrics.whole_sample))
     }
 
     /// Tries title boosts, analyzers and selections.
-    fn terms(&mut self, free: Free) -> Result<(), FeatureError> {
+    fn try_terms(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {
         if free.title {
-            self.titles()?;
+            self.try_titles()?;
         }
         if free.analyzer {
-            self.analyzers()?;
+            self.try_analyzers()?;
         }
         if free.selection {
-            self.selections(free)?;
+            self.try_selections(free)?;
         }
         Ok(())
     }
 
-    /// The index of the counts for these features; counts if necessary.
+    /// Returns the index of the counts for these features. Counts the documents if necessary.
     fn count(&mut self, features: &Features) -> Result<usize, CorpusError> {
         let terms = Terms::of(features);
         if let Some(at) = self.counted.iter().position(|(counted, _)| *counted == terms) {
             return Ok(at);
         }
         let counts = (self.trials.recount)(&terms.analyzer, &terms.fields)?;
-        // The documents and their labels are always the same.
+        // The documents and their labels do not change, so the folds do not either.
         let folds = Arc::clone(self.counted[0].1.folds());
-        self.counted.push((terms, Counted::with_folds(counts, folds)));
+        self.counted.push((terms, CountedDocuments::with_folds(counts, folds)));
         Ok(self.counted.len() - 1)
     }
 
     /// Tries changes of one dimension: all of them on the first fold, and the best of these on the
-    /// whole sample. Keeps the best of them if it is better than the best so far.
+    /// whole sample. Keeps the best change if it improves the objective.
     fn try_out(&mut self, changes: Vec<(String, Features)>) -> Result<(), FeatureError> {
         let mut open = Vec::new();
         for (change, features) in changes {
@@ -288,7 +284,7 @@ impl GreedySearch<'_, '_> {
             };
             let loses =
                 allows_learners(&self.best.features) && !allows_learners(&contestant.features);
-            // A different number of steps counts as the same kind of change.
+            // A change in the number of steps is a change of the same kind.
             let learns = |features: &Features| features.term_steps > 0;
             let gain = match (loses, learns(&self.best.features)) {
                 (true, _) => MIN_GAIN_WITHOUT_LEARNERS,
@@ -300,7 +296,7 @@ impl GreedySearch<'_, '_> {
             if kept {
                 let whole_sample = trial.metrics;
                 let metrics = Some(SampleMetrics { first_fold: first, whole_sample });
-                self.best = Best { features: contestant.features, metrics, k: trial.k };
+                self.best = BestFeatures { features: contestant.features, metrics, k: trial.k };
             }
             self.step(contestant.change, trial, contestant.found.len(), kept);
         }
@@ -313,8 +309,8 @@ impl GreedySearch<'_, '_> {
         self.steps.push(step);
     }
 
-    /// Holds out more documents for every contestant, and returns the best vote of each. Several
-    /// contestants are tried concurrently if there are threads for them.
+    /// Holds out more documents for every contestant, and returns the best vote of each. Tries
+    /// several contestants concurrently if there are enough threads.
     fn hold_out(
         &self,
         contestants: &mut [Contestant],
@@ -342,8 +338,8 @@ impl GreedySearch<'_, '_> {
         if together == 1 || threads.count() == 1 {
             return contestants.iter_mut().map(try_one).collect();
         }
-        // Values that several contestants need are computed first. Otherwise a deadlock is
-        // possible: a contestant could wait for them while its threads try another one that also
+        // Values that several contestants need are computed first, to avoid a deadlock. Otherwise a
+        // contestant could wait for a value while its threads try another contestant that also
         // waits.
         for contestant in &*contestants {
             let counted = &counted[contestant.counted].1;
@@ -359,12 +355,12 @@ impl GreedySearch<'_, '_> {
         Ok(tried)
     }
 
-    fn weightings(&mut self, codes: &[&str]) -> Result<(), FeatureError> {
+    fn try_weightings(&mut self, codes: &[&str]) -> Result<(), FeatureError> {
         let given = self.best.features.analyzer.is_none();
         let binary = given && self.counted[0].1.counts().is_binary();
         let start = self.best.features.clone();
         let with = |code: &str, power: f64| {
-            let weighting: Weighting = code.parse().expect("each is a weighting");
+            let weighting: Weighting = code.parse().expect("every code is a weighting");
             let weighting = weighting.with_idf_power(power)?;
             let weighting = weighting.with_chi2_power(start.weighting.chi2_power())?;
             let features = Features { weighting, ..start.clone() };
@@ -373,7 +369,7 @@ impl GreedySearch<'_, '_> {
         let codes = codes.iter().filter(|code| !(binary && ALIKE_IF_BINARY.contains(code)));
         let changes = codes.clone().flat_map(|code| [0.5, 1.0].map(|power| with(code, power)));
         self.try_out(changes.flatten().collect())?;
-        // A higher power is not tried where a half is as good.
+        // A higher power is tried only if 1 is better than 0.5.
         let on_first = |code, power| {
             let (_, features) = with(code, power)?;
             self.value_on_first(&features)
@@ -383,14 +379,14 @@ impl GreedySearch<'_, '_> {
         self.try_out(changes)
     }
 
-    /// The objective of the given features on the first fold, if they were tried.
+    /// Returns the objective of the given features on the first fold, if they were tried.
     fn value_on_first(&self, features: &Features) -> Option<f64> {
         let tried = self.on_first.iter().find(|(other, _)| other == features);
         tried.map(|&(_, value)| value)
     }
 
-    /// Tries the exponents next to the best so far, and continues as long as they improve.
-    fn chi2_powers(&mut self) -> Result<(), FeatureError> {
+    /// Tries exponents next to the best so far, and continues while they improve the objective.
+    fn try_chi2_powers(&mut self) -> Result<(), FeatureError> {
         loop {
             let start = self.best.features.clone();
             let change = |step: f64| {
@@ -406,9 +402,9 @@ impl GreedySearch<'_, '_> {
         }
     }
 
-    /// Tries learned weights of terms with as many steps as possible, then with fewer as long as
-    /// these are better.
-    fn term_factors(&mut self) -> Result<(), FeatureError> {
+    /// Tries learned term weights with the largest number of steps, then with fewer steps while
+    /// these improve the objective.
+    fn try_term_factors(&mut self) -> Result<(), FeatureError> {
         let start = self.best.features.clone();
         for term_steps in TERM_STEPS.into_iter().rev() {
             let before = self.best.features.term_steps;
@@ -422,7 +418,7 @@ impl GreedySearch<'_, '_> {
         Ok(())
     }
 
-    fn titles(&mut self) -> Result<(), FeatureError> {
+    fn try_titles(&mut self) -> Result<(), FeatureError> {
         let change = |boost| {
             let fields = Fields::FirstLine { boost };
             let features = Features { fields, ..self.best.features.clone() };
@@ -431,21 +427,23 @@ impl GreedySearch<'_, '_> {
         self.try_out([1.0, 2.0, 3.0, 5.0].map(change).into())
     }
 
-    fn analyzers(&mut self) -> Result<(), FeatureError> {
+    fn try_analyzers(&mut self) -> Result<(), FeatureError> {
         let mut others = vec![self.other_stems(), self.other_pairs(), self.other_stop_words()];
         if self.counted[0].1.counts().entries() <= MAX_ENTRIES_FOR_CHARACTERS {
             others.push(self.other_characters());
         }
-        self.try_out(others.into_iter().map(|other| (named("all", &other), other)).collect())
+        self.try_out(
+            others.into_iter().map(|other| (describe_terms("all", &other), other)).collect(),
+        )
     }
 
-    fn selections(&mut self, free: Free) -> Result<(), FeatureError> {
-        // Stems and word pairs often help only together with term selection.
+    fn try_selections(&mut self, free: FreeDimensions) -> Result<(), FeatureError> {
+        // Stemming and word pairs often help only together with term selection.
         let mut bases = vec![self.best.features.clone()];
         if free.analyzer {
             bases.extend([self.other_stems(), self.other_pairs()]);
         }
-        // First a few numbers of terms, then those next to the best of each base.
+        // First the coarse term counts, then the counts next to the best one of each base.
         for counts in [&TERM_COUNTS[..], &MORE_TERM_COUNTS] {
             let mut changes = Vec::new();
             for base in &bases {
@@ -462,13 +460,13 @@ impl GreedySearch<'_, '_> {
                 };
                 let best = TERM_COUNTS.iter().filter_map(on_first);
                 let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, count)| count);
-                // A vocabulary may be too small for the first.
+                // The vocabulary may be smaller than the first count.
                 let is_open = |count: usize| best.is_none_or(|best| is_next_to(count, best));
                 let counts = counts.iter().copied();
                 let counts = counts.filter(|&count| TERM_COUNTS.contains(&count) || is_open(count));
                 for selection in counts.filter_map(selected) {
                     let features = with(selection);
-                    changes.push((named(&selection.to_string(), &features), features));
+                    changes.push((describe_terms(&selection.to_string(), &features), features));
                 }
             }
             self.try_out(changes)?;
@@ -476,7 +474,7 @@ impl GreedySearch<'_, '_> {
         Ok(())
     }
 
-    /// The best features with stemming switched on or off.
+    /// Returns the best features with stemming switched on or off.
     fn other_stems(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
@@ -486,7 +484,7 @@ impl GreedySearch<'_, '_> {
         other
     }
 
-    /// The best features with the stop words of the corpus's language dropped or kept.
+    /// Returns the best features with the stop words of the corpus's language dropped or kept.
     fn other_stop_words(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
@@ -499,7 +497,7 @@ impl GreedySearch<'_, '_> {
         other
     }
 
-    /// The best features with n-grams of two to four characters of words switched on or off.
+    /// Returns the best features with character n-grams of length two to four switched on or off.
     fn other_characters(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
@@ -509,7 +507,7 @@ impl GreedySearch<'_, '_> {
         other
     }
 
-    /// The best features with word pairs switched on or off.
+    /// Returns the best features with word pairs switched on or off.
     fn other_pairs(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
@@ -521,9 +519,9 @@ impl GreedySearch<'_, '_> {
     }
 }
 
-/// The largest k to try after a trial for which `best` was the best k (0: no trial yet). In
+/// Returns the largest k to try after a trial whose best k was `best` (0: no trial yet). In
 /// single-label mode, twice `best` is enough. In multi-label mode, the best k of one trial says
-/// little about the others.
+/// little about others.
 fn largest_k(best: usize, k_max: NonZeroUsize, multi_label: bool) -> NonZeroUsize {
     match NonZeroUsize::new(2 * best) {
         Some(twice) if !multi_label => twice.max(MIN_LARGEST_K).min(k_max),
@@ -531,14 +529,14 @@ fn largest_k(best: usize, k_max: NonZeroUsize, multi_label: bool) -> NonZeroUsiz
     }
 }
 
-/// Whether a number of selected terms is tried because another one is the best.
+/// Whether a term count is adjacent to the best one, and should therefore be tried.
 fn is_next_to(count: usize, best: usize) -> bool {
     let is_least = best == TERM_COUNTS[0];
     count == 2 * best || count == best / 2 || (is_least && count < best)
 }
 
-/// A description of the terms of features, after their number.
-fn named(count: &str, features: &Features) -> String {
+/// Returns a description of the terms of features; it begins with `count`.
+fn describe_terms(count: &str, features: &Features) -> String {
     let Some(analyzer) = &features.analyzer else { return format!("{count} columns") };
     let words = if analyzer.stemmer.is_some() { "stems" } else { "words" };
     let pairs = analyzer.word_ngrams == NgramRange::new(1, 2);
@@ -553,8 +551,9 @@ fn named(count: &str, features: &Features) -> String {
     name
 }
 
-/// The code of the language of which most of the corpus's frequent words are stop words. `None` if
-/// no language has a third of them: then the corpus is in another language, or no text at all.
+/// Returns the code of the language with the most stop words among the corpus's frequent words.
+/// `None` if they are at most a third of the frequent words: the corpus is in another language, or
+/// is not text.
 fn language(counts: &Counts) -> Option<&'static str> {
     const FREQUENT: usize = 40;
     let frequencies = counts.vocabulary.document_frequencies();
@@ -566,7 +565,7 @@ fn language(counts: &Counts) -> Option<&'static str> {
         let ids = words.iter().filter_map(|word| counts.vocabulary.id(word));
         ids.filter(|id| terms.contains(id)).count()
     };
-    // Of equal languages, the first.
+    // In a tie, the first language wins.
     let best = stop_word_languages().iter().rev().max_by_key(hits)?;
     (hits(&best) * 3 > terms.len()).then_some(*best)
 }

@@ -1,16 +1,16 @@
-//! Chooses features by trial: weighting, stems, word pairs, title, and term selection. A change is
-//! kept if it improves a leave-one-out search of a sample.
+//! Chooses features by trial: weighting, stemming, word pairs, title, and term selection. A change
+//! is kept if it improves a leave-one-out search of a sample.
 //!
-//! The search is greedy: it changes one dimension at a time, and keeps the best value of each. It
+//! The search is greedy: it changes one dimension at a time and keeps the best value of each. It
 //! makes two passes, because the best weighting changes when terms are dropped. In the first pass,
-//! the best cosine weighting and BM25 are pursued separately, because stems and term selection do
-//! not help them equally. Each trial weights all training documents, searches the neighbors of
-//! held-out documents, and evaluates a coarse grid of votes. Changes that are clearly worse than
-//! the best on a fifth of the sample are dropped (successive halving with two steps).
+//! the best cosine weighting and BM25 are pursued separately, because stemming and term selection
+//! help them to different degrees. Each trial weights all training documents, searches the
+//! neighbors of held-out documents, and evaluates a coarse grid of votes. Changes that are clearly
+//! worse than the best on a fifth of the sample are dropped (successive halving with two rounds).
 
 mod greedy;
 mod setup;
 
 pub(super) use greedy::FeatureSearch;
 pub use setup::Step;
-pub(super) use setup::{ChosenFeatures, FeatureError, Free, TrialSetup};
+pub(super) use setup::{ChosenFeatures, FeatureError, FreeDimensions, TrialSetup};

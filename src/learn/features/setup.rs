@@ -1,11 +1,11 @@
-//! The input and the result of a search of features.
+//! The input and the result of the search for features.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use crate::learn::held_out::{Exclusion, LeaveOneOut};
 use crate::learn::options::FreeFeatures;
-use crate::learn::training_rows::{Counted, Features, HoldOutSearch, labels_of};
+use crate::learn::training_rows::{CountedDocuments, Features, HoldOutSearch, labels_of};
 use crate::learn::votes::{Grid, Trial, search_grid};
 use crate::model::InputSpec;
 use crate::search::{Engines, SearchError};
@@ -13,26 +13,26 @@ use crate::text::analyze::AnalyzerSpec;
 use crate::text::corpus::CorpusError;
 use crate::text::counts::{Counts, Fields};
 
-/// The features that may be changed.
-#[expect(clippy::struct_excessive_bools, reason = "six dimensions, each free or not")]
+/// The dimensions of the features that the search may change.
+#[expect(clippy::struct_excessive_bools, reason = "one switch per dimension")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::learn) struct Free {
-    /// Stems and word pairs.
+pub(in crate::learn) struct FreeDimensions {
+    /// Stemming and word pairs.
     pub analyzer: bool,
     /// The boost of the first line.
     pub title: bool,
     /// The weighting and the exponent of the idf.
     pub weighting: bool,
-    /// The exponent of χ².
+    /// The exponent of the χ² weights.
     pub chi2_power: bool,
     /// The selection of terms.
     pub selection: bool,
-    /// Learned weights of terms.
+    /// Learned term weights.
     pub term_weights: bool,
 }
 
-impl Free {
-    /// Returns which of the requested features of a corpus can be changed.
+impl FreeDimensions {
+    /// Restricts `requested` to what applies to a corpus.
     pub(in crate::learn) fn for_corpus(
         free: FreeFeatures,
         input: &InputSpec,
@@ -55,64 +55,64 @@ impl Free {
     }
 }
 
-/// A feature that was tried.
+/// A feature change that was tried, with its metrics.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Step {
-    /// The change.
+    /// Description of the change.
     pub change: String,
     /// The leave-one-out metrics of the best vote on the held-out documents.
     #[serde(flatten)]
     pub trial: Trial,
-    /// The number of documents that were held out.
+    /// Number of documents that were held out.
     pub documents: usize,
-    /// Whether it was kept as the best so far.
+    /// Whether the change was kept as the best so far.
     pub kept: bool,
 }
 
-/// Why features cannot be tried.
+/// An error that stopped the search for features.
 #[derive(Debug, thiserror::Error)]
 pub enum FeatureError {
-    /// The corpus cannot be counted.
+    /// The corpus could not be counted.
     #[error(transparent)]
     Corpus(#[from] CorpusError),
-    /// The rows cannot be searched.
+    /// The rows could not be searched.
     #[error(transparent)]
     Search(#[from] SearchError),
 }
 
-/// Counts the training documents with an analyzer and fields.
+/// A function that counts the training documents with an analyzer and fields.
 pub(in crate::learn) type Recount<'a> =
     dyn FnMut(&Option<AnalyzerSpec>, &Fields) -> Result<Counts, CorpusError> + 'a;
 
-/// The setup that all trials share.
+/// The inputs that all trials share.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::learn) struct TrialSetup<'a> {
-    /// The documents to hold out, as row numbers.
+    /// The documents to hold out, as row numbers in increasing order.
     pub sample: &'a [u32],
     /// The largest k to try.
     pub k_max: NonZeroUsize,
     /// The votes to try.
     pub grid: &'a Grid,
-    /// Documents that are excluded as neighbors.
+    /// The documents that are excluded as neighbors.
     pub exclusion: Exclusion<'a>,
     /// The engines that search, with their threads.
     pub engines: &'a Engines,
 }
 
-/// Chosen features.
+/// The result of the search: the chosen features.
 pub(in crate::learn) struct ChosenFeatures {
     pub(in crate::learn) features: Features,
-    /// Their counts, before terms are selected.
-    pub(in crate::learn) counted: Counted,
+    /// The counts of the chosen features, before terms are selected.
+    pub(in crate::learn) counted: CountedDocuments,
     pub(in crate::learn) steps: Vec<Step>,
 }
 
 impl TrialSetup<'_> {
-    /// The `k` leave-one-out neighbors of the sample's documents in some folds, of which
-    /// `concurrent_folds` are searched concurrently.
+    /// Finds the `k` leave-one-out neighbors of the sample's documents in some folds.
+    /// `concurrent_folds` folds are searched concurrently.
     pub(super) fn neighbors(
         &self,
-        counted: &Counted,
+        counted: &CountedDocuments,
         features: &Features,
         folds: Range<usize>,
         k: NonZeroUsize,
@@ -125,7 +125,7 @@ impl TrialSetup<'_> {
         counted.leave_one_out(features, sample, folds, &search)
     }
 
-    /// The best vote on the documents held out so far.
+    /// Returns the best vote on the documents held out so far.
     pub(super) fn trial(&self, counts: &Counts, found: &LeaveOneOut) -> Trial {
         let sizes = counts.label_sizes();
         search_grid(found, labels_of(counts, &sizes), self.grid, self.engines.threads()).best

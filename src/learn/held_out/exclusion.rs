@@ -1,7 +1,7 @@
-//! Documents that are not neighbors of each other while a model is tuned.
+//! Determines which documents cannot be neighbors of each other while a model is tuned.
 
-use super::View;
-use super::folds::{drawn, hashes};
+use super::SearchableRows;
+use super::folds::{draw_sample, hashes};
 use super::leave_one_out::{
     chronological_window, near_duplicate_limit, near_duplicates, nearest_of_sample, window_size,
 };
@@ -11,20 +11,21 @@ use crate::learn::options::{NearDuplicateLimit, TuneOptions, TuneScope};
 use crate::search::SearchError;
 use crate::threads::Threads;
 
-/// Training rows that are searched for near-duplicates and a chronological order.
-pub(in crate::learn) struct Inspected<'a> {
-    pub(in crate::learn) terms: Option<View<'a>>,
-    pub(in crate::learn) vectors: Option<View<'a>>,
+/// Training rows that are checked for near-duplicates and a chronological order.
+pub(in crate::learn) struct InspectedRows<'a> {
+    pub(in crate::learn) terms: Option<SearchableRows<'a>>,
+    pub(in crate::learn) vectors: Option<SearchableRows<'a>>,
     pub(in crate::learn) labels: TrainingLabels<'a>,
-    /// Whether similarities of terms are cosines, which alone reveal near-duplicates.
+    /// Whether the similarities of terms are cosines. Near-duplicates are recognized only by
+    /// cosines.
     pub(in crate::learn) is_cosine: bool,
     /// The group of each document; empty if there are no groups.
     pub(in crate::learn) groups: Vec<u32>,
 }
 
-/// Documents that are not neighbors of each other while tuning.
+/// The results of the search: documents that cannot be neighbors of each other while tuning.
 #[derive(Debug, Default)]
-pub(in crate::learn) struct Excluded {
+pub(in crate::learn) struct ExcludedNeighbors {
     /// The cosine above which documents are near-duplicates.
     pub(in crate::learn) above: Option<f32>,
     pub(in crate::learn) near: NearDuplicates,
@@ -37,37 +38,38 @@ pub(in crate::learn) struct Excluded {
     pub(in crate::learn) hashes: Vec<u64>,
 }
 
-/// Maximum number of documents from which the limit of near-duplicates is estimated.
+/// Maximum number of documents from which the near-duplicate limit is estimated.
 const MAX_FOR_LIMIT: usize = 4_000;
-/// Approximate number of documents that reveal a chronological order.
+/// Approximate number of documents from which a chronological order is detected.
 const MAX_FOR_WINDOW: usize = 4_000;
 
-/// The documents that are held out to choose k, vote and decision.
+/// Returns the documents that are held out to choose k, vote and decision.
 pub(in crate::learn) fn held_out_rows(tuning: &TuneOptions, hashes: &[u64]) -> Vec<u32> {
     match tuning.scope {
-        TuneScope::Quick => drawn(hashes, tuning.sample),
+        TuneScope::Quick => draw_sample(hashes, tuning.sample),
         TuneScope::Votes | TuneScope::All => (0u32..).take(hashes.len()).collect(),
     }
 }
 
-impl Excluded {
-    /// Finds near-duplicates, and the window if the documents are in chronological order.
+impl ExcludedNeighbors {
+    /// Finds near-duplicates, and determines the window if the documents are in chronological
+    /// order.
     pub(in crate::learn) fn find(
-        inspected: Inspected<'_>,
+        inspected: InspectedRows<'_>,
         tuning: &TuneOptions,
         threads: &Threads,
     ) -> Result<Self, SearchError> {
-        let Inspected { terms, vectors, labels, is_cosine, groups } = inspected;
-        // Texts reveal near-duplicates better than dense vectors, most of which are similar.
+        let InspectedRows { terms, vectors, labels, is_cosine, groups } = inspected;
+        // Texts show near-duplicates better than dense vectors, most of which are similar.
         let view = terms.or(vectors);
         let quick = tuning.scope == TuneScope::Quick;
-        let hashes =
-            view.map_or(Vec::new(), |View { queries, .. }| hashes(queries, &labels, threads));
+        let hashes = view
+            .map_or(Vec::new(), |SearchableRows { queries, .. }| hashes(queries, &labels, threads));
         let above = match (tuning.near_duplicates, terms) {
             (NearDuplicateLimit::Above(limit), _) => Some(limit),
             (NearDuplicateLimit::Found, Some(view)) if is_cosine => {
                 let count = if quick { tuning.sample } else { MAX_FOR_LIMIT };
-                near_duplicate_limit(view, &drawn(&hashes, count))?
+                near_duplicate_limit(view, &draw_sample(&hashes, count))?
             }
             (NearDuplicateLimit::Found | NearDuplicateLimit::Off, _) => None,
         };
@@ -89,12 +91,12 @@ impl Excluded {
         Ok(excluded)
     }
 
-    /// The neighbors that are excluded when settings are compared.
+    /// Returns the exclusion with which settings are compared.
     pub(in crate::learn) fn exclusion(&self) -> Exclusion<'_> {
         Exclusion { window: self.window, ..self.without_window() }
     }
 
-    /// The neighbors that are excluded when thresholds are learned.
+    /// Returns the exclusion with which thresholds are learned.
     pub(in crate::learn) fn without_window(&self) -> Exclusion<'_> {
         Exclusion {
             near: Some(&self.near),

@@ -1,4 +1,4 @@
-//! Folds of the training documents: what is learned from labels is evaluated on documents that it
+//! Folds of the training documents: anything learned from labels is evaluated on documents that it
 //! was not learned from.
 
 use std::collections::HashMap;
@@ -12,21 +12,21 @@ use crate::rows::matrix;
 use crate::search::QueryRows;
 use crate::threads::Threads;
 
-/// The fold of each training document, of `count` folds.
+/// Returns the fold of each training document, below `count`.
 ///
-/// Documents of the same cluster are in the same fold (`cluster_of` has one number per document;
-/// empty: every document is a cluster of its own). Clusters are dealt to the folds in turn, ordered
-/// by their rarest label and by their number, so that every label is spread evenly. If the numbers
-/// are hashes of the documents, the order of the documents does not matter.
+/// Documents of the same cluster are in the same fold. `cluster_of` has one number per document; if
+/// it is empty, every document is its own cluster. Clusters are assigned to the folds in turn,
+/// ordered by their rarest label and then by their number. So every label is spread evenly. If the
+/// numbers are hashes of the documents, the order of the documents does not matter.
 ///
 /// # Panics
-/// If there are no folds, or more than 256.
+/// Panics if `count` is 0 or above 256.
 pub(crate) fn folds(among: &TrainingLabels<'_>, cluster_of: &[u64], count: usize) -> Vec<u8> {
-    assert!((1..=256).contains(&count), "a number of folds");
+    assert!((1..=256).contains(&count), "the number of folds is from 1 to 256");
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
     let of_row =
-        |row: u32| cluster_of.get(row as usize).copied().unwrap_or_else(|| mixed(row.into()));
-    // The rarest label of a document with its size; documents without a label come last.
+        |row: u32| cluster_of.get(row as usize).copied().unwrap_or_else(|| mix_bits(row.into()));
+    // The size and the number of a document's rarest label; documents without labels come last.
     let rarest = |row: u32| {
         let sized = |&label: &u32| (among.sizes[label as usize], label);
         among.labels(row).iter().map(sized).min().unwrap_or((u32::MAX, u32::MAX))
@@ -48,11 +48,11 @@ pub(crate) fn folds(among: &TrainingLabels<'_>, cluster_of: &[u64], count: usize
     (0..rows).map(|row| units[&of_row(row)]).collect()
 }
 
-/// A hash of each document's terms (or vector) and labels. Results based on these hashes do not
-/// depend on the order of documents. Equal documents get different hashes.
+/// Returns a hash of each document's terms (or vector) and labels. Results based on these hashes do
+/// not depend on the order of documents. Equal documents get different hashes.
 ///
 /// # Panics
-/// If there are 2³² rows.
+/// Panics if there are 2³² rows or more.
 pub(crate) fn hashes(
     rows: QueryRows<'_>,
     among: &TrainingLabels<'_>,
@@ -60,7 +60,7 @@ pub(crate) fn hashes(
 ) -> Vec<u64> {
     let of_row = |row: usize| {
         let mut hash = 0;
-        let mut add = |number: u64| hash = mixed(hash ^ number);
+        let mut add = |number: u64| hash = mix_bits(hash ^ number);
         match &rows {
             QueryRows::Sparse(rows) => {
                 let (terms, weights) = matrix::row(rows, row);
@@ -89,15 +89,15 @@ pub(crate) fn hashes(
     let mut copies: HashMap<u64, u64, RandomState> = HashMap::default();
     let differing = |hash: u64| {
         let copy = copies.entry(hash).and_modify(|copy| *copy += 1).or_default();
-        if *copy == 0 { hash } else { mixed(hash ^ mixed(*copy)) }
+        if *copy == 0 { hash } else { mix_bits(hash ^ mix_bits(*copy)) }
     };
     hashes.into_iter().map(differing).collect()
 }
 
-/// At most `count` documents, drawn by their hashes, in increasing order.
-pub(crate) fn drawn(hashes: &[u64], count: usize) -> Vec<u32> {
-    // Folds also use the hashes, so they are mixed once more.
-    let mut order: Vec<(u64, u32)> = hashes.iter().map(|&hash| mixed(hash)).zip(0..).collect();
+/// Returns at most `count` row numbers, chosen by the hashes of the rows, in increasing order.
+pub(crate) fn draw_sample(hashes: &[u64], count: usize) -> Vec<u32> {
+    // Folds also depend on the hashes, so the hashes are mixed once more.
+    let mut order: Vec<(u64, u32)> = hashes.iter().map(|&hash| mix_bits(hash)).zip(0..).collect();
     if count < order.len() {
         order.select_nth_unstable(count);
         order.truncate(count);
@@ -107,32 +107,32 @@ pub(crate) fn drawn(hashes: &[u64], count: usize) -> Vec<u32> {
     rows
 }
 
-/// A hash of a number (the finalizer of `SplitMix64`, Steele, Lea and Flood 2014).
-fn mixed(number: u64) -> u64 {
+/// Returns the hash of a number (the finalizer of `SplitMix64`, Steele, Lea and Flood 2014).
+fn mix_bits(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     bits ^ (bits >> 31)
 }
 
-/// Number of stretches into which chronological documents are cut.
-const STRETCHES: usize = 40;
+/// Number of sections into which a chronological corpus is divided.
+const SECTIONS: usize = 40;
 
-/// The cluster of each document: its group; in chronological order, its stretch of a fortieth of
-/// the corpus; otherwise its near-duplicates. The number of a cluster is the lowest hash of its
-/// documents.
+/// Returns the cluster of each document: its group, its section of a chronological corpus, or its
+/// near-duplicates. The number of a cluster is the lowest hash of its documents.
 pub(crate) fn clusters(exclusion: Exclusion<'_>, rows: usize) -> Vec<u64> {
     if exclusion.is_chronological && exclusion.groups.is_empty() {
-        return (0..rows).map(|row| mixed((row * STRETCHES / rows) as u64)).collect();
+        return (0..rows).map(|row| mix_bits((row * SECTIONS / rows) as u64)).collect();
     }
     let alone = |near: &NearDuplicates| near.documents() == 0;
     if exclusion.groups.is_empty() && exclusion.near.is_none_or(alone) {
         let hashes = exclusion.hashes;
         return (0..rows)
-            .map(|row| hashes.get(row).copied().unwrap_or_else(|| mixed(row as u64)))
+            .map(|row| hashes.get(row).copied().unwrap_or_else(|| mix_bits(row as u64)))
             .collect();
     }
-    let hash = |row: usize| exclusion.hashes.get(row).copied().unwrap_or_else(|| mixed(row as u64));
+    let hash =
+        |row: usize| exclusion.hashes.get(row).copied().unwrap_or_else(|| mix_bits(row as u64));
     let sets = if exclusion.groups.is_empty() {
         near_duplicates(exclusion, rows)
     } else {
@@ -146,8 +146,8 @@ pub(crate) fn clusters(exclusion: Exclusion<'_>, rows: usize) -> Vec<u64> {
     sets.iter().map(|set| least[set]).collect()
 }
 
-/// For each document, the first document of its near-duplicate set (near-duplicates of
-/// near-duplicates included).
+/// Returns, for each document, the first document of its near-duplicate set. The set includes
+/// near-duplicates of near-duplicates.
 fn near_duplicates(exclusion: Exclusion<'_>, rows: usize) -> Vec<u32> {
     let mut above: Vec<u32> = (0u32..).take(rows).collect();
     let root = |above: &mut Vec<u32>, mut row: u32| {
@@ -172,8 +172,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_spread_whatever_the_order() {
-        // 150 labels of 20 documents each, sorted by label.
+    fn labels_are_spread_in_any_order() {
+        // 150 labels with 20 documents each, sorted by label.
         let indptr: Vec<u64> = (0..=3_000).collect();
         let indices: Vec<u32> = (0..3_000).map(|row| row / 20).collect();
         let weights = vec![1.0; 3_000];
@@ -186,7 +186,7 @@ mod tests {
             found[label * 20..][..20].iter().for_each(|&fold| counts[usize::from(fold)] += 1);
             assert_eq!(counts, [4; 5]);
         }
-        let clusters: Vec<u64> = (0..3_000).map(|row| mixed(row % 700)).collect();
+        let clusters: Vec<u64> = (0..3_000).map(|row| mix_bits(row % 700)).collect();
         let together = folds(&among, &clusters, 4);
         assert!((0..2_300).all(|row| together[row] == together[row + 700]));
         let mut counts = [0; 4];
@@ -198,9 +198,9 @@ mod tests {
 
     #[test]
     fn samples_are_drawn_in_increasing_order() {
-        let sample = drawn(&[7, 5, 3, 8], 2);
+        let sample = draw_sample(&[7, 5, 3, 8], 2);
         assert_eq!(sample.len(), 2);
         assert!(sample[0] < sample[1]);
-        assert_eq!(drawn(&[7, 5, 3, 8], 4), [0, 1, 2, 3]);
+        assert_eq!(draw_sample(&[7, 5, 3, 8], 4), [0, 1, 2, 3]);
     }
 }

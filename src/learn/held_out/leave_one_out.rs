@@ -10,27 +10,27 @@ use crate::search::{
 use crate::threads;
 
 use super::FOLDS;
-use super::View;
+use super::SearchableRows;
 use super::folds::{clusters, folds};
 use super::near_duplicates::{Exclusion, NearDuplicates};
 
-/// Maximum number of queries searched together.
+/// Maximum number of queries that are searched together.
 const MAX_BATCH: usize = 2_048;
-/// Maximum number of neighbors of a batch, unless k is very large.
+/// Maximum number of neighbors per batch. A very large k can exceed it.
 const MAX_NEIGHBORS: usize = 1 << 22;
 
-/// Number of queries searched together for `k` neighbors each.
+/// Returns the number of queries that are searched together for `k` neighbors each.
 fn batch_size(k: NonZeroUsize) -> usize {
     (MAX_NEIGHBORS / k).clamp(16, MAX_BATCH)
 }
 
-/// Finds the rows with a similarity above `limit` to each of `rows` (increasing). Other rows
-/// have no near-duplicates.
+/// Finds the rows with a similarity above `limit` to each of `rows` (increasing). Other rows get no
+/// near-duplicates.
 ///
 /// # Errors
-/// If the queries do not match the engine's rows.
+/// Fails if the queries do not match the engine's rows.
 pub(crate) fn near_duplicates(
-    view: View<'_>,
+    view: SearchableRows<'_>,
     rows: &[u32],
     limit: f32,
 ) -> Result<NearDuplicates, SearchError> {
@@ -67,9 +67,10 @@ pub(crate) fn near_duplicates(
     Ok(found)
 }
 
-/// The `k` nearest rows of some documents, without the documents themselves and the excluded rows.
+/// Finds the `k` nearest rows of some documents, without the documents themselves and the excluded
+/// rows.
 fn search_others(
-    view: View<'_>,
+    view: SearchableRows<'_>,
     documents: &[u32],
     k: NonZeroUsize,
     exclusion: Exclusion<'_>,
@@ -102,7 +103,7 @@ fn search_others(
     Ok(())
 }
 
-/// The neighbors of many documents, list after list.
+/// The neighbor lists of many documents, concatenated.
 #[derive(Debug, Clone)]
 pub(crate) struct Lists {
     /// The neighbors of document `i` are `neighbors[bounds[i]..bounds[i + 1]]`, best first.
@@ -131,29 +132,30 @@ impl Lists {
     }
 }
 
-/// Held-out documents and their neighbors among the others: by terms, by dense vectors, or both.
+/// Held-out documents and their neighbors among the other documents: by terms, by dense vectors, or
+/// both.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LeaveOneOut {
-    /// The documents that were held out, one at a time, as training row numbers.
+    /// The documents that were held out, one at a time, as row numbers.
     pub(crate) rows: Vec<u32>,
     pub(crate) terms: Lists,
     pub(crate) vectors: Lists,
-    /// The share of the neighbors by vectors in the votes.
+    /// The share of the votes that goes to neighbors found by dense vectors.
     pub(crate) dense_share: f64,
-    /// The cluster of each training document. Documents of one cluster are in the same fold.
+    /// The cluster of each training document. The documents of a cluster are in the same fold.
     pub(crate) clusters: Arc<[u64]>,
-    /// Index from which documents are held out for the second time.
+    /// Index in `rows` from which documents are held out for the second time.
     pub(crate) again_from: Option<usize>,
 }
 
 impl LeaveOneOut {
-    /// Searches the `k` nearest allowed rows of each of `rows`, without the row itself. `progress`
-    /// is called with the number of rows searched so far.
+    /// Finds the `k` nearest allowed rows of each of `rows`, without the row itself. Calls
+    /// `progress` with the number of rows searched so far.
     ///
     /// # Errors
-    /// If the queries do not match the engine's rows.
+    /// Fails if the queries do not match the engine's rows.
     pub(crate) fn search(
-        view: View<'_>,
+        view: SearchableRows<'_>,
         rows: &[u32],
         k: NonZeroUsize,
         exclusion: Exclusion<'_>,
@@ -161,7 +163,7 @@ impl LeaveOneOut {
     ) -> Result<Self, SearchError> {
         let row_count = view.queries.rows();
         let mut found = Lists::default();
-        // There are at most as many neighbors as other documents.
+        // A document has at most as many neighbors as there are other documents.
         let others = NonZeroUsize::new(row_count.saturating_sub(1));
         let k = k.min(others.unwrap_or(NonZeroUsize::MIN));
         let mut lists = NeighborLists::default();
@@ -184,18 +186,19 @@ impl LeaveOneOut {
         Ok(Self { clusters, ..found })
     }
 
-    /// Combines two searches for the same documents. `dense_share` is the share of the neighbors by
-    /// vectors in the votes.
+    /// Combines two searches for the same documents, by terms and by dense vectors. `dense_share`
+    /// is the share of the votes that goes to neighbors found by dense vectors.
     ///
     /// # Panics
-    /// If different documents were held out.
+    /// Panics if the searches held out different documents.
     #[must_use]
-    pub(crate) fn mixed(terms: Self, vectors: Self, dense_share: f64) -> Self {
-        assert_eq!(terms.rows, vectors.rows, "the same documents");
+    pub(crate) fn combined(terms: Self, vectors: Self, dense_share: f64) -> Self {
+        assert_eq!(terms.rows, vectors.rows, "both searches hold out the same documents");
         Self { dense_share, vectors: vectors.vectors, ..terms }
     }
 
-    /// The same neighbors with another share of the votes for neighbors found by vectors.
+    /// Returns the same neighbors with another share of the votes for neighbors found by dense
+    /// vectors.
     #[must_use]
     pub(crate) fn with_dense_share(self, dense_share: f64) -> Self {
         Self { dense_share, ..self }
@@ -210,15 +213,15 @@ impl LeaveOneOut {
         self.clusters = Arc::clone(&other.clusters);
     }
 
-    /// The documents that were held out, as training row numbers.
+    /// Returns the documents that were held out, as row numbers.
     pub(crate) fn rows(&self) -> &[u32] {
         &self.rows
     }
 
-    /// The documents of this search followed by the documents of another search, in the folds of
-    /// this search.
+    /// Appends another search whose documents are held out for the second time. They get the folds
+    /// of this search.
     #[must_use]
-    pub(crate) fn and_again(mut self, other: &Self) -> Self {
+    pub(crate) fn with_second_round(mut self, other: &Self) -> Self {
         let clusters = Arc::clone(&self.clusters);
         let dense_share = self.dense_share;
         let again_from = Some(self.len());
@@ -226,18 +229,18 @@ impl LeaveOneOut {
         Self { dense_share, clusters, again_from, ..self }
     }
 
-    /// The fold of each training document, of [`FOLDS`].
+    /// Returns the fold of each training document, below [`FOLDS`].
     pub(crate) fn folds(&self, among: &TrainingLabels<'_>) -> Vec<u8> {
         self.parts_of_folds(among, 1)
     }
 
-    /// The fold of each training document, with each fold cut into `parts`: part p of fold f has
-    /// the number f + p · [`FOLDS`].
+    /// Returns the part of each training document, with each fold divided into `parts`. Part p of
+    /// fold f has the number f + p · [`FOLDS`].
     pub(crate) fn parts_of_folds(&self, among: &TrainingLabels<'_>, parts: usize) -> Vec<u8> {
         folds(among, &self.clusters, FOLDS * parts)
     }
 
-    /// Cuts each of `folds` into `parts` by the clusters of these documents, numbered as in
+    /// Divides each of `folds` into `parts` by the clusters of these documents, numbered as in
     /// [`parts_of_folds`](Self::parts_of_folds).
     pub(crate) fn parts_within(&self, folds: &[u8], parts: usize) -> Vec<u8> {
         let part = |row: usize| self.clusters.get(row).map_or(0, |cluster| cluster % parts as u64);
@@ -246,20 +249,20 @@ impl LeaveOneOut {
         folds.map(|(row, &fold)| u8::try_from(number(row, fold)).expect("few parts")).collect()
     }
 
-    /// The number of documents that were held out.
+    /// Returns the number of documents that were held out.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// The length of the longest list of neighbors.
+    /// Returns the length of the longest list of neighbors.
     pub(crate) fn longest(&self) -> usize {
         (0..self.len()).map(|index| self.get(index).1.len()).max().unwrap_or(0)
     }
 
-    /// A held-out document, as a training row number, and its neighbors.
+    /// Returns a held-out document, as a row number, and its neighbors.
     ///
     /// # Panics
-    /// If `index` is not below [`LeaveOneOut::len`].
+    /// Panics if `index` is not below [`LeaveOneOut::len`].
     pub(crate) fn get(&self, index: usize) -> (u32, Voters<'_>) {
         let terms = self.terms.get(index);
         let vectors = self.vectors.get(index);
@@ -267,19 +270,19 @@ impl LeaveOneOut {
     }
 }
 
-/// The number of rows before and after a document to hold out when settings are compared, estimated
-/// from the data: a sixteenth of the corpus if it is in chronological order, otherwise 0.
+/// Returns the number of rows before and after a document to hold out when settings are compared.
+/// It is a sixteenth of the corpus if the corpus is in chronological order, and 0 otherwise.
 ///
 /// In a chronological corpus, adjacent documents report the same events. Leave-one-out then prefers
-/// few, close neighbors, which later documents do not have. Such a corpus is recognized by the
-/// neighbors of a sample of documents, `nearest`. The nearest one that shares a label with its
-/// document is in the sixteenth before or after it much more often than a random document with the
-/// same label: one and a half times as often, and by more than four standard deviations. The order
-/// of labels does not matter: in a corpus sorted by label, the random document is nearby just as
-/// often.
+/// few, close neighbors, which later documents do not have. Such a corpus is recognized by
+/// `nearest`, the neighbors of a sample of documents. For each document, the nearest neighbor with
+/// a common label is compared with a random document with a common label. The neighbor must be
+/// within a sixteenth of the corpus one and a half times as often, and by more than four standard
+/// deviations. The order of labels does not matter: in a corpus sorted by label, the random
+/// document is within that distance just as often.
 ///
 /// The window is 0 if, on average, it contains more than a quarter of the documents with a
-/// document's labels: excluding it would remove the label.
+/// document's labels. Excluding such a window would remove the label.
 pub(crate) fn chronological_window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
     let reach = window_size(among.weights.len());
@@ -300,7 +303,7 @@ pub(crate) fn chronological_window(among: &TrainingLabels<'_>, nearest: &LeaveOn
     if all == 0 || nearby * 4 > all {
         return 0;
     }
-    // The other documents with a label of `row`, counted once per label: nearby, and all.
+    // The other documents with a label of `row`, counted once per label: those nearby, and all.
     let of_row = |row: u32| {
         let mut nearby = 0u64;
         let mut all = 0u64;
@@ -333,8 +336,8 @@ pub(crate) fn chronological_window(among: &TrainingLabels<'_>, nearest: &LeaveOn
     if more { reach } else { 0 }
 }
 
-/// Number of pairs of some rows (increasing) that are at most `reach` apart. Each pair counts
-/// twice.
+/// Returns the number of pairs of some rows (increasing) that are at most `reach` apart. Each pair
+/// counts twice.
 fn pairs_within(rows: &[u32], reach: u32) -> u64 {
     let mut start = 0;
     let mut end = 0;
@@ -351,18 +354,18 @@ fn pairs_within(rows: &[u32], reach: u32) -> u64 {
     pairs
 }
 
-/// The number of rows before and after a document to hold out when settings are compared, if the
-/// rows are in chronological order: a sixteenth of all.
+/// Returns the window for a chronological corpus: a sixteenth of the number of rows.
 pub(crate) fn window_size(rows: usize) -> u32 {
     u32::try_from(rows).unwrap_or(u32::MAX) / 16
 }
 
-/// The nearest neighbors of about `count` documents, evenly spaced, for [`chronological_window`].
+/// Finds the nearest neighbors of about `count` evenly spaced documents, for
+/// [`chronological_window`].
 ///
 /// # Errors
-/// If the queries do not match the engine's rows.
+/// Fails if the queries do not match the engine's rows.
 pub(crate) fn nearest_of_sample(
-    view: View<'_>,
+    view: SearchableRows<'_>,
     exclusion: Exclusion<'_>,
     count: usize,
 ) -> Result<LeaveOneOut, SearchError> {
@@ -372,31 +375,31 @@ pub(crate) fn nearest_of_sample(
     LeaveOneOut::search(view, &spaced, k, exclusion, &|_| ())
 }
 
-/// The cosine above which documents are near-duplicates, estimated from those of `rows`. `None` if
-/// there are none.
+/// Returns the cosine above which documents are near-duplicates, estimated from `rows`. `None` if
+/// there are no near-duplicates.
 ///
 /// The cosines of best neighbors cluster around one value. If there are many near-duplicates, a
-/// second cluster appears at 1. The limit is the least frequent cosine between the two clusters:
-/// the lowest point of the histogram (bins of 0.05, smoothed over three) after its peak and above a
-/// half, if the histogram later rises to twice that value.
+/// second cluster appears at 1. The limit is the least frequent cosine between the two clusters. It
+/// is the lowest point of the histogram after its peak and above 0.5, if the histogram later rises
+/// to twice that value. The histogram has bins of 0.05 and is smoothed over three bins.
 ///
 /// # Errors
-/// If the queries do not match the engine's rows.
+/// Fails if the queries do not match the engine's rows.
 pub(in crate::learn) fn near_duplicate_limit(
-    view: View<'_>,
+    view: SearchableRows<'_>,
     rows: &[u32],
 ) -> Result<Option<f32>, SearchError> {
     let k = NonZeroUsize::MIN;
     let found = LeaveOneOut::search(view, rows, k, Exclusion::default(), &|_| ())?;
     let best = (0..found.len()).map(|index| found.get(index).1).filter(|best| !best.is_empty());
-    Ok(valley(best.map(Voters::best_similarity)))
+    Ok(find_valley(best.map(Voters::best_similarity)))
 }
 
-/// The number of bins of the histogram of best cosines.
+/// Number of bins of the histogram of best cosines.
 const BINS: u16 = 20;
 
-/// The cosine between the peak of a histogram and its second rise, if it has one.
-fn valley(best: impl Iterator<Item = f32>) -> Option<f32> {
+/// Returns the cosine between the peak of a histogram and its second rise, if there is one.
+fn find_valley(best: impl Iterator<Item = f32>) -> Option<f32> {
     let bins = usize::from(BINS);
     let mut histogram = vec![0u32; bins];
     for similarity in best {
@@ -404,13 +407,14 @@ fn valley(best: impl Iterator<Item = f32>) -> Option<f32> {
         let bin = (similarity * f32::from(BINS)) as usize;
         histogram[bin.min(bins - 1)] += 1;
     }
-    // The mean of a bin and its neighbors; the last bin, with exact copies, is not smoothed.
+    // The mean of a bin and its neighbors. The last bin, which counts exact copies, is not
+    // smoothed.
     let smooth = |bin: usize| {
         let around = &histogram[bin.saturating_sub(1)..(bin + 2).min(bins - 1)];
         f64::from(around.iter().sum::<u32>()) / around.len() as f64
     };
     let peak = (0..bins - 1).max_by(|&a, &b| smooth(a).total_cmp(&smooth(b)).then(b.cmp(&a)))?;
-    // If near-duplicates outnumber the rest, they form the peak itself.
+    // If near-duplicates outnumber the other documents, they form the peak itself.
     let peak = if peak > bins * 3 / 4 {
         let below = histogram[..bins / 2].iter().sum::<u32>();
         let all = histogram.iter().sum::<u32>();
@@ -421,7 +425,7 @@ fn valley(best: impl Iterator<Item = f32>) -> Option<f32> {
     } else {
         peak
     };
-    // Documents with a cosine below a half are never near-duplicates.
+    // Documents with a cosine below 0.5 are never near-duplicates.
     let lowest =
         ((peak + 1).max(bins / 2)..bins - 1).min_by(|&a, &b| smooth(a).total_cmp(&smooth(b)))?;
     let after = (lowest + 1..bins - 1).map(smooth).fold(f64::from(histogram[bins - 1]), f64::max);
@@ -435,14 +439,14 @@ mod tests {
 
     fn limit(histogram: [u32; 20]) -> Option<f32> {
         let bins = (0u16..).zip(histogram);
-        valley(bins.flat_map(|(bin, count)| {
+        find_valley(bins.flat_map(|(bin, count)| {
             std::iter::repeat_n((f32::from(bin) + 0.5) / 20.0, count as usize)
         }))
     }
 
     proptest::proptest! {
         #[test]
-        fn pairs_are_those_of_all_that_are_near(
+        fn pairs_equal_all_near_pairs(
             rows in proptest::collection::btree_set(0u32..60, 0..30),
             reach in 0u32..70,
         ) {
@@ -465,7 +469,7 @@ mod tests {
         let none = [0, 2, 9, 37, 59, 59, 54, 37, 27, 25, 20, 13, 10, 8, 5, 3, 2, 1, 1, 1];
         assert_eq!(limit(none), None);
         assert_eq!(limit([0; 20]), None);
-        // All documents are alike: none is a copy.
+        // All documents are similar, and none is a copy.
         let alike = [100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 50, 400, 150, 0, 0, 0, 0, 0];
         let templates = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 400, 100, 0];
         assert_eq!(limit(templates), None);

@@ -1,8 +1,8 @@
-//! Documents held out of training, one at a time, and the neighbors that are excluded meanwhile.
+//! Held-out documents, their neighbors, and the neighbors that are excluded.
 //!
 //! * [`LeaveOneOut`]: the nearest other documents of each training document.
-//! * [`Exclusion`], [`Excluded`]: which documents are not neighbors of each other.
-//! * [`mod@folds`]: documents dealt to folds.
+//! * [`Exclusion`], [`ExcludedNeighbors`]: which documents cannot be neighbors of each other.
+//! * [`mod@folds`]: the assignment of documents to folds.
 
 mod exclusion;
 mod folds;
@@ -11,23 +11,23 @@ mod near_duplicates;
 
 use crate::search::{QueryRows, Search};
 
-pub(super) use exclusion::{Excluded, Inspected, held_out_rows};
+pub(super) use exclusion::{ExcludedNeighbors, InspectedRows, held_out_rows};
 #[cfg(test)]
 pub(super) use folds::hashes;
-pub(crate) use folds::{clusters, drawn, folds};
+pub(crate) use folds::{clusters, draw_sample, folds};
 pub(crate) use leave_one_out::LeaveOneOut;
 #[cfg(test)]
 pub(super) use leave_one_out::{chronological_window, near_duplicates, nearest_of_sample};
 pub(crate) use near_duplicates::Exclusion;
 
-/// The number of folds of the held-out documents. When settings are compared, each fold is decided
-/// with what was learned from the other folds, because results are optimistic on the documents that
-/// the settings were learned from.
+/// Number of folds of the held-out documents. When settings are compared, each fold is decided with
+/// what was learned from the other folds. Metrics on the documents that were learned from would be
+/// optimistic.
 pub(crate) const FOLDS: usize = 5;
 
 /// An engine over training rows, and the rows as queries.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct View<'a> {
+pub(super) struct SearchableRows<'a> {
     pub(super) engine: &'a dyn Search,
     pub(super) queries: QueryRows<'a>,
 }

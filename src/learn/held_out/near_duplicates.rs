@@ -1,25 +1,25 @@
-//! Documents that are not neighbors of each other.
+//! The rows that are excluded as neighbors of a document.
 
 use crate::search::RowSet;
 
 /// The rows that are excluded as neighbors of a document, in addition to the document itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Exclusion<'a> {
-    /// Excludes the document's near-duplicates.
+    /// The near-duplicates of each document, which are excluded.
     pub(crate) near: Option<&'a NearDuplicates>,
-    /// Excludes rows of the document's group: one group per row. Empty: no groups.
+    /// The group of each row; the rows of a document's group are excluded. Empty: no groups.
     pub(crate) groups: &'a [u32],
-    /// Excludes this many rows before and after the document. In a chronological corpus these are
-    /// from the same days, whereas a later test document has no training document from its own
-    /// days.
+    /// Number of rows before and after the document that are excluded. In a chronological corpus
+    /// these rows are from the same days, and a later test document has no training document from
+    /// its own days.
     pub(crate) window: u32,
-    /// Whether the documents are in chronological order. Folds are then made of stretches of
+    /// Whether the documents are in chronological order. Folds then consist of sections of
     /// consecutive documents.
     pub(crate) is_chronological: bool,
-    /// Only these rows are neighbors.
+    /// If given, only these rows can be neighbors.
     pub(crate) only: Option<&'a RowSet>,
-    /// The [`hashes`](super::folds::hashes) of the rows, by which they are dealt to folds. Empty:
-    /// they are dealt by their numbers.
+    /// The [`hashes`](super::folds::hashes) of the rows, which determine their folds. Empty: row
+    /// numbers determine the folds.
     pub(crate) hashes: &'a [u64],
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct NearDuplicates {
 }
 
 impl NearDuplicates {
-    /// The near-duplicates of a document, in increasing order.
+    /// Returns the near-duplicates of a document, in increasing order.
     pub(crate) fn of(&self, row: u32) -> &[u32] {
         let row = row as usize;
         match (self.bounds.get(row), self.bounds.get(row + 1)) {
@@ -41,7 +41,7 @@ impl NearDuplicates {
         }
     }
 
-    /// The number of documents that have a near-duplicate.
+    /// Returns the number of documents that have a near-duplicate.
     pub(crate) fn documents(&self) -> usize {
         self.bounds.windows(2).filter(|bounds| bounds[0] < bounds[1]).count()
     }

@@ -1,12 +1,12 @@
 //! Learns when a document has none of the known labels (out-of-distribution detection).
 //!
-//! Labels are held out, fold by fold. Documents that have only these labels are novel to the other
-//! labels, and serve as examples of novel documents.
+//! Labels are held out, fold by fold. Documents that have only held-out labels are novel with
+//! respect to the other labels, and serve as examples of novel documents.
 //!
-//! * Learns from: leave-one-out neighbors of known documents, and neighbors of novel ones.
-//! * Estimates by: folds of labels and of documents; the limit of a fold is learned from the
-//!   others.
-//! * Yields: a novelty score ([`NoveltyScore`]) and its limit ([`NoveltyLimit`]).
+//! * Input: leave-one-out neighbors of known documents, and neighbors of novel documents.
+//! * Evaluation: folds of labels and folds of documents; the limit of a fold is learned from the
+//!   other folds.
+//! * Output: a novelty score ([`NoveltyScore`]) and its limit ([`NoveltyLimit`]).
 
 use std::num::NonZeroUsize;
 
@@ -18,27 +18,29 @@ use crate::rows::matrix::row;
 use crate::search::RowSet;
 use crate::threads::Threads;
 
-/// Maximum number of novel documents that are searched for each fold.
+/// Maximum number of novel documents per fold whose neighbors are found.
 const MAX_NOVEL: usize = 1_000;
-/// Minimum number of novel documents from which something can be learned.
+/// Minimum number of novel documents for learning.
 const MIN_NOVEL: usize = 20;
 /// Maximum number of known documents from which the score is learned.
 const MAX_KNOWN: usize = 20_000;
-/// Number of folds of known documents from which the score is learned; the others set the limit.
+/// Number of folds of known documents from which the score is learned; the other folds set the
+/// limit.
 const SCORE_FOLDS: usize = 2;
 
-/// The training documents without the labels of a fold, and documents that have no other labels.
+/// A fold of held-out labels: the documents without these labels, and the documents that are novel
+/// to them.
 #[derive(Debug)]
-pub(super) struct WithoutLabels {
-    /// The documents that have none of the labels.
+pub(super) struct HeldOutLabels {
+    /// The documents that have none of the held-out labels.
     pub(super) rows: RowSet,
-    /// Documents that have only these labels, evenly spaced; none if nothing else would be left.
+    /// Documents that have only held-out labels, evenly spaced. Empty if `rows` would be empty.
     pub(super) novel: Vec<u32>,
 }
 
-impl WithoutLabels {
-    /// Deals the labels to folds, by decreasing size, each to the fold with the fewest documents so
-    /// far, and holds out one fold after the other.
+impl HeldOutLabels {
+    /// Assigns the labels to folds and holds out one fold after the other. Labels are assigned by
+    /// decreasing size, each to the fold with the fewest documents so far.
     pub(super) fn by_fold(labels: &TrainingLabels<'_>) -> Vec<Self> {
         let mut by_size: Vec<u32> = (0u32..).take(labels.sizes.len()).collect();
         by_size.sort_by_key(|&label| (std::cmp::Reverse(labels.sizes[label as usize]), label));
@@ -52,7 +54,7 @@ impl WithoutLabels {
         (0..FOLDS).map(|fold| Self::new(labels, &|label| fold_of[label as usize] == fold)).collect()
     }
 
-    /// The highest margins of the novel documents by prototypes of the other labels.
+    /// Returns the highest margins of the novel documents under prototypes of the other labels.
     pub(super) fn margins(
         &self,
         rows: &FoldRows,
@@ -88,18 +90,18 @@ impl WithoutLabels {
     }
 }
 
-/// How the neighbors of novel documents are searched.
+/// The settings of the search for the neighbors of novel documents.
 #[derive(Clone, Copy)]
 pub(super) struct NoveltySearch<'a> {
     /// The number of neighbors.
     pub(super) k: NonZeroUsize,
     pub(super) exclusion: Exclusion<'a>,
-    /// The share of the votes for neighbors found by vectors.
+    /// The share of the votes that goes to neighbors found by dense vectors.
     pub(super) dense_share: f64,
-    /// Returns the share of a document's terms that would be unknown if it were held out. If rows
-    /// depend on the fold, the share is counted again.
+    /// Returns the share of a document's terms that would be unknown if it were held out. The share
+    /// is recomputed if rows depend on the fold.
     pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
-    /// How label prototypes are learned, if they have a share in the scores.
+    /// How label prototypes are learned, if they contribute to the scores.
     pub(super) prototypes: Option<PrototypeLearning>,
 }
 
@@ -108,69 +110,71 @@ pub(super) struct NoveltySearch<'a> {
 pub(super) struct NovelDocuments {
     /// The documents of other labels.
     pub(super) rows: RowSet,
-    /// Their neighbors.
+    /// The neighbors of the novel documents in `rows`.
     pub(super) found: LeaveOneOut,
-    /// The share of the terms of each that are unknown.
+    /// For each novel document, the share of its terms that are unknown.
     pub(super) unknown: Vec<f64>,
-    /// The highest margins of each by prototypes of the other labels; empty: there are none.
+    /// For each novel document, its highest margins under prototypes of the other labels. Empty if
+    /// there are no prototypes.
     pub(super) margins: Vec<Option<TopMargins>>,
 }
 
-/// The data about each held-out document, in addition to its neighbors.
+/// Data about held-out documents in addition to their neighbors.
 pub(super) struct DocumentEvidence<'a> {
-    /// The share of its terms that are unknown.
+    /// Returns the share of unknown terms of a document.
     pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
-    /// Its highest margins by prototypes.
+    /// Returns the highest margins of a document under the prototypes.
     pub(super) margins: &'a dyn Fn(u32) -> Option<TopMargins>,
-    /// The number of neighbors that vote.
+    /// Number of neighbors that vote.
     pub(super) k: NonZeroUsize,
 }
 
 /// A document and its fold.
 #[derive(Clone, Copy)]
-struct InFold<'a> {
+struct FoldDocument<'a> {
     fold: usize,
     shown: NoveltyEvidence<'a>,
 }
 
-/// The documents in some folds.
-fn shown_in<'a>(
-    documents: &[InFold<'a>],
+/// Returns the documents in some folds.
+fn documents_in<'a>(
+    documents: &[FoldDocument<'a>],
     is_in: &dyn Fn(usize) -> bool,
 ) -> Vec<NoveltyEvidence<'a>> {
     let documents = documents.iter().filter(|document| is_in(document.fold));
     documents.map(|document| document.shown).collect()
 }
 
-/// Known and novel documents from which a score and its limit are learned.
+/// The known and novel documents from which a novelty score and its limit are learned.
 struct NoveltyLearner<'a> {
-    known: Vec<InFold<'a>>,
-    novel: Vec<InFold<'a>>,
+    known: Vec<FoldDocument<'a>>,
+    novel: Vec<FoldDocument<'a>>,
     labels: &'a TrainingLabels<'a>,
     nearest: &'a dyn Fn(u32, Option<&NoveltyEvidence<'_>>) -> f32,
     target: f64,
 }
 
 impl NoveltyLearner<'_> {
-    /// Learns the score from known documents and the novel ones outside a fold.
-    fn learn(&self, without: Option<usize>) -> NoveltyScore {
-        let known = shown_in(&self.known, &|fold| fold < SCORE_FOLDS);
-        let novel = shown_in(&self.novel, &|fold| Some(fold) != without);
+    /// Learns the score from known documents and from the novel documents outside a fold.
+    fn learn(&self, held_out_fold: Option<usize>) -> NoveltyScore {
+        let known = documents_in(&self.known, &|fold| fold < SCORE_FOLDS);
+        let novel = documents_in(&self.novel, &|fold| Some(fold) != held_out_fold);
         NoveltyScore::fit(&known, &novel, &self.nearest, self.labels)
     }
 
-    /// The scores of the documents in some folds.
+    /// Returns the novelty scores of the documents in some folds.
     fn scores(
         &self,
         score: &NoveltyScore,
-        documents: &[InFold<'_>],
+        documents: &[FoldDocument<'_>],
         is_in: &dyn Fn(usize) -> bool,
     ) -> Vec<f64> {
         let of = |shown| score.of_held_out(shown, &self.nearest, self.labels);
-        shown_in(documents, is_in).into_iter().map(of).collect()
+        documents_in(documents, is_in).into_iter().map(of).collect()
     }
 
-    /// The limit that the known documents of some folds set, and the share of `evaluated` above it.
+    /// Returns the limit that the known documents of some folds set, and the share of `evaluated`
+    /// above it.
     fn limit(
         &self,
         score: &NoveltyScore,
@@ -181,12 +185,12 @@ impl NoveltyLearner<'_> {
     }
 }
 
-/// Learns when a document is refused as novel: the score, and its limit. `None` if there are too
-/// few novel documents to learn from.
+/// Learns the novelty score, and the limit above which a document is rejected. `None` if there are
+/// too few novel documents to learn from.
 ///
 /// `found` are the neighbors of all training documents, held out one at a time. `novel` are the
-/// documents of each fold of labels. The score is learned from some folds of the known documents,
-/// and the other folds set the limit. Novel documents of each fold are evaluated with a score
+/// novel documents of each fold of labels. Some folds of the known documents determine the score,
+/// and the other folds set the limit. The novel documents of each fold are evaluated with a score
 /// learned from the other folds.
 pub(super) fn learn(
     found: &LeaveOneOut,
@@ -208,7 +212,7 @@ pub(super) fn learn(
     let folds = found.folds(labels);
     let step = found.len().div_ceil(MAX_KNOWN).max(1);
     let known = (0..found.len()).step_by(step).map(|index| found.get(index));
-    // A document without labels may be novel or not.
+    // A document without labels may or may not be novel.
     let known = known.filter(|&(row, _)| !labels.labels(row).is_empty()).map(|(row, voters)| {
         let unknown = (evidence.unknown_share)(row);
         let margins = (evidence.margins)(row);
@@ -220,7 +224,7 @@ pub(super) fn learn(
             row: Some(row),
             candidates: None,
         };
-        InFold { fold: usize::from(folds[row as usize]), shown }
+        FoldDocument { fold: usize::from(folds[row as usize]), shown }
     });
     let mut shown_novel = Vec::new();
     for (fold, NovelDocuments { rows, found, unknown, margins }) in novel.iter().enumerate() {
@@ -236,7 +240,7 @@ pub(super) fn learn(
                 row: Some(row),
                 candidates: Some(rows),
             };
-            shown_novel.push(InFold { fold, shown });
+            shown_novel.push(FoldDocument { fold, shown });
         }
     }
     let learner = NoveltyLearner {
@@ -251,16 +255,16 @@ pub(super) fn learn(
     }
     let sets_limit = |fold: usize| fold >= SCORE_FOLDS;
     let score = learner.learn(None);
-    // The share of known documents that are refused is estimated on a fold that did not set the
+    // The share of known documents that are rejected is estimated on a fold that did not set the
     // limit.
     let last = learner.scores(&score, &learner.known, &|fold| fold == FOLDS - 1);
     let without_last = |fold| sets_limit(fold) && fold != FOLDS - 1;
     let of_known = learner.limit(&score, &without_last, &last);
     let mut refused = 0.0;
     for fold in 0..FOLDS {
-        let without = learner.learn(Some(fold));
-        let scores = learner.scores(&without, &learner.novel, &|of| of == fold);
-        let limit = learner.limit(&without, &sets_limit, &scores);
+        let fold_score = learner.learn(Some(fold));
+        let scores = learner.scores(&fold_score, &learner.novel, &|of| of == fold);
+        let limit = learner.limit(&fold_score, &sets_limit, &scores);
         refused += limit.novel_refused * scores.len() as f64;
     }
     let limit = NoveltyLimit {
@@ -278,7 +282,7 @@ mod tests {
 
     #[test]
     fn labels_are_held_out_in_folds() {
-        // Seven documents of one label each, the last of two.
+        // Seven documents; the last one has two labels.
         let indptr: Vec<u64> = (0..7).chain([8]).collect();
         let indices = [0u32, 1, 2, 3, 4, 5, 0, 5];
         let among = TrainingLabels {
@@ -287,7 +291,7 @@ mod tests {
             weights: &[1.0; 7],
             sizes: &[2, 1, 1, 1, 1, 2],
         };
-        let folds = WithoutLabels::by_fold(&among);
+        let folds = HeldOutLabels::by_fold(&among);
         assert_eq!(folds.len(), FOLDS);
         let all: Vec<u32> = folds.iter().flat_map(|fold| fold.novel.iter().copied()).collect();
         let mut sorted = all.clone();
@@ -297,11 +301,11 @@ mod tests {
             [0, 1, 2, 3, 4, 5],
             "the document with labels of two folds is not novel"
         );
-        for WithoutLabels { rows, novel } in &folds {
+        for HeldOutLabels { rows, novel } in &folds {
             assert!(novel.iter().all(|&row| !rows.contains(row)));
         }
         // Without its only label, nothing is left.
         let one = TrainingLabels { indptr: &[0, 1], indices: &[0], weights: &[1.0], sizes: &[1] };
-        assert!(WithoutLabels::by_fold(&one).iter().all(|fold| fold.novel.is_empty()));
+        assert!(HeldOutLabels::by_fold(&one).iter().all(|fold| fold.novel.is_empty()));
     }
 }

@@ -1,16 +1,16 @@
-//! Learns label prototypes: a weight vector per label, as in a linear classifier.
+//! Learns label prototypes: one weight vector per label, as in a linear classifier.
 //!
-//! * Learns from: the unit rows of the documents outside each fold.
-//! * Estimates by: the margins of the documents in the fold.
-//! * Yields: how prototypes are learned from all documents ([`PrototypeLearning`]), and their share
-//!   of the scores.
+//! * Input: the unit rows of the documents outside each fold.
+//! * Evaluation: the margins of the documents in the fold.
+//! * Output: the parameters for learning prototypes from all documents ([`PrototypeLearning`]), and
+//!   the share of prototypes in the scores.
 
 use std::sync::Arc;
 
 use super::held_out::{FOLDS, LeaveOneOut};
 use super::votes::{
-    Grid, MAX_SLOTS, ROUND_ONE_KS, RuleSearch, Trial, Tuned, VoteLearning, VoteTable, distinct,
-    held_out_scores, thinned,
+    Grid, GridResult, MAX_SLOTS, ROUND_ONE_KS, RuleSearch, Trial, VoteLearning, VoteTable,
+    distinct, held_out_scores, thin_out,
 };
 use crate::decide::calibrate::line;
 use crate::decide::vote::{
@@ -20,7 +20,7 @@ use crate::decide::vote::{
 use crate::rows::matrix::{Csr, row};
 use crate::threads::Threads;
 
-/// The rows of a fold: all as documents, and those of the fold as queries.
+/// The rows of a fold: all rows as documents, and the rows of the fold as queries.
 #[derive(Debug)]
 pub(super) struct FoldRows {
     /// The training rows.
@@ -29,7 +29,7 @@ pub(super) struct FoldRows {
     pub(super) queries: Arc<Csr>,
 }
 
-/// The kind of corpus that prototypes are learned from.
+/// The properties of a corpus that determine how prototypes are learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CorpusKind {
     /// Whether documents can have several labels.
@@ -38,88 +38,88 @@ pub(super) struct CorpusKind {
     pub(super) is_chronological: bool,
 }
 
-/// The scores of all labels for held-out documents, by prototypes that were learned without them.
+/// The scores of all labels for held-out documents, from prototypes that were learned without them.
 #[derive(Debug)]
 pub(super) struct HeldOutPrototypes {
-    /// The index of each training document in `scores`; the largest number for others.
+    /// The index of each training document in `scores`; `u32::MAX` for documents without scores.
     index_of: Vec<u32>,
-    /// The index of those held out again, with their near-duplicates among the training documents;
-    /// empty if there are none.
+    /// The same index for the documents that are held out again, when their near-duplicates are
+    /// training documents. Empty if there are none.
     index_again: Vec<u32>,
     labels: usize,
     scores: Vec<f32>,
     highest: Vec<Option<TopMargins>>,
     learning: PrototypeLearning,
-    /// Number of prototypes of all labels that are learned concurrently.
+    /// Number of labels whose prototypes are learned concurrently.
     concurrent: usize,
 }
 
 /// Single-label folds are split into this many parts. Each part is evaluated with prototypes
-/// trained on the other folds and the other parts, so that they see almost as much data as the
-/// final model. This is not done for chronological corpora, where nearby documents must be
-/// excluded, or for multi-label corpora, where the estimates were not too low.
+/// trained on the other folds and the other parts, which is almost as much data as the final model
+/// uses. This is not done for chronological corpora, where nearby documents must be excluded, or
+/// for multi-label corpora, where the estimates were not too low.
 const PARTS: usize = 4;
-/// Maximum number of pairs of a label and a document for splitting folds: more take too long.
+/// Maximum number of label-document pairs for splitting folds; more would take too long.
 const MAX_PAIRS_IN_PARTS: usize = 1 << 20;
-/// Number of parts for documents that are held out again: enough that most of their near-duplicates
-/// are in other parts.
+/// Number of parts for documents that are held out again. It is large enough for most of their
+/// near-duplicates to be in other parts.
 const PARTS_AGAIN: usize = 8;
-/// Minimum share of held-out documents with near-duplicates for holding documents out again; fewer
-/// make no difference.
+/// Minimum share of documents with near-duplicates for holding documents out again; a smaller share
+/// makes no difference.
 const MIN_SHARE_AGAIN: f64 = 0.1;
-/// The costs that are tried on the first fold.
+/// The regularization costs that are tried on the first fold.
 const COSTS: [f32; 3] = [0.25, 1.0, 4.0];
-/// Maximum number of entries of all rows from which prototypes are learned concurrently; they take
-/// about half a GiB.
+/// Maximum number of entries in all rows from which prototypes are learned concurrently; they take
+/// about 0.5 GiB.
 const MAX_ENTRIES: usize = 1 << 25;
 /// The folds after the first.
 const OTHER_FOLDS: [usize; FOLDS - 1] = [1, 2, 3, 4];
-/// Maximum number of pairs of a label and a term, or of a label and a document, for prototypes.
+/// Maximum number of label-term pairs, and of label-document pairs, for learning prototypes.
 const MAX_WEIGHTS: usize = 1 << 28;
 /// The factors of margins before the softmax that are tried.
 const SCALES: [f32; 12] = [0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0];
 /// The shares of prototypes in the scores that are tried.
 const SHARES: [f64; 7] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9];
-/// Maximum number of pairs of a document and a label from which the link of several labels is
-/// learned.
+/// Maximum number of document-label pairs from which the multi-label link function is learned.
 const MAX_PAIRS: usize = 1 << 21;
-/// Number of neighbors that counts as many: more neighbors propose more labels.
+/// The larger number of neighbors that is tried with prototypes: more neighbors propose more
+/// labels.
 const MANY_NEIGHBORS: usize = 50;
 
-/// Documents dealt to the parts of folds: part p of fold f has the number f + p · [`FOLDS`].
+/// The documents by parts of folds: part p of fold f has the number f + p · [`FOLDS`].
 struct FoldParts<'a> {
     part_of: &'a [u8],
     parts: usize,
 }
 
 impl<'a> FoldParts<'a> {
-    /// The parts of a fold, each with its rows out of `rows`.
-    fn of_fold(&self, fold: usize, rows: &[u32]) -> OneFold<'a> {
+    /// Returns the parts of a fold; each part gets its rows out of `rows`.
+    fn of_fold(&self, fold: usize, rows: &[u32]) -> ScoredFold<'a> {
         let of_part = |part: usize| {
             let is_in = |row: u32| usize::from(self.part_of[row as usize]) == fold + part * FOLDS;
             rows.iter().copied().filter(|&row| is_in(row)).collect()
         };
-        OneFold { fold, rows: (0..self.parts).map(of_part).collect(), part_of: self.part_of }
+        ScoredFold { fold, rows: (0..self.parts).map(of_part).collect(), part_of: self.part_of }
     }
 }
 
-/// A fold whose documents are scored.
-struct OneFold<'a> {
+/// A fold whose documents are scored, with its parts.
+struct ScoredFold<'a> {
     fold: usize,
-    /// The rows of each part that are scored.
+    /// The rows to score, by part.
     rows: Vec<Vec<u32>>,
     /// The part of each training document, as in [`FoldParts`].
     part_of: &'a [u8],
 }
 
-impl OneFold<'_> {
-    /// The rows in the order of the margins.
+impl ScoredFold<'_> {
+    /// Returns the rows in the order of the margins.
     fn all_rows(&self) -> Vec<u32> {
         self.rows.concat()
     }
 }
 
-/// Learns prototypes without each fold.
+/// Learns prototypes without the documents of each fold.
 pub(super) struct PrototypeLearner<'a> {
     pub(super) labels: &'a TrainingLabels<'a>,
     pub(super) kind: CorpusKind,
@@ -127,14 +127,11 @@ pub(super) struct PrototypeLearner<'a> {
 }
 
 impl PrototypeLearner<'_> {
-    /// Learns prototypes without each fold. `rows_of` returns the rows of a fold, which have the
-    /// same terms in all folds. `None` if there are too many labels.
+    /// Learns prototypes without the documents of each fold. `rows_of` returns the rows of a fold;
+    /// all folds have the same terms. `None` if there are too many labels.
     ///
     /// # Errors
-    /// Those of `rows_of`.
-    ///
-    /// # Panics
-    /// Never: there are costs to try.
+    /// Returns the errors of `rows_of`.
     pub(super) fn learn<E: Send>(
         &self,
         held_out: &LeaveOneOut,
@@ -202,19 +199,21 @@ impl PrototypeLearner<'_> {
         let highest = |margins: &[f32]| TopMargins::of(margins.to_vec(), link);
         learned.highest = learned.scores.chunks(labels).map(highest).collect();
         learned.scores.chunks_mut(labels).for_each(|margins| margins_to_scores(margins, link));
-        // With a negative slope, scores would fall where margins rise: there is nothing to learn.
+        // With a negative slope, scores would decrease as margins increase, so there is nothing to
+        // learn.
         Ok((link[0] > 0.0).then_some(learned))
     }
 
-    /// Scores the documents of `again`, which are held out again. This time, prototypes also learn
-    /// from most of their near-duplicates, as they do from near-duplicates of new documents.
+    /// Scores the documents of `again`, which are held out a second time. This time, prototypes are
+    /// also learned from most of their near-duplicates, as they would be if new documents had
+    /// near-duplicates.
     ///
-    /// Nothing changes in chronological order, with too many pairs of a label and a document, or if
-    /// few documents have near-duplicates. `held_out` are the documents from which the prototypes
-    /// were learned, and `rows_of` returns the rows of one of their folds.
+    /// Does nothing for a chronological corpus, for too many label-document pairs, or if few
+    /// documents have near-duplicates. `held_out` are the documents from which the prototypes were
+    /// learned, and `rows_of` returns the rows of one of their folds.
     ///
     /// # Errors
-    /// Those of `rows_of`.
+    /// Returns the errors of `rows_of`.
     pub(super) fn learn_again<E: Send>(
         &self,
         prototypes: &mut HeldOutPrototypes,
@@ -257,11 +256,12 @@ impl PrototypeLearner<'_> {
         Ok(())
     }
 
-    /// The margins of a fold's documents by prototypes that are learned from the other folds.
+    /// Returns the margins of a fold's documents under prototypes that are learned from the other
+    /// folds.
     fn by_other_folds(
         &self,
         rows: &FoldRows,
-        of_fold: &OneFold<'_>,
+        of_fold: &ScoredFold<'_>,
         learning: PrototypeLearning,
     ) -> FoldMargins {
         let Self { labels, threads, .. } = *self;
@@ -283,9 +283,9 @@ impl PrototypeLearner<'_> {
         FoldMargins { margins, learning, start }
     }
 
-    /// Replaces margins by those of prototypes that are also learned from the other parts of the
-    /// fold, if there are any.
-    fn by_other_parts(&self, margins: &mut FoldMargins, rows: &FoldRows, of_fold: &OneFold<'_>) {
+    /// Replaces margins by those under prototypes that are also learned from the other parts of the
+    /// fold, if the fold has several parts.
+    fn by_other_parts(&self, margins: &mut FoldMargins, rows: &FoldRows, of_fold: &ScoredFold<'_>) {
         let Some(start) = &margins.start else { return };
         let Self { labels, threads, .. } = *self;
         let learning = margins.learning;
@@ -320,18 +320,18 @@ impl HeldOutPrototypes {
         }
     }
 
-    /// The score of a label for a held-out document, for the first time or `again`. `None` if the
-    /// label had no prototype.
-    pub(super) fn score(&self, row: u32, again: bool, label: u32) -> Option<f32> {
+    /// Returns the score of a label for a held-out document, held out for the first time or
+    /// `again`. `None` if the label had no prototype.
+    pub(super) fn score(&self, row: u32, is_second_time: bool, label: u32) -> Option<f32> {
         let second = self.index_again.get(row as usize).copied();
-        let second = second.filter(|&index| again && index < u32::MAX);
+        let second = second.filter(|&index| is_second_time && index < u32::MAX);
         let index = second.unwrap_or(self.index_of[row as usize]) as usize;
         let score = self.scores.get(index * self.labels + label as usize).copied();
         score.filter(|score| score.is_finite())
     }
 
-    /// Multiplies the scores of votes by the factors of labels, and mixes in the scores of
-    /// prototypes with the given `share`.
+    /// Multiplies the voting scores by the factors of labels, and adds the scores of prototypes
+    /// with the given `share`.
     pub(super) fn add_to(
         &self,
         table: &VoteTable<'_>,
@@ -341,37 +341,37 @@ impl HeldOutPrototypes {
     ) {
         for document in 0..table.documents() {
             let (row, _) = table.get(document);
-            let again = table.is_again(document);
+            let is_second_time = table.is_second_time(document);
             for slot in table.slots_of(document) {
                 if scores[slot] > 0.0 {
                     let votes = scores[slot] * table.factor(factors, slot);
-                    let prototype = self.score(row, again, table.label(slot));
+                    let prototype = self.score(row, is_second_time, table.label(slot));
                     scores[slot] = mix_scores(votes, prototype, share);
                 }
             }
         }
     }
 
-    /// The highest margins of a held-out document.
+    /// Returns the highest margins of a held-out document.
     pub(super) fn highest(&self, row: u32) -> Option<TopMargins> {
         self.highest.get(self.index_of[row as usize] as usize).copied().flatten()
     }
 
-    /// The parameters for learning from all documents.
+    /// Returns the parameters for learning prototypes from all documents.
     pub(super) fn learning(&self) -> PrototypeLearning {
         self.learning
     }
 }
 
-/// The margins of the rows of a fold, part by part.
+/// The margins of the rows of a fold, one part after the other.
 struct FoldMargins {
     margins: Vec<f32>,
     learning: PrototypeLearning,
-    /// The solution for the other folds, as a warm start for learning from more documents.
+    /// The solution for the other folds, used as a warm start when learning from more documents.
     start: Option<WarmStart>,
 }
 
-/// The link from margins to scores with the least logarithmic loss, and this loss.
+/// Returns the link function from margins to scores with the lowest log loss, and this loss.
 #[expect(clippy::cast_possible_truncation, reason = "parameters need no more")]
 fn learn_link(
     margins: &[f32],
@@ -413,7 +413,7 @@ fn learn_link(
     ([best.1, f32::NAN], best.0)
 }
 
-/// Trials with both prototypes and neighbors.
+/// Trials that combine prototypes and neighbors.
 pub(super) struct PrototypeTrials<'a> {
     pub(super) found: &'a LeaveOneOut,
     pub(super) labels: TrainingLabels<'a>,
@@ -423,12 +423,13 @@ pub(super) struct PrototypeTrials<'a> {
 }
 
 impl PrototypeTrials<'_> {
-    /// Tries prototypes next to the best settings so far, to the best without learned vote weights,
-    /// without label-size compensation, and with many neighbors; then the best of these with other
-    /// numbers of neighbors. Returns the trials, best first, each with how its votes are learned.
+    /// Tries prototypes with the best settings so far. Also tries them with the best settings
+    /// without learned vote weights, without label-size compensation, and with many neighbors. Then
+    /// tries the best of these with other numbers of neighbors. Returns the trials, best first,
+    /// each with the learning of its vote weights.
     pub(super) fn run(
         &self,
-        tuned: &Tuned,
+        tuned: &GridResult,
         learning: Option<VoteLearning>,
     ) -> Vec<(Trial, Option<VoteLearning>)> {
         let Self { found, labels, grid, threads, .. } = *self;
@@ -451,10 +452,10 @@ impl PrototypeTrials<'_> {
         let table = VoteTable::new(found, labels, threads);
         let mut trials = self.try_shares(&table, &starts, &SHARES);
         let best = trials.iter().copied().max_by(|(a, _), (b, _)| value(a).total_cmp(&value(b)));
-        // Learned vote weights are for one number of neighbors.
+        // Learned vote weights are specific to one number of neighbors.
         if let Some((best, None)) = best {
             let vote = Vote { prototypes: 0.0, ..best.vote };
-            let ks = thinned(distinct(&grid.ks, found.longest()), ROUND_ONE_KS);
+            let ks = thin_out(distinct(&grid.ks, found.longest()), ROUND_ONE_KS);
             let others = ks.into_iter().filter(|&k| k != best.k);
             let starts: Vec<_> = others.map(|k| (Trial { k, vote, ..best }, None)).collect();
             trials.extend(self.try_shares(&table, &starts, &[best.vote.prototypes]));
@@ -463,7 +464,7 @@ impl PrototypeTrials<'_> {
         trials
     }
 
-    /// Tries shares of prototypes with each of the given settings.
+    /// Tries the shares of prototypes with each of the given settings.
     fn try_shares(
         &self,
         table: &VoteTable<'_>,
@@ -492,12 +493,13 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
-    use crate::learn::held_out::{Exclusion, View, near_duplicates};
+    use crate::learn::held_out::{Exclusion, SearchableRows, near_duplicates};
     use crate::random::Random;
     use crate::rows::matrix::CsrBuilder;
     use crate::search::Exhaustive;
 
-    /// Labels are random, but near-duplicates have the same: only they tell it.
+    /// Labels are random, but near-duplicates share them. So only near-duplicates reveal the
+    /// labels.
     #[test]
     fn near_duplicates_train_again() {
         const PAIRS: u32 = 150;
@@ -527,7 +529,7 @@ mod tests {
         let threads = Threads::new(NonZeroUsize::MIN).unwrap();
         let engine = Exhaustive::new(Arc::clone(&rows), threads.clone()).unwrap();
         let all: Vec<u32> = (0..count).collect();
-        let view = View { engine: &engine, queries: rows.view().into() };
+        let view = SearchableRows { engine: &engine, queries: rows.view().into() };
         let near = near_duplicates(view, &all, 0.5).unwrap();
         let search = |of: &[u32], near| {
             let exclusion = Exclusion { near, ..Exclusion::default() };
@@ -539,28 +541,30 @@ mod tests {
             |_| Ok::<_, ()>(FoldRows { documents: Arc::clone(&rows), queries: Arc::clone(&rows) });
         let kind = CorpusKind { multi_label: false, is_chronological: false };
         let learner = PrototypeLearner { labels: &among, kind, threads: &threads };
-        let right = |prototypes: &HeldOutPrototypes, again: bool| {
+        let right = |prototypes: &HeldOutPrototypes, is_second_time: bool| {
             let is_right = |&&row: &&u32| {
                 let [own, other] = [0, 1].map(|flip| labels[row as usize] ^ flip);
-                prototypes.score(row, again, own) > prototypes.score(row, again, other)
+                prototypes.score(row, is_second_time, own)
+                    > prototypes.score(row, is_second_time, other)
             };
             all.iter().filter(is_right).count() as f64 / f64::from(count)
         };
-        for (held_out_again, told) in [(count, true), (count / 20, false)] {
+        for (held_out_again, is_rescored) in [(count, true), (count / 20, false)] {
             let mut prototypes = learner.learn(&first, rows_of).unwrap().unwrap();
             let again = search(&all[..held_out_again as usize], None);
             learner.learn_again(&mut prototypes, &first, &again, rows_of).unwrap();
             let one = right(&prototypes, false);
             let other = right(&prototypes, true);
             assert!(one < 0.65, "{one}");
-            // An eighth has its near-duplicate in its own part.
-            assert!(if told { other > 0.8 } else { other.to_bits() == one.to_bits() }, "{other}");
+            // For an eighth of the documents, the near-duplicate is in the same part.
+            let is_same = other.to_bits() == one.to_bits();
+            assert!(if is_rescored { other > 0.8 } else { is_same }, "{other}");
         }
         let mut prototypes = learner.learn(&first, rows_of).unwrap().unwrap();
         let again = search(&all, None);
         let kind = CorpusKind { is_chronological: true, ..kind };
         let learner = PrototypeLearner { kind, ..learner };
         learner.learn_again(&mut prototypes, &first, &again, rows_of).unwrap();
-        assert!(prototypes.index_again.is_empty(), "nearby documents must not be learned from");
+        assert!(prototypes.index_again.is_empty(), "nearby documents must be excluded");
     }
 }

@@ -1,4 +1,4 @@
-//! Documents from which term weights are learned.
+//! The documents from which term weights are learned, with their neighbors.
 
 use std::num::NonZeroUsize;
 
@@ -8,23 +8,23 @@ use crate::learn::held_out::LeaveOneOut;
 /// Number of neighbors of each document.
 pub(super) const NEIGHBORS: NonZeroUsize = NonZeroUsize::new(100).expect("100 is not 0");
 
-/// A document to learn from.
+/// A training document with its labeled neighbors.
 pub(super) struct Lesson {
     pub(super) row: u32,
     pub(super) neighbors: Vec<LabeledNeighbor>,
 }
 
-/// A neighbor of a document to learn from.
+/// A neighbor of the document of a lesson.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LabeledNeighbor {
     pub(super) row: u32,
-    /// The Jaccard similarity of its labels and the document's labels, from 0 to 1.
+    /// The Jaccard similarity of the neighbor's labels and the document's labels, from 0 to 1.
     pub(super) agreement: f32,
 }
 
-/// A document with its neighbors. `None` if no neighbor shares a label with it, or if all have
-/// exactly its labels.
-pub(super) fn lesson(
+/// Builds the lesson of a document from its neighbors. `None` if no neighbor shares a label with
+/// the document, or if all of them have exactly its labels.
+pub(super) fn build_lesson(
     found: &LeaveOneOut,
     index: usize,
     among: &TrainingLabels<'_>,

@@ -1,22 +1,22 @@
-//! Learns factors of term weights that make documents with the same label more similar to each
-//! other than to other documents.
+//! Learns one factor per term weight, so that documents with the same label become more similar to
+//! each other than to other documents.
 //!
 //! The softmax of a document's similarities to its nearest documents is the probability that it
-//! gets the labels of each. The factors minimize the negative logarithm of the probability of its
-//! own labels, as in neighborhood components analysis (Goldberger, Roweis, Hinton and Salakhutdinov
-//! 2005), but with one weight per term instead of a projection. Weight-adjusted k-nearest-neighbor
-//! classification (Han, Karypis and Kumar 2001) is related. A few steps suffice, because the
-//! initial weights are good already; many steps overfit.
+//! gets the labels of each. The factors minimize the negative log-likelihood of its own labels, as
+//! in neighborhood components analysis (Goldberger, Roweis, Hinton and Salakhutdinov 2005). There
+//! is one weight per term instead of a projection. Weight-adjusted k-nearest-neighbor
+//! classification (Han, Karypis and Kumar 2001) is related. A few steps suffice because the initial
+//! weights are already good; many steps overfit.
 //!
-//! * Learns from: the unit rows of the documents outside each fold, and their nearest neighbors.
-//! * Estimates by: the greedy search of features, which tries several numbers of steps.
-//! * Yields: a factor per term.
+//! * Input: the unit rows of the documents outside each fold, and their nearest neighbors.
+//! * Evaluation: the greedy search of features, which tries several numbers of steps.
+//! * Output: one factor per term.
 
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::held_out::{Exclusion, LeaveOneOut, View, drawn};
+use super::held_out::{Exclusion, LeaveOneOut, SearchableRows, draw_sample};
 use crate::decide::vote::TrainingLabels;
 use crate::rows::matrix::{Csr, CsrView, row};
 use crate::search::{Engines, SearchError};
@@ -25,17 +25,17 @@ use crate::threads::Threads;
 mod lesson;
 mod overlap;
 
-use lesson::{Lesson, NEIGHBORS, lesson};
+use lesson::{Lesson, NEIGHBORS, build_lesson};
 use overlap::Overlaps;
 
-/// Maximum number of documents to learn from in single-label mode. With 4,096, fewer held-out
-/// documents of Debian sections are classified correctly; with 20,000, not more.
+/// Maximum number of documents to learn from in single-label mode. On Debian sections, 4,096
+/// classify fewer held-out documents correctly, and 20,000 classify no more.
 const MAX_SINGLE_LABEL: usize = 8_192;
-/// Maximum number of documents to learn from in multi-label mode. With 8,192, macro F1 of Debian
-/// tags is .258 instead of .304.
+/// Maximum number of documents to learn from in multi-label mode. On Debian tags, 8,192 reach a
+/// macro F1 of .258 instead of .304.
 const MAX_MULTI_LABEL: usize = 20_000;
-/// Maximum number of batches. The documents are divided into batches, and each step uses the next
-/// batch. The factors are equally good, and learning takes a third of the time.
+/// Maximum number of batches into which the documents are divided. Each step uses the next batch.
+/// The factors are as good as with one batch, and learning takes a third of the time.
 const MAX_BATCHES: usize = 3;
 /// Minimum number of documents of a batch.
 const MIN_BATCH: usize = 2_048;
@@ -43,24 +43,25 @@ const MIN_BATCH: usize = 2_048;
 const SHARPNESS: f32 = 20.0;
 /// The weight of the penalty on the squared logarithms of the factors, relative to the mean loss.
 const PENALTY: f32 = 1.0 / 600.0;
-/// The rate and the decays of Adam (Kingma and Ba 2015).
+/// The learning rate and the decay rates of Adam (Kingma and Ba 2015).
 const RATE: f32 = 0.05;
 const DECAYS: [f32; 2] = [0.9, 0.999];
-/// Maximum number of pieces of the documents. Their gradients are added in order, so the number of
-/// threads does not matter.
+/// Maximum number of chunks of documents. Their gradients are added in order, so the result does
+/// not depend on the number of threads.
 const MAX_PIECES: usize = 16;
 /// Maximum number of gradients in memory.
 const MAX_GRADIENTS: usize = 1 << 26;
 /// Number of terms whose factors a thread updates per task.
 const CHUNK: usize = 1 << 10;
 
-/// The factor of each term after each number of steps in `checkpoints` (increasing).
+/// Returns the factor of each term after each number of steps in `checkpoints` (increasing).
 ///
-/// `rows` are training documents of length 1. Learns from the documents that `exclusion` allows, or
-/// from a sample of them drawn by hash. All allowed documents can be neighbors.
+/// `rows` are training documents of length 1. The factors are learned from the documents that
+/// `exclusion` allows, or from a sample of them drawn by hash. All allowed documents can be
+/// neighbors.
 ///
 /// # Errors
-/// If the rows cannot be indexed.
+/// Fails if the rows cannot be indexed.
 pub(super) fn learn(
     rows: &Arc<Csr>,
     among: &TrainingLabels<'_>,
@@ -74,15 +75,16 @@ pub(super) fn learn(
     let hashes: Vec<u64> = allowed.iter().map(hash).collect();
     let multi_label = allowed.iter().any(|&row| among.labels(row).len() > 1);
     let max_count = if multi_label { MAX_MULTI_LABEL } else { MAX_SINGLE_LABEL };
-    let sample = drawn(&hashes, max_count).into_iter().map(|index| allowed[index as usize]);
+    let sample = draw_sample(&hashes, max_count).into_iter().map(|index| allowed[index as usize]);
     let sample: Vec<u32> = sample.collect();
     let engine = engines.engine(rows)?;
-    let view = View { engine: &*engine, queries: rows.view().into() };
+    let view = SearchableRows { engine: &*engine, queries: rows.view().into() };
     let found = LeaveOneOut::search(view, &sample, NEIGHBORS, exclusion, &|_| ())?;
     drop(engine);
     let mut lessons: Vec<Lesson> =
-        (0..found.len()).filter_map(|at| lesson(&found, at, among)).collect();
-    // Documents of a label have many neighbors in common, which are still in the cache.
+        (0..found.len()).filter_map(|at| build_lesson(&found, at, among)).collect();
+    // Documents with the same label have many neighbors in common, which are then still in the
+    // cache.
     lessons.sort_by_key(|lesson| (among.labels(lesson.row).first().copied(), hash(&lesson.row)));
     Ok(descend(&rows.view(), &lessons, checkpoints, engines.threads()))
 }
@@ -118,7 +120,7 @@ fn descend(
             decayed = [decayed[0] * DECAYS[0], decayed[1] * DECAYS[1]];
             threads.run(|| {
                 let factors = factors(&logarithms);
-                let gradients = Scaled::new(rows, &factors).gradients(&overlaps, batch, pieces);
+                let gradients = ScaledRows::new(rows, &factors).gradients(&overlaps, batch, pieces);
                 let moved = logarithms.par_chunks_mut(CHUNK).zip(moments.par_chunks_mut(CHUNK));
                 moved.enumerate().for_each(|(chunk, (logarithms, moments))| {
                     let terms = chunk * CHUNK..;
@@ -146,15 +148,15 @@ fn factors(logarithms: &[f32]) -> Vec<f32> {
     logarithms.iter().map(|&logarithm| libm::expf(logarithm)).collect()
 }
 
-/// Rows after the factors, of length 1. The value of a term is its weight times its factor times
-/// the row's scale.
-struct Scaled<'r> {
+/// Rows with factors applied, scaled to length 1. The value of a term is the product of its weight,
+/// its factor and the scale of the row.
+struct ScaledRows<'r> {
     rows: &'r CsrView<'r>,
     factors: &'r [f32],
     scales: Vec<f32>,
 }
 
-impl<'r> Scaled<'r> {
+impl<'r> ScaledRows<'r> {
     fn new(rows: &'r CsrView<'r>, factors: &'r [f32]) -> Self {
         let scale = |index: usize| {
             let (terms, weights) = row(rows, index);
@@ -167,14 +169,14 @@ impl<'r> Scaled<'r> {
         Self { rows, factors, scales }
     }
 
-    /// The derivative of the loss with respect to the logarithm of each term's factor, as several
-    /// vectors to be added, at most two for each of `pieces`; of the lessons with the numbers in
+    /// Returns the derivative of the loss of the lessons in `batch` with respect to the logarithm
+    /// of each term's factor. The derivative is the sum of the returned vectors, of which there are
+    /// at most two per chunk.
     /// `batch`.
-    ///
-    /// With x the rows, the derivative of the similarity s of two rows i and j with respect to the
-    /// logarithm of term t is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²). The first part needs the
-    /// terms that both rows have. For the second part, s is added up for each row, and squares are
-    /// added at the end.
+    /// Let x be the rows, and s the similarity of two rows i and j. The derivative of s with
+    /// respect to the logarithm of term t's factor is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²).
+    /// The first summand needs only the terms that both rows have. For the second, s is summed for
+    /// each row, and the squares are added at the end.
     fn gradients(&self, lessons: &Overlaps<'_>, batch: &[usize], pieces: usize) -> Vec<Vec<f32>> {
         let piece = batch.len().div_ceil(pieces).max(1);
         let slopes: Vec<Slopes> =
@@ -201,7 +203,7 @@ impl<'r> Scaled<'r> {
         gradients
     }
 
-    /// The contribution of some documents to the derivatives.
+    /// Returns the contribution of some documents to the derivatives.
     fn slopes(&self, lessons: &Overlaps<'_>, batch: &[usize]) -> Slopes {
         let mut by_term = vec![0.0f32; self.rows.cols()];
         let mut by_row = vec![0.0f32; self.rows.rows()];
@@ -247,10 +249,10 @@ impl<'r> Scaled<'r> {
 
 /// Contributions to the derivatives of the loss.
 struct Slopes {
-    /// The derivative with respect to the logarithm of each term's factor, for terms that two rows
-    /// share.
+    /// The derivative with respect to the logarithm of each term's factor, over the terms that two
+    /// rows share.
     by_term: Vec<f32>,
-    /// The factor of the squares of each row's values, which are subtracted.
+    /// For each row, the factor of its squared values, which are subtracted.
     by_row: Vec<f32>,
 }
 
@@ -263,7 +265,7 @@ mod tests {
     use crate::random::Random;
     use crate::rows::matrix::CsrBuilder;
 
-    /// Rows with six of 20 terms each, and a lesson from each row about the other rows.
+    /// Returns rows with six of 20 terms each, and one lesson per row about the other rows.
     pub(super) fn made() -> (Csr, Vec<Lesson>) {
         let mut random = Random::new(4);
         let mut rows = CsrBuilder::default();
@@ -289,7 +291,7 @@ mod tests {
         (rows.build(20), lessons.collect())
     }
 
-    /// The loss, computed in the slow, obvious way.
+    /// Computes the loss by a simple, slow method.
     fn loss(rows: &Csr, lessons: &[Lesson], logarithms: &[f64]) -> f64 {
         let unit = |row_number: u32| {
             let view = rows.view();
@@ -317,15 +319,15 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_is_that_of_the_loss() {
+    fn gradient_is_the_derivative_of_the_loss() {
         let (rows, lessons) = made();
-        let narrow: Vec<f32> = (0..20u8).map(|term| f32::from(term % 5) / 10.0).collect();
-        let logarithms: Vec<f64> = narrow.iter().copied().map(f64::from).collect();
+        let single: Vec<f32> = (0..20u8).map(|term| f32::from(term % 5) / 10.0).collect();
+        let logarithms: Vec<f64> = single.iter().copied().map(f64::from).collect();
         let rows_view = rows.view();
-        let factors = factors(&narrow);
+        let factors = factors(&single);
         let batch: Vec<usize> = (0..lessons.len()).collect();
         let overlaps = Overlaps::new(&rows_view, &lessons);
-        let parts = Scaled::new(&rows_view, &factors).gradients(&overlaps, &batch, 3);
+        let parts = ScaledRows::new(&rows_view, &factors).gradients(&overlaps, &batch, 3);
         let found: Vec<f32> =
             (0..20).map(|term| parts.iter().map(|part| part[term]).sum()).collect();
         for term in 0..20 {

@@ -1,5 +1,5 @@
-//! The terms that documents have in common with their neighbors. They stay the same while factors
-//! of terms are learned.
+//! The terms that documents have in common with their neighbors. They do not change while term
+//! factors are learned.
 
 use rayon::prelude::*;
 
@@ -7,89 +7,91 @@ use super::lesson::{LabeledNeighbor, Lesson, NEIGHBORS};
 use crate::rows::matrix::{CommonEntries, CsrView, ScatteredRow, prefetch_row, row};
 
 /// Approximate maximum number of bytes of stored overlaps.
-const MOST_KEPT: usize = 320 << 20;
-/// Maximum number of entries of the overlaps that are built before their bytes are counted. At
-/// least one overlap is built at a time.
-const AT_A_TIME: usize = 1 << 24;
-/// Number of neighbors prefetched while another is read.
-const AHEAD: usize = 4;
+const MAX_KEPT_BYTES: usize = 320 << 20;
+/// Maximum number of entries of the overlaps that are built between two checks of the memory
+/// budget. At least one overlap is built each time.
+const MAX_PENDING_ENTRIES: usize = 1 << 24;
+/// Number of neighbors to prefetch ahead.
+const PREFETCH_DISTANCE: usize = 4;
 
-/// A position of a neighbor.
-type Place = u8;
-const _: () = assert!(NEIGHBORS.get() <= 1 << Place::BITS, "a place for each neighbor");
+/// The position of a neighbor in a lesson.
+type Position = u8;
+const _: () = assert!(NEIGHBORS.get() <= 1 << Position::BITS, "a position for each neighbor");
 
-/// The terms that a document has in common with its neighbors: postings of its terms, limited to
-/// its neighbors.
+/// The terms that a document has in common with its neighbors, as postings: for each term, the
+/// neighbors that contain it.
 #[derive(Debug, Default)]
 pub(super) struct Overlap {
     terms: Vec<Term>,
-    /// The positions of the neighbors with a term, and the term's weights in them.
-    places: Vec<Place>,
+    /// The positions of the neighbors that contain a term, and the weights of the term in them.
+    positions: Vec<Position>,
     weights: Vec<f32>,
 }
 
-/// A term of a document that at least one of its neighbors has.
+/// A term of a document that at least one of its neighbors contains.
 #[derive(Debug)]
 struct Term {
     number: u32,
-    /// Its weight in the document.
+    /// Weight of the term in the document.
     weight: f32,
-    /// Where its entries end; they begin at the end of the term before.
+    /// End of the term's entries, which begin at the end of the previous term.
     end: usize,
 }
 
 impl Overlap {
-    /// Writes the product of the document and each of its `neighbors` to `products`: the sum over
-    /// their common terms of both weights, times the term's factor.
+    /// Writes the similarity of the document and each of its `neighbors` to `products`: the sum
+    /// over their common terms of weight times weight times factor.
     pub(super) fn products(
         &self,
         factor: impl Fn(u32) -> f32,
         neighbors: usize,
         products: &mut Vec<f32>,
     ) {
-        // A place for every possible number, which need not be checked.
-        let mut sums = [0.0f32; 1 << Place::BITS];
-        for (term, places, weights) in self.terms() {
+        // One sum per possible position, so that no bounds check is needed.
+        let mut sums = [0.0f32; 1 << Position::BITS];
+        for (term, positions, weights) in self.terms() {
             let own = term.weight * factor(term.number);
-            for (&place, weight) in places.iter().zip(weights) {
-                sums[usize::from(place)] += own * weight;
+            for (&position, weight) in positions.iter().zip(weights) {
+                sums[usize::from(position)] += own * weight;
             }
         }
         products.clear();
         products.extend_from_slice(&sums[..neighbors]);
     }
 
-    /// Calls `at` with each term and the sum over the neighbors that have it of both weights, times
-    /// the neighbor's factor.
+    /// Calls `at` with each term and a sum over the neighbors that contain it. Each summand is the
+    /// product of both weights of the term and the neighbor's factor.
     pub(super) fn sums(&self, factors: &[f32], mut at: impl FnMut(u32, f32)) {
-        let mut of_places = [0.0f32; 1 << Place::BITS];
-        of_places[..factors.len()].copy_from_slice(factors);
-        for (term, places, weights) in self.terms() {
-            let product = |(&place, weight): (&Place, &f32)| of_places[usize::from(place)] * weight;
-            // Two sums in turn: one would wait for each addition.
-            let (pairs_of_places, last_place) = places.as_chunks::<2>();
+        let mut of_positions = [0.0f32; 1 << Position::BITS];
+        of_positions[..factors.len()].copy_from_slice(factors);
+        for (term, positions, weights) in self.terms() {
+            let product = |(&position, weight): (&Position, &f32)| {
+                of_positions[usize::from(position)] * weight
+            };
+            // Two alternating sums: a single sum would wait for each addition.
+            let (pairs_of_positions, last_position) = positions.as_chunks::<2>();
             let (pairs_of_weights, last_weight) = weights.as_chunks::<2>();
             let mut even = 0.0;
             let mut odd = 0.0;
-            for (places, weights) in pairs_of_places.iter().zip(pairs_of_weights) {
-                even += product((&places[0], &weights[0]));
-                odd += product((&places[1], &weights[1]));
+            for (positions, weights) in pairs_of_positions.iter().zip(pairs_of_weights) {
+                even += product((&positions[0], &weights[0]));
+                odd += product((&positions[1], &weights[1]));
             }
-            even += last_place.iter().zip(last_weight).map(product).sum::<f32>();
+            even += last_position.iter().zip(last_weight).map(product).sum::<f32>();
             at(term.number, term.weight * (even + odd));
         }
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&*self.terms) + size_of_val(&*self.places) + size_of_val(&*self.weights)
+        size_of_val(&*self.terms) + size_of_val(&*self.positions) + size_of_val(&*self.weights)
     }
 
-    fn terms(&self) -> impl Iterator<Item = (&Term, &[Place], &[f32])> {
+    fn terms(&self) -> impl Iterator<Item = (&Term, &[Position], &[f32])> {
         let mut start = 0;
         self.terms.iter().map(move |term| {
             let entries = start..term.end;
             start = term.end;
-            (term, &self.places[entries.clone()], &self.weights[entries])
+            (term, &self.positions[entries.clone()], &self.weights[entries])
         })
     }
 }
@@ -98,16 +100,16 @@ impl Overlap {
 pub(super) struct Overlaps<'l> {
     rows: &'l CsrView<'l>,
     lessons: &'l [Lesson],
-    /// Those of the first lessons; the others are made when they are needed.
+    /// The overlaps of the first lessons. The others are built when they are needed.
     kept: Vec<Overlap>,
 }
 
 impl<'l> Overlaps<'l> {
     pub(super) fn new(rows: &'l CsrView<'l>, lessons: &'l [Lesson]) -> Self {
-        Self::keeping([MOST_KEPT, AT_A_TIME], rows, lessons)
+        Self::with_budget([MAX_KEPT_BYTES, MAX_PENDING_ENTRIES], rows, lessons)
     }
 
-    fn keeping(
+    fn with_budget(
         [most, at_a_time]: [usize; 2],
         rows: &'l CsrView<'l>,
         lessons: &'l [Lesson],
@@ -135,19 +137,19 @@ impl<'l> Overlaps<'l> {
         Self { rows, lessons, kept }
     }
 
-    /// A lesson and its overlap, which is made by `builder` if it is not kept.
+    /// Returns a lesson and its overlap. `builder` builds the overlap if it is not stored.
     pub(super) fn get<'a>(
         &'a self,
         at: usize,
         builder: &'a mut Builder,
     ) -> (&'a Lesson, &'a Overlap) {
         let lesson = &self.lessons[at];
-        let overlap = self.kept.get(at).unwrap_or_else(|| builder.remade(self.rows, lesson));
+        let overlap = self.kept.get(at).unwrap_or_else(|| builder.rebuild(self.rows, lesson));
         (lesson, overlap)
     }
 }
 
-/// Makes overlaps one after the other.
+/// Builds overlaps one after the other, reusing its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     document: ScatteredRow,
@@ -156,14 +158,14 @@ pub(super) struct Builder {
     common: CommonEntries,
     /// Where the terms that each neighbor has in common with the document end in `common`.
     ends: Vec<usize>,
-    /// For each term of the document, the place of its next entry.
+    /// For each term of the document, the position of its next entry.
     next: Vec<usize>,
     overlap: Overlap,
 }
 
 impl Builder {
-    /// The overlap of a lesson, which the next call overwrites.
-    fn remade(&mut self, rows: &CsrView<'_>, lesson: &Lesson) -> &Overlap {
+    /// Builds the overlap of a lesson. The next call overwrites it.
+    fn rebuild(&mut self, rows: &CsrView<'_>, lesson: &Lesson) -> &Overlap {
         let mut overlap = std::mem::take(&mut self.overlap);
         self.build(rows, lesson, &mut overlap);
         self.overlap = overlap;
@@ -182,7 +184,8 @@ impl Builder {
         ends.clear();
         let mut end = 0;
         for (at, &LabeledNeighbor { row: other, .. }) in neighbors.iter().enumerate() {
-            if let Some(&LabeledNeighbor { row: later, .. }) = neighbors.get(at + AHEAD) {
+            if let Some(&LabeledNeighbor { row: later, .. }) = neighbors.get(at + PREFETCH_DISTANCE)
+            {
                 prefetch_row(row(rows, later as usize));
             }
             end = document.common(row(rows, other as usize), common, end);
@@ -204,13 +207,13 @@ impl Builder {
                 overlap.terms.push(Term { number: term, weight, end: start });
             }
         }
-        overlap.places.resize(end, 0);
+        overlap.positions.resize(end, 0);
         overlap.weights.resize(end, 0.0);
         let mut start = 0;
-        for (place, &end) in (0..=Place::MAX).zip(&*ends) {
+        for (position, &end) in (0..=Position::MAX).zip(&*ends) {
             for (&term, &weight) in terms[start..end].iter().zip(&weights[start..end]) {
                 let next = &mut next[positions[term as usize] as usize];
-                (overlap.places[*next], overlap.weights[*next]) = (place, weight);
+                (overlap.positions[*next], overlap.weights[*next]) = (position, weight);
                 *next += 1;
             }
             start = end;
@@ -224,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_and_sums_of_kept_and_remade_overlaps() {
+    fn stored_and_rebuilt_overlaps_are_equal() {
         let (rows, lessons) = made();
         let view = rows.view();
         let weight = |number: u32, term: u32| {
@@ -236,7 +239,7 @@ mod tests {
         for (limits, kept) in
             [([0, 1], 0), ([1, 1], 1), ([usize::MAX, 1], all), ([1, 1 << 20], all)]
         {
-            let overlaps = Overlaps::keeping(limits, &view, &lessons);
+            let overlaps = Overlaps::with_budget(limits, &view, &lessons);
             assert_eq!(overlaps.kept.len(), kept, "{limits:?}");
             let mut builder = Builder::default();
             for at in 0..lessons.len() {

@@ -1,4 +1,4 @@
-//! Held-out documents: their neighbors, folds, votes and decisions.
+//! Tests of held-out documents: their neighbors, folds, votes and decisions.
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
@@ -9,8 +9,8 @@ use crate::decide::decision::{Decision, decide};
 use crate::decide::objective::{Metrics, Objective};
 use crate::decide::vote::{TrainingLabels, VoteWeight, vote};
 use crate::learn::held_out::{
-    Exclusion, LeaveOneOut, View, chronological_window, drawn, folds, hashes, near_duplicates,
-    nearest_of_sample,
+    Exclusion, LeaveOneOut, SearchableRows, chronological_window, draw_sample, folds, hashes,
+    near_duplicates, nearest_of_sample,
 };
 use crate::learn::held_out_scores::{ChosenVote, HeldOutScores};
 use crate::learn::training_rows::{WeightedRows, labels_of};
@@ -25,10 +25,10 @@ use crate::text::corpus::{Content, Document};
 use crate::text::counts::Fields;
 use crate::threads::Threads;
 
-/// Removes every document from the rows, searches it with the exhaustive engine, then votes and
-/// decides as for a new document, with the thresholds of the folds that it is not in. The metrics
-/// must equal those of the grid search.
-fn held_out_for_real(multi_label: bool) {
+/// Removes each document from the rows, searches it with the exhaustive engine, and votes and
+/// decides as for a new document. The thresholds come from the other folds. The metrics must equal
+/// the metrics of the grid search.
+fn compare_with_removal(multi_label: bool) {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let documents = corpus(520, multi_label);
     let counts = counted(&documents, &threads);
@@ -57,7 +57,7 @@ fn held_out_for_real(multi_label: bool) {
         let decisions = held_out.decisions_by_fold();
         let folds = found.folds(&among);
         let decision_of = |row: usize| decisions[usize::from(folds[row])].clone();
-        let given = really(&weighted, &among, &tuned.best, &decision_of, &threads);
+        let given = predict_without(&weighted, &among, &tuned.best, &decision_of, &threads);
         let due: Vec<Vec<u32>> = rows.iter().map(|&row| among.labels(row).to_vec()).collect();
         let real = metrics(&due, &given, sizes.len());
         assert!(close(real, tuned.best.metrics), "{:?}: really {real:?}", tuned.best);
@@ -91,7 +91,7 @@ fn held_out_for_real(multi_label: bool) {
     assert!(tried > 4 * 4 * 12);
 }
 
-fn really(
+fn predict_without(
     weighted: &WeightedRows,
     among: &TrainingLabels<'_>,
     best: &Trial,
@@ -122,14 +122,14 @@ fn really(
 }
 
 #[test]
-fn figures_are_those_of_leaving_out_for_real() {
-    held_out_for_real(false);
-    held_out_for_real(true);
+fn metrics_equal_a_real_leave_one_out() {
+    compare_with_removal(false);
+    compare_with_removal(true);
 }
 
-/// Every decision of the grid search gives the metrics that `decide` gives on the same votes.
+/// Every decision of the grid search must have the metrics that `decide` gives on the same votes.
 #[test]
-fn every_candidate_decides_as_predictions_do() {
+fn every_candidate_decides_like_predictions() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
     let documents = corpus(300, true);
     let counts = counted(&documents, &threads);
@@ -151,7 +151,7 @@ fn every_candidate_decides_as_predictions_do() {
             }
             Candidate::First { labels } => Decision::First { labels },
             Candidate::LargestGap => Decision::LargestGap,
-            // The best of these is checked by the test above.
+            // The previous test checks the best of these.
             Candidate::Single | Candidate::PerLabel { .. } | Candidate::Proportional { .. } => {
                 continue;
             }
@@ -166,14 +166,14 @@ fn every_candidate_decides_as_predictions_do() {
 }
 
 #[test]
-fn near_duplicates_and_groups_are_no_neighbors() {
+fn near_duplicates_and_groups_are_not_neighbors() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
     let documents = corpus(200, false);
     let counts = counted(&documents, &threads);
     let weighted = WeightedRows::new(&counts, &Fields::Whole, "ltc".parse().unwrap(), &threads);
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let engine = Exhaustive::new(Arc::clone(weighted.documents()), threads.clone()).unwrap();
-    let view = View { engine: &engine, queries: weighted.queries().view().into() };
+    let view = SearchableRows { engine: &engine, queries: weighted.queries().view().into() };
     let near = near_duplicates(view, &rows, 0.5).unwrap();
     assert!(near.documents() > 20);
     let groups: Vec<u32> = rows.iter().map(|row| row / 3).collect();
@@ -201,9 +201,9 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     }
 }
 
-/// Neighboring documents are held out together only in chronological order.
+/// Adjacent documents are held out together only in a chronological corpus.
 #[test]
-fn windows_where_order_is_time() {
+fn windows_only_in_chronological_order() {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let found = |label: fn(usize) -> usize, event: fn(usize) -> usize| {
         let mut random = Random::new(9);
@@ -226,20 +226,21 @@ fn windows_where_order_is_time() {
         let weighted = WeightedRows::new(&counts, &Fields::Whole, ltc, &threads);
         let rows = weighted.documents();
         let engine = Exhaustive::new(Arc::clone(rows), threads.clone()).unwrap();
-        let view = View { engine: &engine, queries: (&**rows).into() };
+        let view = SearchableRows { engine: &engine, queries: (&**rows).into() };
         let nearest = nearest_of_sample(view, Exclusion::default(), 4_000).unwrap();
         chronological_window(&among, &nearest)
     };
-    // Events of 20 documents one after the other; labels in turn.
+    // Events of 20 consecutive documents; labels in rotation.
     assert_eq!(found(|row| row % 4, |row| row / 20), 100);
     // The same documents in another order.
     assert_eq!(found(|row| row * 387 % 1_600 % 4, |row| row * 387 % 1_600 / 20), 0);
-    // Sorted by two labels, without events, and by 16: the window would remove the label.
+    // Sorted by two labels, without events; and by 16 labels, where the window would remove the
+    // label.
     assert_eq!(found(|row| row / 800, |row| row), 0);
     assert_eq!(found(|row| row / 100, |row| row / 20), 0);
 }
 
-/// No allocation and no loop depends on the largest k alone.
+/// The largest k alone determines no allocation and no loop.
 #[test]
 fn more_neighbors_than_documents() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
@@ -265,8 +266,8 @@ fn more_neighbors_than_documents() {
     }
 }
 
-/// One document with 40,000 labels, which is a neighbor of the others: tuning takes time and memory
-/// proportional to the labels.
+/// One document with 40,000 labels is a neighbor of all others. The time and memory of tuning must
+/// be proportional to the number of labels.
 #[test]
 fn a_document_of_many_labels() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
@@ -293,7 +294,7 @@ fn a_document_of_many_labels() {
     assert!(tuned.trials.len() > 3 * 12 && tuned.best.metrics.micro_f1 > 0.0);
 }
 
-/// The fast search tries all of a small grid; of a large one, a part whose best is nearly the best.
+/// The fast search evaluates a small grid completely. On a large grid, its best is nearly the best.
 #[test]
 fn few_trials_find_nearly_the_best() {
     let threads = Threads::new(NonZeroUsize::new(3).unwrap()).unwrap();
@@ -330,42 +331,43 @@ fn few_trials_find_nearly_the_best() {
     }
 }
 
-/// The same documents in another order: the same are drawn, and each is in the same fold.
+/// With the same documents in another order, the same documents are drawn, and each is in the same
+/// fold.
 #[test]
-fn samples_and_folds_are_those_of_any_order() {
+fn samples_and_folds_do_not_depend_on_order() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-    let told = |documents: &[Document]| {
+    let assignments = |documents: &[Document]| {
         let counts = counted(documents, &threads);
         let sizes = counts.label_sizes();
         let among = labels_of(&counts, &sizes);
         let ltc = "ltc".parse().unwrap();
         let weighted = WeightedRows::new(&counts, &Fields::Whole, ltc, &threads);
         let hashes = hashes((&**weighted.documents()).into(), &among, &threads);
-        let drawn = drawn(&hashes, 300);
+        let sample = draw_sample(&hashes, 300);
         let folds = folds(&among, &hashes, 5);
-        assert_eq!(drawn.len(), 300);
-        let mut told: Vec<_> = (0u32..)
+        assert_eq!(sample.len(), 300);
+        let mut assignments: Vec<_> = (0u32..)
             .zip(documents.iter().zip(folds))
             .map(|(row, (document, fold))| {
-                let is_drawn = drawn.binary_search(&row).is_ok();
+                let is_drawn = sample.binary_search(&row).is_ok();
                 (format!("{:?}", document.content), document.labels.clone(), is_drawn, fold)
             })
             .collect();
-        told.sort();
-        told
+        assignments.sort();
+        assignments
     };
     let mut documents = corpus(900, true);
-    let before = told(&documents);
+    let before = assignments(&documents);
     documents.reverse();
-    assert_eq!(told(&documents), before);
+    assert_eq!(assignments(&documents), before);
     documents.sort_by(|a, b| a.labels.cmp(&b.labels));
-    assert_eq!(told(&documents), before);
+    assert_eq!(assignments(&documents), before);
 }
 
-/// Votes of documents from a mislabeled source get lower weights, for any number of threads. The
-/// model's metrics equal those that tuning reported.
+/// Votes of documents from a mislabeled source get lower weights, with any number of threads. The
+/// metrics of the model equal the metrics that tuning reported.
 #[test]
-fn votes_that_mislead_become_worth_less() {
+fn misleading_votes_get_lower_weights() {
     let wrong = |number: usize| number.is_multiple_of(3);
     for multi_label in [false, true] {
         let mut documents = corpus(600, multi_label);
@@ -390,7 +392,7 @@ fn votes_that_mislead_become_worth_less() {
         assert!(best.metrics.micro_f1 > tuned.best.metrics.micro_f1 - 0.01, "{best:?}");
         let one = Threads::new(NonZeroUsize::MIN).unwrap();
         assert_eq!(try_vote_weights(&found, among, &grid, &tuned, &one), trials);
-        // More neighbors are tried only as long as these gain.
+        // More neighbors are tried only while they improve the objective.
         let mut by_k: Vec<(usize, f64)> = trials
             .iter()
             .filter(|(_, how)| !how.others && how.penalty >= 1.0)
@@ -399,7 +401,7 @@ fn votes_that_mislead_become_worth_less() {
         by_k.sort_by_key(|&(k, _)| k);
         let gaining = &by_k[..by_k.len() - 1];
         assert!(gaining.is_sorted_by(|a, b| a.1 < b.1), "{by_k:?}");
-        // The metrics are those of the held-out decisions.
+        // The metrics must equal the metrics of the held-out decisions.
         let held_out = HeldOutScores::new(
             &found,
             among,
@@ -415,7 +417,7 @@ fn votes_that_mislead_become_worth_less() {
                 rows.flat_map(|&row| votes.of(row)).map(|of| of.weight).collect();
             weights.iter().sum::<f32>() / weights.len() as f32
         };
-        // With several labels, other labels of the right documents are doubted too.
+        // In multi-label mode, the other labels of correct documents lose weight too.
         if !multi_label {
             assert!(mean(true) + 0.03 < mean(false), "{} {}", mean(true), mean(false));
         }

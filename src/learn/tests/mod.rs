@@ -1,5 +1,6 @@
-//! Leave-one-out metrics equal those of really leaving documents out; thresholds equal those of
-//! reference implementations. Here: the corpora that these tests share.
+//! Tests of training, and the corpora that they share. Leave-one-out metrics must equal the metrics
+//! with each document really removed. Thresholds must equal the results of reference
+//! implementations.
 
 #![expect(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
@@ -16,8 +17,8 @@ mod held_out;
 mod thresholds;
 mod training;
 
-/// Documents about one to three of seven subjects (the last one rare); some occur twice, one has
-/// only terms of its own, one has no label.
+/// Documents about one to three of seven subjects, the last of which is rare. Some documents occur
+/// twice, one has only terms of its own, and one has no label.
 pub(super) fn corpus(documents: usize, multi_label: bool) -> Vec<Document> {
     let mut random = Random::new(if multi_label { 3 } else { 5 });
     let mut corpus: Vec<Document> = Vec::new();
@@ -33,7 +34,7 @@ pub(super) fn corpus(documents: usize, multi_label: bool) -> Vec<Document> {
         for _ in 0..4 + random.below(12) {
             let about = &labels[random.below(labels.len())];
             let word = random.below(12);
-            // Half of the words are shared by all subjects.
+            // All subjects share half of the words.
             if random.below(2) == 0 {
                 text.extend([about.as_str(), "word", &word.to_string(), " "]);
             } else {
@@ -64,7 +65,7 @@ pub(super) fn counted(documents: &[Document], threads: &Threads) -> Counts {
     Counts::read(&mut documents, &CountOptions::new(&input), threads, &|_| ()).unwrap()
 }
 
-/// Micro and macro F1 and accuracy, computed the slow, obvious way.
+/// Computes micro and macro F1 and accuracy by a simple, slow method.
 pub(super) fn metrics(due: &[Vec<u32>], given: &[Vec<u32>], labels: usize) -> Metrics {
     let count = |label: u32, a: &[Vec<u32>], b: &[Vec<u32>], both: bool| {
         let pairs = a.iter().zip(b);
@@ -99,7 +100,7 @@ pub(super) fn close(a: Metrics, b: Metrics) -> bool {
         && (a.accuracy - b.accuracy).abs() < 1e-12
 }
 
-/// A trial without learned vote weights and prototypes.
+/// Returns a chosen vote without learned vote weights and prototypes.
 fn plain(trial: Trial) -> ChosenVote<'static> {
     ChosenVote { trial, learning: None, prototypes: None }
 }

@@ -1,4 +1,4 @@
-//! Thresholds equal those of reference implementations.
+//! Compares thresholds with reference implementations.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::decide::decision::{Decision, ThresholdRule, decide_batch};
 use crate::decide::vote::LabelScore;
 use crate::learn::thresholds::{LabelScores, thresholds};
 
-/// The scores of labels from the golden file.
+/// Returns the scores of labels from the golden file.
 fn golden_labels(golden: &Value) -> Vec<LabelScores> {
     golden
         .as_array()
@@ -36,7 +36,7 @@ fn same_thresholds(name: &str, found: &[Option<f64>], golden: &Value) {
 }
 
 #[test]
-fn thresholds_of_other_peoples_code() {
+fn thresholds_equal_reference_implementations() {
     let golden: Value =
         serde_json::from_str(include_str!("../../../tests/golden/tuning.json")).unwrap();
     let labels = golden_labels(&golden["labels"]);
@@ -52,14 +52,15 @@ fn thresholds_of_other_peoples_code() {
     let rare = golden_labels(&golden["rare"]);
     let found = thresholds(ThresholdRule::Micromacro, 0.0, &rare);
     same_thresholds("rare", &found, &golden["rare_micromacro"]);
-    // More labels than are averaged in a neighborhood.
+    // More labels than a neighborhood averages.
     let found = thresholds(ThresholdRule::ScutSmoothed, 10.0, &rare);
     same_thresholds("rare, smoothed", &found, &golden["rare_scut_smoothed"]);
     let found = thresholds(ThresholdRule::Micromacro, 10.0, &rare);
     same_thresholds("rare, both smoothed", &found, &golden["rare_micromacro_smoothed"]);
 }
 
-/// No label, labels without a score, without documents and with one document, and large weights.
+/// Edge cases: no label, labels without scores, without documents and with one document, and large
+/// weights.
 #[test]
 fn smoothed_thresholds_of_few_documents() {
     let label = |scores: &[(f64, bool)], gold| LabelScores { scores: scores.to_vec(), gold };
@@ -67,9 +68,10 @@ fn smoothed_thresholds_of_few_documents() {
         (vec![], vec![]),
         (vec![label(&[], 0)], vec![None]),
         (vec![label(&[], 3), label(&[], 1)], vec![None, None]),
-        // Among documents of which none is right, a label is never given.
+        // A label that is never correct is never predicted.
         (vec![label(&[(0.9, false), (0.5, false)], 2)], vec![None]),
-        // A label of one document follows the others; here there are none but itself.
+        // A label of one document is averaged with its neighborhood, which here contains only
+        // itself.
         (vec![label(&[(0.75, true), (0.5, false)], 1)], vec![Some(0.531_25)]),
     ];
     for (labels, expected) in cases {
@@ -86,7 +88,7 @@ fn smoothed_thresholds_of_few_documents() {
 
 /// RTCut, RCut, MCut and PCut on the same scores, document by document.
 #[test]
-fn rules_of_ranks_of_other_peoples_code() {
+fn rank_rules_equal_reference_implementations() {
     let golden: Value =
         serde_json::from_str(include_str!("../../../tests/golden/tuning.json")).unwrap();
     let labels = golden["labels"].as_array().unwrap();

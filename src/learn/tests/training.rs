@@ -1,4 +1,4 @@
-//! Whole training runs, with tuning.
+//! Tests of complete training runs with tuning.
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
@@ -8,8 +8,8 @@ use super::{corpus, document};
 use crate::decide::decision::DecisionOptions;
 use crate::decide::vote::VoteWeight;
 use crate::learn::{
-    Event, FreeFeatures, NearDuplicateLimit, Step, TrainOptions, Trained, Trainer, TuneOptions,
-    TuneScope,
+    Event, FreeFeatures, NearDuplicateLimit, Step, TrainOptions, Trainer, TrainingResult,
+    TuneOptions, TuneScope,
 };
 use crate::random::Random;
 use crate::search::Engines;
@@ -17,7 +17,7 @@ use crate::text::corpus::{Content, Document};
 use crate::text::tfidf::Weighting;
 use crate::threads::Threads;
 
-/// Expected metrics are reported both for new documents with near-duplicates and without them.
+/// Expected metrics are reported for new documents with and without near-duplicates.
 #[test]
 fn expected_metrics_count_near_duplicates() {
     let mut random = Random::new(12);
@@ -34,7 +34,7 @@ fn expected_metrics_count_near_duplicates() {
     }
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let k = Some(NonZeroUsize::MIN);
-    // The limit is one of cosines, also if the model has other similarities.
+    // The limit applies to cosines even if the model uses another similarity.
     let found = NearDuplicateLimit::Found;
     let given = NearDuplicateLimit::Above(0.5);
     for (weighting, near_duplicates) in [("ltc", given), ("bm25", given), ("bm25", found)] {
@@ -55,7 +55,7 @@ fn expected_metrics_count_near_duplicates() {
     }
 }
 
-/// Whatever is done concurrently, the model, the trials and their order are the same.
+/// The model, the trials and their order do not depend on concurrency.
 #[test]
 fn threads_do_not_matter() {
     for multi_label in [false, true] {
@@ -78,14 +78,14 @@ fn threads_do_not_matter() {
     }
 }
 
-/// Documents of a group are right or wrong together: the bound of the error counts groups, not
+/// Documents of a group are correct or wrong together, so the error bound must count groups, not
 /// documents.
 #[test]
 fn groups_widen_the_bound_of_the_error() {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let bound = |grouped: bool| {
         let mut random = Random::new(3);
-        // 60 groups of 10. The labels of 3 groups are wrong.
+        // 60 groups of 10 documents. The labels of 3 groups are wrong.
         let one = |number: usize| {
             let group = number / 10;
             let label = group % 2;
@@ -125,9 +125,10 @@ fn groups_widen_the_bound_of_the_error() {
     assert!(together.error_bound > 0.11, "{together:?}");
 }
 
-/// Features are tried on a part of the sample first; the steps do not depend on the threads.
+/// Features are tried on a part of the sample first; the steps do not depend on the number of
+/// threads.
 #[test]
-fn features_by_halves() {
+fn features_are_tried_by_successive_halving() {
     let documents = corpus(2_200, true);
     let k_max = NonZeroUsize::new(15).unwrap();
     let free = FreeFeatures { selection: false, ..FreeFeatures::default() };
@@ -148,7 +149,7 @@ fn features_by_halves() {
     for step in report.features.iter().filter(|step| !whole(step)) {
         assert!(step.documents.abs_diff(420) < 20 && !step.kept, "{step:?}");
     }
-    // An exponent of 1.5 only where 1 is better than 0.5.
+    // An exponent of 1.5 is tried only if 1 is better than 0.5.
     let tried = |what: &str| {
         let of_kind = |step: &&Step| step.change.ends_with(what);
         report.features.iter().filter(of_kind).collect::<Vec<_>>()
@@ -158,19 +159,19 @@ fn features_by_halves() {
     assert_eq!(tuned(3).features, report.features);
 }
 
-/// Where learned weights of terms gain most with all steps, fewer steps are tried until they are
+/// Learned term weights gain most with all steps here, so fewer steps are tried until the result is
 /// worse.
 #[test]
-fn fewer_steps_only_as_long_as_they_are_better() {
+fn fewer_steps_are_tried_while_they_improve() {
     let mut random = Random::new(11);
-    // A sixth of the words tell the subject, most of the time.
+    // One word in six indicates the subject, most of the time.
     let texts = (0..2_000).map(|number| {
         let subject = random.below(6);
         let mut text = String::new();
         for word in 0..12 {
             if word % 6 == 0 {
-                let told = if random.below(3) > 0 { subject } else { random.below(6) };
-                write!(text, "subject{told}word{} ", random.below(8)).unwrap();
+                let topic = if random.below(3) > 0 { subject } else { random.below(6) };
+                write!(text, "subject{topic}word{} ", random.below(8)).unwrap();
             } else {
                 write!(text, "common{} ", random.below(60)).unwrap();
             }
@@ -196,8 +197,8 @@ fn fewer_steps_only_as_long_as_they_are_better() {
     assert_eq!(kept, [(&*of_steps(20), true), (&*of_steps(10), false)]);
 }
 
-/// The order of the documents does not matter: the same documents are held out in the same folds,
-/// so the same features are chosen. Only the order of neighbors with equal similarity differs.
+/// The order of the documents must not matter. The same documents are held out in the same folds,
+/// so the same features are chosen. Only neighbors with equal similarity change their order.
 #[test]
 fn the_order_of_documents_does_not_matter() {
     let mut documents = corpus(1_500, false);
@@ -219,11 +220,11 @@ fn the_order_of_documents_does_not_matter() {
         let a = before.model.settings();
         let b = after.model.settings();
         assert_eq!((a.weighting, a.selection, &a.input), (b.weighting, b.selection, &b.input));
-        let accuracy = |trained: &Trained| trained.tuning.as_ref().unwrap().metrics.accuracy;
+        let accuracy = |trained: &TrainingResult| trained.tuning.as_ref().unwrap().metrics.accuracy;
         let more = (accuracy(before) - accuracy(after)).abs();
         assert!(more < 0.02, "{} and {}", accuracy(before), accuracy(after));
     }
-    let steps = |trained: &Trained| {
+    let steps = |trained: &TrainingResult| {
         let steps = &trained.tuning.as_ref().unwrap().features;
         steps.iter().map(|step| step.documents).collect::<Vec<_>>()
     };
@@ -231,8 +232,8 @@ fn the_order_of_documents_does_not_matter() {
     assert_eq!(before[1].tuning.as_ref().unwrap().documents, 300);
 }
 
-/// By default k and vote are chosen by leaving out some documents, unless flags set them or there
-/// are few.
+/// By default, k and vote are chosen by holding out some documents, unless options set them or
+/// there are few documents.
 #[test]
 fn quick_choices() {
     let threads = Threads::available().unwrap();
@@ -240,7 +241,7 @@ fn quick_choices() {
         let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
         trainer.train(documents).unwrap()
     };
-    // Pairs of documents of a topic, of 300 topics: 30 neighbors know nothing.
+    // Pairs of documents of 300 topics: a vote of 30 neighbors carries no information.
     let mut random = Random::new(8);
     let pairs: Vec<Document> = (0..600)
         .map(|number| {
@@ -269,11 +270,11 @@ fn quick_choices() {
     assert!(trained(&pairs[..99], TrainOptions::default()).tuning.is_none());
 }
 
-/// Concurrent trials give the steps of one thread.
+/// Concurrent trials must give the same steps as one thread.
 #[test]
 fn concurrent_trials() {
     let mut documents = corpus(1_300, false);
-    // So many terms that their values are computed by several threads.
+    // Enough terms for several threads to compute their values.
     for (number, document) in documents.iter_mut().enumerate() {
         if let Content::Text(text) = &mut document.content {
             write!(text, "own{} of{}", number / 2, number % 650).unwrap();
@@ -292,10 +293,10 @@ fn concurrent_trials() {
     assert_eq!(tuned(8), tuned(1));
 }
 
-/// Labels are unrelated to the texts: terms weighted by them must not make held-out documents look
-/// easy. If the labels of held-out documents are used too, they do.
+/// Labels are unrelated to the texts. Terms weighted by labels must not make held-out documents
+/// easy to classify, as they would if they used the labels of held-out documents.
 #[test]
-fn terms_do_not_know_the_labels_that_they_are_judged_by() {
+fn term_weights_do_not_use_held_out_labels() {
     let mut random = Random::new(11);
     let documents: Vec<Document> = (0..800)
         .map(|number| {
@@ -312,6 +313,6 @@ fn terms_do_not_know_the_labels_that_they_are_judged_by() {
     let found = trainer.train(&documents).unwrap();
     let report = found.tuning.unwrap();
     assert!(report.nested);
-    // The best of many settings owes a little to chance, too.
+    // The best of many settings is also partly due to chance.
     assert!(report.metrics.accuracy < 0.6, "{:?}", report.metrics);
 }

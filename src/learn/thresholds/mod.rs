@@ -1,9 +1,9 @@
 //! Learns the threshold of each label: the minimum score at which the label is predicted.
 //!
-//! * Learns from: the leave-one-out scores of held-out documents.
-//! * Estimates by: five folds; the thresholds of a fold are learned from the others.
-//! * Yields: a threshold per label, by SCut, SCutFBR, smoothed SCut, RTCut, or by maximizing micro
-//!   plus macro F1.
+//! * Input: the leave-one-out scores of held-out documents.
+//! * Evaluation: five folds; the thresholds of a fold are learned from the other folds.
+//! * Output: a threshold per label, by SCut, SCutFBR, smoothed SCut or RTCut, or by maximizing
+//!   micro F1 plus macro F1.
 
 use std::collections::VecDeque;
 
@@ -17,9 +17,9 @@ pub(super) mod micromacro;
 #[cfg(test)]
 #[derive(Debug, Clone, Default)]
 pub(super) struct LabelScores {
-    /// Each score, and whether the label is gold in that document, by decreasing score.
+    /// The scores in decreasing order, each with whether the label is gold in that document.
     pub(super) scores: Vec<(f64, bool)>,
-    /// The number of documents in which the label is gold, including documents without a score.
+    /// Number of documents in which the label is gold, including documents without a score.
     pub(super) gold: u32,
 }
 
@@ -42,8 +42,8 @@ impl Tally {
         Self { tp: self.tp + other.tp, fp: self.fp + other.fp, gold: self.gold + other.gold }
     }
 
-    /// The best possible tally if the label is predicted for `given` documents: as many of them as
-    /// possible are gold.
+    /// Returns the best possible tally if the label is predicted for `given` documents: as many of
+    /// them as possible are gold.
     fn ideal(self, given: u64) -> Self {
         Self { tp: self.gold, fp: given.saturating_sub(self.gold), gold: self.gold }
     }
@@ -53,33 +53,33 @@ impl Tally {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) score: f64,
-    /// The slot that the score belongs to.
+    /// The slot of the score in the vote table.
     pub(super) slot: u32,
-    /// The document's fold.
+    /// The fold of the document.
     pub(super) fold: u8,
     /// Whether the label is gold in the document.
     pub(super) gold: bool,
 }
 
-/// The fold to hold out; `None` learns from all documents.
-pub(super) type Without = Option<usize>;
+/// The fold that is held out; `None`: all documents are learned from.
+pub(super) type HeldOutFold = Option<usize>;
 
-/// The number of documents of each fold in which a label is gold.
+/// For each fold, the number of its documents in which a label is gold.
 pub(super) type FoldCounts = [u32; FOLDS];
 
-/// The number of documents to learn from in which a label is gold.
-pub(super) fn count_outside(counts: &FoldCounts, without: Without) -> u32 {
-    let held_out = without.map_or(0, |fold| counts[fold]);
+/// Returns the number of gold documents of a label outside the held-out fold.
+pub(super) fn count_outside(counts: &FoldCounts, held_out_fold: HeldOutFold) -> u32 {
+    let held_out = held_out_fold.map_or(0, |fold| counts[fold]);
     counts.iter().sum::<u32>() - held_out
 }
 
-/// The scores of one label, sorted only as far as needed.
+/// The scores of one label, sorted lazily.
 ///
-/// A rule cuts the decreasing scores at some point. Few labels are cut deep: after n scores F1 is
-/// at most 2 gold / (n + gold), so most of a long list need not be sorted.
+/// A rule cuts the decreasing scores at some point, usually near the top. After n scores, F1 is at
+/// most 2 gold / (n + gold). So most of a long list need not be sorted.
 #[derive(Debug, Default)]
 pub(super) struct RankedScores {
-    /// The first `sorted` entries are the highest, in decreasing order.
+    /// The entries. The first `sorted` entries are the highest, in decreasing order.
     entries: Vec<Entry>,
     sorted: usize,
     gold: FoldCounts,
@@ -87,15 +87,16 @@ pub(super) struct RankedScores {
 
 /// The best cut of a list.
 #[derive(Debug, Clone, Copy)]
-struct Best {
-    /// Halfway between the scores before and after the cut; `None`: nothing is taken.
+struct BestCut {
+    /// The mean of the scores before and after the cut; `None`: the label is never predicted.
     threshold: Option<f64>,
     tally: Tally,
     value: f64,
 }
 
-impl Best {
-    /// Takes the cut between the scores `last` and `next` if its value is higher.
+impl BestCut {
+    /// Takes the cut between the scores `last` and `next` if its value is higher than the best so
+    /// far.
     fn consider(&mut self, tally: Tally, value: f64, last: f64, next: f64) {
         if value > self.value {
             let middle = f64::midpoint(last, next);
@@ -106,7 +107,7 @@ impl Best {
 }
 
 impl RankedScores {
-    /// Clears the list for another label, which is gold in `gold` documents of each fold.
+    /// Clears the list and starts another label; `gold` is its number of gold documents by fold.
     pub(super) fn reset(&mut self, gold: FoldCounts) {
         self.entries.clear();
         self.sorted = 0;
@@ -125,7 +126,7 @@ impl RankedScores {
         let usual = if self.sorted == 0 { 16 + gold * 3 / 2 } else { self.sorted / 2 };
         let more = min_sorted.saturating_sub(self.sorted).max(usual);
         let rest = if more < rest.len() {
-            // Also moves the next entry into place, and all lower ones behind it.
+            // This also moves the next entry into its position, and all lower entries behind it.
             rest.select_nth_unstable_by(more, by_score);
             &mut rest[..=more]
         } else {
@@ -135,7 +136,7 @@ impl RankedScores {
         self.sorted += rest.len();
     }
 
-    /// The entry at a rank, counted from 0.
+    /// Returns the entry at a rank, counted from 0.
     fn entry(&mut self, rank: usize) -> Option<Entry> {
         while self.sorted <= rank && self.sorted < self.entries.len() {
             self.sort(rank + 1);
@@ -143,8 +144,8 @@ impl RankedScores {
         self.entries.get(rank).copied()
     }
 
-    /// The entries whose scores reach a threshold.
-    pub(super) fn reaching(&mut self, threshold: f64) -> &[Entry] {
+    /// Returns the entries whose scores reach a threshold.
+    pub(super) fn entries_reaching(&mut self, threshold: f64) -> &[Entry] {
         while self.sorted < self.entries.len()
             && self.entries[..self.sorted].last().is_none_or(|last| last.score >= threshold)
         {
@@ -154,15 +155,20 @@ impl RankedScores {
         &sorted[..sorted.partition_point(|entry| entry.score >= threshold)]
     }
 
-    /// The cut with the highest value; ties go to the shortest. Equal scores are not separated.
-    /// `floor` returns the score assumed to follow the last one.
+    /// Returns the cut with the highest value; in a tie, the shortest. Equal scores are not
+    /// separated. `floor` returns the score that is assumed to follow the last one.
     ///
     /// `value` must not decrease with true positives, nor increase with false positives.
-    fn best(&mut self, without: Without, floor: Floor, value: impl Fn(Tally) -> f64) -> Best {
-        let gold = count_outside(&self.gold, without);
+    fn best(
+        &mut self,
+        held_out_fold: HeldOutFold,
+        floor: Floor,
+        value: impl Fn(Tally) -> f64,
+    ) -> BestCut {
+        let gold = count_outside(&self.gold, held_out_fold);
         let mut tally = Tally { gold: u64::from(gold), ..Tally::default() };
-        let mut best = Best { threshold: None, tally, value: value(tally) };
-        let held_out = without.and_then(|fold| u8::try_from(fold).ok());
+        let mut best = BestCut { threshold: None, tally, value: value(tally) };
+        let held_out = held_out_fold.and_then(|fold| u8::try_from(fold).ok());
         let mut last: Option<f64> = None;
         let mut at = 0;
         while at < self.entries.len() {
@@ -175,7 +181,7 @@ impl RankedScores {
                 }
                 if let Some(last) = last.filter(|&last| entry.score < last) {
                     best.consider(tally, value(tally), last, entry.score);
-                    // Every eight documents: stop if a longer cut cannot be better.
+                    // Every eight documents, stop if a longer cut cannot be better.
                     let given = tally.tp + tally.fp;
                     if given.is_multiple_of(8) && value(tally.ideal(given + 1)) < best.value {
                         return best;
@@ -196,20 +202,20 @@ impl RankedScores {
         best
     }
 
-    /// The highest score.
-    fn top(&mut self, without: Without) -> Option<f64> {
+    /// Returns the highest score.
+    fn top(&mut self, held_out_fold: HeldOutFold) -> Option<f64> {
         let entries = (0..).map_while(|at| self.entry(at));
-        let mut others = entries.filter(|entry| Some(usize::from(entry.fold)) != without);
+        let mut others = entries.filter(|entry| Some(usize::from(entry.fold)) != held_out_fold);
         others.next().map(|entry| entry.score)
     }
 
-    /// The `count` highest scores; ties go to the lowest slots.
+    /// Returns the `count` highest scores; in a tie, the lowest slots.
     pub(super) fn first(&mut self, count: usize) -> &[Entry] {
         let taken = count.min(self.entries.len());
         let Some(last) = taken.checked_sub(1).and_then(|rank| self.entry(rank)) else {
             return &[];
         };
-        let end = self.reaching(last.score).len();
+        let end = self.entries_reaching(last.score).len();
         let start = self.entries[..taken].partition_point(|entry| entry.score > last.score);
         self.entries[start..end].sort_unstable_by_key(|entry| entry.slot);
         &self.entries[..taken]
@@ -226,10 +232,10 @@ impl From<&LabelScores> for RankedScores {
     }
 }
 
-/// Returns the score assumed to follow the last one.
+/// A function that returns the score assumed to follow the last one.
 type Floor = fn(f64) -> f64;
 
-/// The cut with the best F1 for each label.
+/// For each label, the cut with the best F1.
 ///
 /// [`ScutFbr`](crate::decide::decision::ThresholdRule::ScutFbr) replaces a cut whose F1 is below
 /// its limit.
@@ -248,20 +254,21 @@ struct LabelCut {
 }
 
 impl Cuts {
-    /// The cut with the best F1 for each label.
-    pub(super) fn scut(labels: &mut [RankedScores], without: Without) -> Self {
+    /// Finds the cut with the best F1 for each label.
+    pub(super) fn scut(labels: &mut [RankedScores], held_out_fold: HeldOutFold) -> Self {
         let cut = |label: &mut RankedScores| {
-            let best = label.best(without, |_| 0.0, Tally::f1);
+            let best = label.best(held_out_fold, |_| 0.0, Tally::f1);
             LabelCut {
                 threshold: best.threshold,
                 best_f1: best.value,
-                highest_score: label.top(without),
+                highest_score: label.top(held_out_fold),
             }
         };
         Self { labels: labels.iter_mut().map(cut).collect() }
     }
 
-    /// The thresholds, using the highest score if the best F1 is below `fbr`.
+    /// Returns the thresholds. If the best F1 of a label is below `fbr`, its threshold is its
+    /// highest score.
     pub(super) fn with_fbr(&self, fbr: f64) -> Vec<Option<f64>> {
         let threshold =
             |cut: &LabelCut| if cut.best_f1 < fbr { cut.highest_score } else { cut.threshold };
@@ -269,50 +276,53 @@ impl Cuts {
     }
 }
 
-/// RTCut: SCut on combined values of rank and score, which are negative from the second rank on.
-/// Values of the same rank differ by less than one half; values of different ranks differ by more.
-pub(super) fn rtcut(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
-    let cut =
-        |label: &mut RankedScores| label.best(without, |last| last - 0.5, Tally::f1).threshold;
+/// Learns the thresholds of RTCut: SCut on values that combine rank and score, which are negative
+/// from the second rank on. Values of the same rank differ by less than 0.5, and values of
+/// different ranks differ by more.
+pub(super) fn rtcut(labels: &mut [RankedScores], held_out_fold: HeldOutFold) -> Vec<Option<f64>> {
+    let cut = |label: &mut RankedScores| {
+        label.best(held_out_fold, |last| last - 0.5, Tally::f1).threshold
+    };
     labels.iter_mut().map(cut).collect()
 }
 
 /// Number of thresholds per doubling of the score.
 const PER_DOUBLING: u64 = 16;
-/// The lowest threshold to try: 2⁻⁹.
+/// The lowest threshold that is tried: 2⁻⁹.
 const LOWEST: f64 = 1.0 / 512.0;
 /// Number of steps that the smoothed rules and the single-threshold rule try. Each step is a
-/// threshold, except step 0, which stands for all scores below the lowest threshold.
+/// threshold, except step 0, which represents all scores below the lowest threshold.
 pub(super) const STEPS: usize = 9 * 16 + 2;
 
-/// The highest step that a score from 0 to 1 reaches.
+/// Returns the highest step that a score from 0 to 1 reaches.
 pub(super) fn step(score: f64) -> usize {
-    // The leading bits of a positive float (exponent, four bits of mantissa) increase with it.
+    // The leading bits of a positive float (exponent and four bits of mantissa) increase with the
+    // float.
     let leading = |number: f64| number.to_bits() >> (52 - PER_DOUBLING.trailing_zeros());
     let steps = (leading(score) + 1).saturating_sub(leading(LOWEST));
     usize::try_from(steps).unwrap_or(STEPS).min(STEPS - 1)
 }
 
-/// The threshold of a step above 0.
+/// Returns the threshold of a step above 0.
 pub(super) fn threshold(step: usize) -> f64 {
     let steps = (step.max(1) - 1) as u64;
     f64::from_bits(LOWEST.to_bits() + (steps << (52 - PER_DOUBLING.trailing_zeros())))
 }
 
-/// For each step, the numbers of gold and of other documents whose scores reach it.
-pub(super) type Reached = [(u32, u32); STEPS];
+/// For each step, the number of gold documents and of other documents whose scores reach it.
+pub(super) type StepCounts = [(u32, u32); STEPS];
 
 impl RankedScores {
-    /// Whether the label is gold in any scored document to learn from. If not, F1 is 0 at every
-    /// step.
-    pub(super) fn any_right(&self, without: Without) -> bool {
-        let held_out = without.and_then(|fold| u8::try_from(fold).ok());
+    /// Whether the label is gold in any scored document that is learned from. If not, F1 is 0 at
+    /// every step.
+    pub(super) fn has_correct_score(&self, held_out_fold: HeldOutFold) -> bool {
+        let held_out = held_out_fold.and_then(|fold| u8::try_from(fold).ok());
         self.entries.iter().any(|entry| entry.gold && Some(entry.fold) != held_out)
     }
 
-    /// The number of scores of the documents to learn from that reach each step.
-    pub(super) fn reached(&self, without: Without) -> Box<Reached> {
-        let held_out = without.and_then(|fold| u8::try_from(fold).ok());
+    /// Counts the scores that reach each step, among the documents that are learned from.
+    pub(super) fn step_counts(&self, held_out_fold: HeldOutFold) -> Box<StepCounts> {
+        let held_out = held_out_fold.and_then(|fold| u8::try_from(fold).ok());
         let mut reached = Box::new([(0, 0); STEPS]);
         for entry in self.entries.iter().filter(|entry| Some(entry.fold) != held_out) {
             let (right, wrong) = &mut reached[step(entry.score)];
@@ -322,7 +332,7 @@ impl RankedScores {
         reached
     }
 
-    /// All entries, in any order.
+    /// Returns all entries, in any order.
     pub(super) fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -339,63 +349,64 @@ pub(super) fn cumulate<'c, N: Copy + Default + std::ops::Add<Output = N> + 'c>(
     }
 }
 
-/// Number of labels on each side, in order of frequency, whose curves are averaged.
+/// Number of labels on each side, in the order of frequency, whose curves are averaged.
 const REACH: usize = 10;
 
-/// F1 at each step.
+/// The F1 at each step.
 type Curve = [f64; STEPS];
 
-/// For each weight, the thresholds where the smoothed F1 curves are highest; ties go to the lowest.
+/// Returns, for each weight, the thresholds at which the smoothed F1 curves are highest; in a tie,
+/// the lowest.
 ///
-/// The best threshold of a label with few documents is largely a matter of chance. Labels of
-/// similar frequency have similar scores, so their mean curve shows where the threshold lies. For a
-/// label with n documents, its own curve has weight n, and the mean of the curves of surrounding
-/// labels with at least two documents has weight `weight`.
+/// The best threshold of a label with few documents is largely due to chance. Labels of similar
+/// frequency have similar scores, so their mean curve indicates the threshold. For a label with n
+/// documents, its own curve has weight n. The mean curve of the labels of similar frequency with at
+/// least two documents has weight `weight`.
 ///
-/// Only the curves of one neighborhood are in memory. Labels without a scored gold document share
-/// one search per neighborhood.
+/// Only the curves of one neighborhood are in memory at a time. Labels without a scored gold
+/// document share one search per neighborhood.
 pub(super) fn scut_smoothed(
     labels: &[RankedScores],
     weights: &[f64],
-    without: Without,
+    held_out_fold: HeldOutFold,
 ) -> Vec<Vec<Option<f64>>> {
     let documents: Vec<u32> =
-        labels.iter().map(|label| count_outside(&label.gold, without)).collect();
+        labels.iter().map(|label| count_outside(&label.gold, held_out_fold)).collect();
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by_key(|&label| (documents[label], label));
     let usable: Vec<usize> = order.iter().copied().filter(|&label| documents[label] > 1).collect();
     let mut thresholds = vec![vec![None; labels.len()]; weights.len()];
-    let mut around = Neighborhood::new(labels, &documents, &usable, without);
+    let mut neighborhood = Neighborhood::new(labels, &documents, &usable, held_out_fold);
     let mut usable_before = 0;
     for &label in &order {
-        around.move_to(usable_before);
+        neighborhood.move_to(usable_before);
         usable_before += usize::from(documents[label] > 1);
-        let own = curve(&labels[label], documents[label], without);
+        let own = curve(&labels[label], documents[label], held_out_fold);
         for (thresholds, &weight) in thresholds.iter_mut().zip(weights) {
             thresholds[label] = match &own {
                 Some(own) => highest(
                     own.iter()
-                        .zip(around.mean.iter())
+                        .zip(neighborhood.mean.iter())
                         .map(|(own, mean)| f64::from(documents[label]) * own + weight * mean),
                 ),
-                None => around.highest(weight),
+                None => neighborhood.highest(weight),
             };
         }
     }
     thresholds
 }
 
-/// F1 of a label at each step; `None`: 0 everywhere.
-fn curve(label: &RankedScores, documents: u32, without: Without) -> Option<Box<Curve>> {
-    if !label.any_right(without) {
+/// Returns the F1 of a label at each step; `None`: F1 is 0 at every step.
+fn curve(label: &RankedScores, documents: u32, held_out_fold: HeldOutFold) -> Option<Box<Curve>> {
+    if !label.has_correct_score(held_out_fold) {
         return None;
     }
     let gold = documents.into();
-    let reached = label.reached(without);
-    Some(Box::new(reached.map(|(tp, fp)| Tally { tp: tp.into(), fp: fp.into(), gold }.f1())))
+    let step_counts = label.step_counts(held_out_fold);
+    Some(Box::new(step_counts.map(|(tp, fp)| Tally { tp: tp.into(), fp: fp.into(), gold }.f1())))
 }
 
-/// The threshold of the first maximum above 0; step 0 means none.
+/// Returns the threshold at the first maximum above 0; `None` if that is step 0.
 fn highest(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut best = (None, 0.0);
     for (step, value) in values.enumerate().skip(1) {
@@ -406,44 +417,44 @@ fn highest(values: impl Iterator<Item = f64>) -> Option<f64> {
     best.0
 }
 
-/// The mean curve of up to 21 labels of similar frequency.
+/// The mean F1 curve of up to 21 labels of similar frequency.
 struct Neighborhood<'l> {
     labels: &'l [RankedScores],
     documents: &'l [u32],
-    /// The labels whose curves are averaged, by frequency.
+    /// The labels with at least two documents, in the order of frequency.
     usable: &'l [usize],
-    without: Without,
+    held_out_fold: HeldOutFold,
     /// The curves of `usable[first..first + curves.len()]`.
     curves: VecDeque<Option<Box<Curve>>>,
     first: usize,
     mean: Box<Curve>,
-    /// For each weight, the threshold at the maximum of the mean curve alone.
+    /// For each weight, the threshold at the maximum of the mean curve, without a curve of its own.
     highest: Vec<(f64, Option<f64>)>,
 }
 
 impl<'l> Neighborhood<'l> {
-    /// The neighborhood of the rarest labels.
+    /// Creates the neighborhood of the rarest labels.
     fn new(
         labels: &'l [RankedScores],
         documents: &'l [u32],
         usable: &'l [usize],
-        without: Without,
+        held_out_fold: HeldOutFold,
     ) -> Self {
-        let mut around = Self {
+        let mut neighborhood = Self {
             labels,
             documents,
             usable,
-            without,
+            held_out_fold,
             curves: VecDeque::new(),
             first: 0,
             mean: Box::new([0.0; STEPS]),
             highest: Vec::new(),
         };
-        around.refill();
-        around
+        neighborhood.refill();
+        neighborhood
     }
 
-    /// Moves on to the labels around a position in the order of frequency.
+    /// Moves to the labels around a position in the order of frequency.
     fn move_to(&mut self, position: usize) {
         let last = self.usable.len().saturating_sub(2 * REACH + 1);
         let first = position.saturating_sub(REACH).min(last);
@@ -457,7 +468,11 @@ impl<'l> Neighborhood<'l> {
     fn refill(&mut self) {
         let end = (self.first + 2 * REACH + 1).min(self.usable.len());
         for &label in &self.usable[self.first + self.curves.len()..end] {
-            self.curves.push_back(curve(&self.labels[label], self.documents[label], self.without));
+            self.curves.push_back(curve(
+                &self.labels[label],
+                self.documents[label],
+                self.held_out_fold,
+            ));
         }
         self.mean.fill(0.0);
         for curve in self.curves.iter().flatten() {
@@ -468,7 +483,7 @@ impl<'l> Neighborhood<'l> {
         self.highest.clear();
     }
 
-    /// The threshold at the maximum of the mean curve alone.
+    /// Returns the threshold at the maximum of the mean curve, without a curve of its own.
     fn highest(&mut self, weight: f64) -> Option<f64> {
         let known = self.highest.iter().find(|known| known.0.to_bits() == weight.to_bits());
         if let Some(&(_, threshold)) = known {
@@ -480,12 +495,11 @@ impl<'l> Neighborhood<'l> {
     }
 }
 
-/// The threshold of every label under a rule; `None`: the label is never predicted.
+/// Returns the threshold of every label under a rule; `None`: the label is never predicted.
 ///
 /// For [`ThresholdRule::ScutFbr`], `parameter` is the limit. For [`ThresholdRule::ScutSmoothed`]
-/// and [`ThresholdRule::Micromacro`], it is the weight of labels of similar frequency, where 0
-/// means no smoothing. [`ThresholdRule::Rtcut`] expects combined values of rank and score as
-/// scores.
+/// and [`ThresholdRule::Micromacro`], it is the weight of labels of similar frequency; 0 disables
+/// smoothing. For [`ThresholdRule::Rtcut`], the scores must be values that combine rank and score.
 #[cfg(test)]
 pub(super) fn thresholds(
     rule: ThresholdRule,
@@ -514,7 +528,8 @@ mod tests {
 
     #[test]
     fn cuts_by_hand() {
-        // F1 of cuts: 0, 2/4, 2/5, 4/6 (tied scores together), so all three are taken.
+        // F1 of the cuts is 0, 2/4 and 4/6. The tied scores are taken together, so all three are
+        // taken.
         let tied = label(&[(0.9, true), (0.5, false), (0.5, true)], 3);
         assert_eq!(thresholds(ThresholdRule::Scut, 0.0, std::slice::from_ref(&tied)), [Some(0.25)]);
         let never = label(&[(0.9, false)], 4);
@@ -527,10 +542,10 @@ mod tests {
         assert_eq!(thresholds(ThresholdRule::Rtcut, 0.0, &[values]), [Some(-1.4)]);
     }
 
-    /// Alone, the rare label would be predicted six times and be correct once. Together with the
-    /// frequent label, that costs more micro F1 than it adds to macro F1.
+    /// With its own best threshold, the rare label would be predicted six times and be correct
+    /// once. That would cost more micro F1 of all labels than it adds to macro F1.
     #[test]
-    fn micromacro_goes_by_frequency() {
+    fn micromacro_visits_labels_by_frequency() {
         let frequent = label(&[(0.9, true), (0.8, true), (0.7, true), (0.2, false)], 3);
         let mut scores = vec![(0.6, false); 5];
         scores.push((0.3, true));

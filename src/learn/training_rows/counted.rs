@@ -1,10 +1,10 @@
-//! Counted training documents as rows to search, weighted with the labels of all documents or, for
-//! each fold, without the labels of its documents.
+//! Counted training documents as searchable rows. Term weights use the labels of all documents or,
+//! for each fold, only the labels of the documents outside it.
 //!
 //! Terms that are selected or weighted by labels contain information about the labels of the
-//! documents that they were learned from. If these documents were held out only as neighbors, they
-//! would be easier to classify than new documents. So terms are weighted without the whole fold,
-//! and neighbors are searched without the single document.
+//! documents that they were learned from. Excluding such a document only as a neighbor would make
+//! it easier to classify than a new document. So the terms are weighted without the whole fold, and
+//! neighbors are found without the single document.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -25,8 +25,8 @@ use crate::text::select::{
 use crate::text::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
 
-use crate::learn::held_out::{Exclusion, FOLDS, LeaveOneOut, View, clusters, folds};
-use crate::learn::novelty::{NovelDocuments, NoveltySearch, WithoutLabels};
+use crate::learn::held_out::{Exclusion, FOLDS, LeaveOneOut, SearchableRows, clusters, folds};
+use crate::learn::novelty::{HeldOutLabels, NovelDocuments, NoveltySearch};
 use crate::learn::prototypes::FoldRows;
 use crate::learn::term_weights;
 
@@ -39,16 +39,16 @@ pub(in crate::learn) struct WeightedRows {
     mean_length: f64,
 }
 
-/// The terms and rows of the queries, if they differ from the rows to search.
+/// The terms and rows of the queries, if they differ from the searched rows.
 #[derive(Clone, Copy)]
 struct QueryTerms<'a> {
-    /// The terms that a query keeps.
+    /// Which terms a query keeps.
     terms: &'a [bool],
-    /// The rows that become queries; the others are empty.
+    /// The rows that become queries; the other query rows are empty.
     rows: &'a [u32],
 }
 
-/// How counted documents are converted to weighted rows.
+/// The settings that convert counted documents to weighted rows.
 #[derive(Clone, Copy)]
 struct RowWeighting<'a> {
     counts: &'a Counts,
@@ -66,16 +66,16 @@ impl RowWeighting<'_> {
         rows.weigh(&self.weighting, side, terms, self.threads);
         let columns = self.counts.vocabulary.len();
         let rows = self.threads.run(|| csr(columns, rows.indptr, rows.indices, rows.data));
-        Arc::new(rows.expect("rows in column order"))
+        Arc::new(rows.expect("rows are in column order"))
     }
 
-    /// Rows as queries of documents of this mean length.
+    /// Returns the rows as queries against documents of this mean length.
     fn queries(&self, QueryTerms { terms, rows }: QueryTerms<'_>, mean_length: f64) -> Arc<Csr> {
         let rows = self.counts.rows_of(&self.fields.boosts(), terms, Some(rows));
         self.weigh(Side::Query, rows, mean_length)
     }
 
-    /// All documents; only their terms in `kept`, if given.
+    /// Weights all documents, restricted to the terms in `kept` if given.
     fn weighted(&self, kept: Option<&[bool]>, query_terms: Option<QueryTerms<'_>>) -> WeightedRows {
         let boosts = self.fields.boosts();
         let rows = match kept {
@@ -109,7 +109,7 @@ impl IndexedRows {
     /// Weights counted documents and indexes them.
     ///
     /// # Errors
-    /// If the rows cannot be indexed.
+    /// Fails if the rows cannot be indexed.
     pub(in crate::learn) fn new(
         counts: &Counts,
         fields: &Fields,
@@ -121,12 +121,12 @@ impl IndexedRows {
         Ok(Self { fields: fields.clone(), weighting, weighted, engine })
     }
 
-    /// The rows.
+    /// Returns the rows.
     pub(in crate::learn) fn weighted(&self) -> &WeightedRows {
         &self.weighted
     }
 
-    /// The engine over the rows.
+    /// Returns the engine over the rows.
     pub(in crate::learn) fn engine(&self) -> &dyn Search {
         &*self.engine
     }
@@ -134,9 +134,6 @@ impl IndexedRows {
 
 impl WeightedRows {
     /// Weights counted documents.
-    ///
-    /// # Panics
-    /// Never: counts are valid by construction.
     pub(in crate::learn) fn new(
         counts: &Counts,
         fields: &Fields,
@@ -147,17 +144,17 @@ impl WeightedRows {
         RowWeighting { counts, fields, weighting, weights: &weights, threads }.weighted(None, None)
     }
 
-    /// The rows to search in.
+    /// Returns the rows to search.
     pub(in crate::learn) fn documents(&self) -> &Arc<Csr> {
         &self.documents
     }
 
-    /// The rows as queries.
+    /// Returns the rows as queries.
     pub(in crate::learn) fn queries(&self) -> &Arc<Csr> {
         self.queries.as_ref().unwrap_or(&self.documents)
     }
 
-    /// The leave-one-out neighbors of `rows`.
+    /// Finds the leave-one-out neighbors of `rows`.
     pub(in crate::learn) fn leave_one_out(
         &self,
         rows: &[u32],
@@ -167,12 +164,12 @@ impl WeightedRows {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<LeaveOneOut, SearchError> {
         let engine = engines.engine(&self.documents)?;
-        let view = View { engine: &*engine, queries: self.queries().view().into() };
+        let view = SearchableRows { engine: &*engine, queries: self.queries().view().into() };
         LeaveOneOut::search(view, rows, k, exclusion, progress)
     }
 }
 
-/// The settings that determine the vectors of documents.
+/// The settings that determine the term vectors of documents.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::learn) struct Features {
     /// How text is converted to terms; `None`: the documents are given as vectors.
@@ -183,39 +180,40 @@ pub(in crate::learn) struct Features {
     pub(in crate::learn) weighting: Weighting,
     /// The terms that are kept.
     pub(in crate::learn) selection: Option<Selection>,
-    /// Number of steps by which factors of term weights are learned: 5, 10 or 20; 0: no factors.
+    /// Number of gradient steps for learned term factors: 5, 10 or 20; 0: no factors.
     pub(in crate::learn) term_steps: u32,
 }
 
-/// Maximum number of entries of all rows that are searched concurrently: below about 1 GiB.
+/// Maximum number of entries in all rows that are searched concurrently; they take about 1 GiB.
 const MAX_ENTRIES: usize = 1 << 25;
 
 /// The numbers of steps that tuning tries.
 pub(in crate::learn) const TERM_STEPS: [u32; 3] = [5, 10, 20];
 
-/// Factors of terms, learned without a fold.
+/// Term factors that are learned without the documents of a fold.
 #[derive(Debug)]
 struct FoldFactors {
-    /// The other features.
+    /// The features without the term factors.
     features: Features,
     fold: usize,
     /// The factors after each number of steps in [`TERM_STEPS`].
     factors: Arc<Vec<Vec<f32>>>,
 }
 
-/// How documents are held out.
+/// The settings of a leave-one-out search.
 #[derive(Clone, Copy)]
 pub(in crate::learn) struct HoldOutSearch<'a> {
     /// The number of neighbors.
     pub(in crate::learn) k: NonZeroUsize,
-    /// Documents that are excluded as neighbors.
+    /// The documents that are excluded as neighbors.
     pub(in crate::learn) exclusion: Exclusion<'a>,
     /// The engines that search, with their threads.
     pub(in crate::learn) engines: &'a Engines,
-    /// Whether terms that only the held-out document has are dropped from it, as they would be
-    /// unknown in a new document. This does not change the order of neighbors, but similarities.
+    /// Whether terms that occur only in the held-out document are dropped from it: in a new
+    /// document they would be unknown. Dropping them changes similarities, but not the order of
+    /// neighbors.
     pub(in crate::learn) as_new: bool,
-    /// Number of folds that are searched concurrently if their terms differ.
+    /// Number of folds that are searched concurrently if the folds have different terms.
     pub(in crate::learn) concurrent_folds: usize,
     /// Called with the number of documents held out so far.
     pub(in crate::learn) progress: &'a (dyn Fn(u64) + Sync),
@@ -227,15 +225,15 @@ impl std::fmt::Debug for HoldOutSearch<'_> {
     }
 }
 
-/// The terms of a fold: which are kept, and the weight of each.
+/// The terms of a fold: which are kept, and their weights.
 struct FoldTerms {
-    /// `None`: all.
+    /// Whether each term is kept; `None`: all terms are kept.
     kept: Option<Vec<bool>>,
     weights: Vec<f64>,
 }
 
 impl FoldTerms {
-    /// Which terms are kept and fulfill a condition on their document frequency.
+    /// Returns whether each term is kept and its document frequency fulfills a condition.
     fn kept_with(&self, frequencies: &[u32], condition: impl Fn(u32) -> bool) -> Vec<bool> {
         let is_kept = |term: usize| self.kept.as_ref().is_none_or(|kept| kept[term]);
         let terms = frequencies.iter().enumerate();
@@ -243,23 +241,23 @@ impl FoldTerms {
     }
 }
 
-/// Counted documents, their folds, and the values that are computed once from them.
+/// Counted documents, their folds, and values that are computed once from them.
 #[derive(Debug)]
-pub(in crate::learn) struct Counted {
+pub(in crate::learn) struct CountedDocuments {
     counts: Counts,
     /// The fold of each document.
     folds: Arc<[u8]>,
     postings: OnceLock<Postings>,
-    /// For each fold, how informative terms are by the labels of the documents outside it: by χ²,
-    /// and by information gain.
+    /// For each fold, how informative the terms are about the labels of the documents outside it:
+    /// by χ², and by information gain.
     term_scores: [[OnceLock<TermScores>; FOLDS]; 2],
     factors: Mutex<Vec<FoldFactors>>,
-    /// Rows that exist already, for some of the possible features.
+    /// Indexed rows that exist already, for one of the possible features.
     indexed: Option<IndexedRows>,
 }
 
-impl Counted {
-    /// Deals counted documents to folds.
+impl CountedDocuments {
+    /// Assigns counted documents to folds.
     pub(in crate::learn) fn new(counts: Counts, exclusion: Exclusion<'_>) -> Self {
         let clusters = clusters(exclusion, counts.documents());
         let sizes = counts.label_sizes();
@@ -267,7 +265,7 @@ impl Counted {
         Self::with_folds(counts, folds)
     }
 
-    /// Counted documents in the folds that they are in by another analysis.
+    /// Creates counted documents with the folds of another analysis.
     pub(in crate::learn) fn with_folds(counts: Counts, folds: Arc<[u8]>) -> Self {
         Self {
             counts,
@@ -279,30 +277,30 @@ impl Counted {
         }
     }
 
-    /// Adds weighted and indexed rows of the documents, if there are any. They are used where
-    /// features make the same rows.
+    /// Adds indexed rows of the documents, if there are any. They are reused for features that give
+    /// the same rows.
     #[must_use]
     pub(in crate::learn) fn with_index(self, indexed: Option<IndexedRows>) -> Self {
         Self { indexed, ..self }
     }
 
-    /// The counts.
+    /// Returns the counts.
     pub(in crate::learn) fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The counts.
+    /// Consumes the counted documents and returns the counts.
     pub(in crate::learn) fn into_counts(self) -> Counts {
         self.counts
     }
 
-    /// The fold of each document, of [`FOLDS`].
+    /// Returns the fold of each document, below [`FOLDS`].
     pub(in crate::learn) fn folds(&self) -> &Arc<[u8]> {
         &self.folds
     }
 
-    /// How informative terms are, by the labels of the documents outside a fold. Computed at the
-    /// first call, which must not be one of several concurrent ones.
+    /// Returns how informative terms are about the labels of the documents outside a fold. The
+    /// first call computes the value and must not run concurrently with others.
     fn term_scores(&self, criterion: Criterion, fold: usize, threads: &Threads) -> &TermScores {
         self.term_scores[usize::from(criterion != Criterion::Chi2)][fold].get_or_init(|| {
             let postings = self.postings.get_or_init(|| Postings::of(&self.counts));
@@ -311,14 +309,14 @@ impl Counted {
         })
     }
 
-    /// Maximum number of weightings of the documents whose rows are in memory concurrently; one on
-    /// a GPU.
+    /// Returns how many weightings of the documents can be in memory at the same time; on a GPU,
+    /// one.
     pub(in crate::learn) fn max_concurrent(&self, engines: &Engines) -> usize {
         if engines.is_gpu() { 1 } else { (MAX_ENTRIES / self.counts.entries().max(1)).max(1) }
     }
 
-    /// Computes what several concurrent calls of [`leave_one_out`](Self::leave_one_out) would wait
-    /// for.
+    /// Computes the values for which concurrent calls of [`leave_one_out`](Self::leave_one_out)
+    /// would wait.
     pub(in crate::learn) fn prepare(
         &self,
         features: &Features,
@@ -341,7 +339,8 @@ impl Counted {
         Ok(())
     }
 
-    /// The terms of a fold, by the labels of the documents outside it, before factors are learned.
+    /// Returns the terms of a fold, from the labels of the documents outside it, without learned
+    /// factors.
     fn terms(&self, features: &Features, fold: usize, threads: &Threads) -> FoldTerms {
         let kept = features.selection.map(|Selection { criterion, terms }| {
             self.term_scores(criterion, fold, threads).best(terms)
@@ -351,7 +350,8 @@ impl Counted {
         FoldTerms { kept, weights: term_weights(&self.counts, features.weighting, scores) }
     }
 
-    /// The terms of a fold, with learned factors in their weights if the features have them.
+    /// Returns the terms of a fold. Their weights include learned factors if the features have
+    /// them.
     fn terms_with_factors(
         &self,
         features: &Features,
@@ -369,7 +369,7 @@ impl Counted {
         Ok(terms)
     }
 
-    /// The learned factors of terms, by the labels of the documents outside a fold.
+    /// Returns the learned factors of terms, from the labels of the documents outside a fold.
     fn factors(
         &self,
         features: &Features,
@@ -401,7 +401,7 @@ impl Counted {
         Ok(factors)
     }
 
-    /// How rows are weighted with the terms of a fold.
+    /// Returns the settings that weight rows with the terms of a fold.
     fn weighting_of<'a>(
         &'a self,
         features: &'a Features,
@@ -417,9 +417,9 @@ impl Counted {
         }
     }
 
-    /// The rows of a fold, weighted by the labels of the documents outside it. Terms that only one
-    /// document of the fold has are dropped from it as a query, as they would be unknown in a new
-    /// document.
+    /// Returns the rows of a fold, weighted by the labels of the documents outside it. Terms that
+    /// occur in only one document of the fold are dropped from its query, as they would be unknown
+    /// in a new document.
     pub(in crate::learn) fn fold_rows(
         &self,
         features: &Features,
@@ -439,14 +439,15 @@ impl Counted {
         Ok(FoldRows { documents: weighted.documents, queries })
     }
 
-    /// Whether the terms of features depend on the labels of documents.
+    /// Whether the terms depend on the labels of documents.
     pub(in crate::learn) fn depends_on_labels(&self, features: &Features) -> bool {
         features.selection.is_some()
             || features.term_steps > 0
             || needs_scores(&self.counts, features.weighting)
     }
 
-    /// The share of the terms of each document that would be unknown if it were held out.
+    /// Returns, for each document, the share of its terms that would be unknown if it were held
+    /// out.
     pub(in crate::learn) fn unknown_shares(
         &self,
         features: &Features,
@@ -463,16 +464,16 @@ impl Counted {
         threads.run(|| self.folds.par_iter().enumerate().map(unknown).collect())
     }
 
-    /// The documents of some rows in some folds.
+    /// Returns the elements of `rows` that are in some of the folds.
     pub(in crate::learn) fn in_folds(&self, rows: &[u32], folds: &Range<usize>) -> Vec<u32> {
         let is_in = |&row: &u32| folds.contains(&usize::from(self.folds[row as usize]));
         rows.iter().copied().filter(is_in).collect()
     }
 
-    /// The leave-one-out neighbors of those of `rows` that are in some folds.
+    /// Finds the leave-one-out neighbors of the elements of `rows` that are in some of the folds.
     ///
-    /// If labels determine which terms are kept or how much they weigh, the terms of each fold are
-    /// determined by the documents outside it, and the neighbors are in the order of folds. Folds
+    /// If labels determine which terms are kept or how they are weighted, the terms of each fold
+    /// come from the documents outside it. The neighbors are then in the order of the folds. Folds
     /// are searched concurrently if their rows take little memory.
     pub(in crate::learn) fn leave_one_out(
         &self,
@@ -481,7 +482,7 @@ impl Counted {
         folds: Range<usize>,
         search: &HoldOutSearch<'_>,
     ) -> Result<LeaveOneOut, SearchError> {
-        // The number of documents that are done in all folds.
+        // Number of documents that are done, over all folds.
         let done = AtomicU64::new(0);
         if !self.depends_on_labels(features) {
             let weights = term_weights(&self.counts, features.weighting, None);
@@ -490,7 +491,7 @@ impl Counted {
         }
         let HoldOutSearch { exclusion, engines, concurrent_folds, .. } = *search;
         // A thread that waits for these values may start another fold that needs the same values,
-        // which would be a deadlock. So they are computed first.
+        // which would be a deadlock. So the values are computed first.
         self.prepare(features, folds.clone(), exclusion, engines)?;
         let of_fold = |&fold: &usize| {
             let rows = self.in_folds(rows, &(fold..fold + 1));
@@ -505,7 +506,7 @@ impl Counted {
         Ok(found)
     }
 
-    /// The neighbors of some rows, with the terms of their fold.
+    /// Finds the neighbors of some rows with the terms of their fold.
     fn search_fold(
         &self,
         features: &Features,
@@ -532,19 +533,20 @@ impl Counted {
         if let Some(IndexedRows { weighted, engine, .. }) = indexed {
             let queries = query_terms.map(|terms| weighting.queries(terms, weighted.mean_length));
             let queries = queries.as_ref().unwrap_or(weighted.queries()).view().into();
-            let view = View { engine: &**engine, queries };
+            let view = SearchableRows { engine: &**engine, queries };
             return LeaveOneOut::search(view, rows, k, exclusion, &progress);
         }
         let weighted = weighting.weighted(terms.kept.as_deref(), query_terms);
         weighted.leave_one_out(rows, k, exclusion, engines, &progress)
     }
 
-    /// The neighbors of documents whose labels are held out, among those of other labels, and the
-    /// share of their terms that these do not have. Only the others' labels determine the terms.
+    /// Finds the neighbors of documents whose labels are held out, among the documents of other
+    /// labels. Also returns the share of their terms that the other documents do not have. Only the
+    /// other labels determine the terms.
     pub(in crate::learn) fn without_labels(
         &self,
         features: &Features,
-        without: &WithoutLabels,
+        without: &HeldOutLabels,
         search: &NoveltySearch<'_>,
         engines: &Engines,
     ) -> Result<NovelDocuments, SearchError> {
@@ -597,7 +599,8 @@ fn multiply(weights: &mut [f64], factors: &[f32]) {
     weights.iter_mut().zip(factors).for_each(|(weight, &factor)| *weight *= f64::from(factor));
 }
 
-/// The labels and weights of counted documents, for voting; `sizes` are [`Counts::label_sizes`].
+/// Returns the labels and weights of counted documents, for voting. `sizes` are the
+/// [`Counts::label_sizes`].
 pub(in crate::learn) fn labels_of<'a>(counts: &'a Counts, sizes: &'a [u32]) -> TrainingLabels<'a> {
     TrainingLabels {
         indptr: &counts.label_indptr,

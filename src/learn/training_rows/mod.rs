@@ -1,10 +1,10 @@
-//! Training rows that are searched among themselves while a model is tuned.
+//! Training rows that search each other while a model is tuned.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::held_out::{Excluded, Exclusion, FOLDS, LeaveOneOut, View};
-use super::novelty::{NovelDocuments, NoveltySearch, WithoutLabels};
+use super::held_out::{ExcludedNeighbors, Exclusion, FOLDS, LeaveOneOut, SearchableRows};
+use super::novelty::{HeldOutLabels, NovelDocuments, NoveltySearch};
 use super::prototypes::{CorpusKind, FoldRows, HeldOutPrototypes, PrototypeLearner};
 use super::run::Run;
 use crate::decide::vote::TrainingLabels;
@@ -17,36 +17,37 @@ use crate::threads::Threads;
 mod counted;
 
 pub(super) use counted::{
-    Counted, Features, HoldOutSearch, IndexedRows, TERM_STEPS, WeightedRows, labels_of,
+    CountedDocuments, Features, HoldOutSearch, IndexedRows, TERM_STEPS, WeightedRows, labels_of,
 };
 
-/// Counted documents, searched with terms that are weighted and selected by the other folds.
+/// Counted documents whose terms are weighted and selected by the labels of the other folds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ByFold<'a> {
-    pub(super) counted: &'a Counted,
+pub(super) struct FoldWeightedDocuments<'a> {
+    pub(super) counted: &'a CountedDocuments,
     pub(super) features: &'a Features,
     pub(super) engines: &'a Engines,
 }
 
-/// Training rows to be searched among themselves: by terms, by dense vectors, or both.
+/// Training rows that search each other: by terms, by dense vectors, or both.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TrainingRows<'a> {
-    pub(super) terms: Option<View<'a>>,
-    /// The rows to be searched by terms if they depend on the fold.
-    pub(super) by_fold: Option<ByFold<'a>>,
-    pub(super) vectors: Option<View<'a>>,
-    /// The share of the votes for neighbors found by vectors, if it is fixed.
+    pub(super) terms: Option<SearchableRows<'a>>,
+    /// The rows to search by terms, if they depend on the fold.
+    pub(super) by_fold: Option<FoldWeightedDocuments<'a>>,
+    pub(super) vectors: Option<SearchableRows<'a>>,
+    /// The share of the votes that goes to neighbors found by dense vectors, if it is fixed.
     pub(super) share: Option<f64>,
     pub(super) labels: TrainingLabels<'a>,
-    /// Rows of terms of length 1 that do not depend on the fold, if there are no dense vectors.
+    /// The term rows of length 1. Only if they do not depend on the fold and there are no dense
+    /// vectors.
     pub(super) unit_rows: Option<&'a Arc<Csr>>,
     /// Whether the rows do not depend on the labels of held-out documents.
     pub(super) nested: bool,
 }
 
 impl<'a> TrainingRows<'a> {
-    /// Rows searched by terms alone, which the other folds weight and select.
-    pub(super) fn by_fold(by_fold: ByFold<'a>, labels: TrainingLabels<'a>) -> Self {
+    /// Rows to search by terms alone, which the other folds weight and select.
+    pub(super) fn by_fold(by_fold: FoldWeightedDocuments<'a>, labels: TrainingLabels<'a>) -> Self {
         Self {
             terms: None,
             by_fold: Some(by_fold),
@@ -58,8 +59,8 @@ impl<'a> TrainingRows<'a> {
         }
     }
 
-    /// The `k` leave-one-out neighbors of some rows; `dense_share` is the share of the votes for
-    /// neighbors found by vectors.
+    /// Finds the `k` leave-one-out neighbors of some rows. `dense_share` is the share of the votes
+    /// that goes to neighbors found by dense vectors.
     pub(super) fn leave_one_out(
         &self,
         rows: &[u32],
@@ -68,7 +69,7 @@ impl<'a> TrainingRows<'a> {
         dense_share: f64,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<LeaveOneOut, SearchError> {
-        if let Some(ByFold { counted, features, engines }) = self.by_fold {
+        if let Some(FoldWeightedDocuments { counted, features, engines }) = self.by_fold {
             let concurrent_folds = counted.max_concurrent(engines);
             let as_new = true;
             let search =
@@ -80,13 +81,13 @@ impl<'a> TrainingRows<'a> {
         let vectors =
             self.vectors.filter(|_| self.terms.is_none() || dense_share > 0.0).map(search);
         Ok(match (terms.transpose()?, vectors.transpose()?) {
-            (Some(terms), Some(vectors)) => LeaveOneOut::mixed(terms, vectors, dense_share),
+            (Some(terms), Some(vectors)) => LeaveOneOut::combined(terms, vectors, dense_share),
             (Some(found), None) | (None, Some(found)) => found,
             (None, None) => LeaveOneOut::default(),
         })
     }
 
-    /// The scores of some held-out rows by prototypes learned without their fold. `None` if there
+    /// Scores some held-out rows by prototypes that are learned without their fold. `None` if there
     /// are only dense vectors, or too many labels.
     pub(super) fn prototypes(
         &self,
@@ -103,7 +104,8 @@ impl<'a> TrainingRows<'a> {
     }
 
     /// Scores the documents of `again`, which were held out a second time with their
-    /// near-duplicates as neighbors, by prototypes that most of these near-duplicates are part of.
+    /// near-duplicates as neighbors. The prototypes are then learned from most of these
+    /// near-duplicates too.
     pub(super) fn prototypes_again(
         &self,
         prototypes: &mut HeldOutPrototypes,
@@ -115,7 +117,7 @@ impl<'a> TrainingRows<'a> {
         learner.learn_again(prototypes, found, again, |fold| self.fold_rows(fold, exclusion))
     }
 
-    /// How prototypes of these rows are learned.
+    /// Returns the learner of prototypes for these rows.
     pub(super) fn prototype_learner<'b>(
         &'b self,
         multi_label: bool,
@@ -133,9 +135,9 @@ impl<'a> TrainingRows<'a> {
         weighting.map_or(self.unit_rows.is_some(), |by| by.is_cosine() && by.is_symmetric())
     }
 
-    /// The rows of a fold.
+    /// Returns the rows of a fold.
     fn fold_rows(&self, fold: usize, exclusion: Exclusion<'_>) -> Result<FoldRows, SearchError> {
-        if let Some(ByFold { counted, features, engines }) = self.by_fold {
+        if let Some(FoldWeightedDocuments { counted, features, engines }) = self.by_fold {
             return counted.fold_rows(features, fold, exclusion, engines);
         }
         let rows = self.unit_rows.expect("prototypes are learned only from unit rows");
@@ -146,13 +148,13 @@ impl<'a> TrainingRows<'a> {
         self.terms.is_some() && self.vectors.is_some()
     }
 
-    /// Holds out again the documents that have near-duplicates, now with these as neighbors: new
-    /// documents may have near-duplicates, too. `None` if no document has one.
+    /// Holds out the documents that have near-duplicates once more, now with these as possible
+    /// neighbors: new documents may have near-duplicates, too. `None` if no document has one.
     pub(super) fn with_near_duplicates(
         &self,
         found: &LeaveOneOut,
         k: NonZeroUsize,
-        excluded: &Excluded,
+        excluded: &ExcludedNeighbors,
     ) -> Result<Option<LeaveOneOut>, SearchError> {
         let has_near = |row: &u32| !excluded.near.of(*row).is_empty();
         let rows: Vec<u32> = found.rows().iter().copied().filter(has_near).collect();
@@ -163,17 +165,18 @@ impl<'a> TrainingRows<'a> {
         self.leave_one_out(&rows, k, exclusion, found.dense_share, &|_| ()).map(Some)
     }
 
-    /// For each fold of labels, its documents and their neighbors among those of other labels.
+    /// Returns, for each fold of labels, its documents and their neighbors among the documents of
+    /// other labels.
     pub(super) fn without_labels(
         &self,
         search: &NoveltySearch<'_>,
         threads: &Threads,
     ) -> Result<Vec<NovelDocuments>, SearchError> {
-        let of_fold = |without: &WithoutLabels| {
+        let of_fold = |without: &HeldOutLabels| {
             if without.novel.is_empty() {
                 return Ok(NovelDocuments::default());
             }
-            if let Some(ByFold { counted, features, engines }) = self.by_fold {
+            if let Some(FoldWeightedDocuments { counted, features, engines }) = self.by_fold {
                 return counted.without_labels(features, without, search, engines);
             }
             let NoveltySearch { k, exclusion, dense_share, unknown_share, prototypes } = *search;
@@ -188,25 +191,25 @@ impl<'a> TrainingRows<'a> {
             let margins = margins.unwrap_or_default();
             Ok(NovelDocuments { rows: without.rows.clone(), found, unknown, margins })
         };
-        WithoutLabels::by_fold(&self.labels).iter().map(of_fold).collect()
+        HeldOutLabels::by_fold(&self.labels).iter().map(of_fold).collect()
     }
 }
 
-/// Engines over training rows while a model is tuned.
+/// The engines over training rows while a model is tuned.
 #[derive(Debug)]
-pub(super) struct Prepared<'a> {
+pub(super) struct TrainingEngines<'a> {
     weighted: &'a WeightedRows,
     part: Option<&'a DensePart>,
     terms: Option<Arc<dyn Search>>,
     vectors: Option<Arc<dyn Search>>,
-    /// The dense vectors as queries, if they differ from the vectors of documents.
+    /// The dense vectors as queries, if they differ from the document vectors.
     queries: Option<Vectors>,
-    /// Whether the rows do not depend on labels.
+    /// Whether the rows are independent of labels.
     nested: bool,
 }
 
-impl<'a> Prepared<'a> {
-    /// The engines that the options need.
+impl<'a> TrainingEngines<'a> {
+    /// Builds the engines that the options need.
     pub(super) fn new(
         run: &Run<'_>,
         weighted: &'a WeightedRows,
@@ -227,7 +230,7 @@ impl<'a> Prepared<'a> {
         Ok(Self { weighted, part, terms, vectors, queries, nested })
     }
 
-    /// The rows to be searched.
+    /// Returns the rows to be searched.
     pub(super) fn rows<'b>(
         &'b self,
         labels: TrainingLabels<'b>,
@@ -235,11 +238,11 @@ impl<'a> Prepared<'a> {
     ) -> TrainingRows<'b> {
         let terms = self.terms.as_deref().map(|engine| {
             let queries = (&**self.weighted.queries()).into();
-            View { engine, queries }
+            SearchableRows { engine, queries }
         });
         let vectors = self.vectors.as_deref().zip(self.part).map(|(engine, part)| {
             let queries = self.queries.as_ref().unwrap_or(part.vectors());
-            View { engine, queries: queries.view().into() }
+            SearchableRows { engine, queries: queries.view().into() }
         });
         let nested = self.nested;
         TrainingRows { terms, by_fold: None, vectors, share, labels, unit_rows: None, nested }

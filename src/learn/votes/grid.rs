@@ -1,4 +1,4 @@
-//! The settings that tuning tries: numbers of neighbors, votes and decisions.
+//! The settings that tuning tries: the number of neighbors, the vote and the decision.
 
 use std::num::NonZeroUsize;
 
@@ -8,11 +8,11 @@ use crate::decide::decision::{Rule, ThresholdRule};
 use crate::decide::objective::{Metrics, Objective};
 use crate::decide::vote::{Vote, VoteWeight};
 
-/// A decision, without the thresholds that it learns.
+/// A decision, without its learned thresholds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case")]
 pub enum Candidate {
-    /// One label.
+    /// The label with the highest score.
     Single,
     /// One threshold for all labels.
     Global {
@@ -26,26 +26,27 @@ pub enum Candidate {
         /// How the thresholds are learned.
         #[serde(rename = "thresholds")]
         rule: ThresholdRule,
-        /// The limit of SCutFBR, or the weight of the other labels in smoothed SCut; otherwise 0.
+        /// The limit of SCutFBR, or the weight of other labels in smoothed SCut; otherwise 0.
         parameter: f64,
         /// Whether a document may have no label.
         allow_none: bool,
     },
-    /// The best labels.
+    /// A fixed number of labels, by decreasing score.
     First {
         /// The number of labels.
         labels: usize,
     },
     /// The labels before the largest gap.
     LargestGap,
-    /// The best documents of each label.
+    /// The documents with the highest scores for each label.
     Proportional {
-        /// The number of documents, relative to the label's share of the training documents.
+        /// The factor between the share of documents that get a label and its share of the training
+        /// documents.
         factor: f64,
     },
 }
 
-/// The rules to try: a single one, or all that can decide on a single document.
+/// The decision rules to try: a single one, or all that apply to a single document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::learn) struct Rules(pub(in crate::learn) Option<Rule>);
 
@@ -56,7 +57,7 @@ impl Rules {
 }
 
 impl Candidate {
-    /// Whether two candidates are equal, ignoring the value of a single threshold for all labels.
+    /// Whether two candidates are equal, ignoring the value of a global threshold.
     pub(crate) fn is_like(self, other: Self) -> bool {
         match (self, other) {
             (Self::Global { allow_none: a, .. }, Self::Global { allow_none: b, .. }) => a == b,
@@ -64,7 +65,7 @@ impl Candidate {
         }
     }
 
-    /// The rule that the candidate follows.
+    /// Returns the rule of the candidate.
     pub(super) fn rules(self) -> Rules {
         Rules(match self {
             Self::Single => None,
@@ -98,7 +99,7 @@ impl std::fmt::Display for Candidate {
     }
 }
 
-/// A row of the results: settings and their leave-one-out metrics.
+/// One row of the results: settings and their leave-one-out metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trial {
     /// The number of neighbors that vote.
@@ -115,15 +116,16 @@ pub struct Trial {
 /// The settings to try.
 #[derive(Debug, Clone)]
 pub(in crate::learn) struct Grid {
-    /// The numbers of neighbors, increasing.
+    /// The numbers of neighbors, in increasing order.
     pub ks: Vec<usize>,
-    /// The votes.
+    /// The vote weightings.
     pub weights: Vec<VoteWeight>,
-    /// The exponents γ of the label-size compensation that single-label votes try; 0: none.
+    /// The exponents γ of the label-size compensation that single-label votes try; 0: no
+    /// compensation.
     pub compensations: Vec<f64>,
     /// Whether documents may have several labels.
     pub multi_label: bool,
-    /// The decisions for several labels.
+    /// The rules of multi-label decisions.
     pub rules: Rules,
     /// The objective to maximize.
     pub objective: Objective,
@@ -133,13 +135,14 @@ pub(in crate::learn) struct Grid {
 const COMPENSATIONS: [f64; 4] = [0.0, 0.1, 0.25, 0.5];
 
 impl Grid {
-    /// The same grid with a single vote.
+    /// Returns the same grid with a single vote.
     #[must_use]
     pub(crate) fn with_vote(self, vote: Vote) -> Self {
         Self { weights: vec![vote.weight], compensations: vec![vote.compensation], ..self }
     }
 
-    /// Every k up to `k_max` (above 1,000 in steps of 1 %) and every vote.
+    /// Returns a grid of every vote and every k up to `k_max`; above 1,000, k increases in steps of
+    /// 1 %.
     pub(crate) fn full(k_max: NonZeroUsize, multi_label: bool, objective: Objective) -> Self {
         let powers = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0];
         let mut weights: Vec<VoteWeight> =
@@ -157,7 +160,7 @@ impl Grid {
         }
     }
 
-    /// A few values of k up to `k_max` and a few votes, for comparing features.
+    /// Returns a grid of a few values of k up to `k_max` and a few votes, for comparing features.
     pub(crate) fn coarse(k_max: NonZeroUsize, multi_label: bool, objective: Objective) -> Self {
         let ks = [1, 3, 5, 10, 15, 20, 30, 45, 60, 85, 120, 160, 200];
         let ks = ks.into_iter().filter(|&k| k <= k_max.get()).collect();
@@ -174,7 +177,7 @@ impl Grid {
     }
 }
 
-/// All numbers up to 1,000, then in steps of about 1 %; the last is `max`.
+/// Returns all numbers up to 1,000, then numbers in steps of about 1 %; the last is `max`.
 fn numbers_up_to(max: usize) -> Vec<usize> {
     let mut numbers: Vec<usize> = (1..=max.min(1_000)).collect();
     while let Some(&last) = numbers.last()
@@ -185,15 +188,15 @@ fn numbers_up_to(max: usize) -> Vec<usize> {
     numbers
 }
 
-/// The values of `ks` (increasing) that give different results if no document has more than
-/// `longest` neighbors: the first value that takes all of them is the last.
+/// Returns the values of `ks` (increasing) that give different results if no document has more than
+/// `longest` neighbors. The last of them is the first value that is not below `longest`.
 pub(in crate::learn) fn distinct(ks: &[usize], longest: usize) -> &[usize] {
     let end = ks.partition_point(|&k| k < longest) + 1;
     &ks[..end.min(ks.len())]
 }
 
-/// At most `max_count` of `ks`, including the first and the last, in about equal ratios.
-pub(in crate::learn) fn thinned(ks: &[usize], max_count: usize) -> Vec<usize> {
+/// Returns at most `max_count` of `ks`, including the first and the last, in about equal ratios.
+pub(in crate::learn) fn thin_out(ks: &[usize], max_count: usize) -> Vec<usize> {
     let Some(&first) = ks.first() else { return Vec::new() };
     let last = ks[ks.len() - 1];
     if ks.len() <= max_count {

@@ -1,14 +1,14 @@
-//! Ranks the labels of documents by score, and counts correct and incorrect predictions.
+//! Ranks the labels of documents by score, and counts correct and wrong predictions.
 
-use super::table::{VoteTable, narrow};
+use super::table::{VoteTable, to_u32};
 use crate::decide::objective::Metrics;
 use crate::learn::thresholds::{FoldCounts, Tally, count_outside};
 
-/// Counts correct and incorrect predictions, for each label and each document.
+/// The numbers of correct and wrong predictions, for each label and each document.
 pub(super) struct PredictionCounts<'s> {
     table: &'s VoteTable<'s>,
     tallies: Vec<Tally>,
-    /// The numbers of correct and incorrect labels predicted for each document.
+    /// For each document, the numbers of correct and wrong labels predicted.
     documents: Vec<(u32, u32)>,
 }
 
@@ -31,7 +31,7 @@ impl<'s> PredictionCounts<'s> {
         self.documents.resize(self.table.sample.len(), (0, 0));
     }
 
-    pub(super) fn give_all(&mut self, slots: impl IntoIterator<Item = usize>) {
+    pub(super) fn predict_all(&mut self, slots: impl IntoIterator<Item = usize>) {
         for slot in slots {
             let tally = &mut self.tallies[self.table.labels[slot] as usize];
             let (right, wrong) = &mut self.documents[self.table.documents[slot] as usize];
@@ -45,11 +45,11 @@ impl<'s> PredictionCounts<'s> {
         }
     }
 
-    /// Predicts the label with the highest score for every document that has no prediction yet.
-    pub(super) fn give_top_to_rest(&mut self, ranking: &Ranking<'_>, scores: &[f64]) {
+    /// Predicts the label with the highest score for every document without a prediction.
+    pub(super) fn predict_top_for_rest(&mut self, ranking: &Ranking<'_>, scores: &[f64]) {
         for document in 0..self.documents.len() {
             if self.documents[document] == (0, 0) {
-                self.give_all(ranking.top(document, scores));
+                self.predict_all(ranking.top(document, scores));
             }
         }
     }
@@ -83,11 +83,11 @@ pub(super) struct Ranking<'s> {
 
 impl<'s> Ranking<'s> {
     pub(super) fn new(table: &'s VoteTable<'s>) -> Self {
-        Self { table, slots: (0..narrow(table.labels.len())).collect() }
+        Self { table, slots: (0..to_u32(table.labels.len())).collect() }
     }
 
     /// Sorts the slots of every document by `scores`. Successive values of k give nearly the same
-    /// order, so short lists are sorted by insertion sort.
+    /// order, so short lists use insertion sort.
     pub(super) fn sort(&mut self, scores: &[f64]) {
         for document in 0..self.table.sample.len() {
             let slots = &mut self.slots[self.table.slots_of(document)];
@@ -113,12 +113,12 @@ impl<'s> Ranking<'s> {
         }
     }
 
-    /// The slots of a document.
+    /// Returns the slots of a document.
     pub(super) fn of(&self, document: usize) -> impl Iterator<Item = usize> + Clone {
         self.slots[self.table.slots_of(document)].iter().map(|&slot| slot as usize)
     }
 
-    /// The slot of a document with the highest score. `None` if the document has no votes.
+    /// Returns the slot of a document with the highest score. `None` if the document has no votes.
     pub(super) fn top(&self, document: usize, scores: &[f64]) -> Option<usize> {
         self.of(document).next().filter(|&slot| scores[slot] > 0.0)
     }

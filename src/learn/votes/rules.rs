@@ -1,23 +1,23 @@
-//! The search for the best decision: every rule on the same scores.
+//! Finds the best decision by evaluating every rule on the same scores.
 
 use super::grid::{Candidate, Grid, Rules, Trial};
 use super::ranking::{PredictionCounts, Ranking};
-use super::table::{VoteTable, narrow};
+use super::table::{VoteTable, to_u32};
 use super::totals::Totals;
 use crate::decide::decision::{Decision, Rule, ThresholdRule, before_largest_gap, decide};
 use crate::decide::objective::{Metrics, Objective};
 use crate::decide::vote::{LabelScore, Vote, VoteWeight};
 use crate::learn::held_out::FOLDS;
 use crate::learn::thresholds::{
-    Cuts, Entry, FoldCounts, RankedScores, STEPS, Without, count_outside, micromacro, rtcut,
+    Cuts, Entry, FoldCounts, HeldOutFold, RankedScores, STEPS, count_outside, micromacro, rtcut,
     scut_smoothed, threshold,
 };
 
-/// The factors that PCut tries.
+/// The factors that are tried for PCut.
 const PCUT_FACTORS: [f64; 8] = [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5];
-/// RTCut never predicts labels of a lower rank.
+/// Number of labels per document that RTCut can predict.
 const MAX_RTCUT_RANK: usize = 16;
-/// The largest number of labels that RCut tries.
+/// The largest number of labels that is tried for RCut.
 const MAX_RCUT: usize = 5;
 
 /// The rules with one threshold per label.
@@ -29,7 +29,7 @@ const PER_LABEL: [ThresholdRule; 5] = [
     ThresholdRule::Rtcut,
 ];
 
-/// The parameters that a rule tries.
+/// Returns the parameters that are tried for a rule.
 fn parameters(rule: ThresholdRule, objective: Objective) -> &'static [f64] {
     match rule {
         ThresholdRule::ScutFbr => &[0.1, 0.3, 0.5],
@@ -39,15 +39,15 @@ fn parameters(rule: ThresholdRule, objective: Objective) -> &'static [f64] {
     }
 }
 
-/// A label-size compensation.
+/// A label-size compensation, as one factor per label.
 pub(super) struct Compensation {
     exponent: f64,
-    /// One factor per label; empty: 1 for all.
+    /// One factor per label; if empty, all factors are 1.
     factors: Vec<f64>,
 }
 
 impl Compensation {
-    /// The compensations with these exponents.
+    /// Returns the compensations with these exponents.
     pub(super) fn all(table: &VoteTable<'_>, exponents: &[f64]) -> Vec<Self> {
         let of_exponent = |&exponent: &f64| {
             let vote = Vote { compensation: exponent, ..VoteWeight::Uniform.into() };
@@ -57,16 +57,16 @@ impl Compensation {
     }
 }
 
-/// Evaluates decisions on the scores of a [`VoteTable`]. The buffers are reused from one k to the
+/// Evaluates decisions on the scores of a [`VoteTable`]. Its buffers are reused from one k to the
 /// next.
 pub(in crate::learn) struct RuleSearch<'t> {
     table: &'t VoteTable<'t>,
     ranking: Ranking<'t>,
     /// The ranked scores of each label.
     score_rankings: Vec<RankedScores>,
-    /// RTCut's ranked values of each label, if requested.
+    /// For each label, the ranked values of RTCut, if they are needed.
     value_rankings: Vec<RankedScores>,
-    /// The cuts with the best F1: without each fold, and for all documents.
+    /// The cuts with the best F1: without each fold, and from all documents.
     cuts: [Option<Cuts>; FOLDS + 1],
     count: PredictionCounts<'t>,
 }
@@ -83,9 +83,9 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// Reports the metrics if every document gets the label with the highest score, for each
-    /// compensation.
-    pub(super) fn single_label(
+    /// Calls `found` for each compensation with the metrics of predicting the label with the
+    /// highest score.
+    pub(super) fn evaluate_single_label(
         &mut self,
         scores: &[f64],
         compensations: &[Compensation],
@@ -95,14 +95,14 @@ impl<'t> RuleSearch<'t> {
         for Compensation { exponent, factors } in compensations {
             self.count.reset();
             for document in 0..table.sample.len() {
-                self.count.give_all(table.top(document, scores, factors));
+                self.count.predict_all(table.top(document, scores, factors));
             }
             found(*exponent, self.count.metrics());
         }
     }
 
-    /// Reports every multi-label decision with its metrics.
-    pub(super) fn multi_label(
+    /// Calls `found` with every multi-label decision and its metrics.
+    pub(super) fn evaluate_multi_label(
         &mut self,
         scores: &[f64],
         rules: Rules,
@@ -111,28 +111,28 @@ impl<'t> RuleSearch<'t> {
     ) {
         self.fill(scores, rules);
         if rules.allow(Rule::Threshold) {
-            self.global_threshold(scores, objective, found);
+            self.evaluate_global_threshold(scores, objective, found);
         }
         for rule in PER_LABEL {
             if rules.allow(rule.into()) {
-                self.thresholds_per_label(scores, rule, parameters(rule, objective), found);
+                self.evaluate_label_thresholds(scores, rule, parameters(rule, objective), found);
             }
         }
         if rules.allow(Rule::Rcut) {
-            self.rcut(scores, found);
+            self.evaluate_rcut(scores, found);
         }
         if rules.allow(Rule::Mcut) {
-            self.mcut(scores, found);
+            self.evaluate_mcut(scores, found);
         }
         if rules.allow(Rule::Pcut) {
             for factor in PCUT_FACTORS {
-                found(Candidate::Proportional { factor }, self.pcut(factor));
+                found(Candidate::Proportional { factor }, self.evaluate_pcut(factor));
             }
         }
     }
 
-    /// One threshold for all labels, with and without allowing documents to have no label.
-    fn global_threshold(
+    /// Evaluates one threshold for all labels, with and without documents that have no label.
+    fn evaluate_global_threshold(
         &mut self,
         scores: &[f64],
         objective: Objective,
@@ -144,31 +144,31 @@ impl<'t> RuleSearch<'t> {
             let labels = table.gold_documents.len().max(1) as f64;
             let value = |step: usize| {
                 let (micro_f1, macro_sum) = totals.at(step, allow_none);
-                // The accuracy is unknown here, so micro F1 is used instead.
+                // The accuracy is not available here, so micro F1 replaces it.
                 let mean = macro_sum / labels;
                 let metrics =
                     Metrics { micro_f1, macro_f1: mean, accuracy: micro_f1, by_ranks: None };
                 objective.of_decision(metrics)
             };
-            // Ties go to the lowest threshold.
+            // In a tie, the lowest threshold wins.
             let values = (1..STEPS).rev().map(|step| (step, value(step)));
             let best = values.max_by(|a, b| a.1.total_cmp(&b.1));
             let threshold = threshold(best.map_or(1, |best| best.0));
             count.reset();
             for document in 0..table.sample.len() {
                 let decreasing = ranking.of(document);
-                count.give_all(decreasing.take_while(|&slot| scores[slot] >= threshold));
+                count.predict_all(decreasing.take_while(|&slot| scores[slot] >= threshold));
             }
             if !allow_none {
-                count.give_top_to_rest(ranking, scores);
+                count.predict_top_for_rest(ranking, scores);
             }
             found(Candidate::Global { threshold, allow_none }, count.metrics());
         }
     }
 
-    /// A rule with one threshold per label, for each of its parameters. Each fold is decided with
-    /// the thresholds learned from the other folds.
-    fn thresholds_per_label(
+    /// Evaluates a rule with one threshold per label, for each of its parameters. Each fold is
+    /// decided with thresholds learned from the other folds.
+    fn evaluate_label_thresholds(
         &mut self,
         scores: &[f64],
         rule: ThresholdRule,
@@ -187,46 +187,46 @@ impl<'t> RuleSearch<'t> {
                     learned[fold][index][label].unwrap_or(f64::INFINITY)
                 });
                 let lowest = thresholds.iter().copied().fold(f64::INFINITY, f64::min);
-                let reaching = ranked.reaching(lowest).iter();
+                let reaching = ranked.entries_reaching(lowest).iter();
                 let given = reaching.filter(|entry| entry.score >= thresholds[entry.fold as usize]);
-                count.give_all(given.map(|entry| entry.slot as usize));
+                count.predict_all(given.map(|entry| entry.slot as usize));
             }
             let candidate = |allow_none| Candidate::PerLabel { rule, parameter, allow_none };
             found(candidate(true), count.metrics());
-            count.give_top_to_rest(ranking, scores);
+            count.predict_top_for_rest(ranking, scores);
             found(candidate(false), count.metrics());
         }
     }
 
-    /// RCut: the first labels of each document.
-    fn rcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
+    /// Evaluates RCut: the labels with the highest scores of each document.
+    fn evaluate_rcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
         let Self { table, ranking, count, .. } = self;
         count.reset();
         for labels in 1..=MAX_RCUT {
             for document in 0..table.sample.len() {
                 let slots = &ranking.slots[table.slots_of(document)];
                 let next = slots.get(labels - 1).map(|&slot| slot as usize);
-                count.give_all(next.filter(|&slot| scores[slot] > 0.0));
+                count.predict_all(next.filter(|&slot| scores[slot] > 0.0));
             }
             found(Candidate::First { labels }, count.metrics());
         }
     }
 
-    /// MCut: the labels before the largest gap.
-    fn mcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
+    /// Evaluates MCut: the labels before the largest gap.
+    fn evaluate_mcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Metrics)) {
         let Self { table, ranking, count, .. } = self;
         let ranked = |document| ranking.of(document).take_while(|&slot| scores[slot] > 0.0);
         count.reset();
         for document in 0..table.sample.len() {
             let decreasing = ranked(document).map(|slot| scores[slot]);
             let before = before_largest_gap(decreasing);
-            count.give_all(ranked(document).take(before));
+            count.predict_all(ranked(document).take(before));
         }
         found(Candidate::LargestGap, count.metrics());
     }
 
-    /// PCut, with the held-out documents as the batch.
-    fn pcut(&mut self, factor: f64) -> Metrics {
+    /// Evaluates PCut, with the held-out documents as the batch.
+    fn evaluate_pcut(&mut self, factor: f64) -> Metrics {
         self.count.reset();
         for (ranked, gold) in self.score_rankings.iter_mut().zip(&self.table.gold_documents) {
             #[expect(
@@ -235,13 +235,13 @@ impl<'t> RuleSearch<'t> {
                 reason = "a small number of documents"
             )]
             let count = (f64::from(count_outside(gold, None)) * factor).round() as usize;
-            self.count.give_all(ranked.first(count).iter().map(|entry| entry.slot as usize));
+            self.count.predict_all(ranked.first(count).iter().map(|entry| entry.slot as usize));
         }
         self.count.metrics()
     }
 
     /// Learns the decision of a trial from scores, and returns it with its metrics. Each fold is
-    /// decided with what is learned from the other folds.
+    /// decided with what was learned from the other folds.
     pub(in crate::learn) fn learn(&mut self, trial: &Trial, scores: &[f64]) -> (Decision, Metrics) {
         let table = self.table;
         let decisions = self.learn_by_fold(trial, scores);
@@ -260,17 +260,17 @@ impl<'t> RuleSearch<'t> {
                 .filter(move |&slot| given.binary_search(&table.labels[slot]).is_ok())
         });
         let mut count = PredictionCounts::new(table);
-        count.give_all(given);
+        count.predict_all(given);
         let decision = self.decision(trial.decision, None);
         let metrics = match trial.decision {
-            // This rule decides on all documents together.
-            Candidate::Proportional { factor } => self.pcut(factor),
+            // PCut decides on all documents together.
+            Candidate::Proportional { factor } => self.evaluate_pcut(factor),
             _ => count.metrics(),
         };
         (decision, metrics)
     }
 
-    /// Learns the decision of a trial without each fold.
+    /// Returns the decision of a trial for each fold, learned without that fold.
     pub(in crate::learn) fn learn_by_fold(
         &mut self,
         trial: &Trial,
@@ -280,7 +280,7 @@ impl<'t> RuleSearch<'t> {
         std::array::from_fn(|fold| self.decision(trial.decision, Some(fold)))
     }
 
-    /// The best decision for given scores.
+    /// Returns the best decision for given scores.
     pub(in crate::learn) fn best(
         &mut self,
         vote: Vote,
@@ -298,17 +298,19 @@ impl<'t> RuleSearch<'t> {
             }
         };
         if grid.multi_label {
-            self.multi_label(scores, grid.rules, grid.objective, &mut found);
+            self.evaluate_multi_label(scores, grid.rules, grid.objective, &mut found);
         } else {
             let none = Compensation::all(table, &[0.0]);
-            self.single_label(scores, &none, &mut |_, metrics| found(Candidate::Single, metrics));
+            self.evaluate_single_label(scores, &none, &mut |_, metrics| {
+                found(Candidate::Single, metrics);
+            });
         }
         let mut best = best.expect("every grid has a rule");
         best.metrics.by_ranks = ranked_value(table, grid.objective, best.vote, scores);
         best
     }
 
-    /// Sorts and counts new scores.
+    /// Loads new scores into the rankings.
     fn fill(&mut self, scores: &[f64], rules: Rules) {
         let table = self.table;
         self.ranking.sort(scores);
@@ -325,7 +327,7 @@ impl<'t> RuleSearch<'t> {
             for (rank, slot) in voted.enumerate() {
                 let label = table.labels[slot] as usize;
                 let score = scores[slot];
-                let entry = Entry { score, slot: narrow(slot), fold, gold: table.gold[slot] };
+                let entry = Entry { score, slot: to_u32(slot), fold, gold: table.gold[slot] };
                 self.score_rankings[label].push(entry);
                 if needs_values && rank < MAX_RTCUT_RANK {
                     let value = ThresholdRule::Rtcut.value(score, rank);
@@ -335,37 +337,39 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// The thresholds of a rule for each parameter.
+    /// Returns the thresholds of a rule for each parameter.
     fn thresholds(
         &mut self,
         rule: ThresholdRule,
         parameters: &[f64],
-        without: Without,
+        held_out_fold: HeldOutFold,
     ) -> Vec<Vec<Option<f64>>> {
         match rule {
             ThresholdRule::Scut | ThresholdRule::ScutFbr => {
-                // Both rules use these cuts.
-                let cuts = self.cuts[without.map_or(FOLDS, |fold| fold)]
-                    .get_or_insert_with(|| Cuts::scut(&mut self.score_rankings, without));
+                // SCut and SCutFBR share these cuts.
+                let cuts = self.cuts[held_out_fold.map_or(FOLDS, |fold| fold)]
+                    .get_or_insert_with(|| Cuts::scut(&mut self.score_rankings, held_out_fold));
                 parameters.iter().map(|&fbr| cuts.with_fbr(fbr)).collect()
             }
-            ThresholdRule::ScutSmoothed => scut_smoothed(&self.score_rankings, parameters, without),
-            ThresholdRule::Micromacro => {
-                micromacro::thresholds(&mut self.score_rankings, parameters, without)
+            ThresholdRule::ScutSmoothed => {
+                scut_smoothed(&self.score_rankings, parameters, held_out_fold)
             }
-            ThresholdRule::Rtcut => vec![rtcut(&mut self.value_rankings, without)],
+            ThresholdRule::Micromacro => {
+                micromacro::thresholds(&mut self.score_rankings, parameters, held_out_fold)
+            }
+            ThresholdRule::Rtcut => vec![rtcut(&mut self.value_rankings, held_out_fold)],
         }
     }
 
-    /// The decision of a candidate, with thresholds learned from the current scores.
-    fn decision(&mut self, candidate: Candidate, without: Without) -> Decision {
+    /// Returns the decision of a candidate, with thresholds learned from the current scores.
+    fn decision(&mut self, candidate: Candidate, held_out_fold: HeldOutFold) -> Decision {
         match candidate {
             Candidate::Single => Decision::Single,
             Candidate::Global { threshold, allow_none } => {
                 Decision::Multi { threshold, allow_none }
             }
             Candidate::PerLabel { rule, parameter, allow_none } => {
-                let thresholds = self.thresholds(rule, &[parameter], without).remove(0);
+                let thresholds = self.thresholds(rule, &[parameter], held_out_fold).remove(0);
                 Decision::PerLabel { rule, thresholds, allow_none }
             }
             Candidate::First { labels } => Decision::First { labels },
@@ -380,7 +384,7 @@ impl<'t> RuleSearch<'t> {
     }
 }
 
-/// The value of an objective that depends only on the best labels of documents.
+/// Returns the value of an objective that depends only on the best label of each document.
 pub(super) fn ranked_value(
     table: &VoteTable<'_>,
     objective: Objective,

@@ -1,36 +1,36 @@
-//! The held-out documents that a vote table uses.
+//! Limits the held-out documents that a vote table contains.
 
 use crate::decide::vote::TrainingLabels;
 use crate::learn::held_out::LeaveOneOut;
 
-/// The maximum number of slots and votes of a vote table. If there are more, only every second
-/// document is used, or every third, and so on: a training document with a million labels adds as
-/// many slots to each document that it is a neighbor of.
+/// Maximum size of a vote table. Larger tables contain only every n-th document. Without this
+/// limit, one training document with a million labels would add a million slots to each document
+/// that it is a neighbor of.
 const MAX_SIZE: Size = Size { slots: 1 << 24, votes: 1 << 28 };
 
 /// The size of a vote table.
 #[derive(Debug, Clone, Copy)]
 struct Size {
-    /// Pairs of a document and a label of its neighbors.
+    /// Number of pairs of a document and a label of its neighbors.
     slots: usize,
-    /// Pairs of a neighbor and one of its labels.
+    /// Number of pairs of a neighbor and one of its labels.
     votes: usize,
 }
 
-/// The held-out documents that a vote table uses: all, or every n-th to limit its size.
-pub(super) fn sampled(found: &LeaveOneOut, among: &TrainingLabels<'_>) -> Vec<usize> {
-    sampled_to(found, among, MAX_SIZE)
+/// Returns the held-out documents of a vote table: all of them, or every n-th to limit its size.
+pub(super) fn sample_documents(found: &LeaveOneOut, among: &TrainingLabels<'_>) -> Vec<usize> {
+    sample_up_to(found, among, MAX_SIZE)
 }
 
-fn sampled_to(found: &LeaveOneOut, among: &TrainingLabels<'_>, max: Size) -> Vec<usize> {
-    // Most corpora are small enough for any labels of the neighbors.
+fn sample_up_to(found: &LeaveOneOut, among: &TrainingLabels<'_>, max: Size) -> Vec<usize> {
+    // Most corpora are so small that even the largest number of labels per neighbor fits.
     let longest = among.indptr.windows(2).map(|bounds| bounds[1] - bounds[0]).max().unwrap_or(0);
     let neighbors: usize = (0..found.len()).map(|index| found.get(index).1.ranked().count()).sum();
     if neighbors as u64 * longest <= max.slots.min(max.votes) as u64 {
         return (0..found.len()).collect();
     }
     let mut size = Size { slots: 0, votes: 0 };
-    // The last document that has a neighbor with each label.
+    // For each label, the last document that has a neighbor with it.
     let mut seen = vec![usize::MAX; among.sizes.len()];
     for index in 0..found.len() {
         for (_, _, neighbor) in found.get(index).1.ranked() {
@@ -52,8 +52,8 @@ mod tests {
     use super::*;
     use crate::search::Neighbor;
 
-    /// Ten documents, each with the next three as neighbors; document 0 has 50 labels, each other
-    /// one label of its own.
+    /// Ten documents, each with the next three as neighbors. Document 0 has 50 labels, and each
+    /// other document has one label of its own.
     fn neighbors() -> (LeaveOneOut, Vec<u64>, Vec<u32>) {
         let mut indptr = vec![0u64, 50];
         indptr.extend((1..10).map(|row| 50 + row));
@@ -68,19 +68,20 @@ mod tests {
     }
 
     #[test]
-    fn large_tables_take_every_nth_document() {
+    fn large_tables_contain_every_nth_document() {
         let (found, indptr, indices) = neighbors();
         let weights = [1.0; 10];
         let sizes = [1; 59];
         let among =
             TrainingLabels { indptr: &indptr, indices: &indices, weights: &weights, sizes: &sizes };
-        // Three documents have document 0 as a neighbor: 3 · 50 + 27 votes, and as many slots.
-        let with = |slots, votes| sampled_to(&found, &among, Size { slots, votes });
+        // Three documents have document 0 as a neighbor: 3 · 50 + 27 votes, and the same number of
+        // slots.
+        let with = |slots, votes| sample_up_to(&found, &among, Size { slots, votes });
         assert_eq!(with(177, 177), (0..10).collect::<Vec<_>>());
         assert_eq!(with(176, 177), [0, 2, 4, 6, 8]);
         assert_eq!(with(177, 176), [0, 2, 4, 6, 8]);
         assert_eq!(with(40, 1_000), [0, 5]);
         assert_eq!(with(1, 1), [0]);
-        assert_eq!(sampled(&LeaveOneOut::default(), &among), [0; 0]);
+        assert_eq!(sample_documents(&LeaveOneOut::default(), &among), [0; 0]);
     }
 }

@@ -1,8 +1,8 @@
-//! The search for the best k, vote and decision: each only votes again on the same neighbors.
+//! Finds the best k, vote and decision. All of them reuse the same neighbors.
 
 use rayon::prelude::*;
 
-use super::grid::{Candidate, Grid, Rules, Trial, distinct, thinned};
+use super::grid::{Candidate, Grid, Rules, Trial, distinct, thin_out};
 use super::rules::{Compensation, RuleSearch, ranked_value};
 use super::table::VoteTable;
 use crate::decide::vote::{TrainingLabels, Vote, VoteWeight};
@@ -11,25 +11,25 @@ use crate::threads::Threads;
 
 /// The best settings of a grid, and all results.
 #[derive(Debug, Clone)]
-pub(crate) struct Tuned {
+pub(crate) struct GridResult {
     /// The best settings.
     pub(crate) best: Trial,
-    /// All results, by vote, k and decision.
+    /// All results, ordered by vote, k and decision.
     pub(crate) trials: Vec<Trial>,
 }
 
 /// Number of values of k that the first round of [`search_grid`] tries.
 pub(in crate::learn) const ROUND_ONE_KS: usize = 8;
-/// Number of pairs of vote and rule that the second round tries.
+/// Number of pairs of vote and rule that are tried in the second round.
 const FINALISTS: usize = 6;
-/// Number of values of k that the second round tries for each.
+/// Number of values of k that the second round tries for each pair.
 const ROUND_TWO_KS: usize = 16;
 
-/// Maximum number of scores of labels in total for which threads share the values of k of a vote;
-/// they take about 5 GiB.
+/// Maximum total number of label scores for which several threads share the values of k of one
+/// vote; the scores take about 5 GiB.
 pub(in crate::learn) const MAX_SLOTS: usize = 1 << 26;
 
-/// Settings to evaluate together: a vote, values of k (increasing), and rules.
+/// Settings that are evaluated together: one vote, values of k (increasing), and rules.
 struct Task {
     weight: VoteWeight,
     ks: Vec<usize>,
@@ -59,9 +59,9 @@ impl<'a> GridEvaluation<'a> {
         Self { table, grid, ks, compensations, threads }
     }
 
-    /// The trials of the given tasks, in order.
+    /// Returns the trials of the given tasks, in order.
     fn trials(&self, tasks: &[Task]) -> Vec<Trial> {
-        // Several threads share the values of k of one vote, if that takes little memory.
+        // If memory permits, several threads share the values of k of one vote.
         let pieces = self.threads.count().div_ceil(tasks.len().max(1));
         let pieces = pieces.min(MAX_SLOTS / self.table.slots().max(1)).max(1);
         let pieces: Vec<(&Task, &[usize])> = tasks
@@ -76,7 +76,7 @@ impl<'a> GridEvaluation<'a> {
         trials.into_iter().flatten().collect()
     }
 
-    /// The trials of one vote.
+    /// Returns the trials of one vote.
     fn evaluate(&self, weight: VoteWeight, ks: &[usize], rules: Rules) -> Vec<Trial> {
         let mut trials = Vec::new();
         let mut search = RuleSearch::new(&self.table);
@@ -89,12 +89,12 @@ impl<'a> GridEvaluation<'a> {
             };
             if self.grid.multi_label {
                 let found = &mut |candidate, metrics| push(0.0, candidate, metrics);
-                search.multi_label(scores, rules, objective, found);
+                search.evaluate_multi_label(scores, rules, objective, found);
             } else {
                 let found = &mut |compensation, metrics| {
                     push(compensation, Candidate::Single, metrics);
                 };
-                search.single_label(scores, &self.compensations, found);
+                search.evaluate_single_label(scores, &self.compensations, found);
             }
             if objective.best_labels().is_some() {
                 for trial in &mut trials[first..] {
@@ -106,17 +106,17 @@ impl<'a> GridEvaluation<'a> {
         trials
     }
 
-    /// Sorts trials by vote, k and decision.
-    fn finish(&self, mut trials: Vec<Trial>) -> Tuned {
+    /// Sorts trials by vote, k and decision, and finds the best.
+    fn finish(&self, mut trials: Vec<Trial>) -> GridResult {
         let position = |trial: &Trial| {
             self.grid.weights.iter().position(|&weight| weight == trial.vote.weight)
         };
         trials.sort_by_key(|trial| (position(trial), trial.k));
         let best = self.best(&trials);
-        Tuned { best, trials }
+        GridResult { best, trials }
     }
 
-    /// The best trial; ties go to the smaller k, then to the first.
+    /// Returns the best trial; in a tie, the smallest k, then the first trial.
     fn best(&self, trials: &[Trial]) -> Trial {
         let objective = |trial: &Trial| {
             let objective = self.grid.objective;
@@ -134,41 +134,42 @@ impl<'a> GridEvaluation<'a> {
 /// Evaluates all settings of a grid on leave-one-out neighbors.
 ///
 /// Values of k above the longest neighbor list are skipped. If documents with very many labels
-/// would fill the memory, fewer held-out documents are used, evenly spaced. Ties go to the smaller
-/// k, then to the vote and the decision that come first.
+/// would exhaust the memory, fewer held-out documents are used, evenly spaced. In a tie, the
+/// smaller k wins, then the vote and the decision that come first.
 ///
 /// # Panics
-/// If the grid has no k or no votes.
+/// Panics if the grid has no k or no votes.
 pub(crate) fn evaluate_grid(
     found: &LeaveOneOut,
     training: TrainingLabels<'_>,
     grid: &Grid,
     threads: &Threads,
-) -> Tuned {
+) -> GridResult {
     let evaluation = GridEvaluation::new(found, training, grid, threads);
     let task = |&weight| Task { weight, ks: evaluation.ks.to_vec(), rules: grid.rules };
     let tasks: Vec<Task> = grid.weights.iter().map(task).collect();
     evaluation.finish(evaluation.trials(&tasks))
 }
 
-/// Finds the best settings of a grid, or nearly the best, without evaluating all of it:
+/// Finds the best settings of a grid, or nearly the best, in two rounds instead of evaluating all
+/// of the grid:
 ///
-/// 1. every vote and rule with up to 8 values of k, in about equal ratios;
-/// 2. the six best pairs of vote and rule with up to 16 values of k around the best of each.
+/// 1. Every vote and rule with up to 8 values of k, in about equal ratios.
+/// 2. The six best pairs of vote and rule, with up to 16 values of k around the best k of each.
 ///
-/// The differences between neighboring settings are within noise, and the more settings are
-/// compared, the more the best result is due to chance. Otherwise like [`evaluate_grid`].
+/// The differences between neighboring settings are within noise, and the best of more settings is
+/// more often best by chance. In all other respects, the search is like [`evaluate_grid`].
 ///
 /// # Panics
-/// If the grid has no k or no votes.
+/// Panics if the grid has no k or no votes.
 pub(crate) fn search_grid(
     found: &LeaveOneOut,
     training: TrainingLabels<'_>,
     grid: &Grid,
     threads: &Threads,
-) -> Tuned {
+) -> GridResult {
     let evaluation = GridEvaluation::new(found, training, grid, threads);
-    let ks = thinned(evaluation.ks, ROUND_ONE_KS);
+    let ks = thin_out(evaluation.ks, ROUND_ONE_KS);
     let task = |&weight| Task { weight, ks: ks.clone(), rules: grid.rules };
     let tasks: Vec<Task> = grid.weights.iter().map(task).collect();
     let mut trials = evaluation.trials(&tasks);
@@ -177,7 +178,7 @@ pub(crate) fn search_grid(
         let around = ks[index.saturating_sub(1)]..=ks[(index + 1).min(ks.len() - 1)];
         let near: Vec<usize> =
             evaluation.ks.iter().copied().filter(|k| around.contains(k)).collect();
-        let refined = thinned(&near, ROUND_TWO_KS).into_iter().filter(|k| !ks.contains(k));
+        let refined = thin_out(&near, ROUND_TWO_KS).into_iter().filter(|k| !ks.contains(k));
         let rules = finalist.decision.rules();
         Task { weight: finalist.vote.weight, ks: refined.collect(), rules }
     };
@@ -186,7 +187,7 @@ pub(crate) fn search_grid(
     evaluation.finish(trials)
 }
 
-/// The best trial of each of the best pairs of vote and rule.
+/// Returns the best trial of each of the best pairs of vote and rule.
 fn finalists(trials: &[Trial], grid: &Grid) -> Vec<Trial> {
     let mut order: Vec<&Trial> = trials.iter().collect();
     let value = |trial: &Trial| grid.objective.of(trial.metrics);

@@ -1,6 +1,7 @@
-//! The votes of held-out documents, arranged for voting again: every k and vote from one search.
+//! The votes of held-out documents, arranged so that every k and every vote can be evaluated from
+//! one search.
 
-use super::sample::sampled;
+use super::sample::sample_documents;
 use crate::decide::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, label_score};
 use crate::learn::held_out::LeaveOneOut;
 use crate::learn::thresholds::FoldCounts;
@@ -14,10 +15,10 @@ pub(in crate::learn) struct VoteTable<'a> {
     /// The documents to evaluate, as indices into `found`.
     pub(super) sample: Vec<usize>,
     pub(super) training: TrainingLabels<'a>,
-    /// The slots of the labels of every neighbor, concatenated.
+    /// For each neighbor, the slots of its labels, concatenated.
     votes: Vec<u32>,
     /// The slots of document `i` are `slots[i]..slots[i + 1]`, ordered by the rank of the best
-    /// neighbor, then by label: ties of scores go to the first.
+    /// neighbor, then by label. In a tie of scores, the first slot wins.
     pub(super) slots: Vec<u32>,
     /// The label of each slot.
     pub(super) labels: Vec<u32>,
@@ -25,7 +26,7 @@ pub(in crate::learn) struct VoteTable<'a> {
     pub(super) documents: Vec<u32>,
     /// Whether the label of each slot is gold.
     pub(super) gold: Vec<bool>,
-    /// The number of documents in which each label is gold, by fold.
+    /// For each label, the number of gold documents by fold.
     pub(super) gold_documents: Vec<FoldCounts>,
     /// The fold of each document.
     pub(super) folds: Vec<u8>,
@@ -33,7 +34,7 @@ pub(in crate::learn) struct VoteTable<'a> {
     pub(super) gold_labels: Vec<u32>,
 }
 
-/// The votes and slots of some of the documents, as in [`VoteTable`].
+/// The votes and slots of some documents; the fields are the same as in [`VoteTable`].
 struct Segment {
     votes: Vec<u32>,
     slots: Vec<u32>,
@@ -43,7 +44,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// The segment of the documents with these indices into `found`.
+    /// Builds the segment of the documents with these indices into `found`.
     fn new(found: &LeaveOneOut, training: &TrainingLabels<'_>, sample: &[usize]) -> Self {
         let mut votes = Vec::new();
         let mut slots = vec![0];
@@ -59,9 +60,9 @@ impl Segment {
                 for &label in training.labels(neighbor.row) {
                     let slot = &mut slot_of[label as usize];
                     if *slot == u32::MAX {
-                        *slot = narrow(labels.len());
+                        *slot = to_u32(labels.len());
                         labels.push(label);
-                        documents.push(narrow(document));
+                        documents.push(to_u32(document));
                         gold.push(own.binary_search(&label).is_ok());
                     }
                     votes.push(*slot);
@@ -70,15 +71,15 @@ impl Segment {
             for &label in &labels[first..] {
                 slot_of[label as usize] = u32::MAX;
             }
-            slots.push(narrow(labels.len()));
+            slots.push(to_u32(labels.len()));
         }
         Self { votes, slots, labels, documents, gold }
     }
 
     /// Appends the documents of another segment.
     fn append(mut self, next: Self) -> Self {
-        let slots = narrow(self.labels.len());
-        let documents = narrow(self.slots.len() - 1);
+        let slots = to_u32(self.labels.len());
+        let documents = to_u32(self.slots.len() - 1);
         self.votes.extend(next.votes.into_iter().map(|slot| slots + slot));
         self.slots.extend(next.slots[1..].iter().map(|slot| slots + slot));
         self.labels.extend(next.labels);
@@ -94,7 +95,7 @@ impl<'a> VoteTable<'a> {
         training: TrainingLabels<'a>,
         threads: &Threads,
     ) -> Self {
-        let sample = sampled(found, &training);
+        let sample = sample_documents(found, &training);
         let folds = found.folds(&training);
         let size = sample.len().div_ceil(threads.count()).max(1);
         let chunks: Vec<&[usize]> = sample.chunks(size).collect();
@@ -122,19 +123,19 @@ impl<'a> VoteTable<'a> {
             for &label in gold {
                 table.gold_documents[label as usize][usize::from(fold)] += 1;
             }
-            table.gold_labels.push(narrow(gold.len()));
+            table.gold_labels.push(to_u32(gold.len()));
             table.folds.push(fold);
         }
         table
     }
 
-    /// A document, as a training row number, and its neighbors.
+    /// Returns a document, as a row number, and its neighbors.
     pub(in crate::learn) fn get(&self, document: usize) -> (u32, Voters<'a>) {
         self.found.get(self.sample[document])
     }
 
-    /// Votes by `weight`, and calls `visit` with the scores of all slots at each k of `ks`
-    /// (increasing).
+    /// Lets the neighbors vote with `weight`, and calls `visit` with the scores of all slots at
+    /// each k of `ks` (increasing).
     pub(super) fn vote(
         &self,
         weight: VoteWeight,
@@ -142,12 +143,12 @@ impl<'a> VoteTable<'a> {
         mut visit: impl FnMut(usize, &[f64]),
     ) {
         let documents = self.sample.len();
-        // For each slot and each document, by terms and by vectors.
+        // The sums for each slot and each document: by terms, and by dense vectors.
         let mut sums = vec![[0.0; 2]; self.labels.len()];
         let mut totals = vec![[0.0; 2]; documents];
         let mut scores = vec![0.0; self.labels.len()];
-        // The position of each document's next vote in `votes`, and the end of its slots with a
-        // vote: they come first.
+        // For each document, the position of its next vote in `votes`, and the end of its slots
+        // with a vote. Slots with a vote come first.
         let mut next: Vec<usize> = Vec::with_capacity(documents);
         let mut ends: Vec<u32> = self.slots[..documents].to_vec();
         let mut start = 0;
@@ -187,22 +188,23 @@ impl<'a> VoteTable<'a> {
         }
     }
 
-    /// The slots of a document.
+    /// Returns the slots of a document.
     pub(in crate::learn) fn slots_of(&self, document: usize) -> std::ops::Range<usize> {
         self.slots[document] as usize..self.slots[document + 1] as usize
     }
 
-    /// The label of a slot.
+    /// Returns the label of a slot.
     pub(in crate::learn) fn label(&self, slot: usize) -> u32 {
         self.labels[slot]
     }
 
-    /// The slot with the highest score of a document that has a vote; ties go to the first.
+    /// Returns the slot of a document with the highest score among those with a vote; in a tie, the
+    /// first.
     pub(super) fn top(&self, document: usize, scores: &[f64], factors: &[f64]) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for slot in self.slots_of(document) {
             let score = scores[slot] * self.factor(factors, slot);
-            // A label without a vote so far has no score and does not count.
+            // A label without a vote so far has no score.
             if scores[slot] > 0.0 && best.is_none_or(|(_, best)| score > best) {
                 best = Some((slot, score));
             }
@@ -210,32 +212,33 @@ impl<'a> VoteTable<'a> {
         best.map(|(slot, _)| slot)
     }
 
-    /// The number of scores: pairs of a document and a label of its neighbors.
+    /// Returns the number of slots: pairs of a document and a label of its neighbors.
     pub(in crate::learn) fn slots(&self) -> usize {
         self.labels.len()
     }
 
-    /// The number of documents.
+    /// Returns the number of documents.
     pub(in crate::learn) fn documents(&self) -> usize {
         self.sample.len()
     }
 
     /// Whether a document is held out for the second time.
-    pub(in crate::learn) fn is_again(&self, document: usize) -> bool {
+    pub(in crate::learn) fn is_second_time(&self, document: usize) -> bool {
         self.found.again_from.is_some_and(|first| self.sample[document] >= first)
     }
 
-    /// The cluster of a training row.
+    /// Returns the cluster of a training row.
     pub(in crate::learn) fn cluster(&self, row: u32) -> u64 {
         self.found.clusters.get(row as usize).copied().unwrap_or(row.into())
     }
 
-    /// The fold of a document.
+    /// Returns the fold of a document.
     pub(in crate::learn) fn fold(&self, document: usize) -> usize {
         self.folds[document].into()
     }
 
-    /// The slots of a document that have a vote, with their scores, which decrease.
+    /// Returns the slots of a document that have a vote, with their scores, in decreasing order of
+    /// the score.
     pub(super) fn ranked(
         &self,
         document: usize,
@@ -251,7 +254,7 @@ impl<'a> VoteTable<'a> {
         slots
     }
 
-    /// The labels of a document that have a vote, by decreasing score.
+    /// Returns the labels of a document that have a vote, in decreasing order of the score.
     pub(in crate::learn) fn label_scores(
         &self,
         document: usize,
@@ -262,19 +265,19 @@ impl<'a> VoteTable<'a> {
         self.ranked(document, scores, factors).into_iter().map(score).collect()
     }
 
-    /// The factors of labels by which the scores of a vote are multiplied. None if the scores
-    /// include them already, as those of prototypes do.
+    /// Returns the label factors that multiply the scores of a vote. Empty if the scores include
+    /// the factors already, as with prototypes.
     pub(in crate::learn) fn factors(&self, vote: Vote) -> Vec<f64> {
         if vote.prototypes > 0.0 { Vec::new() } else { self.training.factors(vote) }
     }
 
-    /// The factor of a slot's label; 1 if there are no factors.
+    /// Returns the factor of a slot's label, or 1 if there are no factors.
     pub(in crate::learn) fn factor(&self, factors: &[f64], slot: usize) -> f64 {
         *factors.get(self.labels[slot] as usize).unwrap_or(&1.0)
     }
 }
 
-/// A slot, document or label as a 32-bit number.
-pub(super) fn narrow(number: usize) -> u32 {
+/// Converts the number of a slot, document or label to 32 bits.
+pub(super) fn to_u32(number: usize) -> u32 {
     u32::try_from(number).expect("fewer than 2^32 slots")
 }

@@ -1,18 +1,19 @@
-//! One threshold for all labels: the result at each step.
+//! Evaluates one threshold for all labels at each step.
 
 use super::ranking::Ranking;
 use super::table::VoteTable;
 use crate::learn::thresholds::{RankedScores, STEPS, Tally, count_outside, cumulate, step};
 
-/// The results with each step as the threshold for all labels.
+/// The results for each step as the threshold of all labels.
 pub(super) struct Totals {
-    /// The right and wrong labels whose scores reach the step.
+    /// For each step, the numbers of correct and wrong labels whose scores reach it.
     reached: [(u64, u64); STEPS],
-    /// The right and wrong best labels of documents whose scores do not reach the step.
+    /// For each step, the numbers of correct and wrong best labels of documents whose scores do not
+    /// reach it.
     top_below: [(u64, u64); STEPS],
     /// The number of gold labels of all documents.
     gold: u64,
-    /// The sum of the labels' F1, without and with the best labels below the step.
+    /// The sum of the labels' F1: without and with the best labels of documents below the step.
     macro_sums: [[f64; STEPS]; 2],
 }
 
@@ -24,8 +25,8 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Micro F1 and the sum of the labels' F1 at a step. Without `allow_none`, a document whose
-    /// best label does not reach the step gets that label.
+    /// Returns micro F1 and the sum of the labels' F1 at a step. Without `allow_none`, a document
+    /// whose best label does not reach the step gets that label.
     pub(super) fn at(&self, step: usize, allow_none: bool) -> (f64, f64) {
         let (mut tp, mut fp) = self.reached[step];
         if !allow_none {
@@ -37,8 +38,8 @@ impl Totals {
         (micro.f1(), self.macro_sums[usize::from(!allow_none)][step])
     }
 
-    /// Counts the results of each step as the single threshold, label by label: only labels with a
-    /// right score have an F1 above 0.
+    /// Counts the results of each step label by label. Only labels with a correct score have an F1
+    /// above 0.
     pub(super) fn new(
         table: &VoteTable<'_>,
         ranking: &Ranking<'_>,
@@ -63,7 +64,7 @@ impl Totals {
             let of_label = tops.iter().take_while(|top| top.0 as usize == label).count();
             let (here, rest) = tops.split_at(of_label);
             tops = rest;
-            // Scores at a step do not reach the next one.
+            // A score at a step does not reach the next step.
             for below in here.iter().map(|&(_, slot)| (slot, step(scores[slot]) + 1)) {
                 if let (slot, next @ ..STEPS) = below {
                     let (right, wrong) = &mut top_below[next];
@@ -77,10 +78,10 @@ impl Totals {
                     }
                 }
             }
-            if !ranked.any_right(None) {
+            if !ranked.has_correct_score(None) {
                 continue;
             }
-            let reached = ranked.reached(None);
+            let reached = ranked.step_counts(None);
             cumulate(top_below.iter_mut());
             for (step, (&(tp, fp), &(top_tp, top_fp))) in reached.iter().zip(&top_below).enumerate()
             {

@@ -2,15 +2,15 @@
 
 use super::grid::{Candidate, Grid, Trial};
 use super::rules::RuleSearch;
-use super::search::Tuned;
+use super::search::GridResult;
 use super::table::VoteTable;
 use super::weights::{VoteLearning, VoteSetup, VoteWeightLearner};
 use crate::decide::vote::{LearnedVotes, TrainingLabels, Vote, VoteWeight};
 use crate::learn::held_out::LeaveOneOut;
 use crate::threads::Threads;
 
-/// The score of each slot by the votes of a trial, with learned vote weights if `learning` is
-/// given, before the label-size compensation.
+/// Returns the score of each slot under the votes of a trial, before label-size compensation. The
+/// votes have learned weights if `learning` is given.
 pub(in crate::learn) fn held_out_scores(
     table: &VoteTable<'_>,
     trial: &Trial,
@@ -27,12 +27,12 @@ pub(in crate::learn) fn held_out_scores(
         }
         None => table.vote(trial.vote.weight, &[trial.k], |_, found| scores = found.to_vec()),
     }
-    // There are no scores without a value of k or with too many vote weights.
+    // There are no scores if no k is given or if there are too many vote weights.
     scores.resize(table.slots(), 0.0);
     scores
 }
 
-/// The setup of a trial.
+/// Returns the setup of a trial.
 fn setup_of(trial: &Trial, learning: VoteLearning) -> VoteSetup {
     VoteSetup {
         weight: trial.vote.weight,
@@ -42,31 +42,31 @@ fn setup_of(trial: &Trial, learning: VoteLearning) -> VoteSetup {
     }
 }
 
-/// The numbers of steps after which learned votes are evaluated.
+/// The numbers of steps after which learned vote weights are evaluated.
 const STEPS: [usize; 3] = [5, 15, 30];
 /// Maximum number of labels for which vote weights are learned.
 const MAX_LABELS: usize = 10_000;
-/// Maximum number of products in a step, with votes for own labels only.
+/// Maximum number of products per step, with votes for own labels only.
 const MAX_PRODUCTS: usize = 1 << 27;
-/// Maximum number of products in a step, with votes for labels of others.
+/// Maximum number of products per step, with votes for the labels of nearby documents as well.
 const MAX_PRODUCTS_OF_OTHERS: usize = 12_000_000;
 /// The penalty that is tried with every k.
 const FIRST_PENALTY: f32 = 1.0;
 /// The penalty that is tried with the best k.
 const SECOND_PENALTY: f32 = 0.3;
-/// The penalty of votes for labels of others.
+/// The penalty for votes for the labels of nearby documents.
 const PENALTY_OF_OTHERS: f32 = 0.1;
-/// The vote for which weights for labels of others are learned.
+/// The vote with which weights for the labels of nearby documents are learned.
 const VOTE_OF_OTHERS: VoteWeight = VoteWeight::Similarity { power: 2.0 };
 
-/// Tries vote weights for a few settings around the best of a grid: its k, twice that, and all
-/// neighbors, as long as more neighbors are better. Returns the trials, best first. A grid with a
-/// single k or vote keeps it.
+/// Tries vote weights with a few settings around the best of a grid: its k, then twice that k and
+/// all neighbors, as long as the result improves. Returns the trials, best first. A grid with a
+/// single k or a single vote keeps it.
 pub(in crate::learn) fn try_vote_weights(
     found: &LeaveOneOut,
     training: TrainingLabels<'_>,
     grid: &Grid,
-    tuned: &Tuned,
+    tuned: &GridResult,
     threads: &Threads,
 ) -> Vec<(Trial, VoteLearning)> {
     let table = VoteTable::new(found, training, threads);
@@ -82,7 +82,7 @@ pub(in crate::learn) fn try_vote_weights(
         ks.extend([2 * tuned.best.k, longest].map(|k| k.min(max)));
     }
     ks.sort_unstable();
-    // Values that are close to each other give similar results.
+    // Similar values of k give similar results.
     ks.dedup_by(|next, before| 2 * *next < 3 * *before);
     let mut tried: Vec<(Trial, VoteLearning)> = Vec::new();
     let mut try_out = |weight, k, others, penalty| {
@@ -123,7 +123,7 @@ pub(in crate::learn) fn try_vote_weights(
     tried
 }
 
-/// Learns the vote weights of all training documents as in a trial.
+/// Learns the vote weights of all training documents with the settings of a trial.
 pub(in crate::learn) fn learn(
     found: &LeaveOneOut,
     training: TrainingLabels<'_>,
@@ -133,5 +133,5 @@ pub(in crate::learn) fn learn(
 ) -> Option<LearnedVotes> {
     let table = VoteTable::new(found, training, threads);
     let learner = VoteWeightLearner::new(&table, setup_of(trial, learning), None)?;
-    Some(learner.learned(learning, threads))
+    Some(learner.learn_from_all(learning, threads))
 }

@@ -1,13 +1,13 @@
-//! Vote weights, learned from held-out documents: see [`LearnedVotes`].
+//! Learns vote weights from held-out documents: see [`LearnedVotes`].
 //!
-//! The logarithmic loss is minimized by gradient steps with Nesterov's momentum, over all documents
-//! at a time. The step of each weight is divided by about its curvature: a weight that few
-//! documents depend on moves little from its initial value. Documents are divided into a fixed
-//! number of pieces, whose gradients are added in order, so the number of threads does not matter.
+//! Gradient descent with Nesterov's momentum minimizes the log loss over all documents. The step of
+//! each weight is divided by its approximate curvature, so a weight on which few documents depend
+//! stays close to its initial value. Documents are divided into a fixed number of chunks whose
+//! gradients are added in order. So the result does not depend on the number of threads.
 
 use rayon::prelude::*;
 
-use super::table::{VoteTable, narrow};
+use super::table::{VoteTable, to_u32};
 use crate::decide::vote::{LearnedVotes, VoteWeight, sums_to_scores, vote_shares};
 use crate::learn::held_out::FOLDS;
 use crate::threads::Threads;
@@ -15,32 +15,32 @@ use crate::threads::Threads;
 /// The options for learning vote weights.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct VoteLearning {
-    /// Whether a document can also vote for labels that it does not have, but that documents near
-    /// it have.
+    /// Whether a document can also vote for labels that it does not have, but nearby documents
+    /// have.
     pub others: bool,
     /// The weight of the penalty on the distance from the initial vote weights.
     pub penalty: f32,
-    /// The number of gradient steps.
+    /// Number of gradient steps.
     pub steps: usize,
 }
 
-/// The scales of sums that are tried for single labels. The scale with the lowest loss before vote
-/// weights are learned is the initial scale.
+/// The scales of sums that are tried in single-label mode. The scale with the lowest loss before
+/// vote weights are learned becomes the initial scale.
 const SCALES: [f32; 11] = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0];
-/// The scale and offset from which Newton's method finds the initial ones for several labels.
+/// The scale and offset from which Newton's method searches the initial values in multi-label mode.
 const FIRST: (f64, f64) = (4.0, -2.0);
 /// The learning rate of offsets and scales.
 const RATE: f32 = 0.05;
 /// The weights of the penalties on the distance of offsets and of scales from their initial values.
 const PENALTIES: [f32; 2] = [1.0, 0.1];
-/// Maximum number of pieces of the documents.
+/// Maximum number of chunks of documents.
 const MAX_PIECES: usize = 16;
 /// Maximum number of gradients in memory.
 const MAX_GRADIENTS: usize = 1 << 26;
 /// Number of vote weights that a thread updates per task.
 const CHUNK: usize = 1 << 10;
 
-/// The votes that weights are learned for: which neighbors vote, and how their votes are weighted.
+/// The votes for which weights are learned: which neighbors vote, and how their votes are weighted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VoteSetup {
     /// The weight of a vote by similarity or rank.
@@ -49,7 +49,7 @@ pub(super) struct VoteSetup {
     pub(super) k: usize,
     /// Whether documents can have several labels.
     pub(super) multi_label: bool,
-    /// As in [`VoteLearning`].
+    /// See [`VoteLearning::others`].
     pub(super) others: bool,
 }
 
@@ -57,11 +57,11 @@ pub(super) struct VoteSetup {
 pub(super) struct VoteWeightLearner<'t> {
     table: &'t VoteTable<'t>,
     multi_label: bool,
-    /// Number of slots of each document that have a vote.
+    /// For each document, the number of slots that have a vote.
     voted: Vec<u32>,
     /// The products of slot `i` are `bounds[i]..bounds[i + 1]`.
     bounds: Vec<usize>,
-    /// A vote weight, and the share of the votes that it is multiplied by.
+    /// Each product is a vote weight and the share of the votes that multiplies it.
     products: Vec<(u32, f32)>,
     /// The vote weights of training document `row` are `starts[row]..starts[row + 1]`.
     starts: Vec<usize>,
@@ -71,13 +71,13 @@ pub(super) struct VoteWeightLearner<'t> {
     initial: Vec<f32>,
 }
 
-/// The values learned so far.
+/// The values that have been learned so far.
 #[derive(Debug, Clone)]
 struct State {
     weights: Vec<f32>,
-    /// One per label in multi-label mode; otherwise empty.
+    /// One offset per label in multi-label mode; otherwise empty.
     offsets: Vec<f32>,
-    /// One per label in multi-label mode; otherwise a single one.
+    /// One scale per label in multi-label mode; otherwise a single scale.
     scales: Vec<f32>,
 }
 
@@ -85,7 +85,7 @@ struct State {
 struct Votes {
     /// The votes of document `i` are `bounds[i]..bounds[i + 1]`.
     bounds: Vec<usize>,
-    /// The training document that votes, and its share of the votes.
+    /// Each vote is a training document and its share of the votes.
     votes: Vec<(u32, f32)>,
 }
 
@@ -96,7 +96,8 @@ impl Votes {
 }
 
 impl<'t> VoteWeightLearner<'t> {
-    /// `None` if a step would multiply more than `max_products` weights.
+    /// Lists the weights and their products. `None` if a step would compute more than
+    /// `max_products` products.
     pub(super) fn new(
         table: &'t VoteTable<'t>,
         setup: VoteSetup,
@@ -112,14 +113,15 @@ impl<'t> VoteWeightLearner<'t> {
             labels.clear();
             for (row, share) in vote_shares(neighbors.first(k), weight, &training) {
                 labels.extend(training.labels(row));
-                #[expect(clippy::cast_possible_truncation, reason = "a share from 0 to 1")]
+                #[expect(clippy::cast_possible_truncation, reason = "a share is from 0 to 1")]
                 votes.votes.push((row, share as f32));
             }
             votes.bounds.push(votes.votes.len());
-            // Slots are ordered by their best neighbor, so those of the first k come first.
+            // Slots are ordered by their best neighbor, so the slots of the first k neighbors come
+            // first.
             labels.sort_unstable();
             labels.dedup();
-            label_counts.push(narrow(labels.len()));
+            label_counts.push(to_u32(labels.len()));
         }
         let mut learner = Self {
             table,
@@ -144,14 +146,14 @@ impl<'t> VoteWeightLearner<'t> {
         Some(learner)
     }
 
-    /// The slots of a document that have a vote.
+    /// Returns the slots of a document that have a vote.
     fn slots(&self, document: usize) -> std::ops::Range<usize> {
         let first = self.table.slots[document] as usize;
         first..first + self.voted[document] as usize
     }
 
-    /// The vote weights that are added up for a slot, each with the share of the votes that it is
-    /// multiplied by.
+    /// Returns the vote weights that are summed for a slot, each with the share of the votes that
+    /// multiplies it.
     fn products(&self, slot: usize) -> &[(u32, f32)] {
         &self.products[self.bounds[slot]..self.bounds[slot + 1]]
     }
@@ -160,7 +162,7 @@ impl<'t> VoteWeightLearner<'t> {
         self.starts[row as usize]..self.starts[row as usize + 1]
     }
 
-    /// The gold labels of a document for which its neighbors can vote.
+    /// Returns the gold labels of a document for which its neighbors can vote.
     fn reachable_labels(&self, document: usize) -> impl Iterator<Item = u32> {
         let slots = self.slots(document).filter(|&slot| self.table.gold[slot]);
         slots.map(|slot| self.table.labels[slot])
@@ -171,8 +173,8 @@ impl<'t> VoteWeightLearner<'t> {
         (0..self.voted.len()).map(pairs).sum()
     }
 
-    /// Lists a weight for each label of each training document and, if `others`, for each gold
-    /// label of the documents that it is a neighbor of.
+    /// Lists one weight for each label of each training document. If `others` is set, also lists
+    /// one for each gold label of the documents that it is a neighbor of.
     fn list_weights(&mut self, others: bool, votes: &Votes) {
         let training = self.table.training;
         let mut of_others: Vec<Vec<u32>> =
@@ -185,7 +187,7 @@ impl<'t> VoteWeightLearner<'t> {
             }
         }
         let mut labels: Vec<u32> = Vec::new();
-        for row in 0..narrow(training.weights.len()) {
+        for row in 0..to_u32(training.weights.len()) {
             let own = training.labels(row);
             labels.clear();
             labels.extend(own);
@@ -199,8 +201,9 @@ impl<'t> VoteWeightLearner<'t> {
         }
     }
 
-    /// The bounds of each slot's products, and the products, at most `max_products`: one for each
-    /// vote of a document that has a weight for the slot's label.
+    /// Returns the bounds of each slot's products, and the products: one for each vote of a
+    /// document that has a weight for the slot's label. `max_products` is their
+    /// capacity.
     fn list_products(&self, votes: &Votes, max_products: usize) -> (Vec<usize>, Vec<(u32, f32)>) {
         let mut slot_of = vec![u32::MAX; self.table.gold_documents.len()];
         let mut next = Vec::new();
@@ -228,10 +231,10 @@ impl<'t> VoteWeightLearner<'t> {
             products.resize(end, (0, 0.0));
             for (entry, share) in all() {
                 let next = &mut next[slot_of_entry(entry) as usize];
-                products[*next] = (narrow(entry), share);
+                products[*next] = (to_u32(entry), share);
                 *next += 1;
             }
-            // Slots without a vote have none.
+            // Slots without a vote have no products.
             bounds.resize(self.table.slots_of(document).end + 1, end);
             for &label in labels {
                 slot_of[label as usize] = u32::MAX;
@@ -240,7 +243,7 @@ impl<'t> VoteWeightLearner<'t> {
         (bounds, products)
     }
 
-    /// Writes the labels of a document's slots with their sums.
+    /// Writes the labels of a document's slots with their sums of weighted votes.
     fn sum(&self, document: usize, weights: &[f32], sums: &mut Vec<(u32, f64)>) {
         let product = |&(entry, share): &(u32, f32)| f64::from(share * weights[entry as usize]);
         let sum = |slot: usize| {
@@ -251,7 +254,7 @@ impl<'t> VoteWeightLearner<'t> {
         sums.extend(self.slots(document).map(sum));
     }
 
-    /// The scores of the slots of a fold's documents, one document after the other.
+    /// Returns the scores of the slots of a fold's documents, one document after the other.
     fn scores(&self, state: &State, fold: usize) -> Vec<f64> {
         let mut scores = Vec::new();
         let mut sums = Vec::new();
@@ -307,7 +310,7 @@ impl<'t> VoteWeightLearner<'t> {
         }
     }
 
-    /// The scale and the offset with the lowest loss before vote weights are learned.
+    /// Returns the scale and the offset with the lowest loss before vote weights are learned.
     #[expect(clippy::cast_possible_truncation, reason = "initial values")]
     fn first_scale(&self, documents: &[usize]) -> (f32, f32) {
         let mut of_slots = Vec::new();
@@ -358,9 +361,9 @@ impl<'t> VoteWeightLearner<'t> {
         (scale as f32, offset as f32)
     }
 
-    /// The approximate curvature of the loss with respect to each vote weight. Infinite for labels
-    /// of others that none of these documents has: such a weight keeps its initial value, as if the
-    /// held-out fold were unknown.
+    /// Returns the approximate curvature of the loss with respect to each vote weight. It is
+    /// infinite for labels that none of these documents has, so that such a weight keeps its
+    /// initial value. This avoids information from the held-out fold.
     fn curvature(&self, documents: &[usize], scale: f32) -> Vec<f32> {
         let mut is_learned: Vec<bool> = self.initial.iter().map(|&weight| weight > 0.0).collect();
         let mut curvature = vec![0.0; self.initial.len()];
@@ -376,23 +379,24 @@ impl<'t> VoteWeightLearner<'t> {
         curvature
     }
 
-    /// The number of pieces of the documents whose gradients are added.
+    /// Returns the number of chunks of documents whose gradients are added.
     fn pieces(&self) -> usize {
         (MAX_GRADIENTS / self.initial.len().max(1)).clamp(1, MAX_PIECES)
     }
 
-    /// Learns from all documents that are not in a fold, and calls `visit` after each number of
-    /// steps in `checkpoints` (increasing).
+    /// Learns from all documents that are not in a fold. Calls `visit` after each number of steps
+    /// in `checkpoints` (increasing).
     fn learn(
         &self,
         penalty: f32,
-        without: Option<usize>,
+        held_out_fold: Option<usize>,
         checkpoints: &[usize],
         threads: &Threads,
         mut visit: impl FnMut(&State),
     ) {
         let labels = if self.multi_label { self.table.gold_documents.len() } else { 0 };
-        let is_in = |document: &usize| Some(usize::from(self.table.folds[*document])) != without;
+        let is_in =
+            |document: &usize| Some(usize::from(self.table.folds[*document])) != held_out_fold;
         let documents: Vec<usize> = (0..self.voted.len()).filter(is_in).collect();
         let (scale, offset) = self.first_scale(&documents);
         let mut state = State {
@@ -439,13 +443,13 @@ impl<'t> VoteWeightLearner<'t> {
                     let slope = |label: usize| gradients.iter().map(|g| g.offsets[label]).sum();
                     moments[0].step(
                         &mut state.offsets,
-                        Pull { initial: offset, penalty: PENALTIES[0] },
+                        QuadraticPenalty { initial: offset, penalty: PENALTIES[0] },
                         slope,
                     );
                     let slope = |label: usize| gradients.iter().map(|g| g.scales[label]).sum();
                     moments[1].step(
                         &mut state.scales,
-                        Pull { initial: scale, penalty: PENALTIES[1] },
+                        QuadraticPenalty { initial: scale, penalty: PENALTIES[1] },
                         slope,
                     );
                 }
@@ -455,8 +459,8 @@ impl<'t> VoteWeightLearner<'t> {
         }
     }
 
-    /// The scores of all slots after each number of steps. The scores of each fold are learned from
-    /// the other folds.
+    /// Returns the scores of all slots after each number of steps. The scores of each fold are
+    /// learned from the other folds.
     pub(super) fn held_out(
         &self,
         penalty: f32,
@@ -487,7 +491,7 @@ impl<'t> VoteWeightLearner<'t> {
     }
 
     /// Learns from all documents.
-    pub(super) fn learned(&self, learning: VoteLearning, threads: &Threads) -> LearnedVotes {
+    pub(super) fn learn_from_all(&self, learning: VoteLearning, threads: &Threads) -> LearnedVotes {
         let mut learned = None;
         self.learn(learning.penalty, None, &[learning.steps], threads, |state| {
             learned = Some(state.clone());
@@ -504,18 +508,18 @@ impl<'t> VoteWeightLearner<'t> {
     }
 }
 
-/// A quadratic penalty that pulls values towards their initial one.
+/// A quadratic penalty that pulls a value towards its initial value.
 #[derive(Debug, Clone, Copy)]
-struct Pull {
+struct QuadraticPenalty {
     initial: f32,
     penalty: f32,
 }
 
-/// The moments of Adam (Kingma and Ba 2015).
+/// The moment estimates of Adam (Kingma and Ba 2015).
 struct Adam {
     mean: Vec<f32>,
     square: Vec<f32>,
-    /// The powers of the decay rates.
+    /// The current powers of the decay rates.
     decayed: [f32; 2],
 }
 
@@ -524,8 +528,13 @@ impl Adam {
         Self { mean: vec![0.0; values], square: vec![0.0; values], decayed: [1.0; 2] }
     }
 
-    /// Makes one step.
-    fn step(&mut self, values: &mut [f32], pull: Pull, gradient: impl Fn(usize) -> f32) {
+    /// Performs one step.
+    fn step(
+        &mut self,
+        values: &mut [f32],
+        pull: QuadraticPenalty,
+        gradient: impl Fn(usize) -> f32,
+    ) {
         self.decayed = [self.decayed[0] * 0.9, self.decayed[1] * 0.999];
         for (at, value) in values.iter_mut().enumerate() {
             let slope = gradient(at) + 2.0 * pull.penalty * (*value - pull.initial);
@@ -546,15 +555,15 @@ mod tests {
 
     use super::*;
     use crate::decide::vote::TrainingLabels;
-    use crate::learn::held_out::{Exclusion, LeaveOneOut, View};
+    use crate::learn::held_out::{Exclusion, LeaveOneOut, SearchableRows};
     use crate::random::Random;
     use crate::rows::matrix::CsrBuilder;
     use crate::search::Exhaustive;
 
-    /// Sixty rows of three labels, which have nothing to do with their terms.
+    /// Sixty rows with three labels that are unrelated to their terms.
     #[test]
     #[expect(clippy::too_many_lines, reason = "the whole reference implementation")]
-    fn weights_are_those_of_the_plain_formulas() {
+    fn weights_equal_a_simple_implementation() {
         const K: usize = 6;
         let mut random = Random::new(9);
         let mut rows = CsrBuilder::default();
@@ -579,7 +588,7 @@ mod tests {
         let engine = Exhaustive::new(Arc::clone(&rows), threads.clone()).unwrap();
         let all: Vec<u32> = (0..60).collect();
         let k = NonZeroUsize::new(2 * K).unwrap();
-        let view = View { engine: &engine, queries: rows.view().into() };
+        let view = SearchableRows { engine: &engine, queries: rows.view().into() };
         let held_out = LeaveOneOut::search(view, &all, k, Exclusion::default(), &|_| ()).unwrap();
         let table = VoteTable::new(&held_out, among, &threads);
         let weight = VoteWeight::Similarity { power: 2.0 };
@@ -590,9 +599,9 @@ mod tests {
             let steps = 4;
             let documents: Vec<usize> = (0..60).collect();
             let scale = f64::from(problem.first_scale(&documents).0);
-            let learned = problem.learned(VoteLearning { others, penalty, steps }, &threads);
+            let learned = problem.learn_from_all(VoteLearning { others, penalty, steps }, &threads);
 
-            // By document: its label, and its voters with their shares.
+            // For each document, its label, and its voters with their shares.
             let voters: Vec<(u32, Vec<(u32, f64)>)> = (0..60)
                 .map(|at| {
                     let (row, voters) = held_out.get(at);

@@ -384,7 +384,7 @@ impl Cuda {
         let uploaded = lane.send(&queries, 0..count, &self.threads)?;
         let start = self.untracked.timer()?;
         let end = self.untracked.timer()?;
-        let failed = self.untracked.doing("measuring").failed();
+        let failed = self.untracked.step("measuring").failed();
         let mut seconds = Vec::new();
         for _ in 0..runs {
             lane.wait()?;

@@ -174,7 +174,7 @@ impl Lane {
         let negative =
             if flags.has_negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
         self.entries = nonzeros;
-        let failed = self.gpu.device().doing("copying queries to it").failed();
+        let failed = self.gpu.device().step("copying queries to it").failed();
         let to = self.gpu.reserve(&mut self.uploaded, words)?;
         self.gpu.stream().memcpy_htod(&*self.host.get(words)?, to).map_err(&failed)?;
         Ok(UploadedQueries { count, longest: longest as usize, negative })
@@ -205,7 +205,7 @@ impl Lane {
 
     /// Sends a list of query numbers.
     pub(super) fn send_list(&mut self, queries: &[u32]) -> Result<(), GpuError> {
-        let failed = self.gpu.device().doing("copying query numbers to it").failed();
+        let failed = self.gpu.device().step("copying query numbers to it").failed();
         let to = self.gpu.reserve(&mut self.list, queries.len())?;
         // The list is in pageable memory, so the call returns only after the list has been read.
         self.gpu.stream().memcpy_htod(queries, to).map_err(failed)
@@ -220,7 +220,7 @@ impl Lane {
         status: bool,
         output: Option<&mut [u64]>,
     ) -> Result<(), GpuError> {
-        let failed = self.gpu.device().doing("copying neighbors from it").failed();
+        let failed = self.gpu.device().step("copying neighbors from it").failed();
         if count == 0 {
             return Ok(());
         }

@@ -210,7 +210,7 @@ impl Launcher<'_> {
         // SAFETY: only the functions below call this function. Each passes as much memory as the
         // kernel's comment in `kernels/` requires.
         let launched = unsafe { kernel.launch(self.gpu.stream(), grid, arguments) };
-        launched.map_err(self.gpu.device().doing("launching a kernel").failed())
+        launched.map_err(self.gpu.device().step("launching a kernel").failed())
     }
 
     /// Fills a buffer with zeros.
@@ -219,7 +219,7 @@ impl Launcher<'_> {
         buffer: &mut CudaSlice<T>,
     ) -> LaunchResult {
         let cleared = self.gpu.stream().memset_zeros(buffer);
-        cleared.map_err(self.gpu.device().doing("launching a kernel").failed())
+        cleared.map_err(self.gpu.device().step("launching a kernel").failed())
     }
 
     /// `base_scatter`: writes `count` queries, starting with `first`, into dense vectors, or clears

@@ -167,9 +167,9 @@ impl GpuSegment {
                 };
                 tiles.push(Tile { rows: tile, tasks: index.tasks, _lists: lists });
             }
-            stream.synchronize().map_err(device.doing("copying lists to it").failed())?;
+            stream.synchronize().map_err(device.step("copying lists to it").failed())?;
         }
-        stream.synchronize().map_err(device.doing("copying rows to it").failed())?;
+        stream.synchronize().map_err(device.step("copying rows to it").failed())?;
         Ok(Self { first_row, textures, rows, tiles })
     }
 }
@@ -253,7 +253,7 @@ pub(super) fn upload<T: DeviceRepr + Default + Copy>(
     stream: &Arc<CudaStream>,
     values: &[T],
 ) -> Result<CudaSlice<T>, GpuError> {
-    let failed = device.doing("copying training rows to it").failed();
+    let failed = device.step("copying training rows to it").failed();
     if values.is_empty() {
         return stream.clone_htod(&[T::default()]).map_err(failed);
     }

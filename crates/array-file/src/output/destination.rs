@@ -1,4 +1,4 @@
-//! The destination that the path of an output refers to.
+//! Resolves the path of an output to its destination.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -20,7 +20,7 @@ pub(super) enum Destination {
     Descriptor(i32),
     /// A pipe, a socket, a terminal or another device.
     Device(PathBuf),
-    /// A regular file that exists or is to be created.
+    /// A regular file that exists or will be created.
     File { target: PathBuf, existing: Option<Metadata> },
 }
 
@@ -63,7 +63,7 @@ impl Destination {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(io(error)),
             };
-            // Links in /proc to pipes and sockets have no target to follow.
+            // Links in /proc to pipes and sockets have no target that could be followed.
             let is_link = existing.as_ref().is_some_and(Metadata::is_symlink);
             let followed = if is_link && folder.starts_with("/proc") {
                 Some(std::fs::metadata(&target).map_err(io)?)
@@ -88,14 +88,14 @@ impl Destination {
         Err(io(io::Error::other("too many symbolic links")))
     }
 
-    /// The identity of the output, and of an existing regular file.
+    /// Returns the identity of the output, and the identity of the regular file if it exists.
     pub(super) fn identity(&self) -> Result<(Identity, Option<FileId>), OutputProblem> {
         let io = |source| OutputProblem::Io { doing: "open", source };
         Ok(match self {
             Self::Descriptor(number) => {
                 let metadata = descriptor(*number)?.metadata().map_err(io)?;
                 let file = metadata.is_file().then(|| FileId::of(&metadata));
-                // Two descriptors may refer to one file: `/dev/stdout` and `/dev/fd/3` after
+                // Two descriptors may refer to the same file: `/dev/stdout` and `/dev/fd/3` after
                 // `3>&1`.
                 let number = file.and_then(|_| standard_stream(&metadata)).unwrap_or(*number);
                 match file {
@@ -129,7 +129,7 @@ pub(super) fn descriptor(number: i32) -> Result<File, OutputProblem> {
     copy.map(File::from).map_err(|source| OutputProblem::Io { doing: "open", source })
 }
 
-/// Whether a folder, in canonical form, lists the open descriptors of this process.
+/// Whether a folder, given as a canonical path, lists the open descriptors of this process.
 fn is_own_descriptors(folder: &Path) -> bool {
     let own = Path::new("/proc").join(std::process::id().to_string());
     folder == Path::new("/dev/fd")
@@ -138,7 +138,7 @@ fn is_own_descriptors(folder: &Path) -> bool {
         })
 }
 
-/// The standard stream that already refers to this file, if any.
+/// Returns the standard stream that already refers to this file, if there is one.
 ///
 /// Writing through another descriptor would overwrite the output of the shell's descriptor.
 fn standard_stream(file: &Metadata) -> Option<i32> {

@@ -1,4 +1,4 @@
-//! Errors in opening or writing an output, and advice for the user.
+//! Errors of opening or writing an output, with advice for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::standard::STANDARD;
 use crate::hint::hint_to_write;
 
-/// Why an output cannot be written.
+/// An error of an output: its path and the problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", name(path))]
 pub struct OutputError {
@@ -25,7 +25,7 @@ fn name(path: &Path) -> String {
     }
 }
 
-/// A problem with an output.
+/// The problem of an output that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputProblem {
@@ -67,12 +67,12 @@ pub enum OutputProblem {
 }
 
 impl OutputError {
-    /// An error from writing to `path`.
+    /// Creates an error from writing to `path`.
     pub fn write(path: &Path, source: io::Error) -> Self {
         Self { path: path.to_owned(), problem: OutputProblem::Io { doing: "write", source } }
     }
 
-    /// The kind of the I/O error, or `None` if the problem is not an I/O error.
+    /// Returns the kind of the I/O error, or `None` if the problem is not an I/O error.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match &self.problem {
             OutputProblem::Io { source, .. } => Some(source.kind()),
@@ -80,7 +80,7 @@ impl OutputError {
         }
     }
 
-    /// Advice for the user.
+    /// Returns advice for the user.
     ///
     /// ```
     /// use array_file::output::Output;
@@ -94,7 +94,7 @@ impl OutputError {
 }
 
 impl OutputProblem {
-    /// Advice for the user.
+    /// Returns advice for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::IsInput { .. } | Self::IsOutput { .. } => Some("use another name for the output"),

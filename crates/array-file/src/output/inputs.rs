@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::standard::STANDARD;
 
-/// A file, regardless of its name.
+/// The identity of a file, regardless of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
     device: u64,
@@ -31,7 +31,7 @@ pub(super) enum Identity {
     New(FileId, OsString),
     /// An open descriptor of this process.
     Descriptor(i32),
-    /// A pipe or a device, which several outputs may share.
+    /// A pipe or a device. Several outputs may share it.
     Device,
 }
 
@@ -44,7 +44,7 @@ impl Inputs {
         self.0.push(path.to_owned());
     }
 
-    /// The input that is this file, or a folder that contains it.
+    /// Returns the input that is this file, or a folder that contains this file.
     ///
     /// Inputs that cannot be read are skipped: the command reports the error when it reads them.
     pub(super) fn find(&self, file: FileId) -> Option<&Path> {
@@ -64,7 +64,7 @@ fn is_or_contains(input: &Path, file: FileId) -> bool {
     if !metadata.is_dir() {
         return is(&metadata);
     }
-    // Links are followed. Each folder is visited once, so that a link to a parent does no harm.
+    // Links are followed. Each folder is visited once, so a link to a parent folder is harmless.
     let mut seen = HashSet::from([FileId::of(&metadata)]);
     let mut waiting = vec![input.to_owned()];
     while let Some(folder) = waiting.pop() {

@@ -1,12 +1,12 @@
-//! Standard streams: the name of standard output, and the streams that were closed when the program
+//! Standard streams: the name of standard output, and which streams were closed when the program
 //! started.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The name that denotes standard output, or standard input among the inputs.
+/// The name of standard output, and of standard input among the inputs.
 pub(super) const STANDARD: &str = "-";
 
-/// A bit for each of the descriptors 0 to 2 that was closed.
+/// One bit for each of the descriptors 0 to 2; it is set if the descriptor was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 /// Whether a standard stream (0, 1 or 2) was closed when [`note_closed_streams`] was called.
@@ -14,11 +14,11 @@ pub(super) fn was_closed(descriptor: i32) -> bool {
     (0..=2).contains(&descriptor) && CLOSED.load(Ordering::Relaxed) & (1 << descriptor) != 0
 }
 
-/// Records which of the standard streams are closed, so that an output to one is refused.
+/// Records which standard streams are closed, so that output to a closed stream is an error.
 ///
-/// Before `main`, Rust opens `/dev/null` in place of a closed standard stream. A program must
-/// therefore arrange for the loader to call this earlier, as the crate `process-setup` does.
-/// Otherwise all streams count as open, and output to a closed one is lost.
+/// Before `main`, Rust opens `/dev/null` in place of a closed standard stream. The loader must
+/// therefore call this function earlier, as the crate `process-setup` arranges. Otherwise all
+/// streams count as open, and output to a closed stream is lost.
 pub extern "C" fn note_closed_streams() {
     let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
     for (number, stream) in streams.into_iter().enumerate() {

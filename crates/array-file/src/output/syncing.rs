@@ -1,22 +1,22 @@
-//! Syncing of a long file while it is written, so that its end does not wait for all of it.
+//! Syncs a long file while it is written, so that the final sync is short.
 
 use std::fs::File;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-/// The number of bytes after which a file is synced.
+/// Number of bytes after which a file is synced.
 const STEP: usize = 1 << 25;
 
-/// The state of syncing: the number of bytes not synced yet, and the thread that syncs the file.
+/// The state of syncing: the number of unsynced bytes, and the thread that syncs the file.
 #[derive(Debug, Default)]
-pub(super) struct Syncing {
+pub(super) struct SyncState {
     unsynced: usize,
     thread: Option<(Sender<()>, JoinHandle<io::Result<()>>)>,
 }
 
-impl Syncing {
-    /// Counts bytes that were written to the file, and requests a sync after every [`STEP`] bytes.
+impl SyncState {
+    /// Counts bytes that were written to the file. Requests a sync after every [`STEP`] bytes.
     pub(super) fn wrote(&mut self, bytes: usize, file: &File) {
         self.unsynced += bytes;
         if self.unsynced < STEP {
@@ -24,7 +24,7 @@ impl Syncing {
         }
         self.unsynced = 0;
         if self.thread.is_none() {
-            // Without a thread, the file is synced only at its end.
+            // Without a thread, the file is synced only at the end.
             let Ok(file) = file.try_clone() else { return };
             let (sender, requests) = channel();
             let thread = thread::Builder::new().name("sync".to_owned());
@@ -32,12 +32,12 @@ impl Syncing {
             self.thread = Some((sender, thread));
         }
         if let Some((sender, _)) = &self.thread {
-            // Nobody listens after a failure, which `finish` reports.
+            // After a failure, no thread receives the request. `finish` reports the failure.
             let _ = sender.send(());
         }
     }
 
-    /// Waits for the thread, and returns its failure: the system reports a failed write only once.
+    /// Waits for the thread and returns its failure. The system reports a failed write only once.
     pub(super) fn finish(self) -> io::Result<()> {
         let Some((sender, thread)) = self.thread else { return Ok(()) };
         drop(sender);
@@ -45,7 +45,8 @@ impl Syncing {
     }
 }
 
-/// Syncs the file for each request, but only once for all requests that arrive during a sync.
+/// Syncs the file on request. All requests that arrive during a sync are served by one further
+/// sync.
 fn sync(file: &File, requests: &Receiver<()>) -> io::Result<()> {
     while requests.recv().is_ok() {
         while requests.try_recv().is_ok() {}
@@ -65,22 +66,22 @@ mod tests {
     fn long_files_are_synced_while_they_are_written() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = File::create(folder.path().join("long")).unwrap();
-        let mut syncing = Syncing::default();
+        let mut syncing = SyncState::default();
         let bytes = vec![1; STEP / 2];
         for times in 1..=5 {
             file.write_all(&bytes).unwrap();
             syncing.wrote(bytes.len(), &file);
-            assert_eq!(syncing.thread.is_some(), times > 1, "short files need no thread");
+            assert_eq!(syncing.thread.is_some(), times > 1, "only long files need a thread");
         }
         syncing.finish().unwrap();
-        Syncing::default().finish().unwrap();
+        SyncState::default().finish().unwrap();
     }
 
     #[test]
     fn failures_are_reported_at_the_end() {
         // Devices cannot be synced.
         let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
-        let mut syncing = Syncing::default();
+        let mut syncing = SyncState::default();
         syncing.wrote(STEP, &file);
         syncing.wrote(STEP, &file);
         assert!(syncing.finish().is_err());

@@ -1,4 +1,4 @@
-//! Temporary files in the folders of their targets, and the list of existing ones.
+//! Temporary files in the folders of their targets, and a list of those that exist.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write};
@@ -10,27 +10,27 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 
 use super::error::OutputProblem;
-use super::syncing::Syncing;
+use super::syncing::SyncState;
 
 /// The existing temporary files, which are removed if the process ends early.
 static EXISTING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn existing() -> MutexGuard<'static, Vec<PathBuf>> {
-    // A panic between two statements leaves the list consistent.
+    // The list is consistent even if a panic interrupted a change.
     EXISTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes the temporary files of all outputs in progress, before the process ends.
 ///
-/// Outputs cannot be committed afterwards. This waits for a rename in progress, so call it on a
-/// thread of its own after a signal, not in the signal handler.
+/// Outputs cannot be committed afterwards. This function waits for a rename in progress, so call it
+/// on a separate thread after a signal, not in the signal handler.
 pub fn remove_temporary_files() {
     remove(&existing());
 }
 
-/// Removes the temporary files like [`remove_temporary_files`], but waits a second at most.
+/// Removes the temporary files like [`remove_temporary_files`], but waits for at most a second.
 ///
-/// This is for a signal handler, which may have interrupted a thread that holds the list. It
+/// This is for a signal handler, which may have interrupted a thread that has locked the list. It
 /// allocates no memory, unless a path is longer than 380 bytes.
 pub fn try_to_remove_temporary_files() {
     const TRY_EVERY: Duration = Duration::from_millis(10);
@@ -50,16 +50,17 @@ fn remove(files: &[PathBuf]) {
     }
 }
 
-/// A file that is removed when dropped, unless it was renamed to its target.
+/// A temporary file that is removed when dropped, unless it was renamed to its target.
 #[derive(Debug)]
-pub(super) struct Temporary {
+pub(super) struct TemporaryFile {
     file: Option<NamedTempFile>,
-    syncing: Syncing,
+    syncing: SyncState,
 }
 
-impl Temporary {
-    /// A file in the folder of `target`, with the permissions of the file that it will replace.
-    pub(super) fn beside(
+impl TemporaryFile {
+    /// Creates a file in the folder of `target`. If `target` exists, the file will get its
+    /// permissions.
+    pub(super) fn in_folder_of(
         target: &Path,
         replaced: Option<&Metadata>,
     ) -> Result<Self, OutputProblem> {
@@ -68,7 +69,8 @@ impl Temporary {
             if replaced.mode() & 0o222 == 0 {
                 return Err(OutputProblem::ReadOnly);
             }
-            // A rename needs only permission for the folder, so check the file's own permission.
+            // A rename needs only permission for the folder, so the permission of the file is
+            // checked here.
             File::options().append(true).open(target).map_err(failed)?;
         }
         let folder = target.parent().unwrap_or(Path::new("/"));
@@ -78,7 +80,7 @@ impl Temporary {
         let mode = if replaced.is_some() { 0o600 } else { 0o666 };
         builder.prefix(".writing-").suffix(".tmp");
         // The path enters the list before the file exists, and nothing is allocated until the list
-        // is released. Therefore the file is found and removed if memory runs out.
+        // is unlocked. So the file is found and removed even if memory runs out.
         let create = |path: &Path| {
             let owned = path.to_owned();
             let mut list = existing();
@@ -91,7 +93,7 @@ impl Temporary {
             file
         };
         let file = builder.make_in(folder, create).map_err(failed)?;
-        let temporary = Self { file: Some(file), syncing: Syncing::default() };
+        let temporary = Self { file: Some(file), syncing: SyncState::default() };
         if let Some(replaced) = replaced {
             keep_permissions(temporary.file().as_file(), replaced).map_err(failed)?;
         }
@@ -114,8 +116,8 @@ impl Temporary {
         renamed.map_err(|error| error.error)?;
         let folder = File::open(target.parent().unwrap_or(Path::new("/")));
         match folder.and_then(|folder| folder.sync_all()) {
-            // The folder may be writable but not readable, or the file system may not sync folders;
-            // the file is in place in any case.
+            // The folder may be writable but not readable, or the file system may not sync folders.
+            // The file has been renamed in any case.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -131,7 +133,7 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
             let mut list = existing();
@@ -141,7 +143,7 @@ impl Drop for Temporary {
     }
 }
 
-impl Write for Temporary {
+impl Write for TemporaryFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let file = self.file.as_ref().expect("only `persist` and `drop` take it, and both end it");
         let written = file.as_file().write(bytes)?;
@@ -154,7 +156,8 @@ impl Write for Temporary {
     }
 }
 
-/// Gives a new file the owner, group and permissions of another, as far as the user is allowed to.
+/// Gives a new file the owner, group and permissions of another file, as far as the user is allowed
+/// to.
 fn keep_permissions(file: &File, of: &Metadata) -> io::Result<()> {
     let mut mode = of.mode() & 0o777;
     let own = file.metadata()?;

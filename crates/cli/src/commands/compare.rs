@@ -86,9 +86,11 @@ impl Compare {
         }
         let worse = comparisons.iter().position(|comparison| comparison.is_worse(self.alpha));
         match worse {
-            Some(at) if self.fail_if_worse => {
-                Err(Failure::Worse(format!("{} is worse than {}", names[at + 1], names[0])))
-            }
+            Some(at) if self.fail_if_worse => Err(Failure::WorseThanBaseline(format!(
+                "{} is worse than {}",
+                names[at + 1],
+                names[0]
+            ))),
             _ => Ok(()),
         }
     }

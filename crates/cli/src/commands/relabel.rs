@@ -30,7 +30,7 @@ pub(crate) struct Relabel {
 /// A line of `relabel --from`.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Labeled {
+struct RelabelLine {
     id: String,
     labels: Vec<String>,
 }
@@ -43,8 +43,8 @@ impl Relabel {
                 if line.trim().is_empty() {
                     continue;
                 }
-                let read: Result<Labeled, _> = serde_json::from_str(line);
-                let Labeled { id, labels } = read.map_err(|error| {
+                let read: Result<RelabelLine, _> = serde_json::from_str(line);
+                let RelabelLine { id, labels } = read.map_err(|error| {
                     let message = format!(
                         "line {number}: {error}; expected {{\"id\": \"…\", \"labels\": [\"…\"]}}"
                     );

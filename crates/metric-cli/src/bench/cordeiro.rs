@@ -1,5 +1,5 @@
-//! `metric-index bench cordeiro`: the tables of Cordeiro 2023, with the search of this program for
-//! comparison.
+//! `metric-index bench cordeiro` repeats the tables of Cordeiro 2023 and adds the search of this
+//! program for comparison.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use metric_papers::cordeiro::{Method, Searcher};
 use super::data::{Shape, normal};
 use super::results::{Results, table};
 use crate::device::DeviceFlag;
-use crate::failure::{Failure, Outcome, refused};
-use crate::talk::Talk;
+use crate::failure::{Failure, Outcome, invalid_request};
+use crate::verbosity::Verbosity;
 
-/// Nearest neighbors of vectors by PPK, PPB, SBQ-KNN and the search of this program: median
+/// Measure nearest neighbors of vectors by PPK, PPB, SBQ-KNN and the search of this program: median
 /// milliseconds in kernels
 #[derive(Debug, Args)]
 pub(crate) struct Cordeiro {
-    /// Numbers of points and dimensions, filled with normal random numbers; by default those of the
-    /// paper's data sets
+    /// Numbers of points and dimensions, filled with normal random numbers; by default the sizes of
+    /// the paper's data sets
     #[arg(
         long,
         value_name = "POINTSxDIMENSIONS",
@@ -57,24 +57,24 @@ pub(crate) struct Cordeiro {
     json: bool,
 }
 
-/// The searches that are compared.
+/// The searches to compare.
 struct Searches {
     papers: Searcher,
     own: GpuSearch<BruteForce<Vectors<f32>, Euclidean>>,
 }
 
 impl Cordeiro {
-    pub(crate) fn run(&self, talk: Talk) -> Outcome {
+    pub(crate) fn run(&self, verbosity: Verbosity) -> Outcome {
         let mut results = Results::open(self.json)?;
         let shapes: Result<Vec<Shape>, String> =
             self.shapes.iter().map(|shape| shape.parse()).collect();
         let shapes = shapes.map_err(|error| Failure::usage(format!("--shapes {error}")))?;
-        let device = &self.device.open_one("bench cordeiro", talk)?;
-        talk.say(&format!("{}; seed {}", device.info().name, self.seed));
+        let device = &self.device.open_one("bench cordeiro", verbosity)?;
+        verbosity.say(&format!("{}; seed {}", device.info().name, self.seed));
         for Shape { points: count, dimension } in shapes {
             let points = normal(count, dimension, self.seed)?;
             let papers = Searcher::new(device, &points).map_err(Failure::gpu)?;
-            let index = Arc::new(BruteForce::new(points, Euclidean).map_err(refused)?);
+            let index = Arc::new(BruteForce::new(points, Euclidean).map_err(invalid_request)?);
             let own = GpuSearch::new(std::slice::from_ref(device), index).map_err(Failure::gpu)?;
             let own = own.ok_or_else(|| Failure::input("this GPU is too old".to_owned()))?;
             let searches = Searches { papers, own };
@@ -109,7 +109,8 @@ impl Cordeiro {
         results.commit()
     }
 
-    /// The median time in kernels, in milliseconds; `None` if the method does not support k.
+    /// Returns the median time in kernels, in milliseconds; `None` if the method does not support
+    /// k.
     fn time(
         &self,
         searches: &Searches,
@@ -129,7 +130,7 @@ impl Cordeiro {
             };
             times.push(seconds * 1e3);
         }
-        // The first run warms up.
+        // The first run is a warm-up.
         times.remove(0);
         times.sort_by(f64::total_cmp);
         Ok(times.get(times.len() / 2).copied())

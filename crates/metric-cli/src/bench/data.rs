@@ -1,4 +1,4 @@
-//! Words from files and random vectors, the data of the benches.
+//! The data of the benchmarks: words from files, and random vectors.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -7,9 +7,9 @@ use metric_index::generate::{Random, held_out};
 use metric_index::points::{Points, Strings, Vectors};
 use rayon::prelude::*;
 
-use crate::failure::{Failure, refused};
+use crate::failure::{Failure, invalid_request};
 
-/// Approximately normal random numbers: sums of six uniform ones.
+/// Returns approximately normal random numbers, each of which is the sum of six uniform numbers.
 pub(super) fn normal(count: usize, dimension: usize, seed: u64) -> Result<Vectors<f32>, Failure> {
     let mut values = vec![0f32; count * dimension];
     values.par_chunks_mut(1 << 16).enumerate().for_each(|(chunk, values)| {
@@ -21,7 +21,7 @@ pub(super) fn normal(count: usize, dimension: usize, seed: u64) -> Result<Vector
             *value = sum * std::f32::consts::SQRT_2;
         }
     });
-    Vectors::new(values, dimension).map_err(refused)
+    Vectors::new(values, dimension).map_err(invalid_request)
 }
 
 /// The shape of a set of vectors.
@@ -44,11 +44,11 @@ impl FromStr for Shape {
     }
 }
 
-/// Uniform random numbers between 0 and 1.
+/// Returns uniform random numbers between 0 and 1.
 pub(super) fn uniform(count: usize, dimension: usize, seed: u64) -> Result<Vectors<f32>, Failure> {
     let mut random = Random::new(seed);
     let values = (0..count * dimension).map(|_| random.unit_f32()).collect();
-    Vectors::new(values, dimension).map_err(refused)
+    Vectors::new(values, dimension).map_err(invalid_request)
 }
 
 /// Reads a file with one word per line.
@@ -57,7 +57,7 @@ pub(super) fn read_words(path: &Path) -> Result<String, Failure> {
     text.map_err(|error| Failure::input(format!("{}: {error}", path.display())))
 }
 
-/// The words of a text, one per line, and words held out as queries.
+/// The words of a text with one word per line, and words that are held out as queries.
 pub(super) struct Words {
     pub(super) points: Strings,
     pub(super) queries: Strings,
@@ -70,8 +70,8 @@ impl Words {
         Self { points, queries }
     }
 
-    /// Reads a file; at most 10,000 queries are different. They are repeated until there are
-    /// enough.
+    /// Reads a file of words. At most 10,000 queries are different; they are repeated until there
+    /// are enough.
     pub(super) fn repeated(path: &Path, queries: usize, seed: u64) -> Result<Self, Failure> {
         let Self { points, queries: few } =
             Self::held_out(&read_words(path)?, queries.min(10_000), seed);

@@ -1,5 +1,5 @@
-//! `metric-index bench karelis`: the figures of Karelis 2020, which show the time to build trees on
-//! a GPU and the number of nodes that searches visit.
+//! `metric-index bench karelis` repeats the figures of Karelis 2020: the time to build trees on a
+//! GPU, and the number of nodes that searches visit.
 
 use std::time::Instant;
 
@@ -13,12 +13,12 @@ use metric_papers::karelis::{TreeSearch, build_kd_tree, build_vp_tree};
 use super::data::uniform;
 use super::results::{Results, align, table};
 use crate::device::DeviceFlag;
-use crate::failure::{Failure, Outcome, refused};
-use crate::talk::Talk;
+use crate::failure::{Failure, Outcome, invalid_request};
 use crate::threads::start_threads;
+use crate::verbosity::Verbosity;
 
-/// VP- and KD-trees of uniform random vectors: time to build them on the GPU and on all threads of
-/// the CPU, and number of nodes visited by k and dimension
+/// Measure VP-trees and KD-trees of uniform random vectors: building time on the GPU and on all CPU
+/// threads, and number of visited nodes by k and dimension
 #[derive(Debug, Args)]
 pub(crate) struct Karelis {
     /// Numbers of points of the trees to build, with the first of the dimensions
@@ -58,14 +58,14 @@ pub(crate) struct Karelis {
 }
 
 impl Karelis {
-    pub(crate) fn run(&self, talk: Talk) -> Outcome {
+    pub(crate) fn run(&self, verbosity: Verbosity) -> Outcome {
         let mut results = Results::open(self.json)?;
         let Some(&first) = self.dimensions.first().filter(|&&dimension| dimension > 0) else {
             return Err(Failure::usage("--dimensions must be at least 1".to_owned()));
         };
-        let device = &self.device.open_one("bench karelis", talk)?;
+        let device = &self.device.open_one("bench karelis", verbosity)?;
         start_threads(None)?;
-        talk.say(&format!("{}; seed {}", device.info().name, self.seed));
+        verbosity.say(&format!("{}; seed {}", device.info().name, self.seed));
         self.building(device, first, &mut results)?;
         self.searching(device, &mut results)?;
         results.commit()
@@ -73,21 +73,23 @@ impl Karelis {
 
     fn building(&self, device: &Device, dimension: usize, results: &mut Results) -> Outcome {
         let mut table = table(["points", "VP, GPU ms", "VP, CPU ms", "KD, GPU ms", "KD, CPU ms"]);
-        // The first launches take longer.
+        // The first launches take longer, so they are not measured.
         let few = uniform(1_000, dimension, self.seed)?;
-        build_vp_tree(device, few.clone()).map_err(Failure::gpu)?.map_err(refused)?;
-        build_kd_tree(device, few).map_err(Failure::gpu)?.map_err(refused)?;
+        build_vp_tree(device, few.clone()).map_err(Failure::gpu)?.map_err(invalid_request)?;
+        build_kd_tree(device, few).map_err(Failure::gpu)?.map_err(invalid_request)?;
         for &count in &self.points {
             let points = uniform(count, dimension, self.seed)?;
-            let vp =
-                build_vp_tree(device, points.clone()).map_err(Failure::gpu)?.map_err(refused)?;
-            let kd =
-                build_kd_tree(device, points.clone()).map_err(Failure::gpu)?.map_err(refused)?;
+            let vp = build_vp_tree(device, points.clone())
+                .map_err(Failure::gpu)?
+                .map_err(invalid_request)?;
+            let kd = build_kd_tree(device, points.clone())
+                .map_err(Failure::gpu)?
+                .map_err(invalid_request)?;
             let start = Instant::now();
-            VpTree::build(&points, Euclidean).map_err(refused)?;
+            VpTree::build(&points, Euclidean).map_err(invalid_request)?;
             let vp_cpu = start.elapsed().as_secs_f64();
             let start = Instant::now();
-            KdTree::build(&points, Euclidean).map_err(refused)?;
+            KdTree::build(&points, Euclidean).map_err(invalid_request)?;
             let kd_cpu = start.elapsed().as_secs_f64();
             let times = [vp.seconds, vp_cpu, kd.seconds, kd_cpu].map(|seconds| seconds * 1e3);
             results.line(serde_json::json!({
@@ -107,14 +109,14 @@ impl Karelis {
             "k",
             "VP, nodes",
             "KD, nodes",
-            "VP, us a query",
-            "KD, us a query",
+            "VP, us per query",
+            "KD, us per query",
         ]);
         for &dimension in &self.dimensions {
             let points = uniform(self.searched, dimension, self.seed)?;
             let queries = uniform(self.queries, dimension, self.seed ^ 0x5EED)?;
-            let vp = VpTree::build(points.clone(), Euclidean).map_err(refused)?;
-            let kd = KdTree::build(points, Euclidean).map_err(refused)?;
+            let vp = VpTree::build(points.clone(), Euclidean).map_err(invalid_request)?;
+            let kd = KdTree::build(points, Euclidean).map_err(invalid_request)?;
             let searches = [
                 TreeSearch::of_vp_tree(device, &vp).map_err(Failure::gpu)?,
                 TreeSearch::of_kd_tree(device, &kd).map_err(Failure::gpu)?,

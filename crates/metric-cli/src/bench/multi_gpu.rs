@@ -1,5 +1,5 @@
-//! `metric-index bench multi-gpu`: one GPU compared with several, with all points on each GPU and
-//! with the points dealt to them.
+//! `metric-index bench multi-gpu` compares one GPU with several, with all points on each GPU and
+//! with the points split over them.
 //!
 //! With `--words`, it also measures the 1-Stage and 2-Stage searches of Barrientos et al. 2012,
 //! section VII-C.
@@ -22,10 +22,10 @@ use metric_index::points::{Points, Strings};
 use super::data::{Shape, Words, normal};
 use super::results::{Results, align, table};
 use crate::device::DeviceFlag;
-use crate::failure::{Failure, Outcome, refused};
-use crate::talk::Talk;
+use crate::failure::{Failure, Outcome, invalid_request};
+use crate::verbosity::Verbosity;
 
-/// Time and speedup of one GPU and of several, from host to host and in kernels
+/// Measure time and speedup of one GPU and of several, from host to host and in kernels
 #[derive(Debug, Args)]
 pub(crate) struct MultiGpu {
     /// A file with one word per line: range queries with radius 1, 2 and 3, and 10 nearest
@@ -35,7 +35,7 @@ pub(crate) struct MultiGpu {
     /// Shape of normal random vectors: 32 nearest neighbors
     #[arg(long, value_name = "POINTSxDIMENSIONS", default_value = "1000000x128")]
     shape: String,
-    /// The number of queries
+    /// Number of queries
     #[arg(long, default_value = "65536")]
     queries: NonZero<usize>,
     /// Runs of each measurement; the median is shown
@@ -58,12 +58,12 @@ struct Measurement {
     queries: usize,
     host_milliseconds: f64,
     kernel_milliseconds: f64,
-    /// Speedup over one GPU.
+    /// Speedup over one GPU, from host to host.
     host_speedup: f64,
     kernel_speedup: f64,
 }
 
-/// Time of a run, in milliseconds.
+/// The time of a run, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 struct Time {
     /// From host to host.
@@ -73,7 +73,8 @@ struct Time {
 }
 
 impl Time {
-    /// The run of median time from host to host, without the first run, which warms up.
+    /// Returns the run with the median time from host to host. The first run is a warm-up and is
+    /// ignored.
     fn median(mut runs: Vec<Self>) -> Self {
         runs.remove(0);
         runs.sort_by(|a, b| a.host.total_cmp(&b.host));
@@ -81,11 +82,11 @@ impl Time {
     }
 }
 
-/// The measurements of a kind of search on one GPU and on several.
+/// The measurements of one kind of search, on one GPU and on several.
 struct Scaling<'a> {
     what: String,
     queries: usize,
-    /// The time on one GPU.
+    /// The time on one GPU, once it is known.
     one: Option<Time>,
     all: &'a mut Vec<Measurement>,
 }
@@ -107,14 +108,19 @@ impl Scaling<'_> {
 }
 
 impl MultiGpu {
-    pub(crate) fn run(&self, talk: Talk) -> Outcome {
+    pub(crate) fn run(&self, verbosity: Verbosity) -> Outcome {
         let mut results = Results::open(self.json)?;
-        let devices = DeviceFlag::All.open(talk)?;
-        talk.say(&format!("{} x {}; seed {}", devices.len(), devices[0].info().name, self.seed));
+        let devices = DeviceFlag::All.open(verbosity)?;
+        verbosity.say(&format!(
+            "{} x {}; seed {}",
+            devices.len(),
+            devices[0].info().name,
+            self.seed
+        ));
         let mut all = Vec::new();
         if let Some(file) = &self.words {
             let Words { points, queries } = Words::repeated(file, self.queries.get(), self.seed)?;
-            let index = Arc::new(BruteForce::new(points, Edit).map_err(refused)?);
+            let index = Arc::new(BruteForce::new(points, Edit).map_err(invalid_request)?);
             for radius in [1.0, 2.0, 3.0] {
                 let what = format!("{} words, radius {radius}", index.len());
                 let scaling = Scaling { what, queries: queries.len(), one: None, all: &mut all };
@@ -124,7 +130,8 @@ impl MultiGpu {
             let scaling = Scaling { what, queries: queries.len(), one: None, all: &mut all };
             self.measure(&devices, &index, &queries, Question::Nearest(10), scaling)?;
             let size = ClusterSize::Points(32);
-            let list = ListOfClusters::build(index.points(), Edit, size).map_err(refused)?;
+            let list =
+                ListOfClusters::build(index.points(), Edit, size).map_err(invalid_request)?;
             for question in [Question::Within(1.0), Question::Within(2.0), Question::Nearest(8)] {
                 self.stages(&devices, &list, &queries, question, &mut all)?;
             }
@@ -134,7 +141,7 @@ impl MultiGpu {
         let Shape { points: count, dimension } = shape;
         let points = normal(count, dimension, self.seed)?;
         let queries = normal(self.queries.get(), dimension, self.seed ^ 0x5EED)?;
-        let index = Arc::new(BruteForce::new(points, Euclidean).map_err(refused)?);
+        let index = Arc::new(BruteForce::new(points, Euclidean).map_err(invalid_request)?);
         let what = format!("{count} x {dimension}, 32 nearest");
         let scaling = Scaling { what, queries: queries.len(), one: None, all: &mut all };
         self.measure(&devices, &index, &queries, Question::Nearest(32), scaling)?;
@@ -201,15 +208,15 @@ impl MultiGpu {
         question: Question,
         all: &mut Vec<Measurement>,
     ) -> Outcome {
-        /// Threads per block.
+        /// Number of threads per block.
         const THREADS: u32 = 128;
-        let none = || Failure::input("the List of Clusters supports no such words".to_owned());
+        let none = || Failure::input("the List of Clusters does not support the words".to_owned());
         let (what, radii) = match question {
             Question::Within(radius) => {
                 (format!("radius {radius}"), Radii { first: radius, step: 0.0 })
             }
             Question::Nearest(k) => {
-                (format!("{k} nearest"), learn_radii(list, k).map_err(refused)?)
+                (format!("{k} nearest"), learn_radii(list, k).map_err(invalid_request)?)
             }
         };
         let few = |k| u32::try_from(k).unwrap_or(u32::MAX);

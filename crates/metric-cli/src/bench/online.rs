@@ -1,5 +1,5 @@
-//! `metric-index bench online`: throughput and latency of queries that arrive one at a time, by the
-//! size of the batches in which they are answered (Barrientos 2011, section 4.3.3).
+//! `metric-index bench online` measures throughput and latency of queries that arrive one at a
+//! time, depending on the batch size (Barrientos 2011, section 4.3.3).
 
 use std::io::Write;
 use std::num::NonZero;
@@ -21,9 +21,9 @@ use serde::Serialize;
 
 use super::data::read_words;
 use super::results::{align, table};
-use crate::failure::{Failure, Outcome, refused};
-use crate::talk::Talk;
+use crate::failure::{Failure, Outcome, invalid_request};
 use crate::threads::{all_cores, start_threads};
+use crate::verbosity::Verbosity;
 
 #[derive(Debug, Args)]
 pub(crate) struct Online {
@@ -40,7 +40,7 @@ pub(crate) struct Online {
     /// Number of neighbors per query
     #[arg(short, value_name = "K", default_value = "10")]
     k: NonZero<usize>,
-    /// Number of client threads, each of which sends its next query as soon as it has an answer
+    /// Number of client threads, each of which sends its next query when it has received an answer
     #[arg(long, value_name = "N", default_value = "256")]
     clients: NonZero<usize>,
     /// Maximum batch sizes to try
@@ -92,7 +92,7 @@ struct Report<'a> {
 }
 
 impl Online {
-    pub(crate) fn run(&self, talk: Talk) -> Outcome {
+    pub(crate) fn run(&self, verbosity: Verbosity) -> Outcome {
         let mut out = Output::standard()?;
         let mut outputs = Outputs::default();
         self.words.iter().for_each(|path| outputs.reads(path));
@@ -110,12 +110,12 @@ impl Online {
             let few = (text.lines().count() / 10).clamp(1, QUERIES);
             let (points, queries) = held_out(text.lines(), few, self.seed);
             let count = points.len();
-            (path.display().to_string(), count, self.measure(points, queries, Edit, talk)?)
+            (path.display().to_string(), count, self.measure(points, queries, Edit, verbosity)?)
         } else {
             let (points, queries) = clustered(self.vectors, QUERIES, self.seed);
             let count = points.len();
             let data = "200 clusters of 20 dimensions".to_owned();
-            (data, count, self.measure(points, queries, Euclidean, talk)?)
+            (data, count, self.measure(points, queries, Euclidean, verbosity)?)
         };
         let report = Report {
             schema: "metric-index.bench-online/1",
@@ -152,13 +152,13 @@ impl Online {
         Ok(())
     }
 
-    /// Measures every batch size.
+    /// Measures all batch sizes.
     fn measure<S, M>(
         &self,
         points: S,
         queries: S,
         metric: M,
-        talk: Talk,
+        verbosity: Verbosity,
     ) -> Result<Vec<Measurement>, Failure>
     where
         S: Points + Send + 'static,
@@ -167,11 +167,11 @@ impl Online {
         if points.is_empty() || queries.is_empty() {
             return Err(Failure::input("there are no points or no queries".to_owned()));
         }
-        let index = Arc::new(self.index.build(points, metric).map_err(refused)?);
+        let index = Arc::new(self.index.build(points, metric).map_err(invalid_request)?);
         let queries = Arc::new(queries);
         let mut all = Vec::new();
         for &batch in &self.batches {
-            talk.say(&format!("batches of up to {batch}"));
+            verbosity.say(&format!("batches of up to {batch}"));
             all.push(self.measure_batch(batch, &index, &queries)?);
         }
         Ok(all)

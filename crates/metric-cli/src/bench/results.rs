@@ -1,4 +1,4 @@
-//! Results of a bench on standard output: tables, or JSON lines.
+//! Prints the results of a benchmark as tables or JSON lines.
 
 use std::io::Write;
 
@@ -7,19 +7,19 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::failure::{Failure, Outcome};
 
-/// Results that are printed as tables or as JSON lines.
+/// Results that are printed as tables or JSON lines.
 pub(super) struct Results {
     out: Output,
     json: bool,
 }
 
 impl Results {
-    /// Opens standard output before anything is measured.
+    /// Opens standard output, before anything is measured.
     pub(super) fn open(json: bool) -> Result<Self, Failure> {
         Ok(Self { out: Output::standard()?, json })
     }
 
-    /// Prints a result if results are JSON lines.
+    /// Prints a result, if the output is JSON lines.
     pub(super) fn line(&mut self, result: impl serde::Serialize) -> Outcome {
         if self.json {
             let line = serde_json::to_string(&result).map_err(std::io::Error::from)?;
@@ -28,7 +28,7 @@ impl Results {
         Ok(())
     }
 
-    /// Prints a table if results are tables.
+    /// Prints a table, if the output is tables.
     pub(super) fn table(&mut self, title: &str, table: &Table) -> Outcome {
         if !self.json {
             writeln!(self.out, "{title}{table}")?;
@@ -42,7 +42,7 @@ impl Results {
     }
 }
 
-/// An empty table in Markdown.
+/// Returns an empty Markdown table with this header.
 pub(super) fn table<T: Into<String>>(header: impl IntoIterator<Item = T>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
@@ -50,7 +50,7 @@ pub(super) fn table<T: Into<String>>(header: impl IntoIterator<Item = T>) -> Tab
     table
 }
 
-/// Aligns the columns from `first` on to the right.
+/// Right-aligns the columns from index `first` on.
 pub(super) fn align(table: &mut Table, first: usize) {
     for column in table.column_iter_mut().skip(first) {
         column.set_cell_alignment(CellAlignment::Right);

@@ -1,4 +1,5 @@
-//! `metric-index bench thesis`: the experiments of Barrientos 2011, chapter 3, on this machine.
+//! `metric-index bench thesis` repeats the experiments of Barrientos 2011 on this machine: chapter
+//! 3, and chapter 4 with a GPU.
 
 use metric_index::estimate::radius_of_share;
 use metric_index::generate::clustered;
@@ -7,9 +8,9 @@ use metric_index::metric::{Edit, Euclidean, Metric};
 
 use super::data::{Words, read_words};
 use crate::device::DeviceFlag;
-use crate::failure::{Failure, Outcome, refused};
-use crate::talk::Talk;
+use crate::failure::{Failure, Outcome, invalid_request};
 use crate::threads::{all_cores, start_threads};
+use crate::verbosity::Verbosity;
 
 mod flags;
 mod gpu;
@@ -20,7 +21,7 @@ pub(crate) use flags::Thesis;
 
 use measure::{Bench, NamedKind, Space};
 
-/// The five indexes of the thesis, and the VP-tree.
+/// Returns the five indexes of the thesis, and the VP-tree.
 fn kinds(bucket: u32, alpha: f32) -> Vec<NamedKind> {
     [
         ("LC", Kind::ListOfClusters(ClusterSize::Points(bucket))),
@@ -35,21 +36,21 @@ fn kinds(bucket: u32, alpha: f32) -> Vec<NamedKind> {
 }
 
 impl Thesis {
-    pub(crate) fn run(self, talk: Talk) -> Outcome {
+    pub(crate) fn run(self, verbosity: Verbosity) -> Outcome {
         if self.queries == 0 || (self.words.is_none() && self.vectors == 0) {
             let text = "nothing to measure: use --words or --vectors, and at least one query";
             return Err(Failure::usage(text.to_owned()));
         }
         if self.device != DeviceFlag::Cpu {
-            let device = &self.device.open_one("bench thesis", talk)?;
+            let device = &self.device.open_one("bench thesis", verbosity)?;
             let outputs = self.outputs(&gpu::FIGURES)?;
-            return gpu::run(&self, device, talk, outputs);
+            return gpu::run(&self, device, verbosity, outputs);
         }
         let outputs = self.outputs(&report::figures().collect::<Vec<_>>())?;
         let threads = self.threads.unwrap_or_else(all_cores);
         start_threads(None)?;
         let mut bench =
-            Bench { flags: &self, talk, threads, spaces: Vec::new(), measured: Vec::new() };
+            Bench { flags: &self, verbosity, threads, spaces: Vec::new(), measured: Vec::new() };
         if let Some(path) = &self.words {
             let Words { points, queries } =
                 Words::held_out(&read_words(path)?, self.queries, self.seed);
@@ -66,7 +67,7 @@ impl Thesis {
         if self.vectors > 0 {
             let (points, queries) = clustered(self.vectors, self.queries, self.seed);
             let radius = |share| radius_of_share(&points, &Euclidean, share, 50, self.seed);
-            let radius = |share| radius(share).map_err(refused);
+            let radius = |share| radius(share).map_err(invalid_request);
             let radii = [radius(0.0001)?, radius(0.001)?, radius(0.01)?];
             let seed = self.seed;
             bench.space(&Space {
@@ -83,7 +84,8 @@ impl Thesis {
     }
 }
 
-/// Edit distance by the table of Wagner and Fischer, without bit parallelism or early termination.
+/// The edit distance by the table of Wagner and Fischer, without bit parallelism or early
+/// termination.
 #[derive(Debug, Clone, Copy)]
 struct WagnerFischer;
 

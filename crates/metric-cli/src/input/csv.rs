@@ -6,11 +6,11 @@ use metric_index::points::Vectors;
 
 use super::lines::{BYTE_ORDER_MARK, at, each_line, vectors};
 use crate::failure::Failure;
-use crate::talk::Talk;
+use crate::verbosity::Verbosity;
 
-/// A table of numbers, and the part of it to skip.
+/// The parts of a table of numbers that are skipped.
 pub(super) struct Table {
-    /// Number of lines to skip; `None` to detect a first line of names.
+    /// Number of lines to skip; `None`: a first line of column names is detected.
     pub(super) skip_lines: Option<usize>,
     /// Number of columns to skip in each row.
     pub(super) skip_columns: usize,
@@ -53,7 +53,7 @@ impl Separator {
         line.split(between).map(str::trim).collect()
     }
 
-    /// The first separator in a line that differs from that of the file.
+    /// Returns the first separator in a line that differs from the separator of the file.
     fn find_other(self, line: &str) -> Option<char> {
         line.chars().find(|&c| match c {
             ',' => self != Self::Comma,
@@ -67,7 +67,8 @@ fn number(field: &str) -> Option<f32> {
     field.parse().ok().filter(|value: &f32| value.is_finite())
 }
 
-/// Whether the first lines are rows of numbers of the same length, with two or more numbers each.
+/// Whether the first lines are rows of numbers, all of the same length and with at least two
+/// numbers.
 pub(super) fn is_likely(start: &[u8]) -> bool {
     let whole = start.iter().rposition(|&byte| byte == b'\n').map_or(start, |end| &start[..end]);
     let Ok(text) = std::str::from_utf8(whole) else { return false };
@@ -94,7 +95,7 @@ impl Table {
         &self,
         file: impl BufRead,
         path: &str,
-        talk: Talk,
+        verbosity: Verbosity,
     ) -> Result<Vectors<f32>, Failure> {
         let mut values = Vec::new();
         let mut dimension = 0;
@@ -108,8 +109,8 @@ impl Table {
             if let Some(other) = separator.find_other(text) {
                 let name = separator.name();
                 let what = format!(
-                    "{other:?} in a file whose numbers are separated by {name}: use one separator, \
-                     and decimal points (1.5)"
+                    "{other:?} in a file whose numbers are separated by {name}: use a single \
+                     separator, and decimal points (1.5)"
                 );
                 return Err(at(path, line, what));
             }
@@ -120,7 +121,7 @@ impl Table {
                 && !kept.is_empty()
                 && kept.iter().all(|field| number(field).is_none())
             {
-                // Names of columns.
+                // The first line contains column names.
                 return Ok(());
             }
             let before = values.len();
@@ -139,12 +140,12 @@ impl Table {
                 let what = "a row that counts up: are these the names of the columns?";
                 if self.skip_columns > 0 {
                     let what = format!(
-                        "{what} --skip-lines 1 leaves it out, --skip-lines 0 reads it as a vector"
+                        "{what} --skip-lines 1 skips it, --skip-lines 0 reads it as a vector"
                     );
                     return Err(at(path, line, what));
                 }
-                talk.warn(&format!(
-                    "{path}:{line}: {what} It is read as a vector; --skip-lines 1 leaves it out"
+                verbosity.warn(&format!(
+                    "{path}:{line}: {what} It is read as a vector; --skip-lines 1 skips it"
                 ));
             }
             Ok(())

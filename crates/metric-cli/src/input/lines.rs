@@ -1,4 +1,4 @@
-//! Lines of text, and the vectors that they contain.
+//! Reads lines of text, and the vectors in them.
 
 use std::fmt::Display;
 use std::io::{BufRead, Read};
@@ -7,7 +7,7 @@ use metric_index::points::Vectors;
 
 use crate::failure::Failure;
 
-/// Maximum length of a line in bytes, which bounds the memory for files without line ends.
+/// Maximum length of a line in bytes. It limits the memory for files without line ends.
 const MAX_LINE_BYTES: usize = 1 << 26;
 
 pub(super) const BYTE_ORDER_MARK: &str = "\u{feff}";
@@ -18,7 +18,7 @@ pub(super) fn at(path: &str, line: usize, what: impl Display) -> Failure {
 
 /// Calls `take` with the number of each line, from 1, and its text.
 ///
-/// The text has no line end, and no byte order mark.
+/// The text has no line end and no byte order mark.
 pub(super) fn each_line(
     mut file: impl BufRead,
     path: &str,
@@ -33,7 +33,8 @@ pub(super) fn each_line(
             break;
         }
         if bytes.len() > MAX_LINE_BYTES {
-            let what = format!("a line of more than {} MiB: is it text?", MAX_LINE_BYTES >> 20);
+            let limit = MAX_LINE_BYTES >> 20;
+            let what = format!("a line of more than {limit} MiB; is this a text file?");
             return Err(at(path, line, what));
         }
         let text = std::str::from_utf8(&bytes)

@@ -1,18 +1,18 @@
-//! The layout in which kernels read points and queries: points in columns, queries in rows.
+//! The layout of points and queries for the kernels: points in columns, queries in rows.
 
 use metric_index::gpu::Alphabet;
 use metric_index::points::Points;
 
-/// Bytes of a query that is a word: its length, then its characters.
+/// Number of bytes of a query that is a word: its length, then its characters.
 pub(super) const WORD_BYTES: usize = 65;
 
 /// A type of point that the searches support.
-pub trait InColumns {
-    /// Returns points in columns, in a given order; `None` if they are unsupported.
+pub trait KernelPoint {
+    /// Returns points in columns, in the given order; `None` if the points are not supported.
     #[doc(hidden)]
     fn columns<S: Points<Point = Self>>(points: &S, order: &[u32]) -> Option<Columns>;
 
-    /// Returns queries in rows; `None` if one is unsupported.
+    /// Returns queries in rows; `None` if a query is not supported.
     #[doc(hidden)]
     fn rows<S: Points<Point = Self>>(queries: &S, format: &QueryFormat<'_>) -> Option<Rows>;
 }
@@ -25,7 +25,7 @@ pub enum Columns {
     Words { characters: Vec<u8>, lengths: Vec<u8>, longest: u32, alphabet: Box<Alphabet> },
 }
 
-/// The format of queries that fits the points.
+/// The format of queries that matches the points.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum QueryFormat<'a> {
@@ -41,7 +41,7 @@ pub enum Rows {
     Words(Vec<u8>),
 }
 
-impl InColumns for [f32] {
+impl KernelPoint for [f32] {
     fn columns<S: Points<Point = [f32]>>(points: &S, order: &[u32]) -> Option<Columns> {
         let dimension = order.first().map_or(0, |&first| points.point(first).len());
         let mut values = vec![0.0; order.len() * dimension];
@@ -70,7 +70,7 @@ impl InColumns for [f32] {
     }
 }
 
-impl InColumns for str {
+impl KernelPoint for str {
     fn columns<S: Points<Point = Self>>(points: &S, order: &[u32]) -> Option<Columns> {
         u32::try_from(points.len()).ok()?;
         let alphabet = Alphabet::of_words(points);

@@ -158,7 +158,7 @@ macro_rules! arguments {
     ($($name:ident: $fields:literal),*) => {$(
         #[expect(unsafe_code, reason = "a kernel's argument")]
         #[doc = $fields]
-        // SAFETY: the fields are those of the kernel's structure, in order and in size.
+        // SAFETY: the fields have the order and sizes of the kernel's structure.
         unsafe impl DeviceRepr for $name {}
     )*};
 }
@@ -189,7 +189,7 @@ impl Space {
         };
     }
 
-    /// Shared memory for a query, in bytes.
+    /// Returns the shared memory for a query, in bytes.
     pub(super) fn query_bytes(&self) -> usize {
         match self {
             Self::Vectors(space) => (space.dimension as usize * 4).next_multiple_of(16),
@@ -210,7 +210,7 @@ pub(super) enum Pruning {
 }
 
 impl Pruning {
-    /// Shared memory of a range query in bytes, without the query itself.
+    /// Returns the shared memory of a range query in bytes, without the query itself.
     pub(super) fn range_bytes(&self) -> usize {
         match self {
             Self::None => 0,
@@ -221,7 +221,7 @@ impl Pruning {
         }
     }
 
-    /// Shared memory of a search with heaps in bytes, without the query itself.
+    /// Returns the shared memory of a search with heaps in bytes, without the query itself.
     pub(super) fn heap_bytes(&self, k: u32, threads: u32) -> usize {
         let distances = match self {
             Self::None => 0,
@@ -252,7 +252,7 @@ pub(super) enum StagePruning {
 }
 
 impl StagePruning {
-    /// Number of 32-bit words that the first stage computes per query.
+    /// Returns the number of 32-bit words that the first stage computes per query.
     pub(super) fn width(&self) -> u32 {
         match self {
             Self::Clusters(clusters) => clusters.count.div_ceil(32),
@@ -260,12 +260,12 @@ impl StagePruning {
         }
     }
 
-    /// Shared memory of a stage in bytes, without the query itself.
+    /// Returns the shared memory of a stage in bytes, without the query itself.
     pub(super) fn bytes(&self) -> usize {
         4 * self.width() as usize
     }
 
-    /// Shared memory of the second stage with heaps in bytes, without the query itself.
+    /// Returns the shared memory of the second stage with heaps in bytes, without the query itself.
     pub(super) fn heap_bytes(&self, k: u32, threads: u32) -> usize {
         match self {
             Self::Clusters(_) => Pruning::None.heap_bytes(k, threads),
@@ -281,20 +281,21 @@ impl StagePruning {
     }
 }
 
-/// The queries of a launch, each answered by a block, and how points are excluded.
+/// The queries of a launch, each of which is answered by one block, and how points are excluded.
 #[derive(Debug)]
 pub(super) struct Batch<'a, P> {
     pub(super) space: &'a Space,
     pub(super) pruning: &'a P,
     pub(super) errors: &'a ErrorBounds,
-    /// Number of queries, and of blocks.
+    /// Number of queries, which is also the number of blocks.
     pub(super) queries: u32,
     /// Number of threads per block.
     pub(super) threads: u32,
 }
 
 impl<P> Batch<'_, P> {
-    /// One block per query, with shared memory for the query and for `pruning_bytes` bytes.
+    /// Returns a grid of one block per query, with shared memory for the query and `pruning_bytes`
+    /// bytes.
     fn grid(&self, pruning_bytes: usize) -> Grid {
         Grid::new(self.queries, self.threads)
             .with_shared_bytes(self.space.query_bytes() + pruning_bytes)
@@ -322,8 +323,8 @@ impl Kernels {
         launch.value(&radius).value(results);
         let grid = batch.grid(batch.pruning.range_bytes());
         #[expect(unsafe_code, reason = "the launcher of algorithms 11 to 13")]
-        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses are
-        // those of sufficiently large buffers of the caller. The grid has shared memory for the
+        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses
+        // point at sufficiently large buffers of the caller. The grid has shared memory for the
         // query and the pruning.
         unsafe {
             launch.launch(grid.into())
@@ -349,8 +350,8 @@ impl Kernels {
         launch.value(search);
         let grid = batch.grid(batch.pruning.heap_bytes(search.k, batch.threads));
         #[expect(unsafe_code, reason = "the launcher of algorithms 15 and 16")]
-        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses are
-        // those of sufficiently large buffers of the caller. The grid has shared memory for the
+        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses
+        // point at sufficiently large buffers of the caller. The grid has shared memory for the
         // query, the pruning, and the heaps of a warp.
         unsafe {
             launch.launch(grid.into())
@@ -377,8 +378,8 @@ impl Kernels {
         launch.value(stage);
         let grid = batch.grid(batch.pruning.bytes());
         #[expect(unsafe_code, reason = "the launcher of a first stage")]
-        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses are
-        // those of sufficiently large buffers of the caller. The grid has shared memory for the
+        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses
+        // point at sufficiently large buffers of the caller. The grid has shared memory for the
         // query and one bit per cluster.
         unsafe {
             launch.launch(grid.into())
@@ -404,8 +405,8 @@ impl Kernels {
         launch.value(stage).value(&radius).value(results);
         let grid = batch.grid(batch.pruning.bytes());
         #[expect(unsafe_code, reason = "the launcher of a second stage")]
-        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses are
-        // those of sufficiently large buffers of the caller. The grid has shared memory for the
+        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses
+        // point at sufficiently large buffers of the caller. The grid has shared memory for the
         // query and its distances to the pivots.
         unsafe {
             launch.launch(grid.into())
@@ -430,8 +431,8 @@ impl Kernels {
         launch.value(stage).value(search);
         let grid = batch.grid(batch.pruning.heap_bytes(search.k, batch.threads));
         #[expect(unsafe_code, reason = "the launcher of a second stage")]
-        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses are
-        // those of sufficiently large buffers of the caller. The grid has shared memory for the
+        // SAFETY: the arguments match the kernel's parameters in order and type. The addresses
+        // point at sufficiently large buffers of the caller. The grid has shared memory for the
         // query, its distances to the pivots, and the heaps of a warp.
         unsafe {
             launch.launch(grid.into())
@@ -456,17 +457,17 @@ impl Kernels {
             .with_rows(segments.count)
             .with_shared_bytes(space.query_bytes());
         #[expect(unsafe_code, reason = "the launcher of `all_distances`")]
-        // SAFETY: the arguments match the kernel's parameters in order and type. There is a key for
-        // each query and point.
+        // SAFETY: the arguments match the kernel's parameters in order and type. There is one key
+        // for each query and point.
         unsafe {
             launch.launch(grid.into())
         }
     }
 
-    /// Enqueues the sort of the keys of each segment by some of their bits.
+    /// Enqueues a sort of each segment's keys by some of their bits.
     ///
-    /// The sort processes eight bits at a time. Both ends of `bits` are multiples of eight, and the
-    /// number of passes is even, so that the sorted keys end up in `keys`.
+    /// The sort processes eight bits per pass. Both ends of `bits` are multiples of eight, and the
+    /// number of passes is even, so the sorted keys end up in `keys`.
     pub(super) fn sort(
         &self,
         stream: &Arc<CudaStream>,

@@ -33,7 +33,7 @@ pub(super) struct DevicePivots {
 }
 
 impl DeviceClusters {
-    /// The clusters, as kernels read them.
+    /// Returns the clusters in the form that kernels read.
     pub(super) fn addresses(&self, stream: &CudaStream) -> Clusters {
         Clusters {
             radii: address(stream, &self.radii),
@@ -46,7 +46,7 @@ impl DeviceClusters {
 }
 
 impl DevicePivots {
-    /// The table, as kernels read it.
+    /// Returns the table in the form that kernels read.
     pub(super) fn addresses(&self, stream: &CudaStream) -> Pivots {
         Pivots {
             numbers: address(stream, &self.numbers),
@@ -63,13 +63,14 @@ pub(super) enum DeviceQueries {
     Words(CudaSlice<u8>),
 }
 
-/// Copies values to a GPU, or one default value if there are none: the driver rejects empty copies.
+/// Copies values to a GPU. If there are none, copies one default value, because the driver rejects
+/// empty copies.
 pub(super) fn copied<T: gpu_runtime::DeviceRepr + Default + Copy>(
     device: &Device,
     stream: &Arc<CudaStream>,
     values: &[T],
 ) -> Result<CudaSlice<T>, GpuError> {
-    let failed = device.doing("copying points to it").failed();
+    let failed = device.step("copying points to it").failed();
     if values.is_empty() {
         return stream.clone_htod(&[T::default()]).map_err(failed);
     }

@@ -6,10 +6,10 @@ use metric_index::neighbor::Neighbor;
 
 use crate::gpu::TimedAnswers;
 
-/// Merges the answers of all GPUs to the same queries, and keeps k neighbors of each. `number`
-/// returns a neighbor that a GPU found with its number among all points.
+/// Merges the answers of all GPUs to the same queries, and keeps k neighbors per query. `number`
+/// converts a neighbor that a GPU found to its number among all points.
 ///
-/// The time is that of the slowest GPU. Returns `None` if a GPU does.
+/// The time is the time of the slowest GPU. Returns `None` if a GPU returned `None`.
 pub(super) fn merged(
     found: Vec<Result<Option<TimedAnswers>, GpuError>>,
     k: usize,

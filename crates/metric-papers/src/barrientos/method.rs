@@ -1,4 +1,4 @@
-//! How a search excludes points, and with which radii it finds the nearest ones.
+//! How a search excludes points, and the radii with which it finds the nearest points.
 
 use metric_index::index::Index;
 use metric_index::points::{Points, Subset};
@@ -6,20 +6,20 @@ use metric_index::points::{Points, Subset};
 /// How a search excludes points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Brute force: algorithm 11, and one heap per thread for nearest neighbors.
+    /// Brute force: algorithm 11, and for nearest neighbors one heap per thread.
     Brute,
-    /// Brute force that sorts all distances for nearest neighbors (section 4.2.1). The same as
-    /// `Brute` for range queries.
+    /// Brute force that sorts all distances to find nearest neighbors (section 4.2.1). For range
+    /// queries, it is the same as `Brute`.
     Sort,
     /// A List of Clusters: algorithms 12 and 15.
     Clusters,
-    /// A List of Clusters with a decreasing radius (figure 4.3). The same as `Clusters` for range
-    /// queries.
+    /// A List of Clusters with a decreasing radius (figure 4.3). For range queries, it is the same
+    /// as `Clusters`.
     ClustersDecreasing,
     /// A table of distances to pivots: algorithms 13 and 16.
     Pivots,
-    /// A table of distances to pivots, where the threads of a warp share the pivots of a point. The
-    /// same as `Pivots` for nearest neighbors.
+    /// A table of distances to pivots. The threads of a warp share the pivots of a point. For
+    /// nearest neighbors, it is the same as `Pivots`.
     PivotsShared,
 }
 
@@ -28,11 +28,11 @@ pub enum Method {
 pub struct Radii {
     /// The radius of the first launch.
     pub first: f32,
-    /// The increment of the radius until k neighbors are found.
+    /// The amount by which the radius increases until k neighbors are found.
     pub step: f32,
 }
 
-/// Estimates radii from one hundredth of the points.
+/// Estimates the radii from one hundredth of the points.
 ///
 /// The first radius is the median distance to the k-th neighbor. The step is the difference between
 /// the ninth decile of these distances and the median.
@@ -49,14 +49,14 @@ pub struct Radii {
 /// ```
 ///
 /// # Errors
-/// If the distance between two points is undefined.
+/// Fails if the distance between two points is undefined.
 pub fn learn_radii<I: Index>(index: &I, k: usize) -> Result<Radii, metric_index::error::Error> {
     let points = index.points();
     let step = (points.len() / (points.len() / 100).clamp(1, 1000)).max(1);
     let sample = Subset::every(points, 0, step);
     let threads = std::thread::available_parallelism().unwrap_or(std::num::NonZero::<usize>::MIN);
     let mut radii = Vec::with_capacity(sample.len());
-    // The first neighbor is the point itself.
+    // The first neighbor of a point is the point itself.
     for found in &index.nearest_many(&sample, k.saturating_add(1), threads) {
         radii.extend(found?.last().map(|near| near.distance));
     }

@@ -1,10 +1,10 @@
 //! The 1-Stage search of Barrientos et al. 2012, section VII: each GPU answers every query from its
-//! own share of the points.
+//! share of the points.
 
 use gpu_runtime::{Device, GpuError, on_each};
 
 use super::merge::merged;
-use super::{InColumns, Method, Radii, Searcher, Share, TimedAnswers};
+use super::{KernelPoint, Method, Radii, Searcher, Share, TimedAnswers};
 use metric_index::index::ListOfClusters;
 use metric_index::metric::Metric;
 use metric_index::neighbor::Neighbor;
@@ -12,12 +12,12 @@ use metric_index::points::{Points, Subset};
 
 /// The *1-Stage* search of Barrientos et al. 2012 (section VII).
 ///
-/// Clusters, or points with their pivots, are dealt to several GPUs. Each GPU answers every query,
-/// and the answers are merged.
+/// Clusters, or points with their pivots, are distributed over several GPUs. Each GPU answers every
+/// query, and the answers are merged.
 #[derive(Debug)]
 pub struct OneStage {
     shards: Vec<Shard>,
-    /// Number of GPUs, including those without points.
+    /// Number of GPUs, including GPUs without points.
     gpus: u32,
 }
 
@@ -25,22 +25,22 @@ pub struct OneStage {
 #[derive(Debug)]
 struct Shard {
     searcher: Searcher,
-    /// The number of the first point, if the shard numbers its points from 0. The next points
-    /// follow at intervals of the number of GPUs.
+    /// The number of the first point, if the shard numbers its points from 0. The numbers of its
+    /// points increase by the number of GPUs.
     first: Option<u32>,
 }
 
 impl OneStage {
-    /// Deals a List of Clusters to several GPUs.
+    /// Distributes a List of Clusters over several GPUs.
     ///
-    /// Returns `None` as [`Searcher::clusters`], or without GPUs.
+    /// Returns `None` in the same cases as [`Searcher::clusters`], or if there are no GPUs.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     ///
     /// # Panics
-    /// As [`Searcher::brute`].
-    pub fn clusters<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+    /// Panics like [`Searcher::brute`].
+    pub fn clusters<S: Points<Point: KernelPoint>, M: Metric<S::Point>>(
         devices: &[Device],
         list: &ListOfClusters<S, M>,
         threads: u32,
@@ -49,7 +49,7 @@ impl OneStage {
         let mut shards = Vec::new();
         for (gpu, device) in devices.iter().enumerate() {
             if gpu > 0 && gpu >= clusters {
-                // Fewer clusters than GPUs.
+                // There are fewer clusters than GPUs.
                 break;
             }
             let share = Share { gpu, gpus: devices.len() };
@@ -62,16 +62,17 @@ impl OneStage {
         Ok((!shards.is_empty()).then_some(Self { shards, gpus }))
     }
 
-    /// Deals points to several GPUs, each of which builds an SSS-Index with `pivots` pivots.
+    /// Distributes points over several GPUs, each of which builds an SSS-Index with `pivots`
+    /// pivots.
     ///
-    /// Returns `None` as [`Searcher::pivots`], or without GPUs.
+    /// Returns `None` in the same cases as [`Searcher::pivots`], or if there are no GPUs.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     ///
     /// # Panics
-    /// As [`Searcher::brute`].
-    pub fn pivots<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+    /// Panics like [`Searcher::brute`].
+    pub fn pivots<S: Points<Point: KernelPoint>, M: Metric<S::Point>>(
         devices: &[Device],
         points: &S,
         metric: &M,
@@ -95,14 +96,14 @@ impl OneStage {
         Ok((!shards.is_empty()).then_some(Self { shards, gpus }))
     }
 
-    /// Answers as [`Searcher::range`]; the time is that of the slowest GPU.
+    /// Returns the same answers as [`Searcher::range`]. The time is the time of the slowest GPU.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     ///
     /// # Panics
-    /// As [`Searcher::range`].
-    pub fn range<Q: Points<Point: InColumns>>(
+    /// Panics like [`Searcher::range`].
+    pub fn range<Q: Points<Point: KernelPoint>>(
         &self,
         queries: &Q,
         radius: f32,
@@ -111,14 +112,14 @@ impl OneStage {
         self.merged(usize::MAX, |searcher| searcher.range(queries, radius, method))
     }
 
-    /// Answers as [`Searcher::nearest`]; the time is that of the slowest GPU.
+    /// Returns the same answers as [`Searcher::nearest`]. The time is the time of the slowest GPU.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     ///
     /// # Panics
-    /// As [`Searcher::nearest`].
-    pub fn nearest<Q: Points<Point: InColumns>>(
+    /// Panics like [`Searcher::nearest`].
+    pub fn nearest<Q: Points<Point: KernelPoint>>(
         &self,
         queries: &Q,
         k: u32,
@@ -128,7 +129,7 @@ impl OneStage {
         self.merged(k as usize, |searcher| searcher.nearest(queries, k, method, radii))
     }
 
-    /// Searches on all GPUs concurrently, and merges their answers.
+    /// Searches on all GPUs concurrently and merges their answers.
     fn merged(
         &self,
         k: usize,

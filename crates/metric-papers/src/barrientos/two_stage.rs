@@ -1,5 +1,5 @@
-//! The 2-Stage search of Barrientos et al. 2012, section VII-A: the GPUs first exchange what each
-//! query has to be compared with.
+//! The 2-Stage search of Barrientos et al. 2012, section VII-A: the GPUs first exchange the
+//! clusters or distances that each query needs.
 
 use gpu_runtime::{CudaSlice, Device, GpuError, on_each};
 
@@ -7,7 +7,7 @@ use super::launch::{Batch, HeapSearch, Space, Stage, StagePruning, address};
 use super::memory::{DevicePivots, DeviceQueries, copied};
 use super::merge::merged;
 use super::method::Radii;
-use super::{ClusterLayout, InColumns, MAX_HEAP_QUERIES, Searcher, TimedAnswers};
+use super::{ClusterLayout, KernelPoint, MAX_HEAP_QUERIES, Searcher, TimedAnswers};
 use crate::gpu::{are_finite, empty_lists, lists_of, zeros};
 use metric_index::index::{Index, ListOfClusters};
 use metric_index::lists::NeighborLists;
@@ -16,11 +16,11 @@ use metric_index::points::Points;
 
 /// The *2-Stage* search of Barrientos et al. 2012 (section VII-A).
 ///
-/// Clusters, or points with their pivots, are dealt to several GPUs. Every GPU has all centers or
-/// pivots.
+/// Clusters, or points with their pivots, are distributed over several GPUs. Every GPU has all
+/// centers or pivots.
 ///
 /// In the first stage, each GPU compares its share of the queries with the centers or pivots. It
-/// reports which clusters have to be searched, or the distances to the pivots. In the second stage,
+/// outputs which clusters have to be searched, or the distances to the pivots. In the second stage,
 /// each GPU searches its points for every query.
 #[derive(Debug)]
 pub struct TwoStage {
@@ -33,13 +33,13 @@ pub struct TwoStage {
 #[derive(Debug)]
 struct FirstStage {
     queries: Vec<u32>,
-    /// For each query, a bit per cluster or a distance per pivot.
+    /// For each query, one bit per cluster or one distance per pivot.
     words: Vec<u32>,
-    /// Time in kernels, in seconds.
+    /// The time in kernels, in seconds.
     seconds: f64,
 }
 
-/// The results of the first stage of one GPU in the memory of another.
+/// The results of the first stage of one GPU, in the memory of another GPU.
 #[derive(Debug)]
 struct DeviceFirstStage {
     queries: CudaSlice<u32>,
@@ -48,16 +48,16 @@ struct DeviceFirstStage {
 }
 
 impl TwoStage {
-    /// Deals a List of Clusters to several GPUs.
+    /// Distributes a List of Clusters over several GPUs.
     ///
-    /// Returns `None` as [`Searcher::clusters`], or without GPUs.
+    /// Returns `None` in the same cases as [`Searcher::clusters`], or if there are no GPUs.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     ///
     /// # Panics
-    /// As [`Searcher::brute`].
-    pub fn clusters<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+    /// Panics like [`Searcher::brute`].
+    pub fn clusters<S: Points<Point: KernelPoint>, M: Metric<S::Point>>(
         devices: &[Device],
         list: &ListOfClusters<S, M>,
         threads: u32,
@@ -66,8 +66,8 @@ impl TwoStage {
         let radii: Vec<f32> = list.clusters().map(|cluster| cluster.radius).collect();
         let mut shards = Vec::new();
         for (gpu, device) in devices.iter().enumerate() {
-            // All centers, then the clusters of this GPU. The second stage finds a center in the
-            // bucket, so the bucket repeats it.
+            // All centers, followed by the clusters of this GPU. The second stage searches only
+            // buckets, so each bucket repeats its center.
             let mut order = centers.clone();
             let mut ends = Vec::with_capacity(centers.len());
             for (number, cluster) in list.clusters().enumerate() {
@@ -87,16 +87,16 @@ impl TwoStage {
         Ok((!shards.is_empty()).then_some(Self { shards, count }))
     }
 
-    /// Deals the points of an SSS-Index with given pivots to several GPUs.
+    /// Distributes the points of an SSS-Index with the given pivots over several GPUs.
     ///
-    /// Returns `None` as [`Searcher::pivots`], or without GPUs.
+    /// Returns `None` in the same cases as [`Searcher::pivots`], or if there are no GPUs.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     ///
     /// # Panics
-    /// As [`Searcher::pivots`].
-    pub fn pivots<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+    /// Panics like [`Searcher::pivots`].
+    pub fn pivots<S: Points<Point: KernelPoint>, M: Metric<S::Point>>(
         devices: &[Device],
         points: &S,
         metric: &M,
@@ -115,7 +115,7 @@ impl TwoStage {
                 let pivot = points.point(pivot);
                 distances.extend(own.iter().map(|&x| metric.distance(pivot, points.point(x))));
             }
-            // After the pivots, point j is `numbers[j]`.
+            // Point j after the pivots has the number `numbers[j]`.
             searcher.pivots = Some(DevicePivots {
                 count: u32::try_from(pivots.len()).expect("not more than points"),
                 numbers: copied(device, &searcher.stream, &own)?,
@@ -126,14 +126,15 @@ impl TwoStage {
         Ok((!shards.is_empty()).then_some(Self { shards, count }))
     }
 
-    /// Answers as [`Searcher::range`]; the time is that of the slowest GPU in each stage.
+    /// Returns the same answers as [`Searcher::range`]. The time of each stage is the time of the
+    /// slowest GPU.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     ///
     /// # Panics
-    /// As [`Searcher::range`].
-    pub fn range<Q: Points<Point: InColumns>>(
+    /// Panics like [`Searcher::range`].
+    pub fn range<Q: Points<Point: KernelPoint>>(
         &self,
         queries: &Q,
         radius: f32,
@@ -151,17 +152,18 @@ impl TwoStage {
         Ok(found.map(|found| TimedAnswers { seconds: seconds + found.seconds, ..found }))
     }
 
-    /// Answers as [`Searcher::nearest`]; the time is that of the slowest GPU in each stage.
+    /// Returns the same answers as [`Searcher::nearest`]. The time of each stage is the time of the
+    /// slowest GPU.
     ///
-    /// Both stages run with the first radius, and again with a larger one for the queries that
-    /// found fewer than k neighbors. The step doubles each time.
+    /// Both stages run with the first radius. They run again with a larger radius for the queries
+    /// with fewer than k neighbors. The step doubles each time.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     ///
     /// # Panics
-    /// As [`Searcher::nearest`].
-    pub fn nearest<Q: Points<Point: InColumns>>(
+    /// Panics like [`Searcher::nearest`].
+    pub fn nearest<Q: Points<Point: KernelPoint>>(
         &self,
         queries: &Q,
         k: u32,
@@ -174,9 +176,9 @@ impl TwoStage {
             let answers = empty_lists(queries.len());
             return Ok(Some(TimedAnswers { answers, seconds: 0.0 }));
         }
-        // The answers of each round, and where those of each query are.
+        // The answers of each round, and the position of each query's answer.
         let mut rounds: Vec<NeighborLists> = Vec::new();
-        let mut places = vec![Place::default(); queries.len()];
+        let mut positions = vec![AnswerPosition::default(); queries.len()];
         let mut seconds = 0.0;
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
         let mut pending: Vec<u32> = (0..count).collect();
@@ -192,7 +194,7 @@ impl TwoStage {
             pending.clear();
             for (position, (query, list)) in order.into_iter().zip(&found.answers).enumerate() {
                 if list.unwrap_or_default().len() >= k as usize || radius.is_infinite() {
-                    places[query as usize] = Place { round: rounds.len(), position };
+                    positions[query as usize] = AnswerPosition { round: rounds.len(), position };
                 } else {
                     pending.push(query);
                 }
@@ -203,7 +205,7 @@ impl TwoStage {
             step *= 2.0;
         }
         let mut answers = NeighborLists::default();
-        for Place { round, position } in places {
+        for AnswerPosition { round, position } in positions {
             answers.push(rounds[round].get(position));
         }
         Ok(Some(TimedAnswers { answers, seconds }))
@@ -211,9 +213,9 @@ impl TwoStage {
 
     /// Copies the queries to every GPU.
     ///
-    /// Returns `None` if a query is unsupported, or shared memory is too small for a query and the
-    /// bytes that `more` returns.
-    fn searches<Q: Points<Point: InColumns>>(
+    /// Returns `None` if a query is not supported. Also returns `None` if shared memory is too
+    /// small for a query and the bytes that `more` returns.
+    fn searches<Q: Points<Point: KernelPoint>>(
         &self,
         queries: &Q,
         more: impl Fn(&Searcher) -> usize,
@@ -234,7 +236,7 @@ impl TwoStage {
 }
 
 impl Searcher {
-    /// How a 2-Stage search excludes points.
+    /// Returns how a 2-Stage search excludes points.
     fn stage_pruning(&self) -> StagePruning {
         match (&self.clusters, &self.pivots) {
             (Some(clusters), _) => StagePruning::Clusters(clusters.addresses(&self.stream)),
@@ -244,20 +246,20 @@ impl Searcher {
     }
 }
 
-/// Where the answer to a query is.
+/// The position of the answer to a query.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct AnswerPosition {
     round: usize,
     position: usize,
 }
 
-/// A search for queries that are in the memory of a GPU.
+/// A search on one GPU for queries in its memory.
 #[derive(Debug)]
 struct ShardSearch<'a> {
     searcher: &'a Searcher,
     space: Space,
     pruning: StagePruning,
-    /// The memory that `space` points to.
+    /// Owns the memory to which `space` points.
     _rows: DeviceQueries,
 }
 
@@ -269,13 +271,13 @@ impl ShardSearch<'_> {
     /// Runs the first stage for some queries.
     fn first_stage(&self, queries: Vec<u32>, radius: f32) -> Result<FirstStage, GpuError> {
         let Searcher { device, stream, kernels, .. } = self.searcher;
-        let failed = device.doing("searching, first stage").failed();
+        let failed = device.step("searching, first stage").failed();
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
         if count == 0 {
             return Ok(FirstStage { queries, words: Vec::new(), seconds: 0.0 });
         }
         let width = self.pruning.width();
-        let doing = device.doing("allocating memory for the first stage");
+        let doing = device.step("allocating memory for the first stage");
         let length = count as usize * width as usize;
         // The driver rejects empty memory.
         let words = zeros::<u32>(stream, length.max(1), doing)?;
@@ -308,7 +310,7 @@ impl ShardSearch<'_> {
             .collect()
     }
 
-    /// The results of a first stage from query `first` on, as kernels read them.
+    /// Returns the results of a first stage, from query `first` on, in the form that kernels read.
     fn stage(&self, stage: &DeviceFirstStage, first: u32) -> Stage {
         let stream = &self.searcher.stream;
         let width = self.pruning.width();
@@ -344,11 +346,11 @@ impl ShardSearch<'_> {
         stages: &[FirstStage],
     ) -> Result<Option<TimedAnswers>, GpuError> {
         let Searcher { device, stream, kernels, threads, .. } = self.searcher;
-        let failed = device.doing("searching, second stage").failed();
+        let failed = device.step("searching, second stage").failed();
         let stages = self.copy_stages(stages)?;
         let count: u32 = stages.iter().map(|stage| stage.count).sum();
         let max_queries = count.min(MAX_HEAP_QUERIES);
-        let doing = device.doing("allocating memory for heaps");
+        let doing = device.step("allocating memory for heaps");
         let per_block = *threads as usize * k as usize;
         let heaps = zeros::<u64>(stream, max_queries as usize * per_block, doing)?;
         let neighbors = zeros::<u64>(stream, count as usize * k as usize, doing)?;
@@ -387,7 +389,7 @@ impl ShardSearch<'_> {
     }
 }
 
-/// Deals queries to the GPUs, and runs the first stage on all of them concurrently.
+/// Distributes queries over the GPUs, and runs the first stage on all of them concurrently.
 fn first_stages(
     searches: &[ShardSearch<'_>],
     queries: &[u32],
@@ -401,7 +403,7 @@ fn first_stages(
     stages.into_iter().collect()
 }
 
-/// The time of the slowest GPU in the first stage.
+/// Returns the time of the slowest GPU in the first stage.
 fn slowest(stages: &[FirstStage]) -> f64 {
     stages.iter().map(|stage| stage.seconds).fold(0.0, f64::max)
 }

@@ -9,12 +9,12 @@ use gpu_runtime::{
 
 use crate::gpu::LaunchResult;
 
-/// Threads per block of `k_selection` (`32 * WARPS`), and of `knn_kernel` if several blocks share a
-/// multiprocessor.
+/// Number of threads per block of `k_selection` (`32 * WARPS`), and of `knn_kernel` if several
+/// blocks share a multiprocessor.
 pub(super) const THREADS: u32 = 256;
-/// Threads per block of `knn_kernel` if each block answers queries on its own.
+/// Number of threads per block of `knn_kernel` if each block answers queries on its own.
 pub(super) const MAX_THREADS: u32 = 1024;
-/// An upper bound for the static shared memory of these kernels, in bytes.
+/// Upper bound for the static shared memory of these kernels, in bytes.
 const STATIC_BYTES: usize = 256;
 
 /// The loaded kernels.
@@ -48,15 +48,15 @@ struct Rows {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `Rows`, in order and in size: a pointer and two u32.
+// SAFETY: the fields have the order and sizes of `Rows`: a pointer and two u32.
 unsafe impl DeviceRepr for Rows {}
 
-/// Shared memory per block of `knn_kernel`, in bytes.
+/// Returns the shared memory per block of `knn_kernel`, in bytes.
 pub(super) fn knn_bytes(dimension: u32, k: u32) -> usize {
     (dimension as usize * 4).next_multiple_of(16) + k as usize * 8
 }
 
-/// Shared memory per block of `k_selection`, in bytes.
+/// Returns the shared memory per block of `k_selection`, in bytes.
 pub(super) fn selection_bytes(k: u32) -> usize {
     k.next_power_of_two() as usize * 8
 }
@@ -69,7 +69,7 @@ pub(super) struct DeviceVectors<'a> {
     pub(super) dimension: u32,
 }
 
-/// How `knn_kernel` deals queries to blocks.
+/// How `knn_kernel` distributes queries over blocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KnnLaunch {
     pub(super) blocks: u32,
@@ -119,7 +119,7 @@ impl Kernels {
         }
     }
 
-    /// Enqueues `k_selection`: the k smallest keys of each list, sorted.
+    /// Enqueues `k_selection`, which returns the k smallest keys of each list in increasing order.
     pub(super) fn selection(
         &self,
         stream: &Arc<CudaStream>,

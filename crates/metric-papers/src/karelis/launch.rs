@@ -6,11 +6,11 @@ use gpu_runtime::{CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, GpuError
 
 use crate::gpu::LaunchResult;
 
-/// Threads per block of most kernels.
+/// Number of threads per block of most kernels.
 const THREADS: u32 = 256;
-/// Threads per block of the prefix sums.
+/// Number of threads per block of the prefix sums.
 const SCAN_THREADS: u32 = 1024;
-/// Threads per block of `tree_nearest`, one per query.
+/// Number of threads per block of `tree_nearest`; each thread answers one query.
 const SEARCH_THREADS: u32 = 64;
 
 /// The loaded kernels.
@@ -62,7 +62,7 @@ struct LevelNodes {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `Level`, in order and in size: two pointers and two u32.
+// SAFETY: the fields have the order and sizes of `Level`: two pointers and two u32.
 unsafe impl DeviceRepr for LevelNodes {}
 
 /// A tree: `Tree` of `kernels/karelis.cu`.
@@ -79,10 +79,10 @@ pub(super) struct Tree {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `Tree`, in order and in size: four pointers and three u32.
+// SAFETY: the fields have the order and sizes of `Tree`: four pointers and three u32.
 unsafe impl DeviceRepr for Tree {}
 
-/// Rounding errors of distances: `Bounds` of `kernels/spaces.cuh`.
+/// Bounds for the rounding errors of distances: `Bounds` of `kernels/spaces.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct ErrorBounds {
@@ -91,7 +91,7 @@ pub(super) struct ErrorBounds {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `Bounds`, in order and in size: two f64.
+// SAFETY: the fields have the order and sizes of `Bounds`: two f64.
 unsafe impl DeviceRepr for ErrorBounds {}
 
 /// The nodes of a level in the memory of a GPU.
@@ -99,15 +99,15 @@ unsafe impl DeviceRepr for ErrorBounds {}
 pub(super) struct Level {
     pub(super) starts: CudaSlice<u32>,
     pub(super) counts: CudaSlice<u32>,
-    /// Sizes of the first sides.
+    /// The sizes of the first sides.
     pub(super) halves: CudaSlice<u32>,
-    /// Ranks of the medians among the keys that are left; `tree_digit` updates them.
+    /// The ranks of the medians among the remaining keys, which `tree_digit` updates.
     pub(super) ranks: CudaSlice<u32>,
-    /// Keys of the medians; `tree_digit` appends one digit at a time.
+    /// The keys of the medians, to which `tree_digit` appends one digit at a time.
     pub(super) middles: CudaSlice<u64>,
-    /// Histogram of 256 digits for each node.
+    /// A histogram of 256 digits for each node.
     pub(super) digits: CudaSlice<u32>,
-    /// The dimension in which each node is widest; for KD-trees.
+    /// The dimension in which each node is widest. For KD-trees only.
     pub(super) axes: CudaSlice<u32>,
     pub(super) nodes: u32,
     pub(super) fixed: u32,
@@ -124,7 +124,7 @@ impl Level {
     }
 }
 
-/// The points, and their order in the tree so far.
+/// The points, and their current order in the tree.
 ///
 /// The order is stored twice: a level reads one copy and writes the other.
 #[derive(Debug)]
@@ -153,7 +153,7 @@ pub(super) struct Search<'a> {
     pub(super) k: u32,
 }
 
-/// Memory that a search writes.
+/// The memory that a search writes.
 #[derive(Debug)]
 pub(super) struct SearchBuffers {
     /// k keys for each query.
@@ -165,7 +165,7 @@ pub(super) struct SearchBuffers {
 }
 
 impl Kernels {
-    /// Enqueues `tree_mark`: records the node of each position. `node_of` must be zeroed before.
+    /// Enqueues `tree_mark`, which records the node of each position. `node_of` must contain zeros.
     pub(super) fn mark(
         &self,
         stream: &Arc<CudaStream>,
@@ -184,7 +184,7 @@ impl Kernels {
         }
     }
 
-    /// Enqueues `vp_begin` and `vp_keys`: chooses vantage points and computes the distances to
+    /// Enqueues `vp_begin` and `vp_keys`, which choose vantage points and compute the distances to
     /// them.
     pub(super) fn vp_keys(
         &self,
@@ -206,13 +206,14 @@ impl Kernels {
         launch.pointer(&partition.node_of).pointer(&partition.order).value(&partition.count);
         launch.pointer(&mut partition.above).pointer(&mut partition.keys);
         #[expect(unsafe_code, reason = "the launcher of `vp_keys`")]
-        // SAFETY: as above; there are a distance and a key for each position.
+        // SAFETY: as above; there is one distance and one key for each position.
         unsafe {
             launch.launch(Grid::new(partition.count.div_ceil(THREADS / 8), THREADS).into())
         }
     }
 
-    /// Enqueues `kd_boxes`: computes the boxes of nodes, and the dimension in which each is widest.
+    /// Enqueues `kd_boxes`, which computes the boxes of nodes, and the dimension in which each node
+    /// is widest.
     pub(super) fn kd_boxes(
         &self,
         stream: &Arc<CudaStream>,
@@ -225,14 +226,14 @@ impl Kernels {
         launch.pointer(&partition.points).value(&partition.dimension).value(&nodes);
         launch.pointer(&partition.order).pointer(boxes).pointer(&mut level.axes);
         #[expect(unsafe_code, reason = "the launcher of `kd_boxes`")]
-        // SAFETY: the arguments match the kernel's parameters in order and type; there are a box
-        // and an axis for each node.
+        // SAFETY: the arguments match the kernel's parameters in order and type; there is one box
+        // and one axis for each node.
         unsafe {
             launch.launch(Grid::new(level.nodes, THREADS).into())
         }
     }
 
-    /// Enqueues `kd_keys`: turns coordinates into keys.
+    /// Enqueues `kd_keys`, which converts coordinates to keys.
     pub(super) fn kd_keys(
         &self,
         stream: &Arc<CudaStream>,
@@ -244,15 +245,15 @@ impl Kernels {
         launch.pointer(&partition.node_of).pointer(&partition.order).value(&partition.count);
         launch.pointer(&mut partition.keys);
         #[expect(unsafe_code, reason = "the launcher of `kd_keys`")]
-        // SAFETY: the arguments match the kernel's parameters in order and type; there is a key for
-        // each position.
+        // SAFETY: the arguments match the kernel's parameters in order and type; there is one key
+        // for each position.
         unsafe {
             launch.launch(Grid::new(partition.count.div_ceil(THREADS), THREADS).into())
         }
     }
 
-    /// Enqueues `tree_count` to `tree_scatter`: moves the points with smaller keys to the first
-    /// sides.
+    /// Enqueues `tree_count` to `tree_scatter`, which move the points with smaller keys to the
+    /// first sides.
     pub(super) fn partition(
         &self,
         stream: &Arc<CudaStream>,
@@ -289,7 +290,7 @@ impl Kernels {
             .pointer(&level.middles);
         launch.value(&count).pointer(&mut partition.before).pointer(&mut partition.sums);
         #[expect(unsafe_code, reason = "the launcher of `tree_scan`")]
-        // SAFETY: as above; there is a sum for each block.
+        // SAFETY: as above; there is one sum for each block.
         unsafe {
             launch.launch(Grid::new(blocks, SCAN_THREADS).into())?;
         }
@@ -323,7 +324,8 @@ impl Kernels {
         Ok(())
     }
 
-    /// Enqueues `vp_sides`: computes the smallest and largest distances of each side of each node.
+    /// Enqueues `vp_sides`, which computes the smallest and the largest distance of each side of
+    /// each node.
     pub(super) fn vp_sides(
         &self,
         stream: &Arc<CudaStream>,
@@ -342,8 +344,8 @@ impl Kernels {
         }
     }
 
-    /// Enqueues `tree_nearest`: finds the k nearest points of each query, and counts the nodes
-    /// visited.
+    /// Enqueues `tree_nearest`, which finds the k nearest points of each query and counts the
+    /// visited nodes.
     pub(super) fn nearest(
         &self,
         stream: &Arc<CudaStream>,

@@ -18,10 +18,10 @@ pub struct Run {
 /// Merges the partial answers of a query.
 pub(super) fn merged<C: Answer>(
     parts: impl IntoIterator<Item = C>,
-    ask: impl FnOnce() -> C,
+    make_collector: impl FnOnce() -> C,
 ) -> Vec<Neighbor> {
     let mut parts = parts.into_iter();
-    let Some(mut all) = parts.next() else { return ask().into_sorted() };
+    let Some(mut all) = parts.next() else { return make_collector().into_sorted() };
     for part in parts {
         part.into_sorted().into_iter().for_each(|near| all.offer(near));
     }

@@ -1,6 +1,6 @@
-//! The bulk-synchronous strategies: `BulkCircular`, `BulkCritical`, `BulkLocal` and `Hybrid`.
+//! The bulk strategies: `BulkCircular`, `BulkCritical`, `BulkLocal` and `Hybrid`.
 //!
-//! Their threads share the tasks of a query, or wait for each other.
+//! Their threads share the tasks of a query, or wait for each other at barriers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::answers::{Run, merged};
 use super::error::RunError;
-use super::exchange::{Exchange, Requirement, Shared};
+use super::exchange::{Exchange, Requirement, SharedRadius};
 use super::measures::{Clock, Measures, Worker};
 use super::options::{Strategy, Stream};
-use super::rendezvous::{Party, Rendezvous};
+use super::rendezvous::{Membership, Rendezvous};
 use super::threads::{number, run_threads};
 use metric_index::collector::{Answer, Collector};
 use metric_index::error::Error;
@@ -24,8 +24,8 @@ struct SharedRun<'a, I, Q, A> {
     index: &'a I,
     stream: Stream<'a, Q, A>,
     exchange: &'a Exchange,
-    /// Whether threads keep their tasks in the next superstep, and do not end it; the first thread
-    /// decides.
+    /// Whether threads keep their tasks in the next superstep and continue without ending it. The
+    /// first thread decides.
     is_local: &'a AtomicBool,
 }
 
@@ -44,12 +44,12 @@ impl<I, Q, A> SharedRun<'_, I, Q, A> {
 struct Thread<'a, I, Q, A, C> {
     run: &'a SharedRun<'a, I, Q, A>,
     own: usize,
-    /// The next query in the thread's queue.
+    /// The next query in the queue of the thread.
     next: usize,
-    /// The thread's requirements; it takes the last one first.
+    /// The requirements of the thread, which takes the last one first.
     requirements: Vec<Requirement>,
     found: HashMap<u32, C>,
-    /// The thread that gets the next task.
+    /// The thread to which the next task is sent.
     to: usize,
     tasks: Vec<Task>,
     worker: Worker,
@@ -62,7 +62,7 @@ where
     A: Fn(u32) -> C + Sync,
     C: Answer,
 {
-    let Stream { ask, arrivals, options, .. } = *stream;
+    let Stream { make_collector, arrivals, options, .. } = *stream;
     let threads = options.threads.get();
     let exchange = Exchange::new(arrivals.len(), threads, Clock::start(options.window));
     let rendezvous = &Rendezvous::of(threads);
@@ -82,11 +82,11 @@ where
             tasks: Vec::new(),
             worker: Worker::default(),
         };
-        let party = rendezvous.party();
+        let membership = rendezvous.membership();
         if options.strategy == Strategy::BulkCritical {
-            thread.without_barriers(&party)
+            thread.without_barriers(&membership)
         } else {
-            thread.in_supersteps(&party)
+            thread.in_supersteps(&membership)
         }
     })?;
     let elapsed = exchange.clock.now();
@@ -97,7 +97,7 @@ where
         let parts = found.iter_mut().filter_map(|found| found.remove(&query));
         match state.failure() {
             Some(error) => answers.push(Err(error)),
-            None => answers.push(Ok(&merged(parts, || ask(query)))),
+            None => answers.push(Ok(&merged(parts, || make_collector(query)))),
         }
         latencies.push(state.done().saturating_sub(arrival));
     }
@@ -112,19 +112,19 @@ where
     C: Answer,
 {
     /// Runs algorithm 9, or a strategy based on it.
-    fn in_supersteps(mut self, party: &Party<'_>) -> (Worker, HashMap<u32, C>) {
+    fn in_supersteps(mut self, membership: &Membership<'_>) -> (Worker, HashMap<u32, C>) {
         let SharedRun { exchange, stream: Stream { options, .. }, is_local, .. } = *self.run;
         let clock = &exchange.clock;
         loop {
             let keeps = is_local.load(Ordering::Acquire);
             self.superstep(keeps, keeps && options.strategy == Strategy::Hybrid);
             let mut before = clock.now();
-            if !party.wait() {
+            if !membership.wait() {
                 break;
             }
             self.worker.idle += clock.now().saturating_sub(before);
             self.worker.supersteps += 1;
-            // No thread is working now, so that all read the same state.
+            // No thread is working now, so all threads read the same state.
             if exchange.is_over() {
                 break;
             }
@@ -133,7 +133,7 @@ where
             if self.own == 0 {
                 self.decide();
             }
-            if !party.wait() {
+            if !membership.wait() {
                 break;
             }
             self.worker.idle += clock.now().saturating_sub(before);
@@ -142,9 +142,9 @@ where
     }
 
     /// Runs algorithm 10.
-    fn without_barriers(mut self, party: &Party<'_>) -> (Worker, HashMap<u32, C>) {
+    fn without_barriers(mut self, membership: &Membership<'_>) -> (Worker, HashMap<u32, C>) {
         let exchange = self.run.exchange;
-        while !exchange.is_over() && !party.is_broken() {
+        while !exchange.is_over() && !membership.is_broken() {
             let before = exchange.clock.now();
             let has_worked = self.superstep(false, false);
             exchange.read(self.own, &mut self.requirements, true);
@@ -156,7 +156,7 @@ where
         (self.worker, self.found)
     }
 
-    /// Decides how the next superstep works. Waits for a query if there is nothing else to do.
+    /// Decides how the next superstep works. Waits for a query if there is no other work.
     ///
     /// Only the first thread calls this.
     fn decide(&self) {
@@ -172,10 +172,10 @@ where
         }
     }
 
-    /// Works until the superstep's distances are evaluated, or no work is left.
+    /// Works until the distances of the superstep are used up, or no work is left.
     ///
-    /// With `endless`, a new superstep begins as long as the traffic is high. Returns whether there
-    /// was work.
+    /// With `endless`, a new superstep begins while the traffic is high. Returns whether there was
+    /// work.
     fn superstep(&mut self, keeps: bool, endless: bool) -> bool {
         let mut left = self.run.stream.options.evaluations.get();
         let mut has_worked = false;
@@ -199,7 +199,7 @@ where
         }
     }
 
-    /// Takes the next query in the thread's queue, if it has arrived.
+    /// Takes the next query in the queue of the thread, if it has arrived.
     fn next_query(&mut self) -> Option<u32> {
         let arrival = *self.run.stream.arrivals.get(self.next)?;
         if arrival > self.run.exchange.clock.now() {
@@ -212,17 +212,18 @@ where
         Some(query)
     }
 
-    /// Begins a query: creates its first requirements.
+    /// Begins a query by creating its first requirements.
     ///
     /// With `alone`, works on the query until it is answered or the traffic is low.
     fn begin(&mut self, query: u32, keeps: bool, alone: bool) -> u64 {
-        let SharedRun { index, stream: Stream { queries, ask, .. }, exchange, .. } = *self.run;
+        let SharedRun { index, stream: Stream { queries, make_collector, .. }, exchange, .. } =
+            *self.run;
         let point = queries.point(query);
         let state = &exchange.states[query as usize];
-        let own = self.found.entry(query).or_insert_with(|| ask(query));
+        let own = self.found.entry(query).or_insert_with(|| make_collector(query));
         let mut cost = Cost { evaluations: 1, nodes: 0 };
         let mut shared: Arc<[f32]> = Arc::default();
-        let started = Probe::start(index, point, Shared { own, state }, u64::MAX);
+        let started = Probe::start(index, point, SharedRadius { own, state }, u64::MAX);
         let outcome = started.and_then(|mut probe| {
             shared = index.start(&mut probe, &mut self.tasks).into();
             if alone {
@@ -236,12 +237,13 @@ where
 
     /// Processes a requirement.
     fn execute(&mut self, requirement: Requirement, limit: u64, keeps: bool) -> u64 {
-        let SharedRun { index, stream: Stream { queries, ask, .. }, exchange, .. } = *self.run;
+        let SharedRun { index, stream: Stream { queries, make_collector, .. }, exchange, .. } =
+            *self.run;
         let Requirement { query, shared, task } = requirement;
         let point = queries.point(query);
         let state = &exchange.states[query as usize];
-        let own = self.found.entry(query).or_insert_with(|| ask(query));
-        let mut probe = Probe::resume(index, point, Shared { own, state }, limit);
+        let own = self.found.entry(query).or_insert_with(|| make_collector(query));
+        let mut probe = Probe::resume(index, point, SharedRadius { own, state }, limit);
         let mut step = Step { outcome: Ok(()), cost: Cost::default() };
         if !state.has_failed() && task.bound <= probe.radius() {
             index.step(task, &shared, &mut probe, &mut self.tasks);
@@ -251,7 +253,7 @@ where
         self.finish(query, &shared, step, keeps)
     }
 
-    /// Records a step of a query, and deals the tasks that it created.
+    /// Records a step of a query, and distributes the tasks that it created.
     fn finish(&mut self, query: u32, shared: &Arc<[f32]>, step: Step, keeps: bool) -> u64 {
         let SharedRun { exchange, stream: Stream { options, .. }, .. } = *self.run;
         self.worker.count(step.cost, &exchange.clock);
@@ -277,7 +279,7 @@ where
     }
 }
 
-/// A step of a query: its beginning, or one of its tasks.
+/// The result of a step of a query: its beginning, or one of its tasks.
 #[derive(Clone, Copy)]
 struct Step {
     outcome: Result<(), Error>,
@@ -286,7 +288,7 @@ struct Step {
 
 /// Works on a query that no other thread has seen, until it is answered or the traffic is low.
 ///
-/// Returns the number of nodes.
+/// Returns the number of nodes that it processed.
 fn work_alone<I: Index, Q, A, C: Collector>(
     run: &SharedRun<'_, I, Q, A>,
     probe: &mut Probe<'_, I::Points, I::Metric, C>,

@@ -1,6 +1,6 @@
-//! Errors of runs.
+//! The errors of runs.
 
-/// The reason why a run is impossible.
+/// An error that makes a run impossible.
 ///
 /// ```
 /// use metric_papers::strategy::RunError;
@@ -12,18 +12,18 @@
 #[non_exhaustive]
 pub enum RunError {
     /// The time window of the measurements is empty.
-    #[error("window 0, expected more than 0")]
+    #[error("the window is 0, expected more than 0")]
     Window,
     /// A run with distributed data has no index.
-    #[error("indexes 0, expected 1 or more")]
+    #[error("there are no indexes, expected 1 or more")]
     NoIndexes,
-    /// There are more queries or points than 32-bit numbers can count.
-    #[error("{count} points, expected fewer than 2^32 - 1")]
+    /// There are more queries or points than 32-bit numbers can represent.
+    #[error("there are {count} points, expected fewer than 2^32 - 1")]
     TooMany {
         /// Number of queries or points.
         count: usize,
     },
-    /// The length of the trace is not the number of queries.
+    /// The length of the trace differs from the number of queries.
     #[error("the trace has {times} arrivals for {queries} queries")]
     Trace {
         /// Number of arrivals in the trace.
@@ -31,14 +31,14 @@ pub enum RunError {
         /// Number of queries in the run.
         queries: usize,
     },
-    /// The times of the trace decrease.
+    /// The arrival times of the trace are not in increasing order.
     #[error("query {query} of the trace arrives before its predecessor")]
     TraceOrder {
-        /// The query.
+        /// Number of the query.
         query: usize,
     },
     /// The system could not start all threads.
-    #[error("the system started {started} of {wanted} threads; take fewer")]
+    #[error("the system started only {started} of {wanted} threads; use fewer")]
     Threads {
         /// Number of threads that were started.
         started: usize,

@@ -10,7 +10,7 @@ use metric_index::error::Error;
 use metric_index::index::Task;
 use metric_index::neighbor::Neighbor;
 
-/// A task of a query, called a requirement in the thesis.
+/// A task of a query; the thesis calls it a requirement.
 #[derive(Debug, Clone)]
 pub(super) struct Requirement {
     pub(super) query: u32,
@@ -22,14 +22,14 @@ pub(super) struct Requirement {
 /// The state of a query.
 #[derive(Debug)]
 pub(super) struct State {
-    /// The bits of the smallest radius that any thread has reached. Nonnegative floats have the
-    /// order of their bits.
+    /// The bits of the smallest radius that any thread has reached. Nonnegative floats and their
+    /// bits have the same order.
     radius: AtomicU32,
     /// Number of open tasks.
     open: AtomicUsize,
     has_failed: AtomicBool,
     failure: Mutex<Option<Error>>,
-    /// Time of the answer, in nanoseconds since the start of the run.
+    /// The time of the answer, in nanoseconds since the start of the run.
     done: AtomicU64,
 }
 
@@ -63,14 +63,14 @@ impl State {
 }
 
 /// A thread's collector for a query, which also uses the radius that other threads have reached.
-pub(super) struct Shared<'a, C> {
+pub(super) struct SharedRadius<'a, C> {
     pub(super) own: &'a mut C,
     pub(super) state: &'a State,
 }
 
-impl<C: Collector> Collector for Shared<'_, C> {
+impl<C: Collector> Collector for SharedRadius<'_, C> {
     fn radius(&self) -> f32 {
-        // The radius may lag behind another thread, which costs time but no neighbors.
+        // The radius may be outdated, which costs time but loses no neighbors.
         self.own.radius().min(f32::from_bits(self.state.radius.load(Ordering::Relaxed)))
     }
 
@@ -83,7 +83,7 @@ impl<C: Collector> Collector for Shared<'_, C> {
     }
 }
 
-/// All queries and messages of a run.
+/// The queries and messages of a run.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) clock: Clock,
@@ -130,12 +130,12 @@ impl Exchange {
         self.open.load(Ordering::Acquire) == 0
     }
 
-    /// The next query of each thread, or a number beyond the last query.
+    /// Returns the next query of each thread, or a number beyond the last query.
     pub(super) fn next(&self) -> impl Iterator<Item = usize> {
         self.next.iter().map(|next| next.load(Ordering::Acquire))
     }
 
-    /// Records that a thread takes a query, whose first task is to begin.
+    /// Records that a thread takes a query, whose first task is its beginning.
     pub(super) fn take(&self, query: u32, thread: usize, next: usize) {
         self.next[thread].store(next, Ordering::Release);
         self.open.fetch_add(1, Ordering::AcqRel);
@@ -143,7 +143,8 @@ impl Exchange {
         self.taken.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Records that a task of a query is done, and created tasks that have not been sent yet.
+    /// Records that a task of a query is done and has created `opened` tasks, which have not been
+    /// sent yet.
     pub(super) fn done(&self, query: u32, opened: usize) {
         let state = &self.states[query as usize];
         if opened > 0 {

@@ -1,4 +1,4 @@
-//! Strategies whose threads work independently: `Local`, and distributed data.
+//! The strategies whose threads work independently: `Local`, and distributed data.
 
 use std::time::Duration;
 
@@ -15,33 +15,33 @@ use metric_index::neighbor::Neighbor;
 use metric_index::points::Points;
 
 /// The result of a query on one thread.
-struct Finished<C> {
+struct QueryResult<C> {
     found: Result<C, Error>,
     /// Time since the start of the run.
     at: Duration,
 }
 
 /// The work of one thread.
-struct Part<C> {
+struct ThreadResult<C> {
     worker: Worker,
     /// The results of the thread's queries, in the order of the queries.
-    finished: Vec<Finished<C>>,
+    finished: Vec<QueryResult<C>>,
 }
 
-/// Answers some queries from one index on this thread.
+/// Answers some queries from one index on the calling thread.
 fn answer<I, Q, A, C>(
     index: &I,
     stream: &Stream<'_, Q, A>,
     numbers: impl Iterator<Item = u32>,
     clock: &Clock,
-) -> Part<C>
+) -> ThreadResult<C>
 where
     I: Index,
     Q: Points<Point = <I::Points as Points>::Point>,
     A: Fn(u32) -> C + Sync,
     C: Answer,
 {
-    let Stream { queries, ask, arrivals, options } = *stream;
+    let Stream { queries, make_collector, arrivals, options } = *stream;
     let mut worker = Worker::default();
     let mut finished = Vec::new();
     for query in numbers {
@@ -51,8 +51,8 @@ where
             worker.idle += clock.now().saturating_sub(before);
         }
         worker.queries += 1;
-        let found =
-            Search::start(index, queries.point(query), ask(query)).and_then(|mut search| {
+        let found = Search::start(index, queries.point(query), make_collector(query)).and_then(
+            |mut search| {
                 let mut before = Cost::default();
                 loop {
                     let is_done = search.work(options.evaluations.get());
@@ -63,19 +63,20 @@ where
                         return Ok(search.into_parts().0);
                     }
                 }
-            });
-        finished.push(Finished { found, at: clock.now() });
+            },
+        );
+        finished.push(QueryResult { found, at: clock.now() });
     }
-    Part { worker, finished }
+    ThreadResult { worker, finished }
 }
 
-/// Runs threads that each answer some of the queries. `join` makes the answer to a query of the
-/// results of the threads, which are in the order of their queries.
+/// Runs threads that each answer some of the queries. `join` merges the results of the threads,
+/// which are in the order of their queries, to the answer to a query.
 fn run_each<Q, A: Sync, C: Send>(
     stream: &Stream<'_, Q, A>,
     threads: usize,
-    work: impl Fn(usize, &Clock) -> Part<C> + Sync,
-    join: impl Fn(usize, &mut [std::vec::IntoIter<Finished<C>>]) -> Finished<Vec<Neighbor>>,
+    work: impl Fn(usize, &Clock) -> ThreadResult<C> + Sync,
+    join: impl Fn(usize, &mut [std::vec::IntoIter<QueryResult<C>>]) -> QueryResult<Vec<Neighbor>>,
 ) -> Result<Run, RunError> {
     let clock = Clock::start(stream.options.window);
     let parts = run_threads(threads, |thread| work(thread, &clock))?;
@@ -92,7 +93,7 @@ fn run_each<Q, A: Sync, C: Send>(
     let mut answers = NeighborLists::default();
     let mut latencies = Vec::with_capacity(stream.arrivals.len());
     for (query, &arrival) in stream.arrivals.iter().enumerate() {
-        let Finished { found, at } = join(query, &mut finished);
+        let QueryResult { found, at } = join(query, &mut finished);
         answers.push(found.as_deref().map_err(|&error| error));
         latencies.push(at.saturating_sub(arrival));
     }
@@ -113,9 +114,9 @@ where
         answer(index, stream, numbers, clock)
     };
     run_each(stream, threads, work, |query, finished| {
-        let Finished { found, at } =
-            finished[query % threads].next().expect("each query was dealt");
-        Finished { found: found.map(Answer::into_sorted), at }
+        let QueryResult { found, at } =
+            finished[query % threads].next().expect("each query has a thread");
+        QueryResult { found: found.map(Answer::into_sorted), at }
     })
 }
 
@@ -135,22 +136,27 @@ where
         answer(&indexes[thread], stream, (0..stream.arrivals.len()).map(number), clock)
     };
     run_each(stream, threads, work, |query, finished| {
-        let ask = || (stream.ask)(number(query));
+        let make_collector = || (stream.make_collector)(number(query));
         let mut found = Vec::with_capacity(threads);
         let mut at = Duration::ZERO;
         for (thread, part) in finished.iter_mut().enumerate() {
             let own = part.next().expect("each thread answers each query");
             at = at.max(own.at);
-            found.push(own.found.map(|own| renumbered(own, thread, threads, ask)));
+            found.push(own.found.map(|own| renumbered(own, thread, threads, make_collector)));
         }
         let found: Result<Vec<C>, Error> = found.into_iter().collect();
-        Finished { found: found.map(|parts| merged(parts, ask)), at }
+        QueryResult { found: found.map(|parts| merged(parts, make_collector)), at }
     })
 }
 
-/// Renumbers the neighbors found in one share of the points.
-fn renumbered<C: Answer>(own: C, share: usize, shares: usize, ask: impl FnOnce() -> C) -> C {
-    let mut all = ask();
+/// Renumbers neighbors that were found in one share of the points.
+fn renumbered<C: Answer>(
+    own: C,
+    share: usize,
+    shares: usize,
+    make_collector: impl FnOnce() -> C,
+) -> C {
+    let mut all = make_collector();
     for Neighbor { point, distance } in own.into_sorted() {
         all.offer(Neighbor { point: number(point as usize * shares + share), distance });
     }

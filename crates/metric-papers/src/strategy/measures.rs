@@ -7,24 +7,24 @@ use metric_index::index::Cost;
 /// The work of one thread.
 #[derive(Debug, Clone, Default)]
 pub struct Worker {
-    /// Distances evaluated, including those of queries from themselves.
+    /// Number of evaluated distances, including distances of queries to themselves.
     pub evaluations: u64,
-    /// Nodes (clusters, blocks) processed.
+    /// Number of processed nodes (clusters, blocks).
     pub nodes: u64,
-    /// Queries taken from the thread's queue.
+    /// Number of queries taken from the queue of the thread.
     pub queries: u64,
-    /// Tasks sent to other threads.
+    /// Number of tasks sent to other threads.
     pub messages: u64,
-    /// Supersteps in which the thread took part.
+    /// Number of supersteps in which the thread took part.
     pub supersteps: u64,
-    /// Idle time, during which no query was waiting or other threads had to finish.
+    /// Time during which no query was waiting, or the thread waited for other threads.
     pub idle: Duration,
-    /// Distances evaluated in each [window](super::Options::window).
+    /// Number of evaluated distances in each [window](super::Options::window).
     windows: Vec<u64>,
 }
 
 impl Worker {
-    /// Records work done just now.
+    /// Records work that was just done.
     pub(super) fn count(&mut self, cost: Cost, clock: &Clock) {
         let Cost { evaluations, nodes } = cost;
         self.evaluations += evaluations;
@@ -55,14 +55,14 @@ impl Clock {
 
     fn window(&self) -> usize {
         let window = self.now().as_nanos() / self.window.as_nanos();
-        // A run of so many windows has no memory for them.
+        // Memory is allocated for at most this number of windows.
         usize::try_from(window.min(1 << 20)).unwrap_or(1 << 20)
     }
 
     /// Sleeps until a time since the start of the run.
     pub(super) fn wait_until(&self, time: Duration) {
         while let Some(left) = time.checked_sub(self.now()).filter(|left| !left.is_zero()) {
-            // A thread that sleeps wakes late.
+            // A sleeping thread wakes up late, so it sleeps for a shorter time.
             match left.checked_sub(Duration::from_micros(100)) {
                 Some(left) => std::thread::sleep(left),
                 None => std::thread::yield_now(),
@@ -106,48 +106,48 @@ pub struct Measures {
 }
 
 impl Measures {
-    /// Number of queries answered per second.
+    /// Returns the number of queries answered per second.
     pub fn throughput(&self) -> f64 {
         self.latencies.len() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Number of distances that all threads evaluated.
+    /// Returns the number of distances that all threads evaluated.
     pub fn evaluations(&self) -> u64 {
         self.workers.iter().map(|worker| worker.evaluations).sum()
     }
 
-    /// Number of nodes (clusters, blocks) that all threads processed.
+    /// Returns the number of nodes (clusters, blocks) that all threads processed.
     pub fn nodes(&self) -> u64 {
         self.workers.iter().map(|worker| worker.nodes).sum()
     }
 
-    /// Number of tasks that threads sent to other threads.
+    /// Returns the number of tasks that threads sent to other threads.
     pub fn messages(&self) -> u64 {
         self.workers.iter().map(|worker| worker.messages).sum()
     }
 
-    /// Number of supersteps; 0 for strategies without supersteps.
+    /// Returns the number of supersteps; 0 for strategies without supersteps.
     pub fn supersteps(&self) -> u64 {
         self.workers.iter().map(|worker| worker.supersteps).max().unwrap_or(0)
     }
 
-    /// Idle share of the threads' time, 0 to 1.
+    /// Returns the idle share of the threads' time, from 0 to 1.
     pub fn idle(&self) -> f64 {
         let idle: f64 = self.workers.iter().map(|worker| worker.idle.as_secs_f64()).sum();
         (idle / (self.elapsed.as_secs_f64() * self.workers.len() as f64)).min(1.0)
     }
 
-    /// Load balance of the whole run: `E = (Σ wᵢ / max w) / P`.
+    /// Returns the load balance of the whole run: `E = (Σ wᵢ / max w) / P`.
     ///
     /// `wᵢ` is the number of distances that thread i evaluated. E is 1 if all threads evaluated the
-    /// same number, or none.
+    /// same number of distances, or none.
     pub fn balance(&self) -> f64 {
         efficiency(self.workers.iter().map(|worker| worker.evaluations))
     }
 
-    /// Mean of E over the windows with work.
+    /// Returns the mean of E over the windows with work.
     ///
-    /// It is low if only a few threads have work at any time, even if all threads take turns.
+    /// The mean is low if only a few threads have work at any time, even if all threads take turns.
     pub fn efficiency(&self) -> f64 {
         let windows = self.workers.iter().map(|worker| worker.windows.len()).max().unwrap_or(0);
         let of = |window| {
@@ -159,10 +159,10 @@ impl Measures {
         if each.is_empty() { 1.0 } else { each.iter().sum::<f64>() / each.len() as f64 }
     }
 
-    /// The latency that a share of the queries do not exceed (nearest-rank percentile).
+    /// Returns the latency that a share of the queries do not exceed (nearest-rank percentile).
     ///
     /// # Panics
-    /// If the share is not between 0 and 1.
+    /// Panics if the share is not between 0 and 1.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -177,7 +177,7 @@ impl Measures {
     }
 }
 
-/// The load balance E of the work of each thread.
+/// Returns the load balance E, given the work of each thread.
 fn efficiency(work: impl ExactSizeIterator<Item = u64> + Clone) -> f64 {
     let threads = work.len() as f64;
     let max = work.clone().max().unwrap_or(0);

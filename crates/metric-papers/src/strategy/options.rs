@@ -10,11 +10,11 @@ use super::error::RunError;
 pub enum Strategy {
     /// Each thread answers its own queries, one after another (algorithm 8).
     Local,
-    /// Supersteps of [`Options::evaluations`] distances per thread. New tasks are dealt to all
-    /// threads round-robin, which receive them after a barrier (algorithm 9).
+    /// Supersteps of [`Options::evaluations`] distances per thread. New tasks are distributed over
+    /// all threads round-robin. The threads receive them after a barrier (algorithm 9).
     BulkCircular,
-    /// `BulkCircular` without barriers, with one critical section around all messages (algorithm
-    /// 10).
+    /// `BulkCircular` without barriers, but with one critical section around all messages
+    /// (algorithm 10).
     BulkCritical,
     /// Supersteps without messages: each thread keeps its tasks (section 3.2.4).
     BulkLocal,
@@ -38,16 +38,16 @@ pub enum Strategy {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrivals {
-    /// All at the start of the run.
+    /// All queries arrive at the start of the run.
     AllAtOnce,
     /// `queries` arrive at the start of each interval.
     Periodic {
-        /// The number of queries per interval.
+        /// Number of queries per interval.
         queries: NonZero<u32>,
-        /// The length of the interval.
+        /// Length of the interval.
         every: Duration,
     },
-    /// The recorded arrival time of each query since the start of the run, in nondecreasing order.
+    /// The arrival time of each query since the start of the run, in nondecreasing order.
     Trace(Vec<Duration>),
 }
 
@@ -56,23 +56,23 @@ pub enum Arrivals {
 pub struct Options {
     /// How threads share the work.
     pub strategy: Strategy,
-    /// The number of threads, P in the thesis.
+    /// Number of threads; P in the thesis.
     pub threads: NonZero<usize>,
-    /// Number of distances that a thread evaluates per superstep, R in the thesis. A task pauses
+    /// Number of distances that a thread evaluates per superstep; R in the thesis. A task pauses
     /// when they are used up.
     pub evaluations: NonZero<u64>,
-    /// Number of waiting queries per thread above which traffic is high, `C_max` in the thesis.
+    /// Number of waiting queries per thread above which traffic is high; `C_max` in the thesis.
     pub waiting: u32,
     /// When queries arrive.
     pub arrivals: Arrivals,
-    /// The time window in which [`efficiency`](super::Measures::efficiency) compares the work of
-    /// the threads.
+    /// Length of the time windows in which [`efficiency`](super::Measures::efficiency) compares the
+    /// work of the threads.
     pub window: Duration,
 }
 
 impl Options {
-    /// The defaults: all queries at once, 512 distances per superstep, high traffic above 2 waiting
-    /// queries per thread, and windows of 10 ms.
+    /// Returns the default options: all queries at once, 512 distances per superstep, high traffic
+    /// above 2 waiting queries per thread, and windows of 10 ms.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -92,7 +92,7 @@ impl Options {
         }
     }
 
-    /// Checks the number of queries, and returns their arrival times.
+    /// Checks the number of queries and returns their arrival times.
     pub(super) fn arrivals_of(&self, queries: usize) -> Result<Vec<Duration>, RunError> {
         u32::try_from(queries).map_err(|_| RunError::TooMany { count: queries })?;
         if self.window.is_zero() {
@@ -115,11 +115,11 @@ impl Options {
     }
 }
 
-/// The queries of a run, and when they arrive.
+/// The queries of a run with their arrival times.
 pub(super) struct Stream<'a, Q, A> {
     pub(super) queries: &'a Q,
     /// Returns the collector of a query, given its number.
-    pub(super) ask: &'a A,
+    pub(super) make_collector: &'a A,
     pub(super) arrivals: &'a [Duration],
     pub(super) options: &'a Options,
 }

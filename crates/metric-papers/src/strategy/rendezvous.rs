@@ -12,8 +12,8 @@ const SPIN: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(super) struct Rendezvous {
     threads: usize,
-    /// Whether threads spin. They do only if each can have a core: otherwise spinning delays the
-    /// threads that have not arrived.
+    /// Whether threads spin. They spin only if each thread can have its own core; otherwise,
+    /// spinning delays the threads that have not arrived.
     spins: bool,
     state: Mutex<State>,
     /// Number of times that all threads have arrived. It changes only while the state is locked.
@@ -28,9 +28,9 @@ struct State {
     asleep: usize,
 }
 
-/// A thread's membership. If a panic drops it, the other threads stop waiting.
+/// A thread's membership in a barrier. If a panic drops it, the other threads stop waiting.
 #[derive(Debug)]
-pub(super) struct Party<'a>(&'a Rendezvous);
+pub(super) struct Membership<'a>(&'a Rendezvous);
 
 impl Rendezvous {
     pub(super) fn of(threads: usize) -> Self {
@@ -44,8 +44,8 @@ impl Rendezvous {
         }
     }
 
-    pub(super) fn party(&self) -> Party<'_> {
-        Party(self)
+    pub(super) fn membership(&self) -> Membership<'_> {
+        Membership(self)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -57,8 +57,8 @@ impl Rendezvous {
     }
 }
 
-impl Party<'_> {
-    /// Waits until all threads have arrived. Returns false if one of them panicked.
+impl Membership<'_> {
+    /// Waits until all threads have arrived. Returns `false` if one of them panicked.
     pub(super) fn wait(&self) -> bool {
         let all = self.0;
         let mut state = all.state();
@@ -98,10 +98,10 @@ impl Party<'_> {
     }
 }
 
-impl Drop for Party<'_> {
+impl Drop for Membership<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // While the state is locked, no thread is about to sleep.
+            // While the state is locked, no thread is about to sleep and miss the notification.
             let _state = self.0.state();
             self.0.broken.store(true, Ordering::Release);
             self.0.changed.notify_all();

@@ -4,14 +4,14 @@ use std::sync::OnceLock;
 
 use super::error::RunError;
 
-/// The number of a query or point in 32 bits.
+/// Converts the number of a query or point to 32 bits.
 pub(super) fn number(of: usize) -> u32 {
     u32::try_from(of).expect("`run` checks the number of queries")
 }
 
-/// Runs `work` on `threads` threads once all of them have started.
+/// Runs `work` on `threads` threads after all of them have started.
 ///
-/// Otherwise a thread might wait at a barrier for one that the system cannot start.
+/// Otherwise a thread could wait at a barrier for a thread that the system cannot start.
 pub(super) fn run_threads<T: Send>(
     threads: usize,
     work: impl Fn(usize) -> T + Sync,

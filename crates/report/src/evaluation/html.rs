@@ -1,4 +1,5 @@
-//! Evaluations as a self-contained HTML page without scripts, for light and dark displays.
+//! Formats an evaluation as a self-contained HTML page without scripts, for light and dark
+//! displays.
 
 use askama::Template;
 use classify::decide::objective::Metrics;
@@ -8,7 +9,7 @@ use svg_chart::{Axis, Bar, Chart, Colors, Dot, Mark, Scale};
 
 use super::{ConfusionMatrix, by_support};
 
-/// Number of labels shown; the others are collapsed.
+/// Number of labels that are shown; the other labels are collapsed.
 const SHOWN: usize = 30;
 /// Maximum number of labels in a confusion matrix.
 const MATRIX_LABELS: usize = 25;
@@ -26,7 +27,7 @@ struct Page<'a> {
     errors: &'a [WorstError],
 }
 
-/// A metric of the headline.
+/// One of the main metrics, shown at the top.
 struct Tile {
     id: &'static str,
     name: &'static str,
@@ -41,7 +42,7 @@ struct Figure {
     svg: String,
 }
 
-/// The SVG of a chart.
+/// Returns the SVG of a chart.
 fn plot(title: &str, x: Axis, y: Axis, marks: Vec<Mark>) -> String {
     Chart::new(title, x, y, marks).svg(Colors::Page)
 }
@@ -54,16 +55,16 @@ struct Matrix<'a> {
 
 struct Cell {
     count: u64,
-    /// Percentage of the documents of the row.
+    /// Share of the documents of the row, in percent.
     share: u64,
-    right: bool,
+    is_correct: bool,
 }
 
-/// Formats the result as an HTML page. Metrics are in `data` elements, whose `value` has all
-/// digits, as in the JSON.
+/// Formats the result as an HTML page. Metrics are in `data` elements whose `value` has all digits,
+/// as in the JSON.
 ///
 /// # Errors
-/// If the template cannot be rendered, which no input is known to cause.
+/// Fails if the template cannot be rendered; no input that causes this is known.
 pub fn html(evaluation: &Evaluation) -> std::io::Result<String> {
     let mut labels = by_support(evaluation);
     let other_labels = labels.split_off(labels.len().min(SHOWN));
@@ -101,13 +102,13 @@ fn tiles(evaluation: &Evaluation) -> Vec<Tile> {
         },
         Tile {
             id: "exact",
-            name: if evaluation.accuracy.is_some() { "accuracy" } else { "exactly right" },
+            name: if evaluation.accuracy.is_some() { "accuracy" } else { "exactly correct" },
             value: evaluation.subset_accuracy,
             note: interval(intervals.map(|intervals| intervals.accuracy)),
         },
         Tile {
             id: "precision_at_one",
-            name: "first label right",
+            name: "first label correct",
             value: evaluation.precision_at.one,
             note: "P@1".into(),
         },
@@ -197,7 +198,7 @@ fn by_threshold(evaluation: &Evaluation) -> Figure {
     };
     Figure {
         title: "One threshold for all labels",
-        note: "metrics if each share of the vote were the threshold".into(),
+        note: "metrics for each threshold of the share of the vote".into(),
         svg: plot(
             "precision, recall and F1 by threshold",
             Axis::unit("threshold"),
@@ -230,7 +231,7 @@ fn reliability(evaluation: &Evaluation) -> Figure {
         svg: plot(
             "reliability",
             Axis::unit(what),
-            Axis::unit("right"),
+            Axis::unit("share of correct labels"),
             vec![
                 Mark::Bars { class: 0, bars: bars.collect(), name: String::new() },
                 Mark::Diagonal,
@@ -243,10 +244,10 @@ fn coverage(evaluation: &Evaluation) -> Figure {
     let points = evaluation.coverage.iter().map(|point| (point.coverage, point.precision));
     Figure {
         title: "Coverage and precision",
-        note: "precision if only the most confident documents are answered".into(),
+        note: "precision if labels are predicted only for the most confident documents".into(),
         svg: plot(
             "precision against coverage",
-            Axis::unit("share of the answers"),
+            Axis::unit("share of the predictions"),
             Axis::unit("precision"),
             vec![Mark::Line { class: 0, points: points.collect(), name: String::new() }],
         ),
@@ -285,7 +286,7 @@ fn matrix(evaluation: &Evaluation) -> Option<Matrix<'_>> {
         let cells = matrix.labels.iter().zip(counts).map(|(&predicted, count)| Cell {
             count,
             share: (count * 100).checked_div(sum).unwrap_or(0),
-            right: label == predicted,
+            is_correct: label == predicted,
         });
         (label, cells.collect())
     });
@@ -294,12 +295,12 @@ fn matrix(evaluation: &Evaluation) -> Option<Matrix<'_>> {
 
 /// Formats a metric with four decimal places.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
-fn figure(value: &f64) -> String {
+fn format_metric(value: &f64) -> String {
     format!("{value:.4}")
 }
 
 /// Returns the label, or `(none)` if it is empty.
-fn named(label: impl AsRef<str>) -> String {
+fn label_or_none(label: impl AsRef<str>) -> String {
     let label = label.as_ref();
     if label.is_empty() { "(none)".to_owned() } else { label.to_owned() }
 }

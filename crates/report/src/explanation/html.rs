@@ -1,32 +1,32 @@
-//! Explanations as a self-contained HTML page without scripts, for light and dark displays.
+//! Formats explanations as a self-contained HTML page without scripts, for light and dark displays.
 
 use askama::Template;
 use classify::classifier::explain::{Explanation, NamedContribution, NamedExplanation};
 use classify::model::Model;
 
-/// The page before the first explanation.
+/// The beginning of the page, before the first explanation.
 #[derive(Template)]
 #[template(path = "explanations.html")]
 struct Head<'a> {
     model: &'a Model,
 }
 
-/// One explanation.
+/// The section of one explanation.
 #[derive(Template)]
 #[template(path = "explanation.html")]
 struct Section<'a> {
     named: &'a NamedExplanation<'a>,
-    /// Maximum number of neighbors shown.
+    /// Maximum number of neighbors that are shown.
     neighbors: usize,
     /// The highest contribution of any marked term.
     max_part: f64,
 }
 
-/// Maximum number of bytes shown of a text segment without marks.
+/// Maximum number of bytes that are shown of a text segment without marks.
 const MAX_PIECE: usize = 4_000;
-/// Number of terms on a line.
+/// Number of terms per line.
 const TERMS: usize = 8;
-/// Number of unknown terms shown.
+/// Maximum number of unknown terms that are shown.
 const UNKNOWN_TERMS: usize = 30;
 
 impl Section<'_> {
@@ -45,53 +45,53 @@ impl Section<'_> {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
-fn number(value: &f64) -> String {
+fn format_number(value: &f64) -> String {
     format!("{value:.3}")
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
-fn single(value: &f32) -> String {
+fn format_single(value: &f32) -> String {
     format!("{value:.3}")
 }
 
 #[expect(clippy::ref_option, reason = "the template passes references")]
-fn figure(value: &Option<f64>) -> String {
-    value.as_ref().map_or(String::new(), number)
+fn format_optional(value: &Option<f64>) -> String {
+    value.as_ref().map_or(String::new(), format_number)
 }
 
 /// Returns the beginning of a long text.
-fn cut(text: &str) -> &str {
+fn truncate(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_PIECE)]
 }
 
 /// Lists the terms with the highest contributions.
-fn words(parts: &[NamedContribution]) -> String {
+fn list_contributions(parts: &[NamedContribution]) -> String {
     let shown = parts.iter().filter(|part| part.part.abs() >= 0.0005).take(TERMS);
     shown.map(|part| format!("{} {:.3}", part.term, part.part)).collect::<Vec<_>>().join(", ")
 }
 
 /// Lists the first unknown terms.
-fn first(unknown: &[String]) -> String {
+fn list_unknown_terms(unknown: &[String]) -> String {
     unknown.iter().take(UNKNOWN_TERMS).map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the page before the first explanation. Append a [`page_section`] for each explanation,
-/// and then [`PAGE_TAIL`].
+/// Returns the beginning of the page. Append a [`page_section`] for each explanation, and then
+/// [`PAGE_TAIL`].
 ///
 /// # Panics
-/// Never, because rendering to a string cannot fail.
+/// Never panics: rendering to a string cannot fail.
 pub fn page_head(model: &Model) -> String {
-    Head { model }.render().expect("numbers and names")
+    Head { model }.render().expect("rendering to a string cannot fail")
 }
 
-/// End of the page.
+/// The end of the page.
 pub const PAGE_TAIL: &str = "</main>\n</body>\n</html>\n";
 
-/// Formats an explanation as a section of an HTML page, with the document's text and at most
+/// Formats an explanation as a section of an HTML page, with the text of the document and at most
 /// `neighbors` neighbors.
 ///
 /// # Panics
-/// If the explanation was made with another model.
+/// Panics if the explanation was made with another model.
 pub fn page_section(
     explanation: &Explanation,
     model: &Model,
@@ -103,5 +103,6 @@ pub fn page_section(
     let marked = named.neighbors.iter().take(neighbors).filter_map(|one| one.marked.as_ref());
     let pieces = named.marked.iter().chain(marked).flatten();
     let max_part = pieces.filter_map(|piece| piece.part).fold(1e-12, f64::max);
-    Section { named: &named, neighbors, max_part }.render().expect("numbers and names")
+    let section = Section { named: &named, neighbors, max_part };
+    section.render().expect("rendering to a string cannot fail")
 }

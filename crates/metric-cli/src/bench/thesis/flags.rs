@@ -1,4 +1,4 @@
-//! The flags of `metric-index bench thesis`, and its outputs.
+//! The flags and the outputs of `metric-index bench thesis`.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -12,17 +12,17 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 pub(crate) struct Thesis {
     /// Repeat the experiments of chapter 4 on a GPU instead (cuda or cuda:N): range queries and
-    /// nearest neighbors by the thesis's kernels and by this program's, cluster sizes, numbers of
-    /// pivots, and throughput by batch size
+    /// nearest neighbors by the kernels of the thesis and of this program, cluster sizes, numbers
+    /// of pivots, and throughput by batch size
     #[arg(long, value_name = "WHERE", default_value = "cpu")]
     pub(super) device: DeviceFlag,
     /// A file with one word per line; some are held out as queries, half of them with one letter
     /// changed [default: vectors only]
     #[arg(long, value_name = "FILE")]
     pub(super) words: Option<PathBuf>,
-    /// Compute edit distances by the table of Wagner and Fischer, as expensive as those of the
-    /// thesis and at least ten times as slow: the results of strategies depend on the cost of a
-    /// distance
+    /// Compute edit distances by the table of Wagner and Fischer. They are as expensive as in the
+    /// thesis and at least ten times as slow as otherwise; the ranking of strategies depends on the
+    /// cost of a distance
     #[arg(long)]
     pub(super) table: bool,
     /// Number of vectors with 20 dimensions to generate; 0 for none
@@ -40,8 +40,8 @@ pub(crate) struct Thesis {
     /// Number of waiting queries per thread above which `hybrid` is local, `C_max` in the thesis
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(super) waiting: u32,
-    /// Spread α of the pivots of the SSS-Index; the thesis uses 0.4, which results in several times
-    /// as many pivots on these data
+    /// Spread α of the pivots of the SSS-Index. The thesis uses 0.4, which gives several times as
+    /// many pivots on these data
     #[arg(long, value_name = "A", default_value_t = 0.6)]
     pub(super) alpha: f32,
     /// Runs of each measurement; the median is shown
@@ -58,14 +58,14 @@ pub(crate) struct Thesis {
     pub(super) svg: Option<PathBuf>,
 }
 
-/// A figure to draw.
+/// A figure to be drawn.
 pub(super) struct FigureFile {
-    /// The file name: the figure and the space.
+    /// The file name, which consists of the figure and the space.
     pub(super) name: String,
     pub(super) out: Output,
 }
 
-/// The outputs of a bench, which are written at its end.
+/// The output files of a benchmark, which are written when it ends.
 pub(super) struct Files {
     pub(super) json: Option<Output>,
     pub(super) figures: Vec<FigureFile>,
@@ -73,7 +73,7 @@ pub(super) struct Files {
 }
 
 impl Thesis {
-    /// Opens the outputs before anything is measured.
+    /// Opens the outputs, before anything is measured.
     pub(super) fn outputs(&self, drawn: &[&str]) -> Result<Files, Failure> {
         let mut files = Outputs::default();
         self.words.iter().for_each(|words| files.reads(words));

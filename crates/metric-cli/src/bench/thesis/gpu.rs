@@ -1,6 +1,7 @@
-//! `metric-index bench thesis --device cuda`: the experiments of Barrientos 2011, chapter 4.
+//! `metric-index bench thesis --device cuda` repeats the experiments of Barrientos 2011, chapter 4.
 //!
-//! They compare the GPU searches of the thesis with that of this program, and with one CPU thread.
+//! It compares the GPU searches of the thesis with the search of this program, and with one CPU
+//! thread.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -17,28 +18,28 @@ use metric_index::index::{
 };
 use metric_index::metric::{Edit, Euclidean, Metric};
 use metric_index::points::{Points, Subset};
-use metric_papers::barrientos::{InColumns, Method, Radii, Searcher, learn_radii};
+use metric_papers::barrientos::{KernelPoint, Method, Radii, Searcher, learn_radii};
 use serde::Serialize;
 use svg_chart::{Axis, Chart, Colors, Mark, Scale};
 
 use super::super::data::Words;
 use super::super::results::{align, table};
 use super::flags::{FigureFile, Files, Thesis};
-use crate::failure::{Failure, Outcome, refused};
-use crate::talk::Talk;
+use crate::failure::{Failure, Outcome, invalid_request};
 use crate::threads::start_threads;
+use crate::verbosity::Verbosity;
 
-/// Number of queries that one CPU thread answers.
+/// Number of queries for the measurement of one CPU thread.
 const ON_CPU: u32 = 50;
 /// Batch sizes (section 4.3.3).
 const BATCHES: [usize; 6] = [1, 10, 100, 1_000, 10_000, 40_000];
-/// Cluster sizes; section 4.3.1 uses the best.
+/// Cluster sizes; section 4.3.1 uses the best one.
 const CLUSTERS: [u32; 4] = [16, 32, 64, 128];
-/// Numbers of pivots for figures 4.1 and 4.4, whose x axis is α in the thesis.
+/// Numbers of pivots for figures 4.1 and 4.4. In the thesis, their x axis is α.
 const PIVOTS: [u32; 4] = [1, 4, 16, 64];
-/// The figures to draw; figure 4.10 has the number of its section.
+/// The figures to draw. Figure 4.10 is named after its section.
 pub(super) const FIGURES: [&str; 3] = ["4.1", "4.3.3", "4.4"];
-/// Threads per block.
+/// Number of threads per block.
 const THREADS: u32 = 128;
 
 /// The measurements of a search.
@@ -54,9 +55,9 @@ struct Measurement {
     microseconds_a_query: f64,
     /// Speedup over brute force on one CPU thread.
     speedup: f64,
-    /// Distances per range query, including those to centers and pivots.
+    /// Number of distances per range query, including distances to centers and pivots.
     distances_a_query: Option<f64>,
-    /// Number of pivots, or of points per cluster, if it varies.
+    /// Number of pivots, or of points per cluster, if it is varied.
     setting: Option<u32>,
 }
 
@@ -66,7 +67,7 @@ impl Measurement {
     }
 }
 
-/// A measured search.
+/// A search that was measured.
 struct Run<'a> {
     space: &'static str,
     points: usize,
@@ -83,10 +84,10 @@ struct Bench<'a> {
     measured: Vec<Measurement>,
 }
 
-/// Runs the experiments of chapter 4 on a GPU, and writes the outputs.
-pub(super) fn run(flags: &Thesis, device: &Device, talk: Talk, files: Files) -> Outcome {
+/// Runs the experiments of chapter 4 on a GPU and writes the outputs.
+pub(super) fn run(flags: &Thesis, device: &Device, verbosity: Verbosity, files: Files) -> Outcome {
     start_threads(None)?;
-    talk.say(&format!("{}; seed {}", device.info().name, flags.seed));
+    verbosity.say(&format!("{}; seed {}", device.info().name, flags.seed));
     let mut bench = Bench { flags, device, measured: Vec::new() };
     if let Some(path) = &flags.words {
         let Words { points, queries } = Words::repeated(path, flags.queries, flags.seed)?;
@@ -96,7 +97,7 @@ pub(super) fn run(flags: &Thesis, device: &Device, talk: Talk, files: Files) -> 
     if flags.vectors > 0 {
         let (points, queries) = clustered(flags.vectors, flags.queries, flags.seed);
         let radius = |share| radius_of_share(&points, &Euclidean, share, 50, flags.seed);
-        let radius = |share| radius(share).map_err(refused);
+        let radius = |share| radius(share).map_err(invalid_request);
         let radii = [radius(0.0001)?, radius(0.001)?, radius(0.01)?];
         let data = Data { name: "vectors", points: &points, queries: &queries, bucket: 64 };
         bench.space(&data, Euclidean, radii)?;
@@ -104,7 +105,7 @@ pub(super) fn run(flags: &Thesis, device: &Device, talk: Talk, files: Files) -> 
     bench.write(files)
 }
 
-/// Points and queries.
+/// The points and queries of a space.
 struct Data<'a, S> {
     name: &'static str,
     points: &'a S,
@@ -113,21 +114,21 @@ struct Data<'a, S> {
     bucket: u32,
 }
 
-/// A kind of query, and its name in the table.
+/// A kind of query with its name in the table.
 struct Query {
     text: String,
     question: Question,
-    /// Seconds per query by brute force on one CPU thread.
+    /// Number of seconds per query by brute force on one CPU thread.
     on_cpu: f64,
 }
 
-/// Points, queries and indexes.
+/// The points, queries and indexes of a space.
 struct Space<'a, S: Points, M> {
     name: &'static str,
     points: &'a S,
     queries: &'a S,
     metric: M,
-    /// The first queries, which one CPU thread answers.
+    /// The first queries, which one CPU thread also answers.
     few: Subset<&'a S>,
     list: ListOfClusters<&'a S, M>,
     table: SssIndex<&'a S, M>,
@@ -139,7 +140,7 @@ impl Bench<'_> {
     fn space<S, M>(&mut self, data: &Data<'_, S>, metric: M, radii: [f32; 3]) -> Outcome
     where
         S: Points + Sync + Send,
-        S::Point: InColumns + GpuPoint,
+        S::Point: KernelPoint + GpuPoint,
         M: Metric<S::Point> + Copy + Send,
     {
         let &Data { name, points, queries, bucket } = data;
@@ -151,9 +152,9 @@ impl Bench<'_> {
             queries,
             metric,
             few: Subset::new(queries, (0..few).collect()),
-            list: ListOfClusters::build(points, metric, size).map_err(refused)?,
-            table: SssIndex::build(points, metric, Pivots::Count(1)).map_err(refused)?,
-            brute: Arc::new(BruteForce::new(points, metric).map_err(refused)?),
+            list: ListOfClusters::build(points, metric, size).map_err(invalid_request)?,
+            table: SssIndex::build(points, metric, Pivots::Count(1)).map_err(invalid_request)?,
+            brute: Arc::new(BruteForce::new(points, metric).map_err(invalid_request)?),
         };
         let own = GpuSearch::new(std::slice::from_ref(self.device), Arc::clone(&space.brute));
         let own = own.map_err(Failure::gpu)?.ok_or_else(none)?;
@@ -201,7 +202,7 @@ impl Bench<'_> {
                 self.keep(&run, seconds, on_cpu);
             }
             self.batches(&space, &own, &query)?;
-            // The second of three radii, and of three values of k.
+            // Only with the second of three radii, and of three values of k.
             if at % 3 == 1 {
                 self.settings(&space, &query)?;
             }
@@ -209,7 +210,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Measures one CPU thread; returns its seconds per query by brute force.
+    /// Measures one CPU thread, and returns its number of seconds per query by brute force.
     fn on_cpu<S, M>(
         &mut self,
         space: &Space<'_, S, M>,
@@ -232,7 +233,9 @@ impl Bench<'_> {
                 (Question::Nearest(k), true) => space.list.nearest_many(few, k, one),
             };
             let seconds = start.elapsed().as_secs_f64();
-            answers.into_iter().try_for_each(|answer| answer.map(|_| ()).map_err(refused))?;
+            answers
+                .into_iter()
+                .try_for_each(|answer| answer.map(|_| ()).map_err(invalid_request))?;
             if !is_list {
                 brute = seconds / few.len().max(1) as f64;
             }
@@ -242,7 +245,7 @@ impl Bench<'_> {
         Ok(brute)
     }
 
-    /// Measures the search of this program by batch size (section 4.3.3).
+    /// Measures the search of this program for each batch size (section 4.3.3).
     fn batches<S, M>(
         &mut self,
         space: &Space<'_, S, M>,
@@ -279,13 +282,13 @@ impl Bench<'_> {
     fn settings<S, M>(&mut self, space: &Space<'_, S, M>, query: &Query) -> Outcome
     where
         S: Points + Sync + Send,
-        S::Point: InColumns,
+        S::Point: KernelPoint,
         M: Metric<S::Point> + Copy + Send,
     {
         let &Query { ref text, question, on_cpu } = query;
         for size in CLUSTERS {
             let list = ListOfClusters::build(space.points, space.metric, ClusterSize::Points(size));
-            let list = list.map_err(refused)?;
+            let list = list.map_err(invalid_request)?;
             let clusters = searcher(Searcher::clusters(self.device, &list, THREADS))?;
             let radii = radii_for(&list, question)?;
             let how = KernelSearch { searcher: &clusters, method: Method::Clusters, radii };
@@ -297,7 +300,7 @@ impl Bench<'_> {
         }
         for count in PIVOTS {
             let table = SssIndex::build(space.points, space.metric, Pivots::Count(count));
-            let table = table.map_err(refused)?;
+            let table = table.map_err(invalid_request)?;
             let pivots = self.pivots(space, table.pivots())?;
             let radii = radii_for(&space.list, question)?;
             let how = KernelSearch { searcher: &pivots, method: Method::Pivots, radii };
@@ -313,7 +316,7 @@ impl Bench<'_> {
     fn pivots<S, M>(&self, space: &Space<'_, S, M>, pivots: &[u32]) -> Result<Searcher, Failure>
     where
         S: Points,
-        S::Point: InColumns,
+        S::Point: KernelPoint,
         M: Metric<S::Point>,
     {
         let Space { points, metric, .. } = space;
@@ -329,7 +332,7 @@ impl Bench<'_> {
     ) -> Result<f64, Failure>
     where
         S: Points,
-        S::Point: InColumns,
+        S::Point: KernelPoint,
     {
         let &KernelSearch { searcher, method, radii } = how;
         self.median(|| {
@@ -344,7 +347,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Returns the median of the runs, after one that warms up.
+    /// Returns the median of the runs, which follow a warm-up run.
     fn median(&self, run: impl Fn() -> Result<f64, Failure>) -> Result<f64, Failure> {
         run()?;
         let mut times =
@@ -378,7 +381,7 @@ impl Bench<'_> {
             "queries",
             "ms",
             "us a query",
-            "against one CPU thread",
+            "relative to one CPU thread",
             "distances a query",
         ]);
         for one in &self.measured {
@@ -424,9 +427,10 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Draws figures 4.1 and 4.4: time and distances of the SSS-Index by the number of pivots.
+    /// Draws figures 4.1 and 4.4: time and distances of the SSS-Index, depending on the number of
+    /// pivots.
     ///
-    /// Values are divided by the largest. Distances are known for range queries only.
+    /// Values are divided by the largest one. Distances are known for range queries only.
     fn by_pivots(&self, space: &str, question: &str) -> Chart {
         let runs: Vec<&Measurement> = self
             .measured
@@ -452,7 +456,7 @@ impl Bench<'_> {
         Chart { size: (620.0, 380.0), ..Chart::new(title, x, y, marks) }
     }
 
-    /// Draws throughput by batch size (section 4.3.3).
+    /// Draws the throughput for each batch size (section 4.3.3).
     fn throughput(&self, space: &str) -> Chart {
         let own: Vec<&Measurement> = self
             .measured
@@ -511,33 +515,33 @@ impl<S: Points, M> Space<'_, S, M> {
 }
 
 fn none() -> Failure {
-    Failure::input("the searches of the thesis do not support such points".to_owned())
+    Failure::input("the searches of the thesis do not support these points".to_owned())
 }
 
 fn searcher(made: Result<Option<Searcher>, GpuError>) -> Result<Searcher, Failure> {
     made.map_err(Failure::gpu)?.ok_or_else(none)
 }
 
-/// A search by the kernels of the thesis.
+/// A search with the kernels of the thesis.
 struct KernelSearch<'a> {
     searcher: &'a Searcher,
     method: Method,
     radii: Radii,
 }
 
-/// The radii of a nearest-neighbor search; range queries ignore them.
+/// Returns the radii of a nearest-neighbor search. Range queries ignore them.
 fn radii_for<S, M>(list: &ListOfClusters<S, M>, question: Question) -> Result<Radii, Failure>
 where
     S: Points + Sync,
     M: Metric<S::Point>,
 {
     match question {
-        Question::Nearest(k) => learn_radii(list, k).map_err(refused),
+        Question::Nearest(k) => learn_radii(list, k).map_err(invalid_request),
         Question::Within(_) => Ok(Radii { first: 1.0, step: 1.0 }),
     }
 }
 
-/// The mean number of distances per range query, which is the same for the searches on a GPU.
+/// Returns the mean number of distances per range query, which is the same for searches on a GPU.
 fn distances<I: Index>(
     index: &I,
     queries: &impl Points<Point = <I::Points as Points>::Point>,
@@ -548,8 +552,8 @@ fn distances<I: Index>(
     let mut evaluations = 0;
     for query in 0..count {
         let (_, cost) =
-            search(index, queries.point(query), Within::new(radius)).map_err(refused)?;
-        // Do not count the distance of the query to itself.
+            search(index, queries.point(query), Within::new(radius)).map_err(invalid_request)?;
+        // The distance of the query to itself does not count.
         evaluations += cost.evaluations - 1;
     }
     Ok(Some(evaluations as f64 / f64::from(count.max(1))))

@@ -11,22 +11,22 @@ use metric_papers::strategy::{Arrivals, Measures, Options, Strategy, run, run_di
 use serde::Serialize;
 
 use super::flags::Thesis;
-use crate::failure::{Failure, Outcome, refused};
-use crate::talk::Talk;
+use crate::failure::{Failure, Outcome, invalid_request};
+use crate::verbosity::Verbosity;
 
-/// The arrivals of queries.
+/// The arrival pattern of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Traffic {
     /// All queries at once.
     High,
-    /// Two, one and one queries per unit of time, spaced so that half of the threads' time
-    /// suffices.
+    /// Two, one and one queries per unit of time. The unit is so long that half of the threads'
+    /// time suffices.
     Low,
-    /// As `Low`, but the first thread gets the hardest queries.
+    /// Like `Low`, but the first thread gets the hardest queries.
     LowUneven,
-    /// Eight queries per thread at once, and the next burst when half of the threads' time suffices
-    /// for these.
+    /// Eight queries per thread at once. The next burst arrives when half of the threads' time
+    /// suffices for the previous one.
     Bursts,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Measurement {
 #[derive(Debug, Clone)]
 pub(super) struct SpaceSummary {
     pub(super) name: &'static str,
-    /// The file, or the generator of the points.
+    /// The file, or the description of the generator.
     pub(super) data: String,
     pub(super) metric: String,
     pub(super) points: usize,
@@ -62,14 +62,14 @@ pub(super) struct SpaceSummary {
     pub(super) indexes: Vec<NamedKind>,
 }
 
-/// A kind of index, and its name in the figures.
+/// A kind of index with its name in the figures.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NamedKind {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
 }
 
-/// How queries are answered.
+/// The settings with which queries are answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setting {
     pub(super) strategy: Strategy,
@@ -77,12 +77,12 @@ pub(super) struct Setting {
     pub(super) traffic: Traffic,
 }
 
-/// What a run measures.
+/// The index and queries that a run measures.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) space: &'static str,
     pub(super) index: &'a str,
-    pub(super) ask: Ask,
+    pub(super) ask: QueryKind,
 }
 
 /// A space: points, queries and a metric.
@@ -96,17 +96,17 @@ pub(super) struct Space<'a, S: Points> {
     pub(super) kinds: Vec<NamedKind>,
 }
 
-/// An index over some of the points, of any kind and metric.
-pub(super) type Built<'a, S> = AnyIndex<Subset<&'a S>, &'a dyn Metric<<S as Points>::Point>>;
+/// An index of any kind over some of the points, with any metric.
+pub(super) type BuiltIndex<'a, S> = AnyIndex<Subset<&'a S>, &'a dyn Metric<<S as Points>::Point>>;
 
 /// A kind of query.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Ask {
+pub(super) enum QueryKind {
     Within(f32),
     Nearest(usize),
 }
 
-impl Ask {
+impl QueryKind {
     fn name(self) -> String {
         match self {
             Self::Within(radius) => format!("r = {radius:.3}"),
@@ -122,10 +122,10 @@ impl Ask {
     }
 }
 
-/// A run of the bench.
+/// The experiments of chapter 3 and their results.
 pub(super) struct Bench<'a> {
     pub(super) flags: &'a Thesis,
-    pub(super) talk: Talk,
+    pub(super) verbosity: Verbosity,
     pub(super) threads: NonZero<usize>,
     pub(super) spaces: Vec<SpaceSummary>,
     pub(super) measured: Vec<Measurement>,
@@ -135,7 +135,7 @@ impl Bench<'_> {
     pub(super) fn space<S: Points>(&mut self, space: &Space<'_, S>) -> Outcome {
         let points = space.points.len();
         let queries = space.queries.len();
-        self.talk.say(&format!("{}: {points} points, {queries} queries", space.name));
+        self.verbosity.say(&format!("{}: {points} points, {queries} queries", space.name));
         self.spaces.push(SpaceSummary {
             name: space.name,
             data: space.data.clone(),
@@ -146,26 +146,31 @@ impl Bench<'_> {
             indexes: space.kinds.clone(),
         });
         let one = NonZero::<usize>::MIN;
-        let asks = space.radii.map(Ask::Within).into_iter().chain([8, 16, 32].map(Ask::Nearest));
-        let asks: Vec<Ask> = asks.collect();
+        let asks = space
+            .radii
+            .map(QueryKind::Within)
+            .into_iter()
+            .chain([8, 16, 32].map(QueryKind::Nearest));
+        let asks: Vec<QueryKind> = asks.collect();
         let all = Kind::BruteForce.build(Subset::every(space.points, 0, 1), space.metric);
-        let all = all.map_err(refused)?;
+        let all = all.map_err(invalid_request)?;
         let alone = Setting { strategy: Strategy::Local, threads: one, traffic: Traffic::High };
         let together = Setting { threads: self.threads, ..alone };
         for &ask in &asks {
             self.measure(space, "brute force", &all, ask, alone)?;
         }
         for &NamedKind { name, kind } in &space.kinds {
-            self.talk.say(&format!("{}: {name}", space.name));
+            self.verbosity.say(&format!("{}: {name}", space.name));
             let built =
                 |first, step| kind.build(Subset::every(space.points, first, step), space.metric);
-            let index = built(0, 1).map_err(refused)?;
+            let index = built(0, 1).map_err(invalid_request)?;
             let shares = (0..self.threads.get()).map(|thread| built(thread, self.threads.get()));
-            let shares: Vec<Built<'_, S>> = shares.collect::<Result<_, _>>().map_err(refused)?;
+            let shares: Vec<BuiltIndex<'_, S>> =
+                shares.collect::<Result<_, _>>().map_err(invalid_request)?;
             for &ask in &asks {
                 self.measure(space, name, &index, ask, alone)?;
                 self.measure(space, name, &index, ask, together)?;
-                if let Ask::Nearest(_) = ask {
+                if let QueryKind::Nearest(_) = ask {
                     continue;
                 }
                 self.distributed(space, name, &shares, ask)?;
@@ -194,13 +199,13 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Measures one setting: the run of median time.
+    /// Measures one setting, and records the run with the median time.
     fn measure<S: Points>(
         &mut self,
         space: &Space<'_, S>,
         name: &str,
-        index: &Built<'_, S>,
-        ask: Ask,
+        index: &BuiltIndex<'_, S>,
+        ask: QueryKind,
         setting: Setting,
     ) -> Outcome {
         let Setting { strategy, threads, traffic } = setting;
@@ -224,13 +229,13 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Measures the strategy of distributed data.
+    /// Measures the strategy that distributes the data over the threads.
     fn distributed<S: Points>(
         &mut self,
         space: &Space<'_, S>,
         name: &str,
-        shares: &[Built<'_, S>],
-        ask: Ask,
+        shares: &[BuiltIndex<'_, S>],
+        ask: QueryKind,
     ) -> Outcome {
         let options = self.options(Strategy::Local, self.threads, Arrivals::AllAtOnce);
         let one = |_| -> Result<Measures, Failure> {
@@ -249,8 +254,8 @@ impl Bench<'_> {
         Options { strategy, threads, evaluations, waiting, arrivals, window }
     }
 
-    /// The arrivals of queries, based on the time of a query on one thread, which was measured
-    /// before.
+    /// Returns the arrivals of queries. They are based on the time of a query on one thread, which
+    /// was measured before.
     fn arrivals(&self, subject: Subject<'_>, count: usize, setting: Setting) -> Arrivals {
         let Setting { threads, traffic, .. } = setting;
         if traffic == Traffic::High {
@@ -267,7 +272,7 @@ impl Bench<'_> {
         let threads = threads.get() as f64;
         let time = |query: usize| match traffic {
             Traffic::High => 0.0,
-            // Four queries in three units, for which half of the threads' time is enough.
+            // Four queries in three units of time, for which half of the threads' time suffices.
             Traffic::Low | Traffic::LowUneven => {
                 let unit = 4.0 / 3.0 * one / (threads * 0.5);
                 unit * (query / 4 * 3 + [0, 0, 1, 2][query % 4]) as f64
@@ -280,7 +285,7 @@ impl Bench<'_> {
         Arrivals::Trace((0..count).map(|query| Duration::from_secs_f64(time(query))).collect())
     }
 
-    /// Records the run of median time.
+    /// Records the run with the median time.
     fn keep(
         &mut self,
         subject: Subject<'_>,
@@ -309,18 +314,18 @@ impl Bench<'_> {
     }
 }
 
-/// Orders the queries so that those with most distances are dealt to the first thread.
+/// Orders the queries so that the first thread gets the queries with the most distances.
 fn hardest_for_first_thread<S: Points>(
-    index: &Built<'_, S>,
+    index: &BuiltIndex<'_, S>,
     queries: &S,
-    ask: Ask,
+    ask: QueryKind,
     threads: NonZero<usize>,
 ) -> Result<Vec<u32>, Failure> {
     let mut cost = Vec::new();
     for query in 0..u32::try_from(queries.len()).unwrap_or(u32::MAX) {
         let point = queries.point(query);
         let found = search(index, point, ask.collector()).map(|(_, cost)| cost);
-        cost.push((found.map_err(refused)?.evaluations, query));
+        cost.push((found.map_err(invalid_request)?.evaluations, query));
     }
     cost.sort_unstable_by(|a, b| b.cmp(a));
     let mut order = vec![0; cost.len()];

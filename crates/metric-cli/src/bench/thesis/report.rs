@@ -1,4 +1,4 @@
-//! The figures of the thesis, and a comparison of its findings with the measurements.
+//! Reports the figures of the thesis, and compares its findings with the measurements.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,27 +9,28 @@ use super::flags::Files;
 use super::measure::{Bench, Measurement, Traffic};
 use crate::failure::Outcome;
 
-/// A figure of the thesis: bars by index and radius for one traffic, one series per strategy.
+/// A figure of the thesis: bars by index and radius for one arrival pattern, with one series per
+/// strategy.
 struct Figure {
     name: &'static str,
     title: &'static str,
     unit: &'static str,
     traffic: Traffic,
     strategies: &'static [&'static str],
-    /// The value of a measurement, given that of the same query on one thread.
+    /// Computes the value of a measurement, given the measurement of the same query on one thread.
     of: fn(&Measurement, &Measurement) -> f64,
 }
 
 const ALL: &[&str] = &["Local", "BulkLocal", "BulkCircular", "Hybrid"];
 const SWITCHING: &[&str] = &["Local", "BulkCircular", "Hybrid"];
 const DATA: &[&str] = &["Local", "Distributed"];
-/// The unit of a figure whose values are divided by the largest of them.
+/// The unit of a figure whose values are divided by the largest one.
 const NORMALIZED: &str = "fraction of the largest";
 
 const FIGURES: &[Figure] = &[
     Figure {
         name: "3.2",
-        title: "Figure 3.2: Bulk-Critical against Bulk-Circular, high traffic",
+        title: "Figure 3.2: Bulk-Critical and Bulk-Circular, high traffic",
         unit: "seconds",
         traffic: Traffic::High,
         strategies: &["BulkCircular", "BulkCritical"],
@@ -61,7 +62,7 @@ const FIGURES: &[Figure] = &[
     },
     Figure {
         name: "3.5a",
-        title: "Figure 3.5: two, one and one queries a unit of time",
+        title: "Figure 3.5: two, one and one queries per unit of time",
         unit: "throughput, queries/s",
         traffic: Traffic::Low,
         strategies: ALL,
@@ -69,7 +70,7 @@ const FIGURES: &[Figure] = &[
     },
     Figure {
         name: "3.5b",
-        title: "Figure 3.5: the same, the hardest to the first thread",
+        title: "Figure 3.5: the same, with the hardest queries for the first thread",
         unit: "throughput, queries/s",
         traffic: Traffic::LowUneven,
         strategies: ALL,
@@ -93,7 +94,7 @@ const FIGURES: &[Figure] = &[
     },
     Figure {
         name: "3.7",
-        title: "Figure 3.7: speed-up over one thread, high traffic",
+        title: "Figure 3.7: speedup over one thread, high traffic",
         unit: "times",
         traffic: Traffic::High,
         strategies: ALL,
@@ -102,7 +103,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "3.8",
         title: "Figure 3.8: efficiency E in windows of 2 ms, low traffic",
-        unit: "share of 1",
+        unit: "efficiency",
         traffic: Traffic::Low,
         strategies: ALL,
         of: |m, _| m.efficiency,
@@ -125,7 +126,7 @@ const FIGURES: &[Figure] = &[
     },
     Figure {
         name: "3.10",
-        title: "Figure 3.10: one index, or one a thread",
+        title: "Figure 3.10: one index, or one per thread",
         unit: "seconds",
         traffic: Traffic::High,
         strategies: DATA,
@@ -133,7 +134,7 @@ const FIGURES: &[Figure] = &[
     },
     Figure {
         name: "3.11",
-        title: "Figure 3.11: one index, or one a thread",
+        title: "Figure 3.11: one index, or one per thread",
         unit: "distances a query",
         traffic: Traffic::High,
         strategies: DATA,
@@ -141,13 +142,13 @@ const FIGURES: &[Figure] = &[
     },
 ];
 
-/// A finding of the thesis: one strategy is at least as good as another by some measure.
+/// A finding of the thesis: a strategy is at least as good as another in some metric.
 struct Finding {
     claim: &'static str,
     one: (&'static str, Traffic),
     other: (&'static str, Traffic),
     of: fn(&Measurement) -> f64,
-    /// Maximum ratio of the first to the second that confirms the finding.
+    /// Maximum ratio of the first strategy to the other that confirms the finding.
     max_ratio: f64,
 }
 
@@ -167,28 +168,30 @@ const FINDINGS: &[Finding] = &[
         max_ratio: 1.0,
     },
     Finding {
-        claim: "high traffic: Bulk-Local comes near Local, within a tenth",
+        claim: "high traffic: Bulk-Local is close to Local, within a tenth",
         one: ("BulkLocal", Traffic::High),
         other: ("Local", Traffic::High),
         of: |m| m.seconds,
         max_ratio: 1.1,
     },
     Finding {
-        claim: "low traffic: Bulk-Circular answers sooner than Local (median latency)",
+        claim: "low traffic: Bulk-Circular answers earlier than Local (median latency)",
         one: ("BulkCircular", Traffic::Low),
         other: ("Local", Traffic::Low),
         of: |m| m.latency_median_ms,
         max_ratio: 1.0,
     },
     Finding {
-        claim: "low traffic, the hardest to one thread: so, too",
+        claim: "low traffic, the hardest queries for one thread: Bulk-Circular answers earlier \
+                than Local",
         one: ("BulkCircular", Traffic::LowUneven),
         other: ("Local", Traffic::LowUneven),
         of: |m| m.latency_median_ms,
         max_ratio: 1.0,
     },
     Finding {
-        claim: "low traffic, the hardest to one thread: Bulk-Circular takes less time than Local",
+        claim: "low traffic, the hardest queries for one thread: Bulk-Circular takes less time \
+                than Local",
         one: ("BulkCircular", Traffic::LowUneven),
         other: ("Local", Traffic::LowUneven),
         of: |m| m.seconds,
@@ -223,21 +226,21 @@ const FINDINGS: &[Finding] = &[
         max_ratio: 1.1,
     },
     Finding {
-        claim: "bursts: Hybrid answers sooner than Local (median latency)",
+        claim: "bursts: Hybrid answers earlier than Local (median latency)",
         one: ("Hybrid", Traffic::Bursts),
         other: ("Local", Traffic::Bursts),
         of: |m| m.latency_median_ms,
         max_ratio: 1.0,
     },
     Finding {
-        claim: "one index measures fewer distances than one a thread",
+        claim: "one index computes fewer distances than one per thread",
         one: ("Local", Traffic::High),
         other: ("Distributed", Traffic::High),
         of: |m| m.evaluations_a_query,
         max_ratio: 1.0,
     },
     Finding {
-        claim: "one index takes less time than one a thread",
+        claim: "one index takes less time than one per thread",
         one: ("Local", Traffic::High),
         other: ("Distributed", Traffic::High),
         of: |m| m.seconds,
@@ -245,16 +248,16 @@ const FINDINGS: &[Finding] = &[
     },
 ];
 
-/// The figure that compares the indexes.
+/// The number of the figure that compares the indexes.
 const OF_INDEXES: &str = "4-cpu";
 
-/// The names of all figures.
+/// Returns the names of all figures.
 pub(super) fn figures() -> impl Iterator<Item = &'static str> {
     FIGURES.iter().map(|figure| figure.name).chain([OF_INDEXES])
 }
 
 /// Whether a measurement is of range queries with an index.
-fn counts(m: &Measurement) -> bool {
+fn is_indexed_range_query(m: &Measurement) -> bool {
     m.query.starts_with('r') && m.index != "brute force"
 }
 
@@ -284,9 +287,11 @@ impl Bench<'_> {
         }
         let _ = writeln!(text, "  (the thesis's SSS-Index has sss-index:0.4; see --alpha)\n");
         for space in self.spaces() {
-            let mut figures: Vec<(&str, GroupedBars)> =
-                FIGURES.iter().map(|figure| (figure.name, self.drawn(figure, space))).collect();
-            figures.push((OF_INDEXES, self.of_indexes(space)));
+            let mut figures: Vec<(&str, GroupedBars)> = FIGURES
+                .iter()
+                .map(|figure| (figure.name, self.draw_figure(figure, space)))
+                .collect();
+            figures.push((OF_INDEXES, self.draw_indexes(space)));
             for (name, chart) in figures {
                 let _ = writeln!(text, "{space}: {}", columns(&chart));
                 let name = format!("{name}-{space}.svg");
@@ -299,13 +304,13 @@ impl Bench<'_> {
             }
         }
         text.push_str(
-            "Findings of the thesis; the ratio is that of the preferred strategy to the other:\n",
+            "Findings of the thesis; with the ratio of the preferred strategy to the other:\n",
         );
         for finding in FINDINGS {
-            let _ = writeln!(text, "{}", self.found(finding));
+            let _ = writeln!(text, "{}", self.check_finding(finding));
         }
         for space in self.spaces() {
-            let _ = writeln!(text, "{}", self.order(space));
+            let _ = writeln!(text, "{}", self.rank_indexes(space));
         }
         if let Some(mut out) = files.printed {
             out.write_all(text.as_bytes()).map_err(|error| out.error(error))?;
@@ -356,8 +361,8 @@ impl Bench<'_> {
         all
     }
 
-    /// The measurement of the same index and query with another strategy and traffic, on all
-    /// threads.
+    /// Returns the measurement of the same index and query with another strategy and arrival
+    /// pattern, on all threads.
     fn other(&self, m: &Measurement, strategy: &str, traffic: Traffic) -> Option<&Measurement> {
         let threads = self.threads.get();
         self.measured.iter().find(|o| {
@@ -366,14 +371,15 @@ impl Bench<'_> {
         })
     }
 
-    fn drawn(&self, figure: &Figure, space: &str) -> GroupedBars {
-        // The runs on one thread: one for each index and query.
-        let one = |m: &&Measurement| m.space == space && m.threads == 1 && counts(m);
+    fn draw_figure(&self, figure: &Figure, space: &str) -> GroupedBars {
+        // The measurements on one thread: one for each index and query.
+        let one =
+            |m: &&Measurement| m.space == space && m.threads == 1 && is_indexed_range_query(m);
         let mut alone: Vec<&Measurement> = self.measured.iter().filter(one).collect();
         alone.dedup_by_key(|m| (&m.index, &m.query));
         let value = |one: &Measurement, strategy: &str| {
-            let found = self.other(one, strategy, figure.traffic);
-            found.map_or(f64::NAN, |m| (figure.of)(m, one))
+            let other = self.other(one, strategy, figure.traffic);
+            other.map_or(f64::NAN, |m| (figure.of)(m, one))
         };
         let row = |m: &&Measurement| figure.strategies.iter().map(|s| value(m, s)).collect();
         let mut values: Vec<Vec<f64>> = alone.iter().map(row).collect();
@@ -390,19 +396,20 @@ impl Bench<'_> {
         }
     }
 
-    /// The CPU columns of chapter 4: every index and query on all threads, against brute force on
-    /// one.
-    fn of_indexes(&self, space: &str) -> GroupedBars {
+    /// Draws the CPU columns of chapter 4: every index and query on all threads, relative to brute
+    /// force on one thread.
+    fn draw_indexes(&self, space: &str) -> GroupedBars {
         let brute = |m: &&Measurement| m.space == space && m.index == "brute force";
         let brute: Vec<&Measurement> = self.measured.iter().filter(brute).collect();
-        let groups = self.distinct(|m| (m.space == space && counts(m)).then(|| m.index.clone()));
+        let groups = self
+            .distinct(|m| (m.space == space && is_indexed_range_query(m)).then(|| m.index.clone()));
         let value = |index: &String, all: &Measurement| {
             let like = Measurement { index: index.clone(), ..all.clone() };
             let own = self.other(&like, "Local", Traffic::High);
             own.map_or(f64::NAN, |own| all.seconds / own.seconds)
         };
         GroupedBars {
-            title: "Chapter 4, CPU: speed-up of all threads over sequential brute force".to_owned(),
+            title: "Chapter 4, CPU: speedup of all threads over sequential brute force".to_owned(),
             unit: "times".to_owned(),
             values: groups
                 .iter()
@@ -413,11 +420,13 @@ impl Bench<'_> {
         }
     }
 
-    /// Reports in how many settings a finding is confirmed, and the median ratio.
-    fn found(&self, finding: &Finding) -> String {
+    /// Returns the number of settings in which a finding is confirmed, and the median ratio.
+    fn check_finding(&self, finding: &Finding) -> String {
         let threads = self.threads.get();
         let is = |m: &&Measurement| {
-            counts(m) && (m.strategy.as_str(), m.traffic) == finding.one && m.threads == threads
+            is_indexed_range_query(m)
+                && (m.strategy.as_str(), m.traffic) == finding.one
+                && m.threads == threads
         };
         let ratio = |m: &Measurement| {
             let other = self.other(m, finding.other.0, finding.other.1)?;
@@ -432,13 +441,17 @@ impl Bench<'_> {
         format!("{word:8} {confirmed:2} of {count}, median {median:6.3}  {}", finding.claim)
     }
 
-    /// Reports the indexes from the fastest to the slowest.
-    fn order(&self, space: &str) -> String {
-        let indexes = self.distinct(|m| (m.space == space && counts(m)).then(|| m.index.clone()));
+    /// Returns the indexes from the fastest to the slowest.
+    fn rank_indexes(&self, space: &str) -> String {
+        let indexes = self
+            .distinct(|m| (m.space == space && is_indexed_range_query(m)).then(|| m.index.clone()));
         let ranking = |strategy: &str, traffic, of: fn(&Measurement) -> f64| {
             let sum = |index: &String| {
                 let like = |m: &&Measurement| {
-                    m.space == space && m.index == *index && m.threads == 1 && counts(m)
+                    m.space == space
+                        && m.index == *index
+                        && m.threads == 1
+                        && is_indexed_range_query(m)
                 };
                 let all = self.measured.iter().filter(like);
                 all.filter_map(|m| self.other(m, strategy, traffic))
@@ -450,7 +463,7 @@ impl Bench<'_> {
             order.into_iter().map(|(_, index)| index.as_str()).collect::<Vec<_>>().join(", ")
         };
         format!(
-            "{space}: the fastest index first (mean of the radii): high traffic, Local: {}; \
+            "{space}: fastest index first (mean of the radii): high traffic, Local: {}; \
              low traffic, Bulk-Circular: {} (the thesis: LC does well in both)",
             ranking("Local", Traffic::High, |m| m.seconds),
             ranking("BulkCircular", Traffic::Low, |m| m.latency_median_ms),

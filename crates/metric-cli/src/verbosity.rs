@@ -1,14 +1,14 @@
-//! Messages on standard error.
+//! The verbosity of messages on standard error.
 
 use std::io::{self, Write};
 
-/// Prints messages other than errors on standard error.
+/// Whether messages other than errors are printed on standard error.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Talk {
+pub(crate) struct Verbosity {
     pub(crate) is_quiet: bool,
 }
 
-impl Talk {
+impl Verbosity {
     pub(crate) fn say(self, text: &str) {
         if !self.is_quiet {
             let _ = writeln!(io::stderr(), "{text}");

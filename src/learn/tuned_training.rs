@@ -1,20 +1,21 @@
-//! Tuned training: the learners make all choices before the model is built.
+//! Trains with tuning: chooses settings and runs the learners before it builds the model.
 
 use std::cell::RefCell;
 use std::time::Instant;
 
 use super::dense::{ProjectionInput, dense_part};
-use super::features::{ChosenFeatures, FeatureSearch, Free, TrialSetup};
+use super::features::{ChosenFeatures, FeatureSearch, FreeDimensions, TrialSetup};
 use super::given_vectors::GivenVectors;
-use super::held_out::{Excluded, Exclusion, Inspected, View, drawn};
+use super::held_out::{ExcludedNeighbors, Exclusion, InspectedRows, SearchableRows, draw_sample};
 use super::options::{DenseSource, TuneOptions, TuneScope};
 use super::pipeline::{Pipeline, cap_k};
 use super::run::{Documents, Run};
 use super::training_rows::{
-    ByFold, Counted, Features, IndexedRows, Prepared, TrainingRows, WeightedRows, labels_of,
+    CountedDocuments, Features, FoldWeightedDocuments, IndexedRows, TrainingEngines, TrainingRows,
+    WeightedRows, labels_of,
 };
 use super::votes::Grid;
-use super::{Event, Step, TrainError, Trained, TuningReport, term_weights};
+use super::{Event, Step, TrainError, TrainingResult, TuningReport, term_weights};
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::search::SearchError;
 use crate::stages::Stage;
@@ -23,25 +24,24 @@ use crate::text::corpus::{Document, Problem};
 use crate::text::counts::{Counts, Fields};
 use crate::text::tfidf::Weighting;
 
-/// Counted documents whose features are chosen.
-struct Chosen {
-    counted: Counted,
+/// Counted documents with the features that were chosen for them.
+struct PreparedCorpus {
+    counted: CountedDocuments,
     features: Features,
     settings: TrainSettings,
-    excluded: Excluded,
+    excluded: ExcludedNeighbors,
     multi_label: bool,
-    /// The steps by which the features were chosen.
+    /// The feature changes that were tried.
     steps: Vec<Step>,
 }
 
-/// Minimum number of documents for choosing settings quickly.
+/// Minimum number of documents for quick tuning.
 const MIN_DOCUMENTS: usize = 100;
-/// Maximum number of pairs of a document and a term for choosing settings quickly. Each pair needs
-/// about 20 bytes.
+/// Maximum number of document-term pairs for quick tuning. Each pair needs about 20 bytes.
 const MAX_ENTRIES: usize = 1 << 26;
-/// Maximum number of products in a search by dense vectors for choosing settings quickly.
+/// Maximum number of multiplications in a dense search for quick tuning.
 const MAX_PRODUCTS: usize = 20_000_000_000;
-/// The dimension of word vectors that is assumed before their file is read.
+/// The assumed dimension of word vectors before their file is read.
 const WORD_VECTOR_DIMENSION: usize = 300;
 
 /// Trains with full tuning.
@@ -49,7 +49,7 @@ pub(super) fn train(
     run: &Run<'_>,
     documents: Documents<'_>,
     tuning: &TuneOptions,
-) -> Result<Trained, TrainError> {
+) -> Result<TrainingResult, TrainError> {
     // Options that conflict are refused before the corpus is read.
     run.options.decision.tuned_rule(true)?;
     let begin = Instant::now();
@@ -58,7 +58,7 @@ pub(super) fn train(
     let begin = Instant::now();
     let (model, report) = train_on(run, &documents, given, tuning)?;
     let tuned = Stage::since("train: tune", documents.len() as u64, begin);
-    Ok(Trained { model, tuning: Some(report), stages: vec![read, tuned] })
+    Ok(TrainingResult { model, tuning: Some(report), stages: vec![read, tuned] })
 }
 
 fn train_on(
@@ -92,7 +92,7 @@ fn train_on(
         && tuning.free.weighting
         && counts.is_binary()
     {
-        // Features that a document has or lacks can be weighted like words.
+        // Binary features can be weighted like words.
         spec.counts = true;
     }
     if counts.has_no_term() && !vectors_only {
@@ -103,10 +103,10 @@ fn train_on(
     let (excluded, indexed) = exclusions(run, &counts, &start, tuning)?;
     let chosen = if tuning.scope == TuneScope::All && !vectors_only {
         drop(indexed);
-        let sample = drawn(&excluded.hashes, tuning.sample.max(1));
+        let sample = draw_sample(&excluded.hashes, tuning.sample.max(1));
         let grid = Grid::coarse(tuning.k_max, multi_label, tuning.objective);
-        let free = Free::for_corpus(tuning.free, &settings.input, &counts);
-        let free = Free { term_weights: options.dense.is_none(), ..free };
+        let free = FreeDimensions::for_corpus(tuning.free, &settings.input, &counts);
+        let free = FreeDimensions { term_weights: options.dense.is_none(), ..free };
         let engines = run.engines.on_cpu();
         let setup = TrialSetup {
             sample: &sample,
@@ -122,7 +122,7 @@ fn train_on(
         };
         search.run(start, counts, free)?
     } else {
-        let counted = Counted::new(counts, excluded.exclusion()).with_index(indexed);
+        let counted = CountedDocuments::new(counts, excluded.exclusion()).with_index(indexed);
         ChosenFeatures { features: start, counted, steps: Vec::new() }
     };
     let ChosenFeatures { features, counted, steps } = chosen;
@@ -133,12 +133,12 @@ fn train_on(
         }
         (None, _) => {}
     }
-    let chosen = Chosen { counted, features, settings, excluded, multi_label, steps };
+    let chosen = PreparedCorpus { counted, features, settings, excluded, multi_label, steps };
     learn_and_build(run, chosen, given, tuning)
 }
 
-/// The options for choosing settings quickly. `None` if the settings are given, or if there are too
-/// few or too many documents.
+/// Returns the options for quick tuning. `None` if all settings are given, or if there are too few
+/// or too many documents.
 pub(super) fn quick_options(
     run: &Run<'_>,
     counts: &Counts,
@@ -168,7 +168,7 @@ pub(super) fn quick_options(
     (fits && is_possible && !is_decided).then_some(tuning)
 }
 
-/// Trains with settings that are chosen quickly.
+/// Trains with settings that quick tuning chooses.
 pub(super) fn train_quickly(
     run: &Run<'_>,
     counts: Counts,
@@ -179,12 +179,13 @@ pub(super) fn train_quickly(
     let features = features_of(run, &settings);
     let (excluded, indexed) = exclusions(run, &counts, &features, tuning)?;
     let multi_label = run.options.decision.is_multi_label(counts.has_several_labels());
-    let counted = Counted::new(counts, excluded.exclusion()).with_index(indexed);
-    let chosen = Chosen { counted, features, settings, excluded, multi_label, steps: Vec::new() };
+    let counted = CountedDocuments::new(counts, excluded.exclusion()).with_index(indexed);
+    let chosen =
+        PreparedCorpus { counted, features, settings, excluded, multi_label, steps: Vec::new() };
     learn_and_build(run, chosen, given, tuning)
 }
 
-/// The features that the options request.
+/// Returns the features that the options request.
 fn features_of(run: &Run<'_>, settings: &TrainSettings) -> Features {
     let analyzer = match &settings.input {
         InputSpec::Text(spec) => Some(spec.clone()),
@@ -202,13 +203,13 @@ fn features_of(run: &Run<'_>, settings: &TrainSettings) -> Features {
 /// Runs the learners on chosen features, and builds the model.
 fn learn_and_build(
     run: &Run<'_>,
-    chosen: Chosen,
+    chosen: PreparedCorpus,
     given: GivenVectors,
     tuning: &TuneOptions,
 ) -> Result<(Model, TuningReport), TrainError> {
-    let Chosen { counted, features, settings, mut excluded, multi_label, steps } = chosen;
+    let PreparedCorpus { counted, features, settings, mut excluded, multi_label, steps } = chosen;
     let threads = run.threads();
-    let select = |counted: Counted| match features.selection {
+    let select = |counted: CountedDocuments| match features.selection {
         Some(selection) => selection.apply(counted.into_counts(), threads),
         None => counted.into_counts(),
     };
@@ -222,18 +223,19 @@ fn learn_and_build(
         let part = dense_part(run, dense, given, terms)?;
         let sizes = counts.label_sizes();
         let labels = labels_of(&counts, &sizes);
-        let prepared = Prepared::new(run, &weighted, features.weighting, Some(&part), nested)?;
+        let prepared =
+            TrainingEngines::new(run, &weighted, features.weighting, Some(&part), nested)?;
         let training = prepared.rows(labels, run.options.dense_share);
         if run.options.has_no_terms() {
-            // Without terms, near-duplicates are found by the dense vectors.
-            let inspected = Inspected {
+            // Without terms, near-duplicates are found by dense vectors.
+            let inspected = InspectedRows {
                 terms: training.terms,
                 vectors: training.vectors,
                 labels,
                 is_cosine: false,
                 groups: counts.groups().to_vec(),
             };
-            excluded = Excluded::find(inspected, tuning, threads)?;
+            excluded = ExcludedNeighbors::find(inspected, tuning, threads)?;
             report_exclusions(run, tuning, &excluded);
         }
         let pipeline = Pipeline {
@@ -250,7 +252,8 @@ fn learn_and_build(
     } else {
         let sizes = counted.counts().label_sizes();
         let labels = labels_of(counted.counts(), &sizes);
-        let by_fold = ByFold { counted: &counted, features: &features, engines: run.engines };
+        let by_fold =
+            FoldWeightedDocuments { counted: &counted, features: &features, engines: run.engines };
         let unknown = counted.unknown_shares(&features, threads);
         let pipeline = Pipeline {
             run,
@@ -281,7 +284,7 @@ fn learn_and_build(
     Ok((model.with_learned(learned, threads), report))
 }
 
-/// The learned factors of terms, from the labels of all documents.
+/// Returns the learned factors of terms, from the labels of all documents.
 fn term_factors(
     run: &Run<'_>,
     counts: &Counts,
@@ -297,42 +300,42 @@ fn term_factors(
     Ok(factors.into_iter().flatten().collect())
 }
 
-/// Near-duplicates and the window, determined from the rows that tuning starts with; and these
-/// rows. For documents without terms, all are empty.
+/// Determines the near-duplicates and the time window from the rows with which tuning starts, and
+/// returns these rows too. Without terms, both are empty.
 fn exclusions(
     run: &Run<'_>,
     counts: &Counts,
     start: &Features,
     tuning: &TuneOptions,
-) -> Result<(Excluded, Option<IndexedRows>), SearchError> {
+) -> Result<(ExcludedNeighbors, Option<IndexedRows>), SearchError> {
     if run.options.has_no_terms() {
-        return Ok((Excluded::default(), None));
+        return Ok((ExcludedNeighbors::default(), None));
     }
-    // Only cosines reveal near-duplicates.
+    // Near-duplicates can be recognized only by cosines.
     let weighting = match start.weighting {
         weighting if weighting.is_cosine() => weighting,
         weighting if weighting == weighting.of_weights() => Weighting::default().of_weights(),
         _ => Weighting::default(),
     };
-    // Terms weighted by labels make documents with the same label nearly equal.
+    // Weights based on labels make documents with the same label nearly equal.
     let weighting = weighting.with_chi2_power(0.0).unwrap_or(weighting);
     let plain = IndexedRows::new(counts, &start.fields, weighting, run.engines)?;
     let sizes = counts.label_sizes();
     let queries = (&**plain.weighted().queries()).into();
-    let inspected = Inspected {
-        terms: Some(View { engine: plain.engine(), queries }),
+    let inspected = InspectedRows {
+        terms: Some(SearchableRows { engine: plain.engine(), queries }),
         vectors: None,
         labels: labels_of(counts, &sizes),
         is_cosine: true,
         groups: counts.groups().to_vec(),
     };
-    let excluded = Excluded::find(inspected, tuning, run.threads())?;
+    let excluded = ExcludedNeighbors::find(inspected, tuning, run.threads())?;
     report_exclusions(run, tuning, &excluded);
     Ok((excluded, Some(plain)))
 }
 
-/// Reports near-duplicates and a chronological order, unless settings are chosen quickly.
-pub(super) fn report_exclusions(run: &Run<'_>, tuning: &TuneOptions, excluded: &Excluded) {
+/// Reports near-duplicates and a chronological order, except in quick tuning.
+pub(super) fn report_exclusions(run: &Run<'_>, tuning: &TuneOptions, excluded: &ExcludedNeighbors) {
     if tuning.scope == TuneScope::Quick {
         return;
     }

@@ -13,7 +13,7 @@
 //!
 //! | files | what they do |
 //! |---|---|
-//! | `place`, `error`, `label_cell` | places; what can be wrong; labels in a field, in normal form |
+//! | `place`, `error`, `label_cell` | places; what can be wrong; labels in a field |
 //! | `document`, `format`, `notes` | what a corpus consists of; what is remarkable |
 //! | `peeked`, `compressed`, `members`, `magic`, `encoding` | bytes: decompressed, decoded |
 //! | `lines`, `table`, `quotes`, `cutter`, `source` | a named stream: lines, or blocks of records |

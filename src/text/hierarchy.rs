@@ -203,7 +203,8 @@ impl Hierarchy {
     }
 }
 
-/// The most ancestors of a label. A prediction compares the ancestors of its labels with each other.
+/// The maximum number of ancestors of a label. A prediction compares the ancestors of its labels
+/// with each other.
 const MAX_ANCESTORS: usize = 1_000;
 
 /// The child and the parent in a line.

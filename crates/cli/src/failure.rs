@@ -214,8 +214,8 @@ fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
             "`--features tfidf` uses the values as weights, which may be negative"
         }
         Problem::UnknownFormat => {
-            "set the format: --format \
-             jsonl|json|csv|tsv|fasttext|annif|folders|plain|svmlight|reuters|lyrl2004-tokens|lyrl2004-vectors"
+            "set the format: --format jsonl|json|csv|tsv|fasttext|annif|folders|plain|svmlight|\
+             reuters|lyrl2004-tokens|lyrl2004-vectors"
         }
         Problem::NoLabels { from_qrels: true, .. } => {
             "set the labels with `--qrels rcv1-v2.topics.qrels`; `--format svmlight` reads rows of \
@@ -484,7 +484,7 @@ pub(crate) fn train_message(error: &TrainError) -> String {
         TrainError::NoveltyNeedsLabels { labels } => {
             return format!(
                 "--abstain foreign=… needs at least three labels, and there are {labels}: it holds \
-                 out each label in turn; `--abstain target-error=5%` refuses answers that are unsure"
+                 out each label in turn; `--abstain target-error=5%` refuses unsure answers"
             );
         }
         TrainError::NoNovelDocuments => {

@@ -41,7 +41,8 @@ const KINDS: [(&[u8], &str, &str); 19] = [
 ];
 
 const FROM_PYTHON: &str = "write it as JSONL first: `pandas.read_parquet(\"FILE\")` or \
-    `pandas.read_feather(\"FILE\")`, and `.to_json(\"FILE.jsonl\", orient=\"records\", lines=True)`";
+    `pandas.read_feather(\"FILE\")`, and \
+    `.to_json(\"FILE.jsonl\", orient=\"records\", lines=True)`";
 const TWICE: &str = "it was compressed twice: decompress it once";
 const ONLY_TEXT: &str = "only text and rows of features can be read";
 

@@ -58,13 +58,15 @@ const FORMS: [Form; 16] = [
     },
     Form {
         file: "array.json",
-        content: b"[{\"text\": \"loan\", \"label\": \"money\"},\n {\"text\": \"embassy\", \"label\": \"news\"}]",
+        content: b"[{\"text\": \"loan\", \"label\": \"money\"},\n \
+                   {\"text\": \"embassy\", \"label\": \"news\"}]",
         flags: "",
         size: "2 documents, 2 labels",
     },
     Form {
         file: "nested.jsonl",
-        content: b"{\"doc\": {\"body\": \"loan\"}, \"subjects\": [{\"uri\": \"a\"}, {\"uri\": \"b\"}]}\n",
+        content: b"{\"doc\": {\"body\": \"loan\"}, \
+                   \"subjects\": [{\"uri\": \"a\"}, {\"uri\": \"b\"}]}\n",
         flags: "--text-column doc.body --label-column subjects.uri",
         size: "1 documents, 2 labels",
     },
@@ -106,7 +108,8 @@ const FORMS: [Form; 16] = [
     },
     Form {
         file: "no-ending",
-        content: b"{\"text\": \"loan\", \"label\": \"money\"}\n{\"text\": \"embassy\", \"label\": \"news\"}\n",
+        content: b"{\"text\": \"loan\", \"label\": \"money\"}\n\
+                   {\"text\": \"embassy\", \"label\": \"news\"}\n",
         flags: "",
         size: "2 documents, 2 labels",
     },

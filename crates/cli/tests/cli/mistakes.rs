@@ -75,7 +75,8 @@ fn mistakes() {
 fn first_mistakes() {
     let folder = Folder::new();
     let mut messages = Messages::new(folder.path());
-    let table = "text,label\nloan from the bank,money\nembassy and the bank abroad,news\nmarket day,money\n";
+    let table = "text,label\nloan from the bank,money\nembassy and the bank abroad,news\n\
+                 market day,money\n";
     folder.write("t.csv", table.as_bytes());
     folder.write("typo.csv", b"text,labl\na,b\n");
     folder.write("headless.csv", b"a first row with a few words,sport\nanother row,money\n");

@@ -9,14 +9,41 @@ import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from ._inputs import as_list, is_missing
+from ._inputs import as_list, check_input, is_missing, shown
 
 #: Form in which labels are passed and predictions are returned.
 SINGLE, LISTS, INDICATOR = "single", "lists", "indicator"
 
 
-def _is_list_of_labels(item: Any) -> bool:
+def is_list_of_labels(item: Any) -> bool:
+    """Return whether an item is the list of a document's labels."""
     return isinstance(item, (list, tuple, set, frozenset)) or (isinstance(item, np.ndarray) and item.ndim == 1)
+
+
+def _check_labels(labels: list, name: str) -> set[type]:
+    """Check the labels of the column or list `name`; return str, bool or float for each type.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing.
+    TypeError
+        If a label is not a string, a number or another single value.
+    """
+    types = set(map(type, labels))
+    if not types <= {str, int, bool, np.str_, np.int64}:
+        for at, label in enumerate(labels):
+            if is_missing(label):
+                raise ValueError(f"{name}[{at}] is {label}: a missing label; leave it out (in lists of labels, [] means none)")
+            if is_list_of_labels(label) or isinstance(label, (dict, bytes, bytearray)):
+                decode = "; decode it" if isinstance(label, (bytes, bytearray)) else ""
+                raise TypeError(f"{name}[{at}] is {shown(label)}, expected a label{decode}")
+    return {str if issubclass(one, str) else bool if issubclass(one, (bool, np.bool_)) else float for one in types}
+
+
+def _check_types(types: set[type]) -> None:
+    if len(types) > 1:
+        raise ValueError("y has labels of different types, such as 1 and '1': use one type")
 
 
 class Labels:
@@ -31,16 +58,22 @@ class Labels:
     indptr, indices : ndarray of int64
         The positions in `classes` of the labels of document i are
         ``indices[indptr[i]:indptr[i + 1]]``. `indptr` is None if each document has one label.
+    converted : bool
+        Whether numpy may have converted the labels to strings.
     """
 
     kind: str
     classes: np.ndarray
     indptr: np.ndarray | None
     indices: np.ndarray
+    converted: bool
 
     def __init__(self, y: Any):
+        # Numpy may have made strings of other labels.
+        self.converted = isinstance(y, np.ndarray) and y.dtype.kind == "U"
         if y is None:
             raise ValueError("KNNTextClassifier requires y to be passed, but the target y is None")
+        check_input(y, "y")
         if sp.issparse(y):
             self._of_indicator(y.tocsr(), np.arange(y.shape[1]))
             return
@@ -56,18 +89,24 @@ class Labels:
             self._of_indicator(sp.csr_matrix(array), np.arange(array.shape[1]) if names is None else np.asarray(names))
             return
         if not isinstance(y, np.ndarray) or y.dtype == object:
-            listed = as_list(y)
-            if listed and all(_is_list_of_labels(item) for item in listed):
+            listed = as_list(y) or []
+            lists = [is_list_of_labels(item) for item in listed]
+            if listed and all(lists):
                 self._of_lists(listed)
                 return
+            if any(lists):
+                at = lists.index(not lists[0])
+                raise ValueError(f"y[{at}] is {shown(listed[at])}, but y[0] is {shown(listed[0])}: use lists for all documents")
+            # numpy would convert labels of different types to one.
+            _check_types(_check_labels(listed, "y"))
         y = np.asarray(y)
         if y.ndim > 1:
             raise ValueError(f"y has the shape {y.shape}: expected one label a document, lists of labels, or an indicator matrix")
         self._of_one(column_or_1d(y))
 
     def _of_one(self, y: np.ndarray) -> None:
-        if y.dtype == object and any(map(is_missing, y)):
-            raise ValueError("y has a missing label; leave such documents out, or give lists of labels, of which [] is none")
+        if y.dtype == object or (y.dtype.kind == "f" and np.isnan(y).any()):
+            _check_types(_check_labels(y.tolist(), "y"))
         check_classification_targets(y)
         self.kind = SINGLE
         self.classes, indices = np.unique(y, return_inverse=True)
@@ -82,13 +121,8 @@ class Labels:
             self._of_indicator(sp.csr_matrix(array), np.arange(array.shape[1]))
             return
         self.kind = LISTS
-        listed = [label for item in y for label in item]
-        kinds = {str if isinstance(label, str) else bool if isinstance(label, (bool, np.bool_)) else float for label in listed}
-        if any(map(is_missing, listed)):
-            raise ValueError("y has a missing label; leave it out of its list")
-        if len(kinds) > 1:
-            raise ValueError("y has labels of different types, such as 1 and '1': take one type")
-        flat = np.asarray(listed)
+        _check_types(set().union(*(_check_labels(list(item), f"y[{at}]") for at, item in enumerate(y))))
+        flat = np.asarray([label for item in y for label in item])
         if flat.dtype.kind == "f" and flat.size:
             check_classification_targets(flat)
         self.classes, indices = np.unique(flat, return_inverse=True)
@@ -106,6 +140,12 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.indices) if self.indptr is None else len(self.indptr) - 1
+
+    def notes(self) -> list[str]:
+        """Return a note if numpy probably turned missing values into a label."""
+        if self.converted and "nan" in self.classes:
+            return ["y: the label 'nan' is probably a missing value that numpy turned into a string; pass a list"]
+        return []
 
     def keep(self, rows: np.ndarray) -> None:
         """Keep the documents selected by the boolean array `rows`, and drop unused labels."""

@@ -10,14 +10,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _native
-from ._inputs import as_csr, csr_arrays, n_threads, pad
+from ._inputs import as_csr, check_input, csr_arrays, integer, n_threads, neighbor_count, pad
 
 _METRICS = ("cosine", "dot")
-
-
-def _at_most(k: int) -> int:
-    """Limit k to a number above any number of rows."""
-    return min(k, 2**32)
 
 
 def _check_metric(metric: str) -> bool:
@@ -97,6 +92,7 @@ class SparseNeighbors(BaseEstimator):
             The fitted object.
         """
         unit = _check_metric(self.metric)
+        check_input(X, "X")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], accept_large_sparse=True)
         X = X if sp.issparse(X) else sp.csr_matrix(X)
         self.n_samples_fit_ = X.shape[0]
@@ -129,7 +125,8 @@ class SparseNeighbors(BaseEstimator):
         X : sparse matrix or array of shape (n_queries, n_features), default=None
             The queries. None: the fitted rows; no row is then its own neighbor.
         n_neighbors : int, default=None
-            The number of neighbors. None: the number set in the constructor.
+            The number of neighbors, at most 10,000 or the number of rows. None: the number set in
+            the constructor.
         return_distance : bool, default=True
             Whether to return distances, too.
 
@@ -143,15 +140,15 @@ class SparseNeighbors(BaseEstimator):
         """
         rows = self._searched()
         k = self.n_neighbors if n_neighbors is None else n_neighbors
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-            raise ValueError(f"n_neighbors={k!r}: expected an integer from 1")
+        k = neighbor_count(k, self.n_samples_fit_)
         own = X is None
         if own:
             X = self._fit_X
         elif not (sp.issparse(X) and X.format == "csr" and X.shape[1] == self.n_features_in_):
+            check_input(X, "X")
             X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
             X = X if sp.issparse(X) else sp.csr_matrix(X)
-        indices, similarities = pad(*rows.kneighbors(csr_arrays(X), _at_most(int(k) + own)), int(k) + own)
+        indices, similarities = pad(*rows.kneighbors(csr_arrays(X), k + own), k + own)
         if own:
             indices, similarities = _without_self(indices, similarities)
         if not return_distance:
@@ -245,15 +242,14 @@ def top_k(
     [[1.0, 2.0, 0.0], [0.0, 5.0, 3.0], [0.0, 3.0, 9.0]]
     """
     unit = _check_metric(metric)
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise ValueError(f"k={k!r}: expected an integer from 1")
+    k = integer("k", k, 1)
     if not threshold >= 0:
         raise ValueError(f"threshold={threshold!r}: expected a number from 0: only similarities above 0 are found")
     same = queries is rows
     rows = as_csr(rows, "rows")
     queries = rows if same else as_csr(queries, "queries")
     searched = _native.SparseRows(csr_arrays(rows), unit=unit, n_jobs=n_threads(n_jobs), device=device)
-    indptr, columns, similarities = searched.top_k(csr_arrays(queries), _at_most(int(k)), above=float(threshold), sort=sort)
+    indptr, columns, similarities = searched.top_k(csr_arrays(queries), k, above=float(threshold), sort=sort)
     shape = (queries.shape[0], rows.shape[0])
     small = indptr[-1] < 2**31 and max(shape) < 2**31
     index = np.int32 if small else np.int64

@@ -87,7 +87,8 @@ class KNNTextClassifier(ClassifierMixin, BaseEstimator):
         unchanged.
     metric : {'cosine', 'euclidean', 'manhattan'}, default='cosine'
         The distance between dense vectors.
-    weighting, words, case, normalization, strip_accents, stop_words, stemmer, min_length, ngram_range, char_ngram_range, \
+    weighting, words, case, normalization, strip_accents, stop_words, stemmer, min_length, \
+ngram_range, char_ngram_range, \
 char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         As for :class:`TfidfVectorizer`.
     chi2_power : float, default=None
@@ -108,8 +109,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
     hierarchy : path or list of (child, parent), default=None
         Multi-label: the label hierarchy. The ancestors of labels are added to documents and
         predictions.
-    objective : {'micro-f1', 'macro-f1', 'accuracy', 'micro+macro', 'p@5', 'top-3-accuracy'}, default=None
-        The metric that `tune` maximizes. None: ``'micro-f1'``.
+    objective : str, default=None
+        The metric that `tune` maximizes: ``'micro-f1'`` (the default), ``'macro-f1'``,
+        ``'accuracy'``, ``'micro+macro'``, ``'p@5'`` or ``'top-3-accuracy'``.
     k_max : int, default=None
         The largest k that `tune` tries. None: 200.
     tune_sample : int, default=None
@@ -289,14 +291,19 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             meant.
         """
         if y is None:
-            raise ValueError("This KNNTextClassifier estimator requires y to be passed, but the target y is None.")
+            raise ValueError(
+                "This KNNTextClassifier estimator requires y to be passed, "
+                "but the target y is None."
+            )
         # A failed fit must not leave parts of an older fit behind.
         self.__dict__.pop("_model", None)
         kind, X = self._documents(X, reset=True)
         rows = X.shape[0] if kind != "text" else len(X)
         labels = Labels(y)
         if len(labels) != rows:
-            raise ValueError(f"X has {rows} documents, y has {len(labels)}: inconsistent numbers of samples")
+            raise ValueError(
+                f"X has {rows} documents, y has {len(labels)}: inconsistent numbers of samples"
+            )
         self._check_parameters(kind)
         given = {
             name: None if values is None else per_document(name, values, rows)
@@ -305,14 +312,23 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         weights = None
         if sample_weight is not None:
             like = X if kind != "text" else np.empty((rows, 1))
-            weights = _check_sample_weight(sample_weight, like, dtype=np.float32, ensure_non_negative=True)
+            weights = _check_sample_weight(
+                sample_weight, like, dtype=np.float32, ensure_non_negative=True
+            )
             keep = weights > 0
             if not keep.any():  # older versions of scikit-learn accept this
                 raise ValueError("sample_weight must contain at least one non-zero number")
             if not keep.all():
-                X = [text for text, kept in zip(X, keep, strict=True) if kept] if kind == "text" else X[keep]
+                X = (
+                    [text for text, kept in zip(X, keep, strict=True) if kept]
+                    if kind == "text"
+                    else X[keep]
+                )
                 labels.keep(keep)
-                given = {n: v and [one for one, kept in zip(v, keep, strict=True) if kept] for n, v in given.items()}
+                given = {
+                    n: v and [one for one, kept in zip(v, keep, strict=True) if kept]
+                    for n, v in given.items()
+                }
                 weights = weights[keep]
         if labels.kind == SINGLE and len(labels.classes) == 0:
             raise ValueError("y has no labels")
@@ -336,18 +352,33 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         elif hasattr(self, "tuning_"):
             del self.tuning_
         notes = [*self._model.notes(), *labels.notes()]
-        if given["groups"] and len(set(given["groups"])) == 1 and self.tune is not False and rows > 1:
-            notes.append("groups: all documents are in one group, so that none has a neighbor during tuning")
+        if (
+            given["groups"]
+            and len(set(given["groups"])) == 1
+            and self.tune is not False
+            and rows > 1
+        ):
+            notes.append(
+                "groups: all documents are in one group, so that none has a neighbor during tuning"
+            )
         warn(notes)
         return self
 
     def _check_parameters(self, kind: str) -> None:
         """Refuse parameters that have no effect on documents of this kind."""
         if self.metric not in ("cosine", "euclidean", "manhattan"):
-            raise ValueError(f"metric={self.metric!r}: expected 'cosine', 'euclidean' or 'manhattan'")
+            raise ValueError(
+                f"metric={self.metric!r}: expected 'cosine', 'euclidean' or 'manhattan'"
+            )
         if not isinstance(self.device, str):
-            raise ValueError(f"device={self.device!r}: expected 'auto', 'cpu', 'cuda', 'cuda:N' or 'cuda:all'")
-        documents = {"text": "texts", "features": "rows of a sparse matrix", "vectors": "dense vectors"}[kind]
+            raise ValueError(
+                f"device={self.device!r}: expected 'auto', 'cpu', 'cuda', 'cuda:N' or 'cuda:all'"
+            )
+        documents = {
+            "text": "texts",
+            "features": "rows of a sparse matrix",
+            "vectors": "dense vectors",
+        }[kind]
         refused = {
             "text": (),
             "features": ANALYSIS,
@@ -356,10 +387,15 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         for name in refused:
             value = getattr(self, name)
             if value is not None and value is not False:
-                raise ValueError(f"{name}={value!r} has no effect on X, which contains {documents}: omit it")
+                raise ValueError(
+                    f"{name}={value!r} has no effect on X, which contains {documents}: omit it"
+                )
         features = self.features if isinstance(self.features, str) else ""
         if self.metric != "cosine" and kind != "vectors" and "lsa" not in features:
-            raise ValueError(f"metric={self.metric!r} has no effect on X, which contains {documents}: pass dense vectors")
+            raise ValueError(
+                f"metric={self.metric!r} has no effect on X, "
+                f"which contains {documents}: pass dense vectors"
+            )
         if self.dense_share is not None and "+lsa" not in features:
             raise ValueError(f"dense_share={self.dense_share!r} needs features='tfidf+lsa:N'")
 
@@ -368,20 +404,34 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         texts = as_texts(X)
         if texts is not None:
             if not reset and self._model.input != "text":
-                raise ValueError(f"X contains texts, but the classifier was fitted on {self._model.input}")
+                raise ValueError(
+                    f"X contains texts, but the classifier was fitted on {self._model.input}"
+                )
             if reset:
                 for name in ("n_features_in_", "feature_names_in_"):
                     if hasattr(self, name):
                         delattr(self, name)
             return "text", texts
         if isinstance(X, list) and not X:
-            raise ValueError("X contains no documents: Found array with 0 sample(s) while a minimum of 1 is required.")
+            raise ValueError(
+                "X contains no documents: Found array with 0 sample(s) "
+                "while a minimum of 1 is required."
+            )
         try:
-            X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset, accept_large_sparse=True)
+            X = validate_data(
+                self,
+                X,
+                accept_sparse="csr",
+                dtype=np.float32,
+                reset=reset,
+                accept_large_sparse=True,
+            )
         except ValueError as error:
             if "could not convert string to float" not in str(error):
                 raise
-            raise ValueError("X has several columns with strings: pass one column, such as X['text'], or numbers") from error
+            raise ValueError(
+                "X has several columns with strings: pass one column, such as X['text'], or numbers"
+            ) from error
         kind = "features" if sp.issparse(X) else "vectors"
         if not reset and self._model.input == "text":
             raise ValueError("X contains numbers, but the classifier was fitted on text")
@@ -439,7 +489,10 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             return found
         if self._kind == LISTS:
             named = self.classes_[places].tolist()
-            return [named[start:end] for start, end in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)]
+            return [
+                named[start:end]
+                for start, end in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)
+            ]
         # With None, several values mean "no label".
         if len(labels) == len(indptr) - 1:
             return self.classes_[places]
@@ -525,7 +578,12 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         return answers.get("confidence", np.full(count, np.nan)), answers["reasons"]
 
     def kneighbors(
-        self, X: Any, n_neighbors: int | None = None, return_distance: bool = True, *, by: str = "terms"
+        self,
+        X: Any,
+        n_neighbors: int | None = None,
+        return_distance: bool = True,
+        *,
+        by: str = "terms",
     ):
         """Find the nearest training documents.
 
@@ -559,7 +617,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         k = neighbor_count(k, self._model.documents)
         if by not in ("terms", "vectors"):
             raise ValueError(f"by={by!r}: expected 'terms' or 'vectors'")
-        indices, similarities = pad(*self._model.kneighbors(native, k, by_vectors=by == "vectors"), k)
+        indices, similarities = pad(
+            *self._model.kneighbors(native, k, by_vectors=by == "vectors"), k
+        )
         if not return_distance:
             return indices
         distances = -similarities.astype(np.float64)
@@ -592,7 +652,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Examples
         --------
         >>> from classify_knn import KNNTextClassifier
-        >>> model = KNNTextClassifier().fit(["bake the bread", "tune the guitar"], ["cooking", "music"])
+        >>> texts = ["bake the bread", "tune the guitar"]
+        >>> model = KNNTextClassifier().fit(texts, ["cooking", "music"])
         >>> explained = model.explain(["the fresh bread"])[0]
         >>> explained["labels"], explained["unknown"]
         (['cooking'], ['fresh'])
@@ -600,7 +661,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         ['bread']
         """
         native = self._input(X)
-        return [json.loads(one) for one in self._model.explain(native, terms=integer("terms", terms, 0))]
+        return [
+            json.loads(one) for one in self._model.explain(native, terms=integer("terms", terms, 0))
+        ]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of documents whose predicted labels are exactly right.
@@ -631,33 +694,53 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         if self._kind == INDICATOR:
             y = np.asarray(y)
             if y.shape != predicted.shape:
-                raise ValueError(f"y has the shape {y.shape}, expected {predicted.shape}: documents and labels")
+                raise ValueError(
+                    f"y has the shape {y.shape}, expected {predicted.shape}: documents and labels"
+                )
             right = (predicted == y).all(axis=1)
         else:
             known = as_list(y)
             known = np.asarray(y).ravel().tolist() if known is None else known
             if len(known) != len(predicted):
-                raise ValueError(f"X has {len(predicted)} documents, y has {len(known)}: inconsistent numbers of samples")
+                raise ValueError(
+                    f"X has {len(predicted)} documents, y has {len(known)}: "
+                    "inconsistent numbers of samples"
+                )
             if self._kind == LISTS:
                 lists = [one if is_list_of_labels(one) else [one] for one in known]
                 right = [set(own) == set(one) for own, one in zip(predicted, lists, strict=True)]
                 known = [label for one in lists for label in one]
             else:
                 if any(map(is_list_of_labels, known)):
-                    raise ValueError("y has lists of labels, but the classifier was fitted on one label per document")
+                    raise ValueError(
+                        "y has lists of labels, but the classifier "
+                        "was fitted on one label per document"
+                    )
                 right = [own == one for own, one in zip(predicted.tolist(), known, strict=True)]
             warn(self._unknown_labels(known))
         if sample_weight is not None and np.shape(sample_weight) != (len(predicted),):
-            raise ValueError(f"sample_weight has the shape {np.shape(sample_weight)}, X has {len(predicted)} documents")
+            raise ValueError(
+                f"sample_weight has the shape {np.shape(sample_weight)}, "
+                f"X has {len(predicted)} documents"
+            )
         return float(np.average(right, weights=sample_weight))
 
     def _unknown_labels(self, known: list) -> list[str]:
         """Return a note if many known labels are not labels of the classifier."""
         classes = {label: str(label) for label in self.classes_.tolist()}
         labels = {label for label in known if not is_missing(label)}
-        if labels and labels.isdisjoint(classes) and {str(label) for label in labels} <= set(classes.values()):
-            return ["y: no label is equal to a label of the classifier, because their types differ, such as 1 and '1'"]
-        note = self._model.unknown_labels([classes.get(label, str(label)) for label in sorted(labels, key=str)])
+        if (
+            labels
+            and labels.isdisjoint(classes)
+            and {str(label) for label in labels} <= set(classes.values())
+        ):
+            return [
+                "y: no label is equal to a label of the classifier, "
+                "because their types differ, such as 1 and '1'"
+            ]
+        note = self._model.unknown_labels(
+            [classes.get(label, str(label)) for label in sorted(labels, key=str)]
+        )
         return [] if note is None else [note]
 
     # Persistence
@@ -674,7 +757,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         self._model.save(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "auto") -> KNNTextClassifier:
+    def load(
+        cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "auto"
+    ) -> KNNTextClassifier:
         """Open a model file written by :meth:`save` or by the command ``classify train``.
 
         Parameters
@@ -725,7 +810,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             threads = n_threads(state.get("n_jobs"))
             state = {
                 **state,
-                "_model": _native.Model.from_bytes(state["_model"], n_jobs=threads, device=state.get("device", "auto")),
+                "_model": _native.Model.from_bytes(
+                    state["_model"], n_jobs=threads, device=state.get("device", "auto")
+                ),
             }
         super().__setstate__(state)
 

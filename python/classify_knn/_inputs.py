@@ -19,7 +19,11 @@ _MAX_PADDED_NEIGHBORS = 10_000
 
 def is_missing(item: Any) -> bool:
     """Return whether an item is a missing value: None, NaN or the NA of pandas."""
-    return item is None or type(item).__name__ in ("NAType", "NaTType") or (isinstance(item, float) and item != item)
+    return (
+        item is None
+        or type(item).__name__ in ("NAType", "NaTType")
+        or (isinstance(item, float) and item != item)
+    )
 
 
 def shown(item: Any) -> str:
@@ -64,17 +68,23 @@ def check_input(values: Any, name: str) -> None:
     if sp.issparse(values):
         return _check_sparse(values, name)
     kind = type(values).__name__
-    if isinstance(values, str) or (isinstance(values, np.ndarray) and values.ndim == 0 and values.dtype.kind in "UT"):
+    if isinstance(values, str) or (
+        isinstance(values, np.ndarray) and values.ndim == 0 and values.dtype.kind in "UT"
+    ):
         raise ValueError(f"{name} is one string: pass a list of strings, such as [text]")
     if isinstance(values, (bytes, bytearray)):
-        raise TypeError(f"{name} is one {kind} object: decode it, and pass a list of strings, such as [text]")
+        raise TypeError(
+            f"{name} is one {kind} object: decode it, and pass a list of strings, such as [text]"
+        )
     if isinstance(values, (set, frozenset)):
         raise TypeError(f"{name} is a {kind}, which has no order: pass a list")
     if isinstance(values, Mapping):
         raise TypeError(f"{name} is a {kind}: pass a list, such as list(values)")
     if hasattr(values, "__next__"):
         raise TypeError(f"{name} is a {kind}, which can be read only once: pass a list")
-    if not any(hasattr(values, method) for method in ("__len__", "__array__", "__arrow_c_stream__")):
+    if not any(
+        hasattr(values, method) for method in ("__len__", "__array__", "__arrow_c_stream__")
+    ):
         raise TypeError(f"{name} is {shown(values)}: expected a list, a Series or an array")
 
 
@@ -86,6 +96,8 @@ def _check_sparse(X: Any, name: str) -> None:
     ValueError
         With the name of the array that is wrong.
     """
+    if len(X.shape) != 2:
+        raise ValueError(f"{name} has the shape {X.shape}: expected rows and columns")
     if X.format in ("csr", "csc", "bsr"):
         height, width = X.shape
         if X.format == "bsr":
@@ -93,17 +105,25 @@ def _check_sparse(X: Any, name: str) -> None:
         count, bound = (width, height) if X.format == "csc" else (height, width)
         indptr, indices = X.indptr, X.indices
         if indptr.shape != (count + 1,) or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
-            raise ValueError(f"{name}.indptr is corrupt: expected {count + 1} numbers that begin with 0 and never decrease")
+            raise ValueError(
+                f"{name}.indptr is corrupt: expected {count + 1} numbers "
+                "that begin with 0 and never decrease"
+            )
         if indices.ndim != 1 or indptr[-1] > min(len(indices), len(X.data)):
-            raise ValueError(f"{name}.indices or {name}.data is corrupt: {name}.indptr ends with {indptr[-1]}, beyond its length")
+            raise ValueError(
+                f"{name}.indices or {name}.data is corrupt: "
+                f"{name}.indptr ends with {indptr[-1]}, beyond its length"
+            )
         _check_indices(indices[: indptr[-1]], bound, f"{name}.indices")
     elif X.format == "coo":
-        for indices, bound in zip(X.coords if hasattr(X, "coords") else (X.row, X.col), X.shape, strict=True):
+        for indices, bound in zip((X.row, X.col), X.shape, strict=True):
             if len(indices) != len(X.data):
                 raise ValueError(f"{name} is corrupt: its rows, columns and data differ in length")
             _check_indices(indices, bound, name)
     elif X.format == "dia" and len(X.offsets) != len(X.data):
-        raise ValueError(f"{name} is corrupt: it has {len(X.offsets)} offsets and {len(X.data)} rows of data")
+        raise ValueError(
+            f"{name} is corrupt: it has {len(X.offsets)} offsets and {len(X.data)} rows of data"
+        )
 
 
 def _check_indices(indices: np.ndarray, bound: int, name: str) -> None:
@@ -116,7 +136,7 @@ def as_list(column: Any) -> list | None:
     """Return a column of any library as a list, or None if it is not a column.
 
     Columns of Arrow, pandas, polars and Hugging Face are converted by their own methods; other
-    sequences are copied. """
+    sequences are copied."""
     if isinstance(column, list):
         return column
     if isinstance(column, (str, bytes, dict)) or sp.issparse(column):
@@ -138,7 +158,9 @@ def as_list(column: Any) -> list | None:
         convert = getattr(column, name, None)
         if convert is not None:
             return convert()
-    if hasattr(column, "__len__") and (hasattr(column, "__getitem__") or hasattr(column, "__iter__")):
+    if hasattr(column, "__len__") and (
+        hasattr(column, "__getitem__") or hasattr(column, "__iter__")
+    ):
         return list(column)
     if hasattr(column, "__arrow_c_stream__"):
         import pyarrow
@@ -172,7 +194,9 @@ def as_texts(X: Any) -> list[str] | None:
     if row is not None:
         item = column[row]
         if is_missing(item):
-            raise ValueError(f"X[{row}] is {item}: a text is missing; put '' for a document without text")
+            raise ValueError(
+                f"X[{row}] is {item}: a text is missing; put '' for a document without text"
+            )
         decode = "; decode it" if isinstance(item, (bytes, bytearray)) else ""
         raise TypeError(f"X[{row}] is {shown(item)}, expected a str{decode}")
     return column
@@ -196,7 +220,9 @@ def per_document(name: str, values: Any, documents: int) -> list[str]:
     check_input(values, name)
     listed = as_list(values)
     if listed is None:
-        raise ValueError(f"{name} has the shape {np.shape(values)}: expected one value per document")
+        raise ValueError(
+            f"{name} has the shape {np.shape(values)}: expected one value per document"
+        )
     if len(listed) != documents:
         raise ValueError(f"{name} has {len(listed)} entries, X has {documents} documents")
     row = next((row for row, item in enumerate(listed) if is_missing(item)), None)
@@ -238,7 +264,13 @@ def as_csr(X: Any, name: str) -> sp.csr_matrix:
     from sklearn.utils import check_array
 
     check_input(X, name)
-    X = check_array(X, accept_sparse="csr", dtype=[np.float32, np.float64], input_name=name, accept_large_sparse=True)
+    X = check_array(
+        X,
+        accept_sparse="csr",
+        dtype=[np.float32, np.float64],
+        input_name=name,
+        accept_large_sparse=True,
+    )
     return X if sp.issparse(X) else sp.csr_matrix(X)
 
 
@@ -249,12 +281,18 @@ def n_threads(n_jobs: int | None) -> int | None:
         return None
     is_integer = isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool)
     if not is_integer or n_jobs == 0 or n_jobs > _MAX_THREADS:
-        expected = f"expected None, an integer from 1 to {_MAX_THREADS}, or a negative one as in joblib"
+        expected = (
+            f"expected None, an integer from 1 to {_MAX_THREADS}, or a negative one as in joblib"
+        )
         raise ValueError(f"n_jobs={shown(n_jobs)}: {expected}")
     if n_jobs == -1:
         return None
     if n_jobs < 0:
-        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+        available = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else (os.cpu_count() or 1)
+        )
         return max(1, available + 1 + int(n_jobs))
     return int(n_jobs)
 
@@ -265,10 +303,14 @@ def pad(indices: np.ndarray, similarities: np.ndarray, k: int) -> tuple[np.ndarr
     if missing <= 0:
         return indices, similarities
     more = ((0, 0), (0, missing))
-    return np.pad(indices, more, constant_values=-1), np.pad(similarities, more, constant_values=-np.inf)
+    return np.pad(indices, more, constant_values=-1), np.pad(
+        similarities, more, constant_values=-np.inf
+    )
 
 
-def fill(indptr: np.ndarray, labels: np.ndarray, values: np.ndarray, columns: np.ndarray, width: int) -> np.ndarray:
+def fill(
+    indptr: np.ndarray, labels: np.ndarray, values: np.ndarray, columns: np.ndarray, width: int
+) -> np.ndarray:
     """Convert ragged (label, value) pairs to a dense array with `width` columns; `columns` maps
     labels to columns."""
     rows = len(indptr) - 1

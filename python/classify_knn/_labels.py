@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,18 @@ SINGLE, LISTS, INDICATOR = "single", "lists", "indicator"
 
 def is_list_of_labels(item: Any) -> bool:
     """Return whether an item is the list of a document's labels."""
-    return isinstance(item, (list, tuple, set, frozenset)) or (isinstance(item, np.ndarray) and item.ndim == 1)
+    return isinstance(item, (list, tuple, set, frozenset)) or (
+        isinstance(item, np.ndarray) and item.ndim == 1
+    )
 
 
-def _check_labels(labels: list, name: str) -> set[type]:
-    """Check the labels of the column or list `name`; return str, bool or float for each type.
+def _check_labels(labels: list, place: Callable[[int], str]) -> None:
+    """Check labels, which may come from several lists. `place` returns the place of a label.
 
     Raises
     ------
     ValueError
-        If a label is missing.
+        If a label is missing, or labels have different types.
     TypeError
         If a label is not a string, a number or another single value.
     """
@@ -34,15 +37,16 @@ def _check_labels(labels: list, name: str) -> set[type]:
     if not types <= {str, int, bool, np.str_, np.int64}:
         for at, label in enumerate(labels):
             if is_missing(label):
-                raise ValueError(f"{name}[{at}] is {label}: a missing label; leave it out (in lists of labels, [] means none)")
+                raise ValueError(
+                    f"{place(at)} is {label}: a missing label; leave it out "
+                    "(in lists of labels, [] means none)"
+                )
             if is_list_of_labels(label) or isinstance(label, (dict, bytes, bytearray)):
                 decode = "; decode it" if isinstance(label, (bytes, bytearray)) else ""
-                raise TypeError(f"{name}[{at}] is {shown(label)}, expected a label{decode}")
-    return {str if issubclass(one, str) else bool if issubclass(one, (bool, np.bool_)) else float for one in types}
-
-
-def _check_types(types: set[type]) -> None:
-    if len(types) > 1:
+                raise TypeError(f"{place(at)} is {shown(label)}, expected a label{decode}")
+    bools = {one for one in types if issubclass(one, (bool, np.bool_))}
+    strings = {one for one in types if issubclass(one, str)}
+    if sum(map(bool, (bools, strings, types - bools - strings))) > 1:
         raise ValueError("y has labels of different types, such as 1 and '1': use one type")
 
 
@@ -85,8 +89,14 @@ class Labels:
                 return
             check_classification_targets(array)
             if type_of_target(array) != "multilabel-indicator":
-                raise ValueError("y has several columns, and not only 0 and 1: expected an indicator matrix of labels")
-            self._of_indicator(sp.csr_matrix(array), np.arange(array.shape[1]) if names is None else np.asarray(names))
+                raise ValueError(
+                    "y has several columns, and not only 0 and 1: "
+                    "expected an indicator matrix of labels"
+                )
+            self._of_indicator(
+                sp.csr_matrix(array),
+                np.arange(array.shape[1]) if names is None else np.asarray(names),
+            )
             return
         if not isinstance(y, np.ndarray) or y.dtype == object:
             listed = as_list(y) or []
@@ -96,17 +106,23 @@ class Labels:
                 return
             if any(lists):
                 at = lists.index(not lists[0])
-                raise ValueError(f"y[{at}] is {shown(listed[at])}, but y[0] is {shown(listed[0])}: use lists for all documents")
+                raise ValueError(
+                    f"y[{at}] is {shown(listed[at])}, but y[0] is {shown(listed[0])}: "
+                    "use lists for all documents"
+                )
             # numpy would convert labels of different types to one.
-            _check_types(_check_labels(listed, "y"))
+            _check_labels(listed, "y[{}]".format)
         y = np.asarray(y)
         if y.ndim > 1:
-            raise ValueError(f"y has the shape {y.shape}: expected one label a document, lists of labels, or an indicator matrix")
+            raise ValueError(
+                f"y has the shape {y.shape}: expected one label per document, "
+                "lists of labels, or an indicator matrix"
+            )
         self._of_one(column_or_1d(y))
 
     def _of_one(self, y: np.ndarray) -> None:
         if y.dtype == object or (y.dtype.kind == "f" and np.isnan(y).any()):
-            _check_types(_check_labels(y.tolist(), "y"))
+            _check_labels(y.tolist(), "y[{}]".format)
         check_classification_targets(y)
         self.kind = SINGLE
         self.classes, indices = np.unique(y, return_inverse=True)
@@ -114,20 +130,33 @@ class Labels:
 
     def _of_lists(self, y: list) -> None:
         same = len({len(item) for item in y}) == 1
-        numeric = all(isinstance(label, (bool, int, float, np.number)) for item in y for label in item)
-        if same and numeric and len(y[0]) > 0 and all(label in (0, 1) for item in y for label in item):
+        numeric = all(
+            isinstance(label, (bool, int, float, np.number)) for item in y for label in item
+        )
+        if (
+            same
+            and numeric
+            and len(y[0]) > 0
+            and all(label in (0, 1) for item in y for label in item)
+        ):
             # As in scikit-learn, rows of 0 and 1 are an indicator matrix.
             array = np.asarray([list(item) for item in y])
             self._of_indicator(sp.csr_matrix(array), np.arange(array.shape[1]))
             return
         self.kind = LISTS
-        _check_types(set().union(*(_check_labels(list(item), f"y[{at}]") for at, item in enumerate(y))))
-        flat = np.asarray([label for item in y for label in item])
+        self.indptr = np.concatenate([[0], np.cumsum([len(item) for item in y])]).astype(np.int64)
+        listed = [label for item in y for label in item]
+        _check_labels(listed, self._place)
+        flat = np.asarray(listed)
         if flat.dtype.kind == "f" and flat.size:
             check_classification_targets(flat)
         self.classes, indices = np.unique(flat, return_inverse=True)
-        self.indptr = np.concatenate([[0], np.cumsum([len(item) for item in y])]).astype(np.int64)
         self.indices = indices.astype(np.int64).ravel()
+
+    def _place(self, at: int) -> str:
+        """Return the place in the lists of a label."""
+        row = int(np.searchsorted(self.indptr, at, side="right")) - 1
+        return f"y[{row}][{at - int(self.indptr[row])}]"
 
     def _of_indicator(self, y: sp.csr_matrix, classes: np.ndarray) -> None:
         y = y.copy()
@@ -144,7 +173,10 @@ class Labels:
     def notes(self) -> list[str]:
         """Return a note if numpy probably turned missing values into a label."""
         if self.converted and "nan" in self.classes:
-            return ["y: the label 'nan' is probably a missing value that numpy turned into a string; pass a list"]
+            return [
+                "y: the label 'nan' is probably a missing value that "
+                "numpy turned into a string; pass a list"
+            ]
         return []
 
     def keep(self, rows: np.ndarray) -> None:

@@ -73,7 +73,9 @@ class MetricIndex:
         if name is not None and not isinstance(name, str):
             raise ValueError(f"metric={name!r}: expected the name of a metric or a function")
         if not isinstance(device, str):
-            raise ValueError(f"device={device!r}: expected 'auto', 'cpu', 'cuda', 'cuda:N' or 'cuda:all'")
+            raise ValueError(
+                f"device={device!r}: expected 'auto', 'cpu', 'cuda', 'cuda:N' or 'cuda:all'"
+            )
         kind, native = ("objects", _items(points)) if function else _as_points(points)
         self._index = _native.MetricIndex(
             native,
@@ -86,7 +88,9 @@ class MetricIndex:
         )
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "cpu") -> MetricIndex:
+    def load(
+        cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "cpu"
+    ) -> MetricIndex:
         """Open a file written by :meth:`save` or by the command ``metric-index build``.
 
         Parameters
@@ -194,7 +198,9 @@ class MetricIndex:
             As in :meth:`query` or :meth:`query_radius`.
         """
         if k is not None and radius is None:
-            indptr, found, distances = self._index.nearest(self._queries(points), integer("k", k, 1))
+            indptr, found, distances = self._index.nearest(
+                self._queries(points), integer("k", k, 1)
+            )
             shape = (len(indptr) - 1, -1 if len(found) else 0)
             return distances.reshape(shape), found.reshape(shape)
         if radius is None or k is not None:
@@ -235,17 +241,25 @@ def _as_points(points: Any) -> tuple[str, Any]:
     if all(isinstance(item, str) for item in listed):
         return "strings", listed
     if all(_is_set(item) for item in listed):
-        if any(not isinstance(item, (int, np.integer)) or not 0 <= item < 2**32 for one in listed for item in one):
+        if any(
+            not isinstance(item, (int, np.integer)) or not 0 <= item < 2**32
+            for one in listed
+            for item in one
+        ):
             raise ValueError("the sets must be of integers from 0 to 2^32 - 1")
         return "sets", [sorted(int(item) for item in one) for one in listed]
-    return "vectors", _as_vectors(_numbers(points.to_numpy() if hasattr(points, "to_numpy") else listed))
+    return "vectors", _as_vectors(
+        _numbers(points.to_numpy() if hasattr(points, "to_numpy") else listed)
+    )
 
 
 def _numbers(points: Any) -> np.ndarray:
     try:
         return np.asarray(points, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError("points must be vectors of one length, strings, or sets of integers") from None
+        raise ValueError(
+            "points must be vectors of one length, strings, or sets of integers"
+        ) from None
 
 
 def _as_vectors(array: np.ndarray) -> np.ndarray:

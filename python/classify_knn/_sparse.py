@@ -17,7 +17,10 @@ _METRICS = ("cosine", "dot")
 
 def _check_metric(metric: str) -> bool:
     if metric not in _METRICS:
-        raise ValueError(f"metric={metric!r}: expected 'cosine' or 'dot'; MetricIndex has other metrics, for dense vectors")
+        raise ValueError(
+            f"metric={metric!r}: expected 'cosine' or 'dot'; "
+            "MetricIndex has other metrics, for dense vectors"
+        )
     return metric == "cosine"
 
 
@@ -64,7 +67,14 @@ class SparseNeighbors(BaseEstimator):
     [[0.0, 0.2]]
     """
 
-    def __init__(self, n_neighbors: int = 5, *, metric: str = "cosine", n_jobs: int | None = None, device: str = "auto"):
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        *,
+        metric: str = "cosine",
+        n_jobs: int | None = None,
+        device: str = "auto",
+    ):
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.n_jobs = n_jobs
@@ -93,12 +103,16 @@ class SparseNeighbors(BaseEstimator):
         """
         unit = _check_metric(self.metric)
         check_input(X, "X")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], accept_large_sparse=True)
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float32, np.float64], accept_large_sparse=True
+        )
         X = X if sp.issparse(X) else sp.csr_matrix(X)
         self.n_samples_fit_ = X.shape[0]
         self._unit = unit
         self._fit_X = X
-        self._rows = _native.SparseRows(csr_arrays(X), unit=unit, n_jobs=n_threads(self.n_jobs), device=self.device)
+        self._rows = _native.SparseRows(
+            csr_arrays(X), unit=unit, n_jobs=n_threads(self.n_jobs), device=self.device
+        )
         return self
 
     def __getstate__(self):
@@ -113,11 +127,16 @@ class SparseNeighbors(BaseEstimator):
         check_is_fitted(self, "n_samples_fit_")
         if not hasattr(self, "_rows"):  # unpickled
             self._rows = _native.SparseRows(
-                csr_arrays(self._fit_X), unit=self._unit, n_jobs=n_threads(self.n_jobs), device=self.device
+                csr_arrays(self._fit_X),
+                unit=self._unit,
+                n_jobs=n_threads(self.n_jobs),
+                device=self.device,
             )
         return self._rows
 
-    def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True):
+    def kneighbors(
+        self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
+    ):
         """Find the nearest rows of each query.
 
         Parameters
@@ -146,7 +165,9 @@ class SparseNeighbors(BaseEstimator):
             X = self._fit_X
         elif not (sp.issparse(X) and X.format == "csr" and X.shape[1] == self.n_features_in_):
             check_input(X, "X")
-            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+            X = validate_data(
+                self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False
+            )
             X = X if sp.issparse(X) else sp.csr_matrix(X)
         indices, similarities = pad(*rows.kneighbors(csr_arrays(X), k + own), k + own)
         if own:
@@ -159,7 +180,9 @@ class SparseNeighbors(BaseEstimator):
             distances = np.where(indices >= 0, np.maximum(1.0 + distances, 0.0), np.inf)
         return distances, indices
 
-    def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> sp.csr_matrix:
+    def kneighbors_graph(
+        self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity"
+    ) -> sp.csr_matrix:
         """Return the graph of neighbors as a sparse matrix.
 
         Parameters
@@ -182,7 +205,9 @@ class SparseNeighbors(BaseEstimator):
         found = indices >= 0
         data = distances[found] if mode == "distance" else np.ones(int(found.sum()))
         indptr = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
-        return sp.csr_matrix((data, indices[found], indptr), shape=(len(indices), self.n_samples_fit_))
+        return sp.csr_matrix(
+            (data, indices[found], indptr), shape=(len(indices), self.n_samples_fit_)
+        )
 
 
 def _without_self(indices: np.ndarray, similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -244,17 +269,28 @@ def top_k(
     unit = _check_metric(metric)
     k = integer("k", k, 1)
     if not threshold >= 0:
-        raise ValueError(f"threshold={threshold!r}: expected a number from 0: only similarities above 0 are found")
+        raise ValueError(
+            f"threshold={threshold!r}: expected a number from 0: "
+            "only similarities above 0 are found"
+        )
     same = queries is rows
     rows = as_csr(rows, "rows")
     queries = rows if same else as_csr(queries, "queries")
-    searched = _native.SparseRows(csr_arrays(rows), unit=unit, n_jobs=n_threads(n_jobs), device=device)
-    indptr, columns, similarities = searched.top_k(csr_arrays(queries), k, above=float(threshold), sort=sort)
+    searched = _native.SparseRows(
+        csr_arrays(rows), unit=unit, n_jobs=n_threads(n_jobs), device=device
+    )
+    indptr, columns, similarities = searched.top_k(
+        csr_arrays(queries), k, above=float(threshold), sort=sort
+    )
     shape = (queries.shape[0], rows.shape[0])
     small = indptr[-1] < 2**31 and max(shape) < 2**31
     index = np.int32 if small else np.int64
     found = sp.csr_matrix(shape, dtype=np.float32)
     # Assigned separately, because the constructor would check the arrays and might sort them.
-    found.indptr, found.indices, found.data = indptr.astype(index), columns.astype(index), similarities
+    found.indptr, found.indices, found.data = (
+        indptr.astype(index),
+        columns.astype(index),
+        similarities,
+    )
     found.has_sorted_indices = not sort
     return found

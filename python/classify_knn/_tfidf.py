@@ -97,7 +97,8 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> from classify_knn import TfidfVectorizer
-    >>> rows = TfidfVectorizer(weighting="sklearn").fit_transform(["bread and butter", "bread and wine"])
+    >>> texts = ["bread and butter", "bread and wine"]
+    >>> rows = TfidfVectorizer(weighting="sklearn").fit_transform(texts)
     >>> rows.shape
     (2, 4)
     """
@@ -178,7 +179,9 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
         else:
             given = ([], np.zeros(len(texts) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
         # Weighting needs no search device.
-        self._model, _ = _native.train(texts, given, parameters, n_jobs=n_threads(self.n_jobs), device="cpu")
+        self._model, _ = _native.train(
+            texts, given, parameters, n_jobs=n_threads(self.n_jobs), device="cpu"
+        )
         warn(self._model.notes())
         return self
 
@@ -244,7 +247,10 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "_model")
         if input_features is not None and np.size(input_features) != 1:
-            raise ValueError(f"input_features should have length equal to 1, the column of texts, got {np.size(input_features)}")
+            raise ValueError(
+                "input_features should have length equal to 1, "
+                f"the column of texts, got {np.size(input_features)}"
+            )
         return np.asarray(self._model.terms, dtype=object)
 
     def __getstate__(self):
@@ -256,7 +262,9 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
 
     def __setstate__(self, state):
         if isinstance(state.get("_model"), bytes):
-            state["_model"] = _native.Model.from_bytes(state["_model"], n_jobs=n_threads(state["n_jobs"]), device="cpu")
+            state["_model"] = _native.Model.from_bytes(
+                state["_model"], n_jobs=n_threads(state["n_jobs"]), device="cpu"
+            )
         super().__setstate__(state)
 
 

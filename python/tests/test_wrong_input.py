@@ -10,9 +10,17 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 import classify_knn
-from classify_knn import DataWarning, KNNTextClassifier, MetricIndex, SparseNeighbors, TfidfVectorizer, top_k
+from classify_knn import (
+    DataWarning,
+    KNNTextClassifier,
+    MetricIndex,
+    SparseNeighbors,
+    TfidfVectorizer,
+    top_k,
+)
 
 TEXTS = ["bake the bread", "bread and butter", "tune the guitar", "guitar strings"]
 LABELS = ["cooking", "cooking", "music", "music"]
@@ -32,10 +40,19 @@ def model():
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["a;b", "b;c", "a;c", "a;b;c", "b", "c"] * 2, r"y: .*`a;b`.*\[label.split\(';'\) for label in y\]"),
-        ([f"label number {number}" for number in range(12)], "y: 12 of 12 labels occur once, .*right column"),
+        (
+            ["a;b", "b;c", "a;c", "a;b;c", "b", "c"] * 2,
+            r"y: .*`a;b`.*\[label.split\(';'\) for label in y\]",
+        ),
+        (
+            [f"label number {number}" for number in range(12)],
+            "y: 12 of 12 labels occur once, .*right column",
+        ),
         (["x"] * 12, "y: all documents have the label `x`"),
-        (["Money"] + ["money"] * 6 + ["other"] * 5, "y: the labels `Money` and `money` differ only in spelling"),
+        (
+            ["Money"] + ["money"] * 6 + ["other"] * 5,
+            "y: the labels `Money` and `money` differ only in spelling",
+        ),
         (np.array(["x", np.nan, "y"] * 4), "y: the label 'nan' is probably a missing value"),
     ],
 )
@@ -50,13 +67,17 @@ def test_labels_that_are_probably_wrong(labels, message):
 
 
 def test_other_data_that_is_probably_wrong(model):
-    with pytest.warns(DataWarning, match="ids: 3 documents have an identifier that occurred before, such as `a`"):
+    with pytest.warns(
+        DataWarning, match="ids: 3 documents have an identifier that occurred before, such as `a`"
+    ):
         fit(TEXTS, LABELS, ids=["a"] * 4)
     with pytest.warns(DataWarning, match="groups: all documents are in one group"):
         KNNTextClassifier().fit(TEXTS, LABELS, groups=[7] * 4)
     with pytest.warns(DataWarning, match="hierarchy: .*`cookin`.*closest label is `cooking`"):
         KNNTextClassifier(tune=False, hierarchy=[("cookin", "all")]).fit(TEXTS, LISTS)
-    with pytest.warns(DataWarning, match="y: 1 of the 2 labels .* unknown to the model, such as `Music`"):
+    with pytest.warns(
+        DataWarning, match="y: 1 of the 2 labels .* unknown to the model, such as `Music`"
+    ):
         model.score(TEXTS, ["cooking", "cooking", "Music", "Music"])
     numbers = KNNTextClassifier(tune=False).fit(TEXTS, [1, 1, 2, 2])
     with pytest.warns(DataWarning, match="y: no label is equal .* their types differ"):
@@ -66,11 +87,20 @@ def test_other_data_that_is_probably_wrong(model):
 def test_no_warning_on_clean_data(train, test):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fitted = KNNTextClassifier().fit(*train, ids=[f"d{row}" for row in range(len(train[0]))], groups=range(len(train[0])))
+        fitted = KNNTextClassifier().fit(
+            *train, ids=[f"d{row}" for row in range(len(train[0]))], groups=range(len(train[0]))
+        )
         fitted.score(*test)
         numbers = [len(label) for label in train[1]]
-        assert KNNTextClassifier().fit(train[0], numbers).score(train[0], np.asarray(numbers, dtype=float)) > 0.9
-        KNNTextClassifier(hierarchy=[("cooking", "all"), ("music", "all")]).fit(train[0], [[label] for label in train[1]])
+        assert (
+            KNNTextClassifier()
+            .fit(train[0], numbers)
+            .score(train[0], np.asarray(numbers, dtype=float))
+            > 0.9
+        )
+        KNNTextClassifier(hierarchy=[("cooking", "all"), ("music", "all")]).fit(
+            train[0], [[label] for label in train[1]]
+        )
         KNNTextClassifier().fit(train[0], pd.get_dummies(pd.Series(train[1])).astype(int))
         TfidfVectorizer(select="chi2:9").fit(*train)
 
@@ -88,7 +118,10 @@ def test_the_warning_can_be_an_error():
         ({"title_boost": -1}, "^title_boost=-1: expected a number from 0 to 1000$"),
         ({"title_boost": 0}, "^title_boost=0: expected a number above 0$"),
         ({"rule": "mcut:3"}, "^rule='mcut:3': mcut takes no number"),
-        ({"hierarchy": [("b", "c"), ("a", "a")]}, r"^hierarchy\[1\]: the label `a` is its own ancestor$"),
+        (
+            {"hierarchy": [("b", "c"), ("a", "a")]},
+            r"^hierarchy\[1\]: the label `a` is its own ancestor$",
+        ),
         ({"hierarchy": [("b", "c"), ("", "a")]}, r"^hierarchy\[1\]: a label is empty"),
         ({"case": "upper"}, "^case='upper': expected one of `fold`, `lower`, `keep`$"),
         ({"min_df": 50}, "^X: no term is left .*min_df"),
@@ -106,7 +139,9 @@ def test_messages_name_parameters(parameters, message):
     assert "--" not in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["stemmer", "stop_words", "ngram_range", "title_boost", "strip_accents"])
+@pytest.mark.parametrize(
+    "name", ["stemmer", "stop_words", "ngram_range", "title_boost", "strip_accents"]
+)
 def test_parameters_of_texts_are_refused_for_matrices(name):
     value = {"ngram_range": (1, 2), "title_boost": 2, "strip_accents": True}.get(name, "en")
     for X in (ROWS, ROWS.toarray()):
@@ -114,9 +149,15 @@ def test_parameters_of_texts_are_refused_for_matrices(name):
             KNNTextClassifier(**{name: value}).fit(X, LABELS)
 
 
-@pytest.mark.parametrize("parameters", [{"select": "chi2:3"}, {"weighting": "bm25"}, {"min_df": 2}, {"features": "counts"}])
+@pytest.mark.parametrize(
+    "parameters",
+    [{"select": "chi2:3"}, {"weighting": "bm25"}, {"min_df": 2}, {"features": "counts"}],
+)
 def test_parameters_of_terms_are_refused_for_vectors(parameters):
-    with pytest.raises(ValueError, match=f"^{next(iter(parameters))}=.* has no effect on X, which contains dense vectors"):
+    with pytest.raises(
+        ValueError,
+        match=f"^{next(iter(parameters))}=.* has no effect on X, which contains dense vectors",
+    ):
         KNNTextClassifier(tune=False, **parameters).fit(ROWS.toarray(), LABELS)
     if "features" not in parameters:
         KNNTextClassifier(tune=False, **parameters).fit(ROWS, LABELS)
@@ -147,6 +188,11 @@ def test_documents_that_are_not_a_column(X, message, model):
     if not isinstance(X, pd.DataFrame) and not hasattr(X, "__next__"):
         with pytest.raises((TypeError, ValueError), match=message):
             TfidfVectorizer().fit(X)
+
+
+def test_a_sparse_row_is_not_a_matrix():
+    with pytest.raises(ValueError, match=r"X has the shape \(3,\): expected rows and columns"):
+        SparseNeighbors().fit(sp.coo_array(np.ones(3)))
 
 
 def test_values_of_a_dict_are_a_column(model):
@@ -199,7 +245,11 @@ def test_other_arguments_of_fit(given, message):
 
 
 def test_arguments_of_other_methods(model):
-    for y, message in ((LABELS[:3], "X has 4 documents, y has 3"), (LISTS, "y has lists of labels"), (None, "y is None")):
+    for y, message in (
+        (LABELS[:3], "X has 4 documents, y has 3"),
+        (LISTS, "y has lists of labels"),
+        (None, "y is None"),
+    ):
         with pytest.raises((TypeError, ValueError), match=message):
             model.score(TEXTS, y)
     with pytest.raises(ValueError, match="sample_weight has the shape"):
@@ -210,9 +260,13 @@ def test_arguments_of_other_methods(model):
         with pytest.raises(ValueError, match="terms=.*expected an integer from 0"):
             model.explain(TEXTS, terms=terms)
     assert len(model.explain(TEXTS, terms=2**80)) == 4
-    with pytest.raises(ValueError, match="n_neighbors=100000000: expected an integer from 1 to 10000"):
+    with pytest.raises(
+        ValueError, match="n_neighbors=100000000: expected an integer from 1 to 10000"
+    ):
         model.kneighbors(TEXTS, 10**8)
-    with pytest.raises(ValueError, match="n_neighbors=100000000: expected an integer from 1 to 10000"):
+    with pytest.raises(
+        ValueError, match="n_neighbors=100000000: expected an integer from 1 to 10000"
+    ):
         SparseNeighbors().fit(ROWS).kneighbors(ROWS, 10**8)
     assert top_k(ROWS, ROWS, 2**80).shape == (4, 4)
     assert (model.kneighbors(TEXTS, 2, by="vectors")[1] == model.kneighbors(TEXTS, 2)[1]).all()
@@ -258,14 +312,19 @@ good = sp.csr_matrix(np.eye(4))
 labels = ["a", "b", "a", "b"]
 for kind in ("csr_matrix", "csc_matrix", "csr_array"):
     for arrays in (
-        dict(indptr=[0, 3, 1, 4, 4]), dict(indptr=[0, big, 2, 3, 4]), dict(indptr=[1, 1, 2, 3, 4]), dict(indptr=[0, 1, 2, 3, big]),
-        dict(indptr=[0, 1, 2]), dict(indptr=[0, -big, 2, 3, 4]), dict(indices=[0, 1, big, 3]), dict(indices=[0, -big, 2, 3]),
-        dict(indices=[0, 1]), dict(data=[1.0, 1.0]),
+        dict(indptr=[0, 3, 1, 4, 4]), dict(indptr=[0, big, 2, 3, 4]), dict(indptr=[1, 1, 2, 3, 4]),
+        dict(indptr=[0, 1, 2, 3, big]), dict(indptr=[0, 1, 2]), dict(indptr=[0, -big, 2, 3, 4]),
+        dict(indices=[0, 1, big, 3]), dict(indices=[0, -big, 2, 3]), dict(indices=[0, 1]),
+        dict(data=[1.0, 1.0]),
     ):
         for call in (
-            lambda x: KNNTextClassifier(tune=False).fit(x, labels), lambda x: SparseNeighbors().fit(x), lambda x: top_k(x, good, 1),
-            lambda x: top_k(good, x, 1), lambda x: KNNTextClassifier(tune=False).fit(good, labels).predict(x),
-            lambda x: SparseNeighbors().fit(good).kneighbors(x), lambda x: KNNTextClassifier(tune=False).fit(good, x),
+            lambda x: KNNTextClassifier(tune=False).fit(x, labels),
+            lambda x: KNNTextClassifier(tune=False).fit(good, x),
+            lambda x: KNNTextClassifier(tune=False).fit(good, labels).predict(x),
+            lambda x: SparseNeighbors().fit(x),
+            lambda x: SparseNeighbors().fit(good).kneighbors(x),
+            lambda x: top_k(x, good, 1),
+            lambda x: top_k(good, x, 1),
         ):
             try:
                 call(corrupt(kind, **arrays))
@@ -283,7 +342,9 @@ long = corrupt("csr_matrix", indices=[0, 1, 2, 3, 7], data=[1.0, 1, 1, 1, 1])
 assert (top_k(long, good, 1).toarray() == np.eye(4)).all()
 print("end")
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
 
 
@@ -323,7 +384,12 @@ def test_modules_import_names_that_exist():
     folder = pathlib.Path(classify_knn.__file__).parent
     for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module and node.module != "_native":
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.level == 1
+                and node.module
+                and node.module != "_native"
+            ):
                 imported = folder / f"{node.module}.py"
                 assert {name.name for name in node.names} <= _defined(imported), path
 

@@ -118,6 +118,10 @@ fn train_message(error: &TrainError) -> String {
         TrainError::PrototypesAreTuned => {
             "tune=True chooses the share of prototypes: omit /prototypes in weights"
         }
+        TrainError::CompensationForSeveral => {
+            "/size in weights is for one label per document: omit it; label thresholds already \
+             account for sizes"
+        }
         TrainError::LearnedByBatch => {
             "weights='learned' conflicts with rule='pcut', which decides on whole batches"
         }

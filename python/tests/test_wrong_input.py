@@ -131,6 +131,7 @@ def test_the_warning_can_be_an_error():
         ({"metric": "euclidean"}, "^metric='euclidean' has no effect on X, which contains texts"),
         ({"dense_share": 0.5}, r"^dense_share=0.5 needs features='tfidf\+lsa:N'$"),
         ({"rule": "scut"}, "tune='votes'"),
+        ({"weights": "similarity/size^1", "tune": "votes"}, "^/size in weights is for one label"),
     ],
 )
 def test_messages_name_parameters(parameters, message):

@@ -103,6 +103,9 @@ fn train_message(error: &TrainError) -> String {
                  while fitting, with tune='votes'"
             );
         }
+        TrainError::NoveltyNeedsLabels { labels } => {
+            return format!("foreign needs at least three labels, but y has {labels}");
+        }
         TrainError::NoText => "keep_text: the documents are features or vectors, not texts",
         TrainError::NoFeatures => {
             "features='counts': the documents are texts, whose terms are always counted; omit it"

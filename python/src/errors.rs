@@ -138,7 +138,7 @@ fn train_message(error: &TrainError) -> String {
 
 fn decision_message(error: DecisionError) -> String {
     let message = match error {
-        DecisionError::OneLabel { option } | DecisionError::SingleLabels { option } => {
+        DecisionError::SingleLabelConflict { option } | DecisionError::SingleLabels { option } => {
             return format!(
                 "{option} needs multi-label documents, but each document has one label"
             );

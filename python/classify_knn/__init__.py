@@ -10,10 +10,12 @@ cooking music
 from ._classifier import KNNTextClassifier
 from ._metric import MetricIndex
 from ._native import ModelError, __version__
+from ._notes import DataWarning
 from ._sparse import SparseNeighbors, top_k
 from ._tfidf import TfidfVectorizer
 
 __all__ = [
+    "DataWarning",
     "KNNTextClassifier",
     "MetricIndex",
     "ModelError",

@@ -13,14 +13,28 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from . import _native
-from ._inputs import as_texts, csr_arrays, fill, n_threads, pad
-from ._labels import INDICATOR, LISTS, SINGLE, Labels
+from ._inputs import (
+    as_list,
+    as_texts,
+    check_input,
+    csr_arrays,
+    fill,
+    integer,
+    is_missing,
+    n_threads,
+    neighbor_count,
+    pad,
+    per_document,
+)
+from ._labels import INDICATOR, LISTS, SINGLE, Labels, is_list_of_labels
+from ._notes import warn
 from ._run import Progress, report
-from ._tfidf import ANALYSIS
+from ._tfidf import ANALYSIS, TERM_WEIGHTS
 
 #: Parameters that are passed to the compiled part unchanged.
 _NATIVE_PARAMETERS = (
     *ANALYSIS,
+    *TERM_WEIGHTS,
     "n_neighbors",
     "weights",
     "chi2_power",
@@ -73,7 +87,8 @@ class KNNTextClassifier(ClassifierMixin, BaseEstimator):
         unchanged.
     metric : {'cosine', 'euclidean', 'manhattan'}, default='cosine'
         The distance between dense vectors.
-    weighting, words, case, normalization, strip_accents, stop_words, stemmer, min_length, ngram_range, char_ngram_range, \
+    weighting, words, case, normalization, strip_accents, stop_words, stemmer, min_length, \
+ngram_range, char_ngram_range, \
 char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         As for :class:`TfidfVectorizer`.
     chi2_power : float, default=None
@@ -94,8 +109,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
     hierarchy : path or list of (child, parent), default=None
         Multi-label: the label hierarchy. The ancestors of labels are added to documents and
         predictions.
-    objective : {'micro-f1', 'macro-f1', 'accuracy', 'micro+macro', 'p@5', 'top-3-accuracy'}, default=None
-        The metric that `tune` maximizes. None: ``'micro-f1'``.
+    objective : str, default=None
+        The metric that `tune` maximizes: ``'micro-f1'`` (the default), ``'macro-f1'``,
+        ``'accuracy'``, ``'micro+macro'``, ``'p@5'`` or ``'top-3-accuracy'``.
     k_max : int, default=None
         The largest k that `tune` tries. None: 200.
     tune_sample : int, default=None
@@ -258,7 +274,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         ids : list of str, default=None
             The identifiers of the documents. None: their numbers, from 1.
         groups : array-like of shape (n_samples,), default=None
-            Documents of one group are never neighbors of each other during tuning.
+            Documents of one group are never neighbors of each other during tuning. Each document
+            needs a group, which may be its own.
         progress : callable, default=None
             Called as ``progress(stage, documents)`` while documents are read and held out.
 
@@ -266,40 +283,57 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         -------
         KNNTextClassifier
             The fitted classifier.
+
+        Warns
+        -----
+        DataWarning
+            If the labels, the hierarchy, the identifiers or the groups are probably not what you
+            meant.
         """
         if y is None:
-            raise ValueError("This KNNTextClassifier estimator requires y to be passed, but the target y is None.")
+            raise ValueError(
+                "This KNNTextClassifier estimator requires y to be passed, "
+                "but the target y is None."
+            )
         # A failed fit must not leave parts of an older fit behind.
         self.__dict__.pop("_model", None)
         kind, X = self._documents(X, reset=True)
         rows = X.shape[0] if kind != "text" else len(X)
         labels = Labels(y)
         if len(labels) != rows:
-            raise ValueError(f"X has {rows} documents, y has {len(labels)}: inconsistent numbers of samples")
-        given: dict[str, Any] = {"ids": None if ids is None else [str(one) for one in ids], "groups": None}
-        if groups is not None:
-            given["groups"] = [str(one) for one in np.asarray(groups).tolist()]
-        for name, values in given.items():
-            if values is not None and len(values) != rows:
-                raise ValueError(f"{name} has {len(values)} entries, X has {rows} documents")
+            raise ValueError(
+                f"X has {rows} documents, y has {len(labels)}: inconsistent numbers of samples"
+            )
+        self._check_parameters(kind)
+        given = {
+            name: None if values is None else per_document(name, values, rows)
+            for name, values in (("ids", ids), ("groups", groups))
+        }
         weights = None
         if sample_weight is not None:
             like = X if kind != "text" else np.empty((rows, 1))
-            weights = _check_sample_weight(sample_weight, like, dtype=np.float32, ensure_non_negative=True)
+            weights = _check_sample_weight(
+                sample_weight, like, dtype=np.float32, ensure_non_negative=True
+            )
             keep = weights > 0
             if not keep.any():  # older versions of scikit-learn accept this
                 raise ValueError("sample_weight must contain at least one non-zero number")
             if not keep.all():
-                X = [text for text, kept in zip(X, keep, strict=True) if kept] if kind == "text" else X[keep]
+                X = (
+                    [text for text, kept in zip(X, keep, strict=True) if kept]
+                    if kind == "text"
+                    else X[keep]
+                )
                 labels.keep(keep)
-                given = {n: v and [one for one, kept in zip(v, keep, strict=True) if kept] for n, v in given.items()}
+                given = {
+                    n: v and [one for one, kept in zip(v, keep, strict=True) if kept]
+                    for n, v in given.items()
+                }
                 weights = weights[keep]
         if labels.kind == SINGLE and len(labels.classes) == 0:
             raise ValueError("y has no labels")
         parameters = {name: getattr(self, name) for name in _NATIVE_PARAMETERS}
         parameters["several"] = labels.kind != SINGLE
-        if self.metric not in ("cosine", "euclidean", "manhattan"):
-            raise ValueError(f"metric={self.metric!r}: expected 'cosine', 'euclidean' or 'manhattan'")
         self._model, tuning = _native.train(
             self._native(kind, X),
             (labels.names(), labels.indptr, labels.indices),
@@ -317,30 +351,93 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             self.tuning_ = json.loads(tuning)
         elif hasattr(self, "tuning_"):
             del self.tuning_
+        notes = [*self._model.notes(), *labels.notes()]
+        if (
+            given["groups"]
+            and len(set(given["groups"])) == 1
+            and self.tune is not False
+            and rows > 1
+        ):
+            notes.append(
+                "groups: all documents are in one group, so that none has a neighbor during tuning"
+            )
+        warn(notes)
         return self
+
+    def _check_parameters(self, kind: str) -> None:
+        """Refuse parameters that have no effect on documents of this kind."""
+        if self.metric not in ("cosine", "euclidean", "manhattan"):
+            raise ValueError(
+                f"metric={self.metric!r}: expected 'cosine', 'euclidean' or 'manhattan'"
+            )
+        if not isinstance(self.device, str):
+            raise ValueError(
+                f"device={self.device!r}: expected 'auto', 'cpu', 'cuda', 'cuda:N' or 'cuda:all'"
+            )
+        documents = {
+            "text": "texts",
+            "features": "rows of a sparse matrix",
+            "vectors": "dense vectors",
+        }[kind]
+        refused = {
+            "text": (),
+            "features": ANALYSIS,
+            "vectors": (*ANALYSIS, *TERM_WEIGHTS, "chi2_power", "features", "dense_share"),
+        }[kind]
+        for name in refused:
+            value = getattr(self, name)
+            if value is not None and value is not False:
+                raise ValueError(
+                    f"{name}={value!r} has no effect on X, which contains {documents}: omit it"
+                )
+        features = self.features if isinstance(self.features, str) else ""
+        if self.metric != "cosine" and kind != "vectors" and "lsa" not in features:
+            raise ValueError(
+                f"metric={self.metric!r} has no effect on X, "
+                f"which contains {documents}: pass dense vectors"
+            )
+        if self.dense_share is not None and "+lsa" not in features:
+            raise ValueError(f"dense_share={self.dense_share!r} needs features='tfidf+lsa:N'")
 
     def _documents(self, X: Any, reset: bool) -> tuple[str, Any]:
         """Check the documents; return their type (text, features or vectors) and the documents."""
         texts = as_texts(X)
         if texts is not None:
             if not reset and self._model.input != "text":
-                raise ValueError(f"X contains texts, but the classifier was fitted on {self._model.input}")
+                raise ValueError(
+                    f"X contains texts, but the classifier was fitted on {self._model.input}"
+                )
             if reset:
                 for name in ("n_features_in_", "feature_names_in_"):
                     if hasattr(self, name):
                         delattr(self, name)
             return "text", texts
         if isinstance(X, list) and not X:
-            raise ValueError("X contains no documents: Found array with 0 sample(s) while a minimum of 1 is required.")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset, accept_large_sparse=True)
+            raise ValueError(
+                "X contains no documents: Found array with 0 sample(s) "
+                "while a minimum of 1 is required."
+            )
+        try:
+            X = validate_data(
+                self,
+                X,
+                accept_sparse="csr",
+                dtype=np.float32,
+                reset=reset,
+                accept_large_sparse=True,
+            )
+        except ValueError as error:
+            if "could not convert string to float" not in str(error):
+                raise
+            raise ValueError(
+                "X has several columns with strings: pass one column, such as X['text'], or numbers"
+            ) from error
         kind = "features" if sp.issparse(X) else "vectors"
         if not reset and self._model.input == "text":
             raise ValueError("X contains numbers, but the classifier was fitted on text")
         if not reset and self._model.input != kind:
             X = sp.csr_matrix(X) if kind == "vectors" else np.ascontiguousarray(X.toarray())
             kind = self._model.input
-        if reset and kind == "vectors" and self.features is not None:
-            raise ValueError(f"features={self.features!r} needs texts or sparse matrices: dense arrays are compared unchanged")
         return kind, X
 
     @staticmethod
@@ -392,7 +489,10 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             return found
         if self._kind == LISTS:
             named = self.classes_[places].tolist()
-            return [named[start:end] for start, end in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)]
+            return [
+                named[start:end]
+                for start, end in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)
+            ]
         # With None, several values mean "no label".
         if len(labels) == len(indptr) - 1:
             return self.classes_[places]
@@ -478,7 +578,12 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         return answers.get("confidence", np.full(count, np.nan)), answers["reasons"]
 
     def kneighbors(
-        self, X: Any, n_neighbors: int | None = None, return_distance: bool = True, *, by: str = "terms"
+        self,
+        X: Any,
+        n_neighbors: int | None = None,
+        return_distance: bool = True,
+        *,
+        by: str = "terms",
     ):
         """Find the nearest training documents.
 
@@ -487,7 +592,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         X : as for :meth:`fit`
             The documents.
         n_neighbors : int, default=None
-            The number of neighbors. None: the number of neighbors that vote.
+            The number of neighbors, at most 10,000 or the number of training documents. None: the
+            number of neighbors that vote.
         return_distance : bool, default=True
             Whether to return distances, too.
         by : {'terms', 'vectors'}, default='terms'
@@ -508,12 +614,12 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         """
         native = self._input(X)
         k = self._model.k if n_neighbors is None else n_neighbors
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-            raise ValueError(f"n_neighbors={k!r}: expected an integer from 1")
+        k = neighbor_count(k, self._model.documents)
         if by not in ("terms", "vectors"):
             raise ValueError(f"by={by!r}: expected 'terms' or 'vectors'")
-        indices, similarities = self._model.kneighbors(native, min(int(k), 2**32), by_vectors=by == "vectors")
-        indices, similarities = pad(indices, similarities, int(k))
+        indices, similarities = pad(
+            *self._model.kneighbors(native, k, by_vectors=by == "vectors"), k
+        )
         if not return_distance:
             return indices
         distances = -similarities.astype(np.float64)
@@ -546,7 +652,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Examples
         --------
         >>> from classify_knn import KNNTextClassifier
-        >>> model = KNNTextClassifier().fit(["bake the bread", "tune the guitar"], ["cooking", "music"])
+        >>> texts = ["bake the bread", "tune the guitar"]
+        >>> model = KNNTextClassifier().fit(texts, ["cooking", "music"])
         >>> explained = model.explain(["the fresh bread"])[0]
         >>> explained["labels"], explained["unknown"]
         (['cooking'], ['fresh'])
@@ -554,7 +661,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         ['bread']
         """
         native = self._input(X)
-        return [json.loads(one) for one in self._model.explain(native, terms=int(terms))]
+        return [
+            json.loads(one) for one in self._model.explain(native, terms=integer("terms", terms, 0))
+        ]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of documents whose predicted labels are exactly right.
@@ -572,17 +681,67 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         -------
         float
             From 0 to 1. A refused document (`target_error`, `foreign`) counts as wrong.
+
+        Warns
+        -----
+        DataWarning
+            If many of the known labels are not labels of the classifier.
         """
         predicted = self.predict(X)
-        if self._kind == LISTS:
-            known = [one if isinstance(one, (list, tuple, set, frozenset, np.ndarray)) else [one] for one in y]
-            right = [set(own) == set(one) for own, one in zip(predicted, known, strict=True)]
-        elif self._kind == INDICATOR:
-            indicator = y.toarray() if sp.issparse(y) else np.asarray(y)
-            right = (predicted == indicator).all(axis=1)
+        check_input(y, "y")
+        if sp.issparse(y):
+            y = y.toarray()
+        if self._kind == INDICATOR:
+            y = np.asarray(y)
+            if y.shape != predicted.shape:
+                raise ValueError(
+                    f"y has the shape {y.shape}, expected {predicted.shape}: documents and labels"
+                )
+            right = (predicted == y).all(axis=1)
         else:
-            right = [own == one for own, one in zip(predicted.tolist(), np.asarray(y).ravel().tolist(), strict=True)]
+            known = as_list(y)
+            known = np.asarray(y).ravel().tolist() if known is None else known
+            if len(known) != len(predicted):
+                raise ValueError(
+                    f"X has {len(predicted)} documents, y has {len(known)}: "
+                    "inconsistent numbers of samples"
+                )
+            if self._kind == LISTS:
+                lists = [one if is_list_of_labels(one) else [one] for one in known]
+                right = [set(own) == set(one) for own, one in zip(predicted, lists, strict=True)]
+                known = [label for one in lists for label in one]
+            else:
+                if any(map(is_list_of_labels, known)):
+                    raise ValueError(
+                        "y has lists of labels, but the classifier "
+                        "was fitted on one label per document"
+                    )
+                right = [own == one for own, one in zip(predicted.tolist(), known, strict=True)]
+            warn(self._unknown_labels(known))
+        if sample_weight is not None and np.shape(sample_weight) != (len(predicted),):
+            raise ValueError(
+                f"sample_weight has the shape {np.shape(sample_weight)}, "
+                f"X has {len(predicted)} documents"
+            )
         return float(np.average(right, weights=sample_weight))
+
+    def _unknown_labels(self, known: list) -> list[str]:
+        """Return a note if many known labels are not labels of the classifier."""
+        classes = {label: str(label) for label in self.classes_.tolist()}
+        labels = {label for label in known if not is_missing(label)}
+        if (
+            labels
+            and labels.isdisjoint(classes)
+            and {str(label) for label in labels} <= set(classes.values())
+        ):
+            return [
+                "y: no label is equal to a label of the classifier, "
+                "because their types differ, such as 1 and '1'"
+            ]
+        note = self._model.unknown_labels(
+            [classes.get(label, str(label)) for label in sorted(labels, key=str)]
+        )
+        return [] if note is None else [note]
 
     # Persistence
 
@@ -598,7 +757,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         self._model.save(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "auto") -> KNNTextClassifier:
+    def load(
+        cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "auto"
+    ) -> KNNTextClassifier:
         """Open a model file written by :meth:`save` or by the command ``classify train``.
 
         Parameters
@@ -649,7 +810,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             threads = n_threads(state.get("n_jobs"))
             state = {
                 **state,
-                "_model": _native.Model.from_bytes(state["_model"], n_jobs=threads, device=state.get("device", "auto")),
+                "_model": _native.Model.from_bytes(
+                    state["_model"], n_jobs=threads, device=state.get("device", "auto")
+                ),
             }
         super().__setstate__(state)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,132 @@ import scipy.sparse as sp
 
 #: Column numbers are 32-bit integers.
 _MAX_COLUMNS = 2**32 - 1
+#: Most threads, as in the command.
+_MAX_THREADS = 1024
+#: Most neighbors that can be requested of fewer documents.
+_MAX_PADDED_NEIGHBORS = 10_000
 
 
 def is_missing(item: Any) -> bool:
     """Return whether an item is a missing value: None, NaN or the NA of pandas."""
-    return item is None or type(item).__name__ in ("NAType", "NaTType") or (isinstance(item, float) and item != item)
+    return (
+        item is None
+        or type(item).__name__ in ("NAType", "NaTType")
+        or (isinstance(item, float) and item != item)
+    )
+
+
+def shown(item: Any) -> str:
+    """Return the beginning of an item's representation, for messages."""
+    text = repr(item)
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def integer(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """Return the integer of the parameter `name`, limited to 32 bits if it has no maximum.
+
+    Raises
+    ------
+    ValueError
+        If it is not an integer from `least` to `most`.
+    """
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        if least <= value and (most is None or value <= most):
+            return min(int(value), 2**32)
+    end = "" if most is None else f" to {most}"
+    raise ValueError(f"{name}={shown(value)}: expected an integer from {least}{end}")
+
+
+def neighbor_count(value: Any, documents: int) -> int:
+    """Return the parameter `n_neighbors` for a search among `documents` documents or rows.
+
+    Missing neighbors are padded, so the number is limited.
+    """
+    return integer("n_neighbors", value, 1, max(documents, _MAX_PADDED_NEIGHBORS))
+
+
+def check_input(values: Any, name: str) -> None:
+    """Refuse values of the parameter `name` that are not a column, a valid matrix or an array.
+
+    Raises
+    ------
+    ValueError
+        If it is one string, or a sparse matrix whose arrays do not match.
+    TypeError
+        If it has no order, can be read only once, or is one item.
+    """
+    if sp.issparse(values):
+        return _check_sparse(values, name)
+    kind = type(values).__name__
+    if isinstance(values, str) or (
+        isinstance(values, np.ndarray) and values.ndim == 0 and values.dtype.kind in "UT"
+    ):
+        raise ValueError(f"{name} is one string: pass a list of strings, such as [text]")
+    if isinstance(values, (bytes, bytearray)):
+        raise TypeError(
+            f"{name} is one {kind} object: decode it, and pass a list of strings, such as [text]"
+        )
+    if isinstance(values, (set, frozenset)):
+        raise TypeError(f"{name} is a {kind}, which has no order: pass a list")
+    if isinstance(values, Mapping):
+        raise TypeError(f"{name} is a {kind}: pass a list, such as list(values)")
+    if hasattr(values, "__next__"):
+        raise TypeError(f"{name} is a {kind}, which can be read only once: pass a list")
+    if not any(
+        hasattr(values, method) for method in ("__len__", "__array__", "__arrow_c_stream__")
+    ):
+        raise TypeError(f"{name} is {shown(values)}: expected a list, a Series or an array")
+
+
+def _check_sparse(X: Any, name: str) -> None:
+    """Refuse a sparse matrix whose arrays do not match. scipy can crash on such a matrix.
+
+    Raises
+    ------
+    ValueError
+        With the name of the array that is wrong.
+    """
+    if len(X.shape) != 2:
+        raise ValueError(f"{name} has the shape {X.shape}: expected rows and columns")
+    if X.format in ("csr", "csc", "bsr"):
+        height, width = X.shape
+        if X.format == "bsr":
+            height, width = height // X.blocksize[0], width // X.blocksize[1]
+        count, bound = (width, height) if X.format == "csc" else (height, width)
+        indptr, indices = X.indptr, X.indices
+        if indptr.shape != (count + 1,) or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
+            raise ValueError(
+                f"{name}.indptr is corrupt: expected {count + 1} numbers "
+                "that begin with 0 and never decrease"
+            )
+        if indices.ndim != 1 or indptr[-1] > min(len(indices), len(X.data)):
+            raise ValueError(
+                f"{name}.indices or {name}.data is corrupt: "
+                f"{name}.indptr ends with {indptr[-1]}, beyond its length"
+            )
+        _check_indices(indices[: indptr[-1]], bound, f"{name}.indices")
+    elif X.format == "coo":
+        for indices, bound in zip((X.row, X.col), X.shape, strict=True):
+            if len(indices) != len(X.data):
+                raise ValueError(f"{name} is corrupt: its rows, columns and data differ in length")
+            _check_indices(indices, bound, name)
+    elif X.format == "dia" and len(X.offsets) != len(X.data):
+        raise ValueError(
+            f"{name} is corrupt: it has {len(X.offsets)} offsets and {len(X.data)} rows of data"
+        )
+
+
+def _check_indices(indices: np.ndarray, bound: int, name: str) -> None:
+    if len(indices) and not 0 <= indices.min() <= indices.max() < bound:
+        wrong = indices.max() if indices.max() >= bound else indices.min()
+        raise ValueError(f"{name} is corrupt: it has the index {wrong}, expected 0 to {bound - 1}")
 
 
 def as_list(column: Any) -> list | None:
     """Return a column of any library as a list, or None if it is not a column.
 
     Columns of Arrow, pandas, polars and Hugging Face are converted by their own methods; other
-    sequences are copied. """
+    sequences are copied."""
     if isinstance(column, list):
         return column
     if isinstance(column, (str, bytes, dict)) or sp.issparse(column):
@@ -43,7 +158,9 @@ def as_list(column: Any) -> list | None:
         convert = getattr(column, name, None)
         if convert is not None:
             return convert()
-    if hasattr(column, "__len__") and hasattr(column, "__getitem__"):
+    if hasattr(column, "__len__") and (
+        hasattr(column, "__getitem__") or hasattr(column, "__iter__")
+    ):
         return list(column)
     if hasattr(column, "__arrow_c_stream__"):
         import pyarrow
@@ -59,31 +176,65 @@ def as_texts(X: Any) -> list[str] | None:
     ------
     ValueError
         If X is one string, or a string is missing.
+    TypeError
+        If X is not a column, a matrix or an array, or has items that are not strings.
     """
-    if isinstance(X, (str, bytes)):
-        raise ValueError("X is one string: pass a list of strings, such as [text]")
+    check_input(X, "X")
     if isinstance(X, np.ndarray) and (X.dtype.kind not in "OUT" or X.ndim > 2):
         return None
     column = as_list(X)
     if column is None:
         return None
-    if not column and getattr(X, "dtype", None) is not None and getattr(X.dtype, "kind", "") in "UT":
-        return []
+    if not column:
+        return [] if getattr(getattr(X, "dtype", None), "kind", "O") in "UT" else None
     first = next((item for item in column if not is_missing(item)), None)
-    if not isinstance(first, str):
+    if first is not None and not isinstance(first, str) and not any(map(_holds_text, column)):
         return None
     row = next((row for row, item in enumerate(column) if not isinstance(item, str)), None)
     if row is not None:
         item = column[row]
         if is_missing(item):
-            raise ValueError(f"X[{row}] is {item}: a text is missing; put '' for a document without text")
-        raise TypeError(f"X[{row}] is {str(item)[:60]}, expected a str")
+            raise ValueError(
+                f"X[{row}] is {item}: a text is missing; put '' for a document without text"
+            )
+        decode = "; decode it" if isinstance(item, (bytes, bytearray)) else ""
+        raise TypeError(f"X[{row}] is {shown(item)}, expected a str{decode}")
     return column
+
+
+def _holds_text(item: Any) -> bool:
+    """Return whether an item is certainly not a row of numbers."""
+    if isinstance(item, (list, tuple)):
+        return len(item) > 0 and isinstance(item[0], (str, bytes))
+    return isinstance(item, (str, bytes, bytearray, dict, set, frozenset))
+
+
+def per_document(name: str, values: Any, documents: int) -> list[str]:
+    """Return the values of the parameter `name`, one per document, as strings.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer values than documents, or one is missing.
+    """
+    check_input(values, name)
+    listed = as_list(values)
+    if listed is None:
+        raise ValueError(
+            f"{name} has the shape {np.shape(values)}: expected one value per document"
+        )
+    if len(listed) != documents:
+        raise ValueError(f"{name} has {len(listed)} entries, X has {documents} documents")
+    row = next((row for row, item in enumerate(listed) if is_missing(item)), None)
+    if row is not None:
+        raise ValueError(f"{name}[{row}] is {listed[row]}: expected a value for each document")
+    return [str(item) for item in listed]
 
 
 def csr_arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Return (indptr, indices, data, columns) of a sparse matrix, with the types of the compiled
     part."""
+    _check_sparse(X, "X")
     X = X.tocsr()
     if X.shape[1] > _MAX_COLUMNS:
         raise ValueError(f"{X.shape[1]} columns are more than {_MAX_COLUMNS}")
@@ -92,11 +243,12 @@ def csr_arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
-    data = np.ascontiguousarray(X.data, dtype=np.float32)
+    # The arrays may be longer.
+    count = X.indptr[-1]
     return (
         np.ascontiguousarray(X.indptr, dtype=np.uint64),
-        np.ascontiguousarray(X.indices, dtype=np.uint32),
-        data,
+        np.ascontiguousarray(X.indices[:count], dtype=np.uint32),
+        np.ascontiguousarray(X.data[:count], dtype=np.float32),
         int(X.shape[1]),
     )
 
@@ -111,19 +263,36 @@ def as_csr(X: Any, name: str) -> sp.csr_matrix:
     """
     from sklearn.utils import check_array
 
-    X = check_array(X, accept_sparse="csr", dtype=[np.float32, np.float64], input_name=name, accept_large_sparse=True)
+    check_input(X, name)
+    X = check_array(
+        X,
+        accept_sparse="csr",
+        dtype=[np.float32, np.float64],
+        input_name=name,
+        accept_large_sparse=True,
+    )
     return X if sp.issparse(X) else sp.csr_matrix(X)
 
 
 def n_threads(n_jobs: int | None) -> int | None:
     """Return the number of threads for n_jobs, as in joblib: None and -1 mean all processors, -2
     all except one."""
-    if n_jobs is None or n_jobs == -1:
+    if n_jobs is None:
         return None
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
-        raise ValueError(f"n_jobs={n_jobs!r}: expected None, an integer from 1, or a negative one as in joblib")
+    is_integer = isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool)
+    if not is_integer or n_jobs == 0 or n_jobs > _MAX_THREADS:
+        expected = (
+            f"expected None, an integer from 1 to {_MAX_THREADS}, or a negative one as in joblib"
+        )
+        raise ValueError(f"n_jobs={shown(n_jobs)}: {expected}")
+    if n_jobs == -1:
+        return None
     if n_jobs < 0:
-        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+        available = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else (os.cpu_count() or 1)
+        )
         return max(1, available + 1 + int(n_jobs))
     return int(n_jobs)
 
@@ -133,14 +302,15 @@ def pad(indices: np.ndarray, similarities: np.ndarray, k: int) -> tuple[np.ndarr
     missing = k - indices.shape[1]
     if missing <= 0:
         return indices, similarities
-    try:
-        more = ((0, 0), (0, missing))
-        return np.pad(indices, more, constant_values=-1), np.pad(similarities, more, constant_values=-np.inf)
-    except ValueError as error:  # larger than the largest possible array
-        raise MemoryError(f"{len(indices)} lists of {k} neighbors do not fit in memory") from error
+    more = ((0, 0), (0, missing))
+    return np.pad(indices, more, constant_values=-1), np.pad(
+        similarities, more, constant_values=-np.inf
+    )
 
 
-def fill(indptr: np.ndarray, labels: np.ndarray, values: np.ndarray, columns: np.ndarray, width: int) -> np.ndarray:
+def fill(
+    indptr: np.ndarray, labels: np.ndarray, values: np.ndarray, columns: np.ndarray, width: int
+) -> np.ndarray:
     """Convert ragged (label, value) pairs to a dense array with `width` columns; `columns` maps
     labels to columns."""
     rows = len(indptr) - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,44 @@ import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from ._inputs import as_list, is_missing
+from ._inputs import as_list, check_input, is_missing, shown
 
 #: Form in which labels are passed and predictions are returned.
 SINGLE, LISTS, INDICATOR = "single", "lists", "indicator"
 
 
-def _is_list_of_labels(item: Any) -> bool:
-    return isinstance(item, (list, tuple, set, frozenset)) or (isinstance(item, np.ndarray) and item.ndim == 1)
+def is_list_of_labels(item: Any) -> bool:
+    """Return whether an item is the list of a document's labels."""
+    return isinstance(item, (list, tuple, set, frozenset)) or (
+        isinstance(item, np.ndarray) and item.ndim == 1
+    )
+
+
+def _check_labels(labels: list, place: Callable[[int], str]) -> None:
+    """Check labels, which may come from several lists. `place` returns the place of a label.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing, or labels have different types.
+    TypeError
+        If a label is not a string, a number or another single value.
+    """
+    types = set(map(type, labels))
+    if not types <= {str, int, bool, np.str_, np.int64}:
+        for at, label in enumerate(labels):
+            if is_missing(label):
+                raise ValueError(
+                    f"{place(at)} is {label}: a missing label; leave it out "
+                    "(in lists of labels, [] means none)"
+                )
+            if is_list_of_labels(label) or isinstance(label, (dict, bytes, bytearray)):
+                decode = "; decode it" if isinstance(label, (bytes, bytearray)) else ""
+                raise TypeError(f"{place(at)} is {shown(label)}, expected a label{decode}")
+    bools = {one for one in types if issubclass(one, (bool, np.bool_))}
+    strings = {one for one in types if issubclass(one, str)}
+    if sum(map(bool, (bools, strings, types - bools - strings))) > 1:
+        raise ValueError("y has labels of different types, such as 1 and '1': use one type")
 
 
 class Labels:
@@ -31,16 +62,22 @@ class Labels:
     indptr, indices : ndarray of int64
         The positions in `classes` of the labels of document i are
         ``indices[indptr[i]:indptr[i + 1]]``. `indptr` is None if each document has one label.
+    converted : bool
+        Whether numpy may have converted the labels to strings.
     """
 
     kind: str
     classes: np.ndarray
     indptr: np.ndarray | None
     indices: np.ndarray
+    converted: bool
 
     def __init__(self, y: Any):
+        # Numpy may have made strings of other labels.
+        self.converted = isinstance(y, np.ndarray) and y.dtype.kind == "U"
         if y is None:
             raise ValueError("KNNTextClassifier requires y to be passed, but the target y is None")
+        check_input(y, "y")
         if sp.issparse(y):
             self._of_indicator(y.tocsr(), np.arange(y.shape[1]))
             return
@@ -52,22 +89,40 @@ class Labels:
                 return
             check_classification_targets(array)
             if type_of_target(array) != "multilabel-indicator":
-                raise ValueError("y has several columns, and not only 0 and 1: expected an indicator matrix of labels")
-            self._of_indicator(sp.csr_matrix(array), np.arange(array.shape[1]) if names is None else np.asarray(names))
+                raise ValueError(
+                    "y has several columns, and not only 0 and 1: "
+                    "expected an indicator matrix of labels"
+                )
+            self._of_indicator(
+                sp.csr_matrix(array),
+                np.arange(array.shape[1]) if names is None else np.asarray(names),
+            )
             return
         if not isinstance(y, np.ndarray) or y.dtype == object:
-            listed = as_list(y)
-            if listed and all(_is_list_of_labels(item) for item in listed):
+            listed = as_list(y) or []
+            lists = [is_list_of_labels(item) for item in listed]
+            if listed and all(lists):
                 self._of_lists(listed)
                 return
+            if any(lists):
+                at = lists.index(not lists[0])
+                raise ValueError(
+                    f"y[{at}] is {shown(listed[at])}, but y[0] is {shown(listed[0])}: "
+                    "use lists for all documents"
+                )
+            # numpy would convert labels of different types to one.
+            _check_labels(listed, "y[{}]".format)
         y = np.asarray(y)
         if y.ndim > 1:
-            raise ValueError(f"y has the shape {y.shape}: expected one label a document, lists of labels, or an indicator matrix")
+            raise ValueError(
+                f"y has the shape {y.shape}: expected one label per document, "
+                "lists of labels, or an indicator matrix"
+            )
         self._of_one(column_or_1d(y))
 
     def _of_one(self, y: np.ndarray) -> None:
-        if y.dtype == object and any(map(is_missing, y)):
-            raise ValueError("y has a missing label; leave such documents out, or give lists of labels, of which [] is none")
+        if y.dtype == object or (y.dtype.kind == "f" and np.isnan(y).any()):
+            _check_labels(y.tolist(), "y[{}]".format)
         check_classification_targets(y)
         self.kind = SINGLE
         self.classes, indices = np.unique(y, return_inverse=True)
@@ -75,25 +130,33 @@ class Labels:
 
     def _of_lists(self, y: list) -> None:
         same = len({len(item) for item in y}) == 1
-        numeric = all(isinstance(label, (bool, int, float, np.number)) for item in y for label in item)
-        if same and numeric and len(y[0]) > 0 and all(label in (0, 1) for item in y for label in item):
+        numeric = all(
+            isinstance(label, (bool, int, float, np.number)) for item in y for label in item
+        )
+        if (
+            same
+            and numeric
+            and len(y[0]) > 0
+            and all(label in (0, 1) for item in y for label in item)
+        ):
             # As in scikit-learn, rows of 0 and 1 are an indicator matrix.
             array = np.asarray([list(item) for item in y])
             self._of_indicator(sp.csr_matrix(array), np.arange(array.shape[1]))
             return
         self.kind = LISTS
+        self.indptr = np.concatenate([[0], np.cumsum([len(item) for item in y])]).astype(np.int64)
         listed = [label for item in y for label in item]
-        kinds = {str if isinstance(label, str) else bool if isinstance(label, (bool, np.bool_)) else float for label in listed}
-        if any(map(is_missing, listed)):
-            raise ValueError("y has a missing label; leave it out of its list")
-        if len(kinds) > 1:
-            raise ValueError("y has labels of different types, such as 1 and '1': take one type")
+        _check_labels(listed, self._place)
         flat = np.asarray(listed)
         if flat.dtype.kind == "f" and flat.size:
             check_classification_targets(flat)
         self.classes, indices = np.unique(flat, return_inverse=True)
-        self.indptr = np.concatenate([[0], np.cumsum([len(item) for item in y])]).astype(np.int64)
         self.indices = indices.astype(np.int64).ravel()
+
+    def _place(self, at: int) -> str:
+        """Return the place in the lists of a label."""
+        row = int(np.searchsorted(self.indptr, at, side="right")) - 1
+        return f"y[{row}][{at - int(self.indptr[row])}]"
 
     def _of_indicator(self, y: sp.csr_matrix, classes: np.ndarray) -> None:
         y = y.copy()
@@ -106,6 +169,15 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.indices) if self.indptr is None else len(self.indptr) - 1
+
+    def notes(self) -> list[str]:
+        """Return a note if numpy probably turned missing values into a label."""
+        if self.converted and "nan" in self.classes:
+            return [
+                "y: the label 'nan' is probably a missing value that "
+                "numpy turned into a string; pass a list"
+            ]
+        return []
 
     def keep(self, rows: np.ndarray) -> None:
         """Keep the documents selected by the boolean array `rows`, and drop unused labels."""

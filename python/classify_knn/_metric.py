@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _native
-from ._inputs import as_list, n_threads
+from ._inputs import as_list, check_input, integer, is_missing, n_threads
 
 
 def _is_set(item: Any) -> bool:
@@ -17,6 +17,9 @@ def _is_set(item: Any) -> bool:
 
 
 def _items(points: Any) -> list:
+    if hasattr(points, "__next__"):
+        return list(points)
+    check_input(points, "points")
     listed = as_list(points)
     if listed is None:
         listed = list(points)
@@ -67,6 +70,12 @@ class MetricIndex:
         device: str = "cpu",
     ):
         name, function = (None, metric) if callable(metric) else (metric, None)
+        if name is not None and not isinstance(name, str):
+            raise ValueError(f"metric={name!r}: expected the name of a metric or a function")
+        if not isinstance(device, str):
+            raise ValueError(
+                f"device={device!r}: expected 'auto', 'cpu', 'cuda', 'cuda:N' or 'cuda:all'"
+            )
         kind, native = ("objects", _items(points)) if function else _as_points(points)
         self._index = _native.MetricIndex(
             native,
@@ -79,7 +88,9 @@ class MetricIndex:
         )
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "cpu") -> MetricIndex:
+    def load(
+        cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "cpu"
+    ) -> MetricIndex:
         """Open a file written by :meth:`save` or by the command ``metric-index build``.
 
         Parameters
@@ -144,7 +155,7 @@ class MetricIndex:
         points : ndarray of int64
             The numbers of the points. Points at the same distance are ordered by number.
         """
-        _, points, distances = self._index.nearest(self._queries([point]), _positive(k))
+        _, points, distances = self._index.nearest(self._queries([point]), integer("k", k, 1))
         return distances, points
 
     def query_radius(self, point: Any, radius: float) -> tuple[np.ndarray, np.ndarray]:
@@ -164,7 +175,7 @@ class MetricIndex:
         points : ndarray of int64
             The numbers of the points.
         """
-        _, points, distances = self._index.within(self._queries([point]), float(radius))
+        _, points, distances = self._index.within(self._queries([point]), _distance(radius))
         return distances, points
 
     def query_batch(
@@ -187,12 +198,14 @@ class MetricIndex:
             As in :meth:`query` or :meth:`query_radius`.
         """
         if k is not None and radius is None:
-            indptr, found, distances = self._index.nearest(self._queries(points), _positive(k))
+            indptr, found, distances = self._index.nearest(
+                self._queries(points), integer("k", k, 1)
+            )
             shape = (len(indptr) - 1, -1 if len(found) else 0)
             return distances.reshape(shape), found.reshape(shape)
         if radius is None or k is not None:
             raise ValueError("either k or radius must be given")
-        indptr, found, distances = self._index.within(self._queries(points), float(radius))
+        indptr, found, distances = self._index.within(self._queries(points), _distance(radius))
         if len(indptr) == 1:
             return [], []
         return np.split(distances, indptr[1:-1]), np.split(found, indptr[1:-1])
@@ -208,40 +221,50 @@ class MetricIndex:
         return native
 
 
-def _positive(k: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise ValueError(f"k={k!r}: expected an integer from 1")
-    return min(int(k), 2**32)
+def _distance(radius: float) -> float:
+    try:
+        return float(radius)
+    except (TypeError, ValueError):
+        raise ValueError(f"radius={radius!r}: expected a number from 0") from None
 
 
 def _as_points(points: Any) -> tuple[str, Any]:
     """Return the type of the points, and the points in the form that the compiled part expects."""
-    if isinstance(points, str):
-        raise ValueError("points is one string: pass a list of strings")
     if isinstance(points, np.ndarray) and points.dtype.kind in "fiub":
         return "vectors", _as_vectors(points)
     listed = _items(points)
     if not listed:
         raise ValueError("there are no points")
+    missing = next((at for at, item in enumerate(listed) if is_missing(item)), None)
+    if missing is not None:
+        raise ValueError(f"points[{missing}] is {listed[missing]}: a point is missing")
     if all(isinstance(item, str) for item in listed):
         return "strings", listed
     if all(_is_set(item) for item in listed):
-        if any(not isinstance(item, (int, np.integer)) or not 0 <= item < 2**32 for one in listed for item in one):
+        if any(
+            not isinstance(item, (int, np.integer)) or not 0 <= item < 2**32
+            for one in listed
+            for item in one
+        ):
             raise ValueError("the sets must be of integers from 0 to 2^32 - 1")
         return "sets", [sorted(int(item) for item in one) for one in listed]
-    return "vectors", _as_vectors(_numbers(points.to_numpy() if hasattr(points, "to_numpy") else listed))
+    return "vectors", _as_vectors(
+        _numbers(points.to_numpy() if hasattr(points, "to_numpy") else listed)
+    )
 
 
 def _numbers(points: Any) -> np.ndarray:
     try:
         return np.asarray(points, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError("points must be vectors of one length, strings, or sets of integers") from None
+        raise ValueError(
+            "points must be vectors of one length, strings, or sets of integers"
+        ) from None
 
 
 def _as_vectors(array: np.ndarray) -> np.ndarray:
     if array.ndim != 2 or array.shape[1] == 0:
-        raise ValueError(f"an array of shape {array.shape}: expected (points, dimensions)")
+        raise ValueError(f"points has the shape {array.shape}: expected (points, dimensions)")
     vectors = np.ascontiguousarray(array, dtype=np.float32)
     if not np.isfinite(vectors).all():
         row = int(np.argmin(np.isfinite(vectors).all(axis=1)))

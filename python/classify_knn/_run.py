@@ -14,6 +14,10 @@ Progress = Callable[[str, int], object]
 def report(progress: Progress | None):
     """Return a callback for the compiled part, which logs texts and passes numbers to
     `progress`."""
+    if progress is not None and not callable(progress):
+        raise TypeError(
+            f"progress={progress!r}: expected a function of a stage and a number of documents"
+        )
 
     def call(stage: str, done: int | None, text: str | None) -> None:
         if text is not None:

@@ -10,19 +10,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _native
-from ._inputs import as_csr, csr_arrays, n_threads, pad
+from ._inputs import as_csr, check_input, csr_arrays, integer, n_threads, neighbor_count, pad
 
 _METRICS = ("cosine", "dot")
 
 
-def _at_most(k: int) -> int:
-    """Limit k to a number above any number of rows."""
-    return min(k, 2**32)
-
-
 def _check_metric(metric: str) -> bool:
     if metric not in _METRICS:
-        raise ValueError(f"metric={metric!r}: expected 'cosine' or 'dot'; MetricIndex has other metrics, for dense vectors")
+        raise ValueError(
+            f"metric={metric!r}: expected 'cosine' or 'dot'; "
+            "MetricIndex has other metrics, for dense vectors"
+        )
     return metric == "cosine"
 
 
@@ -69,7 +67,14 @@ class SparseNeighbors(BaseEstimator):
     [[0.0, 0.2]]
     """
 
-    def __init__(self, n_neighbors: int = 5, *, metric: str = "cosine", n_jobs: int | None = None, device: str = "auto"):
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        *,
+        metric: str = "cosine",
+        n_jobs: int | None = None,
+        device: str = "auto",
+    ):
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.n_jobs = n_jobs
@@ -97,12 +102,17 @@ class SparseNeighbors(BaseEstimator):
             The fitted object.
         """
         unit = _check_metric(self.metric)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], accept_large_sparse=True)
+        check_input(X, "X")
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float32, np.float64], accept_large_sparse=True
+        )
         X = X if sp.issparse(X) else sp.csr_matrix(X)
         self.n_samples_fit_ = X.shape[0]
         self._unit = unit
         self._fit_X = X
-        self._rows = _native.SparseRows(csr_arrays(X), unit=unit, n_jobs=n_threads(self.n_jobs), device=self.device)
+        self._rows = _native.SparseRows(
+            csr_arrays(X), unit=unit, n_jobs=n_threads(self.n_jobs), device=self.device
+        )
         return self
 
     def __getstate__(self):
@@ -117,11 +127,16 @@ class SparseNeighbors(BaseEstimator):
         check_is_fitted(self, "n_samples_fit_")
         if not hasattr(self, "_rows"):  # unpickled
             self._rows = _native.SparseRows(
-                csr_arrays(self._fit_X), unit=self._unit, n_jobs=n_threads(self.n_jobs), device=self.device
+                csr_arrays(self._fit_X),
+                unit=self._unit,
+                n_jobs=n_threads(self.n_jobs),
+                device=self.device,
             )
         return self._rows
 
-    def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True):
+    def kneighbors(
+        self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
+    ):
         """Find the nearest rows of each query.
 
         Parameters
@@ -129,7 +144,8 @@ class SparseNeighbors(BaseEstimator):
         X : sparse matrix or array of shape (n_queries, n_features), default=None
             The queries. None: the fitted rows; no row is then its own neighbor.
         n_neighbors : int, default=None
-            The number of neighbors. None: the number set in the constructor.
+            The number of neighbors, at most 10,000 or the number of rows. None: the number set in
+            the constructor.
         return_distance : bool, default=True
             Whether to return distances, too.
 
@@ -143,15 +159,17 @@ class SparseNeighbors(BaseEstimator):
         """
         rows = self._searched()
         k = self.n_neighbors if n_neighbors is None else n_neighbors
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-            raise ValueError(f"n_neighbors={k!r}: expected an integer from 1")
+        k = neighbor_count(k, self.n_samples_fit_)
         own = X is None
         if own:
             X = self._fit_X
         elif not (sp.issparse(X) and X.format == "csr" and X.shape[1] == self.n_features_in_):
-            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+            check_input(X, "X")
+            X = validate_data(
+                self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False
+            )
             X = X if sp.issparse(X) else sp.csr_matrix(X)
-        indices, similarities = pad(*rows.kneighbors(csr_arrays(X), _at_most(int(k) + own)), int(k) + own)
+        indices, similarities = pad(*rows.kneighbors(csr_arrays(X), k + own), k + own)
         if own:
             indices, similarities = _without_self(indices, similarities)
         if not return_distance:
@@ -162,7 +180,9 @@ class SparseNeighbors(BaseEstimator):
             distances = np.where(indices >= 0, np.maximum(1.0 + distances, 0.0), np.inf)
         return distances, indices
 
-    def kneighbors_graph(self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity") -> sp.csr_matrix:
+    def kneighbors_graph(
+        self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity"
+    ) -> sp.csr_matrix:
         """Return the graph of neighbors as a sparse matrix.
 
         Parameters
@@ -185,7 +205,9 @@ class SparseNeighbors(BaseEstimator):
         found = indices >= 0
         data = distances[found] if mode == "distance" else np.ones(int(found.sum()))
         indptr = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
-        return sp.csr_matrix((data, indices[found], indptr), shape=(len(indices), self.n_samples_fit_))
+        return sp.csr_matrix(
+            (data, indices[found], indptr), shape=(len(indices), self.n_samples_fit_)
+        )
 
 
 def _without_self(indices: np.ndarray, similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -245,20 +267,30 @@ def top_k(
     [[1.0, 2.0, 0.0], [0.0, 5.0, 3.0], [0.0, 3.0, 9.0]]
     """
     unit = _check_metric(metric)
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise ValueError(f"k={k!r}: expected an integer from 1")
+    k = integer("k", k, 1)
     if not threshold >= 0:
-        raise ValueError(f"threshold={threshold!r}: expected a number from 0: only similarities above 0 are found")
+        raise ValueError(
+            f"threshold={threshold!r}: expected a number from 0: "
+            "only similarities above 0 are found"
+        )
     same = queries is rows
     rows = as_csr(rows, "rows")
     queries = rows if same else as_csr(queries, "queries")
-    searched = _native.SparseRows(csr_arrays(rows), unit=unit, n_jobs=n_threads(n_jobs), device=device)
-    indptr, columns, similarities = searched.top_k(csr_arrays(queries), _at_most(int(k)), above=float(threshold), sort=sort)
+    searched = _native.SparseRows(
+        csr_arrays(rows), unit=unit, n_jobs=n_threads(n_jobs), device=device
+    )
+    indptr, columns, similarities = searched.top_k(
+        csr_arrays(queries), k, above=float(threshold), sort=sort
+    )
     shape = (queries.shape[0], rows.shape[0])
     small = indptr[-1] < 2**31 and max(shape) < 2**31
     index = np.int32 if small else np.int64
     found = sp.csr_matrix(shape, dtype=np.float32)
     # Assigned separately, because the constructor would check the arrays and might sort them.
-    found.indptr, found.indices, found.data = indptr.astype(index), columns.astype(index), similarities
+    found.indptr, found.indices, found.data = (
+        indptr.astype(index),
+        columns.astype(index),
+        similarities,
+    )
     found.has_sorted_indices = not sort
     return found

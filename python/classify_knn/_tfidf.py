@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from . import _native
 from ._inputs import as_texts, n_threads
 from ._labels import Labels
+from ._notes import warn
 
-#: Parameters of the analysis that both classes share.
+#: Parameters of the analysis of texts that both classes share.
 ANALYSIS = (
     "words",
     "case",
@@ -27,6 +28,9 @@ ANALYSIS = (
     "char_ngram_range",
     "char_scope",
     "title_boost",
+)
+#: Parameters of the weights of terms or columns that both classes share.
+TERM_WEIGHTS = (
     "weighting",
     "idf_power",
     "min_df",
@@ -93,7 +97,8 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> from classify_knn import TfidfVectorizer
-    >>> rows = TfidfVectorizer(weighting="sklearn").fit_transform(["bread and butter", "bread and wine"])
+    >>> texts = ["bread and butter", "bread and wine"]
+    >>> rows = TfidfVectorizer(weighting="sklearn").fit_transform(texts)
     >>> rows.shape
     (2, 4)
     """
@@ -163,7 +168,7 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
         """
         texts = _texts(X)
         self.__dict__.pop("_vocabulary", None)
-        parameters = {name: getattr(self, name) for name in ANALYSIS}
+        parameters = {name: getattr(self, name) for name in (*ANALYSIS, *TERM_WEIGHTS)}
         if self.select is not None:
             if y is None:
                 raise ValueError(f"select={self.select!r} needs the labels y")
@@ -174,7 +179,10 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
         else:
             given = ([], np.zeros(len(texts) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
         # Weighting needs no search device.
-        self._model, _ = _native.train(texts, given, parameters, n_jobs=n_threads(self.n_jobs), device="cpu")
+        self._model, _ = _native.train(
+            texts, given, parameters, n_jobs=n_threads(self.n_jobs), device="cpu"
+        )
+        warn(self._model.notes())
         return self
 
     def transform(self, X: Any) -> sp.csr_matrix:
@@ -229,8 +237,8 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        input_features : None
-            Ignored.
+        input_features : list of one str, default=None
+            The name of the column of texts, which has no effect.
 
         Returns
         -------
@@ -238,6 +246,11 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
             The terms.
         """
         check_is_fitted(self, "_model")
+        if input_features is not None and np.size(input_features) != 1:
+            raise ValueError(
+                "input_features should have length equal to 1, "
+                f"the column of texts, got {np.size(input_features)}"
+            )
         return np.asarray(self._model.terms, dtype=object)
 
     def __getstate__(self):
@@ -249,14 +262,14 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
 
     def __setstate__(self, state):
         if isinstance(state.get("_model"), bytes):
-            state["_model"] = _native.Model.from_bytes(state["_model"], n_jobs=n_threads(state["n_jobs"]), device="cpu")
+            state["_model"] = _native.Model.from_bytes(
+                state["_model"], n_jobs=n_threads(state["n_jobs"]), device="cpu"
+            )
         super().__setstate__(state)
 
 
 def _texts(X: Any) -> list[str]:
-    if isinstance(X, (list, tuple)) and not X:
-        raise ValueError("X holds no texts: it is empty")
     texts = as_texts(X)
-    if texts is None:
-        raise ValueError("X holds no texts: expected a list, Series or array of str")
+    if not texts:
+        raise ValueError("X has no texts: expected a list, Series or array of str")
     return texts

@@ -32,7 +32,7 @@ from pyspark.sql import types as T
 from sklearn.utils.validation import check_is_fitted
 
 from . import _native
-from ._classifier import _PASSED, KNNTextClassifier
+from ._classifier import _NATIVE_PARAMETERS, KNNTextClassifier
 
 #: Name of the file that describes the shards.
 MANIFEST = "manifest.json"
@@ -274,7 +274,7 @@ def fit(
     for name, limit in (("min_df", min_df), ("max_df", max_df)):
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise ValueError(f"{name}={limit!r}: expected a number of documents from 1")
-    unknown = set(parameters) - set(_PASSED)
+    unknown = set(parameters) - set(_NATIVE_PARAMETERS)
     if unknown:
         raise TypeError(f"fit() has no parameter {sorted(unknown)[0]!r}")
     for name in ("tune", "select", "max_features", "chi2_power", "features", "target_error", "foreign"):
@@ -285,7 +285,7 @@ def fit(
     if (folder / MANIFEST).exists():
         raise FileExistsError(f"{folder / MANIFEST}: the folder already contains shards; choose another folder, or remove it")
     several = isinstance(df.schema[labels].dataType, T.ArrayType)
-    wanted = {**dict.fromkeys(_PASSED), **parameters, "several": several}
+    wanted = {**dict.fromkeys(_NATIVE_PARAMETERS), **parameters, "several": several}
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

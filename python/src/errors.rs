@@ -35,13 +35,34 @@ pub(crate) fn of_io(error: &std::io::Error, message: String) -> PyErr {
     }
 }
 
+/// Creates the error of a document.
 pub(crate) fn of_corpus(error: &CorpusError) -> PyErr {
+    match error.problem {
+        Problem::NoTerm => PyValueError::new_err(
+            "X: no term is left for the vocabulary; the texts have no words, or stop_words, \
+             min_length, min_df, max_df or max_features exclude all of them",
+        ),
+        _ => of_item("X", error),
+    }
+}
+
+/// Creates the error of one item of the parameter `name`.
+pub(crate) fn of_item(name: &str, error: &CorpusError) -> PyErr {
     let CorpusError { place, problem } = error;
     match (problem, place.line) {
         (Problem::Io(io) | Problem::Thread(io), _) => of_io(io, error.to_string()),
-        // Lines are counted from 1, and rows from 0.
-        (_, Some(line)) => PyValueError::new_err(format!("X[{}]: {problem}", line - 1)),
-        (_, None) => PyValueError::new_err(problem.to_string()),
+        // Lines are counted from 1, and items from 0.
+        (_, Some(line)) => PyValueError::new_err(format!("{name}[{}]: {problem}", line - 1)),
+        (_, None) => PyValueError::new_err(format!("{name}: {problem}")),
+    }
+}
+
+/// Creates the error of the file that the parameter `name` names.
+pub(crate) fn of_file(name: &str, error: &CorpusError) -> PyErr {
+    let message = format!("{name}: {error}");
+    match &error.problem {
+        Problem::Io(io) | Problem::Thread(io) => of_io(io, message),
+        _ => PyValueError::new_err(message),
     }
 }
 
@@ -82,6 +103,9 @@ fn train_message(error: &TrainError) -> String {
                  while fitting, with tune='votes'"
             );
         }
+        TrainError::NoveltyNeedsLabels { labels } => {
+            return format!("foreign needs at least three labels, but y has {labels}");
+        }
         TrainError::NoText => "keep_text: the documents are features or vectors, not texts",
         TrainError::NoFeatures => {
             "features='counts': the documents are texts, whose terms are always counted; omit it"
@@ -96,6 +120,10 @@ fn train_message(error: &TrainError) -> String {
         TrainError::LearnedNeedsTuning => "weights='learned' is learned by tuning: set tune=True",
         TrainError::PrototypesAreTuned => {
             "tune=True chooses the share of prototypes: omit /prototypes in weights"
+        }
+        TrainError::CompensationForSeveral => {
+            "/size in weights is for one label per document: omit it; label thresholds already \
+             account for sizes"
         }
         TrainError::LearnedByBatch => {
             "weights='learned' conflicts with rule='pcut', which decides on whole batches"
@@ -117,16 +145,16 @@ fn decision_message(error: DecisionError) -> String {
         }
         DecisionError::RuleConflict { option } => return format!("rule conflicts with {option}"),
         DecisionError::ThresholdIsTuned => {
-            "tune=True chooses the threshold: omit tune, or omit threshold and allow_none"
+            "tune='votes' and tune=True choose the threshold: omit tune, or omit threshold and \
+             allow_none"
         }
         DecisionError::NumberIsTuned => {
-            "tuning chooses the number of the rule: write, for \
-                                         example, rule='rcut'"
+            "tuning chooses the number of the rule: write, for example, rule='rcut'"
         }
         DecisionError::NumberMissing => {
             "rule='rcut' needs the number of labels, such as 'rcut:2'; or set tune=True"
         }
-        DecisionError::NeedsTuning => "this rule learns thresholds: set tune=True",
+        DecisionError::NeedsTuning => "this rule learns thresholds: set tune='votes' or tune=True",
         DecisionError::NoThreshold => "allow_none needs a threshold: set threshold",
     };
     message.to_owned()
@@ -150,8 +178,7 @@ pub(crate) fn of_model(error: &LibraryModelError) -> PyErr {
 pub(crate) fn of_device(error: &DeviceError) -> PyErr {
     let message = format!(
         "{error} (device='auto' uses the CPU if no GPU works; a forked process cannot use the \
-         GPU of its \
-         parent: start processes with 'spawn')"
+         GPU of its parent: start processes with 'spawn')"
     );
     PyRuntimeError::new_err(message)
 }

@@ -10,6 +10,7 @@ mod errors;
 mod logging;
 mod metric;
 mod model;
+mod notes;
 mod options;
 mod running;
 mod sparse;

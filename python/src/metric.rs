@@ -460,9 +460,7 @@ impl MetricIndex {
             }
             (kind, None) => {
                 return Err(PyValueError::new_err(format!(
-                    "kind={kind:?}: expected \
-                                                                      vectors, strings, sets or \
-                                                                      objects"
+                    "kind={kind:?}: expected vectors, strings, sets or objects"
                 )));
             }
         };

@@ -13,7 +13,7 @@ use classify::learn::{Event, TrainOptions, Trainer};
 use classify::model::{InputSpec, Model as LibraryModel};
 use classify::rows::dense::{DenseSpec, Metric};
 use classify::search::{DeviceChoice, Engines, Stop};
-use classify::text::corpus::{CorpusError, Document, Place, Problem};
+use classify::text::corpus::{CorpusError, Document, Place, Problem, unknown_labels};
 use classify::text::counts::{CorpusStatistics, CountOptions, Counts};
 use classify::text::tfidf::Side;
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
@@ -23,6 +23,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::documents::{Input, View};
 use crate::errors::{of_classify, of_corpus, of_device, of_model, of_search, of_train};
+use crate::notes;
 use crate::options::{Parameters, device};
 use crate::running::{ProcessLocal, run, run_for, threads};
 
@@ -596,6 +597,17 @@ impl Model {
         self.trained.labels().iter().collect()
     }
 
+    /// Warnings about the labels, the hierarchy and the identifiers of the training documents.
+    fn notes(&self) -> Vec<String> {
+        self.trained.notes().iter().map(notes::warning).collect()
+    }
+
+    /// A warning if many of the labels are not labels of the model.
+    fn unknown_labels(&self, labels: Vec<String>) -> Option<String> {
+        let note = unknown_labels(labels.iter().map(String::as_str), &self.labels());
+        note.as_ref().map(notes::warning)
+    }
+
     /// The number of training documents with each label.
     #[getter]
     fn label_sizes(&self) -> Vec<u32> {
@@ -704,7 +716,8 @@ impl Model {
                     rows: Vec::new(),
                     similarities: Vec::new(),
                 });
-                let by_vectors = by_vectors || options.dense_share >= 1.0;
+                let share = options.dense_share;
+                let by_vectors = share >= 1.0 || (by_vectors && share > 0.0);
                 let found = if by_vectors { &found.vectors } else { &found.terms };
                 found.iter().for_each(|neighbors| lists.push(neighbors));
                 Ok(())

@@ -20,7 +20,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBool, PyDict};
 
-use crate::errors::{of_corpus, of_parameter};
+use crate::errors::{of_file, of_item, of_parameter};
 
 /// Parameters of an estimator, by name.
 pub(crate) struct Parameters<'a, 'py>(pub(crate) &'a Bound<'py, PyDict>);
@@ -74,7 +74,10 @@ impl<'py> Parameters<'_, 'py> {
     fn variant<T: serde::de::DeserializeOwned>(&self, name: &str) -> PyResult<Option<T>> {
         let read = |text: String| {
             serde_json::from_value(text.into()).map_err(|error| {
-                self.invalid(name, &error.to_string().replace("unknown variant", "is unknown:"))
+                // The message is "unknown variant `x`, expected `a` or `b`".
+                let message = error.to_string();
+                let expected = message.split_once(", ").map_or(&*message, |(_, expected)| expected);
+                self.invalid(name, expected)
             })
         };
         self.text(name)?.map(read).transpose()
@@ -144,7 +147,7 @@ impl<'py> Parameters<'_, 'py> {
             normalization: self.variant("normalization")?.unwrap_or(default.normalization),
             fold_accents: self.boolean("strip_accents")?.unwrap_or(false),
             min_length: self
-                .value("min_length", "expected an integer")?
+                .value("min_length", "expected an integer from 0")?
                 .unwrap_or(default.min_length),
             stop_words: self.stop_words()?,
             stemmer: self.parse("stemmer")?,
@@ -292,19 +295,21 @@ impl<'py> Parameters<'_, 'py> {
     fn hierarchy(&self) -> PyResult<Hierarchy> {
         let Some(value) = self.argument("hierarchy")? else { return Ok(Hierarchy::default()) };
         if let Ok(pairs) = value.extract::<Vec<(String, String)>>() {
-            let bad = |name: &String| name.contains(['\t', '\n', '\r']);
-            if pairs.iter().any(|(child, parent)| bad(child) || bad(parent)) {
-                return Err(self.invalid("hierarchy", "a label contains a tab or a line break"));
+            let bad = |name: &String| name.trim().is_empty() || name.contains(['\t', '\n', '\r']);
+            if let Some(row) = pairs.iter().position(|(child, parent)| bad(child) || bad(parent)) {
+                return Err(PyValueError::new_err(format!(
+                    "hierarchy[{row}]: a label is empty, or contains a tab or a line break"
+                )));
             }
             let lines: Vec<String> =
                 pairs.iter().map(|(child, parent)| format!("{child}\t{parent}")).collect();
             return Hierarchy::parse("hierarchy", &lines.join("\n"))
-                .map_err(|error| of_corpus(&error));
+                .map_err(|error| of_item("hierarchy", &error));
         }
         let path: PathBuf = value.extract().map_err(|_| {
             self.invalid("hierarchy", "expected a path or a list of pairs (child, parent)")
         })?;
-        Hierarchy::read(&path).map_err(|error| of_corpus(&error))
+        Hierarchy::read(&path).map_err(|error| of_file("hierarchy", &error))
     }
 
     /// Returns the training options for dense arrays (`is_dense`), or for texts and sparse
@@ -316,8 +321,9 @@ impl<'py> Parameters<'_, 'py> {
         let sklearn = self.text("weighting")?.as_deref() == Some("sklearn");
         let max_boost = f64::from(Fields::LIMIT);
         #[expect(clippy::cast_possible_truncation, reason = "a boost is an f32")]
-        let fields = match self.number("title_boost", f64::MIN_POSITIVE, max_boost)? {
-            Some(boost) => Fields::FirstLine { boost: boost as f32 },
+        let fields = match self.number("title_boost", 0.0, max_boost)? {
+            Some(boost) if boost > 0.0 => Fields::FirstLine { boost: boost as f32 },
+            Some(_) => return Err(self.invalid("title_boost", "expected a number above 0")),
             None => Fields::Whole,
         };
         let target = |name| self.number(name, 0.0, 0.999_999);

@@ -69,7 +69,11 @@ pub(crate) fn run_for<T: Send>(
     Ok(outcome)
 }
 
-/// Thread pools, with the process that started them and their number of threads.
+/// Maximum number of shared thread pools. Others end with the last model that uses them.
+const MAX_POOLS: usize = 4;
+
+/// Thread pools, with the process that started them and their number of threads. The last one was
+/// used last.
 static POOLS: Mutex<Vec<(u32, usize, Threads)>> = Mutex::new(Vec::new());
 
 /// Returns `jobs` threads, which start once and are shared by all calls. `None` means one per
@@ -93,10 +97,13 @@ pub(crate) fn threads(jobs: Option<usize>) -> PyResult<Threads> {
         // The parent's threads do not exist in this process, so they cannot be joined.
         std::mem::forget(std::mem::take(&mut *pools));
     }
-    if let Some((.., threads)) = pools.iter().find(|(_, have, _)| *have == count.get()) {
-        return Ok(threads.clone());
+    let threads = match pools.iter().position(|(_, have, _)| *have == count.get()) {
+        Some(at) => pools.remove(at).2,
+        None => start()?,
+    };
+    if pools.len() == MAX_POOLS {
+        pools.remove(0);
     }
-    let threads = start()?;
     pools.push((process, count.get(), threads.clone()));
     Ok(threads)
 }

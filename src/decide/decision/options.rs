@@ -84,11 +84,13 @@ impl FromStr for RuleOption {
         };
         let legal = |number: &f64| match rule {
             Rule::Rcut => *number >= 1.0 && number.fract() <= 0.0 && *number < 1e6,
-            Rule::Pcut => *number > 0.0 && number.is_finite(),
-            _ => false,
+            _ => *number > 0.0 && number.is_finite(),
         };
         let number = match number {
             None => None,
+            Some(_) if !matches!(rule, Rule::Rcut | Rule::Pcut) => {
+                return Err(format!("{name} takes no number; rcut and pcut do, such as rcut:2"));
+            }
             Some(number) => match number.parse().ok().filter(legal) {
                 Some(number) => Some(number),
                 None => return Err("expected a count (rcut:2) or a factor (pcut:1.2)".into()),

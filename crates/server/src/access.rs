@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -54,6 +54,22 @@ fn check_token(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Failure
 }
 
 /// Refuses requests to other hosts, sets the headers of every response, and counts and logs
+/// Names the supported methods in the answer to a request with another method.
+pub(crate) async fn name_methods(request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let mut response = next.run(request).await;
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED
+        && let Some(allowed) = response.headers().get(header::ALLOW).cloned()
+    {
+        let named = Failure::MethodNotAllowed { method, allowed }.into_response();
+        let (parts, body) = named.into_parts();
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        response.headers_mut().extend(parts.headers);
+        *response.body_mut() = body;
+    }
+    response
+}
+
 /// requests.
 pub(crate) async fn observe(
     State(shared): State<Shared>,

@@ -23,7 +23,11 @@ pub(crate) enum Failure {
     /// The server has no such path.
     NoSuchPath,
     /// The path supports other methods only.
-    MethodNotAllowed(Method),
+    MethodNotAllowed {
+        method: Method,
+        /// The supported methods, as in the header `allow`.
+        allowed: HeaderValue,
+    },
     /// The request is addressed to another host.
     HostNotAllowed(String),
     /// The request has no token.
@@ -124,7 +128,7 @@ impl Failure {
             Self::NoSuchPath | Self::NoSuchLabel(_) | Self::NoSuchDocument(_) => {
                 StatusCode::NOT_FOUND
             }
-            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge(_) | Self::TooMany(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Compressed | Self::ContentType | Self::TextWithoutLabels => {
@@ -145,7 +149,7 @@ impl Failure {
     fn code(&self) -> &'static str {
         match self {
             Self::NoSuchPath => "not-found",
-            Self::MethodNotAllowed(_) => "method",
+            Self::MethodNotAllowed { .. } => "method",
             Self::HostNotAllowed(_) => "host",
             Self::NoToken | Self::WrongToken => "token",
             Self::ReadOnly => "read-only",
@@ -175,8 +179,9 @@ impl Failure {
     fn message(&self) -> String {
         let text = match self {
             Self::NoSuchPath => "there is nothing at this path; /openapi.json lists all requests",
-            Self::MethodNotAllowed(method) => {
-                return format!("this path does not support {method}; see the header `allow`");
+            Self::MethodNotAllowed { method, allowed } => {
+                let allowed = allowed.to_str().unwrap_or_default().replace(',', ", ");
+                return format!("this path does not support {method}; use {allowed}");
             }
             Self::HostNotAllowed(host) => {
                 let host = printable(host);
@@ -320,6 +325,9 @@ impl From<ClassifyError> for Failure {
             ClassifyError::Document(error) => Self::Document(error),
             ClassifyError::Search(error) => error.into(),
         }
+        if let Self::MethodNotAllowed { allowed, .. } = self {
+            headers.insert(header::ALLOW, allowed);
+        }
     }
 }
 
@@ -430,6 +438,11 @@ mod tests {
             ("/v1/predict", r#"{"txt": "a"}"#, "no field `text`; the document has `txt`"),
             (
                 "/v1/predict",
+        assert_eq!(reply.message(), "this path does not support GET; use POST");
+        let reply = server.send("POST", "/v1/documents/a", "").await;
+        assert_eq!(reply.status, StatusCode::METHOD_NOT_ALLOWED);
+        let expected = "this path does not support POST; use GET, HEAD, PUT, DELETE, PATCH";
+        assert_eq!(reply.message(), expected);
                 r#"{"documents": [{"text": "a"}, {"txt": "b"}]}"#,
                 "document 2: no field `text`; the document has `txt`",
             ),

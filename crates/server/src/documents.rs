@@ -78,7 +78,7 @@ pub(crate) fn parse(
             Err(Failure::Body(what.to_owned()))
         }
         BodyFormat::Lines => {
-            let documents = parse_lines("line", text.to_owned(), live, rules)?;
+            let documents = parse_lines("line", text, live, rules)?;
             Ok(RequestDocuments { documents, is_one: false })
         }
     }
@@ -99,7 +99,7 @@ fn parse_json(
         check_count(documents.len(), rules.max_documents)?;
         let lines: Result<Vec<String>, Failure> =
             documents.iter().map(|document| one_line(document.get())).collect();
-        let documents = parse_lines("document", lines?.join("\n"), live, rules)?;
+        let documents = parse_lines("document", &lines?.join("\n"), live, rules)?;
         return Ok(RequestDocuments { documents, is_one: false });
     }
     let value: Value = serde_json::from_str(text).map_err(|error| not_json(&error))?;
@@ -112,14 +112,14 @@ fn parse_json(
         return Err(Failure::Body(what.to_owned()));
     }
     let json = Value::Object(object).to_string();
-    let documents = parse_lines(ONLY_DOCUMENT, json, live, rules)?;
+    let documents = parse_lines(ONLY_DOCUMENT, &json, live, rules)?;
     Ok(RequestDocuments { documents, is_one: true })
 }
 
 /// Reads a document from each line of JSON. Messages call a line `name`, followed by its number.
 pub(crate) fn parse_lines(
     name: &str,
-    text: String,
+    text: &str,
     live: &LiveModel,
     rules: &DocumentRules,
 ) -> Result<Vec<Document>, Failure> {

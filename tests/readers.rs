@@ -29,7 +29,7 @@ fn row(document: &Document) -> (&str, &str, Vec<&str>) {
 
 /// Options that use the field `weight`.
 fn weighted() -> ReadOptions {
-    ReadOptions { weight_column: Some("weight".into()), weight_optional: true, ..default() }
+    ReadOptions { usual_fields: true, ..default() }
 }
 
 fn default() -> ReadOptions {

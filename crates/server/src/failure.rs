@@ -75,7 +75,7 @@ pub(crate) enum Failure {
     },
     /// The search failed.
     Search,
-    /// The model file was replaced while documents were being changed.
+    /// Another process changed the model's files while documents were being changed.
     Replaced,
     /// The change could not be written.
     Storage,
@@ -232,7 +232,7 @@ impl Failure {
             }
             Self::Search => "the search failed; the server's log has the reason",
             Self::Replaced => {
-                "the model file was replaced, and nothing was changed; \
+                "another process changed the files of the model, and nothing was changed; \
                  try again in a second"
             }
             Self::Storage => {

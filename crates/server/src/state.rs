@@ -6,6 +6,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -36,6 +37,8 @@ pub(crate) struct State {
     live: RwLock<Arc<LiveModel>>,
     documents: Mutex<Documents>,
 }
+    /// Whether the model on disk could not be opened, so that an old model answers.
+    reload_failed: AtomicBool,
 
 /// The documents on disk, and the search engines over them.
 #[derive(Debug)]
@@ -121,6 +124,7 @@ impl State {
     pub(crate) fn live(&self) -> Arc<LiveModel> {
         Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
     }
+            reload_failed: AtomicBool::new(false),
 
     pub(crate) fn set_live(&self, live: LiveModel) {
         self.count_documents(&live);
@@ -130,6 +134,11 @@ impl State {
     fn count_documents(&self, live: &LiveModel) {
         let count = i64::try_from(live.model().ids().len()).unwrap_or(i64::MAX);
         self.metrics.documents.set(count);
+    }
+
+    /// Whether the model on disk could not be opened, so that an old model answers requests.
+    pub(crate) fn reload_failed(&self) -> bool {
+        self.reload_failed.load(Ordering::Relaxed)
     }
 
     fn documents(&self) -> MutexGuard<'_, Documents> {
@@ -208,6 +217,12 @@ impl State {
                 Ok(documents) => documents,
                 Err(TryLockError::Poisoned(poisoned)) => self.recover(poisoned),
                 // Another thread changes documents or reloads the model. The timer will try again
+        let journal = FileStamp::now(&journal_path(&self.options.model));
+        if documents.files.is_some_and(|files| files.journal != journal) {
+            // Another process wrote to the journal. Appending to it could damage it.
+            documents.files = None;
+            return Err(Failure::Replaced);
+        }
                 // soon.
                 Err(TryLockError::WouldBlock) => return,
             },
@@ -217,7 +232,9 @@ impl State {
         }
         // The old model holds a lock that would prevent opening the new one.
         drop(documents.updated.take());
-        match documents.open(&self.options) {
+        let opened = documents.open(&self.options);
+        self.reload_failed.store(opened.is_err(), Ordering::Relaxed);
+        match opened {
             Ok(live) => {
                 tracing::info!(version = live.version, "reloaded the model");
                 documents.retry = None;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use classify::text::corpus::{
-    Content, Corpus, CorpusError, Document, IdUse, LabelUse, Place, ReadOptions,
+    Content, Corpus, CorpusError, Document, IdUse, LabelUse, Notes, Place, ReadOptions,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,6 +19,8 @@ pub(crate) struct DocumentRules {
     pub(crate) max_documents: usize,
     pub(crate) labels: LabelUse,
     pub(crate) ids: IdUse,
+    /// Collects notes from reading, if they are to be reported.
+    pub(crate) notes: Option<Arc<Notes>>,
 }
 
 /// The documents of a request.
@@ -126,9 +128,9 @@ pub(crate) fn parse_lines(
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let DocumentRules { labels, ids, .. } = rules.clone();
-    let read_options = ReadOptions { labels, ids, ..live.read_options.clone() };
-    let documents = Corpus::from_bytes(name, text.into_bytes(), read_options)
+    let DocumentRules { labels, ids, notes, .. } = rules.clone();
+    let read_options = ReadOptions { labels, ids, notes, ..live.read_options.clone() };
+    let documents = Corpus::from_bytes(name, text.into(), read_options)
         .and_then(Iterator::collect::<Result<Vec<Document>, CorpusError>>)
         .map_err(Failure::Document)?;
     check_count(documents.len(), rules.max_documents)?;

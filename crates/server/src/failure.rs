@@ -14,6 +14,8 @@ use classify::search::SearchError;
 use classify::text::corpus::{CorpusError, Problem};
 use serde::Serialize;
 
+use crate::notes::closest_label;
+
 /// Source name of a document that is alone in its request. Messages do not number it.
 pub(crate) const ONLY_DOCUMENT: &str = "request";
 
@@ -58,6 +60,12 @@ pub(crate) enum Failure {
     Document(CorpusError),
     /// A change does not fit the model.
     Change(ChangeError),
+    /// A change has a label that the model does not have.
+    NewLabel {
+        label: String,
+        /// The most similar label of the model.
+        closest: Option<String>,
+    },
     /// The model has no label of this name.
     NoSuchLabel(String),
     /// The model has no document with this identifier.
@@ -135,7 +143,9 @@ impl Failure {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE
             }
             Self::HostNotAllowed(_) => StatusCode::MISDIRECTED_REQUEST,
-            Self::Document(_) | Self::Change(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Document(_) | Self::Change(_) | Self::NewLabel { .. } => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Search | Self::Storage | Self::NotSearchable | Self::Internal => {
                 StatusCode::INTERNAL_SERVER_ERROR
@@ -161,6 +171,7 @@ impl Failure {
             Self::SlowBody => "slow-body",
             Self::IncompleteBody | Self::Body(_) => "body",
             Self::Document(_) | Self::Change(_) => "document",
+            Self::NewLabel { .. } => "new-label",
             Self::NoSuchLabel(_) => "no-label",
             Self::NoSuchDocument(_) => "no-document",
             Self::Busy(_) => "busy",
@@ -211,6 +222,14 @@ impl Failure {
             Self::IncompleteBody => "the body ended before it was complete",
             Self::Document(error) => return document_message(error),
             Self::Change(error) => return change_message(error),
+            Self::NewLabel { label, closest } => {
+                let closest = closest.as_deref().map(closest_label).unwrap_or_default();
+                return format!(
+                    "the model has no label `{}`, and nothing was changed{closest}; to add a new \
+                     label, send `?new-labels=true`",
+                    printable(label)
+                );
+            }
             Self::NoSuchLabel(label) => {
                 return format!("the model has no label `{}`", printable(label));
             }
@@ -306,6 +325,9 @@ impl IntoResponse for Failure {
         );
         let mut response = (status, Json(self.report())).into_response();
         let headers = response.headers_mut();
+        if let Self::MethodNotAllowed { allowed, .. } = self {
+            headers.insert(header::ALLOW, allowed);
+        }
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -324,9 +346,6 @@ impl From<ClassifyError> for Failure {
         match error {
             ClassifyError::Document(error) => Self::Document(error),
             ClassifyError::Search(error) => error.into(),
-        }
-        if let Self::MethodNotAllowed { allowed, .. } = self {
-            headers.insert(header::ALLOW, allowed);
         }
     }
 }
@@ -419,6 +438,11 @@ mod tests {
         let reply = server.get("/v1/predict").await;
         assert_eq!((reply.status, reply.code()), (StatusCode::METHOD_NOT_ALLOWED, "method".into()));
         assert_eq!(reply.headers["allow"], "POST");
+        assert_eq!(reply.message(), "this path does not support GET; use POST");
+        let reply = server.send("POST", "/v1/documents/a", "").await;
+        assert_eq!(reply.status, StatusCode::METHOD_NOT_ALLOWED);
+        let expected = "this path does not support POST; use GET, HEAD, PUT, DELETE, PATCH";
+        assert_eq!(reply.message(), expected);
         let reply = server.get("/v1/nothing").await;
         assert_eq!((reply.status, reply.code()), (StatusCode::NOT_FOUND, "not-found".into()));
         let reply = server.get("/v1/documents/%ff").await;
@@ -438,11 +462,6 @@ mod tests {
             ("/v1/predict", r#"{"txt": "a"}"#, "no field `text`; the document has `txt`"),
             (
                 "/v1/predict",
-        assert_eq!(reply.message(), "this path does not support GET; use POST");
-        let reply = server.send("POST", "/v1/documents/a", "").await;
-        assert_eq!(reply.status, StatusCode::METHOD_NOT_ALLOWED);
-        let expected = "this path does not support POST; use GET, HEAD, PUT, DELETE, PATCH";
-        assert_eq!(reply.message(), expected);
                 r#"{"documents": [{"text": "a"}, {"txt": "b"}]}"#,
                 "document 2: no field `text`; the document has `txt`",
             ),

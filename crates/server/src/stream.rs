@@ -156,6 +156,7 @@ impl LineStream {
             max_documents: usize::MAX,
             labels: LabelUse::Optional,
             ids: IdUse::NumberedAfter(self.documents),
+            notes: None,
         };
         // Documents without an identifier are numbered across the whole stream.
         let documents =
@@ -186,8 +187,8 @@ impl LineStream {
     fn in_batch(&self, mut failure: Failure) -> BatchFailure {
         let mut line = None;
         if let Failure::Document(error) = &mut failure {
-            error.place.line = error.place.line.map(|line| line + self.lines);
             line = error.place.line.filter(|&line| line > 0);
+            error.place.line = error.place.line.map(|line| line + self.lines);
         }
         BatchFailure { line, failure }
     }
@@ -261,7 +262,6 @@ mod tests {
         assert_eq!(last_line(&reply)["error"]["message"], "line 201 is not UTF-8");
     }
 
-    /// A slow trickle of bytes does not keep a line open forever.
     #[tokio::test(flavor = "multi_thread")]
     async fn an_invalid_line_does_not_end_the_stream() {
         let server = TestServer::open();
@@ -299,6 +299,7 @@ mod tests {
         }
     }
 
+    /// A slow trickle of bytes does not keep a line open forever.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_line_has_a_deadline() {
         let deadline = Duration::from_millis(400);

@@ -92,6 +92,7 @@ async fn answer(
         max_documents: options.max_documents,
         labels: LabelUse::Optional,
         ids: IdUse::Numbered,
+        notes: None,
     };
     let RequestDocuments { documents, is_one } = parse(&bytes, format, &live, &rules)?;
     drop(bytes);

@@ -17,11 +17,9 @@ use crate::body;
 use crate::documents::{DocumentRules, log_texts, parse_lines};
 use crate::failure::Failure;
 use crate::memory::Reservation;
-use crate::queue::QueueFullPolicy;
+use crate::queue::DocumentSource;
 use crate::shared::Shared;
 
-/// Maximum number of documents that are answered together.
-const MAX_BATCH: usize = 64;
 /// Lines of answers, or a failure that ends the connection.
 type Answers = Result<Bytes, io::Error>;
 
@@ -87,39 +85,43 @@ impl LineStream {
         let options = &self.shared.state.options;
         let limit = options.max_body_bytes;
         let within = options.deadline;
-        let max_batch = MAX_BATCH.min(options.max_waiting);
+        let max_batch = self.question.max_batch(&self.shared.state.live());
+        let max_batch = max_batch.min(self.shared.queue.max_stream_batch());
         // Complete lines that wait for an answer, and the beginning of the next line.
-        let mut whole = Vec::new();
+        let mut lines = Vec::new();
+        let mut complete = 0;
         let mut count = 0;
-        let mut rest = Vec::new();
         let mut until = Instant::now() + within;
         while let Some(part) = body::next_part(&mut body, until).await? {
-            let begins_line = rest.is_empty();
+            // A line has one deadline, even if bytes of it keep arriving.
+            let begins_line = lines.is_empty() || part.contains(&b'\n');
             for piece in part.split_inclusive(|&byte| byte == b'\n') {
-                if rest.len() + piece.len() > limit {
+                if lines.len() - complete + piece.len() > limit {
                     return Err(Failure::TooLarge(limit));
                 }
-                self.memory.resize(whole.len() + rest.len() + piece.len())?;
-                rest.extend_from_slice(piece);
+                self.memory.append(&mut lines, piece)?;
                 if piece.ends_with(b"\n") {
-                    whole.append(&mut rest);
+                    complete = lines.len();
                     count += 1;
                 }
-                if count == max_batch || whole.len() > limit {
-                    self.answer_batch(&std::mem::take(&mut whole)).await?;
+                if count == max_batch || complete > limit {
+                    self.answer_batch(&lines).await?;
+                    lines.clear();
+                    complete = 0;
                     count = 0;
                 }
             }
             // Lines that arrive together are answered together, without waiting for more.
-            self.answer_batch(&std::mem::take(&mut whole)).await?;
-            count = 0;
-            self.memory.resize(rest.len())?;
-            // A line has one deadline, even if bytes of it keep arriving.
-            if begins_line || part.contains(&b'\n') {
+            if begins_line {
+                self.answer_batch(&lines[..complete]).await?;
+                lines = lines[complete..].to_vec();
+                complete = 0;
+                count = 0;
+                self.memory.resize(lines.capacity())?;
                 until = Instant::now() + within;
             }
         }
-        self.answer_batch(&rest).await
+        self.answer_batch(&lines).await
     }
 
     /// Answers a batch of lines. An invalid line gets an error in place of its answer.
@@ -168,7 +170,7 @@ impl LineStream {
         self.question.check_size(documents.len(), &live).map_err(BatchFailure::of_batch)?;
         log_texts(self.shared.state.options.log_texts, &documents);
         let answers =
-            self.shared.queue.answer(documents, self.question.mode(), QueueFullPolicy::Wait);
+            self.shared.queue.answer(documents, self.question.mode(), DocumentSource::Stream);
         let answers = answers.await.map_err(|failure| self.in_batch(failure))?;
         self.lines += count;
         let mut out = Vec::new();

@@ -29,7 +29,7 @@ fn row(document: &Document) -> (&str, &str, Vec<&str>) {
 
 /// Returns options that use the field `weight`.
 fn weighted() -> ReadOptions {
-    ReadOptions { weight_column: Some("weight".into()), weight_optional: true, ..default() }
+    ReadOptions { usual_fields: true, ..default() }
 }
 
 fn default() -> ReadOptions {
@@ -550,7 +550,7 @@ fn malformed() {
         (
             b"{\"text\": \"a\"}\n",
             default(),
-            "in:1: no field `labels`; there are: `text`",
+            "in:1: no field `labels`, `label`, `category` or `class`; there are: `text`",
             "the field of the labels",
         ),
         (b"{\"text\": \"a\", \"label\": \"x\"}\n", column("topic"), "no field `topic`", ""),

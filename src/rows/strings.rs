@@ -1,5 +1,7 @@
 //! Arrays of concatenated strings: the ids, labels, terms and texts of a model.
 
+use std::ops::Range;
+
 use array_file::FileProblem;
 use array_file::container::Container;
 use safetensors::Dtype;
@@ -108,6 +110,15 @@ impl StringsBuilder {
     pub(crate) fn push(&mut self, string: &str) {
         self.text.extend_from_slice(string.as_bytes());
         self.offsets.push(self.text.len() as u64);
+    }
+
+    /// Appends the strings in a range of numbers.
+    pub(crate) fn extend(&mut self, strings: &Strings, range: Range<usize>) {
+        let offsets = &strings.offsets[range.start..=range.end];
+        let text = narrow(offsets[0])..narrow(offsets[range.len()]);
+        let before = self.text.len() as u64;
+        self.offsets.extend(offsets[1..].iter().map(|&end| before + (end - offsets[0])));
+        self.text.extend_from_slice(&strings.text[text]);
     }
 
     pub(crate) fn build(self) -> Strings {

@@ -72,6 +72,8 @@ def page(browser, server):
     page = browser.new_page()
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
+    # The page asks before it adds a label.
+    page.on("dialog", lambda dialog: dialog.accept())
     page.on("console", lambda said: problems.append(said.text) if "Content Security" in said.text else None)
     page.on("request", lambda request: problems.append(request.url) if not request.url.startswith((server, "data:")) else None)
     page.goto(server)

@@ -75,7 +75,7 @@ fn other_files_are_not_corpora() {
         (b"7z\xBC\xAF\x27\x1C\0\x04".to_vec(), "a 7z archive", "7z x"),
         (b"%PDF-1.7\n%\xE2\xE3\n1 0 obj\n".to_vec(), "a PDF document", "pdftotext"),
         (b"\x89PNG\r\n\x1A\n\0\0\0\rIHDR".to_vec(), "a PNG image", "only text"),
-        (b"PAR1\x15\0\x15".to_vec(), "a Parquet file", "CSV or JSONL"),
+        (b"PAR1\x15\0\x15".to_vec(), "a Parquet file", "JSONL"),
         (b"\x90\x01\0\0\0\0\0\0{\"__met".to_vec(), "another safetensors file", "vectors"),
         (b"a\0b\0\n\0".to_vec(), "not text", "its encoding"),
     ];
@@ -267,10 +267,10 @@ fn endless_streams() {
 /// A message appears once, not once for each further label of the document.
 #[test]
 fn a_document_of_many_labels() {
-    let labels: Vec<String> = (0..200_000).map(|label| (label % 150_000).to_string()).collect();
+    let labels: Vec<String> = (0..10_000).map(|label| (label % 7_500).to_string()).collect();
     let line = serde_json::json!({ "text": "x", "labels": labels }).to_string();
     let documents = read(line.as_bytes(), &default()).unwrap();
-    assert_eq!(documents[0].labels, labels[..150_000]);
+    assert_eq!(documents[0].labels, labels[..7_500]);
 }
 
 /// Returns whether a terminal would interpret a text instead of displaying it.
@@ -447,7 +447,7 @@ fn clear_errors() {
         (json, group.clone(), there, ""),
         ("text,label\na,x\n", csv(group), "no field `author`", "every record has"),
         (json, fields.clone(), "no field `title`", "the fields of the text"),
-        ("text,label\na,x\n", csv(fields), "no field `title`", "the fields of the text"),
+        ("text,label\na,x\n", csv(fields), "no columns `title`, `body`", "columns that are there"),
         ("2286  2:3\n", default(), "a LYRL2004 file has no labels", "the format svmlight"),
     ] {
         let error = read(bytes.as_bytes(), &options).unwrap_err();

@@ -5,8 +5,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use classify::random::Random;
 use serde_json::{Value, json};
@@ -235,10 +236,10 @@ fn changes_to_a_replaced_model() {
     let other = server.folder.at("b.model");
     program().succeed(&["train", TEST, "-q", "-o", text(&other)]);
     let body = json!({ "text": "guitar", "labels": ["odd"] });
-    assert_eq!(server.write("PUT", "/v1/documents/before", &body).status, 200);
+    assert_eq!(server.write("PUT", "/v1/documents/before?new-labels=true", &body).status, 200);
     std::fs::rename(&other, server.path()).unwrap();
     wait_until("the change is accepted", || {
-        let got = server.write("PUT", "/v1/documents/after", &body);
+        let got = server.write("PUT", "/v1/documents/after?new-labels=true", &body);
         assert!([200, 503].contains(&got.status), "{}", got.body);
         got.status == 200
     });
@@ -272,7 +273,10 @@ fn documents_are_added_and_removed() {
     let server = Server::start(&["--keep-text", "--no-tune"], &["--token-file", "token"]);
     let before = server.post("/v1/predict", &json!({ "text": "guitar zebra" }));
     let odd = json!({ "text": "guitar zebra", "labels": ["odd"] });
-    let added = server.write("PUT", "/v1/documents/a%2Fb%20%C3%A9", &odd);
+    let path = "/v1/documents/a%2Fb%20%C3%A9?new-labels=true";
+    let refused = server.write("PUT", "/v1/documents/a%2Fb%20%C3%A9", &odd);
+    assert_eq!((refused.status, refused.code()), (422, "new-label".to_owned()));
+    let added = server.write("PUT", path, &odd);
     assert_eq!((added.status, added.json()["documents"].clone()), (200, json!(249)));
     assert_ne!(added.version(), before.version());
     assert_eq!(server.labels("guitar zebra"), json!(["odd"]));
@@ -281,18 +285,18 @@ fn documents_are_added_and_removed() {
     let listed = server.get("/v1/documents?label=odd").json();
     assert_eq!((listed["total"].clone(), listed["documents"][0].clone()), (json!(1), stored));
     // Other processes can read the model, but cannot change it.
-    let path = server.path();
-    assert!(program().succeed(&["info", text(&path)]).out.contains("documents    249"));
-    assert_eq!(program().run(&["remove", text(&path), "x"]).code, 5);
-    let relabeled =
-        server.write("PATCH", "/v1/documents/a%2Fb%20%C3%A9", &json!({ "labels": ["other"] }));
+    let model = server.path();
+    assert!(program().succeed(&["info", text(&model)]).out.contains("documents    249"));
+    assert_eq!(program().run(&["remove", text(&model), "x"]).code, 5);
+    let relabeled = server.write("PATCH", path, &json!({ "labels": ["other"] }));
     assert_eq!(relabeled.json()["relabeled"], 1);
     assert_eq!(server.labels("guitar zebra"), json!(["other"]));
     let several = json!({ "documents": [
         { "id": "1", "text": "zebra", "labels": [] },
         { "id": "2", "text": "guitar", "labels": ["x"] },
     ] });
-    assert_eq!(server.write("POST", "/v1/documents", &several).json()["added"], 2);
+    let several = server.write("POST", "/v1/documents?new-labels=true", &several);
+    assert_eq!(several.json()["added"], 2);
     // A server that is killed loses no change.
     let Server { mut process, folder } = server;
     process.signal("-KILL");
@@ -445,9 +449,18 @@ fn invalid_bodies_and_parameters() {
     let many = json!({ "documents": vec![json!({ "text": MILK }); 3] });
     assert_eq!(server.post("/v1/neighbors?k=9999&texts=true", &many).code(), "too-many-documents");
     assert_eq!(server.post("/v1/explain?marks=true", &many).code(), "too-many-documents");
-    for host in ["evil.example", "localhost.evil.example:80", "evil.example:127.0.0.1"] {
-        let head = format!("GET /v1/model HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-        assert!(server.all_of(head.as_bytes(), false).starts_with("HTTP/1.1 421"), "{host}");
+    for (target, host) in [
+        ("/v1/model", "evil.example"),
+        ("/v1/model", "localhost.evil.example:80"),
+        ("/v1/model", "evil.example:127.0.0.1"),
+        ("/v1/model", "localhost:evil"),
+        ("/v1/model", "localhost:80@evil.example"),
+        ("/v1/model", "localhost\r\nhost: evil.example"),
+        ("http://evil.example/v1/model", "localhost"),
+    ] {
+        let head = format!("GET {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        let answer = server.all_of(head.as_bytes(), false);
+        assert!(answer.starts_with("HTTP/1.1 421"), "{target} {host}: {answer}");
     }
     for path in
         ["/v1/nothing", "/../a.model", "/..%2fa.model", "//", "/page.js/../../a.model", "/%00"]
@@ -508,6 +521,50 @@ fn misbehaving_connections() {
     server.is_well();
 }
 
+/// Clients on all allowed connections that send a byte now and then, of a body or of a line, are
+/// ended at the deadline.
+#[test]
+fn dripping_connections_are_ended() {
+    let server = Server::start(&[], &["--deadline", "1", "--max-connections", "8"]);
+    let heads = ["application/x-ndjson", "application/json"].map(|kind| {
+        format!(
+            "POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n\
+             content-length: 1000\r\n\r\n"
+        )
+    });
+    let mut streams: Vec<TcpStream> = (0..8).map(|_| server.connect()).collect();
+    for (stream, head) in streams.iter_mut().zip(heads.iter().cycle()) {
+        stream.write_all(head.as_bytes()).unwrap();
+    }
+    let dripping = std::thread::spawn(move || {
+        while !streams.is_empty() {
+            streams.retain_mut(|stream| stream.write_all(b"x").is_ok());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    assert_eq!(server.get("/healthz").status, 200);
+    finish("the server ends connections that drip", move || dripping.join().unwrap());
+    server.is_well();
+}
+
+#[test]
+fn readable_token_files_are_noted() {
+    let folder = Folder::new();
+    program().succeed(&["train", TRAIN, "-q", "-o", &folder.text("a.model")]);
+    folder.write("token", TOKEN);
+    // The server ends at once, because another one listens on its address.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for (mode, is_noted) in [(0o644, true), (0o640, true), (0o600, false), (0o400, false)] {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.at("token"), permissions).unwrap();
+        let serve = ["serve", "a.model", "--token-file", "token", "--listen", &address];
+        let run = program().within(folder.path()).run(&serve);
+        let note = "note: other users can read the token; `chmod 600 token` prevents it";
+        assert_eq!(run.err.contains(note), is_noted, "{mode:o}: {}", run.err);
+    }
+}
+
 /// Requests that are damaged at random.
 #[test]
 fn damaged_requests() {
@@ -532,8 +589,9 @@ fn damaged_requests() {
              content-type: application/x-ndjson\r\ncontent-length: {length}\r\n\r\n{body}"
         ),
         format!(
-            "PUT /v1/documents/q HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\
-             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            "PUT /v1/documents/q?new-labels=true HTTP/1.1\r\nhost: localhost\r\n\
+             authorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{body}"
         ),
         "GET /v1/documents?label=music&start=3 HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),
     ];

@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::failure::Failure;
 use crate::metrics::RequestKind;
 use crate::options::Token;
+use crate::parameters::check_escapes;
 use crate::shared::Shared;
 
 /// Number of documents that a response answers; attached to the response as an extension.
@@ -53,6 +54,22 @@ fn check_token(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Failure
     }
 }
 
+/// Names the supported methods in the answer to a request with another method.
+pub(crate) async fn name_methods(request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let mut response = next.run(request).await;
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED
+        && let Some(allowed) = response.headers().get(header::ALLOW).cloned()
+    {
+        let named = Failure::MethodNotAllowed { method, allowed }.into_response();
+        let (parts, body) = named.into_parts();
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        response.headers_mut().extend(parts.headers);
+        *response.body_mut() = body;
+    }
+    response
+}
+
 /// Refuses requests to other hosts, sets the headers of every response, and counts and logs
 /// requests.
 pub(crate) async fn observe(
@@ -64,9 +81,10 @@ pub(crate) async fn observe(
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>();
     let path = path.map_or("other", MatchedPath::as_str).to_owned();
-    let mut response = match shared.hosts.check(&request) {
+    let checked = shared.hosts.check(&request).map_err(Failure::HostNotAllowed);
+    let mut response = match checked.and_then(|()| check_escapes(request.uri())) {
         Ok(()) => next.run(request).await,
-        Err(host) => Failure::HostNotAllowed(host).into_response(),
+        Err(failure) => failure.into_response(),
     };
     let seconds = start.elapsed().as_secs_f64();
     let status = response.status().as_u16();

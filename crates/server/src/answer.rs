@@ -15,6 +15,10 @@ use crate::queue::{AnswerMode, AnsweredRequest, Results};
 const EXPLAINED_TERMS: usize = 20;
 /// Maximum number of explanations of one request.
 const MAX_EXPLANATIONS: usize = 64;
+/// Maximum number of documents of a stream that are answered together.
+const MAX_STREAM_BATCH: usize = 64;
+/// Maximum number of neighbors of these documents. More would delay other requests.
+const MAX_STREAM_NEIGHBORS: usize = 16_384;
 /// Maximum number of neighbors in one answer.
 const MAX_LISTED_NEIGHBORS: usize = 200_000;
 /// Maximum number of neighbors with their texts in one answer.
@@ -106,6 +110,12 @@ impl Question {
     /// takes time.
     pub(crate) fn is_short(&self) -> bool {
         self.kind == AnswerKind::Prediction && !self.neighbors
+    }
+
+    /// Maximum number of documents of a stream to answer together.
+    pub(crate) fn max_batch(&self, live: &LiveModel) -> usize {
+        let k = self.k.unwrap_or(live.options.k).get();
+        (MAX_STREAM_NEIGHBORS / k).clamp(1, MAX_STREAM_BATCH)
     }
 
     /// Refuses requests whose answers would be very long.

@@ -75,8 +75,7 @@ pub(crate) async fn read(
         if bytes.len() + part.len() > limit {
             return Err(Failure::TooLarge(limit));
         }
-        reservation.resize(bytes.len() + part.len())?;
-        bytes.extend_from_slice(&part);
+        reservation.append(&mut bytes, &part)?;
     }
     Ok(bytes)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use classify::text::corpus::{
-    Content, Corpus, CorpusError, Document, IdUse, LabelUse, Place, ReadOptions,
+    Content, Corpus, CorpusError, Document, IdUse, LabelUse, Notes, Place, ReadOptions,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,6 +19,8 @@ pub(crate) struct DocumentRules {
     pub(crate) max_documents: usize,
     pub(crate) labels: LabelUse,
     pub(crate) ids: IdUse,
+    /// Collects notes from reading, if they are to be reported.
+    pub(crate) notes: Option<Arc<Notes>>,
 }
 
 /// The documents of a request.
@@ -78,7 +80,7 @@ pub(crate) fn parse(
             Err(Failure::Body(what.to_owned()))
         }
         BodyFormat::Lines => {
-            let documents = parse_lines("line", text.to_owned(), live, rules)?;
+            let documents = parse_lines("line", text, live, rules)?;
             Ok(RequestDocuments { documents, is_one: false })
         }
     }
@@ -99,7 +101,7 @@ fn parse_json(
         check_count(documents.len(), rules.max_documents)?;
         let lines: Result<Vec<String>, Failure> =
             documents.iter().map(|document| one_line(document.get())).collect();
-        let documents = parse_lines("document", lines?.join("\n"), live, rules)?;
+        let documents = parse_lines("document", &lines?.join("\n"), live, rules)?;
         return Ok(RequestDocuments { documents, is_one: false });
     }
     let value: Value = serde_json::from_str(text).map_err(|error| not_json(&error))?;
@@ -112,23 +114,23 @@ fn parse_json(
         return Err(Failure::Body(what.to_owned()));
     }
     let json = Value::Object(object).to_string();
-    let documents = parse_lines(ONLY_DOCUMENT, json, live, rules)?;
+    let documents = parse_lines(ONLY_DOCUMENT, &json, live, rules)?;
     Ok(RequestDocuments { documents, is_one: true })
 }
 
 /// Reads a document from each line of JSON. Messages call a line `name`, followed by its number.
 pub(crate) fn parse_lines(
     name: &str,
-    text: String,
+    text: &str,
     live: &LiveModel,
     rules: &DocumentRules,
 ) -> Result<Vec<Document>, Failure> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let DocumentRules { labels, ids, .. } = rules.clone();
-    let read_options = ReadOptions { labels, ids, ..live.read_options.clone() };
-    let documents = Corpus::from_bytes(name, text.into_bytes(), read_options)
+    let DocumentRules { labels, ids, notes, .. } = rules.clone();
+    let read_options = ReadOptions { labels, ids, notes, ..live.read_options.clone() };
+    let documents = Corpus::from_bytes(name, text.into(), read_options)
         .and_then(Iterator::collect::<Result<Vec<Document>, CorpusError>>)
         .map_err(Failure::Document)?;
     check_count(documents.len(), rules.max_documents)?;

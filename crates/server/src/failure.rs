@@ -14,6 +14,8 @@ use classify::search::SearchError;
 use classify::text::corpus::{CorpusError, Problem};
 use serde::Serialize;
 
+use crate::notes::closest_label;
+
 /// Source name of a document that is alone in its request. Messages do not number it.
 pub(crate) const ONLY_DOCUMENT: &str = "request";
 
@@ -23,7 +25,11 @@ pub(crate) enum Failure {
     /// The server has no such path.
     NoSuchPath,
     /// The path supports other methods only.
-    MethodNotAllowed(Method),
+    MethodNotAllowed {
+        method: Method,
+        /// The supported methods, as in the header `allow`.
+        allowed: HeaderValue,
+    },
     /// The request is addressed to another host.
     HostNotAllowed(String),
     /// The request has no token.
@@ -54,6 +60,12 @@ pub(crate) enum Failure {
     Document(CorpusError),
     /// A change does not fit the model.
     Change(ChangeError),
+    /// A change has a label that the model does not have.
+    NewLabel {
+        label: String,
+        /// The most similar label of the model.
+        closest: Option<String>,
+    },
     /// The model has no label of this name.
     NoSuchLabel(String),
     /// The model has no document with this identifier.
@@ -71,7 +83,7 @@ pub(crate) enum Failure {
     },
     /// The search failed.
     Search,
-    /// The model file was replaced while documents were being changed.
+    /// Another process changed the model's files while documents were being changed.
     Replaced,
     /// The change could not be written.
     Storage,
@@ -124,14 +136,16 @@ impl Failure {
             Self::NoSuchPath | Self::NoSuchLabel(_) | Self::NoSuchDocument(_) => {
                 StatusCode::NOT_FOUND
             }
-            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge(_) | Self::TooMany(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Compressed | Self::ContentType | Self::TextWithoutLabels => {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE
             }
             Self::HostNotAllowed(_) => StatusCode::MISDIRECTED_REQUEST,
-            Self::Document(_) | Self::Change(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Document(_) | Self::Change(_) | Self::NewLabel { .. } => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Search | Self::Storage | Self::NotSearchable | Self::Internal => {
                 StatusCode::INTERNAL_SERVER_ERROR
@@ -145,7 +159,7 @@ impl Failure {
     fn code(&self) -> &'static str {
         match self {
             Self::NoSuchPath => "not-found",
-            Self::MethodNotAllowed(_) => "method",
+            Self::MethodNotAllowed { .. } => "method",
             Self::HostNotAllowed(_) => "host",
             Self::NoToken | Self::WrongToken => "token",
             Self::ReadOnly => "read-only",
@@ -157,6 +171,7 @@ impl Failure {
             Self::SlowBody => "slow-body",
             Self::IncompleteBody | Self::Body(_) => "body",
             Self::Document(_) | Self::Change(_) => "document",
+            Self::NewLabel { .. } => "new-label",
             Self::NoSuchLabel(_) => "no-label",
             Self::NoSuchDocument(_) => "no-document",
             Self::Busy(_) => "busy",
@@ -175,8 +190,9 @@ impl Failure {
     fn message(&self) -> String {
         let text = match self {
             Self::NoSuchPath => "there is nothing at this path; /openapi.json lists all requests",
-            Self::MethodNotAllowed(method) => {
-                return format!("this path does not support {method}; see the header `allow`");
+            Self::MethodNotAllowed { method, allowed } => {
+                let allowed = allowed.to_str().unwrap_or_default().replace(',', ", ");
+                return format!("this path does not support {method}; use {allowed}");
             }
             Self::HostNotAllowed(host) => {
                 let host = printable(host);
@@ -206,6 +222,14 @@ impl Failure {
             Self::IncompleteBody => "the body ended before it was complete",
             Self::Document(error) => return document_message(error),
             Self::Change(error) => return change_message(error),
+            Self::NewLabel { label, closest } => {
+                let closest = closest.as_deref().map(closest_label).unwrap_or_default();
+                return format!(
+                    "the model has no label `{}`, and nothing was changed{closest}; to add a new \
+                     label, send `?new-labels=true`",
+                    printable(label)
+                );
+            }
             Self::NoSuchLabel(label) => {
                 return format!("the model has no label `{}`", printable(label));
             }
@@ -227,7 +251,7 @@ impl Failure {
             }
             Self::Search => "the search failed; the server's log has the reason",
             Self::Replaced => {
-                "the model file was replaced, and nothing was changed; \
+                "another process changed the files of the model, and nothing was changed; \
                  try again in a second"
             }
             Self::Storage => {
@@ -301,6 +325,9 @@ impl IntoResponse for Failure {
         );
         let mut response = (status, Json(self.report())).into_response();
         let headers = response.headers_mut();
+        if let Self::MethodNotAllowed { allowed, .. } = self {
+            headers.insert(header::ALLOW, allowed);
+        }
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -411,6 +438,11 @@ mod tests {
         let reply = server.get("/v1/predict").await;
         assert_eq!((reply.status, reply.code()), (StatusCode::METHOD_NOT_ALLOWED, "method".into()));
         assert_eq!(reply.headers["allow"], "POST");
+        assert_eq!(reply.message(), "this path does not support GET; use POST");
+        let reply = server.send("POST", "/v1/documents/a", "").await;
+        assert_eq!(reply.status, StatusCode::METHOD_NOT_ALLOWED);
+        let expected = "this path does not support POST; use GET, HEAD, PUT, DELETE, PATCH";
+        assert_eq!(reply.message(), expected);
         let reply = server.get("/v1/nothing").await;
         assert_eq!((reply.status, reply.code()), (StatusCode::NOT_FOUND, "not-found".into()));
         let reply = server.get("/v1/documents/%ff").await;

@@ -22,6 +22,7 @@
 //! | `queue` | computes predictions and explanations in batches of requests |
 //! | `answer` | checks the parameters of requests, and writes answers as JSON |
 //! | `state`, `live` | hold the model that answers requests; change and replace it |
+//! | `names`, `notes` | check the identifiers and labels of changes, and word notes about them |
 //! | `failure` | converts errors to an HTTP status and JSON |
 //! | `shared`, `memory`, `hosts` | hold shared resources, the memory budget and the allowed hosts |
 //! | `metrics` | exports metrics for Prometheus |
@@ -44,6 +45,8 @@ mod hosts;
 mod live;
 mod memory;
 mod metrics;
+mod names;
+mod notes;
 mod openapi;
 mod options;
 mod page;

@@ -16,7 +16,8 @@ pub(crate) struct LiveModel {
     pub(crate) options: ClassifyOptions,
     /// Version of the model; every change to its documents gives a new version.
     pub(crate) version: String,
-    /// Options for reading the documents of requests.
+    /// Options for reading the documents of requests: with the fields of the training corpus, or
+    /// the usual ones.
     pub(crate) read_options: ReadOptions,
     /// Whether a document consists of one text.
     pub(crate) takes_one_text: bool,
@@ -25,14 +26,7 @@ pub(crate) struct LiveModel {
 impl LiveModel {
     pub(crate) fn new(classifier: Classifier) -> Self {
         let model = classifier.model();
-        let mut read_options = ReadOptions {
-            format: Some(Format::Jsonl),
-            labels: LabelUse::Optional,
-            weight_column: Some("weight".to_owned()),
-            weight_optional: true,
-            ..ReadOptions::default()
-        };
-        model.fit_read_options(&mut read_options);
+        let read_options = read_options(model);
         let settings = model.settings();
         let needs_vector = settings
             .dense
@@ -55,5 +49,105 @@ impl LiveModel {
         let model = self.model();
         let name = |&label: &u32| model.label_name(label);
         model.document_labels(row).iter().map(name).collect()
+    }
+}
+
+/// Options for reading the documents of requests.
+fn read_options(model: &Model) -> ReadOptions {
+    let mut read_options = ReadOptions {
+        format: Some(Format::Jsonl),
+        labels: LabelUse::Optional,
+        usual_fields: true,
+        ..ReadOptions::default()
+    };
+    let reading = &model.settings().reading;
+    if !reading.table.no_header {
+        // Indicator fields of a table are a list of labels in a request.
+        let label_columns =
+            if reading.label_columns.len() == 1 { &*reading.label_columns } else { &[] };
+        read_options.text_columns.clone_from(&reading.text_columns);
+        read_options.label_columns = label_columns.to_vec();
+        read_options.id_column.clone_from(&reading.id_column);
+        read_options.weight_column.clone_from(&reading.weight_column);
+    }
+    read_options.label_separator.clone_from(&reading.label_separator);
+    model.fit_read_options(&mut read_options);
+    read_options
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::StatusCode;
+    use classify::text::corpus::ReadOptions;
+    use serde_json::{Value, json};
+
+    use crate::test_server::{TestServer, request};
+
+    const CORPUS: &str = r#"{"key": 7, "doc": {"body": "apple pear plum"}, "topic": "fruit;food"}
+{"key": 8, "doc": {"body": "spoon fork knife"}, "topic": "cutlery"}"#;
+
+    fn server() -> TestServer {
+        let options = ReadOptions {
+            text_columns: vec!["doc.body".to_owned()],
+            label_columns: vec!["topic".to_owned()],
+            id_column: Some("key".to_owned()),
+            weight_column: None,
+            label_separator: Some(";".to_owned()),
+            encoding: classify::text::corpus::encoding_for_label("latin-1"),
+            ..ReadOptions::default()
+        };
+        TestServer::of_documents(CORPUS, options)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn requests_may_have_the_fields_of_the_training_corpus() {
+        let server = server();
+        // Documents of the training corpus, without an identifier, and with the usual names.
+        let bodies = [
+            (json!({ "key": 9, "doc": { "body": "knife" } }), "9", "cutlery"),
+            (json!({ "doc": { "body": "knife" } }), "2", "cutlery"),
+            (json!({ "id": "n", "text": "knife" }), "n", "cutlery"),
+            (json!({ "id": "é", "text": "pear" }), "é", "fruit"),
+        ];
+        let lines: Vec<String> = bodies.iter().map(|(body, _, _)| body.to_string()).collect();
+        let head = request("POST", "/v1/predict").header("content-type", "application/x-ndjson");
+        let reply = server.request(head, Body::from(lines.join("\n"))).await;
+        let answers: Vec<Value> =
+            reply.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(answers.len(), bodies.len(), "{reply:?}");
+        for (answer, (body, id, label)) in answers.iter().zip(&bodies) {
+            assert_eq!(answer["id"], *id, "{answer}");
+            assert!(answer["labels"].as_array().unwrap().contains(&json!(label)), "{answer}");
+            let reply = server.send("POST", "/v1/predict", body.to_string()).await;
+            assert_eq!(reply.json()["labels"], answer["labels"], "{reply:?}");
+        }
+        let reply = server.send("POST", "/v1/predict", r#"{"body": "knife"}"#).await;
+        assert_eq!(reply.message(), "no field `doc.body`; the document has `body`");
+    }
+
+    #[tokio::test]
+    async fn changes_may_have_the_fields_of_the_training_corpus() {
+        let server = server();
+        let several = json!({ "documents": [
+            { "key": 9, "doc": { "body": "knife" }, "topic": "cutlery;food" },
+        ] });
+        let reply = server.send("POST", "/v1/documents", several.to_string()).await;
+        assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
+        let stored = server.get("/v1/documents/9").await.json();
+        assert_eq!(stored["labels"], json!(["cutlery", "food"]));
+        let usual = [json!({ "id": "n", "text": "pear", "labels": ["fruit"] })];
+        let usual = json!({ "documents": usual }).to_string();
+        assert_eq!(server.send("POST", "/v1/documents", usual).await.status, StatusCode::OK);
+        for body in [
+            json!({ "doc": { "body": "pear" }, "topic": "fruit", "weight": 2 }),
+            json!({ "text": "pear", "labels": ["fruit"] }),
+        ] {
+            let reply = server.send("PUT", "/v1/documents/m", body.to_string()).await;
+            assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
+        }
+        let unnamed = json!({ "documents": [{ "doc": { "body": "pear" }, "topic": "fruit" }] });
+        let reply = server.send("POST", "/v1/documents", unnamed.to_string()).await;
+        assert_eq!(reply.status, StatusCode::UNPROCESSABLE_ENTITY, "{reply:?}");
     }
 }

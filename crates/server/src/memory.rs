@@ -48,6 +48,19 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
+    /// Appends a part to a body, and reserves the memory that the body occupies.
+    pub(crate) fn append(&mut self, body: &mut Vec<u8>, part: &[u8]) -> Result<(), Failure> {
+        let needed = body.len() + part.len();
+        if needed > body.capacity() {
+            // A vector that grows by itself may occupy twice the memory that it needs.
+            let capacity = needed + needed / 8;
+            self.resize(capacity)?;
+            body.reserve_exact(capacity - body.len());
+        }
+        body.extend_from_slice(part);
+        Ok(())
+    }
+
     /// Sets the total number of reserved bytes. A body that is larger than the whole budget is
     /// allowed if it is the only one.
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), Failure> {
@@ -70,6 +83,21 @@ impl Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The memory of a vector is counted, not only the bytes in it.
+    #[test]
+    fn spare_memory_counts() {
+        let budget = MemoryBudget::of_kib(8);
+        // A body that is alone may be larger than the budget.
+        let mut other = budget.reservation();
+        other.resize(1).unwrap();
+        let mut reservation = budget.reservation();
+        let mut bytes = Vec::new();
+        while reservation.append(&mut bytes, &[b'x'; 100]).is_ok() {
+            assert!(bytes.capacity() <= (7 - budget.free_kib()) << 10);
+        }
+        assert!(bytes.len() > 6000, "{}", bytes.len());
+    }
 
     #[test]
     fn reservations_share_the_budget() {

@@ -44,13 +44,13 @@ pub(crate) enum AnswerMode {
     Explain,
 }
 
-/// Policy for documents that arrive when the queue is full.
+/// Where documents come from. This determines what happens if the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum QueueFullPolicy {
-    /// Refuse them.
-    Refuse,
-    /// Let them wait until the deadline at most.
-    Wait,
+pub(crate) enum DocumentSource {
+    /// One request: it is refused.
+    Request,
+    /// A stream: it waits until the deadline at most.
+    Stream,
 }
 
 /// Documents of a request, with their results.
@@ -86,6 +86,9 @@ pub(crate) struct Queue {
     batches: Sender<WaitingRequest>,
     /// One slot for each document that may wait.
     slots: Arc<Semaphore>,
+    /// The same for the documents of streams, which take no slots from other requests.
+    stream_slots: Arc<Semaphore>,
+    max_stream_batch: usize,
     /// One permit for each concurrent search outside of batches.
     searches: Arc<Semaphore>,
 }
@@ -99,10 +102,13 @@ impl Queue {
             .name("classify-queue".into())
             .spawn(move || answer_batches(&answering, &waiting))?;
         let threads = state.live().classifier.threads().count();
+        let max_stream_batch = (state.options.max_waiting / 2).max(1);
         Ok(Self {
             state: Arc::clone(state),
             batches,
             slots: Arc::new(Semaphore::new(state.options.max_waiting.max(1))),
+            stream_slots: Arc::new(Semaphore::new(max_stream_batch)),
+            max_stream_batch,
             searches: Arc::new(Semaphore::new(threads * SEARCHES_PER_THREAD)),
         })
     }
@@ -112,20 +118,20 @@ impl Queue {
         &self,
         documents: Vec<Document>,
         mode: AnswerMode,
-        when_full: QueueFullPolicy,
+        source: DocumentSource,
     ) -> Result<AnsweredRequest, Failure> {
         let within = self.state.options.deadline;
         let count = u32::try_from(documents.len().max(1));
         let count = count.map_err(|_| Failure::Busy(Resource::Documents))?;
-        let slots = Arc::clone(&self.slots);
-        let slots = match when_full {
-            QueueFullPolicy::Refuse => slots
+        let slots = match source {
+            DocumentSource::Request => Arc::clone(&self.slots)
                 .try_acquire_many_owned(count)
                 .map_err(|_| Failure::Busy(Resource::Documents))?,
-            QueueFullPolicy::Wait => timeout(within, slots.acquire_many_owned(count))
-                .await
-                .map_err(|_| Failure::Deadline)?
-                .map_err(|_| Failure::Internal)?,
+            DocumentSource::Stream => {
+                let slots = Arc::clone(&self.stream_slots).acquire_many_owned(count);
+                let slots = timeout(within, slots).await.map_err(|_| Failure::Deadline)?;
+                slots.map_err(|_| Failure::Internal)?
+            }
         };
         let deadline = Instant::now() + within;
         let outcome = async {
@@ -135,6 +141,11 @@ impl Queue {
             }
         };
         timeout(within + GRACE, outcome).await.unwrap_or(Err(Failure::Deadline))
+    }
+
+    /// Maximum number of documents of a stream that can be answered together.
+    pub(crate) fn max_stream_batch(&self) -> usize {
+        self.max_stream_batch
     }
 
     async fn answer_in_batch(
@@ -302,7 +313,7 @@ mod tests {
     use classify::search::{NeighborLists, Report, Request, Search, SearchError};
 
     use super::*;
-    use crate::test_server::{TestServer, threads};
+    use crate::test_server::{TestServer, request, threads};
 
     const TEXT: &str = r#"{"text": "apple"}"#;
     /// Searches for this many neighbors wait at the gate.
@@ -333,7 +344,10 @@ mod tests {
     }
 
     fn gated_server(barrier: &Arc<Barrier>) -> TestServer {
-        let server = TestServer::with(|options| options.deadline = Duration::from_secs(5));
+        let server = TestServer::with(|options| {
+            options.deadline = Duration::from_secs(5);
+            options.max_waiting = 8;
+        });
         let live = server.shared.state.live();
         let engine = Arc::clone(live.classifier.searchers().terms.as_ref().unwrap());
         let gate = Gate { engine, barrier: Arc::clone(barrier) };
@@ -350,6 +364,29 @@ mod tests {
         let (first, second) =
             tokio::join!(server.send("POST", &path, TEXT), server.send("POST", &path, TEXT));
         assert_eq!([first.status, second.status], [StatusCode::OK; 2]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn streams_leave_slots_for_other_requests() {
+        let barrier = Arc::new(Barrier::new(2));
+        let server = gated_server(&barrier);
+        let path = format!("/v1/predict?k={HELD_K}");
+        let head = request("POST", &path).header("content-type", "application/x-ndjson");
+        let stream = server.request(head, format!("{TEXT}\n").repeat(8));
+        let other = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let reply = server.send("POST", "/v1/predict", TEXT).await;
+            // The stream is answered in two batches.
+            let release = move || {
+                barrier.wait();
+                barrier.wait();
+            };
+            tokio::task::spawn_blocking(release).await.unwrap();
+            reply.status
+        };
+        let (stream, other) = tokio::join!(stream, other);
+        assert_eq!(other, StatusCode::OK);
+        assert_eq!(stream.body.lines().count(), 8);
     }
 
     #[tokio::test(flavor = "multi_thread")]

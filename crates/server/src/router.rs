@@ -1,11 +1,10 @@
 //! Maps requests to handlers.
 
 use axum::Router;
-use axum::http::Method;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post, put};
 
-use crate::access::{check_read, check_write, observe};
+use crate::access::{check_read, check_write, name_methods, observe};
 use crate::failure::Failure;
 use crate::routes::{changes, documents, health, model, predict};
 use crate::shared::Shared;
@@ -30,7 +29,7 @@ pub(crate) fn router(shared: &Shared) -> Router {
                 .patch(changes::relabel_document),
         )
         .route_layer(from_fn_with_state(shared.clone(), check_write));
-    Router::new()
+    let routes = Router::new()
         .merge(reads)
         .merge(writes)
         .route("/healthz", get(health::health))
@@ -38,8 +37,9 @@ pub(crate) fn router(shared: &Shared) -> Router {
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(openapi::description))
         .merge(page::router())
-        .method_not_allowed_fallback(|method: Method| async { Failure::MethodNotAllowed(method) })
         .fallback(|| async { Failure::NoSuchPath })
         .layer(from_fn_with_state(shared.clone(), observe))
-        .with_state(shared.clone())
+        .with_state(shared.clone());
+    // A router adds the header `allow` after its own layers.
+    Router::new().fallback_service(routes).layer(from_fn(name_methods))
 }

@@ -171,9 +171,9 @@ mod tests {
         let descriptions = server.get("/openapi.json").await.json();
         let schemas = &descriptions["components"]["schemas"];
         for (method, path, schema) in [
-            ("PUT", "/v1/documents/x", "LabeledDocument"),
-            ("PATCH", "/v1/documents/x", "NewLabels"),
-            ("POST", "/v1/documents", "LabeledDocuments"),
+            ("PUT", "/v1/documents/x?new-labels=true", "LabeledDocument"),
+            ("PATCH", "/v1/documents/x?new-labels=true", "NewLabels"),
+            ("POST", "/v1/documents?new-labels=true", "LabeledDocuments"),
         ] {
             let body = example(schemas, schema).to_string();
             let reply = server.send(method, path, body.clone()).await;

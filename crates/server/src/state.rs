@@ -6,6 +6,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,6 +21,8 @@ use crate::error::ServerError;
 use crate::failure::Failure;
 use crate::live::LiveModel;
 use crate::metrics::Metrics;
+use crate::names::NewLabelPolicy;
+use crate::notes;
 use crate::options::ServerOptions;
 
 /// Delay between the first failure to open the model and the first retry. It doubles with each
@@ -34,7 +37,17 @@ pub(crate) struct State {
     pub(crate) options: ServerOptions,
     pub(crate) metrics: Metrics,
     live: RwLock<Arc<LiveModel>>,
+    /// Whether the model on disk could not be opened, so that an old model answers.
+    reload_failed: AtomicBool,
     documents: Mutex<Documents>,
+}
+
+/// A change that was made.
+#[derive(Debug)]
+pub(crate) struct MadeChange {
+    pub(crate) counts: ChangeCounts,
+    /// What is probably not what the client meant.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The documents on disk, and the search engines over them.
@@ -111,6 +124,7 @@ impl State {
             options,
             metrics: Metrics::default(),
             live: RwLock::new(Arc::new(live)),
+            reload_failed: AtomicBool::new(false),
             documents: Mutex::new(documents),
         };
         state.count_documents(&state.live());
@@ -120,6 +134,11 @@ impl State {
     /// Returns the model that answers requests.
     pub(crate) fn live(&self) -> Arc<LiveModel> {
         Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the model on disk could not be opened, so that an old model answers requests.
+    pub(crate) fn reload_failed(&self) -> bool {
+        self.reload_failed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_live(&self, live: LiveModel) {
@@ -151,18 +170,45 @@ impl State {
     }
 
     /// Adds documents, and replaces documents with the same identifiers. Blocks the thread.
-    pub(crate) fn add(&self, added: &[Document]) -> Result<ChangeCounts, Failure> {
+    pub(crate) fn add(
+        &self,
+        added: &[Document],
+        new_labels: NewLabelPolicy,
+    ) -> Result<MadeChange, Failure> {
         let mut documents = self.documents();
         if documents.updated.is_none() {
             return Err(Failure::Closed);
         }
-        let changes = self.live().classifier.additions(added)?.changes;
-        self.commit(&mut documents, changes)
+        let live = self.live();
+        let labels = added.iter().flat_map(|document| &document.labels);
+        let note = new_labels.check(labels, live.model())?;
+        let additions = live.classifier.additions(added)?;
+        let mut notes: Vec<String> = note.iter().map(notes::message).collect();
+        let unknown = additions.terms.iter().position(|terms| terms.known == 0);
+        if let Some(unknown) = unknown.filter(|_| live.model().dense().is_none()) {
+            notes.push(notes::no_known_term(&added[unknown].id));
+        }
+        let counts = self.commit(&mut documents, additions.changes)?;
+        Ok(MadeChange { counts, notes })
     }
 
-    /// Makes changes. Blocks the thread.
-    pub(crate) fn change(&self, changes: Vec<Change>) -> Result<ChangeCounts, Failure> {
-        self.commit(&mut self.documents(), changes)
+    /// Replaces the labels of a document. Blocks the thread.
+    pub(crate) fn relabel(
+        &self,
+        id: String,
+        labels: Vec<String>,
+        new_labels: NewLabelPolicy,
+    ) -> Result<MadeChange, Failure> {
+        let mut documents = self.documents();
+        let note = new_labels.check(&labels, self.live().model())?;
+        let counts = self.commit(&mut documents, vec![Change::Relabel { id, labels }])?;
+        Ok(MadeChange { counts, notes: note.iter().map(notes::message).collect() })
+    }
+
+    /// Removes a document. Blocks the thread.
+    pub(crate) fn remove(&self, id: String) -> Result<MadeChange, Failure> {
+        let counts = self.commit(&mut self.documents(), vec![Change::Remove { id }])?;
+        Ok(MadeChange { counts, notes: Vec::new() })
     }
 
     fn commit(
@@ -171,6 +217,12 @@ impl State {
         changes: Vec<Change>,
     ) -> Result<ChangeCounts, Failure> {
         let updated = documents.updated.as_mut().ok_or(Failure::Closed)?;
+        let journal = FileStamp::now(&journal_path(&self.options.model));
+        if documents.files.is_some_and(|files| files.journal != journal) {
+            // Another process wrote to the journal. Appending to it could damage it.
+            documents.files = None;
+            return Err(Failure::Replaced);
+        }
         let done = match updated.commit(changes) {
             Ok(done) => done,
             Err(UpdateError::Change(error)) => return Err(error.into()),
@@ -217,7 +269,9 @@ impl State {
         }
         // The old model holds a lock that would prevent opening the new one.
         drop(documents.updated.take());
-        match documents.open(&self.options) {
+        let opened = documents.open(&self.options);
+        self.reload_failed.store(opened.is_err(), Ordering::Relaxed);
+        match opened {
             Ok(live) => {
                 tracing::info!(version = live.version, "reloaded the model");
                 documents.retry = None;
@@ -310,12 +364,12 @@ mod tests {
     fn changes_work_after_a_panic() {
         let server = TestServer::open();
         let state = &server.shared.state;
-        let remove = |id: &str| state.change(vec![Change::Remove { id: id.to_owned() }]);
+        let remove = |id: &str| state.remove(id.to_owned());
         poison(state);
         // The panicking thread may have left a change incomplete in memory.
         assert!(matches!(remove("a"), Err(Failure::Closed)));
         state.reload(ReloadCause::Timer);
-        assert_eq!(remove("a").unwrap().removed, 1);
+        assert_eq!(remove("a").unwrap().counts.removed, 1);
         assert_eq!(state.live().model().ids().len(), 2);
     }
 
@@ -361,8 +415,7 @@ mod tests {
         state.reload(ReloadCause::Timer);
         assert_eq!(state.live().model().ids().get(0), Some("d"));
         // Changes can be made again, too.
-        let remove = vec![Change::Remove { id: "d".to_owned() }];
-        assert_eq!(state.change(remove).unwrap().removed, 1);
+        assert_eq!(state.remove("d".to_owned()).unwrap().counts.removed, 1);
     }
 
     #[test]

@@ -17,11 +17,9 @@ use crate::body;
 use crate::documents::{DocumentRules, log_texts, parse_lines};
 use crate::failure::Failure;
 use crate::memory::Reservation;
-use crate::queue::QueueFullPolicy;
+use crate::queue::DocumentSource;
 use crate::shared::Shared;
 
-/// Maximum number of documents that are answered together.
-const MAX_BATCH: usize = 64;
 /// Lines of answers, or a failure that ends the connection.
 type Answers = Result<Bytes, io::Error>;
 
@@ -46,9 +44,7 @@ pub(crate) fn answer_lines(shared: Shared, question: Question, body: Body) -> Re
     let answering = tokio::spawn(async move {
         if let Err(failure) = stream.answer(body).await {
             // The status was already sent, so the last line reports the error.
-            let mut line = serde_json::to_vec(&failure.report()).unwrap_or_default();
-            line.push(b'\n');
-            let _ = stream.send(line).await;
+            let _ = stream.send_failure(&failure).await;
         }
     });
     tokio::spawn(async move {
@@ -89,70 +85,93 @@ impl LineStream {
         let options = &self.shared.state.options;
         let limit = options.max_body_bytes;
         let within = options.deadline;
-        let max_batch = MAX_BATCH.min(options.max_waiting);
+        let max_batch = self.question.max_batch(&self.shared.state.live());
+        let max_batch = max_batch.min(self.shared.queue.max_stream_batch());
         // Complete lines that wait for an answer, and the beginning of the next line.
-        let mut whole = Vec::new();
+        let mut lines = Vec::new();
+        let mut complete = 0;
         let mut count = 0;
-        let mut rest = Vec::new();
         let mut until = Instant::now() + within;
         while let Some(part) = body::next_part(&mut body, until).await? {
-            let begins_line = rest.is_empty();
+            // A line has one deadline, even if bytes of it keep arriving.
+            let begins_line = lines.is_empty() || part.contains(&b'\n');
             for piece in part.split_inclusive(|&byte| byte == b'\n') {
-                if rest.len() + piece.len() > limit {
+                if lines.len() - complete + piece.len() > limit {
                     return Err(Failure::TooLarge(limit));
                 }
-                self.memory.resize(whole.len() + rest.len() + piece.len())?;
-                rest.extend_from_slice(piece);
+                self.memory.append(&mut lines, piece)?;
                 if piece.ends_with(b"\n") {
-                    whole.append(&mut rest);
+                    complete = lines.len();
                     count += 1;
                 }
-                if count == max_batch || whole.len() > limit {
-                    self.answer_batch(std::mem::take(&mut whole)).await?;
+                if count == max_batch || complete > limit {
+                    self.answer_batch(&lines).await?;
+                    lines.clear();
+                    complete = 0;
                     count = 0;
                 }
             }
             // Lines that arrive together are answered together, without waiting for more.
-            self.answer_batch(std::mem::take(&mut whole)).await?;
-            count = 0;
-            self.memory.resize(rest.len())?;
-            // A line has one deadline, even if bytes of it keep arriving.
-            if begins_line || part.contains(&b'\n') {
+            if begins_line {
+                self.answer_batch(&lines[..complete]).await?;
+                lines = lines[complete..].to_vec();
+                complete = 0;
+                count = 0;
+                self.memory.resize(lines.capacity())?;
                 until = Instant::now() + within;
             }
         }
-        self.answer_batch(rest).await
+        self.answer_batch(&lines).await
     }
 
-    /// Answers a batch of lines.
-    async fn answer_batch(&mut self, lines: Vec<u8>) -> Result<(), Failure> {
-        if lines.is_empty() {
-            return Ok(());
+    /// Answers a batch of lines. An invalid line gets an error in place of its answer.
+    async fn answer_batch(&mut self, mut lines: &[u8]) -> Result<(), Failure> {
+        while let Err(BatchFailure { line, failure }) = self.answer_documents(lines).await {
+            let Some(line) = line else { return Err(failure) };
+            let (before, rest) = split_lines(lines, line - 1);
+            let (invalid, after) = split_lines(rest, 1);
+            self.answer_documents(before).await.map_err(|batch| batch.failure)?;
+            match self.answer_documents(invalid).await {
+                Ok(()) => {}
+                Err(BatchFailure { line: Some(_), failure }) => {
+                    self.send_failure(&failure).await?;
+                    self.lines += 1;
+                    self.documents += 1;
+                }
+                Err(BatchFailure { line: None, failure }) => return Err(failure),
+            }
+            lines = after;
         }
-        let text = String::from_utf8(lines).map_err(|error| {
-            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let before = count_lines(&String::from_utf8_lossy(valid));
-            Failure::Body(format!("line {} is not UTF-8", self.lines + before + 1))
+        Ok(())
+    }
+
+    /// Answers the documents in some lines: all, or none.
+    async fn answer_documents(&mut self, lines: &[u8]) -> Result<(), BatchFailure> {
+        let text = std::str::from_utf8(lines).map_err(|error| {
+            let line = 1 + count_lines(&lines[..error.valid_up_to()]);
+            let what = format!("line {} is not UTF-8", self.lines + line);
+            BatchFailure { line: Some(line), failure: Failure::Body(what) }
         })?;
-        let count = count_lines(&text);
+        let count = count_lines(lines);
         let live = self.shared.state.live();
         let rules = DocumentRules {
             max_documents: usize::MAX,
             labels: LabelUse::Optional,
             ids: IdUse::NumberedAfter(self.documents),
+            notes: None,
         };
         // Documents without an identifier are numbered across the whole stream.
         let documents =
-            parse_lines("line", text, &live, &rules).map_err(|failure| self.in_stream(failure))?;
+            parse_lines("line", text, &live, &rules).map_err(|failure| self.in_batch(failure))?;
         if documents.is_empty() {
             self.lines += count;
             return Ok(());
         }
-        self.question.check_size(documents.len(), &live)?;
+        self.question.check_size(documents.len(), &live).map_err(BatchFailure::of_batch)?;
         log_texts(self.shared.state.options.log_texts, &documents);
         let answers =
-            self.shared.queue.answer(documents, self.question.mode(), QueueFullPolicy::Wait);
-        let answers = answers.await.map_err(|failure| self.in_stream(failure))?;
+            self.shared.queue.answer(documents, self.question.mode(), DocumentSource::Stream);
+        let answers = answers.await.map_err(|failure| self.in_batch(failure))?;
         self.lines += count;
         let mut out = Vec::new();
         for at in 0..answers.documents.len() {
@@ -162,20 +181,48 @@ impl LineStream {
         let count = answers.documents.len() as u64;
         self.documents += count;
         self.shared.state.metrics.answered.inc_by(count);
-        self.send(out).await
+        self.send(out).await.map_err(BatchFailure::of_batch)
     }
 
-    /// Renumbers the line of a document's failure from the beginning of the stream.
-    fn in_stream(&self, mut failure: Failure) -> Failure {
+    /// Attributes a document's failure to its line, and renumbers the line from the beginning of
+    /// the stream.
+    fn in_batch(&self, mut failure: Failure) -> BatchFailure {
+        let mut line = None;
         if let Failure::Document(error) = &mut failure {
+            line = error.place.line.filter(|&line| line > 0);
             error.place.line = error.place.line.map(|line| line + self.lines);
         }
-        failure
+        BatchFailure { line, failure }
+    }
+
+    async fn send_failure(&self, failure: &Failure) -> Result<(), Failure> {
+        let mut line = serde_json::to_vec(&failure.report()).unwrap_or_default();
+        line.push(b'\n');
+        self.send(line).await
     }
 }
 
-fn count_lines(text: &str) -> u64 {
-    text.matches('\n').count() as u64
+/// Reason why a batch of lines was not answered.
+struct BatchFailure {
+    /// The invalid line of the batch, from 1; `None` if no line can be answered.
+    line: Option<u64>,
+    failure: Failure,
+}
+
+impl BatchFailure {
+    fn of_batch(failure: Failure) -> Self {
+        Self { line: None, failure }
+    }
+}
+
+fn count_lines(lines: &[u8]) -> u64 {
+    lines.split(|&byte| byte == b'\n').skip(1).count() as u64
+}
+
+/// Splits lines after the first `count` of them.
+fn split_lines(lines: &[u8], count: u64) -> (&[u8], &[u8]) {
+    let first = (0..count).zip(lines.split_inclusive(|&byte| byte == b'\n'));
+    lines.split_at(first.map(|(_, line)| line.len()).sum())
 }
 
 #[cfg(test)]
@@ -215,6 +262,43 @@ mod tests {
         let bad = [good.as_bytes(), b"\xff\n"].concat();
         let reply = lines(&server, Body::from(bad)).await;
         assert_eq!(last_line(&reply)["error"]["message"], "line 201 is not UTF-8");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_invalid_line_does_not_end_the_stream() {
+        let server = TestServer::open();
+        let good = "{\"text\": \"apple\"}\n";
+        let surrogate = "{\"text\": \"apple \\ud83d\"}\n";
+        let bad: [(&[u8], &str); 5] = [
+            (surrogate.as_bytes(), "half a surrogate pair"),
+            (b"\xff\n", "is not UTF-8"),
+            (b"{\"txt\": 1}\n", "no field `text`"),
+            (b"{\"text\": \"a\n", "JSON"),
+            (b"7\n", "JSON"),
+        ];
+        for (bad, expected) in bad {
+            let body = [good.as_bytes(), b"\n", bad, bad, good.as_bytes(), bad].concat();
+            let reply = lines(&server, Body::from(body)).await;
+            let answers: Vec<Value> =
+                reply.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let numbers = [None, Some(3), Some(4), None, Some(6)];
+            assert_eq!(answers.len(), numbers.len(), "{reply:?}");
+            for (answer, number) in answers.iter().zip(numbers) {
+                match number {
+                    None => assert_eq!(answer["labels"], json!(["fruit"]), "{reply:?}"),
+                    Some(number) => {
+                        let message = answer["error"]["message"].as_str().unwrap();
+                        let line = format!("line {number}");
+                        assert!(
+                            message.starts_with(&line) && message.contains(expected),
+                            "{reply:?}"
+                        );
+                    }
+                }
+            }
+            // Documents without an identifier are named after their position.
+            assert_eq!([&answers[0]["id"], &answers[3]["id"]], ["1", "4"]);
+        }
     }
 
     /// A slow trickle of bytes does not keep a line open forever.

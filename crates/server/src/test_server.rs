@@ -7,10 +7,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
-use classify::learn::Trainer;
+use classify::learn::{TrainOptions, Trainer};
 use classify::model::Model;
 use classify::search::Engines;
-use classify::text::corpus::{Corpus, ReadOptions};
+use classify::text::corpus::{Corpus, ReadOptions, ReadingSpec};
 use classify::threads::Threads;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
@@ -31,9 +31,11 @@ const FRUIT: &str = r#"{"id": "a", "text": "apple pear plum", "label": "fruit"}
 {"id": "c", "text": "apple pie with plum", "label": "fruit"}"#;
 
 /// Trains a model on documents as lines of JSON.
-fn model(lines: &str) -> Model {
-    let corpus = Corpus::from_bytes("lines", lines.into(), ReadOptions::default());
-    Trainer::builder().build().train(corpus.unwrap()).unwrap().model
+fn model(lines: &str, read_options: ReadOptions) -> Model {
+    let reading = ReadingSpec::of(&read_options);
+    let corpus = Corpus::from_bytes("lines", lines.into(), read_options);
+    let options = TrainOptions { reading, ..TrainOptions::default() };
+    Trainer::builder().options(options).build().train(corpus.unwrap()).unwrap().model
 }
 
 /// Threads of the test servers.
@@ -78,9 +80,18 @@ impl TestServer {
 
     /// Opens a server with changed options.
     pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Self {
+        Self::of_model(&model(FRUIT, ReadOptions::default()), change)
+    }
+
+    /// Opens a server of a model of other documents, which are read with `read_options`.
+    pub(crate) fn of_documents(lines: &str, read_options: ReadOptions) -> Self {
+        Self::of_model(&model(lines, read_options), |_| ())
+    }
+
+    fn of_model(model: &Model, change: impl FnOnce(&mut ServerOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.model");
-        model(FRUIT).save(&path).unwrap();
+        model.save(&path).unwrap();
         let mut options = ServerOptions::new(path);
         options.token = Some(Token::new(TOKEN).unwrap());
         options.deadline = Duration::from_secs(20);
@@ -105,7 +116,7 @@ impl TestServer {
     /// Replaces the model by a model of other documents.
     pub(crate) fn replace_model(&self, lines: &str) {
         let new: &Path = &self.path("new.model");
-        model(lines).save(new).unwrap();
+        model(lines, ReadOptions::default()).save(new).unwrap();
         std::fs::rename(new, &self.shared.state.options.model).unwrap();
     }
 

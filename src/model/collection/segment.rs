@@ -1,6 +1,7 @@
 //! Segments of a collection.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::model::Model;
@@ -50,7 +51,7 @@ impl Lists {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "bounds of a vector")]
-    fn bounds(&self, row: usize) -> std::ops::Range<usize> {
+    fn bounds(&self, row: usize) -> Range<usize> {
         self.starts[row] as usize..self.starts[row + 1] as usize
     }
 
@@ -87,6 +88,16 @@ impl Segment {
             let all = self.count as usize == self.alive.len();
             let rows = || (0..).zip(&self.alive).filter(|&(_, &alive)| alive).map(|(row, _)| row);
             (!all).then(|| rows().collect())
+        })
+    }
+
+    /// The rows that were not removed, as ranges.
+    pub(super) fn live_ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        let mut end = 0;
+        self.alive.chunk_by(|a, b| a == b).filter_map(move |equal| {
+            let start = end;
+            end += equal.len();
+            equal[0].then_some(start..end)
         })
     }
 

@@ -7,10 +7,10 @@ use super::segment::{LabelWeights, Lists};
 use crate::decide::decision::{Decision, label_shares};
 use crate::decide::vote::LearnedVotes;
 use crate::model::rows_by_id::RowsById;
-use crate::model::segmented::{LiveRows, Merge, SegmentIndex, Segmented, for_each_live};
+use crate::model::segmented::{LiveRows, Merge, SegmentIndex, Segmented};
 use crate::model::{Arrays, Model, ModelCounts, Settings, Updates};
 use crate::rows::dense::{DensePart, Vectors};
-use crate::rows::matrix::{Csr, row};
+use crate::rows::matrix::Csr;
 use crate::rows::strings::{Strings, StringsBuilder};
 
 /// The data that a model stores for each remaining document.
@@ -62,11 +62,6 @@ impl Collection {
         for (number, &label) in (0..).zip(&order) {
             numbers[label as usize] = number;
         }
-        let renumbered = |labels: &[u32]| {
-            let mut own: Vec<u32> = labels.iter().map(|&label| numbers[label as usize]).collect();
-            own.sort_unstable();
-            own
-        };
         let mut ids = StringsBuilder::default();
         let mut labels = Lists::default();
         let mut weights = Vec::new();
@@ -76,21 +71,28 @@ impl Collection {
         let mut nonzeros = 0;
         for segment in &self.segments {
             let rows = segment.rows.view();
-            for_each_live(segment.alive.len(), segment.live(), |number| {
-                ids.push(segment.ids.get(number).unwrap_or_default());
-                labels.push(renumbered(segment.labels(number)));
-                weights.push(segment.weights[number]);
-                nearest.extend(segment.nearest.get(number));
-                let mut own = segment.vote_weights(number);
-                for (label, _) in &mut own {
-                    *label = numbers[*label as usize];
+            for range in segment.live_ranges() {
+                ids.extend(&segment.ids, range.clone());
+                weights.extend_from_slice(&segment.weights[range.clone()]);
+                nearest.extend_from_slice(segment.nearest.get(range.clone()).unwrap_or_default());
+                for number in range {
+                    let start = labels.values.len();
+                    labels.push(segment.labels(number).iter().map(|&own| numbers[own as usize]));
+                    labels.values[start..].sort_unstable();
+                    let terms = rows.row(number).0.len() as u64;
+                    nonzeros += terms;
+                    empty += u64::from(terms == 0);
+                    if segment.vote_weights.is_none() {
+                        continue;
+                    }
+                    let mut own = segment.vote_weights(number);
+                    for (label, _) in &mut own {
+                        *label = numbers[*label as usize];
+                    }
+                    own.sort_unstable_by_key(|&(label, _)| label);
+                    vote_weights.push(own);
                 }
-                own.sort_unstable_by_key(|&(label, _)| label);
-                vote_weights.push(own);
-                let terms = row(&rows, number).0.len() as u64;
-                nonzeros += terms;
-                empty += u64::from(terms == 0);
-            });
+            }
         }
         let documents = weights.len();
         let unlabeled = labels.starts.windows(2).filter(|bounds| bounds[0] == bounds[1]).count();

@@ -55,7 +55,8 @@ impl Iterator for Jsonl {
 /// The fields of records, and the part of a document that each of them holds.
 pub(super) struct JsonFields {
     options: Arc<ReadOptions>,
-    /// The texts, then the labels, then the identifier, the weight and the group.
+    /// The texts, then the labels, then the identifier, the weight and the group, then the usual
+    /// fields if the options allow them.
     fields: Vec<Field>,
     texts: usize,
     labels: usize,
@@ -241,6 +242,10 @@ impl JsonFields {
         fields.push(named(&options.id_column, Some("id")));
         fields.push(named(&options.weight_column, None));
         fields.push(named(&options.group_column, None));
+        if options.usual_fields {
+            let usual = ["id", "weight", "text"].into_iter().chain(LABEL_FIELDS);
+            fields.extend(usual.map(|path| field(Some(path), true)));
+        }
         Self { options, fields, texts, labels }
     }
 
@@ -282,9 +287,28 @@ impl JsonFields {
         })
     }
 
+    /// Moves the values of the usual fields to the parts that no other field holds.
+    fn use_usual_fields(&self, values: &mut [Option<Value>]) {
+        let id = self.texts + self.labels;
+        let weight = id + 1;
+        let (own, usual) = values.split_at_mut(id + 3);
+        let [usual_id, usual_weight, usual_text, usual_labels @ ..] = usual else { return };
+        own[id] = own[id].take().or(usual_id.take());
+        own[weight] = own[weight].take().or(usual_weight.take());
+        let (texts, labels) = own[..id].split_at_mut(self.texts);
+        if !self.options.fields && usual_text.is_some() && texts.iter().all(Option::is_none) {
+            texts.fill(Some(Value::Null));
+            texts[0] = usual_text.take();
+        }
+        if labels.iter().all(Option::is_none) {
+            labels[0] = usual_labels.iter_mut().find_map(Option::take);
+        }
+    }
+
     fn document_of(&self, mut record: FieldValues, place: &Place) -> Result<Document, Problem> {
         let options = &*self.options;
         let required = options.labels == LabelUse::Required;
+        self.use_usual_fields(&mut record.values);
         let labels = self.labels_of(&mut record, place)?;
         let [id, weight, group] = [0, 1, 2].map(|part| self.texts + self.labels + part);
         let mut take = |field: usize, is_needed: bool, role| match record.values[field].take() {
@@ -293,13 +317,13 @@ impl JsonFields {
             }
             value => Ok(value.filter(|value| !value.is_null())),
         };
-        let id = match take(id, true, FieldRole::Id)? {
+        let id = match take(id, !options.usual_fields, FieldRole::Id)? {
             None => String::new(),
             Some(Value::String(id)) => id,
             Some(Value::Number(id)) => id.to_string(),
             Some(other) => return Err(wrong_type(self.path(id), "a string or a number", &other)),
         };
-        let weight = match take(weight, !options.weight_optional, FieldRole::Weight)? {
+        let weight = match take(weight, !options.usual_fields, FieldRole::Weight)? {
             None => 1.0,
             Some(Value::Number(number)) => narrow(number.as_f64().unwrap_or(f64::NAN)),
             Some(other) => return Err(wrong_type(self.path(weight), "a number", &other)),

@@ -106,8 +106,9 @@ pub struct ReadOptions {
     pub vectors_beside: Option<Arc<VectorsBeside>>,
     /// JSONL, CSV and TSV: whether a record may be without a text, which is then empty.
     pub text_optional: bool,
-    /// JSON: whether a record may be without the weight that the options name; it is then 1.
-    pub weight_optional: bool,
+    /// JSON: whether a record may have the usual fields `text`, `labels`, `id` and `weight` instead
+    /// of those that the options name, or have no identifier and no weight.
+    pub usual_fields: bool,
     /// Whether documents are known to be text: rows of features are then not detected.
     pub text_only: bool,
     /// Collects what is remarkable about the corpus, if it is to be reported.

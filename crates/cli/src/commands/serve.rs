@@ -1,7 +1,8 @@
 //! `classify serve`
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use classify::threads::Threads;
@@ -103,7 +104,15 @@ impl Serve {
             Some(path) => {
                 let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
                 let token = text.and_then(|text| Token::new(&text).map_err(str::to_owned));
-                Some(token.map_err(|message| Failure::Input { path: path.clone(), message })?)
+                let token =
+                    token.map_err(|message| Failure::Input { path: path.clone(), message })?;
+                if others_can_read(path) {
+                    verbosity.print(&format!(
+                        "note: other users can read the token; `chmod 600 {}` prevents it",
+                        path.display()
+                    ));
+                }
+                Some(token)
             }
         };
         let options = ServerOptions {
@@ -138,6 +147,12 @@ impl Serve {
             error => Failure::Resource(error.to_string()),
         })
     }
+}
+
+/// Whether users other than the owner can read a file.
+fn others_can_read(path: &Path) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o044 != 0)
 }
 
 impl Log {

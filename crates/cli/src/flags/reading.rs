@@ -270,7 +270,7 @@ impl ReadingFlags {
                 SplitArgument::Train => Split::Train,
                 SplitArgument::Test => Split::Test,
             },
-            weight_optional: false,
+            usual_fields: false,
             text_only: false,
             notes: Some(Arc::clone(&self.notes)),
             max_record: None,

@@ -43,7 +43,10 @@ async function ask(path, options = {}) {
     // A body that is not JSON is reported below by its status.
   }
   if (answer.status === 401) $("token-field").hidden = false;
-  if (!answer.ok) throw new Error(body?.error?.message ?? `The server answered with ${answer.status}.`);
+  if (!answer.ok) {
+    const error = new Error(body?.error?.message ?? `The server answered with ${answer.status}.`);
+    throw Object.assign(error, { code: body?.error?.code });
+  }
   return body;
 }
 
@@ -186,12 +189,24 @@ async function learn(event) {
   const labels = $("right").value.split("\n").map((label) => label.trim()).filter(Boolean);
   const id = name(last.text);
   try {
-    await ask(`/v1/documents/${id}`, { method: "PUT", ...json({ text: last.text, labels }) });
+    const { notes } = await put(id, { text: last.text, labels });
     corrected = id;
     $("undo").disabled = false;
-    await again(`Learned: ${labels.join(", ") || "no label"}.`);
+    await again([`Learned: ${labels.join(", ") || "no label"}.`, ...notes.map((note) => `Note: ${note}.`)].join(" "));
   } catch (error) {
     $("learned").textContent = error.message;
+  }
+}
+
+// Puts a document into the model, and asks before it adds a label.
+async function put(id, labeled) {
+  const path = `/v1/documents/${id}`;
+  const request = { method: "PUT", ...json(labeled) };
+  try {
+    return await ask(path, request);
+  } catch (error) {
+    if (error.code !== "new-label" || !confirm(`${error.message}\n\nAdd a new label?`)) throw error;
+    return ask(`${path}?new-labels=true`, request);
   }
 }
 

@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(labels("c").await, Some(json!(["fruit"])));
         assert_eq!(labels("d").await, None);
         let put = |id: &str, label: &str| {
-            let path = format!("/v1/documents/{id}");
+            let path = format!("/v1/documents/{id}?new-labels=true");
             let body = json!({ "text": "apple", "labels": [label] }).to_string();
             let server = &server;
             async move { server.send("PUT", &path, body).await.status }
@@ -162,7 +162,8 @@ mod tests {
         assert_eq!(labels("b").await, None);
         assert_eq!(labels("c").await, Some(json!(["fruit"])));
         let new = r#"{"labels": ["last"]}"#;
-        assert_eq!(server.send("PATCH", "/v1/documents/c", new).await.status, StatusCode::OK);
+        let path = "/v1/documents/c?new-labels=true";
+        assert_eq!(server.send("PATCH", path, new).await.status, StatusCode::OK);
         assert_eq!(labels("c").await, Some(json!(["last"])));
     }
 

@@ -11,7 +11,7 @@ use crate::body::{self, BodyFormat};
 use crate::documents::{DocumentRules, RequestDocuments, log_texts, parse};
 use crate::failure::{ErrorReport, Failure};
 use crate::parameters::Parameters;
-use crate::queue::{AnsweredRequest, QueueFullPolicy};
+use crate::queue::{AnsweredRequest, DocumentSource};
 use crate::schema::{OneOrMore, Prediction};
 use crate::shared::Shared;
 use crate::stream::answer_lines;
@@ -92,12 +92,13 @@ async fn answer(
         max_documents: options.max_documents,
         labels: LabelUse::Optional,
         ids: IdUse::Numbered,
+        notes: None,
     };
     let RequestDocuments { documents, is_one } = parse(&bytes, format, &live, &rules)?;
     drop(bytes);
     question.check_size(documents.len(), &live)?;
     log_texts(options.log_texts, &documents);
-    let answers = shared.queue.answer(documents, question.mode(), QueueFullPolicy::Refuse).await?;
+    let answers = shared.queue.answer(documents, question.mode(), DocumentSource::Request).await?;
     if question.is_short() {
         return Ok(respond(&question, &answers, is_one));
     }

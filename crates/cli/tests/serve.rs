@@ -7,11 +7,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use classify::random::Random;
 use serde_json::{Value, json};
-use testkit::{Folder, Messages, Program, text, wait_until};
+use testkit::{Folder, Messages, Program, finish, text, wait_until};
 
 const TRAIN: &str = "corpora/sample/train.jsonl";
 const TEST: &str = "corpora/sample/test.jsonl";

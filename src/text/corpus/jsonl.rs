@@ -321,12 +321,16 @@ impl JsonFields {
             None => String::new(),
             Some(Value::String(id)) => id,
             Some(Value::Number(id)) => id.to_string(),
-            Some(other) => return Err(wrong_type(self.path(id), "a string or a number", &other)),
+            Some(other) => {
+                return Err(wrong_type(self.path_or(id, "id"), "a string or a number", &other));
+            }
         };
         let weight = match take(weight, !options.usual_fields, FieldRole::Weight)? {
             None => 1.0,
             Some(Value::Number(number)) => narrow(number.as_f64().unwrap_or(f64::NAN)),
-            Some(other) => return Err(wrong_type(self.path(weight), "a number", &other)),
+            Some(other) => {
+                return Err(wrong_type(self.path_or(weight, "weight"), "a number", &other));
+            }
         };
         // Documents to be classified need no group.
         let group = match take(group, required, FieldRole::Group)? {
@@ -405,7 +409,12 @@ impl JsonFields {
     }
 
     fn path(&self, field: usize) -> &str {
-        self.fields[field].path.as_deref().unwrap_or_default()
+        self.path_or(field, "")
+    }
+
+    /// The path of a field, or its usual name if the options name none.
+    fn path_or<'a>(&'a self, field: usize, usual: &'a str) -> &'a str {
+        self.fields[field].path.as_deref().unwrap_or(usual)
     }
 }
 

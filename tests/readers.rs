@@ -595,7 +595,7 @@ fn malformed() {
         (
             b"text,kind\n1,2\n",
             format(Format::Csv),
-            "in:1: no field `label`",
+            "in:1: no field `labels`, `label`, `category` or `class`",
             "the field of the labels",
         ),
         (

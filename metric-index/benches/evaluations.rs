@@ -43,7 +43,7 @@ fn words(text: &str) -> Outcome<()> {
     let base = measure_queries("brute force", &oracle, &queries, None, &[1.0, 2.0, 3.0])?;
     let workload = Workload { queries: &queries, radii: &[1.0, 2.0, 3.0] };
     thesis_algorithms(&points, Edit, &workload, 32, 64)?;
-    of_any_metric(&points, Edit, &workload, &base, 32)
+    measure_generic_indexes(&points, Edit, &workload, &base, 32)
 }
 
 fn vectors(count: usize) -> Outcome<()> {
@@ -65,7 +65,7 @@ fn vectors(count: usize) -> Outcome<()> {
     let base = measure_queries("brute force", &oracle, &queries, None, &radii)?;
     let workload = Workload { queries: &queries, radii: &radii };
     thesis_algorithms(&points, Euclidean, &workload, 64, 1)?;
-    of_any_metric(&points, Euclidean, &workload, &base, 64)?;
+    measure_generic_indexes(&points, Euclidean, &workload, &base, 64)?;
     measure_build("KD-tree", || KdTree::build(&points, Euclidean), &workload, &base)
 }
 
@@ -75,8 +75,8 @@ struct Workload<'a, P: ?Sized> {
     radii: &'a [f32],
 }
 
-/// Counts the distances that range queries evaluate by algorithms 4 and 7 of Barrientos 2011 as
-/// published, with entire buckets measured and an exact table.
+/// Counts the distances that range queries evaluate with algorithms 4 and 7 of Barrientos 2011 as
+/// published. Entire buckets are measured, and the table is exact.
 fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
     points: &S,
     metric: M,
@@ -91,7 +91,7 @@ fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
         let each = evaluations as f64 / queries.len() as f64;
         let all = points.len() as f64;
         let share = 100.0 * each / all;
-        println!("{name:28} r = {radius:<8.4} {each:9.0} evaluations a query ({share:5.1} %)");
+        println!("{name:28} r = {radius:<8.4} {each:9.0} evaluations per query ({share:5.1} %)");
     };
     // The center, the radius and the number of other points of each cluster.
     let mut clusters = Vec::new();
@@ -150,11 +150,11 @@ fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
     Ok(())
 }
 
-fn of_any_metric<S: Points, M: Metric<S::Point> + Copy>(
+fn measure_generic_indexes<S: Points, M: Metric<S::Point> + Copy>(
     points: &S,
     metric: M,
     workload: &Workload<'_, S::Point>,
-    base: &Measured,
+    base: &Measurements,
     bucket: u32,
 ) -> Outcome<()> {
     let clusters = ClusterSize::Points(bucket);
@@ -180,7 +180,7 @@ fn measure_build<I: Index, E: std::error::Error + 'static>(
     name: &str,
     build: impl FnOnce() -> Result<I, E>,
     workload: &Workload<'_, <I::Points as Points>::Point>,
-    base: &Measured,
+    base: &Measurements,
 ) -> Outcome<()> {
     let start = Instant::now();
     let index = build()?;
@@ -189,16 +189,16 @@ fn measure_build<I: Index, E: std::error::Error + 'static>(
 }
 
 /// For each kind of query: the neighbors found, the time in seconds and the number of evaluations.
-type Measured = Vec<(Vec<Vec<Neighbor>>, f64, u64)>;
+type Measurements = Vec<(Vec<Vec<Neighbor>>, f64, u64)>;
 
 fn measure_queries<I: Index>(
     name: &str,
     index: &I,
     queries: &[&<I::Points as Points>::Point],
-    base: Option<&Measured>,
+    base: Option<&Measurements>,
     radii: &[f32],
-) -> Outcome<Measured> {
-    let mut all = Measured::new();
+) -> Outcome<Measurements> {
+    let mut all = Measurements::new();
     for &radius in radii {
         let finished = |collector: Within| collector.into_sorted();
         all.push(run(index, queries, || Within::new(radius), finished)?);
@@ -228,13 +228,13 @@ fn run<I: Index, C: Collector>(
     Ok((found, start.elapsed().as_secs_f64(), evaluations))
 }
 
-fn report(name: &str, kind: &str, queries: usize, all: &Measured, base: Option<&Measured>) {
+fn report(name: &str, kind: &str, queries: usize, all: &Measurements, base: Option<&Measurements>) {
     let (found, seconds, evaluations) = &all[all.len() - 1];
     let of_base = base.map(|base| &base[all.len() - 1]);
     let right = of_base.is_none_or(|(expected, ..)| expected == found);
     let (slow, many) = of_base.map_or((*seconds, *evaluations), |&(_, s, e)| (s, e));
     println!(
-        "{name:28} {kind:12} {:9.0} evaluations a query ({:5.1} %), {:9.1} us, {:6.2} x{}",
+        "{name:28} {kind:12} {:9.0} evaluations per query ({:5.1} %), {:9.1} us, {:6.2} x{}",
         *evaluations as f64 / queries as f64,
         100.0 * *evaluations as f64 / many as f64,
         seconds / queries as f64 * 1e6,

@@ -121,7 +121,7 @@ impl Classifier {
             boosts: settings.fields.boosts(),
             ancestors: match &settings.hierarchy {
                 hierarchy if hierarchy.is_empty() => Vec::new(),
-                hierarchy => hierarchy.numbered(model.labels().iter()),
+                hierarchy => hierarchy.ancestor_positions(model.labels().iter()),
             },
             prior: prior.map(|(label, _)| label),
             model,

@@ -6,8 +6,8 @@
 //!
 //! The initial centers are chosen by k-means++ (Arthur and Vassilvitskii 2007) with several
 //! candidates for each center. Documents are drawn with probabilities proportional to their
-//! distance from earlier centers. Of several starts, the result with the highest sum of
-//! similarities to the centers is returned.
+//! distance from earlier centers. The algorithm runs from several starts and returns the result
+//! with the highest sum of similarities to the centers.
 //!
 //! ```
 //! use std::num::NonZeroUsize;
@@ -45,19 +45,19 @@ pub struct ClusterOptions {
     pub clusters: NonZeroUsize,
     /// Number of starts.
     pub starts: NonZeroUsize,
-    /// Maximum number of rounds per start.
-    pub rounds: NonZeroUsize,
+    /// Maximum number of iterations per start.
+    pub max_iterations: NonZeroUsize,
     /// The seed of the random starts.
     pub seed: u64,
 }
 
 impl ClusterOptions {
-    /// Returns options with ten starts of at most 100 rounds.
+    /// Returns options with ten starts of at most 100 iterations.
     #[expect(clippy::missing_panics_doc, reason = "the numbers are above 0")]
     pub const fn new(clusters: NonZeroUsize) -> Self {
         let ten = NonZeroUsize::new(10).expect("above 0");
         let hundred = NonZeroUsize::new(100).expect("above 0");
-        Self { clusters, starts: ten, rounds: hundred, seed: 0 }
+        Self { clusters, starts: ten, max_iterations: hundred, seed: 0 }
     }
 }
 
@@ -72,8 +72,8 @@ pub struct Clusters {
     pub centers: Arc<Csr>,
     /// The sum of `similarities`.
     pub objective: f64,
-    /// Number of rounds of the best start.
-    pub rounds: usize,
+    /// Number of iterations of the best start.
+    pub iterations: usize,
 }
 
 /// Clusters rows of length 1. The result depends only on the rows and the options, not on engines
@@ -111,14 +111,14 @@ fn one_start(
     let mut of_row = vec![None; rows.rows()];
     for round in 1.. {
         let (nearest, similarities) = nearest(rows, &centers, engines, &mut lists)?;
-        if nearest == of_row || round == options.rounds.get() {
+        if nearest == of_row || round == options.max_iterations.get() {
             let objective = similarities.iter().map(|&similarity| f64::from(similarity)).sum();
             return Ok(Clusters {
                 of_row: nearest,
                 similarities,
                 centers,
                 objective,
-                rounds: round,
+                iterations: round,
             });
         }
         of_row = nearest;

@@ -42,13 +42,13 @@ pub struct TuningReport {
     pub documents_with_near_duplicates: usize,
     /// The feature changes that were tried.
     pub features: Vec<Step>,
-    /// The share of the votes for neighbors found by dense vectors, if the model has both terms and
-    /// vectors.
+    /// The share of the votes that neighbors found by dense vectors cast, if the model has both
+    /// terms and vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense_share: Option<f64>,
     /// The best of `trials`.
     pub best: Trial,
-    /// How its vote weights were learned, if they were.
+    /// How the vote weights of `best` were learned, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning: Option<VoteLearning>,
     /// The metrics of `best` that are expected on new documents without near-duplicates.

@@ -39,8 +39,8 @@ impl Hierarchy {
     /// Reads a file.
     ///
     /// # Errors
-    /// If the file cannot be read, is longer than [`limits::MAX_RECORD_BYTES`] or not UTF-8, a line
-    /// has neither form, or a label is its own ancestor.
+    /// Fails if the file cannot be read, is longer than [`limits::MAX_RECORD_BYTES`], is not UTF-8,
+    /// or is refused by [`Hierarchy::parse`].
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
         let source: Arc<str> = path.to_string_lossy().into();
         let place = |line| Place { source: Arc::clone(&source), line };
@@ -60,10 +60,11 @@ impl Hierarchy {
         Self::parse(&source, &text)
     }
 
-    /// Reads the text of a file; errors call it `source`.
+    /// Parses the text of a file. Errors refer to the file as `source`.
     ///
     /// # Errors
-    /// If a line has neither form, or a label is its own ancestor or has more than 1,000 of them.
+    /// Fails if a line has neither form, or if a label is its own ancestor or has more than 1,000
+    /// ancestors.
     pub fn parse(source: &str, text: &str) -> Result<Self, CorpusError> {
         let mut hierarchy = Self::default();
         let mut roots: BTreeSet<&str> = BTreeSet::new();
@@ -87,7 +88,7 @@ impl Hierarchy {
         let fail = |label: &str, problem| {
             Err(CorpusError { place: at(lines.get(label).copied().unwrap_or(1)), problem })
         };
-        if let Some(label) = hierarchy.above_itself() {
+        if let Some(label) = hierarchy.find_cyclic_label() {
             return fail(label, Problem::LabelAboveItself { label: label.to_owned() });
         }
         if let Some(label) = hierarchy.too_deep() {
@@ -97,10 +98,10 @@ impl Hierarchy {
         Ok(hierarchy)
     }
 
-    /// A label that is its own ancestor, if there is one.
-    fn above_itself(&self) -> Option<&str> {
-        // Removes labels whose parents have all been removed, until none is left (Kahn 1962): what
-        // remains lies on a cycle or below one.
+    /// Returns a label on a cycle or below one, if there is a cycle.
+    fn find_cyclic_label(&self) -> Option<&str> {
+        // Repeatedly removes labels whose parents have all been removed (Kahn 1962). The remaining
+        // labels lie on a cycle or below one.
         let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut open: BTreeMap<&str, usize> = BTreeMap::new();
         let mut free: Vec<&str> = Vec::new();
@@ -129,7 +130,7 @@ impl Hierarchy {
         open.into_keys().next()
     }
 
-    /// Whether there are no pairs: no label has a parent.
+    /// Whether no label has a parent.
     pub fn is_empty(&self) -> bool {
         self.parents.is_empty()
     }
@@ -153,11 +154,12 @@ impl Hierarchy {
         found
     }
 
-    /// The level of a label: 1 without parents, otherwise one more than that of its highest parent.
+    /// The level of a label: 1 if it has no parents, otherwise one more than the lowest level of its
+    /// parents.
     pub fn level(&self, label: &str) -> usize {
         let mut level = 1;
         let mut here = BTreeSet::from([label]);
-        // There are no cycles: this ends.
+        // The loop ends because there are no cycles.
         while here.iter().all(|label| self.parents.contains_key(*label)) {
             let parents = here.iter().filter_map(|label| self.parents.get(*label)).flatten();
             here = parents.map(String::as_str).collect();
@@ -166,8 +168,11 @@ impl Hierarchy {
         level
     }
 
-    /// For each of these labels, the numbers of its ancestors among them.
-    pub(crate) fn numbered<'a>(&self, labels: impl Iterator<Item = &'a str>) -> Vec<Vec<u32>> {
+    /// Returns the positions in `labels` of each label's ancestors.
+    pub(crate) fn ancestor_positions<'a>(
+        &self,
+        labels: impl Iterator<Item = &'a str>,
+    ) -> Vec<Vec<u32>> {
         let labels: Vec<&str> = labels.collect();
         let numbers: BTreeMap<&str, u32> = labels.iter().copied().zip(0..).collect();
         let above = |label: &&str| {
@@ -194,10 +199,10 @@ impl Hierarchy {
         self.children().find(is_too_deep)
     }
 
-    /// Whether no label is its own ancestor or has too many, and every entry has parents: checks
-    /// what a model file holds.
+    /// Whether a hierarchy from a model file is valid: no label is its own ancestor or has too many
+    /// ancestors, and every entry has parents.
     pub(crate) fn is_valid(&self) -> bool {
-        self.above_itself().is_none()
+        self.find_cyclic_label().is_none()
             && self.too_deep().is_none()
             && self.parents.values().all(|parents| !parents.is_empty())
     }
@@ -236,8 +241,8 @@ mod tests {
         let ancestors: Vec<&str> = hierarchy.ancestors("C151").into_iter().collect();
         assert_eq!(ancestors, ["C15", "CCAT"]);
         assert_eq!((hierarchy.level("CCAT"), hierarchy.level("C151")), (1, 3));
-        let numbered = hierarchy.numbered(["C15", "C151", "CCAT"].into_iter());
-        assert_eq!(numbered, [vec![2], vec![0, 2], vec![]]);
+        let ancestor_positions = hierarchy.ancestor_positions(["C15", "C151", "CCAT"].into_iter());
+        assert_eq!(ancestor_positions, [vec![2], vec![0, 2], vec![]]);
     }
 
     #[test]

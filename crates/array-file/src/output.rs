@@ -88,7 +88,7 @@ impl Outputs {
     }
 
     /// Whether standard output is an opened output, under any name.
-    pub fn take_standard_output(&self) -> bool {
+    pub fn include_standard_output(&self) -> bool {
         self.taken.iter().any(|(identity, _)| *identity == Identity::Descriptor(1))
     }
 }

@@ -21,7 +21,7 @@ const GROUPS: [Group; 5] = [
     },
 ];
 
-/// What `-h` shows of a command; `--help` shows all flags.
+/// The help of a command that `-h` shows; `--help` shows all flags.
 struct ShortHelp {
     command: &'static str,
     /// The identifiers of the flags that `-h` shows.
@@ -163,11 +163,11 @@ const SHORT_HELP: [ShortHelp; 16] = [
     },
 ];
 
-/// Commands that read documents without learning from them or measuring anything, and flags of
-/// reading that have no effect there. They are accepted, so that one set of flags reads a corpus
-/// everywhere, but help does not show them.
-const UNLABELED: [&str; 3] = ["predict", "explain", "tokens"];
-const FOR_LABELS: [&str; 5] =
+/// Commands that read documents without using their labels.
+const UNLABELED_COMMANDS: [&str; 3] = ["predict", "explain", "tokens"];
+/// Reading flags that have no effect on [`UNLABELED_COMMANDS`]. These commands accept them, so that
+/// all commands read a corpus with the same flags, but the help does not show them.
+const LABEL_FLAGS: [&str; 5] =
     ["label_separator", "weight_column", "group_column", "qrels", "split"];
 
 /// Adds the help of all commands.
@@ -209,8 +209,8 @@ fn shortened(command: Command, help: &ShortHelp) -> Command {
     let examples = help.examples.join("\n  ");
     command.after_help(format!("Examples:\n  {examples}")).mut_args(|arg| {
         let is_shown = arg.is_positional() || help.flags.contains(&arg.get_id().as_str());
-        let has_no_effect =
-            UNLABELED.contains(&help.command) && FOR_LABELS.contains(&arg.get_id().as_str());
+        let has_no_effect = UNLABELED_COMMANDS.contains(&help.command)
+            && LABEL_FLAGS.contains(&arg.get_id().as_str());
         arg.hide_short_help(!is_shown).hide(has_no_effect)
     })
 }

@@ -29,7 +29,7 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    /// Creates a failure for an error in an index file, or of the system that reads it.
+    /// Creates a failure for an invalid index file, or one that cannot be read or written.
     pub(crate) fn stored(error: StoreError) -> Self {
         let code = match &error.problem {
             StoreProblem::File(problem)
@@ -93,7 +93,7 @@ impl From<RunError> for Failure {
     }
 }
 
-/// Creates a failure for an invalid flag or invalid points, with which an index or a search is
+/// Creates a failure for an invalid flag or invalid points that make an index or a search
 /// impossible.
 pub(crate) fn invalid_request(error: Error) -> Failure {
     let code = match error {

@@ -22,10 +22,10 @@ use crate::rows::matrix::{Csr, CsrView, row};
 use crate::search::{Engines, SearchError};
 use crate::threads::Threads;
 
-mod lesson;
+mod example;
 mod overlap;
 
-use lesson::{Lesson, NEIGHBORS, build_lesson};
+use example::{NEIGHBORS, TrainingExample, build_example};
 use overlap::Overlaps;
 
 /// Maximum number of documents to learn from in single-label mode. On Debian sections, 4,096
@@ -81,17 +81,18 @@ pub(super) fn learn(
     let view = SearchableRows { engine: &*engine, queries: rows.view().into() };
     let found = LeaveOneOut::search(view, &sample, NEIGHBORS, exclusion, &|_| ())?;
     drop(engine);
-    let mut lessons: Vec<Lesson> =
-        (0..found.len()).filter_map(|at| build_lesson(&found, at, among)).collect();
+    let mut examples: Vec<TrainingExample> =
+        (0..found.len()).filter_map(|at| build_example(&found, at, among)).collect();
     // Documents with the same label have many neighbors in common, which are then still in the
     // cache.
-    lessons.sort_by_key(|lesson| (among.labels(lesson.row).first().copied(), hash(&lesson.row)));
-    Ok(descend(&rows.view(), &lessons, checkpoints, engines.threads()))
+    examples
+        .sort_by_key(|example| (among.labels(example.row).first().copied(), hash(&example.row)));
+    Ok(descend(&rows.view(), &examples, checkpoints, engines.threads()))
 }
 
 fn descend(
     rows: &CsrView<'_>,
-    lessons: &[Lesson],
+    examples: &[TrainingExample],
     checkpoints: &[u32],
     threads: &Threads,
 ) -> Vec<Vec<f32>> {
@@ -103,10 +104,10 @@ fn descend(
     }
     let common: Vec<bool> = documents.into_iter().map(|documents| documents > 1).collect();
     let mut logarithms = vec![0.0f32; terms];
-    let count = (lessons.len() / MIN_BATCH).clamp(1, MAX_BATCHES);
-    let overlaps = threads.run(|| Overlaps::new(rows, lessons));
+    let count = (examples.len() / MIN_BATCH).clamp(1, MAX_BATCHES);
+    let overlaps = threads.run(|| Overlaps::new(rows, examples));
     let batches: Vec<Vec<usize>> =
-        (0..count).map(|first| (first..lessons.len()).step_by(count).collect()).collect();
+        (0..count).map(|first| (first..examples.len()).step_by(count).collect()).collect();
     let mut moments = vec![[0.0f32; 2]; terms];
     let mut decayed = [1.0f32; 2];
     let pieces = (MAX_GRADIENTS / (2 * terms + rows.rows()).max(1)).clamp(1, MAX_PIECES);
@@ -169,7 +170,7 @@ impl<'r> ScaledRows<'r> {
         Self { rows, factors, scales }
     }
 
-    /// Returns the derivative of the loss of the lessons in `batch` with respect to the logarithm
+    /// Returns the derivative of the loss of the examples in `batch` with respect to the logarithm
     /// of each term's factor. The derivative is the sum of the returned vectors, of which there are
     /// at most two per chunk.
     /// `batch`.
@@ -177,10 +178,10 @@ impl<'r> ScaledRows<'r> {
     /// respect to the logarithm of term t's factor is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²).
     /// The first summand needs only the terms that both rows have. For the second, s is summed for
     /// each row, and the squares are added at the end.
-    fn gradients(&self, lessons: &Overlaps<'_>, batch: &[usize], pieces: usize) -> Vec<Vec<f32>> {
+    fn gradients(&self, examples: &Overlaps<'_>, batch: &[usize], pieces: usize) -> Vec<Vec<f32>> {
         let piece = batch.len().div_ceil(pieces).max(1);
         let slopes: Vec<Slopes> =
-            batch.par_chunks(piece).map(|piece| self.slopes(lessons, piece)).collect();
+            batch.par_chunks(piece).map(|piece| self.slopes(examples, piece)).collect();
         let (mut gradients, by_row): (Vec<_>, Vec<_>) =
             slopes.into_iter().map(|slopes| (slopes.by_term, slopes.by_row)).unzip();
         let rows: Vec<u32> = (0u32..).take(self.rows.rows()).collect();
@@ -204,7 +205,7 @@ impl<'r> ScaledRows<'r> {
     }
 
     /// Returns the contribution of some documents to the derivatives.
-    fn slopes(&self, lessons: &Overlaps<'_>, batch: &[usize]) -> Slopes {
+    fn slopes(&self, examples: &Overlaps<'_>, batch: &[usize]) -> Slopes {
         let mut by_term = vec![0.0f32; self.rows.cols()];
         let mut by_row = vec![0.0f32; self.rows.rows()];
         let mut builder = overlap::Builder::default();
@@ -213,7 +214,7 @@ impl<'r> ScaledRows<'r> {
         let mut votes = Vec::new();
         let mut pulls = Vec::new();
         for &index in batch {
-            let (Lesson { row, neighbors }, overlap) = lessons.get(index, &mut builder);
+            let (TrainingExample { row, neighbors }, overlap) = examples.get(index, &mut builder);
             let scales = neighbors.iter().map(|other| self.scales[other.row as usize]);
             let own_scale = self.scales[*row as usize];
             let squares = |term: u32| self.factors[term as usize] * self.factors[term as usize];
@@ -260,13 +261,13 @@ struct Slopes {
 mod tests {
     use std::num::NonZeroUsize;
 
-    use super::lesson::LabeledNeighbor;
+    use super::example::LabeledNeighbor;
     use super::*;
     use crate::random::Random;
     use crate::rows::matrix::CsrBuilder;
 
-    /// Returns rows with six of 20 terms each, and one lesson per row about the other rows.
-    pub(super) fn made() -> (Csr, Vec<Lesson>) {
+    /// Returns rows with six of 20 terms each, and one example per row about the other rows.
+    pub(super) fn made() -> (Csr, Vec<TrainingExample>) {
         let mut random = Random::new(4);
         let mut rows = CsrBuilder::default();
         for _ in 0..12 {
@@ -278,7 +279,7 @@ mod tests {
                 terms.into_iter().map(|term| (term, 0.5 + random.below(9) as f32 / 9.0)).collect();
             rows.push_row(entries);
         }
-        let lessons = (0..12).map(|row| Lesson {
+        let examples = (0..12).map(|row| TrainingExample {
             row,
             neighbors: (0..12)
                 .filter(|&other| other != row)
@@ -288,11 +289,11 @@ mod tests {
                 })
                 .collect(),
         });
-        (rows.build(20), lessons.collect())
+        (rows.build(20), examples.collect())
     }
 
     /// Computes the loss by a simple, slow method.
-    fn loss(rows: &Csr, lessons: &[Lesson], logarithms: &[f64]) -> f64 {
+    fn loss(rows: &Csr, examples: &[TrainingExample], logarithms: &[f64]) -> f64 {
         let unit = |row_number: u32| {
             let view = rows.view();
             let (terms, weights) = row(&view, row_number as usize);
@@ -303,7 +304,7 @@ mod tests {
             let length = libm::sqrt(values.iter().map(|value| value * value).sum::<f64>());
             values.into_iter().map(|value| value / length).collect::<Vec<f64>>()
         };
-        let of = |Lesson { row, neighbors }: &Lesson| {
+        let of = |TrainingExample { row, neighbors }: &TrainingExample| {
             let own = unit(*row);
             let mut total = 0.0;
             let mut right = 0.0;
@@ -315,18 +316,18 @@ mod tests {
             }
             -libm::log(right / total)
         };
-        lessons.iter().map(of).sum()
+        examples.iter().map(of).sum()
     }
 
     #[test]
     fn gradient_is_the_derivative_of_the_loss() {
-        let (rows, lessons) = made();
+        let (rows, examples) = made();
         let single: Vec<f32> = (0..20u8).map(|term| f32::from(term % 5) / 10.0).collect();
         let logarithms: Vec<f64> = single.iter().copied().map(f64::from).collect();
         let rows_view = rows.view();
         let factors = factors(&single);
-        let batch: Vec<usize> = (0..lessons.len()).collect();
-        let overlaps = Overlaps::new(&rows_view, &lessons);
+        let batch: Vec<usize> = (0..examples.len()).collect();
+        let overlaps = Overlaps::new(&rows_view, &examples);
         let parts = ScaledRows::new(&rows_view, &factors).gradients(&overlaps, &batch, 3);
         let found: Vec<f32> =
             (0..20).map(|term| parts.iter().map(|part| part[term]).sum()).collect();
@@ -334,7 +335,7 @@ mod tests {
             let at = |step: f64| {
                 let mut moved = logarithms.clone();
                 moved[term] += step;
-                loss(&rows, &lessons, &moved)
+                loss(&rows, &examples, &moved)
             };
             let expected = (at(1e-5) - at(-1e-5)) / 2e-5;
             let difference = (f64::from(found[term]) - expected).abs();
@@ -344,16 +345,16 @@ mod tests {
 
     #[test]
     fn steps_lower_the_loss_on_any_threads() {
-        let (rows, lessons) = made();
+        let (rows, examples) = made();
         let learned = |count: usize| {
             let threads = Threads::new(NonZeroUsize::new(count).unwrap()).unwrap();
-            descend(&rows.view(), &lessons, &[2, 5], &threads)
+            descend(&rows.view(), &examples, &[2, 5], &threads)
         };
         let found = learned(1);
         assert_eq!(found, learned(3));
         let loss_of = |factors: &[f32]| {
             let logarithms: Vec<f64> = factors.iter().map(|&f| libm::log(f64::from(f))).collect();
-            loss(&rows, &lessons, &logarithms)
+            loss(&rows, &examples, &logarithms)
         };
         let losses = [loss_of(&[1.0; 20]), loss_of(&found[0]), loss_of(&found[1])];
         assert!(losses[0] > losses[1] && losses[1] > losses[2], "{losses:?}");

@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::lesson::{LabeledNeighbor, Lesson, NEIGHBORS};
+use super::example::{LabeledNeighbor, NEIGHBORS, TrainingExample};
 use crate::rows::matrix::{CommonEntries, CsrView, ScatteredRow, prefetch_row, row};
 
 /// Approximate maximum number of bytes of stored overlaps.
@@ -14,7 +14,7 @@ const MAX_PENDING_ENTRIES: usize = 1 << 24;
 /// Number of neighbors to prefetch ahead.
 const PREFETCH_DISTANCE: usize = 4;
 
-/// The position of a neighbor in a lesson.
+/// The position of a neighbor in a example.
 type Position = u8;
 const _: () = assert!(NEIGHBORS.get() <= 1 << Position::BITS, "a position for each neighbor");
 
@@ -99,53 +99,53 @@ impl Overlap {
 /// Lessons with the overlaps of their documents and neighbors.
 pub(super) struct Overlaps<'l> {
     rows: &'l CsrView<'l>,
-    lessons: &'l [Lesson],
-    /// The overlaps of the first lessons. The others are built when they are needed.
+    examples: &'l [TrainingExample],
+    /// The overlaps of the first examples. The others are built when they are needed.
     kept: Vec<Overlap>,
 }
 
 impl<'l> Overlaps<'l> {
-    pub(super) fn new(rows: &'l CsrView<'l>, lessons: &'l [Lesson]) -> Self {
-        Self::with_budget([MAX_KEPT_BYTES, MAX_PENDING_ENTRIES], rows, lessons)
+    pub(super) fn new(rows: &'l CsrView<'l>, examples: &'l [TrainingExample]) -> Self {
+        Self::with_budget([MAX_KEPT_BYTES, MAX_PENDING_ENTRIES], rows, examples)
     }
 
     fn with_budget(
         [most, at_a_time]: [usize; 2],
         rows: &'l CsrView<'l>,
-        lessons: &'l [Lesson],
+        examples: &'l [TrainingExample],
     ) -> Self {
-        let made = |builder: &mut Builder, lesson| {
+        let made = |builder: &mut Builder, example| {
             let mut overlap = Overlap::default();
-            builder.build(rows, lesson, &mut overlap);
+            builder.build(rows, example, &mut overlap);
             overlap
         };
         let mut kept = Vec::new();
         let mut bytes = 0;
-        while bytes < most && kept.len() < lessons.len() {
+        while bytes < most && kept.len() < examples.len() {
             let start = kept.len();
             let mut entries = 0;
-            let fits = |lesson: &&Lesson| {
-                let terms = row(rows, lesson.row as usize).0.len();
-                entries += terms * lesson.neighbors.len();
+            let fits = |example: &&TrainingExample| {
+                let terms = row(rows, example.row as usize).0.len();
+                entries += terms * example.neighbors.len();
                 entries <= at_a_time
             };
-            let count = lessons[start..].iter().take_while(fits).count().max(1);
-            let next = lessons[start..start + count].par_iter();
+            let count = examples[start..].iter().take_while(fits).count().max(1);
+            let next = examples[start..start + count].par_iter();
             kept.par_extend(next.map_init(Builder::default, made));
             bytes += kept[start..].iter().map(Overlap::bytes).sum::<usize>();
         }
-        Self { rows, lessons, kept }
+        Self { rows, examples, kept }
     }
 
-    /// Returns a lesson and its overlap. `builder` builds the overlap if it is not stored.
+    /// Returns a example and its overlap. `builder` builds the overlap if it is not stored.
     pub(super) fn get<'a>(
         &'a self,
         at: usize,
         builder: &'a mut Builder,
-    ) -> (&'a Lesson, &'a Overlap) {
-        let lesson = &self.lessons[at];
-        let overlap = self.kept.get(at).unwrap_or_else(|| builder.rebuild(self.rows, lesson));
-        (lesson, overlap)
+    ) -> (&'a TrainingExample, &'a Overlap) {
+        let example = &self.examples[at];
+        let overlap = self.kept.get(at).unwrap_or_else(|| builder.rebuild(self.rows, example));
+        (example, overlap)
     }
 }
 
@@ -164,17 +164,17 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// Builds the overlap of a lesson. The next call overwrites it.
-    fn rebuild(&mut self, rows: &CsrView<'_>, lesson: &Lesson) -> &Overlap {
+    /// Builds the overlap of a example. The next call overwrites it.
+    fn rebuild(&mut self, rows: &CsrView<'_>, example: &TrainingExample) -> &Overlap {
         let mut overlap = std::mem::take(&mut self.overlap);
-        self.build(rows, lesson, &mut overlap);
+        self.build(rows, example, &mut overlap);
         self.overlap = overlap;
         &self.overlap
     }
 
-    fn build(&mut self, rows: &CsrView<'_>, lesson: &Lesson, overlap: &mut Overlap) {
+    fn build(&mut self, rows: &CsrView<'_>, example: &TrainingExample, overlap: &mut Overlap) {
         let Self { document, positions, common, ends, next, .. } = self;
-        let Lesson { row: number, neighbors } = lesson;
+        let TrainingExample { row: number, neighbors } = example;
         let own = row(rows, *number as usize);
         document.set(own, rows.cols());
         positions.resize(rows.cols(), 0);
@@ -228,22 +228,22 @@ mod tests {
 
     #[test]
     fn stored_and_rebuilt_overlaps_are_equal() {
-        let (rows, lessons) = made();
+        let (rows, examples) = made();
         let view = rows.view();
         let weight = |number: u32, term: u32| {
             let (terms, weights) = row(&view, number as usize);
             terms.binary_search(&term).map_or(0.0, |at| weights[at])
         };
         let factor = |term: u32| 1.0 + term as f32 / 4.0;
-        let all = lessons.len();
+        let all = examples.len();
         for (limits, kept) in
             [([0, 1], 0), ([1, 1], 1), ([usize::MAX, 1], all), ([1, 1 << 20], all)]
         {
-            let overlaps = Overlaps::with_budget(limits, &view, &lessons);
+            let overlaps = Overlaps::with_budget(limits, &view, &examples);
             assert_eq!(overlaps.kept.len(), kept, "{limits:?}");
             let mut builder = Builder::default();
-            for at in 0..lessons.len() {
-                let (Lesson { row, neighbors }, overlap) = overlaps.get(at, &mut builder);
+            for at in 0..examples.len() {
+                let (TrainingExample { row, neighbors }, overlap) = overlaps.get(at, &mut builder);
                 let mut products = vec![7.0];
                 overlap.products(factor, neighbors.len(), &mut products);
                 assert_eq!(products.len(), neighbors.len());

@@ -85,7 +85,7 @@ pub(super) struct Scores<'a> {
     pub(super) values: &'a mut CudaSlice<f32>,
     /// The number of rows of the segment.
     pub(super) rows: u32,
-    /// The number of the segment's first training row.
+    /// The index of the segment's first training row.
     pub(super) first_row: u32,
 }
 
@@ -219,7 +219,7 @@ impl Launcher<'_> {
         buffer: &mut CudaSlice<T>,
     ) -> LaunchResult {
         let cleared = self.gpu.stream().memset_zeros(buffer);
-        cleared.map_err(self.gpu.device().step("launching a kernel").failed())
+        cleared.map_err(self.gpu.device().step("clearing a buffer").failed())
     }
 
     /// `base_scatter`: writes `count` queries, starting with `first`, into dense vectors, or clears
@@ -335,7 +335,8 @@ impl Launcher<'_> {
         scores: &mut Scores<'_>,
         shape: BlockShape,
     ) -> LaunchResult {
-        // As for `grid_ldg`. The textures hold the entries of their rows from `origin` on.
+        // The memory is the same as for `grid_ldg`. The textures hold the entries of their rows
+        // from `origin` on.
         for range in shape.row_ranges(texture.first_row..texture.last_row) {
             let arguments = GridTexture {
                 rows: rows.count,

@@ -73,7 +73,7 @@ impl Files {
 
     /// Opens standard output for the report; returns `None` if another output uses it.
     pub(crate) fn report(&mut self) -> Result<Option<Output>, Failure> {
-        if self.0.take_standard_output() {
+        if self.0.include_standard_output() {
             return Ok(None);
         }
         Ok(Some(Output::standard()?))

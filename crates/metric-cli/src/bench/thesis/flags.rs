@@ -92,7 +92,8 @@ impl Thesis {
                 }
             }
         }
-        let printed = if files.take_standard_output() { None } else { Some(Output::standard()?) };
+        let printed =
+            if files.include_standard_output() { None } else { Some(Output::standard()?) };
         Ok(Files { json, figures, printed })
     }
 }

@@ -9,12 +9,12 @@ use crate::learn::held_out::LeaveOneOut;
 pub(super) const NEIGHBORS: NonZeroUsize = NonZeroUsize::new(100).expect("100 is not 0");
 
 /// A training document with its labeled neighbors.
-pub(super) struct Lesson {
+pub(super) struct TrainingExample {
     pub(super) row: u32,
     pub(super) neighbors: Vec<LabeledNeighbor>,
 }
 
-/// A neighbor of the document of a lesson.
+/// A neighbor of the training document.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LabeledNeighbor {
     pub(super) row: u32,
@@ -22,13 +22,13 @@ pub(super) struct LabeledNeighbor {
     pub(super) agreement: f32,
 }
 
-/// Builds the lesson of a document from its neighbors. `None` if no neighbor shares a label with
-/// the document, or if all of them have exactly its labels.
-pub(super) fn build_lesson(
+/// Builds the training example of a document from its neighbors. Returns `None` if there are no
+/// neighbors, or if all of them have the same agreement with the document.
+pub(super) fn build_example(
     found: &LeaveOneOut,
     index: usize,
     among: &TrainingLabels<'_>,
-) -> Option<Lesson> {
+) -> Option<TrainingExample> {
     let (row, voters) = found.get(index);
     let own = among.labels(row);
     let agreement = |other: u32| {
@@ -43,5 +43,5 @@ pub(super) fn build_lesson(
     let agreements = || neighbors.iter().map(|neighbor| neighbor.agreement);
     let min = agreements().fold(1.0, f32::min);
     let max = agreements().fold(0.0, f32::max);
-    (min < max).then_some(Lesson { row, neighbors })
+    (min < max).then_some(TrainingExample { row, neighbors })
 }

@@ -70,8 +70,8 @@ type Answer = Result<Vec<Neighbor>, Error>;
 /// use metric_index::lists::NeighborLists;
 /// use metric_index::online::{BatchLimits, Queue, QueueError};
 ///
-/// // Unlike any search, this function returns no answers. let queue =
-/// Queue::start(BatchLimits::default(), |_: Vec<u8>| NeighborLists::default())?;
+/// // Unlike any search, this function returns no answers.
+/// let queue = Queue::start(BatchLimits::default(), |_: Vec<u8>| NeighborLists::default())?;
 /// assert_eq!(queue.ask(7), Err(QueueError::Lost));
 /// # Ok::<(), std::io::Error>(())
 /// ```

@@ -154,8 +154,8 @@ impl Hierarchy {
         found
     }
 
-    /// The level of a label: 1 if it has no parents, otherwise one more than the lowest level of its
-    /// parents.
+    /// The level of a label: 1 if it has no parents, otherwise one more than the lowest level of
+    /// its parents.
     pub fn level(&self, label: &str) -> usize {
         let mut level = 1;
         let mut here = BTreeSet::from([label]);

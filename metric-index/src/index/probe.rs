@@ -19,7 +19,8 @@ use crate::points::Points;
 /// use metric_index::points::{Points, Strings};
 ///
 /// /// An index with one pivot, the first point. Distances from other points are evaluated only if
-/// the pivot does not exclude the point. struct Own(Strings, Vec<f32>);
+/// /// the pivot does not exclude the point.
+/// struct Own(Strings, Vec<f32>);
 ///
 /// impl Index for Own {
 ///     type Points = Strings;

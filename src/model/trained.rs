@@ -222,7 +222,22 @@ impl Model {
         let mut notes = label_notes(&self.label_frequencies(), documents);
         notes.extend(unknown_names(self.settings.hierarchy.children(), &labels));
         notes.extend(repeated_ids(self.ids().iter()));
+        notes.extend(self.short_texts());
         notes
+    }
+
+    /// A note if at least a twentieth of the training documents have fewer than two terms.
+    fn short_texts(&self) -> Option<Note> {
+        if !self.has_terms() {
+            return None;
+        }
+        let documents = self.rows().rows();
+        let is_short = |row: &usize| self.rows().row(*row).0.len() < 2;
+        let mut short = (0..documents).filter(is_short);
+        let first = short.next()?;
+        let short = 1 + short.count();
+        let example = || self.ids().get(first).unwrap_or_default().to_owned();
+        (short * 20 >= documents).then(|| Note::ShortTexts { short, documents, example: example() })
     }
 
     /// The labels and weights of the training documents, for voting.

@@ -71,6 +71,11 @@ pub fn stop_word_list_name(words: &[String]) -> Option<&'static str> {
     NAMES.iter().find(is_of).map(|&(name, _)| name)
 }
 
+/// The English name of a language with stop words, by its code.
+pub(crate) fn stop_word_language_name(code: &str) -> Option<&'static str> {
+    NAMES.iter().find(|(_, known)| *known == code).map(|&(name, _)| name)
+}
+
 /// English names of languages with stop words, and their codes.
 const NAMES: &[(&str, &str)] = &[
     ("afrikaans", "af"),

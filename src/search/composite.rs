@@ -33,8 +33,8 @@ pub struct Segment {
 /// An engine composed of parts. It returns the same results as a single engine over all rows, bit
 /// for bit.
 ///
-/// The parts differ only in their [`RowMap`]. They are shards of a large collection, segments of an
-/// updatable model, or the rows that each of several GPUs holds.
+/// The parts may be shards of a large collection, segments of an updatable model, or the rows that
+/// each of several GPUs holds.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -86,12 +86,12 @@ struct PartScratch {
 const MAX_KEPT_NEIGHBORS: usize = 1 << 23;
 
 impl Composite {
-    /// Creates an engine over the rows of all parts. It searches one part after the other, each on
+    /// Creates an engine over the rows of all parts. It searches one part after another, each on
     /// the threads of the part's own engine, and merges the neighbors on `threads`.
     ///
     /// # Errors
-    /// If the parts do not together contain every row exactly once, or one numbers its rows out of
-    /// order.
+    /// If the parts do not together contain every row exactly once, or if the row numbers of a part
+    /// do not increase.
     pub fn new(parts: Vec<Part>, threads: Threads) -> Result<Self, SearchError> {
         let rows = parts.iter().map(Part::kept_rows).sum::<usize>();
         let count = checked_count(rows)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::rows::dense::ShapeError;
 
-/// Why a search failed.
+/// The reason why a search failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SearchError {
@@ -41,7 +41,7 @@ pub enum SearchError {
         /// `training` or `query`.
         what: &'static str,
     },
-    /// There are too many training rows to number.
+    /// There are more training rows than 32-bit row numbers allow.
     #[error("{rows} training rows exceed the limit of {limit}")]
     TooManyRows {
         /// The number of rows.
@@ -55,7 +55,7 @@ pub enum SearchError {
         /// The total number of rows of the parts.
         rows: usize,
     },
-    /// The search's [`Stop`](super::Stop) ended it.
+    /// A [`Stop`](super::Stop) ended the search.
     #[error("the search was stopped before it finished")]
     Stopped,
     /// The lists of neighbors do not fit in memory.
@@ -69,7 +69,7 @@ pub enum SearchError {
     /// An index of dense vectors could not be built or searched.
     #[error("dense vectors: {0}")]
     Index(String),
-    /// The engine failed, and no other could take over.
+    /// The engine failed, and no other engine could take over.
     #[error("{0}")]
     Engine(#[source] Arc<dyn Error + Send + Sync>),
 }

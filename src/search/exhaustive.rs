@@ -14,8 +14,8 @@ use super::{Allow, NeighborLists, Report, SearchError};
 use crate::rows::matrix::{Csr, CsrView, Row, row};
 use crate::threads::Threads;
 
-/// The engine without an index. Its time per query is proportional to the number of nonzeros. It
-/// has no fast path, so its [`Report`] counts every query as fallen back.
+/// The engine without an index. Its time per query is proportional to the number of nonzeros in the
+/// training rows. It has no fast path, so its [`Report`] counts every query as fallen back.
 #[derive(Debug)]
 pub struct Exhaustive {
     training: Arc<Csr>,
@@ -102,7 +102,7 @@ pub(super) fn nearest(
     neighbors
 }
 
-/// Computes the similarity of two rows by the formula of [`super`].
+/// Computes the similarity of two rows as defined in [`super`].
 fn similarity(a: Row<'_>, b: Row<'_>) -> f32 {
     let mut i = 0;
     let mut j = 0;

@@ -1,11 +1,11 @@
-//! The numbering of the rows of a part within the whole collection.
+//! The mapping from the rows of a part to the rows of the whole collection.
 
 use std::sync::Arc;
 
 use super::allow::RowSet;
 use super::neighbor::row_number;
 
-/// A map from the rows of a part to the rows of the whole.
+/// A map from the rows of a part to the rows of the whole collection ("the whole").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowMap {
     /// Consecutive rows: row `i` of the part is row `first + i` of the whole.
@@ -23,7 +23,7 @@ pub enum RowMap {
 }
 
 impl RowMap {
-    /// Returns the row of the whole for a row of the part that was not removed.
+    /// Returns the number, in the whole, of a row that still exists.
     pub(super) fn whole(&self, row: u32) -> u32 {
         match self {
             Self::From(first) => first + row,
@@ -35,7 +35,7 @@ impl RowMap {
     }
 }
 
-/// The row numbers of a part.
+/// The row map of a part, with its number of rows and the rows that still exist.
 #[derive(Debug)]
 pub(super) struct PartRows {
     pub(super) map: RowMap,

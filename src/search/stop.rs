@@ -1,4 +1,4 @@
-//! Early ends of searches.
+//! A signal that ends searches early.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub struct Stop {
     deadline: Option<Instant>,
 }
 
-/// The stop of requests that have none.
+/// The stop of requests without their own. It never ends a search.
 pub(crate) static NEVER: Stop = Stop::new();
 
 impl Stop {

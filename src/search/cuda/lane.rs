@@ -50,7 +50,8 @@ struct FilterLayout {
 /// One batch in flight: pinned host buffers, device buffers, and the stream between them.
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// The stream. As the first field, it waits and is dropped before the pinned memory.
+    /// The stream. It is the first field, so that dropping a lane waits for the GPU before the
+    /// pinned memory is freed.
     pub(super) gpu: gpu_runtime::Lane,
     /// The queries and their filter, which are copied together.
     host: Pinned<u32>,
@@ -159,12 +160,12 @@ impl Lane {
             let vals =
                 host_vals.par_chunks_mut(ENTRIES_PER_TASK).zip(data.par_chunks(ENTRIES_PER_TASK));
             let cols = host_cols.par_chunks_mut(words).zip(indices.par_chunks(ENTRIES_PER_TASK));
-            let pieces = vals.zip(cols).map(|(vals, cols)| {
+            let chunks = vals.zip(cols).map(|(vals, cols)| {
                 let (pinned_weights, weights) = vals;
                 let (pinned_columns, columns) = cols;
                 Entries { weights, columns, pinned_weights, pinned_columns }.copy(narrow)
             });
-            threads.run(|| pieces.reduce(WeightFlags::default, WeightFlags::union))
+            threads.run(|| chunks.reduce(WeightFlags::default, WeightFlags::union))
         };
         if flags.has_non_finite {
             return Err(SearchError::NotFinite { what: "query" }.into());
@@ -180,7 +181,7 @@ impl Lane {
         Ok(UploadedQueries { count, longest: longest as usize, negative })
     }
 
-    /// The queries sent last.
+    /// The addresses of the queries that were sent last.
     pub(super) fn queries(&self) -> QueryRows {
         let Layout { vals, cols, narrow, .. } = self.layout;
         let start = address(self.gpu.stream(), self.uploaded.reserved());
@@ -188,7 +189,7 @@ impl Lane {
         QueryRows { ptr: start, cols: at(cols), vals: at(vals), narrow: u32::from(narrow) }
     }
 
-    /// The filter of the queries sent last.
+    /// The addresses of the filter of the queries that were sent last.
     pub(super) fn allow(&self) -> AllowRows {
         let FilterLayout { only, ranges, bounds, lists, of_rows, of_queries } = self.layout.filter;
         let start = address(self.gpu.stream(), self.uploaded.reserved());
@@ -217,7 +218,7 @@ impl Lane {
         &mut self,
         count: usize,
         k: usize,
-        status: bool,
+        with_status: bool,
         output: Option<&mut [u64]>,
     ) -> Result<(), GpuError> {
         let failed = self.gpu.device().step("copying neighbors from it").failed();
@@ -232,7 +233,7 @@ impl Lane {
         self.gpu.stream().memcpy_dtoh(&keys, output).map_err(&failed)?;
         let counts = self.counts.reserved().slice(..count);
         self.gpu.stream().memcpy_dtoh(&counts, self.host_counts.get(count)?).map_err(&failed)?;
-        if status {
+        if with_status {
             let from = self.status.reserved().slice(..count);
             self.gpu.stream().memcpy_dtoh(&from, self.host_status.get(count)?).map_err(&failed)?;
         }
@@ -243,7 +244,8 @@ impl Lane {
 /// Alignment of the sections of the queries, in words of four bytes.
 const SECTION_ALIGNMENT: usize = 4;
 
-/// Number of entries that a thread copies per task; even.
+/// Number of entries that a thread copies per task. It must be even, because two 16-bit columns
+/// share a word.
 const ENTRIES_PER_TASK: usize = 16_384;
 
 /// Properties of weights, determined while they are copied.

@@ -288,7 +288,7 @@ impl<N: Number, F: FnMut(usize)> Loop for AtLeast<'_, N, F> {
     }
 }
 
-/// Returns how many values are at least `threshold`.
+/// Returns the number of values that are at least `threshold`.
 pub(super) fn count_at_least<N: Number>(values: &[N], threshold: N) -> usize {
     InstructionSet::best().run(CountAtLeast { values, threshold })
 }

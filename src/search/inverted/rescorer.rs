@@ -1,4 +1,4 @@
-//! Rescoring of candidates: the similarities of a query and some rows, by the formula.
+//! Rescoring of candidates: the exact similarities of a query to some rows.
 
 use crate::rows::matrix::{CommonEntries, CsrView, Row, ScatteredRow, prefetch_row, row};
 use crate::search::neighbor::{Neighbor, rounded};
@@ -15,7 +15,7 @@ pub(super) struct Rescorer {
 }
 
 impl Rescorer {
-    /// Sets the query. Call [`clear`](Self::clear) before setting another.
+    /// Sets the query. Call [`clear`](Self::clear) before setting another query.
     pub(super) fn set(&mut self, query: Row<'_>, columns: usize) {
         self.query.set(query, columns);
     }

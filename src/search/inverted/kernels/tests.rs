@@ -15,7 +15,7 @@ fn transposing_swaps_rows_and_columns() {
     }
 }
 
-/// The expected sums of products of a row and a lane.
+/// Returns the expected sums of products of a row and a lane, for `u16` and for `i16`.
 fn expected(entries: &[u32], factors: &[[u16; LANES]], lane: usize) -> (u16, i16) {
     let mut sum = 0u16;
     let mut signed_sum = 0i16;
@@ -55,9 +55,9 @@ fn head_products_agree_on_every_instruction_set() {
             for (at, own) in starts.windows(2).enumerate() {
                 let row = at / WINDOW * WINDOW + usize::from(order[at]);
                 for lane in 0..LANES {
-                    let place = lane * stride + row;
+                    let index = lane * stride + row;
                     let own = &entries[own[0] as usize..own[1] as usize];
-                    let found = (sums[place], signed_sums[place]);
+                    let found = (sums[index], signed_sums[index]);
                     assert_eq!(found, expected(own, &factors, lane), "row {row} of {rows}");
                 }
             }

@@ -162,7 +162,7 @@ impl<N: Number> VectorOps for Avx512<N> {
 /// Transposes a tile.
 #[inline(always)]
 pub(super) fn transposed(rows: [[u16; TILE]; TILE]) -> [[u16; TILE]; TILE] {
-    /// Interleaves pairs of 16, 32 and 64 bits.
+    /// Interleaves elements of 16, then 32, then 64 bits.
     #[target_feature(enable = "sse2")]
     #[inline]
     fn columns(r: [__m128i; TILE]) -> [__m128i; TILE] {

@@ -6,7 +6,7 @@
 //! | vote | value |
 //! |---|---|
 //! | `similarity` | s (Bresler et al. 2011, weighted k-NN) |
-//! | `similarity^p` | (s / s₁)ᵖ, s₁ being the best neighbor's similarity, p above 0 |
+//! | `similarity^p` | (s / s₁)ᵖ, where s₁ is the best neighbor's similarity and p is above 0 |
 //! | `uniform` | 1 |
 //! | `rank` | 1 / r |
 //! | `exp` | exp(β (s − s₁)), β = 10; `exp:β` for another β |

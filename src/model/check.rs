@@ -1,5 +1,5 @@
-//! Validation of the properties of a model that the rest of the program relies on and types do not
-//! guarantee.
+//! Validation of a model: the properties that the rest of the program relies on but that types do
+//! not guarantee.
 
 use super::error::invalid;
 use super::trained::bounds_of;
@@ -12,7 +12,7 @@ use crate::threads;
 const WEIGHTS_PER_TASK: usize = 1 << 14;
 
 impl Model {
-    /// Validates the model, and returns the first problem found.
+    /// Validates the model. The error names the first problem.
     pub(super) fn check(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
         let rows = arrays.rows.whole();
@@ -56,10 +56,10 @@ impl Model {
         }
         // Counting is branchless, so the processor checks several weights at once.
         let is_wrong = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
-        let (parts, _) = rows.data().as_chunks::<WEIGHTS_PER_TASK>();
-        let rest = &rows.data()[parts.len() * WEIGHTS_PER_TASK..];
+        let (chunks, _) = rows.data().as_chunks::<WEIGHTS_PER_TASK>();
+        let rest = &rows.data()[chunks.len() * WEIGHTS_PER_TASK..];
         let passes = |weights: &[f32]| weights.iter().filter(is_wrong).count() == 0;
-        if !threads::all(parts.len(), |part| passes(&parts[part])) || !passes(rest) {
+        if !threads::all(chunks.len(), |chunk| passes(&chunks[chunk])) || !passes(rest) {
             return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();

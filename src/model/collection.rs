@@ -1,3 +1,5 @@
+//! The documents of a model, in segments that can be updated.
+
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
@@ -30,7 +32,7 @@ pub enum Change {
     Relabel {
         /// The identifier.
         id: String,
-        /// All labels, without their ancestors in the model's hierarchy.
+        /// The new labels, without their ancestors in the model's hierarchy.
         labels: Vec<String>,
     },
 }
@@ -56,7 +58,7 @@ pub struct NewDocument {
     pub nearest: Option<f32>,
 }
 
-/// Why a change cannot be applied.
+/// The reason why a change cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -93,8 +95,8 @@ pub struct ChangeCounts {
 }
 
 /// A segment is merged with the previous one unless it is at least this many times smaller. All
-/// segments are merged if one has lost more than one in this many of its documents. A merge slows
-/// down one change but speeds up all later searches.
+/// segments are merged if more than one in this many documents of a segment were removed. A merge
+/// slows down one change but speeds up all later searches.
 const MERGE_FACTOR: u32 = 16;
 
 /// The location of a document.
@@ -109,12 +111,12 @@ fn id_at(segments: &[Segment], location: Location) -> &str {
     segments[location.segment as usize].ids.get(location.row as usize).unwrap_or_default()
 }
 
-/// The documents of a model, to which documents can be added, and which can be removed and
-/// relabeled.
+/// The documents of a model, which can be added, removed and relabeled.
 ///
 /// The vocabulary, its term weights and everything that was learned do not change. Answers are
 /// bit-identical to the answers of a model with the same vocabulary that was trained on the current
-/// documents. These are the remaining documents in their order, followed by the added documents.
+/// documents. These are the remaining documents in their original order, followed by the added
+/// documents.
 ///
 /// A label that no document had before becomes a label of the model. A label whose last document
 /// was removed remains. If labels have thresholds, a new label gets the median threshold of the
@@ -218,9 +220,9 @@ impl Collection {
     fn take(&mut self, id: &str) -> Vec<Location> {
         let hash = self.hasher.hash_one(id);
         let Self { locations, segments, .. } = self;
-        let is_it = |&location: &Location| id_at(segments, location) == id;
+        let has_id = |&location: &Location| id_at(segments, location) == id;
         let mut taken = Vec::new();
-        while let Ok(entry) = locations.find_entry(hash, is_it) {
+        while let Ok(entry) = locations.find_entry(hash, has_id) {
             taken.push(entry.remove().0);
         }
         taken
@@ -229,7 +231,7 @@ impl Collection {
     /// Applies changes in order, either all or none.
     ///
     /// # Errors
-    /// If a document does not fit the model, or if no document has an identifier.
+    /// If a document does not fit the model, or if no document has the identifier of a change.
     ///
     /// # Panics
     /// Never, because all changes are checked first.
@@ -238,14 +240,14 @@ impl Collection {
         let mut done = ChangeCounts::default();
         // New documents are collected into a segment until a change refers to one of them.
         let mut new: Vec<NewDocument> = Vec::new();
-        let mut in_new: HashSet<String> = HashSet::new();
+        let mut new_ids: HashSet<String> = HashSet::new();
         for change in changes {
             let id = match &change {
                 Change::Put(document) => &document.id,
                 Change::Remove { id } | Change::Relabel { id, .. } => id,
             };
-            if in_new.contains(id) {
-                in_new.clear();
+            if new_ids.contains(id) {
+                new_ids.clear();
                 self.append(std::mem::take(&mut new));
             }
             match change {
@@ -255,7 +257,7 @@ impl Collection {
                         done.replaced += 1;
                     }
                     done.added += 1;
-                    in_new.insert(document.id.clone());
+                    new_ids.insert(document.id.clone());
                     new.push(*document);
                 }
                 Change::Remove { id } => {

@@ -28,11 +28,11 @@ use crate::threads;
 const MODELS: Format = Format { what: "a model", key: FILE_KEY, name: FORMAT, version: VERSION };
 
 impl Model {
-    /// Writes the model completely or not at all, with identical bytes for identical models.
+    /// Writes the model atomically. Identical models produce identical bytes.
     ///
     /// # Errors
-    /// If the model could not be opened again, or if the file cannot be written. The previous file
-    /// at `path` is then unchanged.
+    /// If the model is not valid or the file cannot be written; the previous file at `path` is then
+    /// unchanged. Also if the journal of the previous model cannot be removed.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
         let output = Output::open(path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
@@ -42,8 +42,8 @@ impl Model {
     /// Writes the model to an output that was opened beforehand, and commits the output.
     ///
     /// # Errors
-    /// If the model could not be opened again, or if the file cannot be written. The previous file
-    /// is then unchanged.
+    /// If the model is not valid or the file cannot be written; the previous file is then
+    /// unchanged. Also if the journal of the previous model cannot be removed.
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
         // The journal of a replaced model is also removed. Meanwhile, the lock keeps other
@@ -88,7 +88,7 @@ impl Model {
     /// Returns the bytes of a model file, which [`Model::from_bytes`] can read.
     ///
     /// # Errors
-    /// If the model could not be opened again.
+    /// If the model is not valid.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ModelError> {
         let bytes = self.check().and_then(|()| {
             let bytes = container::to_bytes(FILE_KEY, self.json()?, self.arrays.list());
@@ -111,7 +111,7 @@ impl Model {
     }
 
     /// Opens a model file, validates it completely, and applies the changes in its
-    /// [journal](crate::model::UpdatedModel). The file is read into memory, so later changes of the
+    /// [journal](crate::model::UpdatedModel). The file is read into memory, so later changes to the
     /// file have no effect.
     ///
     /// # Errors

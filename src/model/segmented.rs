@@ -102,13 +102,13 @@ impl<T: Merge> Segmented<T> {
     }
 }
 
-/// Calls `with` for each remaining row.
-pub(crate) fn for_each_live(rows: usize, live: &LiveRows, mut with: impl FnMut(usize)) {
+/// Calls `visit` for each remaining row.
+pub(crate) fn for_each_live(rows: usize, live: &LiveRows, mut visit: impl FnMut(usize)) {
     match live {
-        None => (0..rows).for_each(with),
+        None => (0..rows).for_each(visit),
         Some(live) => {
             for &row in &**live {
-                with(row as usize);
+                visit(row as usize);
             }
         }
     }

@@ -46,7 +46,7 @@ impl InputSpec {
     }
 }
 
-/// How to read dense vectors that a corpus stores as features.
+/// Settings for reading dense vectors that a corpus stores as features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VectorSpec {
@@ -54,7 +54,7 @@ pub struct VectorSpec {
     pub first_column: u32,
 }
 
-/// How to read features.
+/// Settings for reading features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureSpec {
@@ -71,13 +71,13 @@ pub struct TrainSettings {
     pub input: InputSpec,
     /// The fields of a text and their boosts.
     pub fields: Fields,
-    /// How counts are converted to weights.
+    /// The weighting scheme, which converts counts to weights.
     pub weighting: Weighting,
     /// The number of neighbors that vote.
     pub k: NonZeroUsize,
-    /// How votes are weighted.
+    /// The vote rule.
     pub vote: Vote,
-    /// How labels are chosen.
+    /// The decision rule.
     pub decision: Decision,
     /// The term selection, if any.
     pub selection: Option<Selection>,
@@ -87,7 +87,7 @@ pub struct TrainSettings {
     pub abstention: Option<ConfidenceLimit>,
     /// The label hierarchy: ancestors of labels are added to training documents and predictions.
     pub hierarchy: Hierarchy,
-    /// How the corpus was read.
+    /// The settings with which the corpus was read.
     pub reading: ReadingSpec,
 }
 
@@ -152,15 +152,15 @@ pub struct Settings {
     pub input: InputSpec,
     /// The fields of a text and their boosts.
     pub fields: Fields,
-    /// How counts are converted to weights.
+    /// The weighting scheme, which converts counts to weights.
     pub weighting: Weighting,
     /// The exact formula of the weighting.
     pub formula: String,
     /// The number of neighbors that vote.
     pub k: NonZeroUsize,
-    /// How votes are weighted.
+    /// The vote rule.
     pub vote: Vote,
-    /// How labels are chosen.
+    /// The decision rule.
     pub decision: Decision,
     /// The term selection, if any.
     pub selection: Option<Selection>,
@@ -174,7 +174,7 @@ pub struct Settings {
     pub novelty: Option<NoveltyLimit>,
     /// The label hierarchy.
     pub hierarchy: Hierarchy,
-    /// How the corpus was read. Later corpora are read in the same way.
+    /// The settings with which the corpus was read. They also apply to later corpora.
     #[serde(default, skip_serializing_if = "ReadingSpec::is_default")]
     pub reading: ReadingSpec,
     /// The dense vectors, if the model has them.

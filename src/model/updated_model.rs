@@ -57,8 +57,8 @@ impl UpdatedModel {
     pub fn open(path: &Path) -> Result<Self, UpdateError> {
         let lock = JournalLock::new(path)?;
         let fail = |problem| ModelError { path: lock.path.clone(), problem };
-        // If a process replaces the model without locking it, that happens before the file is read
-        // here, or the next commit detects it.
+        // A process may replace the model without locking it. If that happens after the file was
+        // read here, the next commit detects it.
         let model = Model::open_alone(path)?;
         let mut bytes = Vec::new();
         if let Some(mut journal) = lock.journal.as_ref() {
@@ -94,8 +94,8 @@ impl UpdatedModel {
         self.collection.model()
     }
 
-    /// Applies changes, either all or none. When this function returns, they are in the journal and
-    /// synced.
+    /// Applies changes, either all or none. When this function returns, the changes are in the
+    /// journal and synced.
     ///
     /// # Errors
     /// If a change cannot be applied or the journal cannot be written. Nothing is changed then.
@@ -160,12 +160,12 @@ impl UpdatedModel {
     }
 
     /// Replaces the model file with a file that contains all changes, and removes the journal. If
-    /// the process is killed meanwhile, either the old model and its journal or the new model
-    /// remain.
+    /// the process is killed meanwhile, either the old model with its journal or the new model
+    /// remains.
     ///
     /// # Errors
-    /// If the model cannot be written; nothing is changed then. Also if the journal cannot be
-    /// removed; it does not belong to the new model and is ignored then.
+    /// If the model cannot be written; then nothing is changed. Also if the journal cannot be
+    /// removed; then it is ignored, because it does not belong to the new model.
     pub fn compact(self) -> Result<Arc<Model>, UpdateError> {
         let output = Output::open(&self.path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;

@@ -1,5 +1,5 @@
 //! Logistic regression with an offset per group, fitted by Newton's method.
-#![expect(clippy::needless_range_loop, reason = "several vectors and a matrix by the same number")]
+#![expect(clippy::needless_range_loop, reason = "several vectors and a matrix share an index")]
 
 use crate::rows::symmetric::cholesky;
 
@@ -40,8 +40,8 @@ pub(super) fn dot<const VALUES: usize>(weights: &[f64; VALUES], values: &[f64; V
 pub(super) fn fit_weights<const VALUES: usize>(
     observations: &[Observation<VALUES>],
 ) -> [f64; VALUES] {
-    let standards = Standards::new(observations);
-    standards.undo(fit(observations, &standards.of_all(observations)))
+    let standardizer = Standardizer::new(observations);
+    standardizer.undo(fit(observations, &standardizer.of_all(observations)))
 }
 
 /// Fits the log odds as a linear function of one value. Returns the constant and the slope, and the
@@ -53,20 +53,19 @@ pub(crate) fn line(values: &[(f64, bool)]) -> ([f64; 2], f64) {
     let found = fit_weights(&observations);
     let loss = |observation: &Observation<2>| {
         let probability = logistic(dot(&found, &observation.values));
-        let of_truth = if observation.is_right { probability } else { 1.0 - probability };
-        -libm::log(of_truth.max(1e-12))
+        let likelihood = if observation.is_right { probability } else { 1.0 - probability };
+        -libm::log(likelihood.max(1e-12))
     };
     (found, observations.iter().map(loss).sum())
 }
 
-/// Fits the weights of the values, and an offset for each group that accounts for what the weights
-/// do not explain.
+/// Fits the weights of the values, then an offset for each group to account for the rest.
 pub(super) fn fit_weights_and_offsets<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     groups: usize,
 ) -> ([f64; VALUES], Vec<f64>) {
-    let standards = Standards::new(observations);
-    let all = standards.of_all(observations);
+    let standardizer = Standardizer::new(observations);
+    let all = standardizer.of_all(observations);
     let weights = fit(observations, &all);
     let mut offsets = vec![0.0; groups];
     for _ in 0..MAX_ITERATIONS / 3 {
@@ -83,16 +82,16 @@ pub(super) fn fit_weights_and_offsets<const VALUES: usize>(
             *offset -= step.clamp(-2.0, 2.0);
         }
     }
-    (standards.undo(weights), offsets)
+    (standardizer.undo(weights), offsets)
 }
 
 /// The means and standard deviations of values.
-struct Standards<const VALUES: usize> {
+struct Standardizer<const VALUES: usize> {
     means: [f64; VALUES],
     deviations: [f64; VALUES],
 }
 
-impl<const VALUES: usize> Standards<VALUES> {
+impl<const VALUES: usize> Standardizer<VALUES> {
     fn new(observations: &[Observation<VALUES>]) -> Self {
         let count = observations.len().max(1) as f64;
         let mut means = [0.0; VALUES];

@@ -44,9 +44,10 @@ impl NoveltyLimit {
     /// ```
     /// use classify::decide::calibrate::NoveltyLimit;
     ///
-    /// let known: Vec<f64> = (0..99).map(f64::from).collect(); let limit = NoveltyLimit::learn(0.1,
-    /// known, &[50.0, 95.0]); assert_eq!((limit.max_score, limit.novel_refused), (Some(89.0),
-    /// 0.5)); // Nine documents are too few for a target below 1/10.
+    /// let known: Vec<f64> = (0..99).map(f64::from).collect();
+    /// let limit = NoveltyLimit::learn(0.1, known, &[50.0, 95.0]);
+    /// assert_eq!((limit.max_score, limit.novel_refused), (Some(89.0), 0.5));
+    /// // Nine documents are too few for a target below 1/10.
     /// assert_eq!(NoveltyLimit::learn(0.09, vec![0.0; 9], &[]).max_score, None);
     /// ```
     pub fn learn(target: f64, mut known: Vec<f64>, novel: &[f64]) -> Self {
@@ -86,7 +87,7 @@ impl NoveltyLimit {
         )
     }
 
-    /// Returns the first problem, if any.
+    /// Checks the values. The error names the first problem.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let shares = [self.target, self.known_refused, self.novel_refused];
         let valid = shares.iter().all(|share| (0.0..=1.0).contains(share));
@@ -104,12 +105,13 @@ impl NoveltyLimit {
 /// If the model has label prototypes, the score is a logistic regression on their margins. The
 /// values are the highest margin, its distance from the next one, and the log odds of its score.
 /// Values from neighbors are then excluded, because they fit documents of removed labels better
-/// than truly novel documents. With them, fewer novel documents were recognized.
+/// than truly novel documents. In experiments, fewer novel documents were recognized with them.
 ///
-/// Otherwise the score is a logistic regression on the neighbors. It does not depend on the vote:
+/// Otherwise the score is a logistic regression on these values of the neighbors, independent of
+/// the vote:
 ///
-/// * The similarity of the best neighbor. The values are its logarithm, and two shares with a less
-///   similar best neighbor: of the held-out documents, and of the neighbors.
+/// * The similarity of the best neighbor. The values are its logarithm, and the shares of held-out
+///   documents and of neighbors whose own best neighbor is less similar.
 /// * The mean similarity of the neighbors: as the share of held-out documents with a lower mean,
 ///   and relative to the best similarity.
 /// * The log ratio of a neighbor's similarity to the similarity of the neighbor's own best neighbor
@@ -215,7 +217,8 @@ impl NoveltyScore {
         learned
     }
 
-    /// The score of a document that is not a training document; infinite if it has no neighbors.
+    /// Returns the score of a document that is not a training document; infinite if it has no
+    /// neighbors.
     pub(crate) fn of(&self, evidence: NoveltyEvidence<'_>, training: &TrainingLabels<'_>) -> f64 {
         self.log_odds(
             evidence,
@@ -224,7 +227,7 @@ impl NoveltyScore {
         )
     }
 
-    /// The score of a held-out training document.
+    /// Returns the score of a held-out training document.
     pub(crate) fn of_held_out(
         &self,
         evidence: NoveltyEvidence<'_>,
@@ -234,7 +237,7 @@ impl NoveltyScore {
         self.log_odds(evidence, &|row| nearest(row, Some(&evidence)), training)
     }
 
-    /// The log odds from the regression.
+    /// Returns the log odds from the regression.
     fn log_odds(
         &self,
         evidence: NoveltyEvidence<'_>,
@@ -249,7 +252,7 @@ impl NoveltyScore {
         dot(&weights, &self.values(evidence, nearest, training))
     }
 
-    /// The values of the regression, constant first.
+    /// Returns the values of the regression, constant first.
     fn values(
         &self,
         NoveltyEvidence { voters, unknown_share, margins, .. }: NoveltyEvidence<'_>,
@@ -270,7 +273,7 @@ impl NoveltyScore {
             _ => 0.0,
         };
         let mut first = voters.ranked().map(|(_, _, neighbor)| neighbor);
-        let of_best = first.next().map_or(0.0, |neighbor| ratio(neighbor.row, best));
+        let first_ratio = first.next().map_or(0.0, |neighbor| ratio(neighbor.row, best));
         let few = voters.first(CLOSEST_NEIGHBORS);
         let mut ratios = 0.0;
         let mut count = 0u32;
@@ -294,7 +297,7 @@ impl NoveltyScore {
             logarithm(best),
             quantile(&self.mean, mean),
             f64::from(mean / best.max(1e-6)),
-            of_best,
+            first_ratio,
             ratios / f64::from(count.max(1)),
             all.share,
             all.share - all.second,
@@ -311,7 +314,7 @@ impl NoveltyScore {
         self.weights.len() == MARGIN_VALUES
     }
 
-    /// Returns the first problem, if any, for a model with this number of documents.
+    /// Checks the values for a model with `documents` documents. The error names the first problem.
     pub(crate) fn check(&self, documents: usize) -> Result<(), &'static str> {
         let weights = [MARGIN_VALUES, VALUES].contains(&self.weights.len());
         if !weights || self.nearest.len() != documents {

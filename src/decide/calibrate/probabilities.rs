@@ -68,7 +68,8 @@ pub(crate) struct Votes<'a> {
 
 /// Number of values that describe a label, including the constant.
 pub(crate) const VALUES: usize = 11;
-/// Maximum number of labels per document to learn from. Those with the highest scores are used.
+/// Maximum number of labels per document to learn from. The labels with the highest scores are
+/// used.
 const MAX_LABELS: usize = 10;
 
 impl Calibration {
@@ -77,7 +78,8 @@ impl Calibration {
         documents: impl Iterator<Item = CalibrationDocument<'a>> + Clone,
         training: &TrainingLabels<'_>,
     ) -> Self {
-        let best: Vec<f32> = documents.clone().map(|seen| seen.voters.best_similarity()).collect();
+        let best: Vec<f32> =
+            documents.clone().map(|document| document.voters.best_similarity()).collect();
         let count = best.len() as u64;
         let similarities = quantiles(best, QUANTILES);
         let mut observations = [Vec::new(), Vec::new()];
@@ -119,7 +121,8 @@ impl Calibration {
         Self { documents, ..self }
     }
 
-    /// Appends the probabilities of the first `first` labels, in their order.
+    /// Appends the probabilities of the first `first` labels to `all`, in the order of
+    /// `votes.scores`.
     pub(crate) fn probabilities(
         &self,
         votes: Votes<'_>,
@@ -172,7 +175,7 @@ impl Calibration {
         [first, others]
     }
 
-    /// Returns the first problem, if any, for a model with this number of labels.
+    /// Checks the values for a model with `labels` labels. The error names the first problem.
     pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
         if self.weights.len() != 2 * VALUES || self.offsets.len() != 2 * labels {
             return Err("not two weights per value, or not two offsets per label");
@@ -184,7 +187,7 @@ impl Calibration {
     }
 }
 
-/// The values of the label at a rank.
+/// Returns the values of the label at rank `at`.
 fn values(
     scores: &[LabelScore],
     at: usize,
@@ -225,12 +228,12 @@ fn count_supporters(
     })
 }
 
-/// The share of the neighbors that support a label.
+/// Returns the share of the neighbors that support a label.
 fn agreement(supporters: u32, neighbors: usize) -> f64 {
     f64::from(supporters) / neighbors.max(1) as f64
 }
 
-/// The confidence in an answer: the mean probability of its labels; 0 without labels.
+/// Returns the confidence in an answer: the mean probability of its labels; 0 without labels.
 pub(crate) fn confidence(given: &[u32], scores: &[LabelScore], probabilities: &[f64]) -> f64 {
     let of = |label: &u32| scores.iter().position(|score| score.label == *label);
     let probability = |label: &u32| of(label).and_then(|at| probabilities.get(at)).unwrap_or(&0.0);

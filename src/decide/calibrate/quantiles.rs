@@ -1,5 +1,5 @@
 //! Quantiles of similarities, which convert a similarity to the share of documents with a lower
-//! one.
+//! similarity.
 
 /// Number of stored quantiles of similarities.
 pub(super) const QUANTILES: usize = 33;

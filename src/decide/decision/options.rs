@@ -57,7 +57,7 @@ impl From<ThresholdRule> for Rule {
 pub struct RuleOption {
     /// The rule.
     pub rule: Rule,
-    /// Its number.
+    /// The number, if one is given.
     pub number: Option<f64>,
 }
 
@@ -200,7 +200,7 @@ pub enum DecisionError {
 pub struct DecisionOptions {
     /// Whether a document may have several labels; `None`: as in the training corpus.
     pub multi_label: Option<bool>,
-    /// The rule that chooses several labels.
+    /// The multi-label rule.
     pub rule: Option<RuleOption>,
     /// The share of the vote that a label needs.
     pub threshold: Option<f64>,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decide::vote::LabelScore;
 
-/// The share of the documents with each label, given the sizes of the labels.
+/// Returns the share of the documents with each label, given the sizes of the labels.
 pub(crate) fn label_shares(sizes: &[u32], documents: usize) -> Vec<f64> {
     sizes.iter().map(|&size| f64::from(size) / documents.max(1) as f64).collect()
 }
@@ -30,7 +30,7 @@ pub enum Decision {
         /// One threshold per label. `None`: the label is predicted only for documents that must
         /// have a label and reach no threshold.
         thresholds: Vec<Option<f64>>,
-        /// As in [`Decision::Multi`].
+        /// Whether a document may have no label, as in [`Decision::Multi`].
         allow_none: bool,
     },
     /// The labels with the highest scores.
@@ -108,7 +108,7 @@ impl Decision {
         *self != Self::Single
     }
 
-    /// Returns the first problem, if any, for a model with this number of labels.
+    /// Checks the values for a model with `labels` labels. The error names the first problem.
     pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
         let share = |share: &f64| (0.0..=1.0).contains(share);
         match self {
@@ -195,8 +195,8 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
     }
 }
 
-/// Number of scores before the largest drop. `scores` must be sorted in decreasing order. Ties go
-/// to the first drop; after the last score, the drop is to 0.
+/// Returns the number of scores before the largest drop. `scores` must be sorted in decreasing
+/// order. In a tie, the first drop is used. After the last score, the drop is to 0.
 pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {
     let mut before = 0;
     let mut largest = f64::NEG_INFINITY;
@@ -204,10 +204,10 @@ pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {
     let mut rank = 0;
     for score in scores.map(Some).chain([None]) {
         if let Some(last) = last {
-            let fall = last - score.unwrap_or(0.0);
-            if fall > largest {
+            let gap = last - score.unwrap_or(0.0);
+            if gap > largest {
                 before = rank;
-                largest = fall;
+                largest = gap;
             }
         }
         if score.is_some() {
@@ -235,7 +235,7 @@ pub fn decide_batch<S: AsRef<[LabelScore]>>(batch: &[S], decision: &Decision) ->
     let Decision::Proportional { factor, shares } = decision else {
         return batch.iter().map(|scores| decide(scores.as_ref(), decision)).collect();
     };
-    // (label, score, document), best documents first, ties by document.
+    // Label, score and document, sorted by label, then by decreasing score, then by document.
     let mut all: Vec<(u32, f64, usize)> = Vec::new();
     for (document, scores) in batch.iter().enumerate() {
         all.extend(scores.as_ref().iter().map(|score| (score.label, score.score, document)));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_by_hand() {
+    fn rules_choose_the_expected_labels() {
         let falling = scores(&[0.7, 0.5, 0.1]);
         assert_eq!(decide(&falling, &Decision::First { labels: 2 }), [0, 1]);
         assert_eq!(decide(&falling, &Decision::LargestGap), [0, 1]);
@@ -284,7 +284,7 @@ mod tests {
         let none = [Some(0.8), None, Some(0.2)];
         assert_eq!(decide(&falling, &per_label(scut, none, true)), [0; 0]);
         assert_eq!(decide(&falling, &per_label(scut, none, false)), [0]);
-        // Values 0.35, −0.75, −1.95.
+        // The values are 0.35, −0.75 and −1.95.
         let ranked = per_label(ThresholdRule::Rtcut, [Some(0.4), Some(-0.8), Some(-1.9)], true);
         assert_eq!(decide(&falling, &ranked), [1]);
     }

@@ -26,9 +26,9 @@ pub struct LearnedVotes {
     pub(crate) labels: Array<u32>,
     /// The vote weights.
     pub(crate) vote_weights: Array<f32>,
-    /// Multi-label: b of each label. Single-label: empty.
+    /// In multi-label mode, b of each label; otherwise empty.
     pub(crate) offsets: Array<f32>,
-    /// Multi-label: a of each label. Single-label: T alone.
+    /// In multi-label mode, a of each label; otherwise only T.
     pub(crate) scales: Array<f32>,
 }
 
@@ -41,7 +41,7 @@ pub struct LabelWeight {
     pub weight: f32,
 }
 
-/// Replaces the sum of each label by its score.
+/// Replaces the sum of each label with its score.
 pub(crate) fn sums_to_scores(sums: &mut [(u32, f64)], offsets: &[f32], scales: &[f32]) {
     if offsets.is_empty() {
         let scale = scales.first().map_or(1.0, |&scale| f64::from(scale));
@@ -119,7 +119,8 @@ impl LearnedVotes {
         scores.into_iter().map(|(score, _)| score).collect()
     }
 
-    /// Returns the first problem, if any, for a model with these numbers of documents and labels.
+    /// Checks the values for a model with these numbers of documents and labels. The error names
+    /// the first problem.
     pub(crate) fn check(&self, documents: usize, labels: usize) -> Result<(), &'static str> {
         let entries = self.labels.len();
         let spans = self.starts.first() == Some(&0)

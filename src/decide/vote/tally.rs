@@ -13,8 +13,8 @@ thread_local! {
 /// A tally of the votes for all labels. Most labels have no votes.
 ///
 /// Most neighbors have few labels, but the number varies, so processors mispredict the end of a
-/// loop over them. Votes are therefore first [listed](Self::list) without such a loop and then
-/// counted in order.
+/// loop over the labels. Votes are therefore first [listed](Self::list) without such a loop and
+/// then counted in order.
 #[derive(Debug)]
 pub(crate) struct VoteTally {
     /// The label of each listed vote, in the order of the neighbors. Longer than `listed`.
@@ -31,7 +31,7 @@ pub(crate) struct VoteTally {
     count: usize,
     /// Scores and positions in `voted`, as sort keys.
     ranking: Vec<u128>,
-    /// Whether votes are being counted, or were when a panic occurred.
+    /// Whether votes are being counted, or were being counted when a panic occurred.
     is_in_use: bool,
 }
 
@@ -44,7 +44,7 @@ struct LabelVotes {
     voters: u32,
 }
 
-/// Number of labels copied at once. The last ones may belong to the next document.
+/// Number of labels copied at once. The last labels may belong to the next document.
 const COPIED_LABELS: usize = 8;
 
 impl VoteTally {
@@ -134,13 +134,13 @@ impl VoteTally {
         self.listed = 0;
     }
 
-    /// Number of neighbors that voted for a label.
+    /// Returns the number of neighbors that voted for a label.
     pub(crate) fn voters(&self, label: u32) -> u32 {
         self.by_label.get(label as usize).map_or(0, |votes| votes.voters)
     }
 
-    /// The labels that have votes, by decreasing score, then in the order of their first votes.
-    /// `score` is called with a label and its votes in each list.
+    /// Returns the labels that have votes, by decreasing score, then in the order of their first
+    /// votes. `score` is called with a label and its votes in each list.
     pub(crate) fn ranked(
         &mut self,
         score: impl Fn(u32, [f64; 2]) -> f64,

@@ -1,4 +1,4 @@
-//! Building of a model from the current documents of a collection.
+//! Building a model from the current documents of a collection.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ struct LiveDocuments {
 }
 
 impl Collection {
-    /// The rows of each segment and the numbers of the remaining ones.
+    /// Returns the rows of each segment and the numbers of its remaining rows.
     pub(crate) fn term_segments(&self) -> impl Iterator<Item = (&Arc<Csr>, LiveRows)> {
         self.segments.iter().map(|segment| (&segment.rows, segment.live().clone()))
     }
 
-    /// The dense vectors of each segment, if the model has them, and the numbers of the remaining
-    /// ones.
+    /// Returns the dense vectors of each segment, if the model has them, and the numbers of its
+    /// remaining rows.
     pub(crate) fn dense_segments(&self) -> impl Iterator<Item = (DensePart, LiveRows)> {
         self.segments.iter().filter_map(|segment| {
             let part = self.base.dense()?;
@@ -43,7 +43,8 @@ impl Collection {
         Arc::clone(self.model.get_or_init(|| Arc::new(self.make())))
     }
 
-    /// Returns a model with the current documents in one segment, and frees everything else.
+    /// Returns a model with the current documents in one segment, and frees everything else. If the
+    /// model has other owners, it is returned as an error.
     pub(crate) fn into_model(self) -> Result<Model, Arc<Model>> {
         let model = self.model();
         drop(self);
@@ -54,8 +55,7 @@ impl Collection {
     }
 
     fn make(&self) -> Model {
-        // The number in the collection of each label of the model, whose labels are in byte order
-        // of their names.
+        // For each label of the model, in byte order of names, its number in the collection.
         let mut order: Vec<u32> = (0..length_of(&self.labels)).collect();
         order.sort_unstable_by_key(|&label| &self.labels[label as usize]);
         let mut numbers = vec![0u32; order.len()];

@@ -9,7 +9,7 @@ const VERSION: u32 = 1;
 pub(in crate::model) const HEADER_SIZE: usize = 20;
 /// Number of bytes before the changes of a frame.
 const FRAME_HEADER_SIZE: usize = 13;
-/// Minimum number of bytes at which a frame ends.
+/// Number of bytes of changes after which a frame ends.
 const MIN_FRAME_SIZE: usize = 1 << 20;
 /// Maximum number of bytes of a frame, which ends after the change that reaches `MIN_FRAME_SIZE`.
 const MAX_FRAME_SIZE: u32 = 1 << 30;
@@ -110,10 +110,10 @@ fn read_frames(bytes: &[u8]) -> Result<JournalContents, ModelProblem> {
     Ok(contents)
 }
 
-/// Whether the damage is due to a commit that was never completed. After a power failure, any part
-/// of such a commit may be on disk. Any other damage is followed by the end of a later commit,
-/// because that commit began only after the damaged one was on disk. `length` is the length of the
-/// damaged frame, or 0 if unknown. Only long commits have another frame after it.
+/// Whether the damage may be due to a commit that was never completed. After a power failure, any
+/// part of such a commit may be on disk. A damaged earlier commit is followed by the end of a later
+/// commit, which began only after the earlier commit was on disk. `length` is the length of the
+/// damaged frame, or 0 if unknown. Only long commits have several frames.
 fn is_torn(bytes: &[u8], length: usize) -> bool {
     let ends_a_commit = |frame: &[u8]| {
         let head = &frame[..FRAME_HEADER_SIZE];
@@ -128,7 +128,7 @@ fn is_torn(bytes: &[u8], length: usize) -> bool {
         .filter(|&at| ends_a_commit(&bytes[at..]));
     match ends.next() {
         None => true,
-        // The marked frame found is the end of the same commit, at the end of the file.
+        // The marked frame must be the end of the same commit and of the file.
         Some(at) => {
             let end = at + FRAME_HEADER_SIZE + word(&bytes[at..]) as usize;
             end == bytes.len() && ends.next().is_none() && length >= MIN_FRAME_SIZE
@@ -190,9 +190,7 @@ mod tests {
         for commit in &commits {
             bytes.extend(frames(commit).unwrap());
         }
-        let Ok(JournalState::Valid(read)) = contents(&bytes, 7) else {
-            panic!("the journal's own")
-        };
+        let Ok(JournalState::Valid(read)) = contents(&bytes, 7) else { panic!("a valid journal") };
         assert_eq!((read.commits, read.end), (commits.to_vec(), bytes.len() as u64));
         assert!(matches!(contents(&bytes, 8), Ok(JournalState::Stale)));
         assert!(matches!(contents(&[], 8), Ok(JournalState::Missing)));
@@ -221,7 +219,7 @@ mod tests {
             zeros[end..].fill(0);
             if end == first {
                 let Ok(JournalState::Valid(read)) = contents(&zeros, 7) else {
-                    panic!("the journal's own")
+                    panic!("a valid journal")
                 };
                 assert_eq!(read.commits.len(), 1);
             }

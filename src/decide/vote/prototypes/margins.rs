@@ -33,7 +33,7 @@ impl TopMargins {
     }
 }
 
-/// Replaces margins by scores, except for infinite margins. `parameters` contains a and, in
+/// Replaces margins with scores, except for infinite margins. `parameters` contains a and, in
 /// multi-label mode, b.
 pub(crate) fn margins_to_scores(margins: &mut [f32], parameters: &[f32]) {
     if let [a, b] = *parameters {

@@ -51,8 +51,8 @@ impl PrototypeTrainer<'_> {
         self.prototypes(svms.hyperplanes)
     }
 
-    /// Selects the documents to learn from, in an order that depends only on their content. So
-    /// prototypes do not depend on the order of the rows.
+    /// Selects the documents to learn from, in an order that depends only on their content. This
+    /// makes the prototypes independent of the order of the rows.
     fn documents(&self, takes: impl Fn(u32) -> bool) -> SvmDocuments {
         let Self { rows, labels, .. } = *self;
         let count = u32::try_from(rows.rows()).expect("fewer than 2^32 rows");
@@ -269,7 +269,8 @@ mod tests {
         assert!(found.check(7, 3).is_err() && found.check(8, 4).is_err());
     }
 
-    /// There are more labels than are trained simultaneously, and all documents have one of them.
+    /// There are more labels than are trained simultaneously. All documents have one label in
+    /// common.
     #[test]
     fn each_label_has_the_hyperplane_of_its_own_documents() {
         let own = 2 * u32::try_from(LANES).unwrap() + 3;

@@ -121,7 +121,7 @@ impl Prototypes {
     }
 
     /// Renumbers the labels. `order[i]` is the old number of label `i`. New labels have old numbers
-    /// beyond the existing ones.
+    /// beyond the existing numbers.
     pub(crate) fn renumbered(&self, order: &[u32]) -> Self {
         if order.len() == self.offsets.len() && order.is_sorted() {
             return self.clone();
@@ -156,7 +156,8 @@ impl Prototypes {
         }
     }
 
-    /// Returns the first problem, if any, for a model with these numbers of terms and labels.
+    /// Checks the values for a model with these numbers of terms and labels. The error names the
+    /// first problem.
     pub(crate) fn check(&self, terms: usize, labels: usize) -> Result<(), &'static str> {
         let entries = self.labels.len();
         let spans = self.starts.first() == Some(&0)

@@ -290,11 +290,11 @@ impl Patterns {
                 if (hash >> 32) % HASH_PARTITIONS != partition {
                     continue;
                 }
-                let same = |&(other, pattern): &(u64, u32)| {
+                let is_same = |&(other, pattern): &(u64, u32)| {
                     other == hash && decisions(firsts[pattern as usize]) == decisions(document)
                 };
                 let next = narrow(firsts.len());
-                let entry = found.entry(hash, same, |&(hash, _)| hash).or_insert((hash, next));
+                let entry = found.entry(hash, is_same, |&(hash, _)| hash).or_insert((hash, next));
                 let pattern = entry.get().1;
                 if pattern == next {
                     firsts.push(document);
@@ -467,15 +467,15 @@ pub(crate) fn draws(count: usize, seed: u64, replicate: u64) -> impl Iterator<It
 fn central_interval(mut values: Vec<f64>) -> [f64; 2] {
     values.sort_by(f64::total_cmp);
     let quantile = |share: f64| {
-        let at = share * (values.len() - 1) as f64;
+        let position = share * (values.len() - 1) as f64;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a position in the list"
         )]
-        let below = at as usize;
+        let below = position as usize;
         let above = values[(below + 1).min(values.len() - 1)];
-        values[below] + (at - below as f64) * (above - values[below])
+        values[below] + (position - below as f64) * (above - values[below])
     };
     [quantile((1.0 - LEVEL) / 2.0), quantile(f64::midpoint(1.0, LEVEL))]
 }

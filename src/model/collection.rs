@@ -221,11 +221,11 @@ impl Collection {
         let hash = self.hasher.hash_one(id);
         let Self { locations, segments, .. } = self;
         let has_id = |&location: &Location| id_at(segments, location) == id;
-        let mut taken = Vec::new();
+        let mut removed = Vec::new();
         while let Ok(entry) = locations.find_entry(hash, has_id) {
-            taken.push(entry.remove().0);
+            removed.push(entry.remove().0);
         }
-        taken
+        removed
     }
 
     /// Applies changes in order, either all or none.
@@ -237,7 +237,7 @@ impl Collection {
     /// Never, because all changes are checked first.
     pub fn apply(&mut self, changes: Vec<Change>) -> Result<ChangeCounts, ChangeError> {
         self.check(&changes)?;
-        let mut done = ChangeCounts::default();
+        let mut counts = ChangeCounts::default();
         // New documents are collected into a segment until a change refers to one of them.
         let mut new: Vec<NewDocument> = Vec::new();
         let mut new_ids: HashSet<String> = HashSet::new();
@@ -254,16 +254,16 @@ impl Collection {
                 Change::Put(document) => {
                     for Location { segment, row } in self.take(&document.id) {
                         self.segments[segment as usize].remove(row);
-                        done.replaced += 1;
+                        counts.replaced += 1;
                     }
-                    done.added += 1;
+                    counts.added += 1;
                     new_ids.insert(document.id.clone());
                     new.push(*document);
                 }
                 Change::Remove { id } => {
                     for Location { segment, row } in self.take(&id) {
                         self.segments[segment as usize].remove(row);
-                        done.removed += 1;
+                        counts.removed += 1;
                     }
                 }
                 Change::Relabel { id, labels } => {
@@ -271,7 +271,7 @@ impl Collection {
                     for location in self.take(&id) {
                         let Location { segment, row } = location;
                         self.segments[segment as usize].relabeled.insert(row, labels.clone());
-                        done.relabeled += 1;
+                        counts.relabeled += 1;
                         let hasher = &self.hasher;
                         let segments = &self.segments;
                         let hash =
@@ -283,11 +283,11 @@ impl Collection {
         }
         self.append(new);
         self.model.take();
-        self.changed.added += done.added;
-        self.changed.replaced += done.replaced;
-        self.changed.removed += done.removed;
-        self.changed.relabeled += done.relabeled;
-        Ok(done)
+        self.changed.added += counts.added;
+        self.changed.replaced += counts.replaced;
+        self.changed.removed += counts.removed;
+        self.changed.relabeled += counts.relabeled;
+        Ok(counts)
     }
 
     /// Appends documents and merges small segments, so that the number of segments is at most
@@ -372,11 +372,11 @@ impl Collection {
         for document in documents {
             rows.push_slices(&document.terms, &document.weights);
             ids.push(&document.id);
-            let own = self.with_ancestors(&document.labels);
+            let numbers = self.with_ancestors(&document.labels);
             if let Some(vote_weights) = &mut vote_weights {
-                vote_weights.push(own.iter().map(|&label| (label, 1.0)));
+                vote_weights.push(numbers.iter().map(|&label| (label, 1.0)));
             }
-            labels.push(own);
+            labels.push(numbers);
             weights.push(document.weight);
             if base.novelty_score().is_some() {
                 nearest.push(document.nearest.unwrap_or(0.0));
@@ -384,8 +384,8 @@ impl Collection {
             if let Some(texts) = &mut texts {
                 texts.push(document.text.as_deref().unwrap_or_default());
             }
-            if let (Some(values), Some(own)) = (&mut values, document.vector) {
-                values.extend(own);
+            if let (Some(values), Some(vector)) = (&mut values, document.vector) {
+                values.extend(vector);
             }
         }
         let vectors = values.zip(base.dense()).map(|(values, dense)| {
@@ -425,11 +425,11 @@ impl Collection {
                     continue;
                 }
                 Change::Remove { id } => id,
-                Change::Relabel { id, labels: own } => {
-                    if !named(own) {
+                Change::Relabel { id, labels: new_labels } => {
+                    if !named(new_labels) {
                         return Err(unnamed(id));
                     }
-                    labels += own.len();
+                    labels += new_labels.len();
                     id
                 }
             };

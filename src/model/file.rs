@@ -49,9 +49,9 @@ impl Model {
         // The journal of a replaced model is also removed. Meanwhile, the lock keeps other
         // processes from changing the model's documents.
         let is_file = std::fs::metadata(&path).is_ok_and(|data| data.is_file());
-        let held = match JournalLock::new(&path) {
+        let lock = match JournalLock::new(&path) {
             _ if !is_file => None,
-            Ok(held) => Some(held),
+            Ok(lock) => Some(lock),
             Err(UpdateError::Model(error)) if error.io_kind().is_some() => None,
             Err(UpdateError::Model(error)) => return Err(error),
             Err(locked) => {
@@ -60,7 +60,7 @@ impl Model {
                 return Err(ModelError { path, problem });
             }
         };
-        self.write_and_clean_up(output, held.as_ref())
+        self.write_and_clean_up(output, lock.as_ref())
             .map_err(|problem| ModelError { path, problem })
     }
 
@@ -69,20 +69,20 @@ impl Model {
     ///
     /// # Errors
     /// As [`save_to`](Self::save_to).
-    pub fn save_locked(&self, output: Output, held: &JournalLock) -> Result<(), ModelError> {
+    pub fn save_locked(&self, output: Output, lock: &JournalLock) -> Result<(), ModelError> {
         let path = output.path().to_owned();
-        self.write_and_clean_up(output, Some(held)).map_err(|problem| ModelError { path, problem })
+        self.write_and_clean_up(output, Some(lock)).map_err(|problem| ModelError { path, problem })
     }
 
     fn write_and_clean_up(
         &self,
         output: Output,
-        held: Option<&JournalLock>,
+        lock: Option<&JournalLock>,
     ) -> Result<(), ModelProblem> {
         self.check()?;
         self.write(output)?;
         let failed = |source| OutputProblem::Io { doing: "remove the journal of", source };
-        Ok(held.map_or(Ok(()), JournalLock::remove_journal).map_err(failed)?)
+        Ok(lock.map_or(Ok(()), JournalLock::remove_journal).map_err(failed)?)
     }
 
     /// Returns the bytes of a model file, which [`Model::from_bytes`] can read.

@@ -245,8 +245,8 @@ impl Model {
     /// # Panics
     /// If there is no such document.
     pub fn text(&self, row: u32) -> Option<&str> {
-        let (texts, own) = self.arrays.texts.as_ref()?.of(row);
-        texts.get(own)
+        let (texts, local) = self.arrays.texts.as_ref()?.of(row);
+        texts.get(local)
     }
 
     /// Whether the texts of the training documents were kept.
@@ -292,8 +292,8 @@ impl Model {
     /// # Panics
     /// If there is no such document.
     pub fn document_terms(&self, row_number: u32) -> (&[u32], &[f32]) {
-        let (rows, own) = self.arrays.rows.of(row_number);
-        row(&rows.view(), own)
+        let (rows, local) = self.arrays.rows.of(row_number);
+        row(&rows.view(), local)
     }
 }
 

@@ -82,10 +82,10 @@ impl RowSet {
     pub(super) fn copy_range(&mut self, other: &Self, first: u32, rows: u32) {
         let shift = first % u32::BITS;
         let words = other.words.get((first / u32::BITS) as usize..).unwrap_or_default();
-        let word = |at: usize| words.get(at).copied().unwrap_or(0);
-        let shifted = |at: usize| match shift {
-            0 => word(at),
-            _ => word(at) >> shift | word(at + 1) << (u32::BITS - shift),
+        let word = |index: usize| words.get(index).copied().unwrap_or(0);
+        let shifted = |index: usize| match shift {
+            0 => word(index),
+            _ => word(index) >> shift | word(index + 1) << (u32::BITS - shift),
         };
         self.rows = rows;
         self.words.clear();
@@ -103,7 +103,7 @@ impl RowSet {
         while !rest.is_empty() {
             let bit = row % u32::BITS;
             let count = ((u32::BITS - bit) as usize).min(rest.len());
-            let (own, others) = rest.split_at_mut(count);
+            let (chunk, remaining) = rest.split_at_mut(count);
             let word = self.words.get((row / u32::BITS) as usize).copied().unwrap_or(0);
             let mut missing = !word >> bit;
             if count < u32::BITS as usize {
@@ -112,11 +112,11 @@ impl RowSet {
             // If most rows are members, this loop has few iterations. Otherwise, little other work
             // remains.
             while missing != 0 {
-                own[missing.trailing_zeros() as usize] = T::default();
+                chunk[missing.trailing_zeros() as usize] = T::default();
                 missing &= missing - 1;
             }
             row = row.wrapping_add(u32::BITS - bit);
-            rest = others;
+            rest = remaining;
         }
     }
 
@@ -297,9 +297,9 @@ impl<'a> Allow<'a> {
             only.clear_others(first_row, scores);
         }
         if let Some(Groups { of_rows, of_queries }) = self.groups {
-            let own = of_queries[query];
+            let own_group = of_queries[query];
             for (&group, score) in of_rows[first_row as usize..].iter().zip(scores) {
-                *score = if group == own { T::default() } else { *score };
+                *score = if group == own_group { T::default() } else { *score };
             }
         }
     }
@@ -382,9 +382,9 @@ mod tests {
             for queries in [0..QUERIES, 0..1, 2..5, 6..7, 3..3] {
                 let slice = allow.slice(queries.clone());
                 assert!(slice.check(queries.len(), ROWS).is_ok(), "{queries:?}");
-                for (own, query) in queries.enumerate() {
+                for (index, query) in queries.enumerate() {
                     assert!(
-                        (0..ROWS).all(|row| slice.allows(own, row) == allow.allows(query, row))
+                        (0..ROWS).all(|row| slice.allows(index, row) == allow.allows(query, row))
                     );
                 }
             }

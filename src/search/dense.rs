@@ -425,7 +425,7 @@ fn choose_kind(
     }
     let evenly_spaced = |of: usize, count: usize| -> Vec<u32> {
         let count = count.min(of);
-        (0..count).filter_map(|at| u32::try_from(at * of / count).ok()).collect()
+        (0..count).filter_map(|index| u32::try_from(index * of / count).ok()).collect()
     };
     let sample = Subset::new(points, evenly_spaced(count, SAMPLE));
     let queries = evenly_spaced(sample.len(), QUERIES);
@@ -526,8 +526,9 @@ pub fn learn_scale(
     let provisional = Kernel { metric, scale: 1.0 };
     let engine = Dense::new(Arc::clone(rows), provisional, DenseIndex::Auto, threads.clone())?;
     let count = rows.rows().min(SAMPLE);
-    let sample: Vec<f32> =
-        (0..count).flat_map(|at| rows.row(at * rows.rows() / count).iter().copied()).collect();
+    let sample: Vec<f32> = (0..count)
+        .flat_map(|index| rows.row(index * rows.rows() / count).iter().copied())
+        .collect();
     let queries = QueryPoints { dimension: rows.dimension(), values: &sample };
     let workers = NonZeroUsize::new(threads.count()).unwrap_or(NonZeroUsize::MIN);
     let collector = |_| NearestDifferent(0, f32::INFINITY);

@@ -135,8 +135,8 @@ impl DeviceChoice {
         };
         let gpus = device.gpus()?;
         for gpu in &gpus {
-            // Load the kernels now, so that the first engine need not wait for them. If loading fails,
-            // creating that engine fails too and returns the error.
+            // Load the kernels now, so that the first engine need not wait for them. If loading
+            // fails, creating that engine fails too and returns the error.
             let _ = load_kernels(gpu);
         }
         Ok(match engine {

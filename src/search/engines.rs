@@ -282,8 +282,9 @@ impl Search for Stoppable {
         request: &Request<'_>,
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
-        let own = !std::ptr::eq(request.stop, &raw const NEVER);
-        self.engine.search(&request.until(if own { request.stop } else { &self.stop }), found)
+        let has_own_stop = !std::ptr::eq(request.stop, &raw const NEVER);
+        self.engine
+            .search(&request.until(if has_own_stop { request.stop } else { &self.stop }), found)
     }
 }
 

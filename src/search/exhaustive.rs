@@ -46,8 +46,8 @@ impl Exhaustive {
             slots.enumerate().try_for_each(|(query, mut slot)| {
                 queries.stop.check()?;
                 let query_row = row(&queries.rows, query);
-                let own = Allowed { allow: &queries.allow, query };
-                slot.set(0, &nearest(&training, query_row, queries.k, own));
+                let allowed = Allowed { allow: &queries.allow, query };
+                slot.set(0, &nearest(&training, query_row, queries.k, allowed));
                 Ok::<(), SearchError>(())
             })
         })?;

@@ -499,8 +499,8 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
             .iter()
             .take(PREFETCH_DISTANCE)
             .for_each(|&(_, row)| prefetch(&self.training, row));
-        let rows = candidates.iter().enumerate().map(|(at, &(_, row))| {
-            if let Some(&(_, later)) = candidates.get(at + PREFETCH_DISTANCE) {
+        let rows = candidates.iter().enumerate().map(|(index, &(_, row))| {
+            if let Some(&(_, later)) = candidates.get(index + PREFETCH_DISTANCE) {
                 prefetch(&self.training, later);
             }
             row

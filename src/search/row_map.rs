@@ -29,7 +29,7 @@ impl RowMap {
             Self::From(first) => first + row,
             Self::Rows(rows) => rows[row as usize],
             Self::Kept { first, kept } => {
-                first + row_number(kept.partition_point(|&own| own < row))
+                first + row_number(kept.partition_point(|&local| local < row))
             }
         }
     }
@@ -62,7 +62,7 @@ impl PartRows {
     /// Returns the position of a row of the whole in the part, if the part has it.
     pub(super) fn position(&self, row: u32) -> Option<u32> {
         match &self.map {
-            RowMap::From(first) => row.checked_sub(*first).filter(|&own| own < self.count),
+            RowMap::From(first) => row.checked_sub(*first).filter(|&local| local < self.count),
             RowMap::Rows(rows) => rows.binary_search(&row).ok().map(row_number),
             RowMap::Kept { first, kept } => kept.get(row.checked_sub(*first)? as usize).copied(),
         }
@@ -72,26 +72,26 @@ impl PartRows {
     pub(super) fn lower_bound(&self, row: u32) -> u32 {
         match &self.map {
             RowMap::From(first) => row.saturating_sub(*first).min(self.count),
-            RowMap::Rows(rows) => row_number(rows.partition_point(|&own| own < row)),
+            RowMap::Rows(rows) => row_number(rows.partition_point(|&local| local < row)),
             RowMap::Kept { first, kept } => {
                 kept.get(row.saturating_sub(*first) as usize).copied().unwrap_or(self.count)
             }
         }
     }
 
-    /// Sets `own` to the rows of the part that belong to `whole`, a set of rows of the whole.
-    pub(super) fn select(&self, whole: &RowSet, own: &mut RowSet) {
+    /// Sets `local` to the rows of the part that belong to `whole`, a set of rows of the whole.
+    pub(super) fn select(&self, whole: &RowSet, local: &mut RowSet) {
         match &self.map {
-            RowMap::From(first) => own.copy_range(whole, *first, self.count),
+            RowMap::From(first) => local.copy_range(whole, *first, self.count),
             RowMap::Rows(rows) => {
-                own.reset(self.count);
+                local.reset(self.count);
                 let members = (0..).zip(&**rows).filter(|&(_, &row)| whole.contains(row));
-                members.for_each(|(position, _)| own.insert(position));
+                members.for_each(|(position, _)| local.insert(position));
             }
             RowMap::Kept { first, kept } => {
-                own.reset(self.count);
+                local.reset(self.count);
                 let members = (*first..).zip(&**kept).filter(|&(row, _)| whole.contains(row));
-                members.for_each(|(_, &position)| own.insert(position));
+                members.for_each(|(_, &position)| local.insert(position));
             }
         }
     }

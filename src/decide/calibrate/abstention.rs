@@ -361,8 +361,8 @@ mod tests {
     #[test]
     fn clusters_without_errors_use_the_overall_design_effect() {
         let mut sums = Sums::default();
-        for at in 0..80 {
-            sums.add(&Answer { confidence: 1.0, given: 1, right: 1, cluster: at / 4 });
+        for index in 0..80 {
+            sums.add(&Answer { confidence: 1.0, given: 1, right: 1, cluster: index / 4 });
         }
         let effects = [None, Some(1.5), Some(9.0)].map(|overall| sums.design_effect(overall));
         for (effect, expected) in effects.into_iter().zip([4.0, 1.5, 4.0]) {

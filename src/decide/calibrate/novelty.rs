@@ -76,13 +76,14 @@ impl NoveltyLimit {
         let [target, known, novel] = shares.map(|share| share * 100.0);
         if self.max_score.is_none() {
             return format!(
-                "too few documents to refuse {target:.1} % of those with known labels: nothing is \
-                 refused as foreign"
+                "too few documents to refuse {target:.1} % of those with known labels: no document \
+                 is refused as out-of-distribution"
             );
         }
         format!(
-            "{novel:.1} % of documents are refused as foreign after their labels were left out ({} \
-             documents), and {known:.1} % of those with known labels (target {target:.1} %)",
+            "{novel:.1} % of the out-of-distribution documents are refused ({} held-out documents \
+             whose labels were held out, too), and {known:.1} % of the documents with known labels \
+             (target {target:.1} %)",
             self.novel_documents
         )
     }
@@ -247,7 +248,7 @@ impl NoveltyScore {
         if evidence.voters.is_empty() {
             return f64::INFINITY;
         }
-        let weight = |at| self.weights.get(at).copied().unwrap_or(0.0);
+        let weight = |index| self.weights.get(index).copied().unwrap_or(0.0);
         let weights: [f64; VALUES] = std::array::from_fn(weight);
         dot(&weights, &self.values(evidence, nearest, training))
     }
@@ -260,29 +261,29 @@ impl NoveltyScore {
         training: &TrainingLabels<'_>,
     ) -> [f64; VALUES] {
         if self.needs_margins() {
-            let [highest, apart, odds] = margins.map_or([0.0; 3], TopMargins::values);
+            let [highest, gap, odds] = margins.map_or([0.0; 3], TopMargins::values);
             let mut values = [0.0; VALUES];
-            values[..MARGIN_VALUES].copy_from_slice(&[1.0, highest, apart, odds]);
+            values[..MARGIN_VALUES].copy_from_slice(&[1.0, highest, gap, odds]);
             return values;
         }
         let best = voters.best_similarity();
         let mean = mean_similarity(voters);
         let logarithm = |similarity: f32| libm::log(f64::from(similarity).max(1e-6));
         let ratio = |row: u32, similarity: f32| match nearest(row) {
-            own if own > 0.0 => logarithm(similarity) - logarithm(own),
+            own_best if own_best > 0.0 => logarithm(similarity) - logarithm(own_best),
             _ => 0.0,
         };
         let mut first = voters.ranked().map(|(_, _, neighbor)| neighbor);
         let first_ratio = first.next().map_or(0.0, |neighbor| ratio(neighbor.row, best));
-        let few = voters.first(CLOSEST_NEIGHBORS);
+        let closest = voters.first(CLOSEST_NEIGHBORS);
         let mut ratios = 0.0;
         let mut count = 0u32;
-        for (_, _, neighbor) in few.ranked() {
+        for (_, _, neighbor) in closest.ranked() {
             ratios += ratio(neighbor.row, neighbor.similarity);
             count += 1;
         }
         let share = quantile(&self.best, best);
-        let [all, emphatic, first_few] = [(voters, 1), (voters, 4), (few, 1)]
+        let [all, emphatic, first_few] = [(voters, 1), (voters, 4), (closest, 1)]
             .map(|(voters, power)| agreement(voters, power, training));
         let mut farther = 0u32;
         let mut voted = 0u32;

@@ -86,12 +86,12 @@ impl Calibration {
         for CalibrationDocument { scores, voters, unknown, gold } in documents {
             let share = quantile(&similarities, voters.best_similarity());
             let supporters = count_supporters(&scores, MAX_LABELS, voters, training);
-            for (at, score) in scores.iter().take(MAX_LABELS).enumerate() {
-                observations[usize::from(at > 0)].push(Observation {
+            for (rank, score) in scores.iter().take(MAX_LABELS).enumerate() {
+                observations[usize::from(rank > 0)].push(Observation {
                     values: values(
                         &scores,
-                        at,
-                        agreement(supporters[at], voters.count()),
+                        rank,
+                        agreement(supporters[rank], voters.count()),
                         share,
                         unknown,
                     ),
@@ -145,9 +145,9 @@ impl Calibration {
         // succession).
         let min = 1.0 / (self.documents as f64 + 2.0);
         let count = voters.count();
-        let probability = |(at, (score, &supporters)): (usize, (&LabelScore, &u32))| {
-            let values = values(scores, at, agreement(supporters, count), share, unknown);
-            let by_rank = at.min(1);
+        let probability = |(rank, (score, &supporters)): (usize, (&LabelScore, &u32))| {
+            let values = values(scores, rank, agreement(supporters, count), share, unknown);
+            let by_rank = rank.min(1);
             let offset = self.offsets[by_rank * labels + score.label as usize];
             logistic(dot(&weights[by_rank], &values) + offset).clamp(min, 1.0 - min)
         };
@@ -187,19 +187,19 @@ impl Calibration {
     }
 }
 
-/// Returns the values of the label at rank `at`.
+/// Returns the values of the label at `rank`.
 fn values(
     scores: &[LabelScore],
-    at: usize,
+    rank: usize,
     agreement: f64,
     similarity: f64,
     unknown: f64,
 ) -> [f64; VALUES] {
-    let score = scores[at].score;
-    let other = scores.get(usize::from(at == 0)).map_or(0.0, |other| other.score);
+    let score = scores[rank].score;
+    let other = scores.get(usize::from(rank == 0)).map_or(0.0, |other| other.score);
     let odds = score.clamp(1e-4, 1.0 - 1e-4);
     let odds = libm::log(odds / (1.0 - odds));
-    let first = if at == 0 { 1.0 } else { 0.0 };
+    let first = if rank == 0 { 1.0 } else { 0.0 };
     [
         1.0,
         odds,
@@ -236,7 +236,8 @@ fn agreement(supporters: u32, neighbors: usize) -> f64 {
 /// Returns the confidence in an answer: the mean probability of its labels; 0 without labels.
 pub(crate) fn confidence(given: &[u32], scores: &[LabelScore], probabilities: &[f64]) -> f64 {
     let of = |label: &u32| scores.iter().position(|score| score.label == *label);
-    let probability = |label: &u32| of(label).and_then(|at| probabilities.get(at)).unwrap_or(&0.0);
+    let probability =
+        |label: &u32| of(label).and_then(|rank| probabilities.get(rank)).unwrap_or(&0.0);
     let sum = given.iter().map(probability).fold(0.0, |sum, probability| sum + probability);
     sum / given.len().max(1) as f64
 }
@@ -257,8 +258,8 @@ mod tests {
             sizes: &[1, 1],
         };
         let lists: Vec<[Neighbor; 2]> = (0..2_000u16)
-            .map(|at| {
-                let similarity = if at % 2 == 0 { 0.9 } else { 0.1 };
+            .map(|index| {
+                let similarity = if index % 2 == 0 { 0.9 } else { 0.1 };
                 [0, 1].map(|row| Neighbor { row, similarity })
             })
             .collect();
@@ -266,11 +267,11 @@ mod tests {
         let examples: Vec<_> = lists
             .iter()
             .enumerate()
-            .map(|(at, list)| {
+            .map(|(index, list)| {
                 let score = 0.5 + random.unit() / 2.0;
                 let other = LabelScore { label: 1, score: 1.0 - score };
                 let scores = vec![LabelScore { label: 0, score }, other];
-                (scores, at % 2 == 0 && random.unit() < score, *list)
+                (scores, index % 2 == 0 && random.unit() < score, *list)
             })
             .collect();
         let documents = examples.iter().map(|(scores, right, list)| CalibrationDocument {

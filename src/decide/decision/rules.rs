@@ -242,11 +242,11 @@ pub fn decide_batch<S: AsRef<[LabelScore]>>(batch: &[S], decision: &Decision) ->
     }
     all.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
     let mut given = vec![Vec::new(); batch.len()];
-    for same in all.chunk_by(|a, b| a.0 == b.0) {
-        let share = shares.get(same[0].0 as usize).copied().unwrap_or(0.0);
+    for same_label in all.chunk_by(|a, b| a.0 == b.0) {
+        let share = shares.get(same_label[0].0 as usize).copied().unwrap_or(0.0);
         let count = (share * factor * batch.len() as f64).round();
         let ranks = (0u32..).take_while(|&rank| f64::from(rank) < count);
-        for (&(label, _, document), _) in same.iter().zip(ranks) {
+        for (&(label, _, document), _) in same_label.iter().zip(ranks) {
             given[document].push(label);
         }
     }
@@ -279,8 +279,8 @@ mod tests {
             allow_none,
         };
         let scut = ThresholdRule::Scut;
-        let own = per_label(scut, [Some(0.8), None, Some(0.1)], true);
-        assert_eq!(decide(&falling, &own), [2]);
+        let decision = per_label(scut, [Some(0.8), None, Some(0.1)], true);
+        assert_eq!(decide(&falling, &decision), [2]);
         let none = [Some(0.8), None, Some(0.2)];
         assert_eq!(decide(&falling, &per_label(scut, none, true)), [0; 0]);
         assert_eq!(decide(&falling, &per_label(scut, none, false)), [0]);
@@ -310,8 +310,9 @@ mod tests {
         // A score of 0 means no vote.
         let zero = scores(&[0.5, 0.0]);
         let thresholds = vec![Some(0.0), Some(0.0)];
-        let own = Decision::PerLabel { rule: ThresholdRule::Scut, thresholds, allow_none: true };
-        assert_eq!(decide(&zero, &own), [0]);
+        let decision =
+            Decision::PerLabel { rule: ThresholdRule::Scut, thresholds, allow_none: true };
+        assert_eq!(decide(&zero, &decision), [0]);
         assert_eq!(decide(&zero, &Decision::First { labels: 2 }), [0]);
         // In a tie, the first gap is taken.
         assert_eq!(decide(&scores(&[0.75, 0.5, 0.25]), &Decision::LargestGap), [0]);

@@ -97,15 +97,17 @@ impl LearnedVotes {
         let mut order: Vec<(u32, usize)> = Vec::new();
         for &(row, _) in &shares {
             let next = order.len();
-            order.extend(training.labels(row).iter().zip(next..).map(|(&label, at)| (label, at)));
+            order.extend(
+                training.labels(row).iter().zip(next..).map(|(&label, position)| (label, position)),
+            );
         }
         order.sort_unstable();
         order.dedup_by_key(|&mut (label, _)| label);
         let mut sums: Vec<(u32, f64)> = order.iter().map(|&(label, _)| (label, 0.0)).collect();
         for &(row, share) in &shares {
             for LabelWeight { label, weight } in self.of(row) {
-                if let Ok(at) = sums.binary_search_by_key(&label, |&(label, _)| label) {
-                    sums[at].1 += share * f64::from(weight);
+                if let Ok(index) = sums.binary_search_by_key(&label, |&(label, _)| label) {
+                    sums[index].1 += share * f64::from(weight);
                 }
             }
         }
@@ -113,9 +115,11 @@ impl LearnedVotes {
         let mut scores: Vec<(LabelScore, usize)> = sums
             .into_iter()
             .zip(order)
-            .map(|((label, score), (_, at))| (LabelScore { label, score }, at))
+            .map(|((label, score), (_, position))| (LabelScore { label, score }, position))
             .collect();
-        scores.sort_by(|(a, a_at), (b, b_at)| b.score.total_cmp(&a.score).then(a_at.cmp(b_at)));
+        scores.sort_by(|(a, a_position), (b, b_position)| {
+            b.score.total_cmp(&a.score).then(a_position.cmp(b_position))
+        });
         scores.into_iter().map(|(score, _)| score).collect()
     }
 

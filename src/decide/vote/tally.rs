@@ -92,22 +92,22 @@ impl VoteTally {
     /// Lists the votes of a neighbor.
     #[inline]
     fn list(&mut self, training: &TrainingLabels<'_>, row: u32, weight: f64) {
-        let own = training.own(row);
-        let at = self.listed;
-        self.listed += own.len();
+        let range = training.own(row);
+        let start = self.listed;
+        self.listed += range.len();
         if self.listed + COPIED_LABELS > self.labels.len() {
             self.grow();
         }
         if let (Some(first), true) = (
-            training.indices[own.start..].first_chunk::<COPIED_LABELS>(),
-            own.len() <= COPIED_LABELS,
+            training.indices[range.start..].first_chunk::<COPIED_LABELS>(),
+            range.len() <= COPIED_LABELS,
         ) {
             // The next neighbor overwrites the entries beyond this neighbor's labels.
-            self.labels[at..at + COPIED_LABELS].copy_from_slice(first);
-            self.weights[at..at + COPIED_LABELS].fill(weight);
+            self.labels[start..start + COPIED_LABELS].copy_from_slice(first);
+            self.weights[start..start + COPIED_LABELS].fill(weight);
         } else {
-            self.labels[at..self.listed].copy_from_slice(&training.indices[own]);
-            self.weights[at..self.listed].fill(weight);
+            self.labels[start..self.listed].copy_from_slice(&training.indices[range]);
+            self.weights[start..self.listed].fill(weight);
         }
     }
 

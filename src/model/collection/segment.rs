@@ -69,11 +69,11 @@ pub(super) struct LabelWeights {
 
 impl LabelWeights {
     pub(super) fn push(&mut self, weights: impl IntoIterator<Item = (u32, f32)>) {
-        let own = weights.into_iter().map(|(label, weight)| {
+        let labels = weights.into_iter().map(|(label, weight)| {
             self.weights.push(weight);
             label
         });
-        self.labels.push(own);
+        self.labels.push(labels);
     }
 
     fn of(&self, row: usize) -> Vec<(u32, f32)> {

@@ -77,7 +77,8 @@ impl Collection {
                 nearest.extend_from_slice(segment.nearest.get(range.clone()).unwrap_or_default());
                 for number in range {
                     let start = labels.values.len();
-                    labels.push(segment.labels(number).iter().map(|&own| numbers[own as usize]));
+                    labels
+                        .push(segment.labels(number).iter().map(|&label| numbers[label as usize]));
                     labels.values[start..].sort_unstable();
                     let terms = rows.row(number).0.len() as u64;
                     nonzeros += terms;
@@ -85,12 +86,12 @@ impl Collection {
                     if segment.vote_weights.is_none() {
                         continue;
                     }
-                    let mut own = segment.vote_weights(number);
-                    for (label, _) in &mut own {
+                    let mut document_weights = segment.vote_weights(number);
+                    for (label, _) in &mut document_weights {
                         *label = numbers[*label as usize];
                     }
-                    own.sort_unstable_by_key(|&(label, _)| label);
-                    vote_weights.push(own);
+                    document_weights.sort_unstable_by_key(|&(label, _)| label);
+                    vote_weights.push(document_weights);
                 }
             }
         }
@@ -212,8 +213,9 @@ impl Collection {
                 let mut known: Vec<f64> = thresholds.iter().flatten().copied().collect();
                 known.sort_by(f64::total_cmp);
                 let median = known.get(known.len() / 2).copied();
-                let own = |&label: &u32| thresholds.get(label as usize).copied().unwrap_or(median);
-                let thresholds = order.iter().map(own).collect();
+                let threshold =
+                    |&label: &u32| thresholds.get(label as usize).copied().unwrap_or(median);
+                let thresholds = order.iter().map(threshold).collect();
                 Decision::PerLabel { rule: *rule, thresholds, allow_none: *allow_none }
             }
             Decision::Proportional { factor, .. } => {

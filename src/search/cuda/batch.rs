@@ -257,8 +257,8 @@ impl Cuda {
                         false,
                     )?;
                     for query in 0..chunk {
-                        let own = scores.of(first + query);
-                        launcher.base(&segment.rows, &dense, query, own, threads)?;
+                        let query_scores = scores.of(first + query);
+                        launcher.base(&segment.rows, &dense, query, query_scores, threads)?;
                     }
                     launcher.base_scatter(
                         query_rows,
@@ -344,8 +344,8 @@ impl Cuda {
             lane.wait()?;
             let all: &[Neighbor] = bytemuck::cast_slice(lane.host_found.get(chunk.len() * k)?);
             let counts = lane.host_counts.get(chunk.len())?;
-            for ((&query, own), &count) in chunk.iter().zip(all.chunks(k)).zip(&*counts) {
-                found.set_unsorted(query as usize, &own[..count as usize]);
+            for ((&query, neighbors), &count) in chunk.iter().zip(all.chunks(k)).zip(&*counts) {
+                found.set_unsorted(query as usize, &neighbors[..count as usize]);
                 found.mark_fell_back(query as usize);
             }
         }

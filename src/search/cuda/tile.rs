@@ -126,8 +126,8 @@ fn distribute_all(entries: &[u32], starts: &[u32], lists: &[[u32; 4]], mut posti
         BankBalancer::default,
         |balancer, (starts, lists, mut slots)| {
             for (bounds, list) in starts.windows(2).zip(lists) {
-                let (own, rest) = slots.split_at_mut(list[1] as usize * POSTINGS_PER_LANE);
-                balancer.distribute(&entries[bounds[0] as usize..bounds[1] as usize], own);
+                let (list_slots, rest) = slots.split_at_mut(list[1] as usize * POSTINGS_PER_LANE);
+                balancer.distribute(&entries[bounds[0] as usize..bounds[1] as usize], list_slots);
                 slots = rest;
             }
         },
@@ -178,8 +178,8 @@ impl BankBalancer {
         }
         let mut vectors = counts.map(|count| count.div_ceil(POSTINGS_PER_LANE));
         self.halves.clear();
-        for at in 0..slots.len() / POSTINGS_PER_LANE {
-            let half = if vectors[at % 2] > 0 { at % 2 } else { 1 - at % 2 };
+        for index in 0..slots.len() / POSTINGS_PER_LANE {
+            let half = if vectors[index % 2] > 0 { index % 2 } else { 1 - index % 2 };
             vectors[half] -= 1;
             self.halves.push(half);
         }

@@ -89,11 +89,11 @@ impl WeightStats {
         self.length = self.length.max(other.length);
         self.has_negative |= other.has_negative;
         self.longest_row = self.longest_row.max(other.longest_row);
-        for (own, &other) in self.largest.iter_mut().zip(&other.largest) {
-            *own = own.max(other);
+        for (value, &other) in self.largest.iter_mut().zip(&other.largest) {
+            *value = value.max(other);
         }
-        for (own, &other) in self.frequencies.iter_mut().zip(&other.frequencies) {
-            *own += other;
+        for (value, &other) in self.frequencies.iter_mut().zip(&other.frequencies) {
+            *value += other;
         }
         self
     }

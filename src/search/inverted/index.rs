@@ -177,13 +177,14 @@ impl HeadRows {
     /// Adds a window of rows. Their entries are stored consecutively, and each row's entries end at
     /// its position in `ends`.
     fn push(&mut self, ends: &[usize], entries: &[u32]) {
-        let start = |at: u8| at.checked_sub(1).map_or(0, |before| ends[usize::from(before)]);
-        let lengths = (0u8..).zip(ends).map(|(at, &end)| (end - start(at), at));
+        let start =
+            |position: u8| position.checked_sub(1).map_or(0, |before| ends[usize::from(before)]);
+        let lengths = (0u8..).zip(ends).map(|(position, &end)| (end - start(position), position));
         let mut window: Vec<(usize, u8)> = lengths.collect();
         window.sort_unstable();
-        for (length, at) in window {
-            self.order.push(at);
-            self.entries.extend_from_slice(&entries[start(at)..start(at) + length]);
+        for (length, position) in window {
+            self.order.push(position);
+            self.entries.extend_from_slice(&entries[start(position)..start(position) + length]);
             self.starts.push(narrow(self.entries.len()));
         }
     }
@@ -229,10 +230,10 @@ impl<T: FixedPoint> Block<T> {
             // One sum of squares for each number of levels. Four copies are used in turn, so that
             // an addition does not wait for the previous one.
             let mut squares = [[0.0; LEVEL_FRACTIONS.len() + 1]; 4];
-            for (at, (&term, &weight)) in terms.iter().zip(weights).enumerate() {
+            for (entry, (&term, &weight)) in terms.iter().zip(weights).enumerate() {
                 let of_term = &layouts[term as usize];
                 let fixed: T = of_term.weight(weight);
-                squares[at % 4][usize::from(of_term.stage)] +=
+                squares[entry % 4][usize::from(of_term.stage)] +=
                     f64::from(weight) * f64::from(weight);
                 let next = &mut next[term as usize];
                 postings[*next as usize] = local << 16 | u32::from(fixed.bits());

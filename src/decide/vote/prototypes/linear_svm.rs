@@ -57,8 +57,8 @@ impl WarmStart {
     fn of(&self, labels: &[u32], row: u32) -> Lanes {
         let mut lanes = [0.0; LANES];
         for (lane, &label) in lanes.iter_mut().zip(labels) {
-            let at = label as usize * self.rows + row as usize;
-            *lane = self.alphas.get(at).copied().unwrap_or_default();
+            let index = label as usize * self.rows + row as usize;
+            *lane = self.alphas.get(index).copied().unwrap_or_default();
         }
         lanes
     }
@@ -107,8 +107,8 @@ impl SvmDocuments {
         Self { numbers, starts, entries, squares, terms }
     }
 
-    fn of(&self, at: usize) -> &[(u32, f32)] {
-        &self.entries[self.starts[at]..self.starts[at + 1]]
+    fn of(&self, document: usize) -> &[(u32, f32)] {
+        &self.entries[self.starts[document]..self.starts[document + 1]]
     }
 }
 
@@ -211,14 +211,14 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
     let LinearSvms { documents, labels, sides, diagonal } = svms;
     let mut weights = vec![[0.0f32; LANES]; documents.terms.len()];
     let mut constants = [0.0f32; LANES];
-    for (at, (alphas, sides)) in alphas.iter().zip(sides).enumerate() {
+    for (document, (alphas, sides)) in alphas.iter().zip(sides).enumerate() {
         if alphas.iter().any(|&alpha| alpha > 0.0) {
-            let moved = std::array::from_fn(|lane| alphas[lane] * sides[lane]);
-            for &(term, value) in documents.of(at) {
+            let steps = std::array::from_fn(|lane| alphas[lane] * sides[lane]);
+            for &(term, value) in documents.of(document) {
                 let weights = &mut weights[term as usize];
-                *weights = plus(*weights, &moved, value);
+                *weights = plus(*weights, &steps, value);
             }
-            constants = plus(constants, &moved, 1.0);
+            constants = plus(constants, &steps, 1.0);
         }
     }
     // The first `active` documents of `order` are not skipped.
@@ -231,12 +231,12 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
         let whole = active == order.len();
         let mut max_slopes = [f32::NEG_INFINITY; LANES];
         let mut min_slopes = [f32::INFINITY; LANES];
-        for at in (1..active).rev() {
-            order.swap(at, random.below(at + 1));
+        for index in (1..active).rev() {
+            order.swap(index, random.below(index + 1));
         }
         let mut next = 0;
         while next < active {
-            let at = order[next];
+            let document = order[next];
             if let Some(&later) = order[..active].get(next + ENTRY_PREFETCH_DISTANCE) {
                 let entries = documents.of(later);
                 (0..entries.len()).step_by(8).for_each(|line| prefetch(entries, line));
@@ -246,14 +246,14 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
             if let Some(&later) = order[..active].get(next + WEIGHT_PREFETCH_DISTANCE) {
                 documents.of(later).iter().for_each(|&(term, _)| prefetch(&weights, term as usize));
             }
-            let entries = documents.of(at);
+            let entries = documents.of(document);
             let sums = sums(entries, &weights, constants);
-            let square = documents.squares[at];
-            let diagonal = diagonal[at];
-            let sides = &sides[at];
-            let alphas = &mut alphas[at];
-            let mut moved = [0.0f32; LANES];
-            let mut moves = false;
+            let square = documents.squares[document];
+            let diagonal = diagonal[document];
+            let sides = &sides[document];
+            let alphas = &mut alphas[document];
+            let mut steps = [0.0f32; LANES];
+            let mut is_changed = false;
             for lane in 0..LANES {
                 let side = sides[lane];
                 let alpha = alphas[lane];
@@ -262,18 +262,18 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
                 max_slopes[lane] = max_slopes[lane].max(projected);
                 min_slopes[lane] = min_slopes[lane].min(projected);
                 let stays = !trained[lane] || projected.abs() <= 1e-12;
-                let better = (alpha - slope / (square + diagonal)).max(0.0);
-                let better = if stays { alpha } else { better };
-                moved[lane] = (better - alpha) * side;
-                alphas[lane] = better;
-                moves |= moved[lane] != 0.0;
+                let new_alpha = (alpha - slope / (square + diagonal)).max(0.0);
+                let new_alpha = if stays { alpha } else { new_alpha };
+                steps[lane] = (new_alpha - alpha) * side;
+                alphas[lane] = new_alpha;
+                is_changed |= steps[lane] != 0.0;
             }
-            if moves {
+            if is_changed {
                 for &(term, value) in entries {
                     let weights = &mut weights[term as usize];
-                    *weights = plus(*weights, &moved, value);
+                    *weights = plus(*weights, &steps, value);
                 }
-                constants = plus(constants, &moved, 1.0);
+                constants = plus(constants, &steps, 1.0);
                 next += 1;
             } else {
                 active -= 1;

@@ -126,9 +126,9 @@ impl PrototypeTrainer<'_> {
         let mut next = starts.clone();
         for (label, plane) in (0u32..).zip(&hyperplanes) {
             for &(term, weight) in plane.iter().flat_map(|plane| &plane.weights) {
-                let at = usize::try_from(next[term as usize]).expect("in memory");
-                labels[at] = label;
-                weights[at] = weight;
+                let index = usize::try_from(next[term as usize]).expect("in memory");
+                labels[index] = label;
+                weights[index] = weight;
                 next[term as usize] += 1;
             }
         }
@@ -188,10 +188,10 @@ mod tests {
                 .push((terms.into_iter().map(|term| (term, weight)).collect::<Vec<_>>(), label));
         }
         let mut rows = CsrBuilder::default();
-        for &at in order {
-            rows.push_row(documents[at].0.iter().copied());
+        for &index in order {
+            rows.push_row(documents[index].0.iter().copied());
         }
-        (rows.build(TERMS as usize), order.iter().map(|&at| documents[at].1).collect())
+        (rows.build(TERMS as usize), order.iter().map(|&index| documents[index].1).collect())
     }
 
     fn learned(order: &[usize], threads: usize) -> Prototypes {
@@ -273,19 +273,19 @@ mod tests {
     /// common.
     #[test]
     fn each_label_has_the_hyperplane_of_its_own_documents() {
-        let own = 2 * u32::try_from(LANES).unwrap() + 3;
+        let common = 2 * u32::try_from(LANES).unwrap() + 3;
         let each = 4;
         let mut rows = CsrBuilder::default();
         let mut indptr = vec![0];
         let mut indices = Vec::new();
-        for number in 0..own * each {
-            rows.push_row([(number % own, 0.8), (own, 0.6)]);
-            indices.extend([number % own, own]);
+        for number in 0..common * each {
+            rows.push_row([(number % common, 0.8), (common, 0.6)]);
+            indices.extend([number % common, common]);
             indptr.push(indices.len() as u64);
         }
-        let rows = rows.build(own as usize + 1);
-        let weights = vec![1.0; (own * each) as usize];
-        let sizes = vec![each; own as usize + 1];
+        let rows = rows.build(common as usize + 1);
+        let weights = vec![1.0; (common * each) as usize];
+        let sizes = vec![each; common as usize + 1];
         let training =
             TrainingLabels { indptr: &indptr, indices: &indices, weights: &weights, sizes: &sizes };
         let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
@@ -296,9 +296,9 @@ mod tests {
             threads: &threads,
         };
         let found = trainer.learn(|_| true);
-        for label in 0..own {
-            let margins = found.margins(&[label, own], &[0.8, 0.6]);
-            for other in 0..own {
+        for label in 0..common {
+            let margins = found.margins(&[label, common], &[0.8, 0.6]);
+            for other in 0..common {
                 assert_eq!(margins[other as usize] > 0.0, other == label, "{label}, {other}");
             }
         }

@@ -44,7 +44,7 @@ pub(crate) struct PrototypeLearning {
 impl Prototypes {
     /// The parameters with which the prototypes were learned.
     pub(crate) fn learning(&self) -> PrototypeLearning {
-        let [cost, a] = [0, 1].map(|at| self.link.get(at).copied().unwrap_or(1.0));
+        let [cost, a] = [0, 1].map(|index| self.link.get(index).copied().unwrap_or(1.0));
         PrototypeLearning { cost, link: [a, self.link.get(2).copied().unwrap_or(f32::NAN)] }
     }
 
@@ -95,9 +95,11 @@ impl Prototypes {
         let mut contributions = Vec::new();
         for (&term, &weight) in terms.iter().zip(weights) {
             let entries = self.entries(term);
-            if let Ok(at) = self.labels[entries.clone()].binary_search(&label) {
-                contributions
-                    .push((term, f64::from(weight) * f64::from(self.weights[entries.start + at])));
+            if let Ok(index) = self.labels[entries.clone()].binary_search(&label) {
+                contributions.push((
+                    term,
+                    f64::from(weight) * f64::from(self.weights[entries.start + index]),
+                ));
             }
         }
         (contributions, self.offsets[label as usize])
@@ -112,10 +114,10 @@ impl Prototypes {
         share: f64,
         scores: &mut [LabelScore],
     ) {
-        let own = self.scores(terms, weights);
+        let prototype_scores = self.scores(terms, weights);
         // A label without a vote is not proposed.
         for LabelScore { label, score } in scores.iter_mut().filter(|label| label.score > 0.0) {
-            *score = mix_scores(*score, own[*label as usize], share);
+            *score = mix_scores(*score, prototype_scores[*label as usize], share);
         }
         scores.sort_by(|a, b| b.score.total_cmp(&a.score));
     }
@@ -136,14 +138,14 @@ impl Prototypes {
         let mut labels = Vec::new();
         let mut weights = Vec::new();
         for term in 0..u32::try_from(self.starts.len() - 1).expect("fewer than 2^32 terms") {
-            let mut own: Vec<(u32, f32)> = self
+            let mut entries: Vec<(u32, f32)> = self
                 .entries(term)
-                .map(|at| (numbers[self.labels[at] as usize], self.weights[at]))
+                .map(|entry| (numbers[self.labels[entry] as usize], self.weights[entry]))
                 .filter(|&(label, _)| label != u32::MAX)
                 .collect();
-            own.sort_unstable_by_key(|&(label, _)| label);
-            labels.extend(own.iter().map(|&(label, _)| label));
-            weights.extend(own.iter().map(|&(_, weight)| weight));
+            entries.sort_unstable_by_key(|&(label, _)| label);
+            labels.extend(entries.iter().map(|&(label, _)| label));
+            weights.extend(entries.iter().map(|&(_, weight)| weight));
             starts.push(labels.len() as u64);
         }
         let offset = |&old: &u32| self.offsets.get(old as usize).copied().unwrap_or(f32::INFINITY);

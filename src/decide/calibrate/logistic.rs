@@ -184,12 +184,12 @@ fn solve<const VALUES: usize>(
 ) -> [f64; VALUES] {
     cholesky(matrix.as_flattened_mut(), VALUES, |_, pivot| pivot.max(1e-12));
     for index in 0..VALUES {
-        let done: f64 = (0..index).map(|k| matrix[index][k] * right[k]).sum();
-        right[index] = (right[index] - done) / matrix[index][index];
+        let sum: f64 = (0..index).map(|k| matrix[index][k] * right[k]).sum();
+        right[index] = (right[index] - sum) / matrix[index][index];
     }
     for index in (0..VALUES).rev() {
-        let done: f64 = (index + 1..VALUES).map(|k| matrix[k][index] * right[k]).sum();
-        right[index] = (right[index] - done) / matrix[index][index];
+        let sum: f64 = (index + 1..VALUES).map(|k| matrix[k][index] * right[k]).sum();
+        right[index] = (right[index] - sum) / matrix[index][index];
     }
     right
 }

@@ -185,22 +185,27 @@ impl Lane {
     pub(super) fn queries(&self) -> QueryRows {
         let Layout { vals, cols, narrow, .. } = self.layout;
         let start = address(self.gpu.stream(), self.uploaded.reserved());
-        let at = |word: usize| start + 4 * word as u64;
-        QueryRows { ptr: start, cols: at(cols), vals: at(vals), narrow: u32::from(narrow) }
+        let address_of = |word: usize| start + 4 * word as u64;
+        QueryRows {
+            ptr: start,
+            cols: address_of(cols),
+            vals: address_of(vals),
+            narrow: u32::from(narrow),
+        }
     }
 
     /// The addresses of the filter of the queries that were sent last.
     pub(super) fn allow(&self) -> AllowRows {
         let FilterLayout { only, ranges, bounds, lists, of_rows, of_queries } = self.layout.filter;
         let start = address(self.gpu.stream(), self.uploaded.reserved());
-        let at = |word: Option<usize>| word.map_or(0, |word| start + 4 * word as u64);
+        let address_of = |word: Option<usize>| word.map_or(0, |word| start + 4 * word as u64);
         AllowRows {
-            only: at(only),
-            ranges: at(ranges),
-            bounds: at(bounds),
-            lists: at(lists),
-            of_rows: at(of_rows),
-            of_queries: at(of_queries),
+            only: address_of(only),
+            ranges: address_of(ranges),
+            bounds: address_of(bounds),
+            lists: address_of(lists),
+            of_rows: address_of(of_rows),
+            of_queries: address_of(of_queries),
         }
     }
 

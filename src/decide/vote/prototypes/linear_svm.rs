@@ -311,8 +311,8 @@ mod tests {
         let mut of = Vec::new();
         for _ in 0..ROWS {
             let label = number(10);
-            let own = (0..3).map(|_| label * 4 + number(6));
-            let mut terms: Vec<u32> = own.collect();
+            let label_terms = (0..3).map(|_| label * 4 + number(6));
+            let mut terms: Vec<u32> = label_terms.collect();
             terms.extend((0..5).map(|_| number(46)));
             terms.sort_unstable();
             terms.dedup();
@@ -335,12 +335,12 @@ mod tests {
             for (lane, (plane, label)) in planes.iter().zip(labels).enumerate() {
                 let mut weights = [0.0; 46];
                 plane.weights.iter().for_each(|&(term, weight)| weights[term as usize] = weight);
-                for (document, own) in of.iter().enumerate() {
+                for (document, document_label) in of.iter().enumerate() {
                     let view = rows.view();
                     let (terms, values) = row(&view, document);
                     let products = terms.iter().zip(values).map(|(&t, v)| weights[t as usize] * v);
                     let margin = products.sum::<f32>() + plane.constant;
-                    let side = if own == label { 1.0 } else { -1.0 };
+                    let side = if document_label == label { 1.0 } else { -1.0 };
                     let alpha = alphas[document][lane];
                     let slope = side * margin - 1.0 + alpha * svms.diagonal[document];
                     let violation = if alpha > 0.0 { slope.abs() } else { -slope };

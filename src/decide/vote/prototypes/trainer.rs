@@ -217,8 +217,8 @@ mod tests {
     fn objective(rows: &Csr, labels: &[u32], label: u32, plane: &[f64]) -> (f64, Vec<f64>) {
         let mut value = plane.iter().map(|weight| weight * weight / 2.0).sum::<f64>();
         let mut slopes = plane.to_vec();
-        for (number, &own) in labels.iter().enumerate() {
-            let side = if own == label { 1.0 } else { -1.0 };
+        for (number, &other) in labels.iter().enumerate() {
+            let side = if other == label { 1.0 } else { -1.0 };
             let view = rows.view();
             let (terms, weights) = row(&view, number);
             let entries = terms.iter().map(|&term| term as usize).zip(weights);
@@ -239,8 +239,11 @@ mod tests {
     #[test]
     fn new_labels_have_no_prototype() {
         let order: Vec<usize> = (0..30).collect();
-        let more = learned(&order, 1).renumbered(&[0, 7, 1, 2]);
-        assert_eq!([0, 1, 2, 3, 4].map(|label| more.has(label)), [true, false, true, true, false]);
+        let renumbered = learned(&order, 1).renumbered(&[0, 7, 1, 2]);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|label| renumbered.has(label)),
+            [true, false, true, true, false]
+        );
     }
 
     #[test]
@@ -302,7 +305,7 @@ mod tests {
                 assert_eq!(margins[other as usize] > 0.0, other == label, "{label}, {other}");
             }
         }
-        assert!(!found.has(own), "nothing to separate");
+        assert!(!found.has(common), "nothing to separate");
     }
 
     #[test]
@@ -322,15 +325,15 @@ mod tests {
         let found = learned(&(0..30).collect::<Vec<_>>(), 1);
         let terms = [0, 1];
         let weights = [0.6, 0.8];
-        let own = found.scores(&terms, &weights);
-        assert!((own.iter().flatten().sum::<f32>() - 1.0).abs() < 1e-6);
+        let prototype_scores = found.scores(&terms, &weights);
+        assert!((prototype_scores.iter().flatten().sum::<f32>() - 1.0).abs() < 1e-6);
         let margins = found.margins(&terms, &weights);
         let powers: Vec<f32> = margins.iter().map(|margin| libm::expf(2.0 * margin)).collect();
         let share = powers[0] / powers.iter().sum::<f32>();
-        assert!((own[0].unwrap() - share).abs() < 1e-6, "{own:?}");
+        assert!((prototype_scores[0].unwrap() - share).abs() < 1e-6, "{prototype_scores:?}");
         let mut scores = [LabelScore { label: 2, score: 0.6 }, LabelScore { label: 0, score: 0.4 }];
         found.join(&terms, &weights, 0.75, &mut scores);
-        let expected = 0.25 * 0.4 + 0.75 * f64::from(own[0].unwrap());
+        let expected = 0.25 * 0.4 + 0.75 * f64::from(prototype_scores[0].unwrap());
         assert!(scores[0].label == 0 && (scores[0].score - expected).abs() < 1e-12, "{scores:?}");
         // Labels 0 and 2 swap numbers, and a label without a prototype gets number 1.
         let other = found.renumbered(&[2, 7, 1, 0]);
@@ -338,7 +341,10 @@ mod tests {
         let renumbered = other.scores(&terms, &weights);
         // The softmax adds numbers in a different order.
         let near = |a: Option<f32>, b: Option<f32>| (a.unwrap() - b.unwrap()).abs() < 1e-6;
-        assert!(near(renumbered[3], own[0]) && near(renumbered[2], own[1]), "{renumbered:?}");
+        assert!(
+            near(renumbered[3], prototype_scores[0]) && near(renumbered[2], prototype_scores[1]),
+            "{renumbered:?}"
+        );
         assert_eq!(renumbered[1], None);
         let mut scores = [LabelScore { label: 1, score: 0.9 }];
         other.join(&terms, &weights, 0.75, &mut scores);

@@ -494,7 +494,7 @@ mod tests {
         assert!((low - 0.025).abs() < 1e-12 && (high - 0.975).abs() < 1e-12);
     }
 
-    /// Of 400 documents, 300 are right, so the standard error is √(¾ · ¼ / 400) = 0.02165.
+    /// 300 of 400 documents are right, so the standard error is √(¾ · ¼ / 400) = 0.02165.
     #[test]
     fn intervals_match_the_standard_error_of_a_share() {
         let mut outcomes = Outcomes::default();

@@ -21,8 +21,8 @@
 //!
 //! Frequent labels have more neighbors everywhere. `/size^γ` after any vote compensates for this by
 //! multiplying a label's score by (n₀ / n)^γ. Here n is the number of training documents with the
-//! label, and n₀ is this number for the rarest label (neighbor-weighted k-NN, Tan 2005, where γ is
-//! 1 / exponent).
+//! label, and n₀ is the number for the rarest label. In neighbor-weighted k-NN (Tan 2005), γ is 1 /
+//! exponent.
 //!
 //! With `/learned` after a vote, each training document has a learned vote weight per label (see
 //! [`LearnedVotes`]). With `/prototypes:SHARE` at the end, [label prototypes](Prototypes) determine

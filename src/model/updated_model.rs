@@ -164,8 +164,9 @@ impl UpdatedModel {
     /// remains.
     ///
     /// # Errors
-    /// If the model cannot be written; then nothing is changed. Also if the journal cannot be
-    /// removed; then it is ignored, because it does not belong to the new model.
+    /// If the model cannot be written or the journal cannot be removed. In the first case, nothing
+    /// is changed. In the second case, the journal is ignored, because it does not belong to the
+    /// new model.
     pub fn compact(self) -> Result<Arc<Model>, UpdateError> {
         let output = Output::open(&self.path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;

@@ -223,8 +223,8 @@ impl Dense {
     /// Answers queries on GPUs. Also returns the numbers of the queries that `metric-index`
     /// answered on the CPU.
     ///
-    /// A list is `None` if its search failed, or if rows outside it may be as similar as its last
-    /// row, because different distances can have the same similarity.
+    /// A list is `None` if its search failed, or if rows outside the list may be as similar as its
+    /// last row. This is possible because different distances can have the same similarity.
     fn gpu_answers(
         &self,
         gpus: &GpuSearch<RowIndex>,

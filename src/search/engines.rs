@@ -180,7 +180,7 @@ impl Engines {
     }
 
     /// Creates an engine over the dense vectors of a model. Even with GPUs, the CPU answers
-    /// requests with a filter, such as those of leave-one-out tuning.
+    /// requests with a filter, for example in leave-one-out tuning.
     ///
     /// # Errors
     /// If the vectors cannot be indexed, or a GPU fails and falling back to the CPU is disabled.

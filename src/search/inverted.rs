@@ -19,20 +19,20 @@
 //! Let m be the largest absolute weight of a term in the training rows, and X the largest 16-bit
 //! number. A training weight w becomes x = X w / m, rounded, but never to 0. A query weight q
 //! becomes the factor f = q m A 65536 / X, rounded. A is chosen so that the largest possible sum
-//! fits, with 2 to spare for each product. That sum is at most A times the product of the query's
-//! length and the length of the longest row (Cauchy–Schwarz), and at most A Σ |q| m.
+//! fits, with 2 to spare for each product. That sum is at most A Σ |q| m. It is also at most A
+//! times the product of the query's length and the length of the longest row (Cauchy–Schwarz).
 //!
 //! The product x f / 65536 is rounded down. Because f and x are rounded, it differs from A q w by
 //! at most r = |rounding error of f| + (|f| + 1) / 65536. Because the product is rounded, it
-//! differs by up to 1 more. Products of postings and columns are 1 larger. So the sum of a row lies
-//! between A s − l and A s + h, where s is its similarity. When two rows are compared, h of one and
-//! l of the other matter. Their sum is at most Σ (1 + 2 r) over the terms of the query. If a row
-//! has fewer terms than the query, Σ (2 + 2 r) over the largest number of terms of a row is also a
-//! bound. The terms of the two rows differ, and only some products are 1 larger. The smaller of the
-//! two bounds is the *band*.
+//! differs by up to 1 more. Products of postings and columns are 1 larger. The sum of a row
+//! therefore lies between A s − l and A s + h, where s is its similarity. When two rows are
+//! compared, h of one and l of the other matter. Their sum is at most Σ (1 + 2 r) over the terms of
+//! the query. If a row has fewer terms than the query, Σ (2 + 2 r) over the largest number of terms
+//! of a row is also a bound. The terms of the two rows differ, and only some products are 1 larger.
+//! The smaller of the two bounds is the *band*.
 //!
-//! If T is at most the k-th largest sum, k rows have A s ≥ T − h. So does every row of the result,
-//! and its sum is therefore at least T − h − l. All rows with such sums are collected. The band is
+//! If T is at most the k-th largest sum, k rows have A s ≥ T − h. This also holds for every row of
+//! the result, so its sum is at least T − h − l. All rows with such sums are collected. The band is
 //! widened by 0.1, which covers the rounding of similarities to `f32` and of these numbers to
 //! `f64`.
 //!

@@ -34,9 +34,9 @@ pub struct NoveltyLimit {
 }
 
 impl NoveltyLimit {
-    /// Learns the limit that refuses at most a share `target` of documents like the `known` ones.
-    /// Both `known` and `novel` are novelty scores; the `novel` scores only determine the share of
-    /// novel documents refused.
+    /// Learns the limit that refuses at most a share `target` of documents that resemble the
+    /// `known` documents. Both `known` and `novel` are novelty scores; the `novel` scores only
+    /// determine the share of novel documents refused.
     ///
     /// The limit is the ⌈(n + 1)(1 − target)⌉-th lowest of the n known scores. A new document from
     /// the same distribution exceeds the limit with a probability of at most the target.
@@ -455,7 +455,7 @@ mod tests {
     }
 
     /// If all documents have similar neighbors, margins alone separate novel documents from known
-    /// ones.
+    /// documents.
     #[test]
     fn margins_separate_novel_documents() {
         let training =

@@ -23,7 +23,7 @@ pub enum Rule {
     Rtcut,
     /// [`ThresholdRule::Micromacro`].
     Micromacro,
-    /// A fixed number of labels per document, those with the highest scores.
+    /// The labels with the highest scores, a fixed number per document.
     Rcut,
     /// The labels of each document before the largest gap between two scores.
     Mcut,

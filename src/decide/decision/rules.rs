@@ -63,10 +63,10 @@ pub enum ThresholdRule {
     /// The threshold with the best F1 when averaged with labels of similar frequency. This helps
     /// labels with few documents, whose own best threshold is largely noise.
     ScutSmoothed,
-    /// Processes labels by decreasing frequency, and chooses the threshold that maximizes the micro
-    /// F1 so far plus the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023).
-    /// Alternatively, uses cyclic optimization (Fan and Lin 2007) of micro F1 plus macro F1,
-    /// averaged with labels of similar frequency.
+    /// Processes labels by decreasing frequency. Each threshold maximizes the micro F1 so far plus
+    /// the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023). Alternatively, uses
+    /// cyclic optimization (Fan and Lin 2007) of micro F1 plus macro F1, averaged with labels of
+    /// similar frequency.
     Micromacro,
     /// SCut on rank and score combined: a label's value is score / 2 − rank, with rank counted from
     /// 0 (RTCut, Yang 2001).

@@ -38,7 +38,7 @@ pub(crate) struct VoteTally {
 /// The votes for one label.
 #[derive(Debug, Clone, Copy, Default)]
 struct LabelVotes {
-    /// The sum of the votes of each list of neighbors, added in the order of the neighbors.
+    /// The sum of the votes from each list, added in the order of the neighbors.
     sums: [f64; 2],
     /// Number of neighbors that voted.
     voters: u32,

@@ -117,7 +117,7 @@ impl Lane {
     ) -> Result<UploadedQueries, DeviceFailure> {
         let count = range.len();
         let indptr = queries.rows.indptr();
-        // A slice of a matrix keeps the row pointers of the whole.
+        // A slice of a matrix keeps the row pointers of the full matrix.
         let base = indptr[0];
         let indptr = &indptr[range.start..=range.end];
         let start = usize::try_from(indptr[0] - base).expect("in memory");

@@ -1,5 +1,5 @@
-//! The inverted index of a tile of rows, in the format of `fused`: fixed-point postings, arranged
-//! by the banks of shared memory.
+//! The inverted index of a tile, in the format of `fused`: fixed-point postings, arranged by bank
+//! of shared memory.
 
 use std::ops::Range;
 
@@ -31,8 +31,7 @@ pub(super) struct TileIndex {
     pub(super) postings: Vec<u32>,
     /// An upper bound on the Euclidean length of a row.
     pub(super) longest: f32,
-    /// Statistics of the number of tasks per entry of a row: the tasks of the posting list of the
-    /// entry's term.
+    /// Mean and maximum number of tasks in the posting list of an entry's term.
     pub(super) tasks: TaskCounts,
 }
 
@@ -214,8 +213,8 @@ impl BankBalancer {
             }
         }
         // If the last warp is small, some postings may remain. They take any free slot of their
-        // half. A slot that stays free adds 0 to the row of the previous slot of its lane, because
-        // one fixed row for all free slots would overload one bank.
+        // half. A free slot adds 0 to the row of the previous slot of its lane. One fixed row for
+        // all free slots would overload one bank.
         let mut rest = [0, 1].map(|half| {
             let remaining: Vec<u32> =
                 self.banks.iter_mut().flat_map(|bank| bank[half].drain(..)).collect();

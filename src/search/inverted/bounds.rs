@@ -1,12 +1,12 @@
 //! Search by rare terms only, with a bound on the contribution of the frequent terms.
 //!
 //! Most postings of a query belong to its frequent terms, which contribute the least to a
-//! similarity. So the engine adds only the postings of the rare terms. The contribution of the
-//! frequent terms is at most the product of two lengths: those of the query and of the row,
-//! restricted to these terms (Cauchy–Schwarz). Several levels define which terms are frequent, each
-//! by a fraction of the rows ([`LEVEL_FRACTIONS`]). For each level, a column contains the length of
-//! every row in the frequent terms, in fixed point and rounded up. If the bounds leave too many
-//! candidates in a block, the terms of the next level are added too.
+//! similarity. Therefore, the engine adds only the postings of the rare terms. The contribution of
+//! the frequent terms is at most |q₂| |x₂|, the product of the lengths of the query and the row in
+//! these terms (Cauchy–Schwarz). Several levels define which terms are frequent, each by a fraction
+//! of the rows ([`LEVEL_FRACTIONS`]). For each level, a column contains the length of every row in
+//! the frequent terms, in fixed point and rounded up. If the bounds leave too many candidates in a
+//! block, the terms of the next level are added too.
 //!
 //! In the notation of [`super`], let s₁ be the contribution of the added products to the similarity
 //! s. The sum of these products is at least A s₁ − Σ r and at most A s₁ + Σ (r + 1). Weights are

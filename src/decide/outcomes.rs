@@ -382,11 +382,11 @@ pub struct Intervals {
     pub replicates: u64,
     /// The seed of the draws.
     pub seed: u64,
-    /// The lower and upper end for the micro F1.
+    /// The lower and upper ends of the interval for micro F1.
     pub micro_f1: [f64; 2],
-    /// The lower and upper end for the macro F1 over the training labels.
+    /// The lower and upper ends of the interval for macro F1 over the training labels.
     pub macro_f1: [f64; 2],
-    /// The lower and upper end for the accuracy.
+    /// The lower and upper ends of the interval for accuracy.
     pub accuracy: [f64; 2],
 }
 

@@ -18,7 +18,7 @@ mod snapshot;
 
 use segment::{LabelWeights, Lists, Segment};
 
-/// A change of a model's documents.
+/// A change to a model's documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Change {
     /// Adds a document after all others, and removes documents with the same identifier.
@@ -58,7 +58,7 @@ pub struct NewDocument {
     pub nearest: Option<f32>,
 }
 
-/// The reason why a change cannot be applied.
+/// The reason a change cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -86,7 +86,7 @@ pub enum ChangeError {
 pub struct ChangeCounts {
     /// Number of documents added.
     pub added: u64,
-    /// Number of documents removed because one with the same identifier was added.
+    /// Number of documents removed because a document with the same identifier was added.
     pub replaced: u64,
     /// Number of documents removed by request.
     pub removed: u64,
@@ -95,7 +95,7 @@ pub struct ChangeCounts {
 }
 
 /// A segment is merged with the previous one unless it is at least this many times smaller. All
-/// segments are merged if more than one in this many documents of a segment were removed. A merge
+/// segments are merged if more than one in this many documents of a segment was removed. A merge
 /// slows down one change but speeds up all later searches.
 const MERGE_FACTOR: u32 = 16;
 

@@ -68,7 +68,7 @@ impl Model {
     /// model.
     ///
     /// # Errors
-    /// As [`save_to`](Self::save_to).
+    /// In the cases of [`save_to`](Self::save_to).
     pub fn save_locked(&self, output: Output, lock: &JournalLock) -> Result<(), ModelError> {
         let path = output.path().to_owned();
         self.write_and_clean_up(output, Some(lock)).map_err(|problem| ModelError { path, problem })

@@ -184,11 +184,11 @@ pub struct Settings {
     /// (vectors only).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dense_share: f64,
-    /// The number of documents in the whole corpus, from which term weights come, if the model has
-    /// only some of the documents.
+    /// The number of documents in the corpus from which term weights were computed, if the model
+    /// has only some of these documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_of: Option<u64>,
-    /// The changes of the documents since training, if any.
+    /// The changes to the documents since training, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updates: Option<Updates>,
     /// The size of the model.
@@ -202,7 +202,7 @@ fn is_zero(share: &f64) -> bool {
     share.to_bits() == 0
 }
 
-/// The changes of a model's documents since it was trained.
+/// The changes to a model's documents since training or the last tuning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Updates {

@@ -1,4 +1,4 @@
-//! A model file whose documents are being changed.
+//! A model file that is open for changes to its documents.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -13,7 +13,8 @@ use super::journal::{
 };
 use super::{Change, ChangeCounts, Collection, Model, ModelError, ModelProblem};
 
-/// A model file whose documents are being changed. No other process can change them meanwhile.
+/// A model file that is open for changes to its documents. Other processes cannot change the
+/// documents at the same time.
 ///
 /// ```
 /// use classify::learn::Trainer;
@@ -179,7 +180,7 @@ impl UpdatedModel {
     /// [`compact`](Self::compact).
     ///
     /// # Errors
-    /// As [`compact`](Self::compact).
+    /// In the cases of [`compact`](Self::compact).
     pub fn replace(self, model: &Model, output: Output) -> Result<(), UpdateError> {
         self.check_not_replaced()?;
         Ok(model.save_locked(output, &self.lock)?)

@@ -1,4 +1,4 @@
-//! An engine composed of other engines, each over some of the training rows.
+//! An engine composed of other engines, each of which has some of the training rows.
 
 use std::sync::Arc;
 

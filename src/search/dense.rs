@@ -412,8 +412,8 @@ fn choose_kind(
     const MAX_DIMENSIONS: usize = 128;
     const SAMPLE: usize = 20_000;
     const QUERIES: usize = 64;
-    /// A tree is chosen if brute force evaluates more than this many times as many distances.
-    /// Measured on vectors of 4 to 64 dimensions.
+    /// Factor by which a tree must reduce the number of evaluated distances. Measured on vectors of
+    /// 4 to 64 dimensions.
     const MIN_SAVING: u64 = 4;
     let count = points.len();
     match index {
@@ -496,7 +496,7 @@ impl Answer for NearestRows<'_> {
 /// all rows are equal.
 ///
 /// # Errors
-/// As [`Dense::new`].
+/// In the cases of [`Dense::new`].
 pub fn learn_scale(
     rows: &Arc<Vectors>,
     metric: Metric,

@@ -64,7 +64,7 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// The reason why a device cannot be used.
+/// The reason a device cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The engine does not run on the chosen device.
@@ -112,7 +112,7 @@ impl DeviceChoice {
     /// device if `engine` is `None`.
     ///
     /// # Errors
-    /// If the engine does not run on this device, or as [`gpus`](Self::gpus).
+    /// If the engine does not run on this device, or in the cases of [`gpus`](Self::gpus).
     pub fn open(
         self,
         engine: Option<EngineKind>,

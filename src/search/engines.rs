@@ -71,7 +71,7 @@ impl FromStr for EngineKind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, numbers) = text.split_once(':').map_or((text, None), |(n, s)| (n, Some(s)));
-        // The sizes of Bresler et al. 2011.
+        // The sizes that Bresler et al. 2011 measured.
         let size = |text: &str| match text.parse() {
             Ok(size @ (32 | 64 | 128 | 256)) => Ok(size),
             _ => Err(format!("`{text}`: expected 32, 64, 128 or 256")),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::rows::dense::ShapeError;
 
-/// The reason why a search failed.
+/// The reason a search failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SearchError {

@@ -275,7 +275,7 @@ struct Buffers<T> {
     factors: Vec<[T; LANES]>,
     /// The factors of a query's terms that have postings only.
     rare: Vec<(u32, T)>,
-    /// The columns of a query's terms that have one, with their factors.
+    /// The column and factor of each query term that has a column.
     dense: Vec<(usize, T)>,
     /// The postings of a query in a block.
     lists: Vec<PostingList<T>>,

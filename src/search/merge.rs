@@ -1,4 +1,4 @@
-//! Merging of sorted neighbor lists from several parts of the training rows.
+//! Merging sorted neighbor lists from several parts of the training rows.
 
 use rayon::prelude::*;
 

@@ -86,7 +86,7 @@ impl ConfidenceLimit {
     fn at_risk(target_error: f64, answers: &[Answer], risk: f64) -> Self {
         let mut answered: Vec<&Answer> = answers.iter().filter(|answer| answer.given > 0).collect();
         answered.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-        // Fewer correct answers prove nothing, even if there are no errors.
+        // Fewer correct answers are not enough evidence, even if there are no errors.
         let min_right = libm::log(risk) / libm::log1p(-target_error.clamp(1e-9, 0.999));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let first = (2.0 * min_right) as usize;
@@ -105,7 +105,7 @@ impl ConfidenceLimit {
         let mut sums = Sums::default();
         for end in ends {
             let Some(&last) = answered.get(end.wrapping_sub(1)) else { break };
-            // Answers with equal confidence are taken together.
+            // Answers with equal confidence are always added together.
             while let Some(answer) = answered.get(taken)
                 && (taken < end || answer.confidence >= last.confidence)
             {
@@ -277,7 +277,7 @@ mod tests {
         assert!(!none.reaches_target() && none.coverage <= 0.0);
         let unanswered = [Answer { confidence: 0.0, given: 0, right: 0, cluster: 0 }];
         assert!(ConfidenceLimit::learn(0.05, &unanswered).coverage <= 0.0);
-        // A few correct answers prove nothing.
+        // A few correct answers are not enough evidence.
         let few = answers(20, 0.9, 1);
         assert!(!ConfidenceLimit::learn(0.05, &few).reaches_target());
         let many = answers(200, 0.9, 1);

@@ -52,8 +52,8 @@ impl NoveltyLimit {
     /// ```
     pub fn learn(target: f64, mut known: Vec<f64>, novel: &[f64]) -> Self {
         known.sort_by(f64::total_cmp);
-        // The small term keeps rounding errors from raising the rank: 0.9 × 100 must give 90, not
-        // 91.
+        // Subtracting a small term keeps rounding errors from raising the rank: 0.9 × 100 must give
+        // 90, not 91.
         let rank = ((known.len() + 1) as f64 * (1.0 - target) - 1e-9).ceil().max(1.0);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank")]
         let limit = known.get(rank as usize - 1).copied().filter(|limit| limit.is_finite());

@@ -155,7 +155,7 @@ impl Calibration {
         all.extend(scores.iter().zip(supporters).take(first).enumerate().map(probability));
         if let [first, others @ ..] = &mut all[start..] {
             // The regressions may disagree, but the label with the highest score must remain the
-            // most probable one.
+            // most probable label.
             let max = *first * (1.0 - 1e-9);
             for other in others {
                 *other = other.min(max);

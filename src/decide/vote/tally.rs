@@ -1,4 +1,4 @@
-//! Counting of the votes for each label of a document.
+//! Counting the votes for each label of a document.
 
 use std::cell::RefCell;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::model::{ChangeError, ModelError, ModelProblem};
 use crate::printable::printable;
 
-/// The reason why the documents of a model could not be changed.
+/// The reason the documents of a model could not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
     /// The model or its journal cannot be read or written.

@@ -14,7 +14,7 @@ pub(in crate::search) struct PartFilter {
 }
 
 impl PartFilter {
-    /// Translates a filter over all rows into one over the rows of the part. It also excludes
+    /// Translates a filter over all rows into a filter over the rows of the part. It also excludes
     /// removed rows.
     ///
     /// Absent restrictions take no time, regardless of the number of rows.

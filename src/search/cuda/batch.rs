@@ -302,7 +302,7 @@ impl Cuda {
         launcher.select(&mut scores, queries, allow, batch_number(batch.k), &mut found)
     }
 
-    /// Returns the number of a query's terms in shared memory at a time. It is not above the padded
+    /// Returns the number of a query's terms in shared memory at a time. It is at most the padded
     /// length of the longest query, so that more blocks fit.
     fn shared_terms(&self, longest: usize) -> u32 {
         let limit = self.options.query_terms.unwrap_or(4_096);

@@ -274,7 +274,7 @@ fn textures(
     row_ptr: &[u64],
     width: usize,
 ) -> Result<Vec<TextureRows>, GpuError> {
-    // Texture objects must be aligned to 512 bytes.
+    // Texture objects must be aligned to 512 bytes, which is 128 entries.
     const TEXTURE_ALIGNMENT: u64 = 128;
     let mut textures = Vec::new();
     let mut first_row = 0;

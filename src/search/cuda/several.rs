@@ -33,7 +33,7 @@ impl SeveralGpus {
     /// they are divided among the GPUs.
     ///
     /// # Errors
-    /// As [`Cuda::new`], or if there is no GPU.
+    /// In the cases of [`Cuda::new`], or if there is no GPU.
     pub fn engine(
         training: &Arc<Csr>,
         devices: &[Device],

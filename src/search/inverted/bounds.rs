@@ -34,9 +34,9 @@ const ROWS_PER_POSTING: usize = 16;
 /// Fixed cost of a stage, in postings.
 const POSTINGS_PER_STAGE: usize = 2048;
 
-/// The last stage at which a query of a batch costs less by bounds than by the head.
+/// The last stage at which bounds are faster than the head for a query of a batch.
 const CHEAP_STAGES: usize = 2;
-/// A query of a batch is left to the head if more than one in this many blocks needs a later stage.
+/// The head answers a query of a batch if more than one in this many blocks needs a later stage.
 const LATE_BLOCKS: usize = 8;
 
 /// The factors of some terms of a query.

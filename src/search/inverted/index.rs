@@ -8,8 +8,8 @@ use super::fixed::{FixedPoint, WeightStats};
 use super::kernels::{DenseProducts, Head, HeadProducts, LANES, WINDOW};
 use crate::rows::matrix::{CsrView, prefetch, row};
 
-/// Minimum fraction of the rows that contain a term of the head. It is then faster to multiply its
-/// weights by the factors of all queries of a batch than to add its postings.
+/// Minimum fraction of the rows that contain a term of the head. For such a term, multiplying its
+/// weights by the factors of all queries of a batch is faster than adding its postings.
 const MIN_HEAD_FRACTION: f64 = 0.02;
 /// Maximum number of terms of the head, so that the factors of a batch fit in a second-level cache.
 const MAX_HEAD_TERMS: usize = 1024;

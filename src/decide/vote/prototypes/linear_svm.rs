@@ -112,8 +112,8 @@ impl SvmDocuments {
     }
 }
 
-/// Number of labels whose SVMs are trained simultaneously. Each document is read once for all of
-/// them, and their weights for a term are adjacent.
+/// Number of labels whose SVMs are trained simultaneously. Each document is read once for all
+/// labels, and their weights for a term are adjacent.
 pub(super) const LANES: usize = 8;
 
 /// One number per simultaneously trained label.

@@ -4,7 +4,7 @@
 /// not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TopMargins {
-    /// The two highest margins. A single margin is repeated.
+    /// The two highest margins. If there is only one margin, it is repeated.
     pub(crate) margins: [f32; 2],
     /// The score of the highest margin.
     pub(crate) score: f32,

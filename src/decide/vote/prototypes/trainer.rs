@@ -1,4 +1,4 @@
-//! Learning of label prototypes from the rows of training documents.
+//! Learning label prototypes from the rows of training documents.
 
 use rayon::prelude::*;
 
@@ -20,7 +20,7 @@ pub(crate) struct PrototypeTrainer<'a> {
 }
 
 impl PrototypeTrainer<'_> {
-    /// Learns from the labeled rows that `takes` selects.
+    /// Learns from the labeled rows for which `takes` returns true.
     pub(crate) fn learn(&self, takes: impl Fn(u32) -> bool) -> Prototypes {
         let documents = self.documents(takes);
         let svms = self.train(&documents, None, false);

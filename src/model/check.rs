@@ -85,14 +85,14 @@ impl Model {
         if arrays.ids.len() != documents || arrays.weights.len() != documents {
             return wrong(
                 array_names::DOCUMENT_WEIGHTS,
-                "not exactly one identifier and one weight per document",
+                "there is not exactly one identifier and one weight per document",
             );
         }
         if arrays.weights.iter().any(|weight| !(weight.is_finite() && *weight > 0.0)) {
             return wrong(array_names::DOCUMENT_WEIGHTS, "a weight is not above 0");
         }
         if self.texts().is_some_and(|texts| texts.len() != documents) {
-            return wrong(array_names::TEXT_OFFSETS, "not exactly one text per document");
+            return wrong(array_names::TEXT_OFFSETS, "there is not exactly one text per document");
         }
         let bounds = &arrays.label_indptr;
         let spans = bounds.first() == Some(&0)
@@ -128,12 +128,15 @@ impl Model {
             return wrong(array_names::NOVELTY_WEIGHTS, what);
         }
         if novelty_score.is_some_and(NoveltyScore::needs_margins) && arrays.prototypes.is_none() {
-            return wrong(array_names::NOVELTY_WEIGHTS, "prototype weights, but no prototypes");
+            return wrong(
+                array_names::NOVELTY_WEIGHTS,
+                "the novelty score needs prototypes that are missing",
+            );
         }
         if settings.novelty.is_some() != novelty_score.is_some() {
             return wrong(
                 "settings",
-                "a novelty limit without its arrays, or arrays without a limit",
+                "there is a novelty limit without a novelty score, or a score without a limit",
             );
         }
         let calibration = arrays.calibration.as_ref();
@@ -142,10 +145,13 @@ impl Model {
         }
         if let Some(factors) = &arrays.term_factors {
             if factors.len() != arrays.vocabulary.len() {
-                return wrong(array_names::TERM_FACTORS, "not one factor per term");
+                return wrong(
+                    array_names::TERM_FACTORS,
+                    "there is not exactly one factor per term",
+                );
             }
             if !factors.iter().all(|factor| factor.is_finite() && *factor > 0.0) {
-                return wrong(array_names::TERM_FACTORS, "a factor that is not above 0");
+                return wrong(array_names::TERM_FACTORS, "a factor is not above 0");
             }
         }
         let votes = arrays.learned_votes.as_ref();
@@ -160,13 +166,13 @@ impl Model {
         if (settings.vote.prototypes > 0.0) != prototypes.is_some() {
             return wrong(
                 "settings",
-                "a share of prototypes without prototypes, or prototypes without a share",
+                "the label prototypes are missing, or they have no share of the scores",
             );
         }
         if settings.vote.learned != votes.is_some() {
             return wrong(
                 "settings",
-                "learned votes without vote weights, or vote weights without learned votes",
+                "the learned vote weights are missing, or the vote does not use them",
             );
         }
         Ok(())

@@ -467,7 +467,7 @@ impl Collection {
         }
         let weighted = weights.iter().all(|weight| weight.is_finite() && *weight != 0.0);
         if terms.len() != weights.len() || !weighted {
-            return wrong("not one weight per term, finite and not 0");
+            return wrong("it does not have exactly one finite, nonzero weight per term");
         }
         if document.text.is_some() != self.base.keeps_texts() {
             return wrong("it has a text that the model does not keep, or lacks one that it does");

@@ -84,7 +84,7 @@ pub(super) fn with_journal(
 
 pub(super) fn warn_of_stale(journal: &Path) {
     tracing::warn!(
-        "{} does not belong to this model, which was compacted or trained again since: it is \
+        "{} does not belong to this model, which was compacted or retrained later: the journal is \
          ignored, and the next change replaces it",
         crate::printable::printable(journal.display())
     );

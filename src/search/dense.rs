@@ -245,7 +245,7 @@ impl Dense {
         let by_cpu = found.by_cpu;
         let answer = |(query, near): (usize, Result<&[Near], Error>)| {
             let near = near.ok()?;
-            let number = u32::try_from(query).expect("a batch has few queries");
+            let number = u32::try_from(query).expect("batches have fewer than 2^32 queries");
             if self.skips_zeros && is_zero(points.point(number)) {
                 return Some(Vec::new());
             }
@@ -328,7 +328,9 @@ impl Dense {
                         slots.set(first + query, list);
                     } else {
                         slots.mark_fell_back(first + query);
-                        remaining.push(u32::try_from(query).expect("a batch has few queries"));
+                        remaining.push(
+                            u32::try_from(query).expect("batches have fewer than 2^32 queries"),
+                        );
                     }
                 }
             }

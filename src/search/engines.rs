@@ -188,7 +188,7 @@ impl Engines {
         let rows = Arc::clone(part.vectors());
         let engine = Dense::new(rows, part.spec().kernel(), self.index, self.threads.clone())?;
         let engine = if part.skips_zeros() { engine.without_zeros() } else { engine };
-        Ok(self.stoppable(Arc::new(engine.on_gpus(&self.devices, self.fall_back)?)))
+        Ok(self.with_stop(Arc::new(engine.on_gpus(&self.devices, self.fall_back)?)))
     }
 
     /// The threads of the engines.
@@ -235,7 +235,7 @@ impl Engines {
     pub fn engine(&self, training: &Arc<Csr>) -> Result<Arc<dyn Search>, SearchError> {
         let training = Arc::clone(training);
         let threads = self.threads.clone();
-        Ok(self.stoppable(match (self.kind, &*self.devices) {
+        Ok(self.with_stop(match (self.kind, &*self.devices) {
             (EngineKind::Cuda(engine), [_, ..]) => {
                 let fall_back = self.fall_back;
                 let options = CudaOptions { fall_back, ..CudaOptions::new(engine) };
@@ -257,9 +257,9 @@ impl Engines {
         }))
     }
 
-    fn stoppable(&self, engine: Arc<dyn Search>) -> Arc<dyn Search> {
+    fn with_stop(&self, engine: Arc<dyn Search>) -> Arc<dyn Search> {
         match &self.stop {
-            Some(stop) => Arc::new(Stoppable { engine, stop: Arc::clone(stop) }),
+            Some(stop) => Arc::new(EngineWithStop { engine, stop: Arc::clone(stop) }),
             None => engine,
         }
     }
@@ -267,12 +267,12 @@ impl Engines {
 
 /// An engine with a stop for requests that have none.
 #[derive(Debug)]
-struct Stoppable {
+struct EngineWithStop {
     engine: Arc<dyn Search>,
     stop: Arc<Stop>,
 }
 
-impl Search for Stoppable {
+impl Search for EngineWithStop {
     fn rows(&self) -> u32 {
         self.engine.rows()
     }

@@ -10,7 +10,7 @@ use crate::rows::dense::ShapeError;
 #[non_exhaustive]
 pub enum SearchError {
     /// The queries have a different number of columns than the training rows.
-    #[error("the queries have {found} columns, the training rows {expected}")]
+    #[error("the queries have {found} columns, but the training rows have {expected}")]
     Columns {
         /// Columns of the queries.
         found: usize,
@@ -36,7 +36,7 @@ pub enum SearchError {
         expected: usize,
     },
     /// A weight is infinite or NaN.
-    #[error("a {what} row holds a weight that is not finite")]
+    #[error("a {what} row contains a weight that is not finite")]
     NotFinite {
         /// `training` or `query`.
         what: &'static str,

@@ -46,7 +46,7 @@ impl Exhaustive {
             slots.enumerate().try_for_each(|(query, mut slot)| {
                 queries.stop.check()?;
                 let query_row = row(&queries.rows, query);
-                let allowed = Allowed { allow: &queries.allow, query };
+                let allowed = QueryFilter { allow: &queries.allow, query };
                 slot.set(0, &nearest(&training, query_row, queries.k, allowed));
                 Ok::<(), SearchError>(())
             })
@@ -76,7 +76,7 @@ impl Search for Exhaustive {
 
 /// The rows that may be neighbors of one query.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Allowed<'a> {
+pub(super) struct QueryFilter<'a> {
     pub(super) allow: &'a Allow<'a>,
     pub(super) query: usize,
 }
@@ -86,7 +86,7 @@ pub(super) fn nearest(
     training: &CsrView<'_>,
     query: Row<'_>,
     k: usize,
-    allowed: Allowed<'_>,
+    allowed: QueryFilter<'_>,
 ) -> Vec<Neighbor> {
     let mut neighbors: Vec<Neighbor> = (0..)
         .zip(0..training.rows())

@@ -50,7 +50,7 @@ impl Memory {
         match self {
             Self::Owned(neighbors) => neighbors,
             Self::Pinned(memory) => {
-                #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
+                #[expect(unsafe_code, reason = "the GPU writes to this memory during a search")]
                 // SAFETY: a search borrows the lists mutably and waits for its lanes before it
                 // returns.
                 let keys = unsafe { memory.values() };
@@ -169,7 +169,7 @@ impl NeighborLists {
         let (neighbors, is_pinned) = match memory {
             Memory::Owned(neighbors) => (neighbors.as_mut_slice(), false),
             Memory::Pinned(memory) => {
-                #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
+                #[expect(unsafe_code, reason = "the GPU writes to this memory during a search")]
                 // SAFETY: as in `Memory::neighbors`. During a search, each batch has its own slots
                 // and reads them only after its lane has waited for the GPU.
                 let keys = unsafe { memory.values_mut() };

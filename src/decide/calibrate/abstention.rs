@@ -74,16 +74,16 @@ impl ConfidenceLimit {
     /// assert!(limit.error <= limit.error_bound && limit.error_bound <= 0.05);
     /// ```
     pub fn learn(target_error: f64, answers: &[Answer]) -> Self {
-        Self::at_risk(target_error, answers, RISK)
+        Self::learn_at_risk(target_error, answers, RISK)
     }
 
     /// Learns one of two limits, which together fail no more often than a single limit from
     /// [`learn`](Self::learn).
     pub(crate) fn one_of_two(target_error: f64, answers: &[Answer]) -> Self {
-        Self::at_risk(target_error, answers, RISK / 2.0)
+        Self::learn_at_risk(target_error, answers, RISK / 2.0)
     }
 
-    fn at_risk(target_error: f64, answers: &[Answer], risk: f64) -> Self {
+    fn learn_at_risk(target_error: f64, answers: &[Answer], risk: f64) -> Self {
         let mut answered: Vec<&Answer> = answers.iter().filter(|answer| answer.given > 0).collect();
         answered.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
         // Fewer correct answers are not enough evidence, even if there are no errors.
@@ -139,7 +139,7 @@ impl ConfidenceLimit {
         let valid = is_share(self.target_error)
             && self.confidence.is_none_or(is_share)
             && is_share(self.error_bound);
-        if valid { Ok(()) } else { Err("an abstention limit that is not a number, or not a share") }
+        if valid { Ok(()) } else { Err("a value of the abstention limit is not between 0 and 1") }
     }
 }
 

@@ -95,7 +95,7 @@ impl NoveltyLimit {
         if valid && self.max_score.is_none_or(f64::is_finite) {
             Ok(())
         } else {
-            Err("a novelty limit that is not a number, or not a share")
+            Err("a share of the novelty limit is not between 0 and 1, or its score is not finite")
         }
     }
 }
@@ -319,7 +319,7 @@ impl NoveltyScore {
     pub(crate) fn check(&self, documents: usize) -> Result<(), &'static str> {
         let weights = [MARGIN_VALUES, VALUES].contains(&self.weights.len());
         if !weights || self.nearest.len() != documents {
-            return Err("not one weight per value, or not one similarity per document");
+            return Err("the number of weights or of similarities is wrong");
         }
         let rising = |values: &[f32]| values.is_sorted() && values.iter().all(|v| v.is_finite());
         let finite = self.weights.iter().all(|weight| weight.is_finite())
@@ -327,7 +327,7 @@ impl NoveltyScore {
         if finite && rising(&self.best) && rising(&self.mean) {
             Ok(())
         } else {
-            Err("a value that is not finite or out of order")
+            Err("a value is not finite or out of order")
         }
     }
 }

@@ -178,12 +178,12 @@ impl Calibration {
     /// Checks the values for a model with `labels` labels. The error names the first problem.
     pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
         if self.weights.len() != 2 * VALUES || self.offsets.len() != 2 * labels {
-            return Err("not two weights per value, or not two offsets per label");
+            return Err("there are not exactly two weights per value and two offsets per label");
         }
         let finite = self.weights.iter().chain(&*self.offsets).all(|value| value.is_finite());
         let rising = self.similarities.is_sorted()
             && self.similarities.iter().all(|similarity| similarity.is_finite());
-        if finite && rising { Ok(()) } else { Err("a value that is not finite or out of order") }
+        if finite && rising { Ok(()) } else { Err("a value is not finite or out of order") }
     }
 }
 

@@ -132,25 +132,25 @@ impl LearnedVotes {
             && self.starts.is_sorted()
             && self.starts.len() == documents + 1;
         if !spans || self.vote_weights.len() != entries {
-            return Err("bounds that do not span the vote weights");
+            return Err("the bounds do not span the vote weights");
         }
         #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
         let rising = self.starts.windows(2).all(|bounds| {
             self.labels[bounds[0] as usize..bounds[1] as usize].is_sorted_by(|a, b| a < b)
         });
         if !rising || self.labels.iter().any(|&label| label as usize >= labels) {
-            return Err("a label that is out of order or does not exist");
+            return Err("a label is out of order or does not exist");
         }
         let multi_label = self.offsets.len() == labels && self.scales.len() == labels;
         let single_label = self.offsets.is_empty() && self.scales.len() == 1;
         if !multi_label && !single_label {
-            return Err("not one offset and one scale per label");
+            return Err("there is not exactly one offset and one scale per label");
         }
         let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
         if finite(&self.vote_weights) && finite(&self.offsets) && finite(&self.scales) {
             Ok(())
         } else {
-            Err("a value that is not finite")
+            Err("a value is not finite")
         }
     }
 }

@@ -19,7 +19,7 @@ pub enum UpdateError {
     Change(#[from] ChangeError),
     /// The model's file was replaced.
     #[error(
-        "{}: another model has replaced the opened one: open it again",
+        "{}: another model has replaced the opened model: open the file again",
         printable(path.display())
     )]
     Replaced {

@@ -20,9 +20,9 @@ pub(crate) struct PrototypeTrainer<'a> {
 }
 
 impl PrototypeTrainer<'_> {
-    /// Learns from the labeled rows for which `takes` returns true.
-    pub(crate) fn learn(&self, takes: impl Fn(u32) -> bool) -> Prototypes {
-        let documents = self.documents(takes);
+    /// Learns from the labeled rows for which `is_selected` returns true.
+    pub(crate) fn learn(&self, is_selected: impl Fn(u32) -> bool) -> Prototypes {
+        let documents = self.documents(is_selected);
         let svms = self.train(&documents, None, false);
         self.prototypes(svms.hyperplanes)
     }
@@ -31,9 +31,9 @@ impl PrototypeTrainer<'_> {
     /// [`learn_from`](Self::learn_from).
     pub(crate) fn learn_with_warm_start(
         &self,
-        takes: impl Fn(u32) -> bool,
+        is_selected: impl Fn(u32) -> bool,
     ) -> (Prototypes, WarmStart) {
-        let documents = self.documents(takes);
+        let documents = self.documents(is_selected);
         let svms = self.train(&documents, None, true);
         let mut start = WarmStart::new(self.rows.rows(), self.labels.sizes.len());
         for (labels, alphas) in svms.labels.chunks(LANES).zip(&svms.alphas) {
@@ -45,19 +45,23 @@ impl PrototypeTrainer<'_> {
     /// Learns from a warm start, which takes fewer rounds. The warm start must have been learned
     /// with the same cost from a subset of these documents. The result is as close to the optimum
     /// as without a warm start, but not identical.
-    pub(crate) fn learn_from(&self, start: &WarmStart, takes: impl Fn(u32) -> bool) -> Prototypes {
-        let documents = self.documents(takes);
+    pub(crate) fn learn_from(
+        &self,
+        start: &WarmStart,
+        is_selected: impl Fn(u32) -> bool,
+    ) -> Prototypes {
+        let documents = self.documents(is_selected);
         let svms = self.train(&documents, Some(start), false);
         self.prototypes(svms.hyperplanes)
     }
 
     /// Selects the documents to learn from, in an order that depends only on their content. This
     /// makes the prototypes independent of the order of the rows.
-    fn documents(&self, takes: impl Fn(u32) -> bool) -> SvmDocuments {
+    fn documents(&self, is_selected: impl Fn(u32) -> bool) -> SvmDocuments {
         let Self { rows, labels, .. } = *self;
         let count = u32::try_from(rows.rows()).expect("fewer than 2^32 rows");
         let mut numbers: Vec<u32> = (0..count)
-            .filter(|&row| takes(row) && !labels.labels(row).is_empty())
+            .filter(|&row| is_selected(row) && !labels.labels(row).is_empty())
             .filter(|&row| labels.weights[row as usize] > 0.0)
             .collect();
         let content = |number: u32| {

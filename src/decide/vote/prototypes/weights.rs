@@ -167,27 +167,27 @@ impl Prototypes {
             && self.starts.is_sorted()
             && self.starts.len() == terms + 1;
         if !spans || self.weights.len() != entries {
-            return Err("bounds that do not span the prototype weights");
+            return Err("the bounds do not span the prototype weights");
         }
         #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
         let rising = self.starts.windows(2).all(|bounds| {
             self.labels[bounds[0] as usize..bounds[1] as usize].is_sorted_by(|a, b| a < b)
         });
         if !rising || self.labels.iter().any(|&label| label as usize >= labels) {
-            return Err("a label that is out of order or does not exist");
+            return Err("a label is out of order or does not exist");
         }
         if self.offsets.len() != labels || !(2..=3).contains(&self.link.len()) {
-            return Err("not one constant per label");
+            return Err("there is not exactly one constant per label");
         }
         if self.link[..2].iter().any(|&value| value.is_nan() || value <= 0.0) {
-            return Err("a cost or a scale that is not above 0");
+            return Err("the cost or the scale is not above 0");
         }
         let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
         let offsets = self.offsets.iter().all(|&offset| offset > f32::NEG_INFINITY);
         if finite(&self.weights) && finite(&self.link) && offsets {
             Ok(())
         } else {
-            Err("a value that is not finite")
+            Err("a value is not finite")
         }
     }
 }

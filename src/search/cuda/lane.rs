@@ -32,7 +32,7 @@ struct Layout {
     vals: usize,
     cols: usize,
     /// Whether columns have 16 bits.
-    narrow: bool,
+    is_narrow: bool,
     filter: FilterLayout,
 }
 
@@ -125,13 +125,13 @@ impl Lane {
         let indices = &queries.rows.indices()[start..start + nonzeros];
         let data = &queries.rows.data()[start..start + nonzeros];
 
-        let narrow = queries.rows.cols() <= usize::from(u16::MAX) + 1;
-        let cols_words = if narrow { nonzeros.div_ceil(2) } else { nonzeros };
+        let is_narrow = queries.rows.cols() <= usize::from(u16::MAX) + 1;
+        let cols_words = if is_narrow { nonzeros.div_ceil(2) } else { nonzeros };
         let vals = (count + 1).next_multiple_of(SECTION_ALIGNMENT);
         let cols = (vals + nonzeros).next_multiple_of(SECTION_ALIGNMENT);
         let filter_at = (cols + cols_words).next_multiple_of(SECTION_ALIGNMENT);
         let (filter, layout) = pack_filter(&queries.allow.slice(range.clone()), filter_at);
-        self.layout = Layout { vals, cols, narrow, filter: layout };
+        self.layout = Layout { vals, cols, is_narrow, filter: layout };
         let words = filter_at + filter.len();
 
         let host = self.host.get(words)?;
@@ -140,8 +140,8 @@ impl Lane {
         let (host_cols, host_filter) = host.split_at_mut(filter_at - cols);
         for (to, &from) in host_ptr.iter_mut().zip(indptr) {
             #[expect(clippy::cast_possible_truncation, reason = "chunks are below 2^32 entries")]
-            let narrow = (from - indptr[0]) as u32;
-            *to = narrow;
+            let offset = (from - indptr[0]) as u32;
+            *to = offset;
         }
         let longest = host_ptr[..=count].windows(2).map(|row| row[1] - row[0]).max().unwrap_or(0);
         host_filter.copy_from_slice(&filter);
@@ -154,16 +154,16 @@ impl Lane {
                 pinned_weights: host_vals,
                 pinned_columns: host_cols,
             };
-            entries.copy(narrow)
+            entries.copy(is_narrow)
         } else {
-            let words = if narrow { ENTRIES_PER_TASK / 2 } else { ENTRIES_PER_TASK };
+            let words = if is_narrow { ENTRIES_PER_TASK / 2 } else { ENTRIES_PER_TASK };
             let vals =
                 host_vals.par_chunks_mut(ENTRIES_PER_TASK).zip(data.par_chunks(ENTRIES_PER_TASK));
             let cols = host_cols.par_chunks_mut(words).zip(indices.par_chunks(ENTRIES_PER_TASK));
             let chunks = vals.zip(cols).map(|(vals, cols)| {
                 let (pinned_weights, weights) = vals;
                 let (pinned_columns, columns) = cols;
-                Entries { weights, columns, pinned_weights, pinned_columns }.copy(narrow)
+                Entries { weights, columns, pinned_weights, pinned_columns }.copy(is_narrow)
             });
             threads.run(|| chunks.reduce(WeightFlags::default, WeightFlags::union))
         };
@@ -183,14 +183,14 @@ impl Lane {
 
     /// The addresses of the queries that were sent last.
     pub(super) fn queries(&self) -> QueryRows {
-        let Layout { vals, cols, narrow, .. } = self.layout;
+        let Layout { vals, cols, is_narrow, .. } = self.layout;
         let start = address(self.gpu.stream(), self.uploaded.reserved());
         let address_of = |word: usize| start + 4 * word as u64;
         QueryRows {
             ptr: start,
             cols: address_of(cols),
             vals: address_of(vals),
-            narrow: u32::from(narrow),
+            narrow: u32::from(is_narrow),
         }
     }
 
@@ -280,10 +280,10 @@ struct Entries<'a> {
 
 impl Entries<'_> {
     /// Copies the entries and determines the properties of their weights.
-    fn copy(self, narrow: bool) -> WeightFlags {
+    fn copy(self, is_narrow: bool) -> WeightFlags {
         let Self { weights, columns, pinned_weights, pinned_columns } = self;
         pinned_weights[..weights.len()].copy_from_slice(weights);
-        if narrow {
+        if is_narrow {
             let to: &mut [u16] = bytemuck::cast_slice_mut(pinned_columns);
             for (to, &from) in to.iter_mut().zip(columns) {
                 #[expect(clippy::cast_possible_truncation, reason = "columns fit 16 bits")]

@@ -228,7 +228,7 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
     let mut trained: [bool; LANES] = std::array::from_fn(|lane| lane < labels.len());
     let mut partial_rounds = 0;
     for _ in 0..MAX_ROUNDS {
-        let whole = active == order.len();
+        let is_full_round = active == order.len();
         let mut max_slopes = [f32::NEG_INFINITY; LANES];
         let mut min_slopes = [f32::INFINITY; LANES];
         for index in (1..active).rev() {
@@ -261,9 +261,9 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
                 let projected = if alpha <= 0.0 { slope.min(0.0) } else { slope };
                 max_slopes[lane] = max_slopes[lane].max(projected);
                 min_slopes[lane] = min_slopes[lane].min(projected);
-                let stays = !trained[lane] || projected.abs() <= 1e-12;
+                let is_fixed = !trained[lane] || projected.abs() <= 1e-12;
                 let new_alpha = (alpha - slope / (square + diagonal)).max(0.0);
-                let new_alpha = if stays { alpha } else { new_alpha };
+                let new_alpha = if is_fixed { alpha } else { new_alpha };
                 steps[lane] = (new_alpha - alpha) * side;
                 alphas[lane] = new_alpha;
                 is_changed |= steps[lane] != 0.0;
@@ -280,16 +280,17 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
                 order.swap(next, active);
             }
         }
-        let fits = |lane: usize| !trained[lane] || max_slopes[lane] - min_slopes[lane] <= tolerance;
-        let all_fit = (0..LANES).all(fits);
-        if whole {
-            if all_fit {
+        let is_converged =
+            |lane: usize| !trained[lane] || max_slopes[lane] - min_slopes[lane] <= tolerance;
+        let all_converged = (0..LANES).all(is_converged);
+        if is_full_round {
+            if all_converged {
                 break;
             }
-            trained = std::array::from_fn(|lane| !fits(lane));
+            trained = std::array::from_fn(|lane| !is_converged(lane));
         }
-        partial_rounds = if whole { 0 } else { partial_rounds + 1 };
-        if all_fit || partial_rounds >= MAX_SKIPPED_ROUNDS {
+        partial_rounds = if is_full_round { 0 } else { partial_rounds + 1 };
+        if all_converged || partial_rounds >= MAX_SKIPPED_ROUNDS {
             active = order.len();
         }
     }

@@ -58,8 +58,8 @@ impl Model {
         let is_wrong = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
         let (chunks, _) = rows.data().as_chunks::<WEIGHTS_PER_TASK>();
         let rest = &rows.data()[chunks.len() * WEIGHTS_PER_TASK..];
-        let passes = |weights: &[f32]| weights.iter().filter(is_wrong).count() == 0;
-        if !threads::all(chunks.len(), |chunk| passes(&chunks[chunk])) || !passes(rest) {
+        let is_valid = |weights: &[f32]| weights.iter().filter(is_wrong).count() == 0;
+        if !threads::all(chunks.len(), |chunk| is_valid(&chunks[chunk])) || !is_valid(rest) {
             return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();
@@ -78,8 +78,8 @@ impl Model {
             );
         }
         let names = &arrays.label_names;
-        let sorted = (1..labels).all(|label| names.bytes(label - 1) < names.bytes(label));
-        if !sorted || (labels > 0 && names.bytes(0).is_empty()) {
+        let is_sorted = (1..labels).all(|label| names.bytes(label - 1) < names.bytes(label));
+        if !is_sorted || (labels > 0 && names.bytes(0).is_empty()) {
             return wrong(array_names::LABEL_OFFSETS, "a name is empty or out of order");
         }
         if arrays.ids.len() != documents || arrays.weights.len() != documents {
@@ -95,17 +95,17 @@ impl Model {
             return wrong(array_names::TEXT_OFFSETS, "there is not exactly one text per document");
         }
         let bounds = &arrays.label_indptr;
-        let spans = bounds.first() == Some(&0)
+        let has_valid_bounds = bounds.first() == Some(&0)
             && bounds.last() == Some(&(arrays.label_indices.len() as u64))
             && bounds.len() == documents + 1;
-        if !spans || !bounds.is_sorted() {
+        if !has_valid_bounds || !bounds.is_sorted() {
             return wrong(array_names::LABEL_BOUNDS, "the bounds do not span the labels");
         }
-        let rising = bounds.windows(2).all(|pair| {
+        let is_sorted = bounds.windows(2).all(|pair| {
             let labels = &arrays.label_indices[bounds_of(pair[0], pair[1])];
             labels.is_sorted_by(|a, b| a < b)
         });
-        if !rising || arrays.label_indices.iter().any(|&label| label as usize >= labels) {
+        if !is_sorted || arrays.label_indices.iter().any(|&label| label as usize >= labels) {
             return wrong(array_names::LABEL_NUMBERS, "a label is out of order or does not exist");
         }
         Ok(())
@@ -182,7 +182,7 @@ impl Model {
     fn check_dense(&self) -> Result<(), ModelProblem> {
         let settings = &self.settings;
         let share = settings.dense_share;
-        let fits = match (&settings.dense, self.has_terms()) {
+        let is_consistent = match (&settings.dense, self.has_terms()) {
             (None, true) => share.to_bits() == 0,
             (None, false) => false,
             (Some(dense), false) => {
@@ -194,9 +194,9 @@ impl Model {
                         || matches!(settings.input, InputSpec::Text(_)))
             }
         };
-        let alone = settings.dense.as_ref().is_some_and(|dense| dense.alone);
-        let fits = fits && (!alone || share.to_bits() == 1f64.to_bits());
-        if !fits || (!self.has_terms() && !self.arrays.vocabulary.is_empty()) {
+        let is_alone = settings.dense.as_ref().is_some_and(|dense| dense.alone);
+        let is_consistent = is_consistent && (!is_alone || share.to_bits() == 1f64.to_bits());
+        if !is_consistent || (!self.has_terms() && !self.arrays.vocabulary.is_empty()) {
             return Err(invalid("settings")("the dense vectors do not match the input".to_owned()));
         }
         Ok(())

@@ -433,8 +433,8 @@ impl Collection {
                     id
                 }
             };
-            let known = is_present.get(&**id).copied().unwrap_or_else(|| self.contains(id));
-            if !known {
+            let is_known = is_present.get(&**id).copied().unwrap_or_else(|| self.contains(id));
+            if !is_known {
                 return Err(ChangeError::NoSuchDocument { id: id.clone() });
             }
             if matches!(change, Change::Remove { .. }) {
@@ -461,12 +461,12 @@ impl Collection {
         if !(weight.is_finite() && *weight > 0.0) {
             return wrong("its weight is not above 0");
         }
-        let in_order = terms.is_sorted_by(|a, b| a < b);
-        if !in_order || terms.last().is_some_and(|&last| last as usize >= columns) {
+        let is_sorted = terms.is_sorted_by(|a, b| a < b);
+        if !is_sorted || terms.last().is_some_and(|&last| last as usize >= columns) {
             return wrong("its terms are out of order, or not in the vocabulary");
         }
-        let weighted = weights.iter().all(|weight| weight.is_finite() && *weight != 0.0);
-        if terms.len() != weights.len() || !weighted {
+        let has_valid_weights = weights.iter().all(|weight| weight.is_finite() && *weight != 0.0);
+        if terms.len() != weights.len() || !has_valid_weights {
             return wrong("it does not have exactly one finite, nonzero weight per term");
         }
         if document.text.is_some() != self.base.keeps_texts() {

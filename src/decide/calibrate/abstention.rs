@@ -120,8 +120,8 @@ impl ConfidenceLimit {
                 error_bound: sums.upper_bound(overall_effect, risk),
             };
             if found.error_bound > target_error {
-                let first = best.confidence.is_none();
-                return if first { Self { confidence: None, ..found } } else { best };
+                let is_first = best.confidence.is_none();
+                return if is_first { Self { confidence: None, ..found } } else { best };
             }
             best = found;
         }
@@ -136,10 +136,14 @@ impl ConfidenceLimit {
     /// Checks the values. The error names the first problem.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
-        let valid = is_share(self.target_error)
+        let is_valid = is_share(self.target_error)
             && self.confidence.is_none_or(is_share)
             && is_share(self.error_bound);
-        if valid { Ok(()) } else { Err("a value of the abstention limit is not between 0 and 1") }
+        if is_valid {
+            Ok(())
+        } else {
+            Err("a value of the abstention limit is not between 0 and 1")
+        }
     }
 }
 

@@ -91,8 +91,8 @@ impl NoveltyLimit {
     /// Checks the values. The error names the first problem.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let shares = [self.target, self.known_refused, self.novel_refused];
-        let valid = shares.iter().all(|share| (0.0..=1.0).contains(share));
-        if valid && self.max_score.is_none_or(f64::is_finite) {
+        let is_valid = shares.iter().all(|share| (0.0..=1.0).contains(share));
+        if is_valid && self.max_score.is_none_or(f64::is_finite) {
             Ok(())
         } else {
             Err("a share of the novelty limit is not between 0 and 1, or its score is not finite")
@@ -321,10 +321,10 @@ impl NoveltyScore {
         if !weights || self.nearest.len() != documents {
             return Err("the number of weights or of similarities is wrong");
         }
-        let rising = |values: &[f32]| values.is_sorted() && values.iter().all(|v| v.is_finite());
-        let finite = self.weights.iter().all(|weight| weight.is_finite())
+        let is_sorted = |values: &[f32]| values.is_sorted() && values.iter().all(|v| v.is_finite());
+        let is_finite = self.weights.iter().all(|weight| weight.is_finite())
             && self.nearest.iter().all(|similarity| similarity.is_finite());
-        if finite && rising(&self.best) && rising(&self.mean) {
+        if is_finite && is_sorted(&self.best) && is_sorted(&self.mean) {
             Ok(())
         } else {
             Err("a value is not finite or out of order")

@@ -180,10 +180,10 @@ impl Calibration {
         if self.weights.len() != 2 * VALUES || self.offsets.len() != 2 * labels {
             return Err("there are not exactly two weights per value and two offsets per label");
         }
-        let finite = self.weights.iter().chain(&*self.offsets).all(|value| value.is_finite());
-        let rising = self.similarities.is_sorted()
+        let is_finite = self.weights.iter().chain(&*self.offsets).all(|value| value.is_finite());
+        let is_sorted = self.similarities.is_sorted()
             && self.similarities.iter().all(|similarity| similarity.is_finite());
-        if finite && rising { Ok(()) } else { Err("a value is not finite or out of order") }
+        if is_finite && is_sorted { Ok(()) } else { Err("a value is not finite or out of order") }
     }
 }
 

@@ -110,9 +110,9 @@ impl Decision {
 
     /// Checks the values for a model with `labels` labels. The error names the first problem.
     pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
-        let share = |share: &f64| (0.0..=1.0).contains(share);
+        let is_share = |share: &f64| (0.0..=1.0).contains(share);
         match self {
-            Self::Multi { threshold, .. } if !share(threshold) => {
+            Self::Multi { threshold, .. } if !is_share(threshold) => {
                 Err("the threshold is not between 0 and 1")
             }
             Self::PerLabel { thresholds, .. } if thresholds.len() != labels => {
@@ -123,7 +123,7 @@ impl Decision {
                 Err("the number of shares differs from the number of labels")
             }
             Self::Proportional { factor, shares }
-                if !(factor.is_finite() && *factor >= 0.0 && shares.iter().all(share)) =>
+                if !(factor.is_finite() && *factor >= 0.0 && shares.iter().all(is_share)) =>
             {
                 Err("a share is not between 0 and 1, or the factor is invalid")
             }

@@ -127,27 +127,27 @@ impl LearnedVotes {
     /// the first problem.
     pub(crate) fn check(&self, documents: usize, labels: usize) -> Result<(), &'static str> {
         let entries = self.labels.len();
-        let spans = self.starts.first() == Some(&0)
+        let has_valid_bounds = self.starts.first() == Some(&0)
             && self.starts.last() == Some(&(entries as u64))
             && self.starts.is_sorted()
             && self.starts.len() == documents + 1;
-        if !spans || self.vote_weights.len() != entries {
+        if !has_valid_bounds || self.vote_weights.len() != entries {
             return Err("the bounds do not span the vote weights");
         }
         #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
-        let rising = self.starts.windows(2).all(|bounds| {
+        let is_sorted = self.starts.windows(2).all(|bounds| {
             self.labels[bounds[0] as usize..bounds[1] as usize].is_sorted_by(|a, b| a < b)
         });
-        if !rising || self.labels.iter().any(|&label| label as usize >= labels) {
+        if !is_sorted || self.labels.iter().any(|&label| label as usize >= labels) {
             return Err("a label is out of order or does not exist");
         }
-        let multi_label = self.offsets.len() == labels && self.scales.len() == labels;
-        let single_label = self.offsets.is_empty() && self.scales.len() == 1;
-        if !multi_label && !single_label {
+        let is_multi_label = self.offsets.len() == labels && self.scales.len() == labels;
+        let is_single_label = self.offsets.is_empty() && self.scales.len() == 1;
+        if !is_multi_label && !is_single_label {
             return Err("there is not exactly one offset and one scale per label");
         }
-        let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
-        if finite(&self.vote_weights) && finite(&self.offsets) && finite(&self.scales) {
+        let is_finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
+        if is_finite(&self.vote_weights) && is_finite(&self.offsets) && is_finite(&self.scales) {
             Ok(())
         } else {
             Err("a value is not finite")

@@ -85,9 +85,9 @@ impl LabelWeights {
 impl Segment {
     pub(super) fn live(&self) -> &LiveRows {
         self.live.get_or_init(|| {
-            let all = self.count as usize == self.alive.len();
+            let is_complete = self.count as usize == self.alive.len();
             let rows = || (0..).zip(&self.alive).filter(|&(_, &alive)| alive).map(|(row, _)| row);
-            (!all).then(|| rows().collect())
+            (!is_complete).then(|| rows().collect())
         })
     }
 

@@ -321,19 +321,19 @@ impl Cuda {
         found: &mut Slots<'_>,
     ) -> Result<(), GpuError> {
         lane.wait()?;
-        let fused = self.is_fused(segment, k);
+        let is_fused = self.is_fused(segment, k);
         let count = uploaded.count;
         let unanswered =
-            if fused { uploaded.unanswered(lane.host_status.get(count)?) } else { Vec::new() };
-        let sorted = fused || k <= SELECT_SORTED as usize;
+            if is_fused { uploaded.unanswered(lane.host_status.get(count)?) } else { Vec::new() };
+        let is_sorted = is_fused || k <= SELECT_SORTED as usize;
         let counts = lane.host_counts.get(count)?;
-        if found.pinned(k).is_some() && sorted {
+        if found.pinned(k).is_some() && is_sorted {
             found.set_counts(counts);
         } else if found.pinned(k).is_some() {
             self.threads.run(|| found.set_counts_and_sort(counts));
         } else {
             let all = bytemuck::cast_slice(lane.host_found.get(count * k)?);
-            self.threads.run(|| found.fill(all, k, counts, sorted));
+            self.threads.run(|| found.fill(all, k, counts, is_sorted));
         }
         let batch = self.dense_batch(segment);
         for chunk in unanswered.chunks(batch) {

@@ -159,13 +159,13 @@ impl Cuda {
 
     pub(super) fn structures(&self) -> SegmentStructures {
         let info = self.untracked.info();
-        let texture =
+        let uses_textures =
             matches!(self.options.engine, CudaEngine::Grid { memory: GridMemory::Texture, .. });
         let width = self.options.texture_width.unwrap_or(info.texture_width);
-        let fused = self.options.engine == CudaEngine::Fused && self.is_nonnegative;
+        let is_fused = self.options.engine == CudaEngine::Fused && self.is_nonnegative;
         SegmentStructures {
-            texture_width: texture.then_some(width),
-            tile_rows: fused.then(|| self.tile_rows()),
+            texture_width: uses_textures.then_some(width),
+            tile_rows: is_fused.then(|| self.tile_rows()),
         }
     }
 

@@ -92,8 +92,9 @@ impl PrototypeTrainer<'_> {
         }
         // If all documents or none have a label, there is nothing to separate.
         let total = documents.numbers.len();
-        let both = |&(_, &count): &(u32, &usize)| 0 < count && count < total;
-        let labels: Vec<u32> = (0u32..).zip(&sizes).filter(both).map(|(label, _)| label).collect();
+        let has_both_sides = |&(_, &count): &(u32, &usize)| 0 < count && count < total;
+        let labels: Vec<u32> =
+            (0u32..).zip(&sizes).filter(has_both_sides).map(|(label, _)| label).collect();
         let cost = self.learning.cost;
         let found: Vec<(Vec<Hyperplane>, Vec<Lanes>)> = self.threads.run(|| {
             let train = |labels: &[u32]| {

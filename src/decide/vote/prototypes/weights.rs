@@ -162,18 +162,18 @@ impl Prototypes {
     /// first problem.
     pub(crate) fn check(&self, terms: usize, labels: usize) -> Result<(), &'static str> {
         let entries = self.labels.len();
-        let spans = self.starts.first() == Some(&0)
+        let has_valid_bounds = self.starts.first() == Some(&0)
             && self.starts.last() == Some(&(entries as u64))
             && self.starts.is_sorted()
             && self.starts.len() == terms + 1;
-        if !spans || self.weights.len() != entries {
+        if !has_valid_bounds || self.weights.len() != entries {
             return Err("the bounds do not span the prototype weights");
         }
         #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
-        let rising = self.starts.windows(2).all(|bounds| {
+        let is_sorted = self.starts.windows(2).all(|bounds| {
             self.labels[bounds[0] as usize..bounds[1] as usize].is_sorted_by(|a, b| a < b)
         });
-        if !rising || self.labels.iter().any(|&label| label as usize >= labels) {
+        if !is_sorted || self.labels.iter().any(|&label| label as usize >= labels) {
             return Err("a label is out of order or does not exist");
         }
         if self.offsets.len() != labels || !(2..=3).contains(&self.link.len()) {
@@ -182,9 +182,9 @@ impl Prototypes {
         if self.link[..2].iter().any(|&value| value.is_nan() || value <= 0.0) {
             return Err("the cost or the scale is not above 0");
         }
-        let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
+        let is_finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
         let offsets = self.offsets.iter().all(|&offset| offset > f32::NEG_INFINITY);
-        if finite(&self.weights) && finite(&self.link) && offsets {
+        if is_finite(&self.weights) && is_finite(&self.link) && offsets {
             Ok(())
         } else {
             Err("a value is not finite")

@@ -31,8 +31,9 @@ impl Model {
     /// Writes the model atomically. Identical models produce identical bytes.
     ///
     /// # Errors
-    /// If the model is not valid, the file cannot be written, or the journal of the previous model
-    /// cannot be removed. In the first two cases, the previous file at `path` is unchanged.
+    /// If the model is not valid, if another process is changing the documents of the previous
+    /// model, if the file cannot be written, or if the previous journal cannot be removed. The
+    /// previous file at `path` is replaced only in the last case.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
         let output = Output::open(path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
@@ -42,8 +43,9 @@ impl Model {
     /// Writes the model to an output that was opened beforehand, and commits the output.
     ///
     /// # Errors
-    /// If the model is not valid, the file cannot be written, or the journal of the previous model
-    /// cannot be removed. In the first two cases, the previous file is unchanged.
+    /// If the model is not valid, if another process is changing the documents of the previous
+    /// model, if the file cannot be written, or if the previous journal cannot be removed. The
+    /// previous file is replaced only in the last case.
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
         // The journal of a replaced model is also removed. Meanwhile, the lock keeps other

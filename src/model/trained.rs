@@ -136,14 +136,14 @@ impl Model {
         let mut hasher = crc32fast::Hasher::new();
         let (terms, offsets) = self.vocabulary().terms().parts();
         let settings = serde_json::to_vec(&(input, fields, weighting));
-        hasher.update(&settings.expect("settings were read from JSON or will be written as it"));
+        hasher.update(&settings.expect("settings were read from JSON or will be written as JSON"));
         hasher.update(&self.settings.counts.mean_length.to_le_bytes());
         hasher.update(terms);
         hasher.update(bytemuck::cast_slice(offsets));
         hasher.update(bytemuck::cast_slice(&self.arrays.idf));
         if let Some(dense) = self.dense() {
             let spec = serde_json::to_vec(dense.spec());
-            hasher.update(&spec.expect("settings were read from JSON or will be written as it"));
+            hasher.update(&spec.expect("settings were read from JSON or will be written as JSON"));
             let terms =
                 dense.projection().map_or(&[][..], |projection| projection.terms().values());
             hasher.update(bytemuck::cast_slice(terms));
@@ -215,7 +215,7 @@ impl Model {
         labels.map(|(label, documents)| LabelFrequency { label, documents }).collect()
     }
 
-    /// Notes on possible problems of the corpus on which the model was trained.
+    /// Notes on possible problems with the corpus on which the model was trained.
     pub fn notes(&self) -> Vec<Note> {
         let labels: Vec<&str> = self.labels().iter().collect();
         let documents = self.settings.counts.documents;
@@ -260,8 +260,8 @@ impl Model {
     /// # Panics
     /// If there is no such document.
     pub fn text(&self, row: u32) -> Option<&str> {
-        let (texts, own) = self.arrays.texts.as_ref()?.of(row);
-        texts.get(own)
+        let (texts, local) = self.arrays.texts.as_ref()?.of(row);
+        texts.get(local)
     }
 
     /// Whether the texts of the training documents were kept.
@@ -307,8 +307,8 @@ impl Model {
     /// # Panics
     /// If there is no such document.
     pub fn document_terms(&self, row_number: u32) -> (&[u32], &[f32]) {
-        let (rows, own) = self.arrays.rows.of(row_number);
-        row(&rows.view(), own)
+        let (rows, local) = self.arrays.rows.of(row_number);
+        row(&rows.view(), local)
     }
 }
 

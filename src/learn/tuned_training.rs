@@ -236,7 +236,6 @@ fn learn_and_build(
             let inspected = InspectedRows {
                 terms: training.terms,
                 vectors: training.vectors,
-                vocabulary: &counts.vocabulary,
                 labels,
                 is_cosine: false,
                 groups: counts.groups().to_vec(),
@@ -331,7 +330,6 @@ fn exclusions(
     let inspected = InspectedRows {
         terms: Some(SearchableRows { engine: plain.engine(), queries }),
         vectors: None,
-        vocabulary: &counts.vocabulary,
         labels: labels_of(counts, &sizes),
         is_cosine: true,
         groups: counts.groups().to_vec(),

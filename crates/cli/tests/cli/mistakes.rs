@@ -5,6 +5,14 @@ use testkit::{Folder, Messages, text};
 use crate::{GOLDEN, TEST, TRAIN, ok, refused};
 
 /// Runs arguments, and checks their exit codes. `{dir}` is the temporary folder.
+fn refuse_all(messages: &mut Messages, folder: &Folder, cases: &[(&str, i32)]) {
+    for &(line, code) in cases {
+        let line = line.replace("{dir}", text(folder.path())).replace("{train}", TRAIN);
+        let line = line.replace("{test}", TEST).replace("{golden}", GOLDEN);
+        refused(messages, code, &line.split_whitespace().collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn mistakes() {
     let folder = Folder::new();
@@ -59,11 +67,7 @@ fn mistakes() {
         ("trian", 2),
         ("", 2),
     ];
-    for &(line, code) in cases {
-        let line = line.replace("{dir}", text(folder.path())).replace("{train}", TRAIN);
-        let line = line.replace("{test}", TEST).replace("{golden}", GOLDEN);
-        refused(&mut messages, code, &line.split_whitespace().collect::<Vec<_>>());
-    }
+    refuse_all(&mut messages, &folder, cases);
     insta::assert_snapshot!(messages);
     assert!(!folder.at("m").exists(), "no model is left behind");
     let left = std::fs::read_dir(folder.path()).unwrap().count();
@@ -138,18 +142,13 @@ fn first_mistakes() {
         ("serve {golden} --listen eighty", 2),
         ("cluster {dir}/t.csv --k 100000", 2),
         ("cluster {dir}/t.csv --k 0", 2),
-        ("relabel {model} 1 mony", 3),
-        ("relabel {model} 17 money", 3),
-        ("remove {model} 17", 3),
-        ("add {model} {dir}/t.csv", 3),
+        ("relabel {dir}/t.model 1 mony", 3),
+        ("relabel {dir}/t.model 17 money", 3),
+        ("remove {dir}/t.model 17", 3),
+        ("add {dir}/t.model {dir}/t.csv", 3),
     ];
-    let model = folder.at("t.model");
-    ok(&["train", text(&folder.at("t.csv")), "-o", text(&model)]);
-    for &(line, code) in cases {
-        let line = line.replace("{dir}", text(folder.path())).replace("{golden}", GOLDEN);
-        let line = line.replace("{model}", text(&model));
-        refused(&mut messages, code, &line.split_whitespace().collect::<Vec<_>>());
-    }
+    ok(&["train", text(&folder.at("t.csv")), "-o", text(&folder.at("t.model"))]);
+    refuse_all(&mut messages, &folder, cases);
     insta::assert_snapshot!(messages);
     assert!(!folder.at("m").exists(), "no model is left behind");
 }

@@ -36,6 +36,12 @@ fn results_that_are_probably_not_meant_are_noted() {
         format!("{{\"id\": \"a\", \"text\": \"{}\", \"label\": \"{label}\"}}\n", words(number))
     };
     folder.write("ids.jsonl", lines(&["x", "y", "z"], same_id));
+    let short = |number: usize, label: &str| match number % 10 {
+        0 => format!("-,{label}\n"),
+        1 => format!("loan,{label}\n"),
+        _ => format!("{},{label}\n", words(number)),
+    };
+    folder.write("short.csv", format!("text,label\n{}", lines(&["x", "y"], short)));
     for (file, code) in [
         ("lists.csv", 0),
         ("separated.csv", 0),
@@ -44,6 +50,7 @@ fn results_that_are_probably_not_meant_are_noted() {
         ("glued.txt", 0),
         ("weighted.jsonl", 0),
         ("ids.jsonl", 0),
+        ("short.csv", 0),
         ("one.csv --strict", 3),
         ("one.csv -q", 0),
     ] {
@@ -74,6 +81,23 @@ fn unknown_labels_and_hierarchies_are_noted() {
     let relabeled = run(&["relabel", text(&model), "1", "mony"]);
     messages.add("relabel", &relabeled, 3);
     insta::assert_snapshot!(messages);
+}
+
+#[test]
+fn tuning_names_the_language() {
+    let folder = Folder::new();
+    let english = "this is what they had in the house before it was of any use to us";
+    for (name, text, expected) in [
+        ("english.csv", english, "the language of the texts is probably english"),
+        ("unknown.csv", "vuq zep kolm", "the language of the texts was not recognized"),
+    ] {
+        let row = |number, label: &str| format!("{text} {},{label}\n", words(number));
+        folder.write(name, format!("text,label\n{}", lines(&["x", "y"], row)));
+        let model = folder.at("m");
+        let trained =
+            ok(&["train", testkit::text(&folder.at(name)), "-o", testkit::text(&model), "--tune"]);
+        assert!(trained.err.contains(expected), "{}", trained.err);
+    }
 }
 
 /// `evaluate`, `predict` and `info` read as `train` did.

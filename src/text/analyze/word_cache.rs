@@ -1,11 +1,11 @@
-//! What became of the words of earlier texts.
+//! A cache of the analysis of words.
 
 use crate::text::term_store::{Dictionary, Interner, ShortTerm, Term};
 
-/// The cache is emptied when its words exceed this many bytes: a stream may be endless.
+/// The cache is cleared when its words exceed this many bytes, because a stream may be endless.
 const CACHE_BYTES: usize = 1 << 22;
 
-/// The outcome for a word.
+/// The result of the filter and the dictionary for a word.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Outcome {
     /// The word is dropped.
@@ -16,11 +16,11 @@ pub(super) enum Outcome {
     Term(u32),
 }
 
-/// Words and their outcomes.
+/// Maps folded words to their outcomes.
 #[derive(Debug, Default)]
 pub(super) struct WordCache {
     words: Interner,
-    /// The outcome of each word, by its number.
+    /// The outcome of each word, indexed by its id in `words`.
     outcomes: Vec<Outcome>,
     numbers: Vec<u32>,
 }
@@ -58,7 +58,7 @@ impl WordCache {
         }
     }
 
-    /// Empties the cache if its words are too many.
+    /// Clears the cache if it exceeds its limit.
     fn limit(&mut self) {
         if self.words.bytes() > CACHE_BYTES {
             self.words.clear();

@@ -1,4 +1,4 @@
-//! The terms of all shards → one vocabulary.
+//! Merges the terms of all shards into one vocabulary.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,16 +13,16 @@ use super::options::TermLimits;
 use super::shard::Shard;
 use crate::text::vocabulary::{TermKind, Vocabulary};
 
-/// The number of a term that is not in the vocabulary.
+/// Marks a term that is not in the vocabulary.
 pub(super) const DROPPED: u32 = u32::MAX;
 
-/// The number of parts of [`unite`]: several for each thread, so that none waits long for the last.
+/// The number of hash partitions in [`unite`]: several per thread, to balance the load.
 const PARTS: u8 = 128;
 
-/// The terms of a shard, grouped by part.
+/// The terms of a shard, grouped by partition.
 struct PartIndex {
     terms: Vec<u32>,
-    /// Where each part begins in `terms`, and the number of terms.
+    /// The start of each partition in `terms`, and the number of terms.
     starts: Vec<u32>,
 }
 
@@ -51,12 +51,12 @@ impl PartIndex {
     }
 }
 
-/// The terms of all shards in one part, in any order.
+/// The terms of all shards in one partition, in arbitrary order.
 #[derive(Default)]
 struct Part<'a> {
     terms: Vec<Key<'a>>,
     document_frequencies: Vec<u32>,
-    /// For each shard, the places in `terms` of its terms in this part.
+    /// For each shard, the indices in `terms` of its terms in this partition.
     places: Vec<Vec<u32>>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Part<'a> {
         own
     }
 
-    /// Its terms; `part` is its number.
+    /// Returns the terms of this partition, whose number is `part`.
     fn united(&self, part: u8) -> impl Iterator<Item = UnitedTerm<'a>> {
         let terms = self.terms.iter().zip(&self.document_frequencies);
         (0..).zip(terms).map(move |(place, (&key, &document_frequency))| UnitedTerm {
@@ -100,20 +100,20 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A term of all shards.
+/// A merged term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UnitedTerm<'a> {
     key: Key<'a>,
     document_frequency: u32,
     part: u8,
-    /// Its place in the part.
+    /// The index of the term in its partition.
     place: u32,
 }
 
-/// The terms of all shards that are kept, in the order of the vocabulary, and for each shard, the
-/// numbers that its terms have there.
+/// Returns the kept terms of all shards, in the order of the vocabulary. For each shard, also
+/// returns the vocabulary ids of its terms.
 ///
-/// A term belongs to a part by its hash, and parts are united independently of each other.
+/// Terms are partitioned by their hashes, and the partitions are merged independently.
 pub(super) fn unite<'a>(
     shards: &[Shard<'_>],
     names: &'a [Names<'a>],
@@ -123,14 +123,14 @@ pub(super) fn unite<'a>(
     let hasher = RandomState::default();
     let parted = |(shard, names): (&Shard<'_>, &Names<'_>)| {
         let terms = 0..u32::try_from(shard.terms_met.len()).expect("fewer terms than 2^32");
-        // Bits that the tables of the parts do not use.
+        // Use other bits of the hash than the hash tables of the partitions.
         let part = |term| hasher.hash_one(names.key(term)).to_le_bytes()[4] % PARTS;
         PartIndex::of(&terms.map(part).collect::<Vec<u8>>())
     };
     let parted: Vec<PartIndex> = (shards, names).into_par_iter().map(parted).collect();
     let unite = |part| Part::unite(shards, names, &parted, part, &hasher);
     let parts: Vec<Part<'_>> = (0..PARTS).into_par_iter().map(unite).collect();
-    // A share is a rounded number: 7 % of 100 documents are 7, not slightly more.
+    // Compensate for rounding errors: 7 % of 100 documents are 7, not slightly more.
     let min = limits.min_df.documents(documents) * (1.0 - 1e-12);
     let max = limits.max_df.documents(documents) * (1.0 + 1e-12);
     let within = |term: &UnitedTerm<'_>| {
@@ -164,7 +164,7 @@ pub(super) fn unite<'a>(
     (kept, numbers)
 }
 
-/// The vocabulary of terms in its order.
+/// Builds the vocabulary from sorted terms.
 pub(super) fn vocabulary(kind: TermKind, united: &[UnitedTerm<'_>]) -> Vocabulary {
     let terms = united.iter().map(|term| match term.key {
         Key::Text(_, Rest(term)) => Cow::Borrowed(term),

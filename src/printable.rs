@@ -62,7 +62,7 @@ impl Write for Escaper<'_, '_> {
     }
 }
 
-/// Whether a character affects the text around it instead of being displayed.
+/// Returns whether a character affects the text around it instead of being displayed.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}')

@@ -155,7 +155,7 @@ fn take<T>(work: &Mutex<Option<Work<T>>>) -> Option<Work<T>> {
     work.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Whether the calling thread is a worker of a thread pool.
+/// Returns whether the calling thread is a worker of a thread pool.
 pub(crate) fn is_worker() -> bool {
     rayon::current_thread_index().is_some()
 }

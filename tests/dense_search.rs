@@ -48,7 +48,7 @@ fn prepared(rows: &Vectors, metric: Metric) -> Arc<Vectors> {
     Arc::new(Vectors::new(rows.dimension(), values).unwrap())
 }
 
-/// Compares the query with all rows one by one.
+/// Searches all rows one by one.
 fn oracle(
     rows: &Vectors,
     query: &[f32],
@@ -197,7 +197,7 @@ proptest! {
     }
 }
 
-/// More queries than are searched at a time.
+/// Searches more queries than fit in a batch.
 #[test]
 fn filters_of_many_queries() {
     let rows = fine(40, 2, 3);

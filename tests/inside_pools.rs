@@ -130,7 +130,7 @@ fn tuning() {
     });
 }
 
-/// Each of two pools does all work of the other pool's only worker.
+/// The only worker of each of two pools waits for work on the other pool.
 #[test]
 fn pools_that_use_each_other() {
     let folder = tempfile::tempdir().unwrap();

@@ -408,7 +408,7 @@ fn threads_read_several_files_in_order() {
     };
     let all = 210 + 36_000;
     check(all, false);
-    // A file that is not text, a damaged file, and a file that no longer exists.
+    // Test a file that is not text, then a damaged file.
     std::fs::write(tree.join("b").join("33.txt"), b"\xff\xfe\x00").unwrap();
     check(70 + 33, true);
     std::fs::write(tree.join("b").join("33.txt"), b"text").unwrap();
@@ -430,7 +430,7 @@ fn errors_name_the_line_of_csv_records() {
     }
 }
 
-/// Batches end at a number of bytes, so some have fewer documents than there are threads.
+/// Batches are limited in bytes, so some batches have fewer documents than there are threads.
 #[test]
 fn one_long_document_among_short_ones() {
     let mut documents = Vec::new();
@@ -496,8 +496,8 @@ fn encodings() {
     assert_eq!(read(bom, &default()).unwrap().len(), 1);
 }
 
-/// Each row is an invalid input with its options, words of the message and, if any, words of the
-/// hint.
+/// Each row contains an invalid input, its options, an excerpt of the message and, if any, an
+/// excerpt of the hint.
 #[test]
 #[expect(clippy::too_many_lines, reason = "the test is a table")]
 fn malformed() {
@@ -638,9 +638,9 @@ fn malformed() {
     for (bytes, options, message, hint) in cases {
         let error = read(bytes, &options).expect_err(message);
         let shown = error.to_string();
-        assert!(shown.contains(message), "{shown:?} should say {message:?}");
+        assert!(shown.contains(message), "{shown:?} should contain {message:?}");
         let found = error.hint().unwrap_or_default();
-        assert!(found.contains(hint), "{found:?} should say {hint:?}");
+        assert!(found.contains(hint), "{found:?} should contain {hint:?}");
     }
     let optional = ReadOptions { labels: LabelUse::Optional, ..format(Format::Lyrl2004Tokens) };
     for (bytes, message) in [
@@ -695,7 +695,7 @@ fn several_threads_read_qrels_like_one() {
 #[test]
 fn a_quote_that_never_ends() {
     let options = ReadOptions { format: Some(Format::Csv), ..default() };
-    // A single record of the right width, but its text extends to the end of the file.
+    // The record has the right number of fields, but its text extends to the end of the file.
     let bytes = b"label,text\nx,fine\ny,\"never closed\nz,more\n";
     let error = read(bytes, &options).unwrap_err();
     assert!(error.to_string().contains("in:3: the record that begins here has a quoted field"));

@@ -53,11 +53,11 @@ fn oracle(training: &Arc<Csr>) -> Exhaustive {
     Exhaustive::new(Arc::clone(training), threads(1)).unwrap()
 }
 
-/// Returns a composite engine of three parts. `deal` assigns rows to parts.
-fn composite(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Composite {
+/// Returns a composite engine of three parts. `part_of` returns the part of a row.
+fn composite(training: &Arc<Csr>, part_of: impl Fn(u32) -> usize) -> Composite {
     let mut shards: Vec<(Vec<u32>, CsrBuilder)> = vec![Default::default(); 3];
     for (number, (terms, weights)) in (0..).zip(training.iter()) {
-        let shard = &mut shards[deal(number)];
+        let shard = &mut shards[part_of(number)];
         shard.0.push(number);
         shard.1.push_slices(terms, weights);
     }
@@ -73,7 +73,7 @@ fn composite(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Composite {
     Composite::new(shards.into_iter().map(engine).collect(), threads(2)).unwrap()
 }
 
-/// Returns an engine with the same rows in three segments, among rows that were removed.
+/// Returns an engine with the same rows in three segments, interleaved with removed rows.
 fn updated(training: &Arc<Csr>) -> Composite {
     let rows = u32::try_from(training.rows()).unwrap();
     let segments = [(0, rows / 2), (rows / 2, rows / 2), (rows / 2, rows)].map(|(start, end)| {
@@ -82,7 +82,7 @@ fn updated(training: &Arc<Csr>) -> Composite {
         let mut next = 0;
         for number in start..end {
             let (terms, weights) = training.row(number as usize);
-            // Copies of the kept rows, before and after them, which would be ties.
+            // Removed copies before and after the kept rows would be ties.
             for copy in 0..=number % 3 {
                 builder.push_slices(terms, weights);
                 if copy == number % 2 % (1 + number % 3) {
@@ -282,7 +282,7 @@ fn blocks_of_different_lengths() {
     }
 }
 
-/// There are more queries than a thread answers at a time, several blocks, and few queries in the
+/// There are several blocks, more queries than a thread processes at once, and few queries in the
 /// last group.
 #[test]
 fn many_queries_at_a_time() {
@@ -324,7 +324,7 @@ fn cancellation_into_the_subnormal_range() {
 }
 
 #[test]
-fn equal_rows_come_by_row_number() {
+fn equal_rows_are_sorted_by_row_number() {
     let rows: Rows = (0..20_000).map(|_| vec![(3, 0.6), (5, 0.8)]).collect();
     let training = matrix(&rows, 8);
     let queries = matrix(&vec![vec![(3, 1.0)]], 8);
@@ -501,7 +501,7 @@ fn reports_count_fallbacks() {
     assert_eq!(report(vec![&plain, &huge]), Report { fast: 1, fell_back: 1 });
     // A query that fell back in several parts counts once.
     assert_eq!(report(vec![&huge, &huge, &huge]), Report { fast: 1, fell_back: 1 });
-    // In each part, a different query is not fast.
+    // A different query falls back in each part.
     let tiny = vec![vec![(0, 1e-31)]; 3];
     assert_eq!(report(vec![&tiny, &plain]), Report { fast: 1, fell_back: 1 });
     assert_eq!(report(vec![&huge, &tiny]), Report { fast: 0, fell_back: 2 });
@@ -523,8 +523,8 @@ fn similarities_end_at_the_largest_number() {
     }
 }
 
-/// Returns rows whose word frequencies resemble a language: about 1 / (t + 1) of the rows contain
-/// term t.
+/// Returns rows whose term frequencies resemble those of a language: about 1 / (t + 1) of the rows
+/// contain term t.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 fn language(seed: u64, count: usize, terms: u32) -> Rows {
     let mut random = Random::new(seed);
@@ -543,7 +543,7 @@ fn language(seed: u64, count: usize, terms: u32) -> Rows {
         .collect()
 }
 
-/// Batches with frequent and rare terms, in blocks of all sizes.
+/// Tests batches with frequent and rare terms, in blocks of all sizes.
 #[test]
 fn batches_of_a_language() {
     const TERMS: u32 = 70_000;
@@ -677,7 +677,7 @@ fn queries_longer_than_rows() {
     }
 }
 
-/// Rows with enough terms for rounding errors of 16 bits to add up.
+/// Rows with enough terms for 16-bit rounding errors to accumulate.
 #[test]
 fn rows_of_many_terms() {
     const TERMS: u32 = 100_000;

@@ -78,8 +78,8 @@ fn other_models_and_damaged_files_are_rejected() {
         let mut damaged = sound.clone();
         damaged[at] ^= 1 << (at % 8);
         std::fs::write(&path, &damaged).unwrap();
-        // A space in the padding of the header may become another blank character. Every other
-        // change is detected.
+        // A space in the padding of the header may become another white-space character. Every
+        // other change is detected.
         if let Ok(stored) = StoredVectors::open(&path, &own) {
             assert!(sound[at] == b' ' && stored.len() == 3, "byte {at}");
         }

@@ -243,7 +243,7 @@ impl Default for CsrBuilder {
 }
 
 impl CsrBuilder {
-    /// Reserves memory for `rows` rows with `nonzeros` entries in total.
+    /// Creates a builder with space for `rows` rows and `nonzeros` entries.
     pub fn with_capacity(rows: usize, nonzeros: usize) -> Self {
         let mut indptr = Vec::with_capacity(rows + 1);
         indptr.push(0);
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
     use crate::threads::Threads;
 
-    /// Rows of columns, sorted or not.
+    /// Generates rows of columns, sorted or not.
     fn rows() -> impl Strategy<Value = Vec<Vec<u32>>> {
         let row = prop::collection::vec(0u32..6, 0..4);
         let sorted = row.clone().prop_map(|mut row: Vec<u32>| {
@@ -304,7 +304,7 @@ mod tests {
             row.dedup();
             row
         });
-        // More rows than a task checks, all sorted except for at most one.
+        // Several tasks check the rows. All rows except at most one are sorted.
         (prop::collection::vec(sorted, 0..6), row, 0..4 * ROWS_PER_TASK, any::<bool>()).prop_map(
             |(rows, other, at, wrong)| {
                 let mut all: Vec<Vec<u32>> =

@@ -303,8 +303,8 @@ pub(crate) struct Frequencies<'a> {
 }
 
 impl Frequencies<'_> {
-    /// Like [`term_weights`], with these frequencies. A term that no document
-    /// contains has the factor 0.
+    /// Like [`term_weights`], with these frequencies. A term that no document contains has the
+    /// factor 0.
     pub(crate) fn term_weights(
         self,
         weighting: Weighting,

@@ -49,8 +49,8 @@ use temporary::TemporaryFile;
 ///
 /// No output may be an input or another output.
 ///
-/// Files are compared by device and inode, so that a file is recognized under several names, even
-/// through links.
+/// Files are compared by device and inode, which identifies a file under several names and through
+/// links.
 #[derive(Debug, Default)]
 pub struct Outputs {
     inputs: Inputs,
@@ -87,7 +87,7 @@ impl Outputs {
         Ok(output)
     }
 
-    /// Whether standard output is an opened output, under any name.
+    /// Returns whether standard output is an opened output, under any name.
     pub fn include_standard_output(&self) -> bool {
         self.taken.iter().any(|(identity, _)| *identity == Identity::Descriptor(1))
     }
@@ -165,7 +165,7 @@ impl Output {
         &self.path
     }
 
-    /// Turns an I/O error into an error of this output.
+    /// Converts an I/O error to an error of this output.
     pub fn error(&self, source: io::Error) -> OutputError {
         OutputError::write(&self.path, source)
     }

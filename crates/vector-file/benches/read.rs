@@ -1,4 +1,5 @@
-//! Measures how fast a file of vectors is read: `cargo bench -p vector-file -- [ROWS] [DIMENSION]`.
+//! Measures the read throughput of a vector file: `cargo bench -p vector-file -- [ROWS]
+//! [DIMENSION]`.
 //!
 //! The file has just been written, so it is read from the page cache.
 

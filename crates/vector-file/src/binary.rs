@@ -1,4 +1,4 @@
-//! Reads binary files of vectors: fvecs, bvecs and IDX.
+//! Reads binary vector files: fvecs, bvecs and IDX.
 
 use std::io::Read;
 

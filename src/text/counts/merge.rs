@@ -155,14 +155,14 @@ fn bytes_of(most: usize) -> u32 {
 
 /// The minimum number of entries per byte of the terms for which a radix sort is faster than a
 /// comparison sort.
-const MIN_RADIX_ENTRIES_PER_BYTE: usize = 32;
+const MIN_RADIX_ENTRIES: usize = 32;
 
 /// Sorts entries by the terms in their upper halves, which are distinct and have `bytes` bytes.
 /// `spare` is a reusable buffer.
 fn sort_by_terms(row: &mut Vec<u64>, spare: &mut Vec<u64>, bytes: u32) {
     // The rows of sparse vector files are often sorted already, which the comparison sort detects
     // quickly.
-    if row.len() < MIN_RADIX_ENTRIES_PER_BYTE * bytes as usize || row.is_sorted() {
+    if row.len() < MIN_RADIX_ENTRIES * bytes as usize || row.is_sorted() {
         row.sort_unstable();
         return;
     }
@@ -222,7 +222,7 @@ mod tests {
             let mut row = expected.clone();
             // Shuffle the row.
             row.sort_unstable_by_key(|entry| entry.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let by_bytes = row.len() >= MIN_RADIX_ENTRIES_PER_BYTE * bytes as usize && !row.is_sorted();
+            let by_bytes = row.len() >= MIN_RADIX_ENTRIES * bytes as usize && !row.is_sorted();
             let mut spare = vec![7; 3];
             sort_by_terms(&mut row, &mut spare, bytes);
             prop_assert_eq!(spare.len(), if by_bytes { row.len() } else { 3 });

@@ -1,4 +1,4 @@
-//! Temporary files in the folders of their targets, and a list of those that exist.
+//! Temporary files in the folders of their targets, and a list of the existing ones.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write};
@@ -69,8 +69,8 @@ impl TemporaryFile {
             if replaced.mode() & 0o222 == 0 {
                 return Err(OutputProblem::ReadOnly);
             }
-            // A rename needs only permission for the folder, so the permission of the file is
-            // checked here.
+            // Check the permission of the file, because a rename needs only permission for the
+            // folder.
             File::options().append(true).open(target).map_err(failed)?;
         }
         let folder = target.parent().unwrap_or(Path::new("/"));
@@ -80,7 +80,7 @@ impl TemporaryFile {
         let mode = if replaced.is_some() { 0o600 } else { 0o666 };
         builder.prefix(".writing-").suffix(".tmp");
         // The path enters the list before the file exists, and nothing is allocated until the list
-        // is unlocked. So the file is found and removed even if memory runs out.
+        // is unlocked. The file is therefore found and removed even if memory runs out.
         let create = |path: &Path| {
             let owned = path.to_owned();
             let mut list = existing();
@@ -156,8 +156,8 @@ impl Write for TemporaryFile {
     }
 }
 
-/// Gives a new file the owner, group and permissions of another file, as far as the user is allowed
-/// to.
+/// Gives a new file the owner, group and permissions of another file, as far as the user may set
+/// them.
 fn keep_permissions(file: &File, of: &Metadata) -> io::Result<()> {
     let mut mode = of.mode() & 0o777;
     let own = file.metadata()?;

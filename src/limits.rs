@@ -18,7 +18,7 @@ pub const MAX_FILE_BYTES: u64 = 1 << 30;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of more than {limit} bytes")]
 pub(crate) struct TooLong {
-    /// What was read, with an article, such as "a record".
+    /// The limited input, with an article, such as "a record".
     pub(crate) what: &'static str,
     pub(crate) limit: u64,
 }

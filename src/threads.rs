@@ -97,7 +97,7 @@ impl Threads {
         self.run(|| rayon::join(one, other))
     }
 
-    /// Applies `work` to each item and returns the results in order. Processes at peak `at_once`
+    /// Applies `work` to each item and returns the results in order. Processes at most `at_once`
     /// items (one if 0) at a time. Parallel iterators in `work` use the idle threads.
     pub(crate) fn map_few<T: Sync, R: Send>(
         &self,

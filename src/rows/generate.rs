@@ -334,7 +334,7 @@ impl Generator {
         // The length is log-normal, with a mean of about 76 terms.
         let length = (66.0 * libm::exp(0.55 * normal(random))).clamp(5.0, 600.0) as usize;
         let own = &self.themes[theme];
-        // Simulates label noise: one document in six has the topic of another theme.
+        // Simulate label noise: one document in six has the topic of another theme.
         let labeling_theme =
             if below(random, 6) == 0 { self.themes_drawn.draw(random) } else { theme };
         let mut topics = vec![self.themes[labeling_theme].topic];

@@ -1,9 +1,9 @@
 //! Label hierarchies. A document with a label also has the label's ancestors.
 //!
 //! A file contains one pair per line, either `child<TAB>parent` or, as in RCV1-v2's
-//! `rcv1.topics.hier.orig` (Lewis et al. 2004, appendix 2), `parent: CCAT child: C15
-//! child-description: PERFORMANCE`. A label may have several parents. In the second form the child
-//! of `None` is the root, which is not a label.
+//! `rcv1.topics.hier.orig` (Lewis et al. 2004, appendix 2),
+//! `parent: CCAT  child: C15  child-description: PERFORMANCE`. A label may have several parents. In
+//! the second form, the child of `None` is the root, which is not a label.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -2,8 +2,9 @@
 //!
 //! A term's value is the maximum over all labels of
 //!
-//! * `chi2`: χ² of the contingency table of term and label, N (AD − BC)² / ((A + B)(C + D)(A + C)(B
-//!   + D)), as in the k-nearest-neighbor runs of Lewis, Yang, Rose and Li (2004);
+//! * `chi2`: χ² of the contingency table of term and label,
+//!   N (AD − BC)² / ((A + B)(C + D)(A + C)(B + D)), as in the k-nearest-neighbor runs of Lewis,
+//!   Yang, Rose and Li (2004);
 //! * `information-gain`: the mutual information of term and label, in bits
 //!
 //! where A is the number of documents with both, B with only the term, C with only the label, and D
@@ -105,7 +106,7 @@ impl TryFrom<String> for Selection {
     }
 }
 
-/// A contingency table of two binary variables over n documents.
+/// A contingency table of a term and a label.
 #[derive(Debug, Clone, Copy)]
 struct Table {
     both: f64,
@@ -156,7 +157,7 @@ const MIN_DOCUMENTS: u32 = 5;
 struct TermScore {
     /// The maximum value over all labels.
     value: f64,
-    /// The number of documents considered that contain the term.
+    /// The number of documents in the subset that contain the term.
     df: u32,
 }
 
@@ -164,7 +165,7 @@ struct TermScore {
 #[derive(Debug)]
 pub(crate) struct TermScores {
     terms: Vec<TermScore>,
-    /// The number of documents considered.
+    /// The number of documents in the subset.
     documents: u32,
 }
 

@@ -77,7 +77,7 @@ impl WordVectors {
     }
 }
 
-/// The vectors found so far.
+/// The vectors of terms found so far.
 struct VectorTable<'a> {
     vocabulary: &'a Vocabulary,
     analyzer: &'a Analyzer,

@@ -3,8 +3,8 @@
 //! The rows X (documents × terms) are approximated by a truncated singular value decomposition X ≈
 //! U Σ Vᵀ (Deerwester et al. 1990). V is the [`Projection`]: a document's vector is its row times
 //! V. V is computed by subspace iteration from a random start (Halko, Martinsson & Tropp 2011,
-//! algorithms 4.4 and 5.3): V ← orth(XᵀX V), followed by a rotation onto the eigenvectors of (X
-//! V)ᵀ(X V).
+//! algorithms 4.4 and 5.3): V ← orth(XᵀXV), followed by a rotation onto the eigenvectors of
+//! (XV)ᵀ(XV).
 //!
 //! The same rows and seed give the same bits on every machine and for any number of threads. Sums
 //! are added in a fixed order, and no operation depends on the instructions of the processor.

@@ -32,7 +32,7 @@ impl<'a> VectorsView<'a> {
     /// Divides `values` into rows of `dimension` values each.
     ///
     /// # Errors
-    /// If the values cannot be divided into whole rows.
+    /// If the values cannot be divided into complete rows.
     pub fn new(dimension: usize, values: &'a [f32]) -> Result<Self, ShapeError> {
         if dimension == 0 || !values.len().is_multiple_of(dimension) {
             return Err(ShapeError { values: values.len(), dimension });
@@ -90,7 +90,7 @@ impl Vectors {
     /// Divides `values` into rows of `dimension` values each.
     ///
     /// # Errors
-    /// If the values cannot be divided into whole rows.
+    /// If the values cannot be divided into complete rows.
     pub fn new(dimension: usize, values: impl Into<Array<f32>>) -> Result<Self, ShapeError> {
         let values = values.into();
         VectorsView::new(dimension, &values)?;

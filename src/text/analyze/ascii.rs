@@ -15,7 +15,7 @@ const MID_LETTER: u8 = 8;
 /// Joins digits: `MidNum`, `MidNumLet`, `Single_Quote`.
 const MID_DIGIT: u8 = 16;
 
-/// The UAX #29 word-break class of an ASCII character.
+/// Returns the UAX #29 word-break class of an ASCII character.
 fn class(byte: u8) -> u8 {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' => LETTER,

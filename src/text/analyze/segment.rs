@@ -115,8 +115,8 @@ fn is_apostrophe(c: char) -> bool {
     matches!(c, '\u{2018}' | '\u{2019}' | '\u{02BC}' | '\u{FF07}')
 }
 
-/// Returns whether `c` has the Unicode property `Default_Ignorable_Code_Point`. The soft hyphen,
-/// which is kept, is an exception.
+/// Returns whether `c` has the Unicode property `Default_Ignorable_Code_Point`. The soft hyphen is
+/// an exception and is kept.
 fn is_default_ignorable(c: char) -> bool {
     matches!(c,
         '\u{34F}' | '\u{61C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}'

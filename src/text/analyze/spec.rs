@@ -20,7 +20,7 @@ pub enum Normalization {
     None,
 }
 
-/// What happens to upper case.
+/// The normalization of letter case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Case {
@@ -33,7 +33,7 @@ pub enum Case {
     Keep,
 }
 
-/// What a word is.
+/// The definition of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Words {
@@ -47,7 +47,7 @@ pub enum Words {
     Whitespace,
 }
 
-/// How far character n-grams reach.
+/// The scope of character n-grams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CharScope {
@@ -75,12 +75,12 @@ impl NgramRange {
         (1 <= min && min <= max && max <= Self::LIMIT).then_some(Self { min, max })
     }
 
-    /// The shortest length.
+    /// The minimum length.
     pub fn min(self) -> usize {
         self.min
     }
 
-    /// The longest length.
+    /// The maximum length.
     pub fn max(self) -> usize {
         self.max
     }
@@ -101,7 +101,7 @@ impl From<NgramRange> for String {
 impl std::str::FromStr for NgramRange {
     type Err = String;
 
-    /// Reads `2` or `1-3`.
+    /// Parses a length such as `2` or a range such as `1-3`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (min, max) = text.split_once('-').unwrap_or((text, text));
         min.parse()
@@ -126,9 +126,9 @@ impl TryFrom<String> for NgramRange {
 pub struct AnalyzerSpec {
     /// The normalization form.
     pub normalization: Normalization,
-    /// What happens to upper case.
+    /// The normalization of letter case.
     pub case: Case,
-    /// What a word is.
+    /// The definition of a word.
     pub words: Words,
     /// Whether `é` becomes `e` (Latin and Greek letters).
     pub fold_accents: bool,
@@ -142,7 +142,7 @@ pub struct AnalyzerSpec {
     pub word_ngrams: Option<NgramRange>,
     /// The lengths of character n-grams, or `None` for none. Their terms begin with `~`.
     pub char_ngrams: Option<NgramRange>,
-    /// How far character n-grams reach.
+    /// The scope of character n-grams.
     pub char_scope: CharScope,
 }
 

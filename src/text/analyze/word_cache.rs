@@ -1,4 +1,4 @@
-//! A cache of the analysis of words.
+//! Caches the results of word analysis.
 
 use crate::text::term_store::{Dictionary, Interner, ShortTerm, Term};
 

@@ -7,7 +7,7 @@ use super::accents;
 use super::spec::AnalyzerSpec;
 use super::stemmer::Stemmer;
 
-/// The processing of folded words.
+/// Converts folded words to finished words, or drops them.
 #[derive(Debug)]
 pub(super) struct WordFilter {
     fold_accents: bool,

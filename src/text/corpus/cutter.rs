@@ -16,14 +16,14 @@ const BUFFER: usize = 1 << 16;
 /// complete record. It ends with its last complete record.
 pub(super) const BLOCK: usize = 1 << 18;
 
-/// Where records end.
+/// The rule that determines where records end.
 pub(super) enum Ends {
     /// At the end of each line.
     Lines,
     /// At line ends outside quotes. The value tracks the quotes up to the current position.
     Quoted(Quotes),
-    /// Where this function, applied to each pair of consecutive lines, finds an end. The first line
-    /// of a block is paired with an empty line.
+    /// Where this function finds an end in a pair of consecutive lines. The first line of a block
+    /// is paired with an empty line.
     Between(fn(&[u8], &[u8]) -> Option<End>),
 }
 

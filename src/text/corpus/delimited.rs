@@ -80,7 +80,7 @@ struct Columns {
     group: Option<usize>,
 }
 
-/// Where the labels are.
+/// The location of the labels.
 #[derive(Default)]
 enum LabelColumns {
     #[default]

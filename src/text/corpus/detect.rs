@@ -33,7 +33,7 @@ pub(super) fn first_line(head: &[u8]) -> &[u8] {
     head.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
-/// Removes the compression suffix from a lowercase file name. This includes unsupported
+/// Removes the compression suffix from a lowercase file name. This includes suffixes of unsupported
 /// compressions: opening such a file reports a clear error, but ignoring it would hide the problem.
 pub(super) fn uncompressed(name: &str) -> &str {
     let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
@@ -99,7 +99,7 @@ fn by_content(head: &[u8], lyrl2004: bool) -> Option<Format> {
 /// The lowest document id of RCV1-v2.
 const FIRST_LYRL2004_ID: u64 = 2_286;
 
-/// Detects sparse rows. `labels column:value …` is svmlight. `id column:value …` (two spaces) is
+/// Detects sparse rows. `labels column:value …` is svmlight. `id  column:value …` (two spaces) is
 /// LYRL2004 if the id is in the range of RCV1-v2, or if `lyrl2004` is set because of the file's
 /// name or a qrels file.
 fn feature_rows(line: &[u8], lyrl2004: bool) -> Option<Format> {

@@ -24,7 +24,7 @@ pub struct Document {
     /// The group, if any. While a model is tuned, documents of the same group are never neighbors
     /// of each other.
     pub group: Option<String>,
-    /// Where the document was found.
+    /// The place of the document in its corpus.
     pub place: Place,
 }
 

@@ -12,7 +12,7 @@ use crate::limits::TooLong;
 
 const BUFFER: usize = 1 << 16;
 
-/// What to do with bytes that are not valid in the encoding of the corpus.
+/// How to handle bytes that are invalid in the encoding of the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnBadUtf8 {
     /// Stop with an error that contains the place.

@@ -23,7 +23,7 @@ pub struct CorpusError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The operating system or a decompressor reported an error.
+    /// An error of the operating system or a decompressor.
     #[error("cannot read: {0}")]
     Io(#[source] io::Error),
     /// No thread could be started to read the corpus.
@@ -120,7 +120,7 @@ pub enum Problem {
         fields: Vec<String>,
         /// The fields of the record or header.
         found: Vec<String>,
-        /// What the field is for.
+        /// The role of the field.
         role: FieldRole,
     },
     /// A table without several of the columns that the options name.
@@ -174,7 +174,7 @@ pub enum Problem {
     /// A weight that is not a positive number.
     #[error("weight `{}`, expected a number above 0", quoted(.found))]
     BadWeight {
-        /// What was found.
+        /// The invalid value.
         found: String,
     },
     /// A fastText line without a label.
@@ -236,7 +236,7 @@ pub enum Problem {
     Unexpected {
         /// The text, quoted and shortened.
         found: String,
-        /// What the format requires here.
+        /// The expected syntax.
         expected: &'static str,
     },
     /// The file ends within a record.
@@ -277,7 +277,7 @@ pub enum Problem {
         /// The first such file.
         file: String,
     },
-    /// No document at all.
+    /// A corpus without documents.
     #[error("no document")]
     NoDocument,
     /// A document without an identifier where identifiers are required.
@@ -345,13 +345,13 @@ pub enum Problem {
     /// A file that cannot be read as a vector file.
     #[error("{}", quoted(.what))]
     VectorFile {
-        /// What is wrong.
+        /// A description of the problem.
         what: String,
     },
     /// A file that cannot be read as word vectors.
     #[error("{}", quoted(.what))]
     WordVectors {
-        /// What is wrong.
+        /// A description of the problem.
         what: String,
     },
     /// A benchmark folder in which a file is missing.
@@ -470,7 +470,7 @@ impl CorpusError {
     }
 }
 
-/// What a field of a record is for.
+/// The role of a field of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldRole {
     /// The text, or one of the fields that are joined to form the text.

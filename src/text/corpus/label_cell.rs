@@ -29,9 +29,8 @@ pub fn normalized_label(label: &str) -> Cow<'_, str> {
 
 /// Parses the labels in a text field.
 ///
-/// With a separator, the field is split at each separator. Without a separator, the field is one
-/// label. If it is a JSON or Python list (`["a", "b"]`, `['a', 'b']`), however, each item is a
-/// label.
+/// With a separator, the field is split at each separator. Without a separator, each item of a JSON
+/// or Python list (`["a", "b"]`, `['a', 'b']`) is a label, and any other field is one label.
 ///
 /// # Errors
 /// If the field is a list of several zeros and ones, which does not contain the names of the

@@ -1,7 +1,7 @@
 //! The files of the RCV1-v2 / LYRL2004 benchmark (Lewis, Yang, Rose and Li 2004, appendices).
 //!
 //! For each document, token files contain `.I id`, `.W`, lines of stemmed tokens and an empty line.
-//! Vector files contain one line `id column:value …` per document. Labels come from a qrels file
+//! Vector files contain one line `id  column:value …` per document. Labels come from a qrels file
 //! ([`super::Qrels`]).
 
 use super::cutter::End;

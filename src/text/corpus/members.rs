@@ -25,7 +25,7 @@ const PART: usize = 1 << 17;
 /// The maximum decompressed size of a part. A larger part is decompressed again by the reading
 /// thread.
 const MAX_DECOMPRESSED: usize = 1 << 25;
-/// The number of parts in progress or waiting per thread.
+/// The maximum number of unconsumed parts per thread.
 const PARTS_PER_THREAD: usize = 2;
 
 /// Returns `bytes`, decompressed if they begin with the magic bytes of gzip or zstd. Decompresses
@@ -81,7 +81,7 @@ impl PartBytes {
 /// waiting for this reader.
 struct Members {
     compressed: Option<PeekReader>,
-    /// An empty member of the same kind.
+    /// An empty member of the same format.
     nothing: &'static [u8],
     threads: Threads,
     parts: VecDeque<Task<PartBytes>>,

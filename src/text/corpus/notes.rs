@@ -33,7 +33,7 @@ pub enum Note {
         /// The place of the first such field.
         place: Place,
     },
-    /// A quoted field contains whole rows.
+    /// A quoted field contains entire rows.
     QuotedRows {
         /// The place where the field begins.
         place: Place,
@@ -289,7 +289,8 @@ pub fn label_notes(labels: &[LabelFrequency<'_>], documents: u64) -> Vec<Note> {
     separated.into_iter().chain(rare).chain(similar_labels(labels)).collect()
 }
 
-/// Returns a note if most labels contain a separator, and splitting them leaves far fewer.
+/// Returns a note if most labels contain a separator, and splitting them would leave far fewer
+/// labels.
 fn with_separator(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     const MIN_LABELS: usize = 4;
     for separator in [';', '|', ','] {

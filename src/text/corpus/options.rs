@@ -14,11 +14,11 @@ use super::table::TableOptions;
 use super::vectors_beside::VectorsBeside;
 use crate::threads::Threads;
 
-/// A side of the ModApte split: training stories are those with `LEWISSPLIT="TRAIN"` and
-/// `TOPICS="YES"`, test stories those with `LEWISSPLIT="TEST"` and `TOPICS="YES"`.
+/// A side of the ModApte split. Training stories have `LEWISSPLIT="TRAIN"` and `TOPICS="YES"`, and
+/// test stories have `LEWISSPLIT="TEST"` and `TOPICS="YES"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Split {
-    /// All stories, in the split or not.
+    /// All stories, including those outside the split.
     #[default]
     All,
     /// The 9,603 training stories.
@@ -70,8 +70,8 @@ pub struct ReadOptions {
     /// JSONL, CSV and TSV: the fields that form the text, joined by line breaks. If empty, the
     /// field is `text`.
     pub text_columns: Vec<String>,
-    /// Whether these fields stay separate ([`Content::Fields`](super::Content::Fields)) instead of
-    /// being joined.
+    /// Whether these fields remain separate ([`Content::Fields`](super::Content::Fields)) instead
+    /// of being joined.
     pub fields: bool,
     /// JSONL, CSV and TSV: the label field. If empty, the first existing field among `labels`,
     /// `label`, `category` and `class`. Each of several fields contains 0 or 1 for the label of the
@@ -94,7 +94,7 @@ pub struct ReadOptions {
     pub first_column: Option<u32>,
     /// The text encoding. `None` means UTF-8, or windows-1252 for Reuters-21578.
     pub encoding: Option<&'static encoding_rs::Encoding>,
-    /// What to do with invalid bytes.
+    /// How to handle invalid bytes.
     pub on_bad_utf8: OnBadUtf8,
     /// Whether records must have labels.
     pub labels: LabelUse,
@@ -102,7 +102,7 @@ pub struct ReadOptions {
     pub ids: IdUse,
     /// Labels by document identifier. They replace the labels in the corpus.
     pub qrels: Option<Arc<Qrels>>,
-    /// Reuters-21578: which side of the ModApte split to read.
+    /// Reuters-21578: the side of the ModApte split to read.
     pub split: Split,
     /// JSONL, CSV and TSV: the field of the dense vector.
     pub vector_field: Option<String>,

@@ -23,7 +23,7 @@ pub enum Preset {
     /// topic, restricted to the 52 topics with at least one training and one test story.
     R52,
     /// R8: the stories of R52 whose topic is among the ten most frequent topics of the full split.
-    /// Eight of these topics occur.
+    /// R52 contains eight of these topics.
     R8,
     /// 20 Newsgroups, split by date: the folders `20news-bydate-train` and `-test`.
     Newsgroups20,

@@ -31,7 +31,7 @@ struct Shard {
     labels: Vec<u32>,
 }
 
-/// The number of shards, large enough that a shard fits in the L2 cache while it is built.
+/// The number of shards. It is large enough for a shard to fit in the L2 cache while it is built.
 const SHARDS: usize = 32;
 
 #[expect(clippy::cast_possible_truncation, reason = "fewer than 256")]

@@ -157,8 +157,8 @@ fn simple(bytes: &[u8]) -> Option<(u32, f32, usize)> {
     let column =
         bytes[..digits].iter().fold(0, |column, byte| column * 10 + u32::from(byte - b'0'));
     let value = &bytes[digits + 1..];
-    // This parser does not have to find the end of the number first. It makes reading rows 10 to 25
-    // % faster than with the standard library.
+    // This parser does not have to find the end of the number first. Compared with the standard
+    // library, reading rows takes 10 to 25 percent less time.
     let (number, length) = fast_float2::parse_partial::<f32, _>(value).ok()?;
     let ends = value.get(length).is_none_or(u8::is_ascii_whitespace);
     (ends && number.is_finite()).then_some((column, number, digits + 1 + length))

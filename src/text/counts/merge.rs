@@ -14,7 +14,7 @@ pub(super) struct MergedShards {
     pub(super) indptr: Vec<u64>,
     pub(super) terms: Vec<u32>,
     pub(super) counts: Vec<Vec<f32>>,
-    /// For each document, the number of terms with repetitions, before any were dropped; for
+    /// For each document, the number of terms with repetitions, before terms were dropped. For
     /// features, the number of columns.
     pub(super) lengths: Vec<f32>,
     /// The number of bytes of text analyzed.

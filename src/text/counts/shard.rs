@@ -132,7 +132,7 @@ impl Rows {
     }
 }
 
-/// An id that no term has.
+/// The id of an unused entry.
 const NO_TERM: u32 = u32::MAX;
 
 /// The state of a term in a shard.

@@ -1,4 +1,4 @@
-//! Term statistics of a whole corpus, so that its segments get consistent weights.
+//! Term statistics of a whole corpus, which give its segments consistent weights.
 
 use crate::rows::strings::{Strings, StringsBuilder};
 

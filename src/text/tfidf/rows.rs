@@ -106,7 +106,7 @@ impl Piece<'_> {
     }
 }
 
-/// Ranges of values that one thread moves, and their target.
+/// Ranges of values that one thread moves, and their target range.
 struct Block<'a> {
     places: &'a [Range<usize>],
     target: Range<usize>,

@@ -2,8 +2,8 @@
 //! LYRL2004 files.
 //!
 //! The files are the original files or files written by `classify generate rcv1-like`. The
-//! benchmark prints the seconds of search and vote with k = 30 for both CPU engines. The exhaustive
-//! engine stops at `MAX_EXHAUSTIVE` documents.
+//! benchmark prints the time of search and vote with k = 30 for both CPU engines, in seconds. The
+//! exhaustive engine stops at `MAX_EXHAUSTIVE` documents.
 //!
 //! `cargo bench --bench subsets -- FOLDER [THREADS [MAX_EXHAUSTIVE]]`
 

@@ -307,8 +307,8 @@ fn a_corpus_in_tiles_parts_and_chunks() {
     agree_with(problem, &[100, 1_000, 3_000], &options, Path::Any);
 }
 
-/// Compares 5,000 random queries of the 781,265 on every engine, with typical values of k and with
-/// all rows. Takes a minute.
+/// Compares all engines on 5,000 of the 781,265 queries, chosen at random, with typical values of
+/// k. Takes a minute.
 #[test]
 #[ignore = "needs a GPU"]
 fn a_corpus_of_the_size_of_rcv1() {

@@ -17,7 +17,7 @@ use classify::text::hierarchy::Hierarchy;
 use classify::threads::Threads;
 use testkit::finish;
 
-/// Trains a model on documents in JSON lines.
+/// Trains a model on documents in JSONL.
 fn trained(lines: &str, hierarchy: Hierarchy) -> Model {
     let corpus = Corpus::from_bytes("in", lines.to_owned().into(), ReadOptions::default()).unwrap();
     let options = TrainOptions { hierarchy, tuning: None, ..TrainOptions::default() };

@@ -87,8 +87,8 @@ fn train(path: &Path, threads: &Threads) -> Classifier {
     Classifier::new(trained.model.into(), threads).unwrap()
 }
 
-/// Runs `work` on each corpus: on one worker of pools with one and with several threads, and then
-/// on all workers at once.
+/// Runs `work` on each corpus and on pools of one to three threads: first on one worker, then on
+/// all workers at once.
 fn by_workers(what: &'static str, work: fn(&Path, &Threads) -> usize) {
     let folder = tempfile::tempdir().unwrap();
     for path in corpora(folder.path()) {
@@ -119,7 +119,7 @@ fn training() {
     by_workers("training", |path, threads| train(path, threads).model().rows().rows());
 }
 
-/// The default training chooses k and the vote.
+/// By default, training tunes k and the vote.
 #[test]
 fn tuning() {
     by_workers("tuning", |path, threads| {

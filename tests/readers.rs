@@ -359,8 +359,7 @@ fn several_threads_read_like_one() {
     assert!(read > 1_000_000, "{read}");
 }
 
-/// The files of a folder, and several files, are read concurrently, whether or not they are
-/// compressed.
+/// The files of a folder, and several given files, are read concurrently, compressed or not.
 #[test]
 fn threads_read_several_files_in_order() {
     let folder = tempfile::tempdir().unwrap();
@@ -370,7 +369,7 @@ fn threads_read_several_files_in_order() {
     for label in ["a", "b", "c"] {
         std::fs::create_dir_all(tree.join(label)).unwrap();
         for number in 0..70 {
-            // Some files are as long as a block of files, or longer.
+            // Some files are at least as large as a block.
             let words = if number % 30 == 7 { 70_000 * (1 + number / 30) } else { number };
             let text = format!("{label} {}", "word ".repeat(words));
             std::fs::write(tree.join(label).join(format!("{number:02}.txt")), text).unwrap();
@@ -419,7 +418,7 @@ fn threads_read_several_files_in_order() {
     check(210 + 21_000 + 3_500, true);
 }
 
-/// Errors name the line where the record begins, for every kind of line end.
+/// Errors contain the first line of the record, for every type of line end.
 #[test]
 fn errors_name_the_line_of_csv_records() {
     for end in ["\n", "\r\n"] {
@@ -663,8 +662,8 @@ fn malformed() {
 fn several_threads_read_qrels_like_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("qrels");
-    // The qrels have several blocks. The judgments of some documents are far apart, and new labels
-    // come late.
+    // The qrels have several blocks. The judgments of some documents are far apart, and some labels
+    // first occur late.
     let line = |n: usize| {
         let document = if n.is_multiple_of(11) { n % 1_000 } else { n / 3 };
         format!("L{} d{document} {}", n % 7 + n / 90_000, usize::from(!n.is_multiple_of(13)))
@@ -680,7 +679,7 @@ fn several_threads_read_qrels_like_one() {
     for document in (0..140_000).map(|n| format!("d{n}")) {
         assert_eq!(one.labels(&document), several.labels(&document), "{document}");
     }
-    // The first mistake is reported, with its position.
+    // The first error is reported, with its position.
     "L1 d1".clone_into(&mut lines[300_000]);
     "nothing".clone_into(&mut lines[350_000]);
     std::fs::write(&path, lines.join("\n")).unwrap();

@@ -1,5 +1,5 @@
 //! Compares every CPU engine with `exhaustive`, bit for bit, on data with ties. The tests of the
-//! fast path check in the report that it was used.
+//! fast path check the report to verify that it was used.
 
 #![expect(clippy::disallowed_methods, reason = "powers and logarithms of data for tests")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
@@ -187,7 +187,7 @@ proptest! {
 }
 
 proptest! {
-    // There are fewer cases, because each one has many rows.
+    // There are fewer cases, because each case has many rows.
     #![proptest_config(cases(4))]
 
     #[test]
@@ -246,7 +246,7 @@ fn sums_beyond_the_range_fall_back() {
     agree(&training, &queries, 1).unwrap();
     let (_, report) = answer(&inverted(&training, 10, 1), &Request::new(&*queries, one()));
     assert_eq!(report, Report { fast: 0, fell_back: 1 });
-    // There are more queries than fit a batch, and the queries of every batch count.
+    // There are more queries than fit in a batch. The report must count the queries of all batches.
     let queries = matrix(&(0..50u8).map(|at| vec![(0, 10f32.powi((at % 38).into()))]).collect(), 1);
     agree(&training, &queries, 2).unwrap();
     for count in [1, 7] {
@@ -560,7 +560,7 @@ fn batches_of_a_language() {
 }
 
 /// Returns rows that share most of their words with other rows of their subject. The engine uses
-/// bounds only if there are near rows.
+/// bounds only if a query has similar rows.
 fn rows_of_subjects(subjects: usize, count: usize, terms: u32) -> Rows {
     let subjects = language(5, subjects, terms);
     let rows = language(6, count, terms);
@@ -660,7 +660,7 @@ fn queries_longer_than_rows() {
     let training = matrix(&rows, 64);
     let query: Vec<(u32, f32)> = (0..64).map(|term| (term, 1.0)).collect();
     agree(&training, &matrix(&vec![query; 16], 64), 1).unwrap();
-    // The same for many rows with nearly the same similarity.
+    // Repeat with many rows of nearly the same similarity.
     let mut random = Random::new(8);
     let mut close = |terms: std::ops::Range<u32>| -> Vec<(u32, f32)> {
         let mut weight = || 0.375 + f32::from(u8::try_from(random.below(200)).unwrap()) * 1e-6;

@@ -1,4 +1,4 @@
-//! Tests of vectors files: their contents, and that damaged files are always rejected.
+//! Tests that vectors files are read correctly, and that damaged files are always rejected.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

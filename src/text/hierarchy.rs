@@ -91,7 +91,7 @@ impl Hierarchy {
         if let Some(label) = hierarchy.find_cyclic_label() {
             return fail(label, Problem::LabelAboveItself { label: label.to_owned() });
         }
-        if let Some(label) = hierarchy.too_deep() {
+        if let Some(label) = hierarchy.find_too_deep_label() {
             let limit = MAX_ANCESTORS;
             return fail(label, Problem::TooManyAncestors { label: label.to_owned(), limit });
         }
@@ -183,7 +183,7 @@ impl Hierarchy {
     }
 
     /// Returns a label with more than [`MAX_ANCESTORS`] ancestors, if there is one.
-    fn too_deep(&self) -> Option<&str> {
+    fn find_too_deep_label(&self) -> Option<&str> {
         let is_too_deep = |label: &&str| {
             let mut found = BTreeSet::new();
             let mut open = vec![*label];
@@ -203,7 +203,7 @@ impl Hierarchy {
     /// too many ancestors, and every entry has parents.
     pub(crate) fn is_valid(&self) -> bool {
         self.find_cyclic_label().is_none()
-            && self.too_deep().is_none()
+            && self.find_too_deep_label().is_none()
             && self.parents.values().all(|parents| !parents.is_empty())
     }
 }

@@ -339,7 +339,7 @@ fn best(values: &[f64], count: usize) -> Vec<bool> {
 mod tests {
     use super::*;
 
-    /// Compares with SciPy's `chi2_contingency` without correction and scikit-learn's
+    /// Compares with scipy's `chi2_contingency` without correction and scikit-learn's
     /// `mutual_info_score`.
     #[test]
     fn tables_match_scipy_and_sklearn() {

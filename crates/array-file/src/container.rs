@@ -195,7 +195,7 @@ fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>)
     arrays.iter().try_for_each(|(.., bytes)| out.write_all(bytes))
 }
 
-/// A file written by [`write()`], with a list of the arrays that have not been read yet.
+/// A file written by [`write()`]. Tracks which arrays have not been read yet.
 ///
 /// ```
 /// use array_file::Bytes;

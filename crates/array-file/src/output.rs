@@ -1,4 +1,4 @@
-//! Output files that are opened before the work starts, and written completely or not at all.
+//! Output files that are opened before work starts, and written completely or not at all.
 //!
 //! A command registers its inputs and opens its outputs with [`Outputs`] before it does anything
 //! else. A missing folder, or an output that is also an input, is then reported immediately. An
@@ -71,7 +71,8 @@ impl Outputs {
         let fail = |problem| OutputError { path: path.to_owned(), problem };
         let destination = Destination::of(path).map_err(fail)?;
         let (identity, regular) = destination.identity().map_err(fail)?;
-        // Text that is appended to an input would be read again. A terminal or a pipe can be both.
+        // Text appended to an input would be read again. A terminal or a pipe can be both input and
+        // output.
         if let Some(file) = regular
             && let Some(input) = self.inputs.find(file)
         {

@@ -1,7 +1,7 @@
 //! Measures the read throughput of a vector file: `cargo bench -p vector-file -- [ROWS]
 //! [DIMENSION]`.
 //!
-//! The file has just been written, so it is read from the page cache.
+//! The file was just written, so it is read from the page cache.
 
 use std::error::Error;
 use std::io::Write;

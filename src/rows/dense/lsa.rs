@@ -94,15 +94,15 @@ pub fn lsa(
         let eigen = eigen(gram(&by_documents(&basis), width), width);
         let mut order: Vec<usize> = (0..width).collect();
         order.sort_by(|&a, &b| eigen.values[b].total_cmp(&eigen.values[a]));
-        let least = eigen.values[order[0]] * MIN_EIGENVALUE_SHARE;
-        order.retain(|&at| eigen.values[at] > least);
+        let min_eigenvalue = eigen.values[order[0]] * MIN_EIGENVALUE_SHARE;
+        order.retain(|&at| eigen.values[at] > min_eigenvalue);
         order.truncate(dimensions);
         if order.is_empty() {
             return None;
         }
         let entry = |at: usize, to: usize| eigen.vectors[order[to] * width + at];
-        let turned = rotate(&basis, width, entry, order.len());
-        let terms = Vectors::new(order.len(), with_fixed_signs(turned, order.len())).ok()?;
+        let rotated = rotate(&basis, width, entry, order.len());
+        let terms = Vectors::new(order.len(), with_fixed_signs(rotated, order.len())).ok()?;
         Some(Projection { terms, is_mean: false })
     })
 }
@@ -274,11 +274,12 @@ fn rotate(
     columns: usize,
 ) -> Vec<f32> {
     #[expect(clippy::cast_possible_truncation, reason = "an entry of a rotation")]
-    let turn: Vec<f32> =
+    let rotation: Vec<f32> =
         (0..width * columns).map(|at| entry(at / columns, at % columns) as f32).collect();
     let all: Vec<u32> = (0u32..).take(width).collect();
-    let turn = Dense { values: &turn, width: columns };
-    turn.sparse_product(matrix.len() / width, 1.0, |row| (&all, &matrix[row * width..][..width]))
+    let rotation = Dense { values: &rotation, width: columns };
+    rotation
+        .sparse_product(matrix.len() / width, 1.0, |row| (&all, &matrix[row * width..][..width]))
 }
 
 /// Flips the signs of columns to make the entry with the largest absolute value positive.

@@ -73,7 +73,7 @@ impl Analyzer {
 }
 
 /// The maximum number of short words of a text that are looked up together.
-const MAX_SHORT: usize = 1 << 10;
+const MAX_SHORT_WORDS: usize = 1 << 10;
 
 /// Converts texts to lists of term ids. The outcome for each word is cached, so a counter must
 /// always be used with the same analyzer and dictionary.
@@ -112,7 +112,7 @@ impl TermCounter {
             short.clear();
             segment::words(spec, text, &mut self.buffers, &mut |word| {
                 let is_short = ShortTerm::of(word).map(|word| short.push(word)).is_some();
-                if !is_short || short.len() == MAX_SHORT {
+                if !is_short || short.len() == MAX_SHORT_WORDS {
                     dictionary.ids(short, &mut found);
                     short.clear();
                 }
@@ -139,7 +139,7 @@ impl TermCounter {
             let cache = &mut self.cache;
             segment::words(spec, text, &mut self.buffers, &mut |word| {
                 let is_short = ShortTerm::of(word).map(|word| short.push(word)).is_some();
-                if !is_short || short.len() == MAX_SHORT {
+                if !is_short || short.len() == MAX_SHORT_WORDS {
                     cache.get_or_insert_all(short, &mut finish, &mut found);
                     short.clear();
                 }
@@ -184,7 +184,7 @@ mod tests {
             0 => format!("wordslongerthansixteen{}", number % 50),
             _ => format!("running{}", number % 40),
         };
-        let text = (0..3 * MAX_SHORT).map(word).collect::<Vec<_>>().join(" ");
+        let text = (0..3 * MAX_SHORT_WORDS).map(word).collect::<Vec<_>>().join(" ");
         let short = text.replace("slongerthansixteen", "");
         for stemmer in [None, Some("english".parse().unwrap())] {
             let analyzer = Analyzer::new(AnalyzerSpec { stemmer, ..AnalyzerSpec::default() });

@@ -31,7 +31,7 @@ impl WordCache {
         word: Term<'_>,
         outcome: &mut impl FnMut(&str) -> Outcome,
     ) -> Outcome {
-        self.limit();
+        self.clear_if_full();
         let number = self.words.id(word).expect("few words") as usize;
         if number == self.outcomes.len() {
             self.outcomes.push(outcome(word.text()));
@@ -45,7 +45,7 @@ impl WordCache {
         outcome: &mut impl FnMut(&str) -> Outcome,
         found: &mut impl FnMut(Outcome),
     ) {
-        self.limit();
+        self.clear_if_full();
         let Self { words: known, outcomes, numbers } = self;
         numbers.clear();
         known.ids(words, |number| numbers.push(number.expect("few words")));
@@ -59,7 +59,7 @@ impl WordCache {
     }
 
     /// Clears the cache if it exceeds its limit.
-    fn limit(&mut self) {
+    fn clear_if_full(&mut self) {
         if self.words.bytes() > CACHE_BYTES {
             self.words.clear();
             self.outcomes.clear();

@@ -80,11 +80,11 @@ impl Cutter {
                     break;
                 }
             }
-            let room = BLOCK.saturating_sub(block.len()).max(BUFFER);
-            block.reserve(room);
+            let read_size = BLOCK.saturating_sub(block.len()).max(BUFFER);
+            block.reserve(read_size);
             // If reading fails, `block` still receives the bytes before the error.
-            match self.bytes.by_ref().take(room as u64).read_to_end(&mut block) {
-                Ok(read) => self.ended = read < room,
+            match self.bytes.by_ref().take(read_size as u64).read_to_end(&mut block) {
+                Ok(read) => self.ended = read < read_size,
                 Err(error) if matches!(self.ends, Ends::Between(_)) => {
                     // Only the parser knows which problem comes first.
                     self.ended = true;

@@ -273,7 +273,7 @@ impl JsonFields {
                 parse(&whole).map_err(Problem::Json)
             }
             Some(_) => Err(Problem::LoneSurrogate),
-            None if is_at_no_number(&error, json) => Err(Problem::JsonNumber),
+            None if is_at_nan_or_infinity(&error, json) => Err(Problem::JsonNumber),
             None => Err(Problem::Json(error)),
         }
     }
@@ -498,7 +498,7 @@ fn is_set(value: &Value, field: &str) -> Result<bool, Problem> {
 }
 
 /// Returns whether parsing failed at `NaN` or `Infinity`, which are not valid JSON.
-fn is_at_no_number(error: &serde_json::Error, json: &str) -> bool {
+fn is_at_nan_or_infinity(error: &serde_json::Error, json: &str) -> bool {
     let line = json.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
     let at = |column: usize| line.get(column..).unwrap_or_default();
     let starts = |rest: &str| rest.starts_with("NaN") || rest.starts_with("Infinity");

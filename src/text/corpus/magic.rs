@@ -5,7 +5,7 @@ use super::compressed::{GZIP, ZSTD};
 use super::error::Problem;
 
 /// Magic bytes, the type of file with an article, and a hint.
-const KINDS: [(&[u8], &str, &str); 19] = [
+const FILE_TYPES: [(&[u8], &str, &str); 19] = [
     (b"\xFD7zXZ\0", "a file compressed with xz", "decompress it first: `xz --decompress FILE`"),
     (b"BZh", "a file compressed with bzip2", "decompress it first: `bzip2 --decompress FILE`"),
     (b"\x04\x22\x4D\x18", "a file compressed with lz4", "decompress it first: `lz4 -d FILE`"),
@@ -78,7 +78,7 @@ pub(super) fn refused(head: &[u8]) -> Option<Problem> {
     if head.starts_with(b"\x93NUMPY") {
         return Some(Problem::VectorsAsCorpus { what: "a NumPy array" });
     }
-    let &(magic, what, hint) = KINDS.iter().find(|(magic, ..)| head.starts_with(magic))?;
+    let &(magic, what, hint) = FILE_TYPES.iter().find(|(magic, ..)| head.starts_with(magic))?;
     let certain = match magic {
         b"BZh" => head.get(4..10).is_some_and(|block| BZIP2.iter().any(|begin| begin == block)),
         b"%PDF-" => matches!(head.get(5..8), Some([b'0'..=b'9', b'.', b'0'..=b'9'])),

@@ -41,7 +41,7 @@ pub(super) fn decompressed_by(bytes: Bytes, threads: Option<&Threads>) -> io::Re
 }
 
 /// Returns the declared size of the member that begins with `header`.
-fn announced(header: &[u8]) -> Option<usize> {
+fn declared_size(header: &[u8]) -> Option<usize> {
     let size = if let Some(size) = header.strip_prefix(&PZSTD) {
         PZSTD.len() + 4 + usize::try_from(u32::from_le_bytes(*size.first_chunk()?)).ok()?
     } else if header.starts_with(&GZIP)
@@ -82,7 +82,7 @@ impl PartBytes {
 struct Members {
     compressed: Option<PeekReader>,
     /// An empty member of the same format.
-    nothing: &'static [u8],
+    empty_member: &'static [u8],
     threads: Threads,
     parts: VecDeque<Task<PartBytes>>,
     part: Bytes,
@@ -95,13 +95,13 @@ impl Members {
     /// unchanged.
     fn of(mut bytes: PeekReader, threads: &Threads) -> io::Result<Result<Self, PeekReader>> {
         let header = bytes.head_until(|head| head.len() >= HEADER)?;
-        if announced(header).is_none() {
+        if declared_size(header).is_none() {
             return Ok(Err(bytes));
         }
-        let nothing: &[u8] = if header.starts_with(&GZIP) { &NO_GZIP } else { &NO_ZSTD };
+        let empty_member: &[u8] = if header.starts_with(&GZIP) { &NO_GZIP } else { &NO_ZSTD };
         Ok(Ok(Self {
             compressed: Some(bytes),
-            nothing,
+            empty_member,
             threads: threads.clone(),
             parts: VecDeque::new(),
             part: Box::new(io::empty()),
@@ -128,7 +128,7 @@ impl Members {
         if part.len() >= PART {
             self.compressed = Some(compressed);
         } else {
-            let rest = Box::new(Cursor::new(self.nothing).chain(compressed));
+            let rest = Box::new(Cursor::new(self.empty_member).chain(compressed));
             self.rest = Some(decompressed(rest).unwrap_or_else(failing));
         }
         if !part.is_empty() {
@@ -141,8 +141,10 @@ impl Members {
     /// false otherwise.
     fn next_member(&self, compressed: &mut PeekReader, part: &mut Vec<u8>) -> io::Result<bool> {
         let header = compressed.head_until(|head| head.len() >= HEADER)?;
-        let is_of_this_kind = header.starts_with(&self.nothing[..2]);
-        let Some(size) = announced(header).filter(|_| is_of_this_kind) else { return Ok(false) };
+        let is_of_this_kind = header.starts_with(&self.empty_member[..2]);
+        let Some(size) = declared_size(header).filter(|_| is_of_this_kind) else {
+            return Ok(false);
+        };
         let start = part.len();
         compressed.by_ref().take(size as u64).read_to_end(part)?;
         if part.len() - start < size {
@@ -224,7 +226,7 @@ mod tests {
         [&PZSTD[..], &size, &frame].concat()
     }
 
-    fn unannounced(text: &[u8]) -> Vec<u8> {
+    fn without_declared_size(text: &[u8]) -> Vec<u8> {
         let mut writer = GzBuilder::new().write(Vec::new(), Compression::fast());
         writer.write_all(text).unwrap();
         writer.finish().unwrap()
@@ -270,7 +272,7 @@ mod tests {
                 1 if at > HEADER => bytes[at] ^= 4,
                 2 => bytes.extend([0; 100]),
                 3 => bytes.extend(b"something else"),
-                4 => bytes.extend(unannounced(b"and more")),
+                4 => bytes.extend(without_declared_size(b"and more")),
                 5 => bytes.extend(pzstd(b"and more")),
                 _ => {}
             }
@@ -296,16 +298,16 @@ mod tests {
     }
 
     #[test]
-    fn only_announced_sizes_count() {
-        assert_eq!(announced(&bgzf(b"text")), Some(bgzf(b"text").len()));
-        assert_eq!(announced(&pzstd(b"text")), Some(pzstd(b"text").len()));
-        assert_eq!(announced(&unannounced(b"text")), None);
+    fn only_declared_sizes_count() {
+        assert_eq!(declared_size(&bgzf(b"text")), Some(bgzf(b"text").len()));
+        assert_eq!(declared_size(&pzstd(b"text")), Some(pzstd(b"text").len()));
+        assert_eq!(declared_size(&without_declared_size(b"text")), None);
         for length in 0..HEADER {
-            assert_eq!(announced(&bgzf(b"text")[..length]), None);
+            assert_eq!(declared_size(&bgzf(b"text")[..length]), None);
         }
-        assert_eq!(announced(&[&PZSTD[..], &[0xff; 10]].concat()), None, "too long");
-        assert_eq!(announced(&NO_GZIP), None);
-        assert_eq!(announced(&[NO_ZSTD, [0; 8]].concat()), None);
+        assert_eq!(declared_size(&[&PZSTD[..], &[0xff; 10]].concat()), None, "too long");
+        assert_eq!(declared_size(&NO_GZIP), None);
+        assert_eq!(declared_size(&[NO_ZSTD, [0; 8]].concat()), None);
         assert_eq!((read(&NO_GZIP, None), read(&NO_ZSTD, None)), Default::default());
     }
 }

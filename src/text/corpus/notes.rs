@@ -283,7 +283,7 @@ pub fn label_notes(labels: &[LabelFrequency<'_>], documents: u64) -> Vec<Note> {
     {
         return vec![Note::OneLabel { label: label.to_owned() }];
     }
-    let separated = with_separator(labels);
+    let separated = labels_with_separator(labels);
     let separated = separated.or_else(|| labels_with_trailing_text(labels));
     let rare = if separated.is_none() { rare_labels(labels) } else { None };
     separated.into_iter().chain(rare).chain(similar_labels(labels)).collect()
@@ -291,7 +291,7 @@ pub fn label_notes(labels: &[LabelFrequency<'_>], documents: u64) -> Vec<Note> {
 
 /// Returns a note if most labels contain a separator, and splitting them would leave far fewer
 /// labels.
-fn with_separator(labels: &[LabelFrequency<'_>]) -> Option<Note> {
+fn labels_with_separator(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     const MIN_LABELS: usize = 4;
     for separator in [';', '|', ','] {
         let containing = labels.iter().filter(|label| label.label.contains(separator));
@@ -388,7 +388,7 @@ fn misspelled<'a>(labels: &[LabelFrequency<'a>]) -> Vec<(LabelFrequency<'a>, Lab
     /// intentionally.
     const MIN_CHARS: usize = 5;
     /// The minimum ratio between the document counts of the common and the rare label.
-    const FACTOR: u64 = 5;
+    const MIN_RATIO: u64 = 5;
     /// The maximum number of compared pairs.
     const MAX_PAIRS: usize = 1_000_000;
     let is_word = |label: &&LabelFrequency<'_>| {
@@ -397,13 +397,13 @@ fn misspelled<'a>(labels: &[LabelFrequency<'a>]) -> Vec<(LabelFrequency<'a>, Lab
     };
     let rare: Vec<_> = labels.iter().filter(|label| label.documents <= 2).filter(is_word).collect();
     let common: Vec<_> =
-        labels.iter().filter(|label| label.documents >= FACTOR).filter(is_word).collect();
+        labels.iter().filter(|label| label.documents >= MIN_RATIO).filter(is_word).collect();
     if rare.len().saturating_mul(common.len()) > MAX_PAIRS {
         return Vec::new();
     }
     let similar = |rare: &LabelFrequency<'a>| {
         common.iter().find(|common| {
-            common.documents >= rare.documents * FACTOR
+            common.documents >= rare.documents * MIN_RATIO
                 && folded(common.label) != folded(rare.label)
                 && Edit.distance_within(rare.label, common.label, 1.0).is_some()
         })
@@ -439,12 +439,12 @@ pub fn closest_label<'a>(
     if let Some(same) = known.clone().into_iter().find(|known| folded(known) == key) {
         return Some(same);
     }
-    let mut most = (label.chars().count() as f32 / 3.0).max(1.0);
+    let mut max_distance = (label.chars().count() as f32 / 3.0).max(1.0);
     let mut closest = None;
     for other in known {
-        if let Some(distance) = Edit.distance_within(label, other, most) {
+        if let Some(distance) = Edit.distance_within(label, other, max_distance) {
             closest = Some(other);
-            most = distance - 1.0;
+            max_distance = distance - 1.0;
         }
     }
     closest

@@ -119,12 +119,12 @@ fn missing(folder: &Path, file: &str) -> CorpusError {
 /// The topics of R8.
 const R8: [&str; 8] = ["acq", "crude", "earn", "grain", "interest", "money-fx", "ship", "trade"];
 
-/// Opens the stories whose topics `takes` accepts. Topics that do not occur on both sides of the
-/// split are removed.
+/// Opens the stories for whose topics `accepts` returns true. Topics that do not occur on both
+/// sides of the split are removed.
 fn reuters(
     folder: &Path,
     options: &ReadOptions,
-    takes: &'static (dyn Fn(&[String]) -> bool + Sync),
+    accepts: &'static (dyn Fn(&[String]) -> bool + Sync),
 ) -> Result<Sides, CorpusError> {
     if !file_names(folder)?.iter().any(|name| name.contains(".sgm")) {
         return Err(missing(folder, "reut2-*.sgm"));
@@ -137,7 +137,7 @@ fn reuters(
         let mut labels = HashSet::new();
         for document in side(split)? {
             let found = document?.labels;
-            if takes(&found) {
+            if accepts(&found) {
                 labels.extend(found);
             }
         }
@@ -151,7 +151,7 @@ fn reuters(
     let of_common = |corpus: Corpus| -> Documents {
         let common = Arc::clone(&common);
         Box::new(corpus.filter_map(move |document| match document {
-            Ok(document) if !takes(&document.labels) => None,
+            Ok(document) if !accepts(&document.labels) => None,
             Ok(mut document) => {
                 document.labels.retain(|label| common.contains(label));
                 (!document.labels.is_empty()).then_some(Ok(document))

@@ -19,8 +19,8 @@ pub(super) struct Shard<'a> {
     pub(super) terms_met: Vec<TermMet>,
     /// The rows of each counted piece, with the index of the piece in the corpus.
     pub(super) pieces: Vec<(usize, Rows)>,
-    /// A buffer for the next piece.
-    room: Option<Rows>,
+    /// A buffer that is reused for the next piece.
+    spare: Option<Rows>,
     pub(super) fields: usize,
     pub(super) bytes: u64,
     pub(super) titled: bool,
@@ -99,10 +99,10 @@ impl Rows {
         // Reserve entries for all terms. This avoids a branch on whether a term is new, which would
         // be hard to predict.
         let mut end = terms.len();
-        let room = end + ids.len();
-        terms.resize(room, NO_TERM);
+        let capacity = end + ids.len();
+        terms.resize(capacity, NO_TERM);
         for counts in &mut *counts {
-            counts.bytes.resize(room, 0);
+            counts.bytes.resize(capacity, 0);
         }
         let counted = &mut counts[field];
         for &term in ids {
@@ -114,7 +114,7 @@ impl Rows {
             let entry = first + met.entry.wrapping_sub(first as u32) as usize;
             // For a term that is new to the row, any entry of the row works, because it contains
             // another term.
-            let entry = entry.min(room - 1);
+            let entry = entry.min(capacity - 1);
             let is_new = terms[entry] != term;
             let entry = if is_new { end } else { entry };
             end += usize::from(is_new);
@@ -183,7 +183,7 @@ impl<'a> Shard<'a> {
             counter,
             terms_met: Vec::new(),
             pieces: Vec::new(),
-            room: None,
+            spare: None,
             fields,
             bytes: 0,
             titled: false,
@@ -196,14 +196,14 @@ impl<'a> Shard<'a> {
         number: usize,
         documents: &[Document],
     ) -> Result<(), CorpusError> {
-        let mut rows = self.room.take().unwrap_or_else(|| self.no_rows());
+        let mut rows = self.spare.take().unwrap_or_else(|| self.no_rows());
         rows.clear();
         for document in documents {
             self.count_one(document, &mut rows).map_err(|problem| problem.at(&document.place))?;
         }
         // The stored copy has no unused capacity.
         self.pieces.push((number, rows.clone()));
-        self.room = Some(rows);
+        self.spare = Some(rows);
         Ok(())
     }
 

@@ -8,9 +8,9 @@ use super::weighting::{Side, TermWeights, Weighting};
 use crate::threads::Threads;
 
 /// The number of rows per task.
-const PIECE: usize = 1_024;
+const ROWS_PER_TASK: usize = 1_024;
 /// The number of values per partial sum.
-const PART: usize = 1 << 16;
+const CHUNK: usize = 1 << 16;
 
 /// The arrays of a CSR matrix.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ impl RawRows {
     pub(crate) fn mean_length(&self, threads: &Threads) -> f64 {
         // The partial sums, and therefore the rounding, do not depend on the threads.
         let parts =
-            || self.data.par_chunks(PART).map(|part| part.iter().map(|&v| f64::from(v)).sum());
+            || self.data.par_chunks(CHUNK).map(|part| part.iter().map(|&v| f64::from(v)).sum());
         let parts: Vec<f64> = threads.run(|| parts().collect());
         let total: f64 = parts.iter().sum();
         let rows = self.indptr.len() - 1;
@@ -45,7 +45,7 @@ impl RawRows {
         let mut values = &mut **data;
         let mut pieces = Vec::new();
         let mut start = 0;
-        for ends in indptr[1..].chunks_mut(PIECE) {
+        for ends in indptr[1..].chunks_mut(ROWS_PER_TASK) {
             let end = range(0, ends[ends.len() - 1]).end;
             let ids = ids.split_off_mut(..end - start).expect("entries of the rows");
             let values = values.split_off_mut(..end - start).expect("as many");
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn many_rows_are_weighted_like_single_rows() {
         let weighting = Weighting::default();
-        let rows = 64 * PIECE + 3 * PIECE + 7;
+        let rows = 64 * ROWS_PER_TASK + 3 * ROWS_PER_TASK + 7;
         for dropped in [0, 1, 2] {
             let mut all = RawRows { indptr: vec![0], indices: vec![], data: vec![] };
             let mut expected = all.clone();

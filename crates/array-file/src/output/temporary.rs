@@ -1,4 +1,4 @@
-//! Temporary files in the folders of their targets, and a list of the existing ones.
+//! Temporary files in the folders of their targets, and a list of all existing temporary files.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write};
@@ -58,7 +58,7 @@ pub(super) struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// Creates a file in the folder of `target`. If `target` exists, the file will get its
+    /// Creates a file in the folder of `target`. If `target` exists, the new file gets its
     /// permissions.
     pub(super) fn in_folder_of(
         target: &Path,

@@ -222,8 +222,8 @@ fn many(rows: u64, queries: u64) -> (Arc<Csr>, Csr) {
     let corpora: Vec<_> = (0..CORPORA)
         .into_par_iter()
         .map(|seed| {
-            let own = rows / CORPORA + u64::from(seed < rows % CORPORA);
-            rcv1_like_rows(own, if seed == 0 { queries } else { 0 }, seed)
+            let corpus_rows = rows / CORPORA + u64::from(seed < rows % CORPORA);
+            rcv1_like_rows(corpus_rows, if seed == 0 { queries } else { 0 }, seed)
         })
         .collect();
     let mut training = CsrBuilder::default();

@@ -23,9 +23,13 @@ fn corpus(documents: usize, seed: u64) -> String {
         let label = number % 3;
         let mut words = Vec::new();
         for _ in 0..4 + random.below(20) {
-            let own = random.below(3) > 0;
+            let is_label_word = random.below(3) > 0;
             let word = random.below(30);
-            words.push(if own { format!("w{label}x{word}") } else { format!("common{word}") });
+            words.push(if is_label_word {
+                format!("w{label}x{word}")
+            } else {
+                format!("common{word}")
+            });
         }
         let more = if number % 7 == 0 { ", \"l9\"" } else { "" };
         let text = words.join(" ");

@@ -139,8 +139,8 @@ fn pools_that_use_each_other() {
         let pools = [(); 2].map(|()| Threads::new(1.try_into().unwrap()).unwrap());
         let [one, other] = &pools;
         std::thread::scope(|scope| {
-            for (own, other_pool) in [(one, other), (other, one)] {
-                scope.spawn(|| assert_eq!(own.run(|| count(&path, other_pool)), DOCUMENTS));
+            for (pool, other_pool) in [(one, other), (other, one)] {
+                scope.spawn(|| assert_eq!(pool.run(|| count(&path, other_pool)), DOCUMENTS));
             }
         });
     });

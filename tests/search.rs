@@ -566,8 +566,8 @@ fn rows_of_subjects(subjects: usize, count: usize, terms: u32) -> Rows {
     let rows = language(6, count, terms);
     let with_subject = |(at, row): (usize, &Vec<(u32, f32)>)| {
         let subject = subjects[at % subjects.len()].iter();
-        let own = subject.filter(|(term, _)| !term.is_multiple_of(3));
-        let all = own.chain(&row[..row.len() / 3]).copied();
+        let subject_terms = subject.filter(|(term, _)| !term.is_multiple_of(3));
+        let all = subject_terms.chain(&row[..row.len() / 3]).copied();
         all.collect::<BTreeMap<_, _>>().into_iter().collect()
     };
     rows.iter().enumerate().map(with_subject).collect()
@@ -592,15 +592,15 @@ fn queries_of_a_language_one_at_a_time() {
         let exhaustive = oracle(&training);
         for block_rows in [700, 4_000] {
             let engine = inverted(&training, block_rows, 1);
-            for (own, k) in (0u32..60).zip([1, 10, 100, 1_000].into_iter().cycle()) {
-                let query = matrix(&rows[own as usize..][..1].to_vec(), TERMS as usize);
+            for (row, k) in (0u32..60).zip([1, 10, 100, 1_000].into_iter().cycle()) {
+                let query = matrix(&rows[row as usize..][..1].to_vec(), TERMS as usize);
                 let k = NonZeroUsize::new(k).unwrap();
-                let not_own = [RowRange::one(own)];
+                let not_itself = [RowRange::one(row)];
                 let all = Allow::all();
-                for allow in [all, all.except_range(&not_own), all.only(&few)] {
+                for allow in [all, all.except_range(&not_itself), all.only(&few)] {
                     let request = Request::new(&*query, k).among(allow);
                     let expected = answer(&exhaustive, &request).0;
-                    assert_eq!(answer(&engine, &request).0, expected, "query {own}, k = {k}");
+                    assert_eq!(answer(&engine, &request).0, expected, "query {row}, k = {k}");
                 }
             }
         }
@@ -616,9 +616,9 @@ fn batches_of_a_language_by_bounds() {
     let training = matrix(&rows, TERMS as usize);
     let exhaustive = oracle(&training);
     let few = RowSet::from_fn(6_000, |row| row % 50 < 3);
-    let not_own: Vec<RowRange> = (0..200).map(RowRange::one).collect();
+    let not_itself: Vec<RowRange> = (0..200).map(RowRange::one).collect();
     let all = Allow::all();
-    for allow in [all, all.except_range(&not_own), all.only(&few)] {
+    for allow in [all, all.except_range(&not_itself), all.only(&few)] {
         for (block_rows, k) in [(120, 10), (120, 50), (300, 20), (750, 1)] {
             let request = Request::new(&*queries, NonZeroUsize::new(k).unwrap()).among(allow);
             let expected = answer(&exhaustive, &request).0;

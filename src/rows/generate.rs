@@ -333,7 +333,7 @@ impl Generator {
         let random = &mut self.random;
         // The length is log-normal, with a mean of about 76 terms.
         let length = (66.0 * libm::exp(0.55 * normal(random))).clamp(5.0, 600.0) as usize;
-        let own = &self.themes[theme];
+        let main_theme = &self.themes[theme];
         // Simulate label noise: one document in six has the topic of another theme.
         let labeling_theme =
             if below(random, 6) == 0 { self.themes_drawn.draw(random) } else { theme };
@@ -344,7 +344,7 @@ impl Generator {
         {
             topics.push(self.themes[other].topic);
         }
-        let share = (own.share + 0.1 * normal(random)).clamp(0.05, 0.85);
+        let share = (main_theme.share + 0.1 * normal(random)).clamp(0.05, 0.85);
         let mut terms = BTreeMap::new();
         let mut tries = 0;
         while terms.len() < length && tries < 4 * length {
@@ -353,7 +353,7 @@ impl Generator {
             let term = if from < share {
                 let list = match other {
                     Some(other) if below(random, 3) == 0 => &self.themes[other].terms,
-                    _ => &own.terms,
+                    _ => &main_theme.terms,
                 };
                 list[self.theme_terms.draw(random)]
             } else if from < share + 0.2 * (1.0 - share) {

@@ -27,14 +27,14 @@ pub(crate) fn invert_lower(matrix: &[f64], order: usize) -> Vec<f64> {
     for row in 0..order {
         let factors = &matrix[row * order..][..order];
         let (before, rest) = inverse.split_at_mut(row * order);
-        let own = &mut rest[..order];
+        let inverse_row = &mut rest[..order];
         for (k, &factor) in factors[..row].iter().enumerate() {
-            for (sum, &value) in own.iter_mut().zip(&before[k * order..][..=k]) {
+            for (sum, &value) in inverse_row.iter_mut().zip(&before[k * order..][..=k]) {
                 *sum -= factor * value;
             }
         }
-        own[row] = 1.0;
-        own[..=row].iter_mut().for_each(|value| *value /= factors[row]);
+        inverse_row[row] = 1.0;
+        inverse_row[..=row].iter_mut().for_each(|value| *value /= factors[row]);
     }
     inverse
 }

@@ -163,7 +163,7 @@ impl Counts {
         assert_eq!(self.vocabulary.kind(), TermKind::Text, "statistics are of texts");
         let frequencies = Array::from(whole.document_frequencies.clone());
         let vocabulary = Vocabulary::new(TermKind::Text, whole.terms.clone(), frequencies)
-            .expect("checked when it was made");
+            .expect("checked when it was created");
         let new: Vec<Option<u32>> =
             self.vocabulary.terms().iter().map(|term| vocabulary.id(term)).collect();
         let mut indptr = Vec::with_capacity(self.indptr.len());
@@ -427,9 +427,10 @@ impl Counts {
         let mut is_in = vec![only.is_none(); self.documents()];
         only.into_iter().flatten().for_each(|&row| is_in[row as usize] = true);
         let all = || self.indptr.windows(2).map(|bounds| range(bounds[0], bounds[1])).zip(&is_in);
-        let most = all().map(|(entries, &is_in)| if is_in { entries.len() } else { 0 }).sum();
-        let mut indices = vec![0; most];
-        let mut data = vec![0.0; most];
+        let max_entries =
+            all().map(|(entries, &is_in)| if is_in { entries.len() } else { 0 }).sum();
+        let mut indices = vec![0; max_entries];
+        let mut data = vec![0.0; max_entries];
         let mut indptr = vec![0];
         let mut end = 0;
         for (entries, &is_in) in all() {
@@ -479,15 +480,15 @@ mod tests {
             weight: 1.0,
             vector: None,
             group: None,
-            place: Place { source: "made".into(), line: None },
+            place: Place { source: "test".into(), line: None },
         };
         let texts = ["a b\nb c d", "a\na d d", "", "c c\nd a", "b\nb"];
         let analyzer = Analyzer::new(AnalyzerSpec::default());
         let input = Input::Text { analyzer, fields: Fields::FirstLine { boost: 1.0 } };
         let threads = Threads::new(NonZeroUsize::MIN).unwrap();
         let mut documents = texts.into_iter().map(|text| Ok(document(text)));
-        let how = CountOptions::new(&input);
-        let counts = Counts::read(&mut documents, &how, &threads, &|_| ()).unwrap();
+        let options = CountOptions::new(&input);
+        let counts = Counts::read(&mut documents, &options, &threads, &|_| ()).unwrap();
         let boosts = [3.0, 1.0];
         let entries = |rows: &RawRows, row: usize| -> Vec<(u32, f32)> {
             let at = range(rows.indptr[row], rows.indptr[row + 1]);

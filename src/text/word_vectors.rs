@@ -67,11 +67,11 @@ impl WordVectors {
         }
         let VectorTable { values, dimension, taken, .. } = found;
         let known = taken.iter().filter(|&&taken| taken > 0).count();
-        let wrong = |what: String| Problem::WordVectors { what }.at(&reader.place);
+        let invalid = |what: String| Problem::WordVectors { what }.at(&reader.place);
         let terms = Vectors::new(dimension, values)
-            .map_err(|_| wrong("the file contains no word vectors".to_owned()))?;
+            .map_err(|_| invalid("the file contains no word vectors".to_owned()))?;
         if known == 0 {
-            return Err(wrong("the file contains no words of this corpus".to_owned()));
+            return Err(invalid("the file contains no words of this corpus".to_owned()));
         }
         Ok(Self { projection: Projection { terms, is_mean: true }, known })
     }
@@ -147,7 +147,7 @@ struct Reader<B> {
 }
 
 impl<B: BufRead> Reader<B> {
-    fn wrong(&self, what: String) -> CorpusError {
+    fn invalid(&self, what: String) -> CorpusError {
         let line = (self.line > 0).then_some(self.line);
         Problem::WordVectors { what }.at(&Place { line, ..self.place.clone() })
     }
@@ -173,10 +173,10 @@ impl<B: BufRead> Reader<B> {
             if self.line == 1 && self.bytes.len() >= 3 {
                 if self.bytes.starts_with(&FAST_TEXT_MAGIC.to_le_bytes()) {
                     let what = "a fastText model; its vectors are in the .vec file".to_owned();
-                    return Err(self.wrong(what));
+                    return Err(self.invalid(what));
                 }
                 if let Some((count, dimension)) = header(&self.bytes) {
-                    found.set_dimension(dimension).map_err(|what| self.wrong(what))?;
+                    found.set_dimension(dimension).map_err(|what| self.invalid(what))?;
                     claimed = Some(count);
                     continue;
                 }
@@ -185,16 +185,16 @@ impl<B: BufRead> Reader<B> {
                 continue;
             }
             let outcome = text_line(&self.bytes, found);
-            outcome.map_err(|what| self.wrong(what))?;
+            outcome.map_err(|what| self.invalid(what))?;
             words += 1;
         }
         self.line = 0;
         match claimed {
-            _ if words == 0 => Err(self.wrong("the file contains no word vectors".to_owned())),
+            _ if words == 0 => Err(self.invalid("the file contains no word vectors".to_owned())),
             Some(claimed) if words < claimed => {
                 let what =
                     format!("the file ends after {words} words; the first line declares {claimed}");
-                Err(self.wrong(what))
+                Err(self.invalid(what))
             }
             _ => Ok(()),
         }
@@ -204,9 +204,9 @@ impl<B: BufRead> Reader<B> {
         self.next_line()?;
         let Some((words, dimension)) = header(&self.bytes) else {
             let what = "the first line is not `WORDS DIMENSIONS` of word2vec's binary format";
-            return Err(self.wrong(what.to_owned()));
+            return Err(self.invalid(what.to_owned()));
         };
-        found.set_dimension(dimension).map_err(|what| self.wrong(what))?;
+        found.set_dimension(dimension).map_err(|what| self.invalid(what))?;
         self.line = 0;
         let mut vector = vec![0; dimension * 4];
         for number in 1..=words {
@@ -216,7 +216,7 @@ impl<B: BufRead> Reader<B> {
             let read = read.and_then(|_| self.file.read_exact(&mut vector));
             if let Err(error) = read {
                 let what = format!("the file ends at word {number} of {words}: {error}");
-                return Err(self.wrong(what));
+                return Err(self.invalid(what));
             }
             // word2vec writes a line end after each vector; other programs do not.
             let word = self.bytes.strip_prefix(b"\n").unwrap_or(&self.bytes);
@@ -227,7 +227,7 @@ impl<B: BufRead> Reader<B> {
                     .chunks_exact(4)
                     .map(|four| Ok(f32::from_le_bytes([four[0], four[1], four[2], four[3]])));
                 let set = found.set(term, rank, values);
-                set.map_err(|what| self.wrong(format!("word {number}: {what}")))?;
+                set.map_err(|what| self.invalid(format!("word {number}: {what}")))?;
             }
         }
         Ok(())
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn errors_are_explained() {
-        for (name, bytes, said) in [
+        for (name, bytes, message) in [
             ("a.txt", &b"bread 1 2\nstone 1\n"[..], "a.txt:2: 1 numbers after a word, expected 2"),
             ("a.txt", b"bread 1 2\nstone 1 x\n", "a.txt:2: `x` is not a number"),
             ("a.txt", b"bread 1 nan\n", "a.txt:1: value 2 of the vector is NaN"),
@@ -348,7 +348,7 @@ mod tests {
             ("a.bin", b"18446744073709551615 4\nbread 12", "the file ends at word 1"),
         ] {
             let error = read(name, bytes).unwrap_err();
-            assert!(error.contains(said), "{error} for {said}");
+            assert!(error.contains(message), "{error} for {message}");
         }
     }
 }

@@ -63,7 +63,7 @@ pub fn lsa(
     }
     threads.run(|| {
         // Scale the largest weight to 1, to avoid overflow and underflow.
-        let largest = rows.data().iter().fold(0.0f32, |most, weight| most.max(weight.abs()));
+        let largest = rows.data().iter().fold(0.0f32, |max, weight| max.max(weight.abs()));
         let unit = 1.0 / f64::from(largest);
         let columns = Columns::of(rows);
         #[expect(clippy::cast_possible_truncation, reason = "a random direction")]
@@ -286,7 +286,7 @@ fn rotate(
 fn with_fixed_signs(mut matrix: Vec<f32>, width: usize) -> Vec<f32> {
     for column in 0..width {
         let entries = matrix.iter().skip(column).step_by(width);
-        let greatest = entries.fold(0.0f32, |most, &x| if x.abs() > most.abs() { x } else { most });
+        let greatest = entries.fold(0.0f32, |max, &x| if x.abs() > max.abs() { x } else { max });
         if greatest < 0.0 {
             matrix.iter_mut().skip(column).step_by(width).for_each(|x| *x = -*x);
         }

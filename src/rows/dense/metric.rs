@@ -105,11 +105,11 @@ impl Kernel {
     #[expect(clippy::cast_possible_truncation, reason = "rounded up")]
     pub(crate) fn radius(&self, similarity: f32) -> f32 {
         // Values that round to this similarity are above the previous `f32`.
-        let least = f64::from(similarity.next_down()).max(0.0);
+        let lower_bound = f64::from(similarity.next_down()).max(0.0);
         let distance = match self.metric {
-            Metric::Angular => (2.0 * (1.0 - least)).sqrt(),
+            Metric::Angular => (2.0 * (1.0 - lower_bound)).sqrt(),
             _ if similarity <= f32::MIN_POSITIVE => f64::INFINITY,
-            Metric::Euclidean | Metric::Manhattan => self.scale * (1.0 / least - 1.0),
+            Metric::Euclidean | Metric::Manhattan => self.scale * (1.0 / lower_bound - 1.0),
         };
         // The margin exceeds the rounding errors of these four operations and of the four in
         // `similarity`.

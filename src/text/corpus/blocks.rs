@@ -64,10 +64,10 @@ impl<T: Send + 'static> BlockReader<T> {
         let threads = threads.clone();
         let budget = Arc::new(MemoryBudget::new(BLOCKS_PER_THREAD * threads.count() * BLOCK));
         let (sender, blocks) = channel();
-        let own = Arc::clone(&budget);
+        let cutter_budget = Arc::clone(&budget);
         let cutting = thread::Builder::new()
             .name("cut".to_owned())
-            .spawn(move || cut_all(next, &Arc::new(parse), &threads, &own, &sender))?;
+            .spawn(move || cut_all(next, &Arc::new(parse), &threads, &cutter_budget, &sender))?;
         Ok(Self { blocks, block: Vec::new().into_iter(), budget, cutting: Some(cutting) })
     }
 }

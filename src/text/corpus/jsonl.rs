@@ -293,11 +293,11 @@ impl JsonFields {
     fn use_usual_fields(&self, values: &mut [Option<Value>]) {
         let id = self.texts + self.labels;
         let weight = id + 1;
-        let (own, usual) = values.split_at_mut(id + 3);
+        let (named, usual) = values.split_at_mut(id + 3);
         let [usual_id, usual_weight, usual_text, usual_labels @ ..] = usual else { return };
-        own[id] = own[id].take().or(usual_id.take());
-        own[weight] = own[weight].take().or(usual_weight.take());
-        let (texts, labels) = own[..id].split_at_mut(self.texts);
+        named[id] = named[id].take().or(usual_id.take());
+        named[weight] = named[weight].take().or(usual_weight.take());
+        let (texts, labels) = named[..id].split_at_mut(self.texts);
         if !self.options.fields && usual_text.is_some() && texts.iter().all(Option::is_none) {
             texts.fill(Some(Value::Null));
             texts[0] = usual_text.take();
@@ -446,8 +446,9 @@ impl<'de> Visitor<'de> for &JsonFields {
                 let mut value: Value = map.next_value()?;
                 for (part, (field, rest)) in self.of_key(&key).enumerate() {
                     let is_last = part + 1 == parts;
-                    let own = if is_last { std::mem::take(&mut value) } else { value.clone() };
-                    if let Some(found) = at_path(own, rest) {
+                    let field_value =
+                        if is_last { std::mem::take(&mut value) } else { value.clone() };
+                    if let Some(found) = at_path(field_value, rest) {
                         record.values[field] = Some(found);
                     }
                 }

@@ -123,13 +123,13 @@ impl Shard {
         let mut ids = Interner::default();
         // Pairs of a document index and a label index.
         let mut judged: Vec<(u32, u32)> = Vec::new();
-        let mut own = Vec::new();
+        let mut document_indices = Vec::new();
         for (block, of_names) in blocks.iter().zip(numbers) {
             let in_shard = |&at: &usize| usize::from(block.shards[at]) == shard;
             let places = || (0..block.documents.len()).filter(in_shard);
-            own.clear();
-            ids.ids_of(places().map(|at| block.id(at)), &mut own);
-            for (&document, at) in own.iter().zip(places()) {
+            document_indices.clear();
+            ids.ids_of(places().map(|at| block.id(at)), &mut document_indices);
+            for (&document, at) in document_indices.iter().zip(places()) {
                 let labels = block.labels(at).iter();
                 judged.extend(labels.map(|&label| (document, of_names[label as usize])));
             }
@@ -176,7 +176,7 @@ struct Judgments {
 
 impl Judgments {
     fn read(mut lines: Lines) -> Result<Self, CorpusError> {
-        let mut own = Self::default();
+        let mut judgments = Self::default();
         // The start of the last document's identifier.
         let mut last = 0;
         while let Some(line) = lines.next()? {
@@ -191,19 +191,19 @@ impl Judgments {
             if judgment == "0" {
                 continue;
             }
-            if own.documents.is_empty() || own.ids[last..] != *id {
-                last = own.ids.len();
-                own.ids.push_str(id);
-                own.documents.push((own.ids.len(), own.labels.len()));
-                own.shards.push(shard_of(id));
+            if judgments.documents.is_empty() || judgments.ids[last..] != *id {
+                last = judgments.ids.len();
+                judgments.ids.push_str(id);
+                judgments.documents.push((judgments.ids.len(), judgments.labels.len()));
+                judgments.shards.push(shard_of(id));
             }
-            let label = own.names.id(name.into());
-            own.labels.push(label.expect("the size of a file of qrels is limited"));
-            if let Some((_, end)) = own.documents.last_mut() {
-                *end = own.labels.len();
+            let label = judgments.names.id(name.into());
+            judgments.labels.push(label.expect("the size of a file of qrels is limited"));
+            if let Some((_, end)) = judgments.documents.last_mut() {
+                *end = judgments.labels.len();
             }
         }
-        Ok(own)
+        Ok(judgments)
     }
 
     /// Returns the starts of a document's identifier in `ids` and of its labels in `labels`.

@@ -183,8 +183,8 @@ impl Iterator for Corpus {
         let Some(next) = self.advance() else {
             // Report a mismatch only once.
             self.failed = true;
-            let beside = self.options.vectors_beside.as_ref()?;
-            return beside.check_end(self.read).err().map(Err);
+            let vectors = self.options.vectors_beside.as_ref()?;
+            return vectors.check_end(self.read).err().map(Err);
         };
         let finished = next.and_then(|Record { mut document, is_finished }| {
             self.read += 1;
@@ -205,8 +205,8 @@ impl Iterator for Corpus {
             if let Some(qrels) = &self.options.qrels {
                 document.labels = qrels.labels(&document.id);
             }
-            if let Some(beside) = &self.options.vectors_beside {
-                let vector = beside.vector(self.read - 1, &document.id);
+            if let Some(vectors) = &self.options.vectors_beside {
+                let vector = vectors.vector(self.read - 1, &document.id);
                 document.vector = Some(vector.map_err(|problem| problem.at(&document.place))?);
             }
             finish(document)

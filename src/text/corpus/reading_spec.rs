@@ -65,9 +65,9 @@ impl ReadingSpec {
 
     /// Copies the stored options to `options` where these are not set.
     pub fn complete(&self, options: &mut ReadOptions) {
-        fn or<T: Clone>(option: &mut Option<T>, own: Option<&T>) {
+        fn or<T: Clone>(option: &mut Option<T>, stored: Option<&T>) {
             if option.is_none() {
-                *option = own.cloned();
+                *option = stored.cloned();
             }
         }
         if options.text_columns.is_empty() {

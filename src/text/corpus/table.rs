@@ -56,10 +56,10 @@ impl Dialect {
     /// Determines the dialect of a table that begins with `head`. `usual` is the default separator
     /// of the format, and `wanted` are the expected columns of the header.
     pub(super) fn of(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions) -> Self {
-        let own = separator_line(head);
+        let declared = separator_line(head);
         let detect = || detect_separator(head, usual, wanted, table);
-        let separator = table.separator.or(own).unwrap_or_else(detect);
-        Self { has_separator_line: own.is_some(), ..Self::with(separator, table) }
+        let separator = table.separator.or(declared).unwrap_or_else(detect);
+        Self { has_separator_line: declared.is_some(), ..Self::with(separator, table) }
     }
 
     fn with(separator: u8, table: TableOptions) -> Self {

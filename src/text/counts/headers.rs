@@ -120,10 +120,10 @@ fn groups(of_documents: &[Option<u32>], names: usize) -> Vec<u32> {
     if names == 0 {
         return Vec::new();
     }
-    let mut own = u32::try_from(names).expect("fewer than 2^32 groups");
+    let mut next_group = u32::try_from(names).expect("fewer than 2^32 groups");
     let mut next = || {
-        own += 1;
-        own
+        next_group += 1;
+        next_group
     };
     of_documents.iter().map(|group| group.unwrap_or_else(&mut next)).collect()
 }

@@ -35,8 +35,8 @@ pub(super) fn merge(
     let fields = shards.first().map_or(1, |shard| shard.fields);
     let mut pieces: Vec<(usize, usize, Rows)> = Vec::new();
     for (number, shard) in shards.iter_mut().enumerate() {
-        let own = std::mem::take(&mut shard.pieces).into_iter();
-        pieces.extend(own.map(|(piece, rows)| (piece, number, rows)));
+        let shard_pieces = std::mem::take(&mut shard.pieces).into_iter();
+        pieces.extend(shard_pieces.map(|(piece, rows)| (piece, number, rows)));
     }
     pieces.sort_unstable_by_key(|&(piece, ..)| piece);
     let names: Vec<Names<'_>> = threads.run(|| shards.par_iter().map(Shard::names).collect());
@@ -148,9 +148,9 @@ impl Target<'_> {
     }
 }
 
-/// Returns the number of bytes of the numbers up to `most`.
-fn bytes_of(most: usize) -> u32 {
-    (usize::BITS - most.leading_zeros()).div_ceil(8)
+/// Returns the number of bytes of the numbers up to `max`.
+fn bytes_of(max: usize) -> u32 {
+    (usize::BITS - max.leading_zeros()).div_ceil(8)
 }
 
 /// The minimum number of entries per byte of the terms for which a radix sort is faster than a
@@ -213,10 +213,10 @@ mod tests {
             bytes in 1u32..=4,
             terms in prop::collection::hash_set(any::<u32>(), 0..200),
         ) {
-            let most = u32::MAX >> (u32::BITS - 8 * bytes);
-            let terms = terms.into_iter().map(|term| term.reverse_bits() & most);
+            let max_term = u32::MAX >> (u32::BITS - 8 * bytes);
+            let terms = terms.into_iter().map(|term| term.reverse_bits() & max_term);
             let terms: BTreeSet<u32> = terms.collect();
-            prop_assert_eq!(bytes_of(most as usize), bytes);
+            prop_assert_eq!(bytes_of(max_term as usize), bytes);
             let expected: Vec<u64> =
                 (0..).zip(&terms).map(|(at, &term)| u64::from(term) << 32 | at).collect();
             let mut row = expected.clone();
@@ -260,7 +260,7 @@ mod tests {
                 weight: 1.0,
                 vector: None,
                 group: None,
-                place: Place { source: "made".into(), line: None },
+                place: Place { source: "test".into(), line: None },
             };
             for (piece, texts) in texts.chunks(documents_of_piece).enumerate() {
                 let documents: Vec<Document> = texts.iter().map(document).collect();

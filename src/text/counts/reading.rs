@@ -36,10 +36,10 @@ pub(super) fn count_pieces<'a>(
     let mut headers = Headers::new(options.keep_text);
     let mut reading = Stage::empty("train: read");
     let begin = Instant::now();
-    let most = PIECES_PER_THREAD * threads.count();
+    let max_pieces = PIECES_PER_THREAD * threads.count();
     let read = threads.scope(|scope| {
         for number in 0.. {
-            queue.wait_for_fewer_than(most);
+            queue.wait_for_fewer_than(max_pieces);
             if queue.state().failed.is_some() {
                 break;
             }
@@ -125,11 +125,11 @@ impl<'a> PieceQueue<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until fewer than `most` pieces are waiting or being counted. A caller that is a worker
-    /// of a thread pool counts pieces while it waits, because all other workers might be waiting
-    /// too.
-    fn wait_for_fewer_than(&self, most: usize) {
-        let is_full = |state: &mut QueueState<'a>| state.waiting.len() + state.in_use >= most;
+    /// Waits until fewer than `max_pieces` pieces are waiting or being counted. A caller that is a
+    /// worker of a thread pool counts pieces while it waits, because all other workers might be
+    /// waiting too.
+    fn wait_for_fewer_than(&self, max_pieces: usize) {
+        let is_full = |state: &mut QueueState<'a>| state.waiting.len() + state.in_use >= max_pieces;
         let counts_itself = || {
             let full = is_full(&mut self.state());
             full && self.count_next()

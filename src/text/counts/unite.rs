@@ -68,24 +68,24 @@ impl<'a> Part<'a> {
         part: u8,
         hasher: &RandomState,
     ) -> Self {
-        let mut own = Self::default();
+        let mut merged = Self::default();
         let mut known: HashMap<Key<'a>, u32, _> = HashMap::with_hasher(hasher.clone());
         for ((shard, names), parted) in shards.iter().zip(names).zip(parted) {
             let place = |&term: &u32| {
                 let key = names.key(term);
                 let frequency = shard.terms_met[term as usize].document_frequency;
-                let next = u32::try_from(own.terms.len()).expect("fewer terms than 2^32");
+                let next = u32::try_from(merged.terms.len()).expect("fewer terms than 2^32");
                 let place = *known.entry(key).or_insert(next);
                 if place == next {
-                    own.terms.push(key);
-                    own.document_frequencies.push(0);
+                    merged.terms.push(key);
+                    merged.document_frequencies.push(0);
                 }
-                own.document_frequencies[place as usize] += frequency;
+                merged.document_frequencies[place as usize] += frequency;
                 place
             };
-            own.places.push(parted.part(part).iter().map(place).collect());
+            merged.places.push(parted.part(part).iter().map(place).collect());
         }
-        own
+        merged
     }
 
     /// Returns the terms of this partition, whose number is `part`.
@@ -141,9 +141,11 @@ pub(super) fn unite<'a>(
     let mut kept: Vec<UnitedTerm<'_>> =
         united.flat_map_iter(|(number, part)| part.united(number)).filter(within).collect();
     kept.par_sort_unstable();
-    if let Some(most) = limits.max_terms.map(NonZeroUsize::get).filter(|&most| most < kept.len()) {
+    if let Some(max_terms) =
+        limits.max_terms.map(NonZeroUsize::get).filter(|&max_terms| max_terms < kept.len())
+    {
         kept.sort_by_key(|term| std::cmp::Reverse(term.document_frequency));
-        kept.truncate(most);
+        kept.truncate(max_terms);
         kept.sort_unstable();
     }
     let mut numbers: Vec<Vec<u32>> =
@@ -152,13 +154,13 @@ pub(super) fn unite<'a>(
         numbers[usize::from(term.part)][term.place as usize] = number;
     }
     let numbers_of = |(shard, parted): (usize, &PartIndex)| {
-        let mut own = vec![DROPPED; parted.terms.len()];
+        let mut ids = vec![DROPPED; parted.terms.len()];
         for (part, (united, numbers)) in (0..PARTS).zip(parts.iter().zip(&numbers)) {
             for (&term, &place) in parted.part(part).iter().zip(&united.places[shard]) {
-                own[term as usize] = numbers[place as usize];
+                ids[term as usize] = numbers[place as usize];
             }
         }
-        own
+        ids
     };
     let numbers = parted.par_iter().enumerate().map(numbers_of).collect();
     (kept, numbers)

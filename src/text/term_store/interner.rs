@@ -43,8 +43,8 @@ impl Interner {
         numbers: &mut Vec<u32>,
     ) {
         let mut short = Vec::new();
-        let flush = |own: &mut Self, short: &mut Vec<ShortTerm>, numbers: &mut Vec<u32>| {
-            own.ids(short, |id| numbers.push(id.expect("fewer terms")));
+        let flush = |interner: &mut Self, short: &mut Vec<ShortTerm>, numbers: &mut Vec<u32>| {
+            interner.ids(short, |id| numbers.push(id.expect("fewer terms")));
             short.clear();
         };
         for term in terms {

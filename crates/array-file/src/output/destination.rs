@@ -131,9 +131,9 @@ pub(super) fn descriptor(number: i32) -> Result<File, OutputProblem> {
 
 /// Returns whether a folder, given as a canonical path, lists the open descriptors of this process.
 fn is_own_descriptors(folder: &Path) -> bool {
-    let own = Path::new("/proc").join(std::process::id().to_string());
+    let process_folder = Path::new("/proc").join(std::process::id().to_string());
     folder == Path::new("/dev/fd")
-        || folder.strip_prefix(own).is_ok_and(|rest| {
+        || folder.strip_prefix(process_folder).is_ok_and(|rest| {
             rest == Path::new("fd") || (rest.starts_with("task") && rest.ends_with("fd"))
         })
 }

@@ -160,11 +160,11 @@ impl Write for TemporaryFile {
 /// them.
 fn keep_permissions(file: &File, of: &Metadata) -> io::Result<()> {
     let mut mode = of.mode() & 0o777;
-    let own = file.metadata()?;
-    if own.uid() != of.uid() && fchown(file, Some(of.uid()), None).is_err() {
+    let current = file.metadata()?;
+    if current.uid() != of.uid() && fchown(file, Some(of.uid()), None).is_err() {
         // Only root can change the owner; otherwise the current user owns the file.
     }
-    if own.gid() != of.gid() && fchown(file, None, Some(of.gid())).is_err() {
+    if current.gid() != of.gid() && fchown(file, None, Some(of.gid())).is_err() {
         // Permissions of the old group must not pass to another group.
         mode = (mode & !0o070) | ((mode & 0o007) << 3);
     }

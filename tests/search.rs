@@ -748,11 +748,11 @@ fn invalid_requests_are_rejected() {
         };
         assert_eq!(
             refused(Request::new(&*other, one())),
-            "the queries have 3 columns, the training rows 2"
+            "the queries have 3 columns, but the training rows have 2"
         );
         assert_eq!(
             refused(Request::new(&*nan, one())),
-            "a query row holds a weight that is not finite"
+            "a query row contains a weight that is not finite"
         );
         let ranges = [RowRange::one(0), RowRange::one(1)];
         assert_eq!(

@@ -35,6 +35,9 @@ fn advice(note: &Note) -> (&'static str, String) {
         Note::HierarchyNames { .. } => {
             ("hierarchy", "each pair is (child, parent), with labels as in y".to_owned())
         }
+        Note::ShortTexts { .. } => {
+            ("X", "is X the right column? Documents without terms are nobody's neighbors".to_owned())
+        }
         Note::RepeatedIds { .. } => (
             "ids",
             "give each document an identifier of its own, or omit ids to number them".to_owned(),

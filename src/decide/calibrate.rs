@@ -5,7 +5,7 @@
 //! documents (see [`Calibration`]). The confidence in an answer is the mean probability of its
 //! labels: the expected share of correct labels among them.
 //!
-//! | module | what it does |
+//! | module | description |
 //! |---|---|
 //! | `probabilities` | computes probabilities of labels and the confidence in an answer |
 //! | `logistic` | fits logistic regressions by Newton's method |

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! The input is the neighbors of a document, with their similarities and labels. The output is the
-//! document's labels, a score for each, and the probability that the answer is correct. Read
-//! [`vote`] first.
+//! document's labels, each with a score and the probability that it is correct. Read [`vote`]
+//! first.
 //!
-//! | module | what it does |
+//! | module | description |
 //! |---|---|
 //! | [`vote`] | turns neighbors into a score for each label; also label prototypes |
 //! | [`decision`] | turns scores into labels, by thresholds or by rank |

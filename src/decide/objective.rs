@@ -11,9 +11,9 @@ pub enum Objective {
     /// Micro F1: F1 over all decisions.
     #[default]
     MicroF1,
-    /// Macro F1: the mean of the labels' F1.
+    /// Macro F1: the mean F1 over labels.
     MacroF1,
-    /// Accuracy: the share of documents with exactly the right labels.
+    /// Accuracy: the share of documents with exactly the correct labels.
     Accuracy,
     /// The mean of micro and macro F1.
     MicroMacro,
@@ -28,7 +28,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// The value of the objective, given metrics.
+    /// Returns the value of the objective for the given metrics.
     pub fn of(self, metrics: Metrics) -> f64 {
         match self {
             Self::MicroF1 => metrics.micro_f1,
@@ -39,14 +39,14 @@ impl Objective {
         }
     }
 
-    /// The value to maximize among decisions on the same ranking of labels. This is micro F1 if the
-    /// objective does not depend on decisions.
+    /// Returns the value to maximize among decisions on the same ranking of labels. This is micro
+    /// F1 if the objective does not depend on decisions.
     pub(crate) fn of_decision(self, metrics: Metrics) -> f64 {
         if self.best_labels().is_some() { metrics.micro_f1 } else { self.of(metrics) }
     }
 
-    /// The number of top-ranked labels on which the objective depends, if it depends on nothing
-    /// else.
+    /// Returns the number of top-ranked labels on which the objective depends, if it depends on
+    /// nothing else.
     pub(crate) fn best_labels(self) -> Option<usize> {
         match self {
             Self::PrecisionAt5 => Some(5),
@@ -55,8 +55,8 @@ impl Objective {
         }
     }
 
-    /// The value of the objective for a document with `right` correct labels among its top-ranked
-    /// labels, if it depends only on these.
+    /// Returns the value of a ranking objective for a document with `right` correct labels among
+    /// its top-ranked labels.
     pub(crate) fn of_ranking(self, right: usize) -> f64 {
         match self {
             Self::PrecisionAt5 => right as f64 / 5.0,
@@ -82,11 +82,11 @@ impl Objective {
 pub struct Metrics {
     /// F1 over all decisions.
     pub micro_f1: f64,
-    /// The mean F1 of all labels of the training corpus.
+    /// The mean F1 over all labels of the training corpus.
     pub macro_f1: f64,
     /// The share of documents whose predicted labels are exactly the correct labels.
     pub accuracy: f64,
-    /// Precision at 5 or top-3 accuracy, if it is the objective.
+    /// Precision at 5 or top-3 accuracy, if one of them is the objective.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_ranks: Option<f64>,
 }
@@ -98,6 +98,6 @@ pub struct ExpectedMetrics {
     /// The metrics.
     #[serde(rename = "figures")]
     pub metrics: Metrics,
-    /// 95 % intervals of the metrics, from resampling the held-out documents.
+    /// 95 % confidence intervals of the metrics, from resampling the held-out documents.
     pub intervals: Option<Intervals>,
 }

@@ -1,7 +1,7 @@
 //! The decisions on every document, their metrics, and confidence intervals from resampled
 //! documents.
 //!
-//! A replicate is a sample of as many documents as there are, drawn with replacement. Micro F1 and
+//! A bootstrap replicate draws as many documents as there are, with replacement. Micro F1 and
 //! accuracy have percentile intervals (Efron and Tibshirani 1993, chapter 13).
 //!
 //! Macro F1 is the mean over a fixed set of labels, in the estimate and in every replicate. A label
@@ -25,18 +25,18 @@ use crate::random::Random;
 pub struct Prf {
     /// The share of correct labels among the predicted labels.
     pub precision: f64,
-    /// The share of predicted labels among the labels that documents have.
+    /// The share of the correct labels that were predicted.
     pub recall: f64,
     /// The harmonic mean of precision and recall.
     pub f1: f64,
 }
 
 impl Prf {
-    pub(crate) fn of(tp: u64, fp: u64, fnn: u64) -> Self {
+    pub(crate) fn of(tp: u64, fp: u64, missed: u64) -> Self {
         Self {
             precision: ratio(tp, tp + fp),
-            recall: ratio(tp, tp + fnn),
-            f1: ratio(2 * tp, 2 * tp + fp + fnn),
+            recall: ratio(tp, tp + missed),
+            f1: ratio(2 * tp, 2 * tp + fp + missed),
         }
     }
 
@@ -100,9 +100,9 @@ impl LabelSet {
 /// The decisions on all documents: the right, wrong and missed labels of each document.
 #[derive(Debug, Clone, Default)]
 pub struct Outcomes {
-    /// The end of each document's decisions.
+    /// The end of each document's decisions in `decisions`.
     ends: Vec<usize>,
-    /// A label and the kind of the decision on it, as `label · 4 + kind`.
+    /// The decisions, each stored as `4 · label + kind`.
     decisions: Vec<u32>,
 }
 
@@ -175,8 +175,9 @@ impl Outcomes {
         self.of(document).all(|(_, kind)| kind == Kind::Right)
     }
 
-    /// The headline metrics of the given documents. Macro F1 is the mean over the first `labels`
-    /// labels, whether documents have them or not. Labels with higher numbers affect only micro F1.
+    /// Returns the headline metrics of the given documents. Macro F1 is the mean over the first
+    /// `labels` labels, whether documents have them or not. Labels with higher numbers affect only
+    /// micro F1.
     pub fn metrics(
         &self,
         documents: impl Iterator<Item = usize>,
@@ -185,7 +186,7 @@ impl Outcomes {
         self.weighted(documents.map(|document| (document, 1)), labels)
     }
 
-    /// The headline metrics with each document counted as often as it was drawn.
+    /// Returns the headline metrics, counting each document as often as it was drawn.
     fn weighted(
         &self,
         documents: impl Iterator<Item = (usize, u64)>,
@@ -215,8 +216,9 @@ impl Outcomes {
         }
     }
 
-    /// 95 % intervals of the headline metrics, with macro F1 over the first `labels` labels. `None`
-    /// if there are no documents. The same seed gives the same intervals for any number of threads.
+    /// Returns 95 % confidence intervals of the headline metrics, with macro F1 over the first
+    /// `labels` labels. Returns `None` if there are no documents. The same seed gives the same
+    /// intervals for any number of threads.
     pub fn intervals(&self, labels: usize, seed: u64) -> Option<Intervals> {
         let replicates = replicate_count(self.decisions.len());
         if self.is_empty() {
@@ -249,8 +251,8 @@ impl Outcomes {
 /// Number of hash partitions that are searched for patterns concurrently.
 const HASH_PARTITIONS: u64 = 16;
 
-/// Patterns: groups of documents with the same decisions. A replicate counts how often each pattern
-/// is drawn and reads its decisions once.
+/// Groups of documents with the same decisions, called patterns. A replicate counts how often each
+/// pattern is drawn and reads its decisions once.
 #[derive(Debug)]
 struct Patterns {
     /// The pattern of each document.
@@ -278,21 +280,21 @@ impl Patterns {
         let documents = 0..narrow(outcomes.len());
         let hashes: Vec<u64> =
             documents.into_par_iter().map(|document| state.hash_one(decisions(document))).collect();
-        // For one hash partition: the first document of each pattern, and the pattern of each
+        // Returns the first document of each pattern in a hash partition, and the pattern of each
         // document.
-        let of_share = |share: u64| {
+        let find_patterns = |partition: u64| {
             let mut found: HashTable<(u64, u32)> = HashTable::new();
             let mut firsts = Vec::new();
             let mut patterns = Vec::new();
             for (document, &hash) in (0u32..).zip(&hashes) {
-                if (hash >> 32) % HASH_PARTITIONS != share {
+                if (hash >> 32) % HASH_PARTITIONS != partition {
                     continue;
                 }
-                let same = |&(other, pattern): &(u64, u32)| {
+                let is_same = |&(other, pattern): &(u64, u32)| {
                     other == hash && decisions(firsts[pattern as usize]) == decisions(document)
                 };
                 let next = narrow(firsts.len());
-                let entry = found.entry(hash, same, |&(hash, _)| hash).or_insert((hash, next));
+                let entry = found.entry(hash, is_same, |&(hash, _)| hash).or_insert((hash, next));
                 let pattern = entry.get().1;
                 if pattern == next {
                     firsts.push(document);
@@ -301,10 +303,10 @@ impl Patterns {
             }
             (firsts, patterns)
         };
-        let shares: Vec<_> = (0..HASH_PARTITIONS).into_par_iter().map(of_share).collect();
+        let partitions: Vec<_> = (0..HASH_PARTITIONS).into_par_iter().map(find_patterns).collect();
         let mut counts: Vec<(u32, u32)> = Vec::new();
         let mut of_document = vec![0; outcomes.len()];
-        for (firsts, patterns) in shares {
+        for (firsts, patterns) in partitions {
             let before = narrow(counts.len());
             counts.extend(firsts.into_iter().map(|first| (0, first)));
             for (document, pattern) in patterns {
@@ -360,18 +362,18 @@ fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("fewer than 2^32 documents")
 }
 
-/// The headline metrics.
+/// Micro F1, macro F1 and accuracy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeadlineMetrics {
     /// F1 over all decisions.
     pub micro_f1: f64,
-    /// The mean of the labels' F1.
+    /// The mean F1 over labels.
     pub macro_f1: f64,
     /// The share of documents whose predicted labels are exactly their correct labels.
     pub accuracy: f64,
 }
 
-/// Intervals of the headline metrics.
+/// Confidence intervals of the headline metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Intervals {
     /// The confidence level.
@@ -380,11 +382,11 @@ pub struct Intervals {
     pub replicates: u64,
     /// The seed of the draws.
     pub seed: u64,
-    /// The lower and upper end for the micro F1.
+    /// The lower and upper ends of the interval for micro F1.
     pub micro_f1: [f64; 2],
-    /// The lower and upper end for the macro F1 over the training labels.
+    /// The lower and upper ends of the interval for macro F1 over the training labels.
     pub macro_f1: [f64; 2],
-    /// The lower and upper end for the accuracy.
+    /// The lower and upper ends of the interval for accuracy.
     pub accuracy: [f64; 2],
 }
 
@@ -427,7 +429,7 @@ impl Replicates {
         Self { estimate, values, bias }
     }
 
-    /// The 95 % interval. It contains the estimate.
+    /// Returns the 95 % confidence interval. It always contains the estimate.
     pub(crate) fn interval(&self) -> [f64; 2] {
         if self.values.is_empty() {
             return [self.estimate; 2];
@@ -436,8 +438,8 @@ impl Replicates {
         [(low - self.bias).min(self.estimate), (high - self.bias).max(self.estimate)]
     }
 
-    /// The two-sided p-value of the hypothesis that the metric is 0. A replicate of exactly 0
-    /// contains none of the documents that make a difference, so it supports neither side.
+    /// Returns the two-sided p-value of the hypothesis that the metric is 0. A replicate of exactly
+    /// 0 contains none of the documents that make a difference, so it counts for both sides.
     pub(crate) fn p_value(&self) -> f64 {
         let count = |beyond: fn(f64) -> bool| {
             let values = self.values.iter();
@@ -448,8 +450,8 @@ impl Replicates {
     }
 }
 
-/// The number of replicates for this number of decisions: 1,000, or fewer if they would take too
-/// long.
+/// Returns the number of replicates for this number of decisions: 1,000, or fewer if they would
+/// take too long.
 pub(crate) fn replicate_count(decisions: usize) -> u64 {
     (400_000_000 / decisions.max(1) as u64).clamp(200, 1_000)
 }
@@ -465,15 +467,15 @@ pub(crate) fn draws(count: usize, seed: u64, replicate: u64) -> impl Iterator<It
 fn central_interval(mut values: Vec<f64>) -> [f64; 2] {
     values.sort_by(f64::total_cmp);
     let quantile = |share: f64| {
-        let at = share * (values.len() - 1) as f64;
+        let position = share * (values.len() - 1) as f64;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a position in the list"
         )]
-        let below = at as usize;
+        let below = position as usize;
         let above = values[(below + 1).min(values.len() - 1)];
-        values[below] + (at - below as f64) * (above - values[below])
+        values[below] + (position - below as f64) * (above - values[below])
     };
     [quantile((1.0 - LEVEL) / 2.0), quantile(f64::midpoint(1.0, LEVEL))]
 }
@@ -492,7 +494,7 @@ mod tests {
         assert!((low - 0.025).abs() < 1e-12 && (high - 0.975).abs() < 1e-12);
     }
 
-    /// Of 400 documents, 300 are right, so the standard error is √(¾ · ¼ / 400) = 0.02165.
+    /// 300 of 400 documents are right, so the standard error is √(¾ · ¼ / 400) = 0.02165.
     #[test]
     fn intervals_match_the_standard_error_of_a_share() {
         let mut outcomes = Outcomes::default();
@@ -555,7 +557,6 @@ mod tests {
         assert_eq!(Outcomes::default().intervals(3, 0), None);
     }
 
-    /// A missed label alone makes a document inexact.
     #[test]
     fn missed_labels_make_documents_inexact() {
         let mut outcomes = Outcomes::default();
@@ -586,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn p_values_by_hand() {
+    fn p_values_match_hand_computation() {
         let p = |estimate, values: &[f64], correction| {
             replicates_of(estimate, values, correction).p_value()
         };

@@ -6,7 +6,7 @@
 //! | vote | value |
 //! |---|---|
 //! | `similarity` | s (Bresler et al. 2011, weighted k-NN) |
-//! | `similarity^p` | (s / s₁)ᵖ, s₁ being the best neighbor's similarity, p above 0 |
+//! | `similarity^p` | (s / s₁)ᵖ, where s₁ is the best neighbor's similarity and p is above 0 |
 //! | `uniform` | 1 |
 //! | `rank` | 1 / r |
 //! | `exp` | exp(β (s − s₁)), β = 10; `exp:β` for another β |
@@ -19,10 +19,10 @@
 //! of the votes is computed in each list. Its score is (1 − m) · share by terms + m · share by
 //! vectors, where m is the *dense share*. If one list is empty, the other list has all votes.
 //!
-//! Frequent labels have more neighbors everywhere. `/size^γ` after any vote compensates for this by
-//! multiplying a label's score by (n₀ / n)^γ. Here n is the number of training documents with the
-//! label, and n₀ is this number for the rarest label (neighbor-weighted k-NN, Tan 2005, where γ is
-//! 1 / exponent).
+//! Frequent labels have more neighbors for every document. `/size^γ` after any vote compensates for
+//! this by multiplying a label's score by (n₀ / n)^γ. Here n is the number of training documents
+//! with the label, and n₀ is the number for the rarest label. In neighbor-weighted k-NN (Tan 2005),
+//! γ is 1 / exponent.
 //!
 //! With `/learned` after a vote, each training document has a learned vote weight per label (see
 //! [`LearnedVotes`]). With `/prototypes:SHARE` at the end, [label prototypes](Prototypes) determine

@@ -22,6 +22,9 @@ pub enum Event<'a> {
         /// The cosine above which documents are near-duplicates.
         above: f32,
     },
+    /// The English name of the language of the texts; `None` if it was not recognized, and
+    /// stemming and stop words are therefore not tried.
+    Language(Option<&'static str>),
     /// A change of the features was evaluated.
     Step {
         /// The change and its metrics.

@@ -75,6 +75,7 @@ pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<TrainingResult, Trai
     let inspected = InspectedRows {
         terms: training.terms,
         vectors: training.vectors,
+        vocabulary: model.vocabulary(),
         labels: training.labels,
         is_cosine: settings.weighting.is_cosine() && !has_label_weights,
         groups: Vec::new(),

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::Instant;
 
 use super::dense::{ProjectionInput, dense_part};
-use super::features::{ChosenFeatures, FeatureSearch, FreeDimensions, TrialSetup};
+use super::features::{ChosenFeatures, FeatureSearch, FreeDimensions, TrialSetup, language};
 use super::given_vectors::GivenVectors;
 use super::held_out::{ExcludedNeighbors, Exclusion, InspectedRows, SearchableRows, draw_sample};
 use super::options::{DenseSource, TuneOptions, TuneScope};
@@ -19,7 +19,7 @@ use super::{Event, Step, TrainError, TrainingResult, TuningReport, term_weights}
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::search::SearchError;
 use crate::stages::Stage;
-use crate::text::analyze::AnalyzerSpec;
+use crate::text::analyze::{AnalyzerSpec, stop_word_language_name};
 use crate::text::corpus::{Document, Problem};
 use crate::text::counts::{Counts, Fields};
 use crate::text::tfidf::Weighting;
@@ -115,8 +115,13 @@ fn train_on(
             exclusion: excluded.exclusion(),
             engines: &engines,
         };
+        let language = language(&counts);
+        if free.analyzer {
+            run.report(Event::Language(language.and_then(stop_word_language_name)));
+        }
         let mut search = FeatureSearch {
             setup,
+            language,
             recount: &mut recount,
             progress: &mut |step| run.report(Event::Step { step, objective: tuning.objective }),
         };
@@ -231,6 +236,7 @@ fn learn_and_build(
             let inspected = InspectedRows {
                 terms: training.terms,
                 vectors: training.vectors,
+                vocabulary: &counts.vocabulary,
                 labels,
                 is_cosine: false,
                 groups: counts.groups().to_vec(),
@@ -325,6 +331,7 @@ fn exclusions(
     let inspected = InspectedRows {
         terms: Some(SearchableRows { engine: plain.engine(), queries }),
         vectors: None,
+        vocabulary: &counts.vocabulary,
         labels: labels_of(counts, &sizes),
         is_cosine: true,
         groups: counts.groups().to_vec(),

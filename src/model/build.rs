@@ -1,4 +1,4 @@
-//! Building of models from counted documents and the results of the learners.
+//! Building models from counted documents and the results of the learners.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -148,8 +148,8 @@ impl Model {
         };
         // Dense vectors, vote weights and label prototypes are added later.
         let vote = model.settings.vote;
-        let later = vote.learned || vote.prototypes > 0.0;
-        if !matches!(model.settings.input, InputSpec::Vectors(_)) && !later {
+        let is_incomplete = vote.learned || vote.prototypes > 0.0;
+        if !matches!(model.settings.input, InputSpec::Vectors(_)) && !is_incomplete {
             debug_assert_eq!(model.check().map_err(|problem| problem.to_string()), Ok(()));
         }
         model

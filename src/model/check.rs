@@ -1,5 +1,5 @@
-//! Validation of the properties of a model that the rest of the program relies on and types do not
-//! guarantee.
+//! Validation of a model: the properties that the rest of the program relies on but that types do
+//! not guarantee.
 
 use super::error::invalid;
 use super::trained::bounds_of;
@@ -12,7 +12,7 @@ use crate::threads;
 const WEIGHTS_PER_TASK: usize = 1 << 14;
 
 impl Model {
-    /// Validates the model, and returns the first problem found.
+    /// Validates the model. The error names the first problem.
     pub(super) fn check(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
         let rows = arrays.rows.whole();
@@ -56,10 +56,10 @@ impl Model {
         }
         // Counting is branchless, so the processor checks several weights at once.
         let is_wrong = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
-        let (parts, _) = rows.data().as_chunks::<WEIGHTS_PER_TASK>();
-        let rest = &rows.data()[parts.len() * WEIGHTS_PER_TASK..];
-        let passes = |weights: &[f32]| weights.iter().filter(is_wrong).count() == 0;
-        if !threads::all(parts.len(), |part| passes(&parts[part])) || !passes(rest) {
+        let (chunks, _) = rows.data().as_chunks::<WEIGHTS_PER_TASK>();
+        let rest = &rows.data()[chunks.len() * WEIGHTS_PER_TASK..];
+        let is_valid = |weights: &[f32]| weights.iter().filter(is_wrong).count() == 0;
+        if !threads::all(chunks.len(), |chunk| is_valid(&chunks[chunk])) || !is_valid(rest) {
             return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();
@@ -78,34 +78,34 @@ impl Model {
             );
         }
         let names = &arrays.label_names;
-        let sorted = (1..labels).all(|label| names.bytes(label - 1) < names.bytes(label));
-        if !sorted || (labels > 0 && names.bytes(0).is_empty()) {
+        let is_sorted = (1..labels).all(|label| names.bytes(label - 1) < names.bytes(label));
+        if !is_sorted || (labels > 0 && names.bytes(0).is_empty()) {
             return wrong(array_names::LABEL_OFFSETS, "a name is empty or out of order");
         }
         if arrays.ids.len() != documents || arrays.weights.len() != documents {
             return wrong(
                 array_names::DOCUMENT_WEIGHTS,
-                "not exactly one identifier and one weight per document",
+                "there is not exactly one identifier and one weight per document",
             );
         }
         if arrays.weights.iter().any(|weight| !(weight.is_finite() && *weight > 0.0)) {
             return wrong(array_names::DOCUMENT_WEIGHTS, "a weight is not above 0");
         }
         if self.texts().is_some_and(|texts| texts.len() != documents) {
-            return wrong(array_names::TEXT_OFFSETS, "not exactly one text per document");
+            return wrong(array_names::TEXT_OFFSETS, "there is not exactly one text per document");
         }
         let bounds = &arrays.label_indptr;
-        let spans = bounds.first() == Some(&0)
+        let has_valid_bounds = bounds.first() == Some(&0)
             && bounds.last() == Some(&(arrays.label_indices.len() as u64))
             && bounds.len() == documents + 1;
-        if !spans || !bounds.is_sorted() {
+        if !has_valid_bounds || !bounds.is_sorted() {
             return wrong(array_names::LABEL_BOUNDS, "the bounds do not span the labels");
         }
-        let rising = bounds.windows(2).all(|pair| {
+        let is_sorted = bounds.windows(2).all(|pair| {
             let labels = &arrays.label_indices[bounds_of(pair[0], pair[1])];
             labels.is_sorted_by(|a, b| a < b)
         });
-        if !rising || arrays.label_indices.iter().any(|&label| label as usize >= labels) {
+        if !is_sorted || arrays.label_indices.iter().any(|&label| label as usize >= labels) {
             return wrong(array_names::LABEL_NUMBERS, "a label is out of order or does not exist");
         }
         Ok(())
@@ -128,12 +128,15 @@ impl Model {
             return wrong(array_names::NOVELTY_WEIGHTS, what);
         }
         if novelty_score.is_some_and(NoveltyScore::needs_margins) && arrays.prototypes.is_none() {
-            return wrong(array_names::NOVELTY_WEIGHTS, "prototype weights, but no prototypes");
+            return wrong(
+                array_names::NOVELTY_WEIGHTS,
+                "the novelty score needs prototypes that are missing",
+            );
         }
         if settings.novelty.is_some() != novelty_score.is_some() {
             return wrong(
                 "settings",
-                "a novelty limit without its arrays, or arrays without a limit",
+                "there is a novelty limit without a novelty score, or a score without a limit",
             );
         }
         let calibration = arrays.calibration.as_ref();
@@ -142,10 +145,13 @@ impl Model {
         }
         if let Some(factors) = &arrays.term_factors {
             if factors.len() != arrays.vocabulary.len() {
-                return wrong(array_names::TERM_FACTORS, "not one factor per term");
+                return wrong(
+                    array_names::TERM_FACTORS,
+                    "there is not exactly one factor per term",
+                );
             }
             if !factors.iter().all(|factor| factor.is_finite() && *factor > 0.0) {
-                return wrong(array_names::TERM_FACTORS, "a factor that is not above 0");
+                return wrong(array_names::TERM_FACTORS, "a factor is not above 0");
             }
         }
         let votes = arrays.learned_votes.as_ref();
@@ -160,13 +166,13 @@ impl Model {
         if (settings.vote.prototypes > 0.0) != prototypes.is_some() {
             return wrong(
                 "settings",
-                "a share of prototypes without prototypes, or prototypes without a share",
+                "the label prototypes are missing, or they have no share of the scores",
             );
         }
         if settings.vote.learned != votes.is_some() {
             return wrong(
                 "settings",
-                "learned votes without vote weights, or vote weights without learned votes",
+                "the learned vote weights are missing, or the vote does not use them",
             );
         }
         Ok(())
@@ -176,7 +182,7 @@ impl Model {
     fn check_dense(&self) -> Result<(), ModelProblem> {
         let settings = &self.settings;
         let share = settings.dense_share;
-        let fits = match (&settings.dense, self.has_terms()) {
+        let is_consistent = match (&settings.dense, self.has_terms()) {
             (None, true) => share.to_bits() == 0,
             (None, false) => false,
             (Some(dense), false) => {
@@ -188,9 +194,9 @@ impl Model {
                         || matches!(settings.input, InputSpec::Text(_)))
             }
         };
-        let alone = settings.dense.as_ref().is_some_and(|dense| dense.alone);
-        let fits = fits && (!alone || share.to_bits() == 1f64.to_bits());
-        if !fits || (!self.has_terms() && !self.arrays.vocabulary.is_empty()) {
+        let is_alone = settings.dense.as_ref().is_some_and(|dense| dense.alone);
+        let is_consistent = is_consistent && (!is_alone || share.to_bits() == 1f64.to_bits());
+        if !is_consistent || (!self.has_terms() && !self.arrays.vocabulary.is_empty()) {
             return Err(invalid("settings")("the dense vectors do not match the input".to_owned()));
         }
         Ok(())

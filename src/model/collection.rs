@@ -1,3 +1,5 @@
+//! The documents of a model, in segments that can be updated.
+
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +18,7 @@ mod snapshot;
 
 use segment::{LabelWeights, Lists, Segment};
 
-/// A change of a model's documents.
+/// A change to a model's documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Change {
     /// Adds a document after all others, and removes documents with the same identifier.
@@ -30,7 +32,7 @@ pub enum Change {
     Relabel {
         /// The identifier.
         id: String,
-        /// All labels, without their ancestors in the model's hierarchy.
+        /// The new labels, without their ancestors in the model's hierarchy.
         labels: Vec<String>,
     },
 }
@@ -56,7 +58,7 @@ pub struct NewDocument {
     pub nearest: Option<f32>,
 }
 
-/// Why a change cannot be applied.
+/// The reason a change cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -84,7 +86,7 @@ pub enum ChangeError {
 pub struct ChangeCounts {
     /// Number of documents added.
     pub added: u64,
-    /// Number of documents removed because one with the same identifier was added.
+    /// Number of documents removed because a document with the same identifier was added.
     pub replaced: u64,
     /// Number of documents removed by request.
     pub removed: u64,
@@ -93,8 +95,8 @@ pub struct ChangeCounts {
 }
 
 /// A segment is merged with the previous one unless it is at least this many times smaller. All
-/// segments are merged if one has lost more than one in this many of its documents. A merge slows
-/// down one change but speeds up all later searches.
+/// segments are merged if more than one in this many documents of a segment was removed. A merge
+/// slows down one change but speeds up all later searches.
 const MERGE_FACTOR: u32 = 16;
 
 /// The location of a document.
@@ -109,12 +111,12 @@ fn id_at(segments: &[Segment], location: Location) -> &str {
     segments[location.segment as usize].ids.get(location.row as usize).unwrap_or_default()
 }
 
-/// The documents of a model, to which documents can be added, and which can be removed and
-/// relabeled.
+/// The documents of a model, which can be added, removed and relabeled.
 ///
 /// The vocabulary, its term weights and everything that was learned do not change. Answers are
 /// bit-identical to the answers of a model with the same vocabulary that was trained on the current
-/// documents. These are the remaining documents in their order, followed by the added documents.
+/// documents. These are the remaining documents in their original order, followed by the added
+/// documents.
 ///
 /// A label that no document had before becomes a label of the model. A label whose last document
 /// was removed remains. If labels have thresholds, a new label gets the median threshold of the
@@ -218,50 +220,50 @@ impl Collection {
     fn take(&mut self, id: &str) -> Vec<Location> {
         let hash = self.hasher.hash_one(id);
         let Self { locations, segments, .. } = self;
-        let is_it = |&location: &Location| id_at(segments, location) == id;
-        let mut taken = Vec::new();
-        while let Ok(entry) = locations.find_entry(hash, is_it) {
-            taken.push(entry.remove().0);
+        let has_id = |&location: &Location| id_at(segments, location) == id;
+        let mut removed = Vec::new();
+        while let Ok(entry) = locations.find_entry(hash, has_id) {
+            removed.push(entry.remove().0);
         }
-        taken
+        removed
     }
 
     /// Applies changes in order, either all or none.
     ///
     /// # Errors
-    /// If a document does not fit the model, or if no document has an identifier.
+    /// If a document does not fit the model, or if no document has the identifier of a change.
     ///
     /// # Panics
     /// Never, because all changes are checked first.
     pub fn apply(&mut self, changes: Vec<Change>) -> Result<ChangeCounts, ChangeError> {
         self.check(&changes)?;
-        let mut done = ChangeCounts::default();
+        let mut counts = ChangeCounts::default();
         // New documents are collected into a segment until a change refers to one of them.
         let mut new: Vec<NewDocument> = Vec::new();
-        let mut in_new: HashSet<String> = HashSet::new();
+        let mut new_ids: HashSet<String> = HashSet::new();
         for change in changes {
             let id = match &change {
                 Change::Put(document) => &document.id,
                 Change::Remove { id } | Change::Relabel { id, .. } => id,
             };
-            if in_new.contains(id) {
-                in_new.clear();
+            if new_ids.contains(id) {
+                new_ids.clear();
                 self.append(std::mem::take(&mut new));
             }
             match change {
                 Change::Put(document) => {
                     for Location { segment, row } in self.take(&document.id) {
                         self.segments[segment as usize].remove(row);
-                        done.replaced += 1;
+                        counts.replaced += 1;
                     }
-                    done.added += 1;
-                    in_new.insert(document.id.clone());
+                    counts.added += 1;
+                    new_ids.insert(document.id.clone());
                     new.push(*document);
                 }
                 Change::Remove { id } => {
                     for Location { segment, row } in self.take(&id) {
                         self.segments[segment as usize].remove(row);
-                        done.removed += 1;
+                        counts.removed += 1;
                     }
                 }
                 Change::Relabel { id, labels } => {
@@ -269,7 +271,7 @@ impl Collection {
                     for location in self.take(&id) {
                         let Location { segment, row } = location;
                         self.segments[segment as usize].relabeled.insert(row, labels.clone());
-                        done.relabeled += 1;
+                        counts.relabeled += 1;
                         let hasher = &self.hasher;
                         let segments = &self.segments;
                         let hash =
@@ -281,11 +283,11 @@ impl Collection {
         }
         self.append(new);
         self.model.take();
-        self.changed.added += done.added;
-        self.changed.replaced += done.replaced;
-        self.changed.removed += done.removed;
-        self.changed.relabeled += done.relabeled;
-        Ok(done)
+        self.changed.added += counts.added;
+        self.changed.replaced += counts.replaced;
+        self.changed.removed += counts.removed;
+        self.changed.relabeled += counts.relabeled;
+        Ok(counts)
     }
 
     /// Appends documents and merges small segments, so that the number of segments is at most
@@ -370,11 +372,11 @@ impl Collection {
         for document in documents {
             rows.push_slices(&document.terms, &document.weights);
             ids.push(&document.id);
-            let own = self.with_ancestors(&document.labels);
+            let numbers = self.with_ancestors(&document.labels);
             if let Some(vote_weights) = &mut vote_weights {
-                vote_weights.push(own.iter().map(|&label| (label, 1.0)));
+                vote_weights.push(numbers.iter().map(|&label| (label, 1.0)));
             }
-            labels.push(own);
+            labels.push(numbers);
             weights.push(document.weight);
             if base.novelty_score().is_some() {
                 nearest.push(document.nearest.unwrap_or(0.0));
@@ -382,8 +384,8 @@ impl Collection {
             if let Some(texts) = &mut texts {
                 texts.push(document.text.as_deref().unwrap_or_default());
             }
-            if let (Some(values), Some(own)) = (&mut values, document.vector) {
-                values.extend(own);
+            if let (Some(values), Some(vector)) = (&mut values, document.vector) {
+                values.extend(vector);
             }
         }
         let vectors = values.zip(base.dense()).map(|(values, dense)| {
@@ -423,16 +425,16 @@ impl Collection {
                     continue;
                 }
                 Change::Remove { id } => id,
-                Change::Relabel { id, labels: own } => {
-                    if !named(own) {
+                Change::Relabel { id, labels: new_labels } => {
+                    if !named(new_labels) {
                         return Err(unnamed(id));
                     }
-                    labels += own.len();
+                    labels += new_labels.len();
                     id
                 }
             };
-            let known = is_present.get(&**id).copied().unwrap_or_else(|| self.contains(id));
-            if !known {
+            let is_known = is_present.get(&**id).copied().unwrap_or_else(|| self.contains(id));
+            if !is_known {
                 return Err(ChangeError::NoSuchDocument { id: id.clone() });
             }
             if matches!(change, Change::Remove { .. }) {
@@ -459,13 +461,13 @@ impl Collection {
         if !(weight.is_finite() && *weight > 0.0) {
             return wrong("its weight is not above 0");
         }
-        let in_order = terms.is_sorted_by(|a, b| a < b);
-        if !in_order || terms.last().is_some_and(|&last| last as usize >= columns) {
+        let is_sorted = terms.is_sorted_by(|a, b| a < b);
+        if !is_sorted || terms.last().is_some_and(|&last| last as usize >= columns) {
             return wrong("its terms are out of order, or not in the vocabulary");
         }
-        let weighted = weights.iter().all(|weight| weight.is_finite() && *weight != 0.0);
-        if terms.len() != weights.len() || !weighted {
-            return wrong("not one weight per term, finite and not 0");
+        let has_valid_weights = weights.iter().all(|weight| weight.is_finite() && *weight != 0.0);
+        if terms.len() != weights.len() || !has_valid_weights {
+            return wrong("it does not have exactly one finite, nonzero weight per term");
         }
         if document.text.is_some() != self.base.keeps_texts() {
             return wrong("it has a text that the model does not keep, or lacks one that it does");

@@ -33,8 +33,8 @@ impl DensePart {
         let rows = |values: Array<f32>, rows: usize| {
             Vectors::new(dimension, values).ok().filter(|vectors| vectors.rows() == rows)
         };
-        let vectors =
-            rows(values, documents).ok_or_else(|| wrong("not exactly one vector per document"))?;
+        let vectors = rows(values, documents)
+            .ok_or_else(|| wrong("there is not exactly one vector per document"))?;
         if !vectors.values().iter().all(|value| value.abs() <= MAX_ABS_VALUE) {
             return Err(wrong("a value is not from -1e30 to 1e30"));
         }
@@ -52,12 +52,12 @@ impl DensePart {
         let projection = match (&spec.features, projection) {
             (DenseFeatures::Given { .. }, None) => None,
             (DenseFeatures::Given { .. }, Some(_)) => {
-                return Err(wrong("documents come with their vectors"));
+                return Err(wrong("it is not used, because documents provide their own vectors"));
             }
             (_, None) => return Err(wrong("it is missing")),
             (features, Some(values)) => {
-                let terms =
-                    rows(values, terms).ok_or_else(|| wrong("not exactly one vector per term"))?;
+                let terms = rows(values, terms)
+                    .ok_or_else(|| wrong("there is not exactly one vector per term"))?;
                 if !terms.values().iter().all(|value| value.abs() <= MAX_ABS_VALUE) {
                     return Err(wrong("a value is not from -1e30 to 1e30"));
                 }

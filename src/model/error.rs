@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::printable::printable;
 pub use array_file::FileProblem as ModelProblem;
 
-/// Why a model cannot be written or opened.
+/// The reason a model cannot be written or opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {}", printable(path.display()), printable(problem))]
 pub struct ModelError {

@@ -28,11 +28,12 @@ use crate::threads;
 const MODELS: Format = Format { what: "a model", key: FILE_KEY, name: FORMAT, version: VERSION };
 
 impl Model {
-    /// Writes the model completely or not at all, with identical bytes for identical models.
+    /// Writes the model atomically. Identical models produce identical bytes.
     ///
     /// # Errors
-    /// If the model could not be opened again, or if the file cannot be written. The previous file
-    /// at `path` is then unchanged.
+    /// If the model is not valid, if another process is changing the documents of the previous
+    /// model, if the file cannot be written, or if the previous journal cannot be removed. The
+    /// previous file at `path` is replaced only in the last case.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
         let output = Output::open(path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
@@ -42,16 +43,17 @@ impl Model {
     /// Writes the model to an output that was opened beforehand, and commits the output.
     ///
     /// # Errors
-    /// If the model could not be opened again, or if the file cannot be written. The previous file
-    /// is then unchanged.
+    /// If the model is not valid, if another process is changing the documents of the previous
+    /// model, if the file cannot be written, or if the previous journal cannot be removed. The
+    /// previous file is replaced only in the last case.
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
         // The journal of a replaced model is also removed. Meanwhile, the lock keeps other
         // processes from changing the model's documents.
         let is_file = std::fs::metadata(&path).is_ok_and(|data| data.is_file());
-        let held = match JournalLock::new(&path) {
+        let lock = match JournalLock::new(&path) {
             _ if !is_file => None,
-            Ok(held) => Some(held),
+            Ok(lock) => Some(lock),
             Err(UpdateError::Model(error)) if error.io_kind().is_some() => None,
             Err(UpdateError::Model(error)) => return Err(error),
             Err(locked) => {
@@ -60,7 +62,7 @@ impl Model {
                 return Err(ModelError { path, problem });
             }
         };
-        self.write_and_clean_up(output, held.as_ref())
+        self.write_and_clean_up(output, lock.as_ref())
             .map_err(|problem| ModelError { path, problem })
     }
 
@@ -68,27 +70,27 @@ impl Model {
     /// model.
     ///
     /// # Errors
-    /// As [`save_to`](Self::save_to).
-    pub fn save_locked(&self, output: Output, held: &JournalLock) -> Result<(), ModelError> {
+    /// In the cases of [`save_to`](Self::save_to).
+    pub fn save_locked(&self, output: Output, lock: &JournalLock) -> Result<(), ModelError> {
         let path = output.path().to_owned();
-        self.write_and_clean_up(output, Some(held)).map_err(|problem| ModelError { path, problem })
+        self.write_and_clean_up(output, Some(lock)).map_err(|problem| ModelError { path, problem })
     }
 
     fn write_and_clean_up(
         &self,
         output: Output,
-        held: Option<&JournalLock>,
+        lock: Option<&JournalLock>,
     ) -> Result<(), ModelProblem> {
         self.check()?;
         self.write(output)?;
         let failed = |source| OutputProblem::Io { doing: "remove the journal of", source };
-        Ok(held.map_or(Ok(()), JournalLock::remove_journal).map_err(failed)?)
+        Ok(lock.map_or(Ok(()), JournalLock::remove_journal).map_err(failed)?)
     }
 
     /// Returns the bytes of a model file, which [`Model::from_bytes`] can read.
     ///
     /// # Errors
-    /// If the model could not be opened again.
+    /// If the model is not valid.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ModelError> {
         let bytes = self.check().and_then(|()| {
             let bytes = container::to_bytes(FILE_KEY, self.json()?, self.arrays.list());
@@ -111,7 +113,7 @@ impl Model {
     }
 
     /// Opens a model file, validates it completely, and applies the changes in its
-    /// [journal](crate::model::UpdatedModel). The file is read into memory, so later changes of the
+    /// [journal](crate::model::UpdatedModel). The file is read into memory, so later changes to the
     /// file have no effect.
     ///
     /// # Errors

@@ -1,18 +1,18 @@
-//! The journal of a model: a file next to the model that contains changes of its documents. Commits
+//! The journal of a model: a file next to the model that contains changes to its documents. Commits
 //! are appended and synced. `compact` writes them into the model.
 //!
 //! # The file
 //!
 //! `MODEL.journal` begins with a header: the letters `CLSFJRNL`, the version, a checksum of the
-//! model's array checksums, and a checksum of the header. Frames follow. A frame consists of the
-//! length of its changes, a mark (1 for the last frame of a commit), a checksum of the changes, a
-//! checksum of these three, and the changes themselves. All numbers are little-endian; checksums
+//! model's array checksums, and a checksum of the header. Frames follow. A frame has five parts:
+//! the length of its changes, a mark (1 for the last frame of a commit), a checksum of the changes,
+//! a checksum of the first three parts, and the changes. All numbers are little-endian; checksums
 //! are CRC-32.
 //!
 //! A commit is complete when its last frame has been written. If a process was killed during a
 //! commit, the incomplete commit is ignored, and the next commit removes it. A journal of another
-//! model is ignored with a warning. It remains if a process compacts or retrains the model but is
-//! killed before it removes the journal.
+//! model is ignored with a warning. Such a journal remains if a process compacts or retrains the
+//! model but is killed before it removes the journal.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(super) use lock::{file_identity, path_identity};
 /// model file.
 pub(super) fn identity(model: &Model) -> u32 {
     let checksums = serde_json::to_vec(&model.settings().checksums);
-    crc32fast::hash(&checksums.expect("names and words"))
+    crc32fast::hash(&checksums.expect("names and checksums are strings"))
 }
 
 impl Model {
@@ -44,7 +44,7 @@ impl Model {
     }
 }
 
-/// Reads the bytes of a file; empty if there is no file.
+/// Reads the bytes of a file. Returns no bytes if the file does not exist.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     match std::fs::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -52,7 +52,7 @@ fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Opens a model by `open` and applies the changes of its journal.
+/// Opens a model with `open` and applies the changes in its journal.
 pub(super) fn with_journal(
     path: &Path,
     open: impl Fn(&Path) -> Result<Model, ModelError>,
@@ -84,7 +84,7 @@ pub(super) fn with_journal(
 
 pub(super) fn warn_of_stale(journal: &Path) {
     tracing::warn!(
-        "{} does not belong to this model, which was compacted or trained again since: it is \
+        "{} does not belong to this model, which was compacted or retrained later: the journal is \
          ignored, and the next change replaces it",
         crate::printable::printable(journal.display())
     );

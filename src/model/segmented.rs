@@ -37,8 +37,8 @@ impl SegmentIndex {
     /// If there is no such row.
     fn of(&self, row: u32) -> (usize, u32) {
         let segment = self.starts.partition_point(|&start| start <= row) - 1;
-        let own = row - self.starts[segment];
-        (segment, self.live[segment].as_ref().map_or(own, |live| live[own as usize]))
+        let local = row - self.starts[segment];
+        (segment, self.live[segment].as_ref().map_or(local, |live| live[local as usize]))
     }
 }
 
@@ -97,18 +97,18 @@ impl<T: Merge> Segmented<T> {
         if let Some(whole) = self.whole.get() {
             return (whole, row as usize);
         }
-        let (segment, own) = self.index.of(row);
-        (&self.segments[segment], own as usize)
+        let (segment, local) = self.index.of(row);
+        (&self.segments[segment], local as usize)
     }
 }
 
-/// Calls `with` for each remaining row.
-pub(crate) fn for_each_live(rows: usize, live: &LiveRows, mut with: impl FnMut(usize)) {
+/// Calls `visit` for each remaining row.
+pub(crate) fn for_each_live(rows: usize, live: &LiveRows, mut visit: impl FnMut(usize)) {
     match live {
-        None => (0..rows).for_each(with),
+        None => (0..rows).for_each(visit),
         Some(live) => {
             for &row in &**live {
-                with(row as usize);
+                visit(row as usize);
             }
         }
     }
@@ -157,13 +157,13 @@ mod tests {
         let index = SegmentIndex::new([3, 1, 2].into_iter().zip(live));
         let joined = Segmented::many(segments, Arc::new(index));
         let word = |row| {
-            let (strings, own) = joined.of(row);
-            strings.get(own).unwrap().to_owned()
+            let (strings, local) = joined.of(row);
+            strings.get(local).unwrap().to_owned()
         };
-        let apart: Vec<String> = (0..4).map(word).collect();
-        assert_eq!(apart, ["a", "c", "e", "f"]);
-        assert_eq!(joined.whole().iter().collect::<Vec<_>>(), apart);
-        assert_eq!((0..4).map(word).collect::<Vec<_>>(), apart);
+        let words: Vec<String> = (0..4).map(word).collect();
+        assert_eq!(words, ["a", "c", "e", "f"]);
+        assert_eq!(joined.whole().iter().collect::<Vec<_>>(), words);
+        assert_eq!((0..4).map(word).collect::<Vec<_>>(), words);
         assert_eq!(joined.into_one().whole().len(), 4);
     }
 

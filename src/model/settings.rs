@@ -46,7 +46,7 @@ impl InputSpec {
     }
 }
 
-/// How to read dense vectors that a corpus stores as features.
+/// Settings for reading dense vectors that a corpus stores as features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VectorSpec {
@@ -54,7 +54,7 @@ pub struct VectorSpec {
     pub first_column: u32,
 }
 
-/// How to read features.
+/// Settings for reading features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureSpec {
@@ -71,13 +71,13 @@ pub struct TrainSettings {
     pub input: InputSpec,
     /// The fields of a text and their boosts.
     pub fields: Fields,
-    /// How counts are converted to weights.
+    /// The weighting scheme, which converts counts to weights.
     pub weighting: Weighting,
     /// The number of neighbors that vote.
     pub k: NonZeroUsize,
-    /// How votes are weighted.
+    /// The vote rule.
     pub vote: Vote,
-    /// How labels are chosen.
+    /// The decision rule.
     pub decision: Decision,
     /// The term selection, if any.
     pub selection: Option<Selection>,
@@ -87,7 +87,7 @@ pub struct TrainSettings {
     pub abstention: Option<ConfidenceLimit>,
     /// The label hierarchy: ancestors of labels are added to training documents and predictions.
     pub hierarchy: Hierarchy,
-    /// How the corpus was read.
+    /// The settings with which the corpus was read.
     pub reading: ReadingSpec,
 }
 
@@ -152,15 +152,15 @@ pub struct Settings {
     pub input: InputSpec,
     /// The fields of a text and their boosts.
     pub fields: Fields,
-    /// How counts are converted to weights.
+    /// The weighting scheme, which converts counts to weights.
     pub weighting: Weighting,
     /// The exact formula of the weighting.
     pub formula: String,
     /// The number of neighbors that vote.
     pub k: NonZeroUsize,
-    /// How votes are weighted.
+    /// The vote rule.
     pub vote: Vote,
-    /// How labels are chosen.
+    /// The decision rule.
     pub decision: Decision,
     /// The term selection, if any.
     pub selection: Option<Selection>,
@@ -174,7 +174,7 @@ pub struct Settings {
     pub novelty: Option<NoveltyLimit>,
     /// The label hierarchy.
     pub hierarchy: Hierarchy,
-    /// How the corpus was read. Later corpora are read in the same way.
+    /// The settings with which the corpus was read. They also apply to later corpora.
     #[serde(default, skip_serializing_if = "ReadingSpec::is_default")]
     pub reading: ReadingSpec,
     /// The dense vectors, if the model has them.
@@ -184,11 +184,11 @@ pub struct Settings {
     /// (vectors only).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dense_share: f64,
-    /// The number of documents in the whole corpus, from which term weights come, if the model has
-    /// only some of the documents.
+    /// The number of documents in the corpus from which term weights were computed, if the model
+    /// has only some of these documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_of: Option<u64>,
-    /// The changes of the documents since training, if any.
+    /// The changes to the documents since training, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updates: Option<Updates>,
     /// The size of the model.
@@ -202,7 +202,7 @@ fn is_zero(share: &f64) -> bool {
     share.to_bits() == 0
 }
 
-/// The changes of a model's documents since it was trained.
+/// The changes to a model's documents since training or the last tuning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Updates {

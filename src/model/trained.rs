@@ -136,14 +136,14 @@ impl Model {
         let mut hasher = crc32fast::Hasher::new();
         let (terms, offsets) = self.vocabulary().terms().parts();
         let settings = serde_json::to_vec(&(input, fields, weighting));
-        hasher.update(&settings.expect("settings were read from JSON or will be written as it"));
+        hasher.update(&settings.expect("settings were read from JSON or will be written as JSON"));
         hasher.update(&self.settings.counts.mean_length.to_le_bytes());
         hasher.update(terms);
         hasher.update(bytemuck::cast_slice(offsets));
         hasher.update(bytemuck::cast_slice(&self.arrays.idf));
         if let Some(dense) = self.dense() {
             let spec = serde_json::to_vec(dense.spec());
-            hasher.update(&spec.expect("settings were read from JSON or will be written as it"));
+            hasher.update(&spec.expect("settings were read from JSON or will be written as JSON"));
             let terms =
                 dense.projection().map_or(&[][..], |projection| projection.terms().values());
             hasher.update(bytemuck::cast_slice(terms));
@@ -215,14 +215,29 @@ impl Model {
         labels.map(|(label, documents)| LabelFrequency { label, documents }).collect()
     }
 
-    /// Notes on possible problems of the corpus on which the model was trained.
+    /// Notes on possible problems with the corpus on which the model was trained.
     pub fn notes(&self) -> Vec<Note> {
         let labels: Vec<&str> = self.labels().iter().collect();
         let documents = self.settings.counts.documents;
         let mut notes = label_notes(&self.label_frequencies(), documents);
         notes.extend(unknown_names(self.settings.hierarchy.children(), &labels));
         notes.extend(repeated_ids(self.ids().iter()));
+        notes.extend(self.short_texts());
         notes
+    }
+
+    /// A note if at least a twentieth of the training documents have fewer than two terms.
+    fn short_texts(&self) -> Option<Note> {
+        if !self.has_terms() {
+            return None;
+        }
+        let documents = self.rows().rows();
+        let is_short = |row: &usize| self.rows().row(*row).0.len() < 2;
+        let mut short = (0..documents).filter(is_short);
+        let first = short.next()?;
+        let short = 1 + short.count();
+        let example = || self.ids().get(first).unwrap_or_default().to_owned();
+        (short * 20 >= documents).then(|| Note::ShortTexts { short, documents, example: example() })
     }
 
     /// The labels and weights of the training documents, for voting.
@@ -245,8 +260,8 @@ impl Model {
     /// # Panics
     /// If there is no such document.
     pub fn text(&self, row: u32) -> Option<&str> {
-        let (texts, own) = self.arrays.texts.as_ref()?.of(row);
-        texts.get(own)
+        let (texts, local) = self.arrays.texts.as_ref()?.of(row);
+        texts.get(local)
     }
 
     /// Whether the texts of the training documents were kept.
@@ -292,8 +307,8 @@ impl Model {
     /// # Panics
     /// If there is no such document.
     pub fn document_terms(&self, row_number: u32) -> (&[u32], &[f32]) {
-        let (rows, own) = self.arrays.rows.of(row_number);
-        row(&rows.view(), own)
+        let (rows, local) = self.arrays.rows.of(row_number);
+        row(&rows.view(), local)
     }
 }
 

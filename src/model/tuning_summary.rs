@@ -14,7 +14,7 @@ pub struct TuningSummary {
     /// The leave-one-out metrics of the chosen settings.
     #[serde(rename = "figures")]
     pub metrics: Metrics,
-    /// 95 % intervals of the metrics, unless the decision depends on the whole batch.
+    /// 95 % confidence intervals of the metrics, unless the decision depends on the whole batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
     /// The expected metrics for new documents that have near-duplicates as often as training
@@ -29,6 +29,6 @@ pub struct TuningSummary {
     pub documents: u64,
     /// The cosine above which documents could not be neighbors of each other.
     pub near_duplicates_above: Option<f32>,
-    /// The best metrics for each k with the chosen vote and kind of decision.
+    /// The best metrics for each k with the chosen vote rule and kind of decision rule.
     pub by_k: Vec<(usize, Metrics)>,
 }

@@ -1,4 +1,4 @@
-//! A model file whose documents are being changed.
+//! A model file that is open for changes to its documents.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -13,7 +13,8 @@ use super::journal::{
 };
 use super::{Change, ChangeCounts, Collection, Model, ModelError, ModelProblem};
 
-/// A model file whose documents are being changed. No other process can change them meanwhile.
+/// A model file that is open for changes to its documents. Other processes cannot change the
+/// documents at the same time.
 ///
 /// ```
 /// use classify::learn::Trainer;
@@ -57,8 +58,8 @@ impl UpdatedModel {
     pub fn open(path: &Path) -> Result<Self, UpdateError> {
         let lock = JournalLock::new(path)?;
         let fail = |problem| ModelError { path: lock.path.clone(), problem };
-        // If a process replaces the model without locking it, that happens before the file is read
-        // here, or the next commit detects it.
+        // A process may replace the model without locking it. If that happens after the file was
+        // read here, the next commit detects it.
         let model = Model::open_alone(path)?;
         let mut bytes = Vec::new();
         if let Some(mut journal) = lock.journal.as_ref() {
@@ -94,8 +95,8 @@ impl UpdatedModel {
         self.collection.model()
     }
 
-    /// Applies changes, either all or none. When this function returns, they are in the journal and
-    /// synced.
+    /// Applies changes, either all or none. When this function returns, the changes are in the
+    /// journal and synced.
     ///
     /// # Errors
     /// If a change cannot be applied or the journal cannot be written. Nothing is changed then.
@@ -160,12 +161,13 @@ impl UpdatedModel {
     }
 
     /// Replaces the model file with a file that contains all changes, and removes the journal. If
-    /// the process is killed meanwhile, either the old model and its journal or the new model
-    /// remain.
+    /// the process is killed meanwhile, either the old model with its journal or the new model
+    /// remains.
     ///
     /// # Errors
-    /// If the model cannot be written; nothing is changed then. Also if the journal cannot be
-    /// removed; it does not belong to the new model and is ignored then.
+    /// If the model cannot be written or the journal cannot be removed. In the first case, nothing
+    /// is changed. In the second case, the journal is ignored, because it does not belong to the
+    /// new model.
     pub fn compact(self) -> Result<Arc<Model>, UpdateError> {
         let output = Output::open(&self.path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
@@ -178,7 +180,7 @@ impl UpdatedModel {
     /// [`compact`](Self::compact).
     ///
     /// # Errors
-    /// As [`compact`](Self::compact).
+    /// In the cases of [`compact`](Self::compact).
     pub fn replace(self, model: &Model, output: Output) -> Result<(), UpdateError> {
         self.check_not_replaced()?;
         Ok(model.save_locked(output, &self.lock)?)

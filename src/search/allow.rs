@@ -1,5 +1,5 @@
-//! Which training rows may be neighbors. One filter serves leave-one-out, groups, near-duplicates
-//! and any predicate of the caller.
+//! Filters that determine which training rows may be neighbors. One type covers leave-one-out,
+//! groups, near-duplicates and any predicate of the caller.
 //!
 //! The filter is data, not a closure, so that a GPU can apply it too.
 
@@ -27,7 +27,7 @@ pub struct RowSet {
 }
 
 impl RowSet {
-    /// The rows below `rows` for which `contains` returns true.
+    /// Creates the set of all rows below `rows` for which `contains` returns true.
     pub fn from_fn(rows: u32, mut contains: impl FnMut(u32) -> bool) -> Self {
         let mut set = Self::default();
         set.reset(rows);
@@ -35,7 +35,7 @@ impl RowSet {
         set
     }
 
-    /// A set of the given `members`, in any order, out of `rows` rows.
+    /// Creates a set that covers `rows` rows and contains `members`, given in any order.
     ///
     /// # Panics
     /// If a member is not below `rows`.
@@ -82,10 +82,10 @@ impl RowSet {
     pub(super) fn copy_range(&mut self, other: &Self, first: u32, rows: u32) {
         let shift = first % u32::BITS;
         let words = other.words.get((first / u32::BITS) as usize..).unwrap_or_default();
-        let word = |at: usize| words.get(at).copied().unwrap_or(0);
-        let shifted = |at: usize| match shift {
-            0 => word(at),
-            _ => word(at) >> shift | word(at + 1) << (u32::BITS - shift),
+        let word = |index: usize| words.get(index).copied().unwrap_or(0);
+        let shifted = |index: usize| match shift {
+            0 => word(index),
+            _ => word(index) >> shift | word(index + 1) << (u32::BITS - shift),
         };
         self.rows = rows;
         self.words.clear();
@@ -103,20 +103,20 @@ impl RowSet {
         while !rest.is_empty() {
             let bit = row % u32::BITS;
             let count = ((u32::BITS - bit) as usize).min(rest.len());
-            let (own, others) = rest.split_at_mut(count);
+            let (chunk, remaining) = rest.split_at_mut(count);
             let word = self.words.get((row / u32::BITS) as usize).copied().unwrap_or(0);
             let mut missing = !word >> bit;
             if count < u32::BITS as usize {
                 missing &= (1 << count) - 1;
             }
-            // This loop is fast if most rows are members. If few are, little else remains to be
-            // done.
+            // If most rows are members, this loop has few iterations. Otherwise, little other work
+            // remains.
             while missing != 0 {
-                own[missing.trailing_zeros() as usize] = T::default();
+                chunk[missing.trailing_zeros() as usize] = T::default();
                 missing &= missing - 1;
             }
             row = row.wrapping_add(u32::BITS - bit);
-            rest = others;
+            rest = remaining;
         }
     }
 
@@ -154,7 +154,7 @@ impl RowRange {
     }
 }
 
-/// A list of row numbers for each query, each in increasing order.
+/// Lists of row numbers, one list per query. Each list is in increasing order.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RowLists<'a> {
     bounds: &'a [usize],
@@ -190,15 +190,15 @@ impl<'a> RowLists<'a> {
     }
 }
 
-/// A filter: which training rows may be neighbors of which queries. By default, all rows are
-/// allowed.
+/// A filter that determines which training rows may be neighbors of each query. By default, all
+/// rows are allowed.
 ///
 /// Restrictions combine: a row is a neighbor only if all of them allow it.
 ///
 /// ```
 /// use classify::search::{Allow, RowRange, RowSet};
 ///
-/// // Rows 0 to 3 are queries against themselves: leave-one-out, and row 3 is never a neighbor.
+/// Leave-one-out over rows 0 to 3. In addition, row 3 is never a neighbor.
 /// let itself: Vec<RowRange> = (0..4).map(RowRange::one).collect();
 /// let kept = RowSet::from_fn(4, |row| row != 3);
 /// let allow = Allow::all().only(&kept).except_range(&itself);
@@ -212,7 +212,7 @@ pub struct Allow<'a> {
     pub(super) groups: Option<Groups<'a>>,
 }
 
-/// A group for each training row and each query.
+/// The groups of the training rows and of the queries.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Groups<'a> {
     pub(super) of_rows: &'a [u32],
@@ -258,7 +258,7 @@ impl<'a> Allow<'a> {
             && self.groups.is_none()
     }
 
-    /// Whether `row` may be a neighbor of `query`, which counts from 0 in the request.
+    /// Whether `row` may be a neighbor of `query`. Queries are numbered from 0 within the request.
     ///
     /// # Panics
     /// If the query or row is outside the filter.
@@ -297,14 +297,14 @@ impl<'a> Allow<'a> {
             only.clear_others(first_row, scores);
         }
         if let Some(Groups { of_rows, of_queries }) = self.groups {
-            let own = of_queries[query];
+            let own_group = of_queries[query];
             for (&group, score) in of_rows[first_row as usize..].iter().zip(scores) {
-                *score = if group == own { T::default() } else { *score };
+                *score = if group == own_group { T::default() } else { *score };
             }
         }
     }
 
-    /// The filter for a range of the queries.
+    /// Returns the filter for a range of queries.
     pub(super) fn slice(&self, queries: Range<usize>) -> Self {
         Self {
             only: self.only,
@@ -344,10 +344,9 @@ mod tests {
     const ROWS: u32 = 70;
     const QUERIES: usize = 7;
 
-    /// The filters of parts, and the clearing of scores, let exactly those rows pass that `allows`
-    /// accepts.
+    /// Slices of a filter and `clear_denied` agree with `allows`.
     #[test]
-    fn parts_of_a_filter_allow_what_the_whole_allows() {
+    fn slices_and_clear_denied_agree_with_allows() {
         let only = RowSet::from_fn(ROWS, |row| row % 4 != 2);
         let ranges: Vec<RowRange> =
             (0..7).map(|query| RowRange::around(9 * query, query)).collect();
@@ -357,7 +356,7 @@ mod tests {
         let of_queries: Vec<u32> = (0..7).map(|query| 13 - query).collect();
         let lists = RowLists::new(&bounds, &listed);
         let all = Allow::all();
-        // Restrictions add up in either order.
+        // Restrictions combine in any order.
         let singles = [
             all.only(&only),
             all.except_range(&ranges),
@@ -383,9 +382,9 @@ mod tests {
             for queries in [0..QUERIES, 0..1, 2..5, 6..7, 3..3] {
                 let slice = allow.slice(queries.clone());
                 assert!(slice.check(queries.len(), ROWS).is_ok(), "{queries:?}");
-                for (own, query) in queries.enumerate() {
+                for (index, query) in queries.enumerate() {
                     assert!(
-                        (0..ROWS).all(|row| slice.allows(own, row) == allow.allows(query, row))
+                        (0..ROWS).all(|row| slice.allows(index, row) == allow.allows(query, row))
                     );
                 }
             }

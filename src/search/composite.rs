@@ -1,4 +1,4 @@
-//! An engine composed of other engines, each over some of the training rows.
+//! An engine composed of other engines, each of which has some of the training rows.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ pub struct Segment {
 /// An engine composed of parts. It returns the same results as a single engine over all rows, bit
 /// for bit.
 ///
-/// The parts differ only in their [`RowMap`]. They are shards of a large collection, segments of an
-/// updatable model, or the rows that each of several GPUs holds.
+/// The parts may be shards of a large collection, segments of an updatable model, or the rows that
+/// each of several GPUs holds.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -86,12 +86,12 @@ struct PartScratch {
 const MAX_KEPT_NEIGHBORS: usize = 1 << 23;
 
 impl Composite {
-    /// Creates an engine over the rows of all parts. It searches one part after the other, each on
+    /// Creates an engine over the rows of all parts. It searches one part after another, each on
     /// the threads of the part's own engine, and merges the neighbors on `threads`.
     ///
     /// # Errors
-    /// If the parts do not together contain every row exactly once, or one numbers its rows out of
-    /// order.
+    /// If the parts do not together contain every row exactly once, or if the row numbers of a part
+    /// do not increase.
     pub fn new(parts: Vec<Part>, threads: Threads) -> Result<Self, SearchError> {
         let rows = parts.iter().map(Part::kept_rows).sum::<usize>();
         let count = checked_count(rows)?;
@@ -100,19 +100,19 @@ impl Composite {
             held.get_mut(row as usize).is_some_and(|held| !std::mem::replace(held, true))
         };
         for part in &parts {
-            let own = part.engine.rows();
+            let engine_rows = part.engine.rows();
             let holds = match &part.rows {
                 RowMap::From(first) => {
-                    first.checked_add(own).is_some_and(|end| (*first..end).all(&mut claim))
+                    first.checked_add(engine_rows).is_some_and(|end| (*first..end).all(&mut claim))
                 }
                 RowMap::Rows(rows) => {
-                    rows.len() == own as usize
+                    rows.len() == engine_rows as usize
                         && rows.is_sorted_by(|a, b| a < b)
                         && rows.iter().copied().all(&mut claim)
                 }
                 RowMap::Kept { first, kept } => {
                     let end = u32::try_from(kept.len()).ok().and_then(|n| first.checked_add(n));
-                    is_increasing_below(kept, own)
+                    is_increasing_below(kept, engine_rows)
                         && end.is_some_and(|end| (*first..end).all(&mut claim))
                 }
             };
@@ -164,13 +164,13 @@ impl Composite {
         let mut parts = Vec::new();
         let mut rows = 0;
         for Segment { engine, kept } in segments {
-            let own = engine.rows();
-            if !kept.as_deref().is_none_or(|kept| is_increasing_below(kept, own)) {
-                return Err(SearchError::Parts { rows: own as usize });
+            let engine_rows = engine.rows();
+            if !kept.as_deref().is_none_or(|kept| is_increasing_below(kept, engine_rows)) {
+                return Err(SearchError::Parts { rows: engine_rows as usize });
             }
             let first = checked_count(rows)?;
             let rows_of_part = match kept {
-                Some(kept) if kept.len() < own as usize => RowMap::Kept { first, kept },
+                Some(kept) if kept.len() < engine_rows as usize => RowMap::Kept { first, kept },
                 _ => RowMap::From(first),
             };
             let part = Part { engine, rows: rows_of_part };

@@ -22,7 +22,7 @@ use super::{Allow, Neighbor, NeighborLists, Report, RowSet, SearchError, Vectors
 use crate::rows::dense::{Kernel, Metric, Vectors, normalize};
 use crate::threads::Threads;
 
-/// The index over dense vectors: `auto`, or a kind of index of `metric-index`, such as
+/// The kind of index for dense vectors: `auto`, or a kind from `metric-index`, such as
 /// `brute-force`, `kd-tree`, `vp-tree`, `lc:64` or `sss-index`. The choice does not affect results.
 ///
 /// ```
@@ -62,15 +62,15 @@ impl FromStr for DenseIndex {
             text.parse().map_err(|error| format!("expected auto or a kind of index: {error}"))?;
         // Build a small index to validate the parameters.
         let points = Vectors::new(1, vec![0.0, 1.0]).map_err(|error| error.to_string())?;
-        let tried = kind.build(Rows(Arc::new(points)), distance(Metric::Euclidean));
-        tried.map_err(|error| error.to_string())?;
+        let index = kind.build(Rows(Arc::new(points)), distance(Metric::Euclidean));
+        index.map_err(|error| error.to_string())?;
         Ok(Self::Kind(kind))
     }
 }
 
 /// The engine for dense vectors, on the CPU or on GPUs. Its queries are [`QueryRows::Dense`], and a
-/// [`Kernel`] converts distances to similarities. The CPU has no slower fallback, so it reports
-/// every query as fast.
+/// [`Kernel`] converts distances to similarities. The CPU search has no slower fallback, so its
+/// [`Report`] counts every query as fast.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -223,8 +223,8 @@ impl Dense {
     /// Answers queries on GPUs. Also returns the numbers of the queries that `metric-index`
     /// answered on the CPU.
     ///
-    /// A list is `None` if rows outside it may be as similar as its last row, because different
-    /// distances can have the same similarity.
+    /// A list is `None` if its search failed, or if rows outside the list may be as similar as its
+    /// last row. This is possible because different distances can have the same similarity.
     fn gpu_answers(
         &self,
         gpus: &GpuSearch<RowIndex>,
@@ -245,7 +245,7 @@ impl Dense {
         let by_cpu = found.by_cpu;
         let answer = |(query, near): (usize, Result<&[Near], Error>)| {
             let near = near.ok()?;
-            let number = u32::try_from(query).expect("a piece of the queries");
+            let number = u32::try_from(query).expect("batches have fewer than 2^32 queries");
             if self.skips_zeros && is_zero(points.point(number)) {
                 return Some(Vec::new());
             }
@@ -263,9 +263,9 @@ impl Dense {
             similar.sort_unstable();
             similar.truncate(k);
             // Rows that were not found are at most as similar as the last row found.
-            let is_sure = similar.len() == k
+            let is_exact = similar.len() == k
                 && similar.last().is_some_and(|near| near.similarity > min_similarity);
-            (is_all || is_sure || min_similarity <= 0.0).then_some(similar)
+            (is_all || is_exact || min_similarity <= 0.0).then_some(similar)
         };
         Ok((found.lists.iter().enumerate().map(answer).collect(), by_cpu))
     }
@@ -306,19 +306,19 @@ impl Dense {
         let mut values = Vec::new();
         let mut first = 0;
         let mut slots = found.slots();
-        for piece in queries.values().chunks(self.piece(request.stop) * expected) {
+        for batch in queries.values().chunks(self.batch_size(request.stop) * expected) {
             request.stop.check()?;
-            let count = piece.len() / expected;
+            let count = batch.len() / expected;
             values.clear();
-            values.extend_from_slice(piece);
+            values.extend_from_slice(batch);
             if self.kernel.metric == Metric::Angular {
                 values.chunks_exact_mut(expected).for_each(normalize);
             }
             let points = QueryPoints { dimension: expected, values: &values };
-            let mut left: Vec<u32> = (0..).take(count).collect();
+            let mut remaining: Vec<u32> = (0..).take(count).collect();
             // GPUs do not support filters.
             if let Some(gpus) = self.gpus.as_ref().filter(|_| request.allow.is_all()) {
-                left.clear();
+                remaining.clear();
                 let (answers, by_cpu) = self.gpu_answers(gpus, &points, request.k.get())?;
                 for query in by_cpu {
                     slots.mark_fell_back(first + query as usize);
@@ -328,12 +328,14 @@ impl Dense {
                         slots.set(first + query, list);
                     } else {
                         slots.mark_fell_back(first + query);
-                        left.push(u32::try_from(query).expect("a piece of the queries"));
+                        remaining.push(
+                            u32::try_from(query).expect("batches have fewer than 2^32 queries"),
+                        );
                     }
                 }
             }
-            let nearest = |at: u32| {
-                let query = left[at as usize];
+            let nearest = |position: u32| {
+                let query = remaining[position as usize];
                 NearestRows {
                     k: request.k.get(),
                     kernel: &self.kernel,
@@ -349,9 +351,9 @@ impl Dense {
                 }
             };
             let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
-            let of_left = Subset::new(points, left.clone());
-            let answers = self.index.answer_many(&of_left, threads, nearest);
-            for (&query, answer) in left.iter().zip(&answers) {
+            let remaining_points = Subset::new(points, remaining.clone());
+            let answers = self.index.answer_many(&remaining_points, threads, nearest);
+            for (&query, answer) in remaining.iter().zip(&answers) {
                 let similarity = |near: &Near| Neighbor {
                     row: near.point,
                     similarity: self.kernel.similarity(near.distance),
@@ -365,8 +367,8 @@ impl Dense {
         Ok(found.report())
     }
 
-    /// Number of queries searched at a time: many for speed, few if a stop may end the search.
-    fn piece(&self, stop: &Stop) -> usize {
+    /// Returns the number of queries per batch. Batches are smaller if a stop may end the search.
+    fn batch_size(&self, stop: &Stop) -> usize {
         /// Number of values that one thread compares in about a tenth of a second.
         const VALUES_PER_STOP_CHECK: usize = 1 << 31;
         if std::ptr::eq(stop, &raw const NEVER) {
@@ -412,8 +414,8 @@ fn choose_kind(
     const MAX_DIMENSIONS: usize = 128;
     const SAMPLE: usize = 20_000;
     const QUERIES: usize = 64;
-    /// A tree is chosen if it evaluates fewer than one in this many distances. Measured on vectors
-    /// of 4 to 64 dimensions.
+    /// Factor by which a tree must reduce the number of evaluated distances. Measured on vectors of
+    /// 4 to 64 dimensions.
     const MIN_SAVING: u64 = 4;
     let count = points.len();
     match index {
@@ -425,7 +427,7 @@ fn choose_kind(
     }
     let evenly_spaced = |of: usize, count: usize| -> Vec<u32> {
         let count = count.min(of);
-        (0..count).filter_map(|at| u32::try_from(at * of / count).ok()).collect()
+        (0..count).filter_map(|index| u32::try_from(index * of / count).ok()).collect()
     };
     let sample = Subset::new(points, evenly_spaced(count, SAMPLE));
     let queries = evenly_spaced(sample.len(), QUERIES);
@@ -492,11 +494,11 @@ impl Answer for NearestRows<'_> {
 }
 
 /// Learns the scale of a metric from at most 1,000 evenly spaced training rows. The scale is the
-/// median distance of a row from the nearest row that differs from it. It is 1 for angles and if
+/// median distance from a row to the nearest row that differs from it. It is 1 for angles, and if
 /// all rows are equal.
 ///
 /// # Errors
-/// As [`Dense::new`].
+/// In the cases of [`Dense::new`].
 pub fn learn_scale(
     rows: &Arc<Vectors>,
     metric: Metric,
@@ -526,13 +528,14 @@ pub fn learn_scale(
     let provisional = Kernel { metric, scale: 1.0 };
     let engine = Dense::new(Arc::clone(rows), provisional, DenseIndex::Auto, threads.clone())?;
     let count = rows.rows().min(SAMPLE);
-    let sample: Vec<f32> =
-        (0..count).flat_map(|at| rows.row(at * rows.rows() / count).iter().copied()).collect();
+    let sample: Vec<f32> = (0..count)
+        .flat_map(|index| rows.row(index * rows.rows() / count).iter().copied())
+        .collect();
     let queries = QueryPoints { dimension: rows.dimension(), values: &sample };
     let workers = NonZeroUsize::new(threads.count()).unwrap_or(NonZeroUsize::MIN);
-    let ask = |_| NearestDifferent(0, f32::INFINITY);
+    let collector = |_| NearestDifferent(0, f32::INFINITY);
     let mut distances = Vec::new();
-    for answer in &engine.index.answer_many(&queries, workers, ask) {
+    for answer in &engine.index.answer_many(&queries, workers, collector) {
         distances.extend(answer.map_err(index_error)?.first().map(|near| near.distance));
     }
     distances.sort_unstable_by(f32::total_cmp);

@@ -1,4 +1,4 @@
-//! The device on which searches run, as a user names it: the CPU, one GPU or all GPUs.
+//! The device that a user chooses for searches: the CPU, one GPU or all GPUs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -64,7 +64,7 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// Why a device cannot be used.
+/// The reason a device cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The engine does not run on the chosen device.
@@ -108,11 +108,11 @@ impl DeviceChoice {
         }
     }
 
-    /// Opens the device for searching documents with `engine`, or with the best engine if it is
-    /// `None`.
+    /// Opens the device for searching documents with `engine`, or with the best engine for the
+    /// device if `engine` is `None`.
     ///
     /// # Errors
-    /// If the engine does not run on this device, or as [`gpus`](Self::gpus).
+    /// If the engine does not run on this device, or in the cases of [`gpus`](Self::gpus).
     pub fn open(
         self,
         engine: Option<EngineKind>,
@@ -135,8 +135,8 @@ impl DeviceChoice {
         };
         let gpus = device.gpus()?;
         for gpu in &gpus {
-            // Load the kernels now, while callers do other work. If loading fails, creating the
-            // first engine fails too and returns the error.
+            // Load the kernels now, so that the first engine need not wait for them. If loading
+            // fails, creating that engine fails too and returns the error.
             let _ = load_kernels(gpu);
         }
         Ok(match engine {

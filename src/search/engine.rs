@@ -9,8 +9,7 @@ use super::request::{Request, check_finite};
 use crate::rows::matrix::CsrView;
 use crate::threads::Threads;
 
-/// A search engine, which finds the `k` most similar allowed training rows of each query of a
-/// request.
+/// A search engine, which finds the `k` most similar allowed training rows for each query.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,8 +34,8 @@ pub trait Search: Send + Sync + Debug {
     /// The number of training rows.
     fn rows(&self) -> u32;
 
-    /// Replaces the contents of `found` by a list for each query: at most `k` neighbors, best
-    /// first. After an error, `found` is empty.
+    /// Replaces the contents of `found` with one list per query: at most `k` neighbors, best first.
+    /// After an error, `found` is empty.
     ///
     /// # Errors
     /// If the request does not match the training rows, if it is stopped, or if the engine fails.
@@ -47,7 +46,7 @@ pub trait Search: Send + Sync + Debug {
     ) -> Result<Report, SearchError>;
 }
 
-/// Checks training rows and returns their number.
+/// Checks that all training weights are finite and returns the number of rows.
 pub(super) fn check_training(
     training: &CsrView<'_>,
     threads: &Threads,
@@ -57,7 +56,7 @@ pub(super) fn check_training(
     Ok(count)
 }
 
-/// Checks and converts a number of rows.
+/// Converts a number of rows to `u32` if it is within the limit.
 pub(super) fn checked_count(rows: usize) -> Result<u32, SearchError> {
     let limit = u32::MAX - 1;
     let count = u32::try_from(rows).ok().filter(|&count| count <= limit);

@@ -1,4 +1,4 @@
-//! The choice of an engine, as a value that serves for every matrix.
+//! The kinds of engines, and a factory that creates engines of one kind.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use crate::rows::dense::DensePart;
 use crate::rows::matrix::Csr;
 use crate::threads::Threads;
 
-/// The kind of an engine. It is written `inverted`, `exhaustive`, `fused`, `base:THREADS`,
+/// The kind of an engine. Its text form is `inverted`, `exhaustive`, `fused`, `base:THREADS`,
 /// `shared:THREADS`, `grid:DOCUMENTSxTHREADS` or `grid-ldg:DOCUMENTSxTHREADS`. The numbers may be
 /// omitted.
 ///
@@ -38,7 +38,7 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// The best engine on a GPU.
+    /// The default engine on a GPU.
     pub const FUSED: Self = Self::Cuda(CudaEngine::Fused);
 
     /// Whether the engine runs on a GPU.
@@ -71,7 +71,7 @@ impl FromStr for EngineKind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, numbers) = text.split_once(':').map_or((text, None), |(n, s)| (n, Some(s)));
-        // The sizes of Bresler et al. 2011.
+        // The sizes that Bresler et al. 2011 measured.
         let size = |text: &str| match text.parse() {
             Ok(size @ (32 | 64 | 128 | 256)) => Ok(size),
             _ => Err(format!("`{text}`: expected 32, 64, 128 or 256")),
@@ -108,18 +108,18 @@ impl FromStr for EngineKind {
     }
 }
 
-/// A factory of engines of one kind, on given GPUs and threads.
+/// A factory for engines of one kind, on given GPUs and threads.
 #[derive(Clone)]
 pub struct Engines {
     kind: EngineKind,
     /// The GPUs; empty for CPU engines.
     devices: Vec<Device>,
-    /// The index over dense vectors.
+    /// The kind of index for dense vectors.
     index: DenseIndex,
     threads: Threads,
     /// Whether the CPU takes over if the GPU fails.
     fall_back: bool,
-    /// The stop of every search that has none of its own.
+    /// The stop for requests that have no stop of their own.
     stop: Option<Arc<Stop>>,
 }
 
@@ -130,7 +130,7 @@ impl fmt::Debug for Engines {
 }
 
 impl Engines {
-    /// Creates a factory of [`Inverted`] engines on the CPU.
+    /// Creates a factory for [`Inverted`] engines on the CPU.
     pub fn cpu(threads: &Threads) -> Self {
         let kind = EngineKind::Inverted;
         Self {
@@ -143,44 +143,44 @@ impl Engines {
         }
     }
 
-    /// Creates a factory of [`Exhaustive`] engines on the CPU.
+    /// Creates a factory for [`Exhaustive`] engines on the CPU.
     pub fn exhaustive(threads: &Threads) -> Self {
         Self { kind: EngineKind::Exhaustive, ..Self::cpu(threads) }
     }
 
-    /// Creates a factory of engines on one GPU. If the GPU fails, the CPU takes over and a
+    /// Creates a factory for engines on one GPU. If the GPU fails, the CPU takes over and a
     /// `tracing` warning is emitted.
     pub fn cuda(engine: CudaEngine, device: Device, threads: &Threads) -> Self {
         Self::several_gpus(engine, vec![device], threads)
     }
 
-    /// Creates a factory of engines on several GPUs, or on the CPU if `devices` is empty. If a GPU
+    /// Creates a factory for engines on several GPUs, or on the CPU if `devices` is empty. If a GPU
     /// fails, the others take over, then the CPU.
     pub fn several_gpus(engine: CudaEngine, devices: Vec<Device>, threads: &Threads) -> Self {
         Self { kind: EngineKind::Cuda(engine), devices, ..Self::cpu(threads) }
     }
 
-    /// Returns an error after a GPU failure instead of falling back to the CPU. For measurements.
+    /// Makes searches return an error after a GPU failure instead of falling back to the CPU.
+    /// Intended for benchmarks.
     #[must_use]
     pub fn without_fall_back(self) -> Self {
         Self { fall_back: false, ..self }
     }
 
-    /// Lets `stop` end the searches of all engines created from now on, unless a request has its
-    /// own stop.
+    /// Sets the stop for engines created from now on. A request's own stop takes precedence.
     #[must_use]
     pub fn until(self, stop: Arc<Stop>) -> Self {
         Self { stop: Some(stop), ..self }
     }
 
-    /// Sets the index over dense vectors.
+    /// Sets the kind of index for dense vectors.
     #[must_use]
     pub fn with_index(self, index: DenseIndex) -> Self {
         Self { index, ..self }
     }
 
     /// Creates an engine over the dense vectors of a model. Even with GPUs, the CPU answers
-    /// requests that have a filter, as in leave-one-out tuning.
+    /// requests with a filter, for example in leave-one-out tuning.
     ///
     /// # Errors
     /// If the vectors cannot be indexed, or a GPU fails and falling back to the CPU is disabled.
@@ -188,7 +188,7 @@ impl Engines {
         let rows = Arc::clone(part.vectors());
         let engine = Dense::new(rows, part.spec().kernel(), self.index, self.threads.clone())?;
         let engine = if part.skips_zeros() { engine.without_zeros() } else { engine };
-        Ok(self.stoppable(Arc::new(engine.on_gpus(&self.devices, self.fall_back)?)))
+        Ok(self.with_stop(Arc::new(engine.on_gpus(&self.devices, self.fall_back)?)))
     }
 
     /// The threads of the engines.
@@ -223,7 +223,7 @@ impl Engines {
         format!("{} on {gpus} {ordinals} ({})", self.kind, first.info().name)
     }
 
-    /// The number of queries to pass to an engine at a time to keep it busy.
+    /// The number of queries per batch that keeps an engine busy.
     pub fn batch(&self) -> usize {
         if self.is_gpu() { 16_384 * self.devices.len() } else { 4_096 }
     }
@@ -235,13 +235,13 @@ impl Engines {
     pub fn engine(&self, training: &Arc<Csr>) -> Result<Arc<dyn Search>, SearchError> {
         let training = Arc::clone(training);
         let threads = self.threads.clone();
-        Ok(self.stoppable(match (self.kind, &*self.devices) {
+        Ok(self.with_stop(match (self.kind, &*self.devices) {
             (EngineKind::Cuda(engine), [_, ..]) => {
                 let fall_back = self.fall_back;
                 let options = CudaOptions { fall_back, ..CudaOptions::new(engine) };
                 match SeveralGpus::make(&training, &self.devices, options, &threads) {
                     Ok(engine) => engine,
-                    // For instance, its kernels could not be loaded.
+                    // For example, the kernels could not be loaded.
                     Err(DeviceFailure::Gpu(error)) if fall_back => {
                         tracing::warn!("{error}; continuing on the CPU");
                         Arc::new(Inverted::new(training, threads)?)
@@ -250,29 +250,29 @@ impl Engines {
                 }
             }
             (EngineKind::Exhaustive, _) => Arc::new(Exhaustive::new(training, threads)?),
-            // Without a device there is no GPU engine.
+            // Without GPUs, the CPU takes over.
             (EngineKind::Inverted, _) | (EngineKind::Cuda(_), []) => {
                 Arc::new(Inverted::new(training, threads)?)
             }
         }))
     }
 
-    fn stoppable(&self, engine: Arc<dyn Search>) -> Arc<dyn Search> {
+    fn with_stop(&self, engine: Arc<dyn Search>) -> Arc<dyn Search> {
         match &self.stop {
-            Some(stop) => Arc::new(Stoppable { engine, stop: Arc::clone(stop) }),
+            Some(stop) => Arc::new(EngineWithStop { engine, stop: Arc::clone(stop) }),
             None => engine,
         }
     }
 }
 
-/// An engine whose searches a stop can end.
+/// An engine with a stop for requests that have none.
 #[derive(Debug)]
-struct Stoppable {
+struct EngineWithStop {
     engine: Arc<dyn Search>,
     stop: Arc<Stop>,
 }
 
-impl Search for Stoppable {
+impl Search for EngineWithStop {
     fn rows(&self) -> u32 {
         self.engine.rows()
     }
@@ -282,8 +282,9 @@ impl Search for Stoppable {
         request: &Request<'_>,
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
-        let own = !std::ptr::eq(request.stop, &raw const NEVER);
-        self.engine.search(&request.until(if own { request.stop } else { &self.stop }), found)
+        let has_own_stop = !std::ptr::eq(request.stop, &raw const NEVER);
+        self.engine
+            .search(&request.until(if has_own_stop { request.stop } else { &self.stop }), found)
     }
 }
 

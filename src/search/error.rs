@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::rows::dense::ShapeError;
 
-/// Why a search failed.
+/// The reason a search failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SearchError {
     /// The queries have a different number of columns than the training rows.
-    #[error("the queries have {found} columns, the training rows {expected}")]
+    #[error("the queries have {found} columns, but the training rows have {expected}")]
     Columns {
         /// Columns of the queries.
         found: usize,
@@ -36,12 +36,12 @@ pub enum SearchError {
         expected: usize,
     },
     /// A weight is infinite or NaN.
-    #[error("a {what} row holds a weight that is not finite")]
+    #[error("a {what} row contains a weight that is not finite")]
     NotFinite {
         /// `training` or `query`.
         what: &'static str,
     },
-    /// There are too many training rows to number.
+    /// There are more training rows than 32-bit row numbers allow.
     #[error("{rows} training rows exceed the limit of {limit}")]
     TooManyRows {
         /// The number of rows.
@@ -55,7 +55,7 @@ pub enum SearchError {
         /// The total number of rows of the parts.
         rows: usize,
     },
-    /// The search's [`Stop`](super::Stop) ended it.
+    /// A [`Stop`](super::Stop) ended the search.
     #[error("the search was stopped before it finished")]
     Stopped,
     /// The lists of neighbors do not fit in memory.
@@ -69,7 +69,7 @@ pub enum SearchError {
     /// An index of dense vectors could not be built or searched.
     #[error("dense vectors: {0}")]
     Index(String),
-    /// The engine failed, and no other could take over.
+    /// The engine failed, and no other engine could take over.
     #[error("{0}")]
     Engine(#[source] Arc<dyn Error + Send + Sync>),
 }

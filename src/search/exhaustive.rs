@@ -14,8 +14,8 @@ use super::{Allow, NeighborLists, Report, SearchError};
 use crate::rows::matrix::{Csr, CsrView, Row, row};
 use crate::threads::Threads;
 
-/// The engine without an index. Its time per query is proportional to the number of nonzeros. It
-/// has no fast path, so its [`Report`] counts every query as fallen back.
+/// The engine without an index. Its time per query is proportional to the number of nonzeros in the
+/// training rows. It has no fast path, so its [`Report`] counts every query as fallen back.
 #[derive(Debug)]
 pub struct Exhaustive {
     training: Arc<Csr>,
@@ -46,8 +46,8 @@ impl Exhaustive {
             slots.enumerate().try_for_each(|(query, mut slot)| {
                 queries.stop.check()?;
                 let query_row = row(&queries.rows, query);
-                let own = Allowed { allow: &queries.allow, query };
-                slot.set(0, &nearest(&training, query_row, queries.k, own));
+                let allowed = QueryFilter { allow: &queries.allow, query };
+                slot.set(0, &nearest(&training, query_row, queries.k, allowed));
                 Ok::<(), SearchError>(())
             })
         })?;
@@ -76,7 +76,7 @@ impl Search for Exhaustive {
 
 /// The rows that may be neighbors of one query.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Allowed<'a> {
+pub(super) struct QueryFilter<'a> {
     pub(super) allow: &'a Allow<'a>,
     pub(super) query: usize,
 }
@@ -86,7 +86,7 @@ pub(super) fn nearest(
     training: &CsrView<'_>,
     query: Row<'_>,
     k: usize,
-    allowed: Allowed<'_>,
+    allowed: QueryFilter<'_>,
 ) -> Vec<Neighbor> {
     let mut neighbors: Vec<Neighbor> = (0..)
         .zip(0..training.rows())
@@ -102,7 +102,7 @@ pub(super) fn nearest(
     neighbors
 }
 
-/// Computes the similarity of two rows by the formula of [`super`].
+/// Computes the similarity of two rows as defined in [`super`].
 fn similarity(a: Row<'_>, b: Row<'_>) -> f32 {
     let mut i = 0;
     let mut j = 0;

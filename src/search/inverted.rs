@@ -6,8 +6,8 @@
 //! *head*; a block also stores them row by row. Each query has a 16-bit sum for each row of a
 //! block. For a batch of queries, the products of the head are added first. Each weight of a row is
 //! multiplied by the factors of [`LANES`] queries at a time. Then the postings of each query's
-//! other terms are added. Rows that may be among the best `k` are collected and finally rescored by
-//! the formula of [`super`].
+//! other terms are added. Rows that may be among the best `k` are collected and finally rescored
+//! with the exact similarity of [`super`].
 //!
 //! For small batches, and for large ones over many blocks, the engine adds the postings of rare
 //! terms only and bounds the contribution of the rest (see [`bounds`]). If the bound does not prune
@@ -19,20 +19,20 @@
 //! Let m be the largest absolute weight of a term in the training rows, and X the largest 16-bit
 //! number. A training weight w becomes x = X w / m, rounded, but never to 0. A query weight q
 //! becomes the factor f = q m A 65536 / X, rounded. A is chosen so that the largest possible sum
-//! fits, with 2 to spare for each product. That sum is at most A times the product of the query's
-//! length and the length of the longest row (Cauchy–Schwarz), and at most A Σ |q| m.
+//! fits, with 2 to spare for each product. That sum is at most A Σ |q| m. It is also at most A
+//! times the product of the query's length and the length of the longest row (Cauchy–Schwarz).
 //!
 //! The product x f / 65536 is rounded down. Because f and x are rounded, it differs from A q w by
 //! at most r = |rounding error of f| + (|f| + 1) / 65536. Because the product is rounded, it
-//! differs by up to 1 more. Products of postings and columns are 1 larger. So the sum of a row lies
-//! between A s − l and A s + h, where s is its similarity. When two rows are compared, h of one and
-//! l of the other matter. Their sum is at most Σ (1 + 2 r) over the terms of the query. If a row
-//! has fewer terms than the query, Σ (2 + 2 r) over the largest number of terms of a row is also a
-//! bound. The terms of the two rows differ, and only some products are 1 larger. The smaller of the
-//! two bounds is the *band*.
+//! differs by up to 1 more. Products of postings and columns are 1 larger. The sum of a row
+//! therefore lies between A s − l and A s + h, where s is its similarity. When two rows are
+//! compared, h of one and l of the other matter. Their sum is at most Σ (1 + 2 r) over the terms of
+//! the query. If a row has fewer terms than the query, Σ (2 + 2 r) over the largest number of terms
+//! of a row is also a bound. The terms of the two rows differ, and only some products are 1 larger.
+//! The smaller of the two bounds is the *band*.
 //!
-//! If T is at most the k-th largest sum, k rows have A s ≥ T − h. So does every row of the result,
-//! and its sum is therefore at least T − h − l. All rows with such sums are collected. The band is
+//! If T is at most the k-th largest sum, k rows have A s ≥ T − h. This also holds for every row of
+//! the result, so its sum is at least T − h − l. All rows with such sums are collected. The band is
 //! widened by 0.1, which covers the rounding of similarities to `f32` and of these numbers to
 //! `f64`.
 //!
@@ -40,12 +40,12 @@
 //! correct if all terms were added by postings and columns and no weight is negative. A row with a
 //! common term then has a sum of at least 1. If neither holds for a query of a batch, the query is
 //! answered again by postings. If that does not help, all similarities of the query are computed,
-//! and the [`Report`] counts it as fallen back. This happens with negative weights and a threshold
-//! within the band, and with possibly thousands of common terms. It also happens with similarities
-//! that may be below 1e-30 or above 1e37.
+//! and the [`Report`] counts it as fallen back. This happens if weights are negative and the
+//! threshold is within the band, or if there may be thousands of common terms. It also happens if
+//! similarities may be below 1e-30 or above 1e37.
 //!
-//! The sums of rows that the request does not allow are cleared before rows are collected. So these
-//! rows are not returned and do not raise the threshold.
+//! The sums of rows that the request does not allow are cleared before rows are collected. These
+//! rows are therefore not returned and do not raise the threshold.
 
 use std::sync::{Arc, OnceLock};
 
@@ -80,8 +80,8 @@ const MAX_BATCHES: usize = 4;
 /// Minimum number of queries of a batch.
 const MIN_BATCH: usize = 16;
 /// Minimum number of blocks for which a batch tries bounds, provided there are at least as many
-/// blocks as wanted neighbors. The first block costs more; each further block then adds at most one
-/// neighbor on average.
+/// blocks as wanted neighbors. The first block is more expensive; each further block then adds at
+/// most one neighbor on average.
 const MIN_BOUNDED_BLOCKS: usize = 8;
 /// Minimum number of groups of sums. The k-th largest of the group maxima is a threshold.
 const MIN_GROUPS: usize = 512;
@@ -108,7 +108,7 @@ impl Inverted {
     ///
     /// The index takes about six bytes per nonzero, twelve per row, and four per term and block.
     /// Each term that at least a fifth of the rows contains takes two more bytes per row. Once a
-    /// query has a negative weight, the index takes twice as much.
+    /// query has a negative weight, the index takes twice as much memory.
     ///
     /// # Errors
     /// If a weight is not finite.
@@ -116,8 +116,7 @@ impl Inverted {
         Self::with_block_rows(training, threads, BLOCK_ROWS)
     }
 
-    /// Like [`new`](Self::new), with blocks of about `rows` rows, for testing and measuring block
-    /// sizes.
+    /// Like [`new`](Self::new), but with blocks of about `rows` rows, for tests and benchmarks.
     ///
     /// # Errors
     /// If a weight is not finite.
@@ -154,15 +153,15 @@ impl Inverted {
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
         queries.check_finite(&self.threads)?;
-        let is_negative = |piece: &[f32]| piece.iter().any(|&weight| weight < 0.0);
+        let is_negative = |chunk: &[f32]| chunk.iter().any(|&weight| weight < 0.0);
         let negative = || any_piece(queries.rows.data(), &self.threads, is_negative);
         if let Some(index) = self.unsigned.as_ref().filter(|_| !negative()) {
             return self.find_in(index, &self.scratch, queries, found);
         }
         let view = self.training.view();
         if self.signed.get().is_none() {
-            // Not in `get_or_init`: a thread that waits for other threads could enter it a second
-            // time.
+            // `get_or_init` is not used: a thread that waits for other threads could enter it
+            // again.
             let index =
                 self.threads.run(|| Index::new(&view, weight_stats(&view), &self.block_bounds));
             // Another search may have been faster.
@@ -181,7 +180,6 @@ impl Inverted {
     ) -> Result<Report, SearchError> {
         let count = queries.rows.rows();
         found.reset(count, queries.k.min(self.training.rows()))?;
-        // The batch size lets all threads take part.
         let batch = batch_size(count, self.threads.count());
         let engine = Searcher { index, training: self.training.view(), queries };
         if count <= batch {
@@ -212,17 +210,17 @@ fn batch_size(queries: usize, threads: usize) -> usize {
     (1..=MAX_BATCHES).rev().min_by_key(rounds).unwrap_or(1) * LANES
 }
 
-/// Computes the properties of all weights. Call it on the thread pool that should do the work.
+/// Computes the properties of all weights, in the current thread pool.
 fn weight_stats(training: &CsrView<'_>) -> WeightStats {
-    // Each piece needs a vector over all terms, so pieces are large.
+    // Each chunk needs a vector over all terms, so chunks are large.
     let rows = training.rows();
-    let pieces =
+    let chunks =
         (training.nnz() / (4 * training.cols() + 1)).clamp(1, rayon::current_num_threads());
-    let size = rows.div_ceil(pieces).max(1);
-    let pieces = (0..rows.div_ceil(size).max(1)).into_par_iter();
-    let of_piece =
-        |piece: usize| WeightStats::of(training, piece * size..((piece + 1) * size).min(rows));
-    pieces.map(of_piece).reduce_with(|a, b| a.join(&b)).expect("at least one piece")
+    let size = rows.div_ceil(chunks).max(1);
+    let chunks = (0..rows.div_ceil(size).max(1)).into_par_iter();
+    let chunk_stats =
+        |chunk: usize| WeightStats::of(training, chunk * size..((chunk + 1) * size).min(rows));
+    chunks.map(chunk_stats).reduce_with(|a, b| a.join(&b)).expect("at least one chunk")
 }
 
 impl Search for Inverted {
@@ -247,9 +245,9 @@ impl Search for Inverted {
 /// `block_rows` if the offsets of many small blocks would take more memory than the postings.
 fn block_bounds(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     let rows = training.rows();
-    let affordable = training.nnz() / (training.cols() + 1);
+    let max_blocks = training.nnz() / (training.cols() + 1);
     let blocks =
-        rows.div_ceil(block_rows).min(affordable.max(1)).max(rows.div_ceil(MAX_BLOCK_ROWS));
+        rows.div_ceil(block_rows).min(max_blocks.max(1)).max(rows.div_ceil(MAX_BLOCK_ROWS));
     let even = rows.div_ceil(blocks.max(1));
     let mut block_bounds = vec![0];
     let mut nonzeros = 0;
@@ -268,7 +266,7 @@ fn block_bounds(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     block_bounds
 }
 
-/// The buffers of a searching thread.
+/// The buffers of a search thread.
 #[derive(Debug, Default)]
 struct Buffers<T> {
     /// The sums of a batch in a block.
@@ -277,7 +275,7 @@ struct Buffers<T> {
     factors: Vec<[T; LANES]>,
     /// The factors of a query's terms that have postings only.
     rare: Vec<(u32, T)>,
-    /// The columns of a query's terms that have one, with their factors.
+    /// The column and factor of each query term that has a column.
     dense: Vec<(usize, T)>,
     /// The postings of a query in a block.
     lists: Vec<PostingList<T>>,
@@ -299,7 +297,7 @@ struct QueryState<'a, T> {
     /// The query's number in the request.
     number: usize,
     query: Row<'a>,
-    /// The query in fixed point; `None` if 16 bits are not enough for it.
+    /// The query in fixed point; `None` if 16 bits are not enough.
     scaled: Option<ScaledQuery<T>>,
     /// The number of rows to find.
     wanted: usize,
@@ -322,7 +320,7 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
         self.scaled.as_ref().map_or(&[], |scaled| &scaled.factors[..scaled.tail])
     }
 
-    /// Whether no row of the result can have been excluded for a sum of 0.
+    /// Whether no row of the result can have been excluded because of a sum of 0.
     fn is_complete(&self, by_postings: bool) -> bool {
         let Some(scaled) = &self.scaled else { return false };
         by_postings && !T::SIGNED
@@ -373,7 +371,7 @@ fn nth_largest<T: FixedPoint>(values: &[T], n: usize) -> T {
     T::from_bits(low)
 }
 
-/// An index and a request whose queries it answers.
+/// An index with its training rows, and the queries to answer.
 #[derive(Debug)]
 struct Searcher<'a, T> {
     index: &'a Index<T>,
@@ -427,7 +425,7 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         Ok(())
     }
 
-    /// Collects the candidates of a batch by the head.
+    /// Collects the candidates of a batch, starting with the products of the head.
     fn collect_by_head(
         &self,
         states: &mut [QueryState<'a, T>],
@@ -455,7 +453,7 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
                     let factors = &factors[query / LANES * columns..][..columns];
                     block.set_head(factors, sums, stride);
                 }
-                // The postings of the next query are prefetched while this query's are added.
+                // Prefetch the next query's postings while adding this query's.
                 block.lists(states.get(query + 1).map_or(&[], QueryState::tail), next);
                 let sums = &mut sums[query % LANES * stride..][..block.rows];
                 let state = &mut states[query];
@@ -468,7 +466,7 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         Ok(())
     }
 
-    /// Collects the candidates of a query by postings.
+    /// Collects the candidates of one query by postings and columns.
     fn collect_by_postings(
         &self,
         state: &mut QueryState<'a, T>,
@@ -494,15 +492,15 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         Ok(())
     }
 
-    /// Returns the nearest candidates by the formula.
+    /// Returns the nearest candidates, with exact similarities.
     fn rescore(&self, state: &QueryState<'a, T>, buffers: &mut Buffers<T>) -> Vec<Neighbor> {
         let candidates = &state.candidates;
         candidates
             .iter()
             .take(PREFETCH_DISTANCE)
             .for_each(|&(_, row)| prefetch(&self.training, row));
-        let rows = candidates.iter().enumerate().map(|(at, &(_, row))| {
-            if let Some(&(_, later)) = candidates.get(at + PREFETCH_DISTANCE) {
+        let rows = candidates.iter().enumerate().map(|(index, &(_, row))| {
+            if let Some(&(_, later)) = candidates.get(index + PREFETCH_DISTANCE) {
                 prefetch(&self.training, later);
             }
             row
@@ -510,7 +508,7 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         self.nearest(state, rows, buffers)
     }
 
-    /// Returns the nearest of all rows by the formula.
+    /// Returns the nearest of all allowed rows, with exact similarities.
     fn rescore_all(&self, state: &QueryState<'a, T>, buffers: &mut Buffers<T>) -> Vec<Neighbor> {
         let allow = &self.queries.allow;
         let rows = (0..).zip(0..self.training.rows()).map(|(row, _)| row);
@@ -549,7 +547,7 @@ mod tests {
         assert_eq!(sizes.map(|(queries, threads)| batch_size(queries, threads)), expected);
     }
 
-    /// Bounds give the same results without the frequent terms of queries.
+    /// Search by bounds returns exact results, and it answers at least half of the queries.
     #[test]
     #[expect(
         clippy::cast_possible_truncation,
@@ -578,7 +576,7 @@ mod tests {
         }
         let training = Arc::new(builder.build(TERMS as usize));
         let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-        for (block_rows, is_batch, min_helped) in [(2_000, false, 150), (500, true, 100)] {
+        for (block_rows, is_batch, min_answered) in [(2_000, false, 150), (500, true, 100)] {
             let engine =
                 Inverted::with_block_rows(Arc::clone(&training), threads.clone(), block_rows)
                     .unwrap();
@@ -597,8 +595,8 @@ mod tests {
                 let all = engine.rescore_all(state, &mut buffers);
                 assert!(bounded.as_ref().is_none_or(|bounded| *bounded == all), "{}", state.number);
             }
-            let helped = found.iter().flatten().count();
-            assert!(helped >= min_helped, "{helped} of 200 in blocks of {block_rows}");
+            let answered = found.iter().flatten().count();
+            assert!(answered >= min_answered, "{answered} of 200 in blocks of {block_rows}");
         }
     }
 }

@@ -28,29 +28,29 @@ pub struct NeighborLists {
 
 #[derive(Debug)]
 enum Memory {
-    Own(Vec<Neighbor>),
+    Owned(Vec<Neighbor>),
     /// Page-locked memory, to which a GPU writes directly.
     Pinned(Pinned<u64>),
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Self::Own(Vec::new())
+        Self::Owned(Vec::new())
     }
 }
 
 impl Clone for Memory {
     fn clone(&self) -> Self {
-        Self::Own(self.neighbors().to_vec())
+        Self::Owned(self.neighbors().to_vec())
     }
 }
 
 impl Memory {
     fn neighbors(&self) -> &[Neighbor] {
         match self {
-            Self::Own(neighbors) => neighbors,
+            Self::Owned(neighbors) => neighbors,
             Self::Pinned(memory) => {
-                #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
+                #[expect(unsafe_code, reason = "the GPU writes to this memory during a search")]
                 // SAFETY: a search borrows the lists mutably and waits for its lanes before it
                 // returns.
                 let keys = unsafe { memory.values() };
@@ -90,7 +90,7 @@ impl NeighborLists {
         self.memory.neighbors().len()
     }
 
-    /// Whether the engine's fast path could not answer a query.
+    /// Whether a query fell back because the engine's fast path could not answer it.
     ///
     /// # Panics
     /// If there is no such query.
@@ -98,7 +98,7 @@ impl NeighborLists {
         self.fell_back[query]
     }
 
-    /// How the queries were answered.
+    /// Reports how the queries were answered.
     pub(super) fn report(&self) -> Report {
         Report::of_lists(&[self])
     }
@@ -108,7 +108,7 @@ impl NeighborLists {
         self.fell_back.fill(true);
     }
 
-    /// Removes all queries; the memory is kept.
+    /// Removes all queries but keeps the memory.
     pub fn clear(&mut self) {
         self.counts.clear();
         self.fell_back.clear();
@@ -120,7 +120,7 @@ impl NeighborLists {
         if let Memory::Pinned(_) = self.memory {
             self.memory = Memory::default();
         }
-        if let Memory::Own(neighbors) = &mut self.memory {
+        if let Memory::Owned(neighbors) = &mut self.memory {
             let wanted = queries.saturating_mul(k);
             if neighbors.len() < wanted {
                 let more = wanted - neighbors.len();
@@ -135,8 +135,8 @@ impl NeighborLists {
         Ok(())
     }
 
-    /// Like [`reset`](Self::reset), but in page-locked memory for a GPU. If it cannot be allocated,
-    /// ordinary memory is used, and copies take longer.
+    /// Like [`reset`](Self::reset), but with page-locked memory for a GPU. If that allocation
+    /// fails, ordinary memory is used, and copies take longer.
     pub(super) fn reset_pinned(
         &mut self,
         queries: usize,
@@ -144,7 +144,7 @@ impl NeighborLists {
         device: &Device,
     ) -> Result<(), SearchError> {
         self.reset_counts(queries, k);
-        if let Memory::Own(_) = self.memory {
+        if let Memory::Owned(_) = self.memory {
             self.memory = Memory::Pinned(Pinned::new(device));
         }
         let Memory::Pinned(memory) = &mut self.memory else { unreachable!("set above") };
@@ -167,11 +167,11 @@ impl NeighborLists {
     pub(super) fn slots(&mut self) -> Slots<'_> {
         let Self { stride, counts, fell_back, memory } = self;
         let (neighbors, is_pinned) = match memory {
-            Memory::Own(neighbors) => (neighbors.as_mut_slice(), false),
+            Memory::Owned(neighbors) => (neighbors.as_mut_slice(), false),
             Memory::Pinned(memory) => {
-                #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
+                #[expect(unsafe_code, reason = "the GPU writes to this memory during a search")]
                 // SAFETY: as in `Memory::neighbors`. During a search, each batch has its own slots
-                // and reads them after its lane has waited.
+                // and reads them only after its lane has waited for the GPU.
                 let keys = unsafe { memory.values_mut() };
                 (bytemuck::cast_slice_mut(keys), true)
             }
@@ -183,7 +183,7 @@ impl NeighborLists {
 
 impl Report {
     /// Reports on queries that several engines answered together. Each engine has one list per
-    /// query, or no lists if it took no part.
+    /// query, or no lists if it did not take part.
     pub(crate) fn of_lists(engines: &[&NeighborLists]) -> Self {
         let queries = engines.iter().map(|lists| lists.len()).max().unwrap_or(0);
         let fell_back = |&query: &usize| {
@@ -194,7 +194,7 @@ impl Report {
     }
 }
 
-/// Slots for the neighbors of some queries.
+/// Slots for the neighbors of consecutive queries.
 #[derive(Debug)]
 pub(super) struct Slots<'a> {
     stride: usize,
@@ -221,7 +221,7 @@ impl<'a> Slots<'a> {
         chunks.into_par_iter()
     }
 
-    /// Splits off the first `count` queries.
+    /// Splits the slots after the first `count` queries.
     pub(super) fn split_at(self, count: usize) -> (Self, Self) {
         let Self { stride, counts, fell_back, neighbors, is_pinned } = self;
         let (counts, other_counts) = counts.split_at_mut(count);
@@ -275,7 +275,7 @@ impl<'a> Slots<'a> {
         self.neighbors[start..start + found.len()].sort_unstable();
     }
 
-    /// The page-locked memory of these queries, if there are exactly `k` slots per query.
+    /// The slots as keys, if they are in page-locked memory and there are exactly `k` per query.
     pub(super) fn pinned(&mut self, k: usize) -> Option<&mut [u64]> {
         if !self.is_pinned || self.stride != k {
             return None;
@@ -283,13 +283,13 @@ impl<'a> Slots<'a> {
         bytemuck::try_cast_slice_mut(self.neighbors).ok()
     }
 
-    /// Sets the number of neighbors in slots that were written directly.
+    /// Sets the number of neighbors of each query after its slots were written directly.
     pub(super) fn set_counts(&mut self, from: &[u32]) {
         self.counts.copy_from_slice(from);
     }
 
-    /// Sets the number of neighbors in slots that were written directly, and sorts them. Call it on
-    /// the thread pool that should do the work.
+    /// Like [`set_counts`](Self::set_counts), but also sorts the neighbors, in the current thread
+    /// pool.
     pub(super) fn set_counts_and_sort(&mut self, from: &[u32]) {
         self.set_counts(from);
         let slots = self.neighbors.par_chunks_mut(self.stride.max(1));
@@ -297,9 +297,9 @@ impl<'a> Slots<'a> {
         lists.for_each(<[Neighbor]>::sort_unstable);
     }
 
-    /// Sets the neighbors of all queries. Query `q` gets the first `counts[q]` neighbors of
-    /// `found[q * k..]`. Call it on the thread pool that should do the work.
-    pub(super) fn fill(&mut self, found: &[Neighbor], k: usize, counts: &[u32], sorted: bool) {
+    /// Sets the neighbors of all queries, in the current thread pool. Query `q` gets the first
+    /// `counts[q]` neighbors of `found[q * k..]`.
+    pub(super) fn fill(&mut self, found: &[Neighbor], k: usize, counts: &[u32], is_sorted: bool) {
         const MIN_QUERIES_PER_TASK: usize = 256;
         let found = found.par_chunks(k).zip(counts).map(|(found, &count)| &found[..count as usize]);
         let stride = self.stride.max(1);
@@ -307,7 +307,7 @@ impl<'a> Slots<'a> {
         found.zip(slots).with_min_len(MIN_QUERIES_PER_TASK).for_each(|(found, (count, slots))| {
             *count = row_number(found.len());
             slots[..found.len()].copy_from_slice(found);
-            if !sorted {
+            if !is_sorted {
                 slots[..found.len()].sort_unstable();
             }
         });
@@ -318,7 +318,7 @@ impl<'a> Slots<'a> {
 mod tests {
     use super::*;
 
-    fn near(rows: &[u32]) -> Vec<Neighbor> {
+    fn neighbors(rows: &[u32]) -> Vec<Neighbor> {
         let similarity = |row: u32| 1.0 / (1.0 + f32::from(u16::try_from(row).unwrap()));
         rows.iter().map(|&row| Neighbor { row, similarity: similarity(row) }).collect()
     }
@@ -330,14 +330,14 @@ mod tests {
     #[test]
     fn each_query_has_its_own_slots() {
         let mut lists = NeighborLists::default();
-        // The lists become wider and narrower than before.
+        // `k` grows, then shrinks.
         for k in [3, 5, 2] {
             lists.reset(4, k).unwrap();
             assert_eq!(rows_of(&lists), vec![Vec::<u32>::new(); 4]);
             let (mut first, mut others) = lists.slots().split_at(1);
-            first.set(0, &near(&[1, 2]));
-            others.set_unsorted(0, &near(&[4, 3]));
-            others.set(2, &near(&[6]));
+            first.set(0, &neighbors(&[1, 2]));
+            others.set_unsorted(0, &neighbors(&[4, 3]));
+            others.set(2, &neighbors(&[6]));
             assert_eq!(rows_of(&lists), [vec![1, 2], vec![3, 4], vec![], vec![6]]);
         }
         let mut copy = lists.clone();
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn fill_sets_the_neighbors_of_all_queries() {
         // Each query has three slots, of which the first `counts` are used.
-        let found = near(&[2, 1, 9, 4, 9, 9, 9, 9, 9]);
+        let found = neighbors(&[2, 1, 9, 4, 9, 9, 9, 9, 9]);
         let counts = [2, 1, 0];
         let mut lists = NeighborLists::default();
         for (sorted, first) in [(false, [1, 2]), (true, [2, 1])] {
@@ -407,8 +407,8 @@ mod tests {
         let mut lists = NeighborLists::default();
         lists.reset(2, 2).unwrap();
         for (queries, k) in [(1, usize::MAX / 4), (4, usize::MAX / 4 + 1), (3, usize::MAX)] {
-            let refused = lists.reset(queries, k).unwrap_err();
-            assert!(matches!(refused, SearchError::OutOfMemory { .. }), "{refused}");
+            let error = lists.reset(queries, k).unwrap_err();
+            assert!(matches!(error, SearchError::OutOfMemory { .. }), "{error}");
             assert!(lists.is_empty());
         }
         assert!(lists.reset(2, 2).is_ok());

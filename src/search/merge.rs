@@ -1,4 +1,4 @@
-//! Merging of the sorted neighbors that a query has in several parts of the training rows.
+//! Merging sorted neighbor lists from several parts of the training rows.
 
 use rayon::prelude::*;
 
@@ -7,7 +7,7 @@ use super::neighbor::Neighbor;
 use super::row_map::RowMap;
 use crate::threads::Threads;
 
-/// The lists of one part and the numbers of its rows in the whole.
+/// The neighbor lists from one part, and the part's row map.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PartLists<'a> {
     /// The lists of all queries, each sorted.
@@ -62,7 +62,7 @@ fn merge_from(parts: &[PartLists<'_>], first: usize, slots: &mut Slots<'_>) {
             parts.iter().filter_map(|part| Head::new(part.lists.get(first + query), part.rows)),
         );
         slots.fill_with(query, || {
-            let best = (0..heads.len()).min_by_key(|&at| heads[at].neighbor)?;
+            let best = (0..heads.len()).min_by_key(|&index| heads[index].neighbor)?;
             let neighbor = heads[best].neighbor;
             match Head::new(heads[best].rest, heads[best].rows) {
                 Some(next) => heads[best] = next,

@@ -1,30 +1,30 @@
 //! Search for the training rows most similar to each query row.
 //!
-//! **Input**: the rows of [`crate::rows`], for training and for queries. **Output**:
-//! [`NeighborLists`], a sorted list of neighbors for each query. Read `request.rs` first, then
-//! `exhaustive.rs`, the simplest engine, then `inverted.rs`, the default on the CPU.
+//! **Input**: training rows and query rows of [`crate::rows`]. **Output**: [`NeighborLists`], a
+//! sorted list of neighbors for each query. Read `request.rs` first, then `exhaustive.rs`, the
+//! simplest engine, then `inverted.rs`, the default on the CPU.
 //!
 //! An engine implements [`Search`]: it takes a [`Request`] (queries, k, the [allowed](Allow) rows,
 //! a [`Stop`]), fills [`NeighborLists`] and returns a [`Report`]. Engines own their rows, so they
-//! can be kept in a struct and shared between threads.
+//! can be stored in a struct and shared between threads.
 //!
-//! | engine | rows | what it is | file |
+//! | engine | rows | description | file |
 //! |---|---|---|---|
 //! | [`Exhaustive`] | sparse | computes all similarities; the reference | `exhaustive.rs` |
 //! | [`Inverted`] | sparse | an inverted index with 16-bit sums, on the CPU | `inverted.rs` |
-//! | [`Cuda`], [`SeveralGpus`] | sparse | NVIDIA GPUs; also Bresler et al. 2011 | `cuda.rs` |
+//! | [`Cuda`], [`SeveralGpus`] | sparse | NVIDIA GPUs, also as in Bresler et al. 2011 | `cuda.rs` |
 //! | [`Dense`] | dense | an index of `metric-index`, on the CPU or on GPUs | `dense.rs` |
 //! | [`Composite`] | any | several engines over parts of the rows, used as one | `composite.rs` |
 //!
-//! [`Engines`] creates engines for a device that the user chose ([`DeviceChoice`]).
+//! [`Engines`] creates engines for the device that the user chose ([`DeviceChoice`]).
 //!
 //! # The similarity
 //!
-//! The similarity of two sparse rows is one `f32`. The products of the weights of their common
-//! terms are exact in `f64`. They are added in `f64` in the order of the term ids, and the sum is
-//! rounded once to `f32` (at most `f32::MAX`). For rows of length 1 it is the cosine, formula (2)
-//! of Bresler et al. 2011. For dense rows it is a function of their distance
-//! ([`Kernel`](crate::rows::dense::Kernel)). Every engine returns this number, bit for bit.
+//! The similarity of two sparse rows is an `f32`. The products of the weights of their common terms
+//! are exact in `f64`. They are added in `f64` in order of term id, and the sum is rounded once to
+//! `f32` (at most `f32::MAX`). For rows of length 1 it is the cosine, formula (2) of Bresler et al.
+//! 2011. For dense rows it is a function of their distance
+//! ([`Kernel`](crate::rows::dense::Kernel)). All engines return the same similarities, bit for bit.
 //!
 //! Only rows with a similarity above 0 are neighbors. Neighbors are sorted by similarity,
 //! descending, then by row, ascending.

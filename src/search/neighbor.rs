@@ -39,8 +39,8 @@ pub(super) fn rounded(sum: f64) -> f32 {
     (sum as f32).min(f32::MAX)
 }
 
-/// Converts a row number or a number of rows. Engines check the number of rows when they are
-/// created.
+/// Converts a row number or a number of rows to `u32`. This cannot fail because engines check the
+/// number of rows when they are created.
 pub(super) fn row_number(n: usize) -> u32 {
     u32::try_from(n).expect("row numbers are 32-bit")
 }

@@ -1,4 +1,4 @@
-//! How the queries of a search were answered.
+//! A report on how the queries of a search were answered.
 
 use std::ops::AddAssign;
 
@@ -6,11 +6,10 @@ use std::ops::AddAssign;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use]
 pub struct Report {
-    /// Number of queries that took the fast path. If several engines answered a query together, it
-    /// counts only if each took its fast path.
+    /// Number of queries that took the fast path. A query that several engines answered together
+    /// counts only if each engine took its fast path.
     pub fast: u64,
-    /// Number of queries that the fast path could not answer, so that all their similarities were
-    /// computed.
+    /// Number of queries that the fast path could not answer. All their similarities were computed.
     pub fell_back: u64,
 }
 

@@ -96,14 +96,14 @@ pub struct Request<'a> {
     pub rows: QueryRows<'a>,
     /// The maximum number of neighbors per query.
     pub k: NonZeroUsize,
-    /// Which training rows may be neighbors.
+    /// The filter, which determines the training rows that may be neighbors.
     pub allow: Allow<'a>,
-    /// The stop, which can end the search early.
+    /// The signal that can end the search early.
     pub stop: &'a Stop,
 }
 
 impl<'a> Request<'a> {
-    /// Requests the `k` nearest of all training rows, without a filter or a stop.
+    /// Creates a request for the `k` nearest training rows, without a filter or a stop.
     pub fn new(rows: impl Into<QueryRows<'a>>, k: NonZeroUsize) -> Self {
         Self { rows: rows.into(), k, allow: Allow::all(), stop: &NEVER }
     }
@@ -114,14 +114,14 @@ impl<'a> Request<'a> {
         Self { allow, ..self }
     }
 
-    /// Lets `stop` end the search early.
+    /// Sets the signal that can end the search early.
     #[must_use]
     pub fn until(self, stop: &'a Stop) -> Self {
         Self { stop, ..self }
     }
 
     /// Checks that the request matches an engine with `rows` training rows of `columns` columns.
-    /// Dense queries are converted to sparse rows in `sparse`.
+    /// Returns the queries as sparse rows; dense queries are converted into `sparse`.
     pub(super) fn queries<'q>(
         &'q self,
         rows: u32,
@@ -141,7 +141,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A request that matches the training rows.
+/// A checked request whose queries are sparse rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Queries<'a> {
     pub(super) rows: CsrView<'a>,
@@ -162,17 +162,18 @@ pub(super) fn check_finite(
     weights: &[f32],
     threads: &Threads,
 ) -> Result<(), SearchError> {
-    // The loop over a piece has no early exit, so that it checks many weights at a time.
-    let is_wrong = |piece: &[f32]| !piece.iter().fold(true, |all, weight| all & weight.is_finite());
-    if any_piece(weights, threads, is_wrong) {
+    // The loop has no early exit, so that the compiler can vectorize it.
+    let is_invalid =
+        |chunk: &[f32]| !chunk.iter().fold(true, |all, weight| all & weight.is_finite());
+    if any_piece(weights, threads, is_invalid) {
         Err(SearchError::NotFinite { what })
     } else {
         Ok(())
     }
 }
 
-/// Whether `test` returns true for any piece of the weights. Large inputs are tested on all
-/// threads.
+/// Whether `test` returns true for any chunk of the weights. Large inputs are divided into chunks,
+/// which are tested on all threads.
 pub(super) fn any_piece(
     weights: &[f32],
     threads: &Threads,

@@ -1,21 +1,21 @@
-//! The numbering of the rows of a part within the whole collection.
+//! The mapping from the rows of a part to the rows of the collection.
 
 use std::sync::Arc;
 
 use super::allow::RowSet;
 use super::neighbor::row_number;
 
-/// A map from the rows of a part to the rows of the whole.
+/// A map from the rows of a part to the rows of the collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowMap {
-    /// Consecutive rows: row `i` of the part is row `first + i` of the whole.
+    /// Consecutive rows: row `i` of the part is row `first + i` of the collection.
     From(u32),
-    /// Row `i` of the part is row `rows[i]` of the whole. The numbers increase.
+    /// Row `i` of the part is row `rows[i]` of the collection. The numbers increase.
     Rows(Arc<[u32]>),
-    /// Consecutive rows with gaps: row `kept[i]` of the part is row `first + i` of the whole. The
-    /// numbers increase; the other rows of the part were removed.
+    /// Consecutive rows with gaps: row `kept[i]` of the part is row `first + i` of the collection.
+    /// The numbers increase; the other rows of the part were removed.
     Kept {
-        /// The number of the first kept row in the whole.
+        /// The number of the first kept row in the collection.
         first: u32,
         /// The rows of the part that still exist, in increasing order.
         kept: Arc<[u32]>,
@@ -23,19 +23,19 @@ pub enum RowMap {
 }
 
 impl RowMap {
-    /// Returns the row of the whole for a row of the part that was not removed.
+    /// Converts a row of the part to a row of the collection. The row must still exist.
     pub(super) fn whole(&self, row: u32) -> u32 {
         match self {
             Self::From(first) => first + row,
             Self::Rows(rows) => rows[row as usize],
             Self::Kept { first, kept } => {
-                first + row_number(kept.partition_point(|&own| own < row))
+                first + row_number(kept.partition_point(|&local| local < row))
             }
         }
     }
 }
 
-/// The row numbers of a part.
+/// The row map of a part, with its number of rows and the rows that still exist.
 #[derive(Debug)]
 pub(super) struct PartRows {
     pub(super) map: RowMap,
@@ -59,45 +59,47 @@ impl PartRows {
         self.kept.as_ref()
     }
 
-    /// Returns the position of a row of the whole in the part, if the part has it.
+    /// Returns the position in the part of a row of the collection, if the part has the row.
     pub(super) fn position(&self, row: u32) -> Option<u32> {
         match &self.map {
-            RowMap::From(first) => row.checked_sub(*first).filter(|&own| own < self.count),
+            RowMap::From(first) => row.checked_sub(*first).filter(|&local| local < self.count),
             RowMap::Rows(rows) => rows.binary_search(&row).ok().map(row_number),
             RowMap::Kept { first, kept } => kept.get(row.checked_sub(*first)? as usize).copied(),
         }
     }
 
-    /// Returns the position of the part's first row whose number in the whole is at least `row`.
+    /// Returns the position of the part's first row whose number in the collection is at least
+    /// `row`.
     pub(super) fn lower_bound(&self, row: u32) -> u32 {
         match &self.map {
             RowMap::From(first) => row.saturating_sub(*first).min(self.count),
-            RowMap::Rows(rows) => row_number(rows.partition_point(|&own| own < row)),
+            RowMap::Rows(rows) => row_number(rows.partition_point(|&local| local < row)),
             RowMap::Kept { first, kept } => {
                 kept.get(row.saturating_sub(*first) as usize).copied().unwrap_or(self.count)
             }
         }
     }
 
-    /// Sets `own` to the rows of the part that belong to `whole`, a set of rows of the whole.
-    pub(super) fn select(&self, whole: &RowSet, own: &mut RowSet) {
+    /// Sets `local` to the rows of the part that belong to `whole`, a set of rows of the
+    /// collection.
+    pub(super) fn select(&self, whole: &RowSet, local: &mut RowSet) {
         match &self.map {
-            RowMap::From(first) => own.copy_range(whole, *first, self.count),
+            RowMap::From(first) => local.copy_range(whole, *first, self.count),
             RowMap::Rows(rows) => {
-                own.reset(self.count);
+                local.reset(self.count);
                 let members = (0..).zip(&**rows).filter(|&(_, &row)| whole.contains(row));
-                members.for_each(|(position, _)| own.insert(position));
+                members.for_each(|(position, _)| local.insert(position));
             }
             RowMap::Kept { first, kept } => {
-                own.reset(self.count);
+                local.reset(self.count);
                 let members = (*first..).zip(&**kept).filter(|&(row, _)| whole.contains(row));
-                members.for_each(|(_, &position)| own.insert(position));
+                members.for_each(|(_, &position)| local.insert(position));
             }
         }
     }
 
-    /// Returns the values of the part's rows, given a value for each row of the whole. Removed rows
-    /// get 0.
+    /// Returns the values of the part's rows, given a value for each row of the collection. Removed
+    /// rows get 0.
     pub(super) fn values_of<'a>(&self, whole: &'a [u32], memory: &'a mut Vec<u32>) -> &'a [u32] {
         match &self.map {
             RowMap::From(first) => return &whole[*first as usize..][..self.count as usize],

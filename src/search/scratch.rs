@@ -16,7 +16,7 @@ impl<T: Default> Scratch<T> {
     }
 }
 
-/// A guard of buffers in use. Dropping it returns them to the pool.
+/// A guard for buffers in use. Dropping it returns them to the pool.
 #[derive(Debug)]
 pub(super) struct ScratchGuard<'a, T: Default> {
     scratch: &'a Scratch<T>,

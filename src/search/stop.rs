@@ -1,4 +1,4 @@
-//! Early ends of searches.
+//! A signal that ends searches early.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use super::error::SearchError;
 
 /// A signal that ends searches early: on request from another thread, or at a deadline.
 ///
-/// Engines check the signal between blocks of work, so a search ends within milliseconds. The
+/// Engines check the signal between blocks of work, so a search ends soon after the signal. The
 /// search then returns [`SearchError::Stopped`], never partial results.
 ///
 /// ```
@@ -26,7 +26,7 @@ pub struct Stop {
     deadline: Option<Instant>,
 }
 
-/// The stop of requests that have none.
+/// The default stop of requests. It never ends a search.
 pub(crate) static NEVER: Stop = Stop::new();
 
 impl Stop {

@@ -26,4 +26,5 @@ pub use analyzer::Analyzer;
 pub(crate) use analyzer::TermCounter;
 pub use spec::{AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Words};
 pub use stemmer::Stemmer;
+pub(crate) use stop_words::stop_word_language_name;
 pub use stop_words::{stop_word_language, stop_word_languages, stop_word_list_name, stop_words};

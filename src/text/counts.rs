@@ -312,7 +312,7 @@ impl Counts {
         let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         let number = |label: &str| {
             let number = names.binary_search_by(|name| name.as_str().cmp(label));
-            u32::try_from(number.expect("all names are there")).expect("fewer than 2^32 labels")
+            u32::try_from(number.expect("all names are listed")).expect("fewer than 2^32 labels")
         };
         let closed: Vec<Vec<u32>> = self
             .label_names
@@ -378,14 +378,14 @@ impl Counts {
         for (term, &frequency) in (0u32..).zip(self.vocabulary.document_frequencies()) {
             if kept[term as usize] {
                 numbers[term as usize] =
-                    u32::try_from(frequencies.len()).expect("not more than the terms");
+                    u32::try_from(frequencies.len()).expect("at most the number of terms");
                 terms.push(self.vocabulary.term(term).expect("each term has a frequency"));
                 frequencies.push(frequency);
             }
         }
         self.vocabulary =
             Vocabulary::new(self.vocabulary.kind(), terms.build(), frequencies.into())
-                .expect("some of the terms, in their order");
+                .expect("a sorted subset of the terms");
         let mut start = 0;
         let mut end = 0;
         for bound in &mut self.indptr[1..] {

@@ -18,6 +18,12 @@ pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
             "tuning: {documents} documents have a near-duplicate (similarity above {above}), which \
              is not used as their neighbor"
         ),
+        Event::Language(Some(name)) => {
+            format!("tuning: the language of the texts is probably {name}")
+        }
+        Event::Language(None) => "tuning: the language of the texts was not recognized, so stems \
+            and stop words are not tried; --stemmer and --stop-words set them"
+            .to_owned(),
         Event::Dense { part, known } => {
             let spec = part.spec();
             let known = known.map_or(String::new(), |(known, terms)| {

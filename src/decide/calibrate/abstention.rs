@@ -17,13 +17,14 @@ pub struct ConfidenceLimit {
     pub target_error: f64,
     /// The minimum confidence. `None`: the target cannot be reached, and the model always abstains.
     pub confidence: Option<f64>,
-    /// The share of held-out documents that got labels. If the target cannot be reached, the share
-    /// of documents at or above the highest limit tested.
+    /// The share of held-out documents that received labels. If the target cannot be reached, the
+    /// share of documents at or above the highest limit tested.
     pub coverage: f64,
     /// The share of wrong labels among the labels of these documents.
     pub error: f64,
-    /// The upper end of a one-sided 98 % interval of that share. If new documents resemble these,
-    /// the model's true error is below the bound for 98 of 100 samples of training documents.
+    /// The upper end of a one-sided 98 % confidence interval of that share. If new documents
+    /// resemble these, the model's true error is below the bound for 98 % of samples of training
+    /// documents.
     pub error_bound: f64,
 }
 
@@ -52,8 +53,9 @@ impl ConfidenceLimit {
     /// Limits are tested from high to low, each by the upper end of its Clopper–Pearson interval,
     /// until one fails. In such a fixed sequence, all tests together err no more often than a
     /// single test. Labels of a document or a cluster tend to be right or wrong together, so they
-    /// carry less information. To account for this, counts are divided by the design effect. If no
-    /// limit passes, the model always abstains, and coverage and error refer to the highest limit.
+    /// carry less information than independent labels. To account for this, counts are divided by
+    /// the design effect. If no limit passes, the model always abstains, and coverage and error
+    /// refer to the highest limit.
     ///
     /// ```
     /// use classify::decide::calibrate::{Answer, ConfidenceLimit};
@@ -72,19 +74,19 @@ impl ConfidenceLimit {
     /// assert!(limit.error <= limit.error_bound && limit.error_bound <= 0.05);
     /// ```
     pub fn learn(target_error: f64, answers: &[Answer]) -> Self {
-        Self::at_risk(target_error, answers, RISK)
+        Self::learn_at_risk(target_error, answers, RISK)
     }
 
     /// Learns one of two limits, which together fail no more often than a single limit from
     /// [`learn`](Self::learn).
     pub(crate) fn one_of_two(target_error: f64, answers: &[Answer]) -> Self {
-        Self::at_risk(target_error, answers, RISK / 2.0)
+        Self::learn_at_risk(target_error, answers, RISK / 2.0)
     }
 
-    fn at_risk(target_error: f64, answers: &[Answer], risk: f64) -> Self {
+    fn learn_at_risk(target_error: f64, answers: &[Answer], risk: f64) -> Self {
         let mut answered: Vec<&Answer> = answers.iter().filter(|answer| answer.given > 0).collect();
         answered.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-        // Fewer correct answers prove nothing, even if there are no errors.
+        // Fewer correct answers are not enough evidence, even if there are no errors.
         let min_right = libm::log(risk) / libm::log1p(-target_error.clamp(1e-9, 0.999));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let first = (2.0 * min_right) as usize;
@@ -103,7 +105,7 @@ impl ConfidenceLimit {
         let mut sums = Sums::default();
         for end in ends {
             let Some(&last) = answered.get(end.wrapping_sub(1)) else { break };
-            // Answers with equal confidence are taken together.
+            // Answers with equal confidence are always added together.
             while let Some(answer) = answered.get(taken)
                 && (taken < end || answer.confidence >= last.confidence)
             {
@@ -118,8 +120,8 @@ impl ConfidenceLimit {
                 error_bound: sums.upper_bound(overall_effect, risk),
             };
             if found.error_bound > target_error {
-                let first = best.confidence.is_none();
-                return if first { Self { confidence: None, ..found } } else { best };
+                let is_first = best.confidence.is_none();
+                return if is_first { Self { confidence: None, ..found } } else { best };
             }
             best = found;
         }
@@ -131,17 +133,21 @@ impl ConfidenceLimit {
         self.confidence.is_some()
     }
 
-    /// Returns the first problem, if any.
+    /// Checks the values. The error names the first problem.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
-        let valid = is_share(self.target_error)
+        let is_valid = is_share(self.target_error)
             && self.confidence.is_none_or(is_share)
             && is_share(self.error_bound);
-        if valid { Ok(()) } else { Err("an abstention limit that is not a number, or not a share") }
+        if is_valid {
+            Ok(())
+        } else {
+            Err("a value of the abstention limit is not between 0 and 1")
+        }
     }
 }
 
-/// The numbers of labels, and of wrong labels, of a cluster of answers.
+/// The label counts of a cluster of answers: all labels, and wrong labels.
 #[derive(Debug, Clone, Copy, Default)]
 struct ClusterLabels {
     given: f64,
@@ -176,8 +182,9 @@ impl Sums {
         self.given_wrong += cluster.given * cluster.wrong - before.given * before.wrong;
     }
 
-    /// The variance of the share of wrong labels, relative to its variance for independent labels;
-    /// at least 1. `None` if no label is wrong, because the variance cannot be estimated then.
+    /// Returns the variance of the share of wrong labels, relative to its variance for independent
+    /// labels; at least 1. Returns `None` if no label is wrong, because the variance cannot be
+    /// estimated then.
     fn known_design_effect(&self) -> Option<f64> {
         let share = self.wrong / self.given;
         // Every cluster has one label, so labels are independent.
@@ -192,11 +199,11 @@ impl Sums {
         Some((squares / (self.given * share * (1.0 - share))).max(1.0))
     }
 
-    /// The design effect. If no label is wrong, it is `overall`, but at most the design effect of
-    /// clusters whose labels are all right or all wrong.
+    /// Returns the design effect. If no label is wrong, it is `overall`, but at most the design
+    /// effect of clusters whose labels are all right or all wrong.
     fn design_effect(&self, overall: Option<f64>) -> f64 {
-        let together = self.given_squared / self.given;
-        let unknown = || overall.map_or(together, |effect| effect.min(together));
+        let max_effect = self.given_squared / self.given;
+        let unknown = || overall.map_or(max_effect, |effect| effect.min(max_effect));
         self.known_design_effect().unwrap_or_else(unknown)
     }
 
@@ -207,26 +214,27 @@ impl Sums {
     }
 }
 
-/// The upper end of the one-sided Clopper–Pearson interval of a share, after `count` successes in
-/// `of` trials. For this share, the probability of at most `count` successes is `risk`.
-fn upper_bound(count: u64, of: u64, risk: f64) -> f64 {
-    if count >= of {
+/// Returns the upper end of the one-sided Clopper–Pearson interval of a share, after `count`
+/// successes in `trials` trials. For this share, the probability of at most `count` successes is
+/// `risk`.
+fn upper_bound(count: u64, trials: u64, risk: f64) -> f64 {
+    if count >= trials {
         return 1.0;
     }
-    let mut low = count as f64 / of as f64;
+    let mut low = count as f64 / trials as f64;
     let mut high = 1.0;
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
-        if binomial_tail(count, of, middle) > risk { low = middle } else { high = middle }
+        if binomial_tail(count, trials, middle) > risk { low = middle } else { high = middle }
     }
     high
 }
 
-/// The probability of at most `count` successes in `of` trials with success probability
-/// `probability`. It must be above `count / of`, so that the terms decrease from the last to the
-/// first.
-fn binomial_tail(count: u64, of: u64, probability: f64) -> f64 {
-    let n = of as f64;
+/// Returns the probability of at most `count` successes in `trials` trials with success probability
+/// `probability`. It must be above `count / trials`, so that the terms decrease from the last to
+/// the first.
+fn binomial_tail(count: u64, trials: u64, probability: f64) -> f64 {
+    let n = trials as f64;
     let k = count as f64;
     let ways = libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0);
     let ln = k * libm::log(probability) + (n - k) * libm::log1p(-probability);
@@ -247,7 +255,7 @@ fn binomial_tail(count: u64, of: u64, probability: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// `scipy.stats.beta.ppf(0.98, count + 1, of - count)`.
+    /// The expected values are `scipy.stats.beta.ppf(0.98, count + 1, trials - count)`.
     #[test]
     fn upper_bounds_match_scipy() {
         let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found}");
@@ -273,7 +281,7 @@ mod tests {
         assert!(!none.reaches_target() && none.coverage <= 0.0);
         let unanswered = [Answer { confidence: 0.0, given: 0, right: 0, cluster: 0 }];
         assert!(ConfidenceLimit::learn(0.05, &unanswered).coverage <= 0.0);
-        // A few correct answers prove nothing.
+        // A few correct answers are not enough evidence.
         let few = answers(20, 0.9, 1);
         assert!(!ConfidenceLimit::learn(0.05, &few).reaches_target());
         let many = answers(200, 0.9, 1);
@@ -357,8 +365,8 @@ mod tests {
     #[test]
     fn clusters_without_errors_use_the_overall_design_effect() {
         let mut sums = Sums::default();
-        for at in 0..80 {
-            sums.add(&Answer { confidence: 1.0, given: 1, right: 1, cluster: at / 4 });
+        for index in 0..80 {
+            sums.add(&Answer { confidence: 1.0, given: 1, right: 1, cluster: index / 4 });
         }
         let effects = [None, Some(1.5), Some(9.0)].map(|overall| sums.design_effect(overall));
         for (effect, expected) in effects.into_iter().zip([4.0, 1.5, 4.0]) {

@@ -1,5 +1,5 @@
 //! Logistic regression with an offset per group, fitted by Newton's method.
-#![expect(clippy::needless_range_loop, reason = "several vectors and a matrix by the same number")]
+#![expect(clippy::needless_range_loop, reason = "several vectors and a matrix share an index")]
 
 use crate::rows::symmetric::cholesky;
 
@@ -40,8 +40,8 @@ pub(super) fn dot<const VALUES: usize>(weights: &[f64; VALUES], values: &[f64; V
 pub(super) fn fit_weights<const VALUES: usize>(
     observations: &[Observation<VALUES>],
 ) -> [f64; VALUES] {
-    let standards = Standards::new(observations);
-    standards.undo(fit(observations, &standards.of_all(observations)))
+    let standardizer = Standardizer::new(observations);
+    standardizer.undo(fit(observations, &standardizer.of_all(observations)))
 }
 
 /// Fits the log odds as a linear function of one value. Returns the constant and the slope, and the
@@ -53,20 +53,19 @@ pub(crate) fn line(values: &[(f64, bool)]) -> ([f64; 2], f64) {
     let found = fit_weights(&observations);
     let loss = |observation: &Observation<2>| {
         let probability = logistic(dot(&found, &observation.values));
-        let of_truth = if observation.is_right { probability } else { 1.0 - probability };
-        -libm::log(of_truth.max(1e-12))
+        let likelihood = if observation.is_right { probability } else { 1.0 - probability };
+        -libm::log(likelihood.max(1e-12))
     };
     (found, observations.iter().map(loss).sum())
 }
 
-/// Fits the weights of the values, and an offset for each group that accounts for what the weights
-/// do not explain.
+/// Fits the weights of the values, then an offset for each group to account for the rest.
 pub(super) fn fit_weights_and_offsets<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     groups: usize,
 ) -> ([f64; VALUES], Vec<f64>) {
-    let standards = Standards::new(observations);
-    let all = standards.of_all(observations);
+    let standardizer = Standardizer::new(observations);
+    let all = standardizer.of_all(observations);
     let weights = fit(observations, &all);
     let mut offsets = vec![0.0; groups];
     for _ in 0..MAX_ITERATIONS / 3 {
@@ -83,29 +82,29 @@ pub(super) fn fit_weights_and_offsets<const VALUES: usize>(
             *offset -= step.clamp(-2.0, 2.0);
         }
     }
-    (standards.undo(weights), offsets)
+    (standardizer.undo(weights), offsets)
 }
 
 /// The means and standard deviations of values.
-struct Standards<const VALUES: usize> {
+struct Standardizer<const VALUES: usize> {
     means: [f64; VALUES],
     deviations: [f64; VALUES],
 }
 
-impl<const VALUES: usize> Standards<VALUES> {
+impl<const VALUES: usize> Standardizer<VALUES> {
     fn new(observations: &[Observation<VALUES>]) -> Self {
         let count = observations.len().max(1) as f64;
         let mut means = [0.0; VALUES];
         let mut deviations = [0.0; VALUES];
         for observation in observations {
-            for at in 1..VALUES {
-                means[at] += observation.values[at] / count;
+            for index in 1..VALUES {
+                means[index] += observation.values[index] / count;
             }
         }
         for observation in observations {
-            for at in 1..VALUES {
-                let deviation = observation.values[at] - means[at];
-                deviations[at] += deviation * deviation / count;
+            for index in 1..VALUES {
+                let deviation = observation.values[index] - means[index];
+                deviations[index] += deviation * deviation / count;
             }
         }
         Self { means, deviations: deviations.map(|variance: f64| libm::sqrt(variance)) }
@@ -113,9 +112,9 @@ impl<const VALUES: usize> Standards<VALUES> {
 
     /// Standardizes values to mean 0 and deviation 1.
     fn of(&self, values: &[f64; VALUES]) -> [f64; VALUES] {
-        std::array::from_fn(|at| match self.deviations[at] {
-            _ if at == 0 => 1.0,
-            deviation if deviation > 1e-9 => (values[at] - self.means[at]) / deviation,
+        std::array::from_fn(|index| match self.deviations[index] {
+            _ if index == 0 => 1.0,
+            deviation if deviation > 1e-9 => (values[index] - self.means[index]) / deviation,
             _ => 0.0,
         })
     }
@@ -128,10 +127,10 @@ impl<const VALUES: usize> Standards<VALUES> {
     fn undo(&self, weights: [f64; VALUES]) -> [f64; VALUES] {
         let mut plain = [0.0; VALUES];
         plain[0] = weights[0];
-        for at in 1..VALUES {
-            if self.deviations[at] > 1e-9 {
-                plain[at] = weights[at] / self.deviations[at];
-                plain[0] -= plain[at] * self.means[at];
+        for index in 1..VALUES {
+            if self.deviations[index] > 1e-9 {
+                plain[index] = weights[index] / self.deviations[index];
+                plain[0] -= plain[index] * self.means[index];
             }
         }
         plain
@@ -149,25 +148,25 @@ fn fit<const VALUES: usize>(
         let mut curvature = [[0.0; VALUES]; VALUES];
         for (observation, values) in observations.iter().zip(standardized) {
             let (slope, curve) = observation.slopes(dot(&weights, values));
-            for at in 0..VALUES {
-                gradient[at] += slope * values[at];
-                for other in 0..=at {
-                    curvature[at][other] += curve * values[at] * values[other];
+            for index in 0..VALUES {
+                gradient[index] += slope * values[index];
+                for other in 0..=index {
+                    curvature[index][other] += curve * values[index] * values[other];
                 }
             }
         }
-        for at in 1..VALUES {
-            gradient[at] += RIDGE * weights[at];
-            curvature[at][at] += RIDGE;
+        for index in 1..VALUES {
+            gradient[index] += RIDGE * weights[index];
+            curvature[index][index] += RIDGE;
         }
         // Keeps the system solvable if there is nothing to learn from.
         curvature[0][0] += 1e-6;
         let step = solve(curvature, gradient);
         let mut largest = 0.0f64;
-        for at in 0..VALUES {
+        for index in 0..VALUES {
             // Far from the optimum, a full Newton step may be too long.
-            let step = step[at].clamp(-4.0, 4.0);
-            weights[at] -= step;
+            let step = step[index].clamp(-4.0, 4.0);
+            weights[index] -= step;
             largest = largest.max(step.abs());
         }
         if largest < 1e-6 {
@@ -184,13 +183,13 @@ fn solve<const VALUES: usize>(
     mut right: [f64; VALUES],
 ) -> [f64; VALUES] {
     cholesky(matrix.as_flattened_mut(), VALUES, |_, pivot| pivot.max(1e-12));
-    for at in 0..VALUES {
-        let done: f64 = (0..at).map(|k| matrix[at][k] * right[k]).sum();
-        right[at] = (right[at] - done) / matrix[at][at];
+    for index in 0..VALUES {
+        let sum: f64 = (0..index).map(|k| matrix[index][k] * right[k]).sum();
+        right[index] = (right[index] - sum) / matrix[index][index];
     }
-    for at in (0..VALUES).rev() {
-        let done: f64 = (at + 1..VALUES).map(|k| matrix[k][at] * right[k]).sum();
-        right[at] = (right[at] - done) / matrix[at][at];
+    for index in (0..VALUES).rev() {
+        let sum: f64 = (index + 1..VALUES).map(|k| matrix[k][index] * right[k]).sum();
+        right[index] = (right[index] - sum) / matrix[index][index];
     }
     right
 }
@@ -207,14 +206,14 @@ mod tests {
         let mut truth = [0.0; VALUES];
         truth[..3].copy_from_slice(&[-0.5, 2.0, -1.0]);
         let observations: Vec<Observation<VALUES>> = (0..40_000)
-            .map(|at| {
+            .map(|index| {
                 let mut values = [0.0; VALUES];
                 values[0] = 1.0;
                 values[1] = random.unit() * 4.0 - 2.0;
                 values[2] = random.unit() * 3.0;
                 // This value never varies, so it must have no effect.
                 values[3] = 7.0;
-                let group = at % 3;
+                let group = index % 3;
                 let offset = if group == 2 { 0.8 } else { 0.0 };
                 let is_right = random.unit() < logistic(dot(&truth, &values) + offset);
                 Observation { values, group, is_right }

@@ -34,9 +34,9 @@ pub struct NoveltyLimit {
 }
 
 impl NoveltyLimit {
-    /// Learns the limit that refuses at most a share `target` of documents like the `known` ones.
-    /// Both `known` and `novel` are novelty scores; the `novel` scores only determine the share of
-    /// novel documents refused.
+    /// Learns the limit that refuses at most a share `target` of documents that resemble the
+    /// `known` documents. Both `known` and `novel` are novelty scores; the `novel` scores only
+    /// determine the share of novel documents refused.
     ///
     /// The limit is the ⌈(n + 1)(1 − target)⌉-th lowest of the n known scores. A new document from
     /// the same distribution exceeds the limit with a probability of at most the target.
@@ -44,15 +44,16 @@ impl NoveltyLimit {
     /// ```
     /// use classify::decide::calibrate::NoveltyLimit;
     ///
-    /// let known: Vec<f64> = (0..99).map(f64::from).collect(); let limit = NoveltyLimit::learn(0.1,
-    /// known, &[50.0, 95.0]); assert_eq!((limit.max_score, limit.novel_refused), (Some(89.0),
-    /// 0.5)); // Nine documents are too few for a target below 1/10.
+    /// let known: Vec<f64> = (0..99).map(f64::from).collect();
+    /// let limit = NoveltyLimit::learn(0.1, known, &[50.0, 95.0]);
+    /// assert_eq!((limit.max_score, limit.novel_refused), (Some(89.0), 0.5));
+    /// // Nine documents are too few for a target below 1/10.
     /// assert_eq!(NoveltyLimit::learn(0.09, vec![0.0; 9], &[]).max_score, None);
     /// ```
     pub fn learn(target: f64, mut known: Vec<f64>, novel: &[f64]) -> Self {
         known.sort_by(f64::total_cmp);
-        // The small term keeps rounding errors from raising the rank: 0.9 × 100 must give 90, not
-        // 91.
+        // Subtracting a small term keeps rounding errors from raising the rank: 0.9 × 100 must give
+        // 90, not 91.
         let rank = ((known.len() + 1) as f64 * (1.0 - target) - 1e-9).ceil().max(1.0);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank")]
         let limit = known.get(rank as usize - 1).copied().filter(|limit| limit.is_finite());
@@ -75,25 +76,26 @@ impl NoveltyLimit {
         let [target, known, novel] = shares.map(|share| share * 100.0);
         if self.max_score.is_none() {
             return format!(
-                "too few documents to refuse {target:.1} % of those with known labels: nothing is \
-                 refused as foreign"
+                "too few documents to refuse {target:.1} % of those with known labels: no document \
+                 is refused as out-of-distribution"
             );
         }
         format!(
-            "{novel:.1} % of documents are refused as foreign after their labels were left out ({} \
-             documents), and {known:.1} % of those with known labels (target {target:.1} %)",
+            "{novel:.1} % of the out-of-distribution documents are refused ({} held-out documents \
+             whose labels were held out, too), and {known:.1} % of the documents with known labels \
+             (target {target:.1} %)",
             self.novel_documents
         )
     }
 
-    /// Returns the first problem, if any.
+    /// Checks the values. The error names the first problem.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let shares = [self.target, self.known_refused, self.novel_refused];
-        let valid = shares.iter().all(|share| (0.0..=1.0).contains(share));
-        if valid && self.max_score.is_none_or(f64::is_finite) {
+        let is_valid = shares.iter().all(|share| (0.0..=1.0).contains(share));
+        if is_valid && self.max_score.is_none_or(f64::is_finite) {
             Ok(())
         } else {
-            Err("a novelty limit that is not a number, or not a share")
+            Err("a share of the novelty limit is not between 0 and 1, or its score is not finite")
         }
     }
 }
@@ -104,12 +106,13 @@ impl NoveltyLimit {
 /// If the model has label prototypes, the score is a logistic regression on their margins. The
 /// values are the highest margin, its distance from the next one, and the log odds of its score.
 /// Values from neighbors are then excluded, because they fit documents of removed labels better
-/// than truly novel documents. With them, fewer novel documents were recognized.
+/// than truly novel documents. In experiments, fewer novel documents were recognized with them.
 ///
-/// Otherwise the score is a logistic regression on the neighbors. It does not depend on the vote:
+/// Otherwise the score is a logistic regression on these values of the neighbors, independent of
+/// the vote:
 ///
-/// * The similarity of the best neighbor. The values are its logarithm, and two shares with a less
-///   similar best neighbor: of the held-out documents, and of the neighbors.
+/// * The similarity of the best neighbor. The values are its logarithm, and the shares of held-out
+///   documents and of neighbors whose own best neighbor is less similar.
 /// * The mean similarity of the neighbors: as the share of held-out documents with a lower mean,
 ///   and relative to the best similarity.
 /// * The log ratio of a neighbor's similarity to the similarity of the neighbor's own best neighbor
@@ -215,7 +218,8 @@ impl NoveltyScore {
         learned
     }
 
-    /// The score of a document that is not a training document; infinite if it has no neighbors.
+    /// Returns the score of a document that is not a training document; infinite if it has no
+    /// neighbors.
     pub(crate) fn of(&self, evidence: NoveltyEvidence<'_>, training: &TrainingLabels<'_>) -> f64 {
         self.log_odds(
             evidence,
@@ -224,7 +228,7 @@ impl NoveltyScore {
         )
     }
 
-    /// The score of a held-out training document.
+    /// Returns the score of a held-out training document.
     pub(crate) fn of_held_out(
         &self,
         evidence: NoveltyEvidence<'_>,
@@ -234,7 +238,7 @@ impl NoveltyScore {
         self.log_odds(evidence, &|row| nearest(row, Some(&evidence)), training)
     }
 
-    /// The log odds from the regression.
+    /// Returns the log odds from the regression.
     fn log_odds(
         &self,
         evidence: NoveltyEvidence<'_>,
@@ -244,12 +248,12 @@ impl NoveltyScore {
         if evidence.voters.is_empty() {
             return f64::INFINITY;
         }
-        let weight = |at| self.weights.get(at).copied().unwrap_or(0.0);
+        let weight = |index| self.weights.get(index).copied().unwrap_or(0.0);
         let weights: [f64; VALUES] = std::array::from_fn(weight);
         dot(&weights, &self.values(evidence, nearest, training))
     }
 
-    /// The values of the regression, constant first.
+    /// Returns the values of the regression, constant first.
     fn values(
         &self,
         NoveltyEvidence { voters, unknown_share, margins, .. }: NoveltyEvidence<'_>,
@@ -257,29 +261,29 @@ impl NoveltyScore {
         training: &TrainingLabels<'_>,
     ) -> [f64; VALUES] {
         if self.needs_margins() {
-            let [highest, apart, odds] = margins.map_or([0.0; 3], TopMargins::values);
+            let [highest, gap, odds] = margins.map_or([0.0; 3], TopMargins::values);
             let mut values = [0.0; VALUES];
-            values[..MARGIN_VALUES].copy_from_slice(&[1.0, highest, apart, odds]);
+            values[..MARGIN_VALUES].copy_from_slice(&[1.0, highest, gap, odds]);
             return values;
         }
         let best = voters.best_similarity();
         let mean = mean_similarity(voters);
         let logarithm = |similarity: f32| libm::log(f64::from(similarity).max(1e-6));
         let ratio = |row: u32, similarity: f32| match nearest(row) {
-            own if own > 0.0 => logarithm(similarity) - logarithm(own),
+            own_best if own_best > 0.0 => logarithm(similarity) - logarithm(own_best),
             _ => 0.0,
         };
         let mut first = voters.ranked().map(|(_, _, neighbor)| neighbor);
-        let of_best = first.next().map_or(0.0, |neighbor| ratio(neighbor.row, best));
-        let few = voters.first(CLOSEST_NEIGHBORS);
+        let first_ratio = first.next().map_or(0.0, |neighbor| ratio(neighbor.row, best));
+        let closest = voters.first(CLOSEST_NEIGHBORS);
         let mut ratios = 0.0;
         let mut count = 0u32;
-        for (_, _, neighbor) in few.ranked() {
+        for (_, _, neighbor) in closest.ranked() {
             ratios += ratio(neighbor.row, neighbor.similarity);
             count += 1;
         }
         let share = quantile(&self.best, best);
-        let [all, emphatic, first_few] = [(voters, 1), (voters, 4), (few, 1)]
+        let [all, emphatic, first_few] = [(voters, 1), (voters, 4), (closest, 1)]
             .map(|(voters, power)| agreement(voters, power, training));
         let mut farther = 0u32;
         let mut voted = 0u32;
@@ -294,7 +298,7 @@ impl NoveltyScore {
             logarithm(best),
             quantile(&self.mean, mean),
             f64::from(mean / best.max(1e-6)),
-            of_best,
+            first_ratio,
             ratios / f64::from(count.max(1)),
             all.share,
             all.share - all.second,
@@ -311,19 +315,19 @@ impl NoveltyScore {
         self.weights.len() == MARGIN_VALUES
     }
 
-    /// Returns the first problem, if any, for a model with this number of documents.
+    /// Checks the values for a model with `documents` documents. The error names the first problem.
     pub(crate) fn check(&self, documents: usize) -> Result<(), &'static str> {
         let weights = [MARGIN_VALUES, VALUES].contains(&self.weights.len());
         if !weights || self.nearest.len() != documents {
-            return Err("not one weight per value, or not one similarity per document");
+            return Err("the number of weights or of similarities is wrong");
         }
-        let rising = |values: &[f32]| values.is_sorted() && values.iter().all(|v| v.is_finite());
-        let finite = self.weights.iter().all(|weight| weight.is_finite())
+        let is_sorted = |values: &[f32]| values.is_sorted() && values.iter().all(|v| v.is_finite());
+        let is_finite = self.weights.iter().all(|weight| weight.is_finite())
             && self.nearest.iter().all(|similarity| similarity.is_finite());
-        if finite && rising(&self.best) && rising(&self.mean) {
+        if is_finite && is_sorted(&self.best) && is_sorted(&self.mean) {
             Ok(())
         } else {
-            Err("a value that is not finite or out of order")
+            Err("a value is not finite or out of order")
         }
     }
 }
@@ -451,7 +455,7 @@ mod tests {
     }
 
     /// If all documents have similar neighbors, margins alone separate novel documents from known
-    /// ones.
+    /// documents.
     #[test]
     fn margins_separate_novel_documents() {
         let training =

@@ -68,7 +68,8 @@ pub(crate) struct Votes<'a> {
 
 /// Number of values that describe a label, including the constant.
 pub(crate) const VALUES: usize = 11;
-/// Maximum number of labels per document to learn from. Those with the highest scores are used.
+/// Maximum number of labels per document to learn from. The labels with the highest scores are
+/// used.
 const MAX_LABELS: usize = 10;
 
 impl Calibration {
@@ -77,19 +78,20 @@ impl Calibration {
         documents: impl Iterator<Item = CalibrationDocument<'a>> + Clone,
         training: &TrainingLabels<'_>,
     ) -> Self {
-        let best: Vec<f32> = documents.clone().map(|seen| seen.voters.best_similarity()).collect();
+        let best: Vec<f32> =
+            documents.clone().map(|document| document.voters.best_similarity()).collect();
         let count = best.len() as u64;
         let similarities = quantiles(best, QUANTILES);
         let mut observations = [Vec::new(), Vec::new()];
         for CalibrationDocument { scores, voters, unknown, gold } in documents {
             let share = quantile(&similarities, voters.best_similarity());
             let supporters = count_supporters(&scores, MAX_LABELS, voters, training);
-            for (at, score) in scores.iter().take(MAX_LABELS).enumerate() {
-                observations[usize::from(at > 0)].push(Observation {
+            for (rank, score) in scores.iter().take(MAX_LABELS).enumerate() {
+                observations[usize::from(rank > 0)].push(Observation {
                     values: values(
                         &scores,
-                        at,
-                        agreement(supporters[at], voters.count()),
+                        rank,
+                        agreement(supporters[rank], voters.count()),
                         share,
                         unknown,
                     ),
@@ -119,7 +121,8 @@ impl Calibration {
         Self { documents, ..self }
     }
 
-    /// Appends the probabilities of the first `first` labels, in their order.
+    /// Appends the probabilities of the first `first` labels to `all`, in the order of
+    /// `votes.scores`.
     pub(crate) fn probabilities(
         &self,
         votes: Votes<'_>,
@@ -142,9 +145,9 @@ impl Calibration {
         // succession).
         let min = 1.0 / (self.documents as f64 + 2.0);
         let count = voters.count();
-        let probability = |(at, (score, &supporters)): (usize, (&LabelScore, &u32))| {
-            let values = values(scores, at, agreement(supporters, count), share, unknown);
-            let by_rank = at.min(1);
+        let probability = |(rank, (score, &supporters)): (usize, (&LabelScore, &u32))| {
+            let values = values(scores, rank, agreement(supporters, count), share, unknown);
+            let by_rank = rank.min(1);
             let offset = self.offsets[by_rank * labels + score.label as usize];
             logistic(dot(&weights[by_rank], &values) + offset).clamp(min, 1.0 - min)
         };
@@ -152,7 +155,7 @@ impl Calibration {
         all.extend(scores.iter().zip(supporters).take(first).enumerate().map(probability));
         if let [first, others @ ..] = &mut all[start..] {
             // The regressions may disagree, but the label with the highest score must remain the
-            // most probable one.
+            // most probable label.
             let max = *first * (1.0 - 1e-9);
             for other in others {
                 *other = other.min(max);
@@ -172,31 +175,31 @@ impl Calibration {
         [first, others]
     }
 
-    /// Returns the first problem, if any, for a model with this number of labels.
+    /// Checks the values for a model with `labels` labels. The error names the first problem.
     pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
         if self.weights.len() != 2 * VALUES || self.offsets.len() != 2 * labels {
-            return Err("not two weights per value, or not two offsets per label");
+            return Err("there are not exactly two weights per value and two offsets per label");
         }
-        let finite = self.weights.iter().chain(&*self.offsets).all(|value| value.is_finite());
-        let rising = self.similarities.is_sorted()
+        let is_finite = self.weights.iter().chain(&*self.offsets).all(|value| value.is_finite());
+        let is_sorted = self.similarities.is_sorted()
             && self.similarities.iter().all(|similarity| similarity.is_finite());
-        if finite && rising { Ok(()) } else { Err("a value that is not finite or out of order") }
+        if is_finite && is_sorted { Ok(()) } else { Err("a value is not finite or out of order") }
     }
 }
 
-/// The values of the label at a rank.
+/// Returns the values of the label at `rank`.
 fn values(
     scores: &[LabelScore],
-    at: usize,
+    rank: usize,
     agreement: f64,
     similarity: f64,
     unknown: f64,
 ) -> [f64; VALUES] {
-    let score = scores[at].score;
-    let other = scores.get(usize::from(at == 0)).map_or(0.0, |other| other.score);
+    let score = scores[rank].score;
+    let other = scores.get(usize::from(rank == 0)).map_or(0.0, |other| other.score);
     let odds = score.clamp(1e-4, 1.0 - 1e-4);
     let odds = libm::log(odds / (1.0 - odds));
-    let first = if at == 0 { 1.0 } else { 0.0 };
+    let first = if rank == 0 { 1.0 } else { 0.0 };
     [
         1.0,
         odds,
@@ -225,15 +228,16 @@ fn count_supporters(
     })
 }
 
-/// The share of the neighbors that support a label.
+/// Returns the share of the neighbors that support a label.
 fn agreement(supporters: u32, neighbors: usize) -> f64 {
     f64::from(supporters) / neighbors.max(1) as f64
 }
 
-/// The confidence in an answer: the mean probability of its labels; 0 without labels.
+/// Returns the confidence in an answer: the mean probability of its labels; 0 without labels.
 pub(crate) fn confidence(given: &[u32], scores: &[LabelScore], probabilities: &[f64]) -> f64 {
     let of = |label: &u32| scores.iter().position(|score| score.label == *label);
-    let probability = |label: &u32| of(label).and_then(|at| probabilities.get(at)).unwrap_or(&0.0);
+    let probability =
+        |label: &u32| of(label).and_then(|rank| probabilities.get(rank)).unwrap_or(&0.0);
     let sum = given.iter().map(probability).fold(0.0, |sum, probability| sum + probability);
     sum / given.len().max(1) as f64
 }
@@ -254,8 +258,8 @@ mod tests {
             sizes: &[1, 1],
         };
         let lists: Vec<[Neighbor; 2]> = (0..2_000u16)
-            .map(|at| {
-                let similarity = if at % 2 == 0 { 0.9 } else { 0.1 };
+            .map(|index| {
+                let similarity = if index % 2 == 0 { 0.9 } else { 0.1 };
                 [0, 1].map(|row| Neighbor { row, similarity })
             })
             .collect();
@@ -263,11 +267,11 @@ mod tests {
         let examples: Vec<_> = lists
             .iter()
             .enumerate()
-            .map(|(at, list)| {
+            .map(|(index, list)| {
                 let score = 0.5 + random.unit() / 2.0;
                 let other = LabelScore { label: 1, score: 1.0 - score };
                 let scores = vec![LabelScore { label: 0, score }, other];
-                (scores, at % 2 == 0 && random.unit() < score, *list)
+                (scores, index % 2 == 0 && random.unit() < score, *list)
             })
             .collect();
         let documents = examples.iter().map(|(scores, right, list)| CalibrationDocument {

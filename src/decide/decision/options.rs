@@ -23,7 +23,7 @@ pub enum Rule {
     Rtcut,
     /// [`ThresholdRule::Micromacro`].
     Micromacro,
-    /// A fixed number of labels per document, those with the highest scores.
+    /// The labels with the highest scores, a fixed number per document.
     Rcut,
     /// The labels of each document before the largest gap between two scores.
     Mcut,
@@ -57,7 +57,7 @@ impl From<ThresholdRule> for Rule {
 pub struct RuleOption {
     /// The rule.
     pub rule: Rule,
-    /// Its number.
+    /// The number, if one is given.
     pub number: Option<f64>,
 }
 
@@ -200,7 +200,7 @@ pub enum DecisionError {
 pub struct DecisionOptions {
     /// Whether a document may have several labels; `None`: as in the training corpus.
     pub multi_label: Option<bool>,
-    /// The rule that chooses several labels.
+    /// The multi-label rule.
     pub rule: Option<RuleOption>,
     /// The share of the vote that a label needs.
     pub threshold: Option<f64>,
@@ -209,10 +209,10 @@ pub struct DecisionOptions {
 }
 
 impl DecisionOptions {
-    /// Whether a document may have several labels. `corpus` is true if the training corpus has
-    /// documents with several labels.
-    pub fn is_multi_label(&self, corpus: bool) -> bool {
-        self.multi_label.unwrap_or(corpus)
+    /// Whether a document may have several labels. `is_multi_label_corpus` is true if the training
+    /// corpus has documents with several labels.
+    pub fn is_multi_label(&self, is_multi_label_corpus: bool) -> bool {
+        self.multi_label.unwrap_or(is_multi_label_corpus)
     }
 
     /// Returns an error if a multi-label option is combined with a single-label decision.
@@ -227,9 +227,9 @@ impl DecisionOptions {
         }
     }
 
-    /// Rejects options that conflict with each other or with one label per document. `corpus` is
-    /// true if the training corpus has documents with several labels.
-    fn check(&self, corpus: bool) -> Result<(), DecisionError> {
+    /// Rejects options that conflict with each other or with one label per document.
+    /// `is_multi_label_corpus` is true if the training corpus has documents with several labels.
+    fn check(&self, is_multi_label_corpus: bool) -> Result<(), DecisionError> {
         for (given, option) in [
             (self.rule.is_some(), MultiLabelOption::Rule),
             (self.threshold.is_some(), MultiLabelOption::Threshold),
@@ -237,7 +237,7 @@ impl DecisionOptions {
         ] {
             if given {
                 self.reject_single_label(option)?;
-                if !self.is_multi_label(corpus) {
+                if !self.is_multi_label(is_multi_label_corpus) {
                     return Err(DecisionError::SingleLabels { option });
                 }
             }
@@ -253,32 +253,33 @@ impl DecisionOptions {
         }
     }
 
-    /// Returns the rule that tuning must use, if one is set. `corpus` is true if the training
-    /// corpus has documents with several labels.
+    /// Returns the rule that tuning must use, if one is set. `is_multi_label_corpus` is true if the
+    /// training corpus has documents with several labels.
     ///
     /// # Errors
     /// If these options set a value that tuning chooses, or conflict with each other or with the
     /// corpus.
-    pub fn tuned_rule(&self, corpus: bool) -> Result<Option<Rule>, DecisionError> {
-        self.check(corpus)?;
+    pub fn tuned_rule(&self, is_multi_label_corpus: bool) -> Result<Option<Rule>, DecisionError> {
+        self.check(is_multi_label_corpus)?;
         if self.threshold.is_some() || self.allow_none {
             return Err(DecisionError::ThresholdIsTuned);
         }
         self.rule.map(RuleOption::tuned).transpose()
     }
 
-    /// Returns the decision without tuning. `corpus` is true if the training corpus has documents
-    /// with several labels. `shares` returns the share of its documents with each label.
+    /// Returns the decision without tuning. `is_multi_label_corpus` is true if the training corpus
+    /// has documents with several labels. `shares` returns the share of its documents with each
+    /// label.
     ///
     /// # Errors
     /// If the options conflict or need tuning.
     pub fn decision(
         &self,
-        corpus: bool,
+        is_multi_label_corpus: bool,
         shares: impl FnOnce() -> Vec<f64>,
     ) -> Result<Decision, DecisionError> {
-        self.check(corpus)?;
-        if !self.is_multi_label(corpus) {
+        self.check(is_multi_label_corpus)?;
+        if !self.is_multi_label(is_multi_label_corpus) {
             return Ok(Decision::Single);
         }
         if let Some(rule) = self.rule {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decide::vote::LabelScore;
 
-/// The share of the documents with each label, given the sizes of the labels.
+/// Returns the share of the documents with each label, given the sizes of the labels.
 pub(crate) fn label_shares(sizes: &[u32], documents: usize) -> Vec<f64> {
     sizes.iter().map(|&size| f64::from(size) / documents.max(1) as f64).collect()
 }
@@ -30,7 +30,7 @@ pub enum Decision {
         /// One threshold per label. `None`: the label is predicted only for documents that must
         /// have a label and reach no threshold.
         thresholds: Vec<Option<f64>>,
-        /// As in [`Decision::Multi`].
+        /// Whether a document may have no label, as in [`Decision::Multi`].
         allow_none: bool,
     },
     /// The labels with the highest scores.
@@ -63,10 +63,10 @@ pub enum ThresholdRule {
     /// The threshold with the best F1 when averaged with labels of similar frequency. This helps
     /// labels with few documents, whose own best threshold is largely noise.
     ScutSmoothed,
-    /// Processes labels by decreasing frequency, and chooses the threshold that maximizes the micro
-    /// F1 so far plus the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023).
-    /// Alternatively, uses cyclic optimization (Fan and Lin 2007) of micro F1 plus macro F1,
-    /// averaged with labels of similar frequency.
+    /// Processes labels by decreasing frequency. Each threshold maximizes the micro F1 so far plus
+    /// the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023). Alternatively, uses
+    /// cyclic optimization (Fan and Lin 2007) of micro F1 plus macro F1, averaged with labels of
+    /// similar frequency.
     Micromacro,
     /// SCut on rank and score combined: a label's value is score / 2 − rank, with rank counted from
     /// 0 (RTCut, Yang 2001).
@@ -108,11 +108,11 @@ impl Decision {
         *self != Self::Single
     }
 
-    /// Returns the first problem, if any, for a model with this number of labels.
+    /// Checks the values for a model with `labels` labels. The error names the first problem.
     pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
-        let share = |share: &f64| (0.0..=1.0).contains(share);
+        let is_share = |share: &f64| (0.0..=1.0).contains(share);
         match self {
-            Self::Multi { threshold, .. } if !share(threshold) => {
+            Self::Multi { threshold, .. } if !is_share(threshold) => {
                 Err("the threshold is not between 0 and 1")
             }
             Self::PerLabel { thresholds, .. } if thresholds.len() != labels => {
@@ -123,7 +123,7 @@ impl Decision {
                 Err("the number of shares differs from the number of labels")
             }
             Self::Proportional { factor, shares }
-                if !(factor.is_finite() && *factor >= 0.0 && shares.iter().all(share)) =>
+                if !(factor.is_finite() && *factor >= 0.0 && shares.iter().all(is_share)) =>
             {
                 Err("a share is not between 0 and 1, or the factor is invalid")
             }
@@ -195,8 +195,8 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
     }
 }
 
-/// Number of scores before the largest drop. `scores` must be sorted in decreasing order. Ties go
-/// to the first drop; after the last score, the drop is to 0.
+/// Returns the number of scores before the largest drop. `scores` must be sorted in decreasing
+/// order. In a tie, the first drop is used. After the last score, the drop is to 0.
 pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {
     let mut before = 0;
     let mut largest = f64::NEG_INFINITY;
@@ -204,10 +204,10 @@ pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {
     let mut rank = 0;
     for score in scores.map(Some).chain([None]) {
         if let Some(last) = last {
-            let fall = last - score.unwrap_or(0.0);
-            if fall > largest {
+            let gap = last - score.unwrap_or(0.0);
+            if gap > largest {
                 before = rank;
-                largest = fall;
+                largest = gap;
             }
         }
         if score.is_some() {
@@ -235,18 +235,18 @@ pub fn decide_batch<S: AsRef<[LabelScore]>>(batch: &[S], decision: &Decision) ->
     let Decision::Proportional { factor, shares } = decision else {
         return batch.iter().map(|scores| decide(scores.as_ref(), decision)).collect();
     };
-    // (label, score, document), best documents first, ties by document.
+    // Label, score and document, sorted by label, then by decreasing score, then by document.
     let mut all: Vec<(u32, f64, usize)> = Vec::new();
     for (document, scores) in batch.iter().enumerate() {
         all.extend(scores.as_ref().iter().map(|score| (score.label, score.score, document)));
     }
     all.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
     let mut given = vec![Vec::new(); batch.len()];
-    for same in all.chunk_by(|a, b| a.0 == b.0) {
-        let share = shares.get(same[0].0 as usize).copied().unwrap_or(0.0);
+    for same_label in all.chunk_by(|a, b| a.0 == b.0) {
+        let share = shares.get(same_label[0].0 as usize).copied().unwrap_or(0.0);
         let count = (share * factor * batch.len() as f64).round();
         let ranks = (0u32..).take_while(|&rank| f64::from(rank) < count);
-        for (&(label, _, document), _) in same.iter().zip(ranks) {
+        for (&(label, _, document), _) in same_label.iter().zip(ranks) {
             given[document].push(label);
         }
     }
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_by_hand() {
+    fn rules_choose_the_expected_labels() {
         let falling = scores(&[0.7, 0.5, 0.1]);
         assert_eq!(decide(&falling, &Decision::First { labels: 2 }), [0, 1]);
         assert_eq!(decide(&falling, &Decision::LargestGap), [0, 1]);
@@ -279,12 +279,12 @@ mod tests {
             allow_none,
         };
         let scut = ThresholdRule::Scut;
-        let own = per_label(scut, [Some(0.8), None, Some(0.1)], true);
-        assert_eq!(decide(&falling, &own), [2]);
+        let decision = per_label(scut, [Some(0.8), None, Some(0.1)], true);
+        assert_eq!(decide(&falling, &decision), [2]);
         let none = [Some(0.8), None, Some(0.2)];
         assert_eq!(decide(&falling, &per_label(scut, none, true)), [0; 0]);
         assert_eq!(decide(&falling, &per_label(scut, none, false)), [0]);
-        // Values 0.35, −0.75, −1.95.
+        // The values are 0.35, −0.75 and −1.95.
         let ranked = per_label(ThresholdRule::Rtcut, [Some(0.4), Some(-0.8), Some(-1.9)], true);
         assert_eq!(decide(&falling, &ranked), [1]);
     }
@@ -310,8 +310,9 @@ mod tests {
         // A score of 0 means no vote.
         let zero = scores(&[0.5, 0.0]);
         let thresholds = vec![Some(0.0), Some(0.0)];
-        let own = Decision::PerLabel { rule: ThresholdRule::Scut, thresholds, allow_none: true };
-        assert_eq!(decide(&zero, &own), [0]);
+        let decision =
+            Decision::PerLabel { rule: ThresholdRule::Scut, thresholds, allow_none: true };
+        assert_eq!(decide(&zero, &decision), [0]);
         assert_eq!(decide(&zero, &Decision::First { labels: 2 }), [0]);
         // In a tie, the first gap is taken.
         assert_eq!(decide(&scores(&[0.75, 0.5, 0.25]), &Decision::LargestGap), [0]);

@@ -26,9 +26,9 @@ pub struct LearnedVotes {
     pub(crate) labels: Array<u32>,
     /// The vote weights.
     pub(crate) vote_weights: Array<f32>,
-    /// Multi-label: b of each label. Single-label: empty.
+    /// In multi-label mode, b of each label; otherwise empty.
     pub(crate) offsets: Array<f32>,
-    /// Multi-label: a of each label. Single-label: T alone.
+    /// In multi-label mode, a of each label; otherwise only T.
     pub(crate) scales: Array<f32>,
 }
 
@@ -41,7 +41,7 @@ pub struct LabelWeight {
     pub weight: f32,
 }
 
-/// Replaces the sum of each label by its score.
+/// Replaces the sum of each label with its score.
 pub(crate) fn sums_to_scores(sums: &mut [(u32, f64)], offsets: &[f32], scales: &[f32]) {
     if offsets.is_empty() {
         let scale = scales.first().map_or(1.0, |&scale| f64::from(scale));
@@ -97,15 +97,17 @@ impl LearnedVotes {
         let mut order: Vec<(u32, usize)> = Vec::new();
         for &(row, _) in &shares {
             let next = order.len();
-            order.extend(training.labels(row).iter().zip(next..).map(|(&label, at)| (label, at)));
+            order.extend(
+                training.labels(row).iter().zip(next..).map(|(&label, position)| (label, position)),
+            );
         }
         order.sort_unstable();
         order.dedup_by_key(|&mut (label, _)| label);
         let mut sums: Vec<(u32, f64)> = order.iter().map(|&(label, _)| (label, 0.0)).collect();
         for &(row, share) in &shares {
             for LabelWeight { label, weight } in self.of(row) {
-                if let Ok(at) = sums.binary_search_by_key(&label, |&(label, _)| label) {
-                    sums[at].1 += share * f64::from(weight);
+                if let Ok(index) = sums.binary_search_by_key(&label, |&(label, _)| label) {
+                    sums[index].1 += share * f64::from(weight);
                 }
             }
         }
@@ -113,39 +115,42 @@ impl LearnedVotes {
         let mut scores: Vec<(LabelScore, usize)> = sums
             .into_iter()
             .zip(order)
-            .map(|((label, score), (_, at))| (LabelScore { label, score }, at))
+            .map(|((label, score), (_, position))| (LabelScore { label, score }, position))
             .collect();
-        scores.sort_by(|(a, a_at), (b, b_at)| b.score.total_cmp(&a.score).then(a_at.cmp(b_at)));
+        scores.sort_by(|(a, a_position), (b, b_position)| {
+            b.score.total_cmp(&a.score).then(a_position.cmp(b_position))
+        });
         scores.into_iter().map(|(score, _)| score).collect()
     }
 
-    /// Returns the first problem, if any, for a model with these numbers of documents and labels.
+    /// Checks the values for a model with these numbers of documents and labels. The error names
+    /// the first problem.
     pub(crate) fn check(&self, documents: usize, labels: usize) -> Result<(), &'static str> {
         let entries = self.labels.len();
-        let spans = self.starts.first() == Some(&0)
+        let has_valid_bounds = self.starts.first() == Some(&0)
             && self.starts.last() == Some(&(entries as u64))
             && self.starts.is_sorted()
             && self.starts.len() == documents + 1;
-        if !spans || self.vote_weights.len() != entries {
-            return Err("bounds that do not span the vote weights");
+        if !has_valid_bounds || self.vote_weights.len() != entries {
+            return Err("the bounds do not span the vote weights");
         }
         #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
-        let rising = self.starts.windows(2).all(|bounds| {
+        let is_sorted = self.starts.windows(2).all(|bounds| {
             self.labels[bounds[0] as usize..bounds[1] as usize].is_sorted_by(|a, b| a < b)
         });
-        if !rising || self.labels.iter().any(|&label| label as usize >= labels) {
-            return Err("a label that is out of order or does not exist");
+        if !is_sorted || self.labels.iter().any(|&label| label as usize >= labels) {
+            return Err("a label is out of order or does not exist");
         }
-        let multi_label = self.offsets.len() == labels && self.scales.len() == labels;
-        let single_label = self.offsets.is_empty() && self.scales.len() == 1;
-        if !multi_label && !single_label {
-            return Err("not one offset and one scale per label");
+        let is_multi_label = self.offsets.len() == labels && self.scales.len() == labels;
+        let is_single_label = self.offsets.is_empty() && self.scales.len() == 1;
+        if !is_multi_label && !is_single_label {
+            return Err("there is not exactly one offset and one scale per label");
         }
-        let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
-        if finite(&self.vote_weights) && finite(&self.offsets) && finite(&self.scales) {
+        let is_finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
+        if is_finite(&self.vote_weights) && is_finite(&self.offsets) && is_finite(&self.scales) {
             Ok(())
         } else {
-            Err("a value that is not finite")
+            Err("a value is not finite")
         }
     }
 }

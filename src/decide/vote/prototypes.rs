@@ -1,7 +1,7 @@
 //! Label prototypes: a weight vector per label, as in a linear classifier. They score a document by
 //! its terms, independently of its neighbors.
 //!
-//! | module | what it does |
+//! | module | description |
 //! |---|---|
 //! | `weights` | holds the prototypes of a model and scores documents with them |
 //! | `margins` | converts margins to scores |

@@ -67,8 +67,8 @@ impl Default for VoteWeight {
 }
 
 impl VoteWeight {
-    /// The value of a vote, given the neighbor's similarity, its rank (from 0), and the best
-    /// similarity.
+    /// Returns the value of a vote, given the neighbor's similarity, its rank (from 0), and the
+    /// best similarity.
     pub(crate) fn value(self, similarity: f32, rank: usize, best: f32) -> f64 {
         let similarity = f64::from(similarity);
         let best = f64::from(best);

@@ -74,13 +74,14 @@ pub(crate) fn vote_with(
     });
 }
 
-/// A label's score, given the sum of its votes, the sum of all votes and the share of each list.
+/// Returns a label's score, given the sum of its votes, the sum of all votes and the share of each
+/// list.
 pub(crate) fn label_score(sums: [f64; 2], totals: [f64; 2], shares: [f64; 2]) -> f64 {
     let of = |list: usize| shares[list] * share(sums[list], totals[list]);
     (of(0) + of(1)).min(1.0)
 }
 
-/// A label's share of all votes; 0 if the votes underflow.
+/// Returns a label's share of all votes; 0 if the votes underflow.
 fn share(sum: f64, total: f64) -> f64 {
     if total > 0.0 { (sum / total).min(1.0) } else { 0.0 }
 }
@@ -111,7 +112,7 @@ mod tests {
 
     /// Labels 2 and 1 tie under `similarity`, but label 2 has the better neighbor.
     #[test]
-    fn every_vote_by_hand() {
+    fn scores_match_hand_computation() {
         let ones = [1.0; 3];
         assert_eq!(scores(VoteWeight::default(), ones), [(2, 0.5), (1, 0.5), (0, 0.25)]);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Counting of the votes for each label of a document.
+//! Counting the votes for each label of a document.
 
 use std::cell::RefCell;
 
@@ -13,8 +13,8 @@ thread_local! {
 /// A tally of the votes for all labels. Most labels have no votes.
 ///
 /// Most neighbors have few labels, but the number varies, so processors mispredict the end of a
-/// loop over them. Votes are therefore first [listed](Self::list) without such a loop and then
-/// counted in order.
+/// loop over the labels. Votes are therefore first [listed](Self::list) without such a loop and
+/// then counted in order.
 #[derive(Debug)]
 pub(crate) struct VoteTally {
     /// The label of each listed vote, in the order of the neighbors. Longer than `listed`.
@@ -31,20 +31,20 @@ pub(crate) struct VoteTally {
     count: usize,
     /// Scores and positions in `voted`, as sort keys.
     ranking: Vec<u128>,
-    /// Whether votes are being counted, or were when a panic occurred.
+    /// Whether votes are being counted, or were being counted when a panic occurred.
     is_in_use: bool,
 }
 
 /// The votes for one label.
 #[derive(Debug, Clone, Copy, Default)]
 struct LabelVotes {
-    /// The sum of the votes of each list of neighbors, added in the order of the neighbors.
+    /// The sum of the votes from each list, added in the order of the neighbors.
     sums: [f64; 2],
     /// Number of neighbors that voted.
     voters: u32,
 }
 
-/// Number of labels copied at once. The last ones may belong to the next document.
+/// Number of labels copied at once. The last labels may belong to the next document.
 const COPIED_LABELS: usize = 8;
 
 impl VoteTally {
@@ -92,22 +92,22 @@ impl VoteTally {
     /// Lists the votes of a neighbor.
     #[inline]
     fn list(&mut self, training: &TrainingLabels<'_>, row: u32, weight: f64) {
-        let own = training.own(row);
-        let at = self.listed;
-        self.listed += own.len();
+        let range = training.own(row);
+        let start = self.listed;
+        self.listed += range.len();
         if self.listed + COPIED_LABELS > self.labels.len() {
             self.grow();
         }
         if let (Some(first), true) = (
-            training.indices[own.start..].first_chunk::<COPIED_LABELS>(),
-            own.len() <= COPIED_LABELS,
+            training.indices[range.start..].first_chunk::<COPIED_LABELS>(),
+            range.len() <= COPIED_LABELS,
         ) {
             // The next neighbor overwrites the entries beyond this neighbor's labels.
-            self.labels[at..at + COPIED_LABELS].copy_from_slice(first);
-            self.weights[at..at + COPIED_LABELS].fill(weight);
+            self.labels[start..start + COPIED_LABELS].copy_from_slice(first);
+            self.weights[start..start + COPIED_LABELS].fill(weight);
         } else {
-            self.labels[at..self.listed].copy_from_slice(&training.indices[own]);
-            self.weights[at..self.listed].fill(weight);
+            self.labels[start..self.listed].copy_from_slice(&training.indices[range]);
+            self.weights[start..self.listed].fill(weight);
         }
     }
 
@@ -134,13 +134,13 @@ impl VoteTally {
         self.listed = 0;
     }
 
-    /// Number of neighbors that voted for a label.
+    /// Returns the number of neighbors that voted for a label.
     pub(crate) fn voters(&self, label: u32) -> u32 {
         self.by_label.get(label as usize).map_or(0, |votes| votes.voters)
     }
 
-    /// The labels that have votes, by decreasing score, then in the order of their first votes.
-    /// `score` is called with a label and its votes in each list.
+    /// Returns the labels that have votes, by decreasing score, then in the order of their first
+    /// votes. `score` is called with a label and its votes in each list.
     pub(crate) fn ranked(
         &mut self,
         score: impl Fn(u32, [f64; 2]) -> f64,

@@ -42,7 +42,7 @@ impl<'a> TrainingLabels<'a> {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
 
-    /// The factor of each label's score under `vote`; empty if all are 1.
+    /// Returns the factor of each label's score under `vote`, or nothing if all factors are 1.
     pub(crate) fn factors(&self, vote: Vote) -> Vec<f64> {
         if vote.compensation <= 0.0 {
             return Vec::new();

@@ -23,6 +23,8 @@ use crate::text::tfidf::Weighting;
 pub(in crate::learn) struct FeatureSearch<'a> {
     /// The setup that all trials share.
     pub setup: TrialSetup<'a>,
+    /// The code of the corpus's language, if it was recognized.
+    pub language: Option<&'static str>,
     /// Counts the training documents with other features.
     pub recount: &'a mut Recount<'a>,
     /// The function to call after every trial.
@@ -124,8 +126,6 @@ struct GreedySearch<'t, 'a> {
     /// The objective of each change on the first fold, or on the whole sample if the first fold has
     /// too few documents.
     on_first: Vec<(Features, f64)>,
-    /// The code of the corpus's language, if it was recognized.
-    language: Option<&'static str>,
 }
 
 impl FeatureSearch<'_> {
@@ -143,7 +143,6 @@ impl FeatureSearch<'_> {
         let counted = CountedDocuments::new(counts, self.setup.exclusion);
         let mut search = GreedySearch {
             trials: self,
-            language: language(counted.counts()),
             counted: vec![(Terms::of(&start), counted)],
             best: BestFeatures { features: start, metrics: None, k: 0 },
             steps: Vec::new(),
@@ -478,7 +477,8 @@ impl GreedySearch<'_, '_> {
     fn other_stems(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
-            let stemmer = Stemmer::all().find(|stemmer| Some(stemmer.code()) == self.language);
+            let stemmer =
+                Stemmer::all().find(|stemmer| Some(stemmer.code()) == self.trials.language);
             analyzer.stemmer = if analyzer.stemmer.is_some() { None } else { stemmer };
         }
         other
@@ -488,7 +488,7 @@ impl GreedySearch<'_, '_> {
     fn other_stop_words(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
-            let list = self.language.and_then(stop_words);
+            let list = self.trials.language.and_then(stop_words);
             let words = list.unwrap_or_default().iter().map(|&word| word.to_owned());
             let none = Vec::new();
             analyzer.stop_words =
@@ -554,7 +554,7 @@ fn describe_terms(count: &str, features: &Features) -> String {
 /// Returns the code of the language with the most stop words among the corpus's frequent words.
 /// `None` if they are at most a third of the frequent words: the corpus is in another language, or
 /// is not text.
-fn language(counts: &Counts) -> Option<&'static str> {
+pub(in crate::learn) fn language(counts: &Counts) -> Option<&'static str> {
     const FREQUENT: usize = 40;
     let frequencies = counts.vocabulary.document_frequencies();
     let mut terms: Vec<u32> = (0..).take(frequencies.len()).collect();

@@ -9,12 +9,15 @@ use super::near_duplicates::{Exclusion, NearDuplicates};
 use crate::decide::vote::TrainingLabels;
 use crate::learn::options::{NearDuplicateLimit, TuneOptions, TuneScope};
 use crate::search::SearchError;
+use crate::text::vocabulary::Vocabulary;
 use crate::threads::Threads;
 
 /// Training rows that are checked for near-duplicates and a chronological order.
 pub(in crate::learn) struct InspectedRows<'a> {
     pub(in crate::learn) terms: Option<SearchableRows<'a>>,
     pub(in crate::learn) vectors: Option<SearchableRows<'a>>,
+    /// The terms that the columns of the rows stand for.
+    pub(in crate::learn) vocabulary: &'a Vocabulary,
     pub(in crate::learn) labels: TrainingLabels<'a>,
     /// Whether the similarities of terms are cosines. Near-duplicates are recognized only by
     /// cosines.
@@ -59,12 +62,13 @@ impl ExcludedNeighbors {
         tuning: &TuneOptions,
         threads: &Threads,
     ) -> Result<Self, SearchError> {
-        let InspectedRows { terms, vectors, labels, is_cosine, groups } = inspected;
+        let InspectedRows { terms, vectors, vocabulary, labels, is_cosine, groups } = inspected;
         // Texts show near-duplicates better than dense vectors, most of which are similar.
         let view = terms.or(vectors);
         let quick = tuning.scope == TuneScope::Quick;
-        let hashes = view
-            .map_or(Vec::new(), |SearchableRows { queries, .. }| hashes(queries, &labels, threads));
+        let hashes = view.map_or(Vec::new(), |SearchableRows { queries, .. }| {
+            hashes(queries, vocabulary, &labels, threads)
+        });
         let above = match (tuning.near_duplicates, terms) {
             (NearDuplicateLimit::Above(limit), _) => Some(limit),
             (NearDuplicateLimit::Found, Some(view)) if is_cosine => {

@@ -1,7 +1,7 @@
 //! Folds of the training documents: anything learned from labels is evaluated on documents that it
 //! was not learned from.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use rayon::prelude::*;
@@ -10,6 +10,7 @@ use super::near_duplicates::{Exclusion, NearDuplicates};
 use crate::decide::vote::TrainingLabels;
 use crate::rows::matrix;
 use crate::search::QueryRows;
+use crate::text::vocabulary::Vocabulary;
 use crate::threads::Threads;
 
 /// Returns the fold of each training document, below `count`.
@@ -26,14 +27,9 @@ pub(crate) fn folds(among: &TrainingLabels<'_>, cluster_of: &[u64], count: usize
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
     let of_row =
         |row: u32| cluster_of.get(row as usize).copied().unwrap_or_else(|| mix_bits(row.into()));
-    // The size and the number of a document's rarest label; documents without labels come last.
-    let rarest = |row: u32| {
-        let sized = |&label: &u32| (among.sizes[label as usize], label);
-        among.labels(row).iter().map(sized).min().unwrap_or((u32::MAX, u32::MAX))
-    };
     let mut by_cluster: HashMap<u64, (u32, u32), RandomState> = HashMap::default();
     for row in 0..rows {
-        let found = rarest(row);
+        let found = rarest_label(among, row);
         by_cluster
             .entry(of_row(row))
             .and_modify(|least| *least = found.min(*least))
@@ -48,50 +44,86 @@ pub(crate) fn folds(among: &TrainingLabels<'_>, cluster_of: &[u64], count: usize
     (0..rows).map(|row| units[&of_row(row)]).collect()
 }
 
+/// Returns the size and the number of a document's rarest label; documents without labels come last.
+fn rarest_label(among: &TrainingLabels<'_>, row: u32) -> (u32, u32) {
+    let sized = |&label: &u32| (among.sizes[label as usize], label);
+    among.labels(row).iter().map(sized).min().unwrap_or((u32::MAX, u32::MAX))
+}
+
 /// Returns a hash of each document's terms (or vector) and labels. Results based on these hashes do
 /// not depend on the order of documents. Equal documents get different hashes.
+///
+/// Terms are hashed as text, and without their weights, so that a change of a few documents changes
+/// the hashes of these documents only.
 ///
 /// # Panics
 /// Panics if there are 2³² rows or more.
 pub(crate) fn hashes(
     rows: QueryRows<'_>,
+    vocabulary: &Vocabulary,
     among: &TrainingLabels<'_>,
     threads: &Threads,
 ) -> Vec<u64> {
+    let of_terms = term_hashes(vocabulary);
+    let content = |row: usize| match &rows {
+        QueryRows::Sparse(rows) => {
+            let (terms, _) = matrix::row(rows, row);
+            let of_term = |&term: &u32| of_terms[term as usize];
+            terms.iter().map(of_term).fold(0, u64::wrapping_add)
+        }
+        QueryRows::Dense(rows) => {
+            let dimension = rows.dimension();
+            hash_values(&rows.values()[row * dimension..][..dimension])
+        }
+    };
     let of_row = |row: usize| {
-        let mut hash = 0;
-        let mut add = |number: u64| hash = mix_bits(hash ^ number);
-        match &rows {
-            QueryRows::Sparse(rows) => {
-                let (terms, weights) = matrix::row(rows, row);
-                for (&term, weight) in terms.iter().zip(weights) {
-                    add(u64::from(term) << 32 | u64::from(weight.to_bits()));
-                }
-            }
-            QueryRows::Dense(rows) => {
-                let dimension = rows.dimension();
-                let at = row * dimension;
-                rows.values()[at..at + dimension]
-                    .iter()
-                    .for_each(|value| add(value.to_bits().into()));
+        let labels = among.labels(u32::try_from(row).expect("row numbers are 32-bit"));
+        labels.iter().fold(content(row), |hash, &label| mix_bits(hash ^ u64::from(label)))
+    };
+    let mut hashes: Vec<u64> =
+        threads.run(|| (0..rows.rows()).into_par_iter().map(of_row).collect());
+    let mut repeated = repeated(&hashes, threads);
+    if let QueryRows::Sparse(rows) = &rows
+        && !repeated.is_empty()
+    {
+        // Documents with the same terms differ in how often the terms occur.
+        for (row, hash) in hashes.iter_mut().enumerate() {
+            if repeated.contains(hash) {
+                *hash = mix_bits(*hash ^ hash_values(matrix::row(rows, row).1));
             }
         }
-        let row = u32::try_from(row).expect("row numbers are 32-bit");
-        among.labels(row).iter().for_each(|&label| add(u64::from(label) | 1 << 63));
-        hash
-    };
-    let hashes: Vec<u64> = threads.run(|| (0..rows.rows()).into_par_iter().map(of_row).collect());
-    let mut sorted = hashes.clone();
-    threads.run(|| sorted.par_sort_unstable());
-    if sorted.is_sorted_by(|a, b| a < b) {
-        return hashes;
+        repeated = self::repeated(&hashes, threads);
     }
     let mut copies: HashMap<u64, u64, RandomState> = HashMap::default();
-    let differing = |hash: u64| {
-        let copy = copies.entry(hash).and_modify(|copy| *copy += 1).or_default();
-        if *copy == 0 { hash } else { mix_bits(hash ^ mix_bits(*copy)) }
+    for hash in hashes.iter_mut().filter(|hash| repeated.contains(hash)) {
+        let copy = copies.entry(*hash).and_modify(|copy| *copy += 1).or_default();
+        if *copy > 0 {
+            *hash = mix_bits(*hash ^ mix_bits(*copy));
+        }
+    }
+    hashes
+}
+
+/// Returns a hash of each term's text (the FNV-1a hash of Fowler, Noll and Vo, mixed).
+fn term_hashes(vocabulary: &Vocabulary) -> Vec<u64> {
+    let of_text = |text: &[u8]| {
+        mix_bits(text.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+        }))
     };
-    hashes.into_iter().map(differing).collect()
+    let terms = vocabulary.terms();
+    (0..terms.len()).map(|term| of_text(terms.bytes(term))).collect()
+}
+
+fn hash_values(values: &[f32]) -> u64 {
+    values.iter().fold(0, |hash, value| mix_bits(hash ^ u64::from(value.to_bits())))
+}
+
+/// Returns the hashes that occur more than once.
+fn repeated(hashes: &[u64], threads: &Threads) -> HashSet<u64, RandomState> {
+    let mut sorted = hashes.to_vec();
+    threads.run(|| sorted.par_sort_unstable());
+    sorted.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect()
 }
 
 /// Returns at most `count` row numbers, chosen by the hashes of the rows, in increasing order.

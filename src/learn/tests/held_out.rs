@@ -342,7 +342,8 @@ fn samples_and_folds_do_not_depend_on_order() {
         let among = labels_of(&counts, &sizes);
         let ltc = "ltc".parse().unwrap();
         let weighted = WeightedRows::new(&counts, &Fields::Whole, ltc, &threads);
-        let hashes = hashes((&**weighted.documents()).into(), &among, &threads);
+        let rows = (&**weighted.documents()).into();
+        let hashes = hashes(rows, &counts.vocabulary, &among, &threads);
         let sample = draw_sample(&hashes, 300);
         let folds = folds(&among, &hashes, 5);
         assert_eq!(sample.len(), 300);

@@ -20,6 +20,9 @@ const MAX_RTCUT_RANK: usize = 16;
 /// The largest number of labels that is tried for RCut.
 const MAX_RCUT: usize = 5;
 
+/// Differences of the objective up to this value may be noise.
+const NOISE: f64 = 0.001;
+
 /// The rules with one threshold per label.
 const PER_LABEL: [ThresholdRule; 5] = [
     ThresholdRule::Scut,
@@ -150,10 +153,11 @@ impl<'t> RuleSearch<'t> {
                     Metrics { micro_f1, macro_f1: mean, accuracy: micro_f1, by_ranks: None };
                 objective.of_decision(metrics)
             };
-            // In a tie, the lowest threshold wins.
-            let values = (1..STEPS).rev().map(|step| (step, value(step)));
-            let best = values.max_by(|a, b| a.1.total_cmp(&b.1));
-            let threshold = threshold(best.map_or(1, |best| best.0));
+            let values: [f64; STEPS] = std::array::from_fn(value);
+            let highest = values[1..].iter().copied().fold(0.0, f64::max);
+            // Of about equal thresholds, the lowest finds the most rare labels.
+            let lowest = (1..STEPS).find(|&step| values[step] >= highest - NOISE);
+            let threshold = threshold(lowest.unwrap_or(1));
             count.reset();
             for document in 0..table.sample.len() {
                 let decreasing = ranking.of(document);

@@ -69,11 +69,11 @@ pub(super) struct LabelWeights {
 
 impl LabelWeights {
     pub(super) fn push(&mut self, weights: impl IntoIterator<Item = (u32, f32)>) {
-        let own = weights.into_iter().map(|(label, weight)| {
+        let labels = weights.into_iter().map(|(label, weight)| {
             self.weights.push(weight);
             label
         });
-        self.labels.push(own);
+        self.labels.push(labels);
     }
 
     fn of(&self, row: usize) -> Vec<(u32, f32)> {
@@ -85,13 +85,13 @@ impl LabelWeights {
 impl Segment {
     pub(super) fn live(&self) -> &LiveRows {
         self.live.get_or_init(|| {
-            let all = self.count as usize == self.alive.len();
+            let is_complete = self.count as usize == self.alive.len();
             let rows = || (0..).zip(&self.alive).filter(|&(_, &alive)| alive).map(|(row, _)| row);
-            (!all).then(|| rows().collect())
+            (!is_complete).then(|| rows().collect())
         })
     }
 
-    /// The rows that were not removed, as ranges.
+    /// Returns the rows that were not removed, as ranges.
     pub(super) fn live_ranges(&self) -> impl Iterator<Item = Range<usize>> {
         let mut end = 0;
         self.alive.chunk_by(|a, b| a == b).filter_map(move |equal| {
@@ -106,8 +106,8 @@ impl Segment {
         other.map_or(self.labels.of(row), Vec::as_slice)
     }
 
-    /// The vote weights of a document. If the document was relabeled, they are 1 for each of its
-    /// labels.
+    /// Returns the vote weights of a document. If the document was relabeled, they are 1 for each
+    /// of its labels.
     pub(super) fn vote_weights(&self, row: usize) -> Vec<(u32, f32)> {
         let Some(vote_weights) = &self.vote_weights else { return Vec::new() };
         if u32::try_from(row).is_ok_and(|row| self.relabeled.contains_key(&row)) {
@@ -122,21 +122,21 @@ impl Segment {
         self.live.take();
     }
 
-    /// Merges the documents of several segments that were not removed, in order.
+    /// Merges the remaining documents of several segments, in order.
     pub(super) fn merge(segments: &[Self]) -> Self {
-        fn put<T: Merge>(segments: &[Segment], of: impl Fn(&Segment) -> Arc<T>) -> Arc<T> {
+        fn merge_arrays<T: Merge>(segments: &[Segment], of: impl Fn(&Segment) -> Arc<T>) -> Arc<T> {
             let all: Vec<_> =
                 segments.iter().map(|segment| (of(segment), segment.live().clone())).collect();
             Arc::new(T::merge(&all))
         }
         let first = &segments[0];
         let texts = first.texts.is_some().then(|| {
-            put(segments, |segment| {
+            merge_arrays(segments, |segment| {
                 Arc::clone(segment.texts.as_ref().expect("all segments have texts"))
             })
         });
         let vectors = first.vectors.is_some().then(|| {
-            put(segments, |segment| {
+            merge_arrays(segments, |segment| {
                 Arc::clone(segment.vectors.as_ref().expect("all segments have vectors"))
             })
         });
@@ -158,7 +158,7 @@ impl Segment {
         }
         let count = weights.len();
         Self {
-            rows: put(segments, |segment| Arc::clone(&segment.rows)),
+            rows: merge_arrays(segments, |segment| Arc::clone(&segment.rows)),
             texts,
             vectors,
             ids: ids.build(),

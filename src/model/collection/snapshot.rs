@@ -1,4 +1,4 @@
-//! Building of a model from the current documents of a collection.
+//! Building a model from the current documents of a collection.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ struct LiveDocuments {
 }
 
 impl Collection {
-    /// The rows of each segment and the numbers of the remaining ones.
+    /// Returns the rows of each segment and the numbers of its remaining rows.
     pub(crate) fn term_segments(&self) -> impl Iterator<Item = (&Arc<Csr>, LiveRows)> {
         self.segments.iter().map(|segment| (&segment.rows, segment.live().clone()))
     }
 
-    /// The dense vectors of each segment, if the model has them, and the numbers of the remaining
-    /// ones.
+    /// Returns the dense vectors of each segment, if the model has them, and the numbers of its
+    /// remaining rows.
     pub(crate) fn dense_segments(&self) -> impl Iterator<Item = (DensePart, LiveRows)> {
         self.segments.iter().filter_map(|segment| {
             let part = self.base.dense()?;
@@ -43,7 +43,8 @@ impl Collection {
         Arc::clone(self.model.get_or_init(|| Arc::new(self.make())))
     }
 
-    /// Returns a model with the current documents in one segment, and frees everything else.
+    /// Returns a model with the current documents in one segment, and frees everything else. If the
+    /// model has other owners, it is returned as an error.
     pub(crate) fn into_model(self) -> Result<Model, Arc<Model>> {
         let model = self.model();
         drop(self);
@@ -54,8 +55,7 @@ impl Collection {
     }
 
     fn make(&self) -> Model {
-        // The number in the collection of each label of the model, whose labels are in byte order
-        // of their names.
+        // For each label of the model, in byte order of names, its number in the collection.
         let mut order: Vec<u32> = (0..length_of(&self.labels)).collect();
         order.sort_unstable_by_key(|&label| &self.labels[label as usize]);
         let mut numbers = vec![0u32; order.len()];
@@ -77,7 +77,8 @@ impl Collection {
                 nearest.extend_from_slice(segment.nearest.get(range.clone()).unwrap_or_default());
                 for number in range {
                     let start = labels.values.len();
-                    labels.push(segment.labels(number).iter().map(|&own| numbers[own as usize]));
+                    labels
+                        .push(segment.labels(number).iter().map(|&label| numbers[label as usize]));
                     labels.values[start..].sort_unstable();
                     let terms = rows.row(number).0.len() as u64;
                     nonzeros += terms;
@@ -85,12 +86,12 @@ impl Collection {
                     if segment.vote_weights.is_none() {
                         continue;
                     }
-                    let mut own = segment.vote_weights(number);
-                    for (label, _) in &mut own {
+                    let mut document_weights = segment.vote_weights(number);
+                    for (label, _) in &mut document_weights {
                         *label = numbers[*label as usize];
                     }
-                    own.sort_unstable_by_key(|&(label, _)| label);
-                    vote_weights.push(own);
+                    document_weights.sort_unstable_by_key(|&(label, _)| label);
+                    vote_weights.push(document_weights);
                 }
             }
         }
@@ -212,8 +213,9 @@ impl Collection {
                 let mut known: Vec<f64> = thresholds.iter().flatten().copied().collect();
                 known.sort_by(f64::total_cmp);
                 let median = known.get(known.len() / 2).copied();
-                let own = |&label: &u32| thresholds.get(label as usize).copied().unwrap_or(median);
-                let thresholds = order.iter().map(own).collect();
+                let threshold =
+                    |&label: &u32| thresholds.get(label as usize).copied().unwrap_or(median);
+                let thresholds = order.iter().map(threshold).collect();
                 Decision::PerLabel { rule: *rule, thresholds, allow_none: *allow_none }
             }
             Decision::Proportional { factor, .. } => {

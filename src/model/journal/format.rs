@@ -9,7 +9,7 @@ const VERSION: u32 = 1;
 pub(in crate::model) const HEADER_SIZE: usize = 20;
 /// Number of bytes before the changes of a frame.
 const FRAME_HEADER_SIZE: usize = 13;
-/// Minimum number of bytes at which a frame ends.
+/// Number of bytes of changes after which a frame ends.
 const MIN_FRAME_SIZE: usize = 1 << 20;
 /// Maximum number of bytes of a frame, which ends after the change that reaches `MIN_FRAME_SIZE`.
 const MAX_FRAME_SIZE: u32 = 1 << 30;
@@ -32,10 +32,10 @@ fn word(bytes: &[u8]) -> u32 {
 pub(in crate::model) fn frames(changes: &[Change]) -> Result<Vec<u8>, ModelProblem> {
     let mut bytes = Vec::new();
     let mut payload = Vec::new();
-    for (at, change) in changes.iter().enumerate() {
+    for (index, change) in changes.iter().enumerate() {
         payload = postcard::to_extend(change, payload)
             .map_err(|error| ModelProblem::invalid("journal", error.to_string()))?;
-        let is_last = at + 1 == changes.len();
+        let is_last = index + 1 == changes.len();
         if is_last || payload.len() >= MIN_FRAME_SIZE {
             let length =
                 u32::try_from(payload.len()).ok().filter(|&length| length <= MAX_FRAME_SIZE);
@@ -65,31 +65,31 @@ pub(in crate::model) struct JournalContents {
 
 /// Reads the frames of a journal after its header.
 fn read_frames(bytes: &[u8]) -> Result<JournalContents, ModelProblem> {
-    let damaged = |at: usize, what: &str| {
-        let place = format!("{what} at byte {}", at + HEADER_SIZE);
+    let damaged = |offset: usize, what: &str| {
+        let place = format!("{what} at byte {}", offset + HEADER_SIZE);
         ModelProblem::invalid("journal", place)
     };
     let mut contents = JournalContents { commits: Vec::new(), end: HEADER_SIZE as u64 };
     let mut commit = Vec::new();
-    let mut at = 0;
-    while let Some(frame) = bytes.get(at..at + FRAME_HEADER_SIZE) {
-        let rest = &bytes[at + FRAME_HEADER_SIZE..];
+    let mut offset = 0;
+    while let Some(frame) = bytes.get(offset..offset + FRAME_HEADER_SIZE) {
+        let rest = &bytes[offset + FRAME_HEADER_SIZE..];
         if crc32fast::hash(&frame[..9]) != word(&frame[9..]) {
-            if is_torn(&bytes[at..], 0) {
+            if is_torn(&bytes[offset..], 0) {
                 break;
             }
-            return Err(damaged(at, "a frame is damaged"));
+            return Err(damaged(offset, "a frame is damaged"));
         }
         let length = word(frame) as usize;
         if length > MAX_FRAME_SIZE as usize {
-            return Err(damaged(at, "a frame is too long"));
+            return Err(damaged(offset, "a frame is too long"));
         }
         let Some(payload) = rest.get(..length) else { break };
         if crc32fast::hash(payload) != word(&frame[5..]) {
-            if is_torn(&bytes[at..], length) {
+            if is_torn(&bytes[offset..], length) {
                 break;
             }
-            return Err(damaged(at, "the changes of a frame are damaged"));
+            return Err(damaged(offset, "the changes of a frame are damaged"));
         }
         let mut unread = payload;
         while !unread.is_empty() {
@@ -98,22 +98,22 @@ fn read_frames(bytes: &[u8]) -> Result<JournalContents, ModelProblem> {
                     commit.push(change);
                     unread = others;
                 }
-                Err(_) => return Err(damaged(at, "a change is not valid")),
+                Err(_) => return Err(damaged(offset, "a change is not valid")),
             }
         }
-        at += FRAME_HEADER_SIZE + length;
+        offset += FRAME_HEADER_SIZE + length;
         if frame[4] == 1 {
             contents.commits.push(std::mem::take(&mut commit));
-            contents.end = (HEADER_SIZE + at) as u64;
+            contents.end = (HEADER_SIZE + offset) as u64;
         }
     }
     Ok(contents)
 }
 
-/// Whether the damage is due to a commit that was never completed. After a power failure, any part
-/// of such a commit may be on disk. Any other damage is followed by the end of a later commit,
-/// because that commit began only after the damaged one was on disk. `length` is the length of the
-/// damaged frame, or 0 if unknown. Only long commits have another frame after it.
+/// Whether the damage may be due to a commit that was never completed. After a power failure, any
+/// part of such a commit may be on disk. A damaged earlier commit is followed by the end of a later
+/// commit, which began only after the earlier commit was on disk. `length` is the length of the
+/// damaged frame, or 0 if unknown. Only long commits have several frames.
 fn is_torn(bytes: &[u8], length: usize) -> bool {
     let ends_a_commit = |frame: &[u8]| {
         let head = &frame[..FRAME_HEADER_SIZE];
@@ -122,15 +122,15 @@ fn is_torn(bytes: &[u8], length: usize) -> bool {
             && crc32fast::hash(&head[..9]) == word(&head[9..])
             && frame[FRAME_HEADER_SIZE..]
                 .get(..length)
-                .is_some_and(|own| crc32fast::hash(own) == word(&head[5..]))
+                .is_some_and(|payload| crc32fast::hash(payload) == word(&head[5..]))
     };
     let mut ends = (1..bytes.len().saturating_sub(FRAME_HEADER_SIZE - 1))
-        .filter(|&at| ends_a_commit(&bytes[at..]));
+        .filter(|&offset| ends_a_commit(&bytes[offset..]));
     match ends.next() {
         None => true,
-        // The marked frame found is the end of the same commit, at the end of the file.
-        Some(at) => {
-            let end = at + FRAME_HEADER_SIZE + word(&bytes[at..]) as usize;
+        // The marked frame must be the end of the same commit and of the file.
+        Some(offset) => {
+            let end = offset + FRAME_HEADER_SIZE + word(&bytes[offset..]) as usize;
             end == bytes.len() && ends.next().is_none() && length >= MIN_FRAME_SIZE
         }
     }
@@ -190,9 +190,7 @@ mod tests {
         for commit in &commits {
             bytes.extend(frames(commit).unwrap());
         }
-        let Ok(JournalState::Valid(read)) = contents(&bytes, 7) else {
-            panic!("the journal's own")
-        };
+        let Ok(JournalState::Valid(read)) = contents(&bytes, 7) else { panic!("a valid journal") };
         assert_eq!((read.commits, read.end), (commits.to_vec(), bytes.len() as u64));
         assert!(matches!(contents(&bytes, 8), Ok(JournalState::Stale)));
         assert!(matches!(contents(&[], 8), Ok(JournalState::Missing)));
@@ -221,7 +219,7 @@ mod tests {
             zeros[end..].fill(0);
             if end == first {
                 let Ok(JournalState::Valid(read)) = contents(&zeros, 7) else {
-                    panic!("the journal's own")
+                    panic!("a valid journal")
                 };
                 assert_eq!(read.commits.len(), 1);
             }
@@ -234,11 +232,11 @@ mod tests {
         bytes.extend(frames(&changes("a b")).unwrap());
         let first = bytes.len();
         bytes.extend(frames(&changes("c")).unwrap());
-        for at in 0..first {
+        for offset in 0..first {
             let mut damaged = bytes.clone();
-            damaged[at] ^= 0x20;
+            damaged[offset] ^= 0x20;
             let error = contents(&damaged, 7).err();
-            assert!(error.is_some(), "byte {at}");
+            assert!(error.is_some(), "byte {offset}");
         }
     }
 }

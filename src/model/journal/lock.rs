@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::model::{ChangeError, ModelError, ModelProblem};
 use crate::printable::printable;
 
-/// Why the documents of a model could not be changed.
+/// The reason the documents of a model could not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
     /// The model or its journal cannot be read or written.
@@ -19,7 +19,7 @@ pub enum UpdateError {
     Change(#[from] ChangeError),
     /// The model's file was replaced.
     #[error(
-        "{}: another model has replaced the opened one: open it again",
+        "{}: another model has replaced the opened model: open the file again",
         printable(path.display())
     )]
     Replaced {
@@ -112,14 +112,14 @@ impl JournalLock {
             let options = options.read(true).append(true).create_new(true).mode(0o600);
             let journal = options.open(&self.path)?;
             journal.try_lock().map_err(io::Error::from)?;
-            let its = self.model.metadata()?;
-            if its.permissions().readonly() {
+            let metadata = self.model.metadata()?;
+            if metadata.permissions().readonly() {
                 let _ = std::fs::remove_file(&self.path);
                 return Err(io::Error::new(ErrorKind::PermissionDenied, "the model is read-only"));
             }
             // Change the owner, if the user is allowed to.
-            let _ = fchown(&journal, Some(its.uid()), Some(its.gid()));
-            journal.set_permissions(its.permissions())?;
+            let _ = fchown(&journal, Some(metadata.uid()), Some(metadata.gid()));
+            journal.set_permissions(metadata.permissions())?;
             self.journal = Some(journal);
         }
         Ok(self.journal.as_ref().expect("created above"))

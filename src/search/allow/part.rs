@@ -3,7 +3,7 @@
 use super::{Allow, Groups, RowLists, RowRange, RowSet};
 use crate::search::row_map::PartRows;
 
-/// The filter of a part. Its memory is reused from one search to the next.
+/// The filter for a part. Its memory is reused from one search to the next.
 #[derive(Debug, Default)]
 pub(in crate::search) struct PartFilter {
     only: RowSet,
@@ -14,10 +14,10 @@ pub(in crate::search) struct PartFilter {
 }
 
 impl PartFilter {
-    /// Translates a filter over all rows into one over the rows of the part. It also excludes
+    /// Translates a filter over all rows into a filter over the rows of the part. It also excludes
     /// removed rows.
     ///
-    /// Restrictions that the filter does not have cost nothing, regardless of the number of rows.
+    /// Absent restrictions take no time, regardless of the number of rows.
     pub(in crate::search) fn translate<'a>(
         &'a mut self,
         allow: Allow<'a>,

@@ -21,7 +21,7 @@ use crate::search::{Neighbor, Request, SearchError};
 
 /// Maximum number of queries per resident block for which the single fused kernel searches a batch.
 const MAX_QUERIES_PER_BLOCK: usize = 4;
-/// Threads per block where the fused engine computes all similarities of a query.
+/// Threads per block when the fused engine computes all similarities of a query.
 const DENSE_THREADS: u32 = 128;
 
 /// A batch of a lane's queries for which all similarities are computed.
@@ -34,13 +34,13 @@ struct DenseBatch {
     is_listed: bool,
     /// The slot of the first query's results.
     slot: usize,
-    /// Number of terms of the longest query sent.
+    /// Number of terms of the longest uploaded query.
     longest: usize,
     k: usize,
 }
 
 impl DenseBatch {
-    /// The batch of the `count` queries in the lane's list.
+    /// Creates a batch of the `count` queries in the lane's list.
     fn listed(count: usize, longest: usize, k: usize) -> Self {
         Self { first: 0, count: batch_number(count), is_listed: true, slot: 0, longest, k }
     }
@@ -52,8 +52,8 @@ impl Cuda {
         self.options.engine == CudaEngine::Fused && k <= MAX_FUSED_K && !segment.tiles.is_empty()
     }
 
-    /// Number of threads per block if each query is searched by one block of a single kernel.
-    /// `None` if three kernels are faster or the block does not fit.
+    /// Returns the number of threads per block if each query is searched by one block of a single
+    /// kernel. Returns `None` if three kernels are faster or the block does not fit.
     fn single_block_threads(&self, tile: &segment::Tile, count: usize, k: usize) -> Option<u32> {
         let info = self.untracked.info();
         let bytes = launch::fused_small_bytes(tile.rows.rows, candidate_capacity(k))
@@ -137,8 +137,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// The number of queries whose scores take at most 1 GiB and at most a tenth of the memory
-    /// budget.
+    /// Returns the number of queries whose scores take at most 1 GiB and at most a tenth of the
+    /// memory budget.
     fn dense_batch(&self, segment: &GpuSegment) -> usize {
         let bytes = (self.loaded().budget / 10).clamp(1 << 20, 1 << 30);
         (bytes / (segment.rows.count as usize * 4).max(1)).clamp(1, 4_096)
@@ -157,7 +157,7 @@ impl Cuda {
         let info = self.untracked.info();
         let queries = lane.queries();
         let allow = lane.allow();
-        for (number_of_tile, tile) in segment.tiles.iter().enumerate() {
+        for (tile_number, tile) in segment.tiles.iter().enumerate() {
             let shared = launch::accumulate_bytes(tile.rows.rows)
                 + ACCUMULATE_STATIC_BYTES
                 + info.shared_reserved;
@@ -170,11 +170,11 @@ impl Cuda {
                 count: batch_number(count),
                 k: batch_number(k),
                 capacity: candidate_capacity(k),
-                is_first: number_of_tile == 0,
-                is_last: number_of_tile + 1 == segment.tiles.len(),
+                is_first: tile_number == 0,
+                is_last: tile_number + 1 == segment.tiles.len(),
                 blocks: batch_number(blocks * info.multiprocessors),
             };
-            // Three times the mean, if the maximum is not lower.
+            // Three times the mean number of tasks, but at most the maximum.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
             let tasks = (lane.entries as f64 * tile.tasks.mean * 3.0) as usize + 65_536;
             let tasks = tasks.min(lane.entries * tile.tasks.max);
@@ -240,30 +240,30 @@ impl Cuda {
                 let terms = self.training.cols();
                 // Dense queries of all lanes take at most a twentieth of the budget.
                 let bytes = (self.loaded().budget / 20 / LANES).min(1 << 28);
-                let some = (bytes / (terms * 4).max(1)).clamp(1, count);
-                let is_fresh = dense.capacity() < some * terms;
-                let mut dense = DenseQueries { values: gpu.reserve(dense, some * terms)?, terms };
+                let chunk = (bytes / (terms * 4).max(1)).clamp(1, count);
+                let is_fresh = dense.capacity() < chunk * terms;
+                let mut dense = DenseQueries { values: gpu.reserve(dense, chunk * terms)?, terms };
                 if is_fresh {
                     launcher.clear(dense.values)?;
                 }
-                for first in (0..count).step_by(some) {
-                    let some = some.min(count - first);
+                for first in (0..count).step_by(chunk) {
+                    let chunk = chunk.min(count - first);
                     let first_query = batch.first + batch_number(first);
                     launcher.base_scatter(
                         query_rows,
                         first_query,
-                        batch_number(some),
+                        batch_number(chunk),
                         &mut dense,
                         false,
                     )?;
-                    for query in 0..some {
-                        let own = scores.of(first + query);
-                        launcher.base(&segment.rows, &dense, query, own, threads)?;
+                    for query in 0..chunk {
+                        let query_scores = scores.of(first + query);
+                        launcher.base(&segment.rows, &dense, query, query_scores, threads)?;
                     }
                     launcher.base_scatter(
                         query_rows,
                         first_query,
-                        batch_number(some),
+                        batch_number(chunk),
                         &mut dense,
                         true,
                     )?;
@@ -302,8 +302,8 @@ impl Cuda {
         launcher.select(&mut scores, queries, allow, batch_number(batch.k), &mut found)
     }
 
-    /// Number of a query's terms in shared memory at a time. It is not above the length of the
-    /// longest query, so that more blocks fit.
+    /// Returns the number of a query's terms in shared memory at a time. It is at most the padded
+    /// length of the longest query, so that more blocks fit.
     fn shared_terms(&self, longest: usize) -> u32 {
         let limit = self.options.query_terms.unwrap_or(4_096);
         let limit = limit.min(batch_number(self.untracked.info().shared_per_block / 8)).max(1);
@@ -321,39 +321,39 @@ impl Cuda {
         found: &mut Slots<'_>,
     ) -> Result<(), GpuError> {
         lane.wait()?;
-        let fused = self.is_fused(segment, k);
+        let is_fused = self.is_fused(segment, k);
         let count = uploaded.count;
         let unanswered =
-            if fused { uploaded.unanswered(lane.host_status.get(count)?) } else { Vec::new() };
-        let sorted = fused || k <= SELECT_SORTED as usize;
+            if is_fused { uploaded.unanswered(lane.host_status.get(count)?) } else { Vec::new() };
+        let is_sorted = is_fused || k <= SELECT_SORTED as usize;
         let counts = lane.host_counts.get(count)?;
-        if found.pinned(k).is_some() && sorted {
+        if found.pinned(k).is_some() && is_sorted {
             found.set_counts(counts);
         } else if found.pinned(k).is_some() {
             self.threads.run(|| found.set_counts_and_sort(counts));
         } else {
             let all = bytemuck::cast_slice(lane.host_found.get(count * k)?);
-            self.threads.run(|| found.fill(all, k, counts, sorted));
+            self.threads.run(|| found.fill(all, k, counts, is_sorted));
         }
         let batch = self.dense_batch(segment);
-        for some in unanswered.chunks(batch) {
-            lane.send_list(some)?;
-            let batch = DenseBatch::listed(some.len(), uploaded.longest, k);
+        for chunk in unanswered.chunks(batch) {
+            lane.send_list(chunk)?;
+            let batch = DenseBatch::listed(chunk.len(), uploaded.longest, k);
             self.enqueue_dense(segment, lane, CudaEngine::Fused, batch)?;
-            lane.fetch(some.len(), k, false, None)?;
+            lane.fetch(chunk.len(), k, false, None)?;
             lane.wait()?;
-            let all: &[Neighbor] = bytemuck::cast_slice(lane.host_found.get(some.len() * k)?);
-            let counts = lane.host_counts.get(some.len())?;
-            for ((&query, own), &count) in some.iter().zip(all.chunks(k)).zip(&*counts) {
-                found.set_unsorted(query as usize, &own[..count as usize]);
+            let all: &[Neighbor] = bytemuck::cast_slice(lane.host_found.get(chunk.len() * k)?);
+            let counts = lane.host_counts.get(chunk.len())?;
+            for ((&query, neighbors), &count) in chunk.iter().zip(all.chunks(k)).zip(&*counts) {
+                found.set_unsorted(query as usize, &neighbors[..count as usize]);
                 found.mark_fell_back(query as usize);
             }
         }
         Ok(())
     }
 
-    /// Measures the GPU time of each run in seconds, by CUDA events, for queries that are already
-    /// on the GPU. It includes queries that the fast path cannot answer, but no copies.
+    /// Measures the GPU time of each run in seconds, with CUDA events. The time includes queries
+    /// that the fast path cannot answer, but no copies.
     ///
     /// # Errors
     /// If the GPU fails, or if all rows and queries do not fit in its memory at once.
@@ -411,8 +411,8 @@ impl Cuda {
         Ok(seconds)
     }
 
-    /// Answers queries that the fused kernels did not answer. For measurements: the results stay on
-    /// the GPU.
+    /// Answers queries that the fused kernels did not answer. This is for measurements, so the
+    /// results stay on the GPU.
     fn enqueue_unanswered(
         &self,
         segment: &GpuSegment,
@@ -421,9 +421,9 @@ impl Cuda {
         longest: usize,
         k: usize,
     ) -> Result<(), GpuError> {
-        for some in unanswered.chunks(self.dense_batch(segment)) {
-            lane.send_list(some)?;
-            let batch = DenseBatch::listed(some.len(), longest, k);
+        for chunk in unanswered.chunks(self.dense_batch(segment)) {
+            lane.send_list(chunk)?;
+            let batch = DenseBatch::listed(chunk.len(), longest, k);
             self.enqueue_dense(segment, lane, CudaEngine::Fused, batch)?;
         }
         Ok(())
@@ -431,11 +431,11 @@ impl Cuda {
 }
 
 impl UploadedQueries {
-    /// The queries that the fused kernels did not answer.
+    /// Returns the queries that the fused kernels did not answer, in increasing order.
     fn unanswered(&self, status: &[u32]) -> Vec<u32> {
-        let refused = (0..self.count).filter(|&query| status[query] != 0);
+        let failed = (0..self.count).filter(|&query| status[query] != 0);
         let mut unanswered: Vec<u32> =
-            refused.chain(self.negative.iter().copied()).map(batch_number).collect();
+            failed.chain(self.negative.iter().copied()).map(batch_number).collect();
         unanswered.sort_unstable();
         unanswered.dedup();
         unanswered

@@ -2,22 +2,24 @@
 //!
 //! They follow Algorithm 1 (section 5) of the paper. It computes the similarities of a query to all
 //! training rows, as a product of sparse matrices in CSR form, and selects the k largest. They
-//! differ in the product (Algorithm 2 is in section 5.1, Algorithm 3 in section 5.2):
+//! differ in how they compute the product (Algorithm 2 is in section 5.1, Algorithm 3 in section
+//! 5.2):
 //!
-//! | engine | paper | kernel | what it does |
+//! | engine | paper | kernel | description |
 //! |---|---|---|---|
 //! | `base` | section 5 | `kernels/base.cu` | dense query, one warp per row (Bell, Garland 2008) |
 //! | `shared` | Algorithm 2 | `kernels/shared.cu` | query in shared memory, one thread per row |
 //! | `grid` | Algorithm 3 | `kernels/grid.cu` | a batch of queries, rows read from textures |
 //!
-//! The sequential algorithm that the paper compares with, `BaseCSR`, is
+//! The sequential algorithm that the paper compares against, `BaseCSR`, is
 //! [`Exhaustive`](crate::search::Exhaustive). The paper measures 32, 64, 128 and 256 threads per
 //! block and queries per grid (section 6.2). Unlike the paper, the engines select the k largest on
-//! the GPU (`kernels/select.cu`) and accept rows and queries of any length. They add in `f64`, so
-//! that they return the same neighbors as every other engine.
+//! the GPU (`kernels/select.cu`) and accept rows and queries of any length. They add in `f64` to
+//! return the same neighbors as every other engine.
 //!
 //! On a current GPU, [`CudaEngine::Fused`](super::CudaEngine::Fused) is much faster. If its own
-//! kernels cannot answer a query, it computes all similarities of the query in the same way.
+//! kernels cannot answer a query, it computes all similarities of the query with a kernel of
+//! `grid`.
 
 /// The GPU memory path through which the engine `grid` reads training rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -41,7 +41,7 @@ pub struct Cuda {
     pub(super) training: Arc<Csr>,
     pub(super) count: u32,
     pub(super) options: CudaOptions,
-    /// The GPU as the caller gave it.
+    /// The GPU that the caller passed.
     device: Device,
     /// The same GPU without buffer tracking. Only this engine uses it.
     pub(super) untracked: Device,
@@ -82,14 +82,14 @@ pub(super) enum Residence {
     Failed(GpuError),
 }
 
-/// Loads the kernels of all engines onto a GPU, which keeps them for later engines.
+/// Loads the kernels of all engines onto a GPU. The GPU keeps them for later engines.
 pub(in crate::search) fn load_kernels(device: &Device) -> Result<(), GpuError> {
     Kernels::load(device).map(|_| ())
 }
 
 impl Cuda {
     /// Loads training rows onto a GPU. The numbers of threads and documents of the paper's engines
-    /// are clamped to 1 to 1,024.
+    /// are clamped to between 1 and 1,024.
     ///
     /// # Errors
     /// If a weight is not finite, if the kernels cannot be loaded, or if the GPU fails and
@@ -112,8 +112,9 @@ impl Cuda {
         let view = training.view();
         let count = check_training(&view, &threads)?;
         #[expect(unsafe_code, reason = "each buffer is used on one stream, or after a wait")]
-        // SAFETY: the device stays private to this engine. The stream that loads rows is waited
-        // for. Buffers of a lane are used only on its stream, and a lane waits when it is dropped.
+        // SAFETY: the device stays private to this engine. The code that loads rows waits for its
+        // stream. Buffers of a lane are used only on its stream, and a lane waits when it is
+        // dropped.
         let untracked = unsafe { device.untracked() }?;
         let kernels = Kernels::load(&untracked)?;
         let budget = match options.memory {
@@ -158,17 +159,17 @@ impl Cuda {
 
     pub(super) fn structures(&self) -> SegmentStructures {
         let info = self.untracked.info();
-        let texture =
+        let uses_textures =
             matches!(self.options.engine, CudaEngine::Grid { memory: GridMemory::Texture, .. });
         let width = self.options.texture_width.unwrap_or(info.texture_width);
-        let fused = self.options.engine == CudaEngine::Fused && self.is_nonnegative;
+        let is_fused = self.options.engine == CudaEngine::Fused && self.is_nonnegative;
         SegmentStructures {
-            texture_width: texture.then_some(width),
-            tile_rows: fused.then(|| self.tile_rows()),
+            texture_width: uses_textures.then_some(width),
+            tile_rows: is_fused.then(|| self.tile_rows()),
         }
     }
 
-    /// Number of rows per tile that fills each multiprocessor with blocks.
+    /// Returns the number of rows per tile that fills each multiprocessor with blocks.
     fn tile_rows(&self) -> usize {
         let info = self.untracked.info();
         let blocks = (info.threads / ACCUMULATE_THREADS as usize).max(1);
@@ -189,12 +190,12 @@ impl Cuda {
             return Ok(Loaded { rows: Residence::Resident(Box::new(segment)), budget });
         }
         let mut segments = vec![all];
-        while let Some(at) = segments.iter().position(|rows| {
+        while let Some(index) = segments.iter().position(|rows| {
             rows.len() > 1 && segment::byte_size(&self.training(), rows, structures) > limit
         }) {
-            let rows = segments[at].clone();
+            let rows = segments[index].clone();
             let middle = rows.start + rows.len() / 2;
-            segments.splice(at..=at, [rows.start..middle, middle..rows.end]);
+            segments.splice(index..=index, [rows.start..middle, middle..rows.end]);
         }
         Ok(Loaded { rows: Residence::Streamed(segments), budget })
     }
@@ -210,7 +211,7 @@ impl Cuda {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// After a failure: continues with less memory if that can help, otherwise on the CPU.
+    /// Recovers from a failure: continues with less memory if that can help, otherwise on the CPU.
     fn recover(&self, error: &GpuError) -> Result<(), DeviceFailure> {
         let mut error = error.clone();
         if self.cpu_engine.get().is_some() {
@@ -288,15 +289,15 @@ impl Cuda {
         };
         let mut best = NeighborLists::default();
         best.reset(count, 0)?;
-        let mut of_segment = NeighborLists::default();
+        let mut segment_lists = NeighborLists::default();
         for rows in segments {
             let segment = self.load_segment(rows.clone())?;
-            of_segment.reset(count, k.min(rows.len()))?;
-            self.search_segment(&segment, loaded.budget, queries, of_segment.slots())?;
+            segment_lists.reset(count, k.min(rows.len()))?;
+            self.search_segment(&segment, loaded.budget, queries, segment_lists.slots())?;
             found.reset(count, k)?;
-            // Each segment already uses the row numbers of the whole.
+            // Each segment already uses the row numbers of the whole collection.
             let lists =
-                [&best, &of_segment].map(|lists| PartLists { lists, rows: &RowMap::From(0) });
+                [&best, &segment_lists].map(|lists| PartLists { lists, rows: &RowMap::From(0) });
             merge(&lists, &self.threads, found.slots());
             std::mem::swap(found, &mut best);
         }
@@ -337,7 +338,7 @@ impl Cuda {
         k: usize,
         mut next: impl FnMut() -> Option<(Range<usize>, Slots<'a>)>,
     ) -> Result<(), DeviceFailure> {
-        // A lane that is dropped waits.
+        // A lane waits for its work when it is dropped.
         let mut in_flight: VecDeque<(Lane, UploadedQueries, Slots<'a>)> = VecDeque::new();
         let finish = |(mut lane, uploaded, mut found): (Lane, UploadedQueries, Slots<'a>)| {
             self.finish(segment, &mut lane, &uploaded, k, &mut found)?;
@@ -376,8 +377,8 @@ impl Cuda {
         // An entry takes a column, a weight, and up to three times the mean number of tasks per
         // entry.
         let tasks = segment.tiles.iter().map(|tile| tile.tasks.mean).fold(0.0, f64::max);
-        let affordable = (budget / 10 * 3 / LANES / bytes).max(1);
-        let max_queries = max_queries.clamp(1, affordable);
+        let memory_limit = (budget / 10 * 3 / LANES / bytes).max(1);
+        let max_queries = max_queries.clamp(1, memory_limit);
         let entries = fraction_of(budget / 20 / LANES, 1.0 / (8.0 * (1.0 + 3.0 * tasks)));
         let entries = entries.clamp(1, MAX_BATCH_ENTRIES);
         let indptr = queries.rows.indptr();

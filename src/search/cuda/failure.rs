@@ -6,7 +6,7 @@ use gpu_runtime::GpuError;
 
 use crate::search::SearchError;
 
-/// Why a search on the GPU failed.
+/// The reason a search on the GPU failed.
 #[derive(Debug)]
 pub(in crate::search) enum DeviceFailure {
     /// The GPU failed.

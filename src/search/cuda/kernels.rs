@@ -1,4 +1,4 @@
-//! The kernels of `kernels/`: how they are loaded, and their arguments.
+//! Loading and arguments of the kernels in `kernels/`.
 
 use gpu_runtime::{
     CudaSlice, CudaStream, CudaView, CudaViewMut, Device, DevicePtr, DeviceRepr, GpuError, Kernel,
@@ -61,7 +61,7 @@ kernels! {
     }
 }
 
-/// Returns the address of a buffer.
+/// Returns the address of a buffer on the GPU.
 pub(super) fn address<T>(stream: &CudaStream, buffer: &CudaSlice<T>) -> u64 {
     buffer.device_ptr(stream).0
 }

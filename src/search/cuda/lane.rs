@@ -32,7 +32,7 @@ struct Layout {
     vals: usize,
     cols: usize,
     /// Whether columns have 16 bits.
-    narrow: bool,
+    is_narrow: bool,
     filter: FilterLayout,
 }
 
@@ -50,7 +50,8 @@ struct FilterLayout {
 /// One batch in flight: pinned host buffers, device buffers, and the stream between them.
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// The stream. As the first field, it waits and is dropped before the pinned memory.
+    /// The stream. It is the first field, so that dropping a lane waits for the GPU before the
+    /// pinned memory is freed.
     pub(super) gpu: gpu_runtime::Lane,
     /// The queries and their filter, which are copied together.
     host: Pinned<u32>,
@@ -116,7 +117,7 @@ impl Lane {
     ) -> Result<UploadedQueries, DeviceFailure> {
         let count = range.len();
         let indptr = queries.rows.indptr();
-        // A slice of a matrix keeps the row pointers of the whole.
+        // A slice of a matrix keeps the row pointers of the full matrix.
         let base = indptr[0];
         let indptr = &indptr[range.start..=range.end];
         let start = usize::try_from(indptr[0] - base).expect("in memory");
@@ -124,13 +125,13 @@ impl Lane {
         let indices = &queries.rows.indices()[start..start + nonzeros];
         let data = &queries.rows.data()[start..start + nonzeros];
 
-        let narrow = queries.rows.cols() <= usize::from(u16::MAX) + 1;
-        let cols_words = if narrow { nonzeros.div_ceil(2) } else { nonzeros };
+        let is_narrow = queries.rows.cols() <= usize::from(u16::MAX) + 1;
+        let cols_words = if is_narrow { nonzeros.div_ceil(2) } else { nonzeros };
         let vals = (count + 1).next_multiple_of(SECTION_ALIGNMENT);
         let cols = (vals + nonzeros).next_multiple_of(SECTION_ALIGNMENT);
         let filter_at = (cols + cols_words).next_multiple_of(SECTION_ALIGNMENT);
         let (filter, layout) = pack_filter(&queries.allow.slice(range.clone()), filter_at);
-        self.layout = Layout { vals, cols, narrow, filter: layout };
+        self.layout = Layout { vals, cols, is_narrow, filter: layout };
         let words = filter_at + filter.len();
 
         let host = self.host.get(words)?;
@@ -139,8 +140,8 @@ impl Lane {
         let (host_cols, host_filter) = host.split_at_mut(filter_at - cols);
         for (to, &from) in host_ptr.iter_mut().zip(indptr) {
             #[expect(clippy::cast_possible_truncation, reason = "chunks are below 2^32 entries")]
-            let narrow = (from - indptr[0]) as u32;
-            *to = narrow;
+            let offset = (from - indptr[0]) as u32;
+            *to = offset;
         }
         let longest = host_ptr[..=count].windows(2).map(|row| row[1] - row[0]).max().unwrap_or(0);
         host_filter.copy_from_slice(&filter);
@@ -153,18 +154,18 @@ impl Lane {
                 pinned_weights: host_vals,
                 pinned_columns: host_cols,
             };
-            entries.copy(narrow)
+            entries.copy(is_narrow)
         } else {
-            let words = if narrow { ENTRIES_PER_TASK / 2 } else { ENTRIES_PER_TASK };
+            let words = if is_narrow { ENTRIES_PER_TASK / 2 } else { ENTRIES_PER_TASK };
             let vals =
                 host_vals.par_chunks_mut(ENTRIES_PER_TASK).zip(data.par_chunks(ENTRIES_PER_TASK));
             let cols = host_cols.par_chunks_mut(words).zip(indices.par_chunks(ENTRIES_PER_TASK));
-            let pieces = vals.zip(cols).map(|(vals, cols)| {
+            let chunks = vals.zip(cols).map(|(vals, cols)| {
                 let (pinned_weights, weights) = vals;
                 let (pinned_columns, columns) = cols;
-                Entries { weights, columns, pinned_weights, pinned_columns }.copy(narrow)
+                Entries { weights, columns, pinned_weights, pinned_columns }.copy(is_narrow)
             });
-            threads.run(|| pieces.reduce(WeightFlags::default, WeightFlags::union))
+            threads.run(|| chunks.reduce(WeightFlags::default, WeightFlags::union))
         };
         if flags.has_non_finite {
             return Err(SearchError::NotFinite { what: "query" }.into());
@@ -180,26 +181,31 @@ impl Lane {
         Ok(UploadedQueries { count, longest: longest as usize, negative })
     }
 
-    /// The queries sent last.
+    /// The addresses of the queries that were sent last.
     pub(super) fn queries(&self) -> QueryRows {
-        let Layout { vals, cols, narrow, .. } = self.layout;
+        let Layout { vals, cols, is_narrow, .. } = self.layout;
         let start = address(self.gpu.stream(), self.uploaded.reserved());
-        let at = |word: usize| start + 4 * word as u64;
-        QueryRows { ptr: start, cols: at(cols), vals: at(vals), narrow: u32::from(narrow) }
+        let address_of = |word: usize| start + 4 * word as u64;
+        QueryRows {
+            ptr: start,
+            cols: address_of(cols),
+            vals: address_of(vals),
+            narrow: u32::from(is_narrow),
+        }
     }
 
-    /// The filter of the queries sent last.
+    /// The addresses of the filter of the queries that were sent last.
     pub(super) fn allow(&self) -> AllowRows {
         let FilterLayout { only, ranges, bounds, lists, of_rows, of_queries } = self.layout.filter;
         let start = address(self.gpu.stream(), self.uploaded.reserved());
-        let at = |word: Option<usize>| word.map_or(0, |word| start + 4 * word as u64);
+        let address_of = |word: Option<usize>| word.map_or(0, |word| start + 4 * word as u64);
         AllowRows {
-            only: at(only),
-            ranges: at(ranges),
-            bounds: at(bounds),
-            lists: at(lists),
-            of_rows: at(of_rows),
-            of_queries: at(of_queries),
+            only: address_of(only),
+            ranges: address_of(ranges),
+            bounds: address_of(bounds),
+            lists: address_of(lists),
+            of_rows: address_of(of_rows),
+            of_queries: address_of(of_queries),
         }
     }
 
@@ -217,7 +223,7 @@ impl Lane {
         &mut self,
         count: usize,
         k: usize,
-        status: bool,
+        with_status: bool,
         output: Option<&mut [u64]>,
     ) -> Result<(), GpuError> {
         let failed = self.gpu.device().step("copying neighbors from it").failed();
@@ -232,7 +238,7 @@ impl Lane {
         self.gpu.stream().memcpy_dtoh(&keys, output).map_err(&failed)?;
         let counts = self.counts.reserved().slice(..count);
         self.gpu.stream().memcpy_dtoh(&counts, self.host_counts.get(count)?).map_err(&failed)?;
-        if status {
+        if with_status {
             let from = self.status.reserved().slice(..count);
             self.gpu.stream().memcpy_dtoh(&from, self.host_status.get(count)?).map_err(&failed)?;
         }
@@ -243,7 +249,8 @@ impl Lane {
 /// Alignment of the sections of the queries, in words of four bytes.
 const SECTION_ALIGNMENT: usize = 4;
 
-/// Number of entries that a thread copies per task; even.
+/// Number of entries that a thread copies per task. It must be even, because two 16-bit columns
+/// share a word.
 const ENTRIES_PER_TASK: usize = 16_384;
 
 /// Properties of weights, determined while they are copied.
@@ -273,10 +280,10 @@ struct Entries<'a> {
 
 impl Entries<'_> {
     /// Copies the entries and determines the properties of their weights.
-    fn copy(self, narrow: bool) -> WeightFlags {
+    fn copy(self, is_narrow: bool) -> WeightFlags {
         let Self { weights, columns, pinned_weights, pinned_columns } = self;
         pinned_weights[..weights.len()].copy_from_slice(weights);
-        if narrow {
+        if is_narrow {
             let to: &mut [u16] = bytemuck::cast_slice_mut(pinned_columns);
             for (to, &from) in to.iter_mut().zip(columns) {
                 #[expect(clippy::cast_possible_truncation, reason = "columns fit 16 bits")]

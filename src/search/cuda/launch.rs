@@ -36,7 +36,8 @@ pub(super) const SELECT_SORTED: u32 = 2048;
 /// Maximum number of blocks in the y dimension of a grid.
 const GRID_Y: u32 = 65_535;
 
-/// A subset of the queries of a batch: `count` queries from `first` on, or the queries in a list.
+/// A subset of the queries of a batch: `count` consecutive queries starting with `first`, or the
+/// queries in a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QuerySubset<'a> {
     pub(super) rows: QueryRows,
@@ -71,7 +72,7 @@ impl BlockShape {
         Grid::new(blocks, self.threads).with_shared_bytes(self.terms as usize * 8)
     }
 
-    /// Divides rows, each of which takes a thread, into ranges that fit in a grid.
+    /// Divides rows into ranges that fit in a grid with one thread per row.
     fn row_ranges(self, rows: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let size = GRID_Y * self.threads;
         let range = move |first: u32| first..rows.end.min(first.saturating_add(size));
@@ -90,14 +91,14 @@ pub(super) struct Scores<'a> {
 }
 
 impl Scores<'_> {
-    /// The scores of the query in slot `at`.
-    pub(super) fn of(&mut self, at: usize) -> CudaViewMut<'_, f32> {
+    /// The scores of the query in slot `slot`.
+    pub(super) fn of(&mut self, slot: usize) -> CudaViewMut<'_, f32> {
         let rows = self.rows as usize;
-        self.values.slice_mut(at * rows..(at + 1) * rows)
+        self.values.slice_mut(slot * rows..(slot + 1) * rows)
     }
 }
 
-/// The output of `select` and `fused`: up to `k` neighbors per query, and how many there are.
+/// The output of `select` and `fused`: up to `k` neighbors per query, and their number.
 #[derive(Debug)]
 pub(super) struct SelectedNeighbors<'a> {
     pub(super) keys: &'a mut CudaSlice<u64>,
@@ -243,8 +244,8 @@ impl Launcher<'_> {
         self.launch(&self.kernels.base_scatter, Grid::new(count, 128), arguments)
     }
 
-    /// `base`: scores the dense query in slot `query` against all rows.
-    /// `threads` is a multiple of the warp size.
+    /// `base`: scores the dense query in slot `query` against all rows. `threads` must be a
+    /// multiple of the warp size.
     pub(super) fn base(
         self,
         rows: &CsrRows,

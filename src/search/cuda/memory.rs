@@ -18,5 +18,5 @@ pub(super) fn fraction_of(bytes: usize, fraction: f64) -> usize {
 
 /// Converts a size or position in a batch to 32 bits.
 pub(super) fn batch_number(n: usize) -> u32 {
-    u32::try_from(n).expect("batches are cut below 2^32")
+    u32::try_from(n).expect("batches have fewer than 2^32 elements")
 }

@@ -1,4 +1,4 @@
-//! Training rows on the GPU: CSR matrix, textures over it, and the tiles of `fused`.
+//! Training rows on the GPU: a CSR matrix, textures over the matrix, and the tiles of `fused`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub(super) struct Tile {
     _lists: PostingLists,
 }
 
-/// The number of bytes that training rows take on the GPU.
+/// Returns the number of bytes that training rows take on the GPU.
 pub(super) fn byte_size(
     training: &CsrView<'_>,
     rows: &Range<usize>,
@@ -118,23 +118,29 @@ impl GpuSegment {
         let first_row = row_number(range.start);
         // `next_power_of_two` cannot overflow, because columns are 32-bit numbers.
         let columns_per_bit = training.cols().div_ceil(TABLE_BITS).next_power_of_two();
-        let entries = |cut: &Range<usize>| {
-            nonzeros(training, &(range.start + cut.start..range.start + cut.end))
+        let entries = |tile_range: &Range<usize>| {
+            nonzeros(training, &(range.start + tile_range.start..range.start + tile_range.end))
         };
-        let cuts = structures.tile_rows.map(|max_rows| cuts(range.len(), max_rows, &entries));
-        let cuts = cuts.unwrap_or_default();
-        let of_tile = byte_size(training, &range, structures) / cuts.len().max(1);
-        let at_once = threads.count().min(MAX_HOST_BYTES / of_tile.max(1)).max(1);
-        let index = |some: &[Range<usize>]| -> Vec<TileIndex> {
-            let index = |cut: &Range<usize>| {
-                TileIndex::new(training, range.start + cut.start..range.start + cut.end)
+        let tile_ranges =
+            structures.tile_rows.map(|max_rows| tile_ranges(range.len(), max_rows, &entries));
+        let tile_ranges = tile_ranges.unwrap_or_default();
+        let tile_bytes = byte_size(training, &range, structures) / tile_ranges.len().max(1);
+        let tiles_per_chunk = threads.count().min(MAX_HOST_BYTES / tile_bytes.max(1)).max(1);
+        let index = |chunk: &[Range<usize>]| -> Vec<TileIndex> {
+            let index = |tile_range: &Range<usize>| {
+                TileIndex::new(
+                    training,
+                    range.start + tile_range.start..range.start + tile_range.end,
+                )
             };
-            some.par_iter().map(index).collect()
+            chunk.par_iter().map(index).collect()
         };
         // Build the first tile indexes while the rows are copied.
         let mut indexes = Vec::new();
         let copied = threads.scope(|scope| {
-            scope.spawn(|_| indexes = cuts.chunks(at_once).next().map(index).unwrap_or_default());
+            scope.spawn(|_| {
+                indexes = tile_ranges.chunks(tiles_per_chunk).next().map(index).unwrap_or_default();
+            });
             csr(device, &stream, training, &range, structures.tile_rows.is_some())
         });
         let (rows, row_ptr) = copied?;
@@ -143,11 +149,11 @@ impl GpuSegment {
             None => Vec::new(),
         };
         let mut tiles = Vec::new();
-        for (number, some) in cuts.chunks(at_once).enumerate() {
+        for (number, chunk) in tile_ranges.chunks(tiles_per_chunk).enumerate() {
             if number > 0 {
-                indexes = threads.run(|| index(some));
+                indexes = threads.run(|| index(chunk));
             }
-            for (cut, index) in some.iter().zip(&indexes) {
+            for (tile_range, index) in chunk.iter().zip(&indexes) {
                 let lists = PostingLists {
                     lists: upload(device, &stream, &index.lists)?,
                     postings: upload(device, &stream, &index.postings)?,
@@ -155,14 +161,14 @@ impl GpuSegment {
                 let tile = TileRows {
                     lists: address(&stream, &lists.lists),
                     postings: address(&stream, &lists.postings),
-                    row_ptr: address(&stream, &rows.row_ptr) + 8 * cut.start as u64,
-                    row_end: address(&stream, &rows.row_end) + 8 * cut.start as u64,
+                    row_ptr: address(&stream, &rows.row_ptr) + 8 * tile_range.start as u64,
+                    row_end: address(&stream, &rows.row_end) + 8 * tile_range.start as u64,
                     cols: address(&stream, &rows.cols),
                     narrow_cols: rows.narrow_cols.as_ref().map_or(0, |c| address(&stream, c)),
                     vals: address(&stream, &rows.vals),
                     longest: index.longest,
-                    rows: row_number(cut.len()),
-                    first_row: first_row + row_number(cut.start),
+                    rows: row_number(tile_range.len()),
+                    first_row: first_row + row_number(tile_range.start),
                     shift: columns_per_bit.trailing_zeros(),
                 };
                 tiles.push(Tile { rows: tile, tasks: index.tasks, _lists: lists });
@@ -176,25 +182,25 @@ impl GpuSegment {
 
 /// Divides `count` rows into tiles of about equal size. Each tile has at most `max_rows` rows, if
 /// possible a multiple of eight. Tiles with too many entries for 32-bit offsets are halved.
-fn cuts(
+fn tile_ranges(
     count: usize,
     max_rows: usize,
     entries: &dyn Fn(&Range<usize>) -> usize,
 ) -> Vec<Range<usize>> {
     let tiles = count.div_ceil(max_rows.max(1)).max(1);
     let size = count.div_ceil(tiles).next_multiple_of(8).min(max_rows.max(1)).max(1);
-    let mut open: Vec<Range<usize>> =
+    let mut pending: Vec<Range<usize>> =
         (0..count).step_by(size).map(|start| start..(start + size).min(count)).rev().collect();
-    let mut cuts = Vec::new();
-    while let Some(cut) = open.pop() {
-        if cut.len() > 1 && entries(&cut) > MAX_TILE_ENTRIES {
-            let middle = cut.start + cut.len() / 2;
-            open.extend([middle..cut.end, cut.start..middle]);
+    let mut tile_ranges = Vec::new();
+    while let Some(tile_range) = pending.pop() {
+        if tile_range.len() > 1 && entries(&tile_range) > MAX_TILE_ENTRIES {
+            let middle = tile_range.start + tile_range.len() / 2;
+            pending.extend([middle..tile_range.end, tile_range.start..middle]);
         } else {
-            cuts.push(cut);
+            tile_ranges.push(tile_range);
         }
     }
-    cuts
+    tile_ranges
 }
 
 /// Maximum number of entries of a tile with several rows.
@@ -205,7 +211,7 @@ fn csr(
     stream: &Arc<CudaStream>,
     training: &CsrView<'_>,
     range: &Range<usize>,
-    tiles: bool,
+    with_tiles: bool,
 ) -> Result<(CsrRows, Vec<u64>), GpuError> {
     let mut row_ptr = Vec::new();
     let mut row_end = Vec::new();
@@ -221,7 +227,7 @@ fn csr(
         cols.resize(cols.len().next_multiple_of(ROW_ALIGNMENT), NO_COLUMN);
         vals.resize(cols.len(), 0.0);
     }
-    let narrow_cols = if tiles && is_narrow(training) {
+    let narrow_cols = if with_tiles && is_narrow(training) {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "columns fit in 16 bits or are `NO_COLUMN`"
@@ -260,15 +266,15 @@ pub(super) fn upload<T: DeviceRepr + Default + Copy>(
     stream.clone_htod(values).map_err(failed)
 }
 
-/// Creates textures of at most `width` texels over whole rows. If a row is longer, there are no
-/// textures.
+/// Creates textures of at most `width` texels over whole rows. Returns no textures if a row is
+/// longer.
 fn textures(
     device: &Device,
     rows: &CsrRows,
     row_ptr: &[u64],
     width: usize,
 ) -> Result<Vec<TextureRows>, GpuError> {
-    // Texture objects must be aligned to 512 bytes.
+    // Texture objects must be aligned to 512 bytes, which is 128 entries.
     const TEXTURE_ALIGNMENT: u64 = 128;
     let mut textures = Vec::new();
     let mut first_row = 0;
@@ -302,15 +308,16 @@ mod tests {
         for (count, max_rows) in
             [(0, 8), (1, 8), (17, 8), (23_149, 24_000), (23_149, 8_000), (9, 3)]
         {
-            let cuts = cuts(count, max_rows, &|_| 0);
-            assert!(cuts.iter().all(|cut| !cut.is_empty() && cut.len() <= max_rows));
-            let rows: Vec<usize> = cuts.into_iter().flatten().collect();
+            let tile_ranges = tile_ranges(count, max_rows, &|_| 0);
+            assert!(tile_ranges.iter().all(|range| !range.is_empty() && range.len() <= max_rows));
+            let rows: Vec<usize> = tile_ranges.into_iter().flatten().collect();
             assert_eq!(rows, (0..count).collect::<Vec<_>>());
         }
         // Rows 4 to 7 have too many entries to share a tile.
-        let entries =
-            |cut: &Range<usize>| if cut.start < 8 && cut.end > 4 { cut.len() << 29 } else { 0 };
-        let cuts = cuts(16, 8, &entries);
-        assert_eq!(cuts, [0..4, 4..6, 6..8, 8..16].map(|cut: Range<usize>| cut));
+        let entries = |range: &Range<usize>| {
+            if range.start < 8 && range.end > 4 { range.len() << 29 } else { 0 }
+        };
+        let tile_ranges = tile_ranges(16, 8, &entries);
+        assert_eq!(tile_ranges, [0..4, 4..6, 6..8, 8..16].map(|range: Range<usize>| range));
     }
 }

@@ -1,5 +1,5 @@
 //! Search on several GPUs. Each GPU has all training rows and takes batches of queries. If the rows
-//! do not fit, each GPU has some of them.
+//! do not fit, they are divided among the GPUs.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -19,8 +19,8 @@ use crate::search::{Composite, NeighborLists, Part, Report, RowMap, SearchError}
 use crate::threads::Threads;
 
 /// An engine on several GPUs, each with all training rows. It returns the same results as one GPU.
-/// If a GPU fails, the others take over its queries. If the last one fails, it continues as
-/// [`Cuda`] does: with less memory, or on the CPU.
+/// If a GPU fails, the others take over its queries. If the last GPU fails, the search continues as
+/// in [`Cuda`]: with less memory, or on the CPU.
 #[derive(Debug)]
 pub struct SeveralGpus {
     engines: Vec<Cuda>,
@@ -29,11 +29,11 @@ pub struct SeveralGpus {
 }
 
 impl SeveralGpus {
-    /// Creates an engine over training rows on several GPUs. Each GPU has all rows if they fit,
-    /// otherwise some of them.
+    /// Creates an engine over training rows on several GPUs. If the rows do not fit on each GPU,
+    /// they are divided among the GPUs.
     ///
     /// # Errors
-    /// As [`Cuda::new`], or if there is no GPU.
+    /// In the cases of [`Cuda::new`], or if there is no GPU.
     pub fn engine(
         training: &Arc<Csr>,
         devices: &[Device],
@@ -136,13 +136,13 @@ impl SeveralGpus {
         work.reverse();
         let work = Mutex::new(work);
         let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let driven = on_each(&loaded, |(number, loaded)| -> Result<(), (usize, DeviceFailure)> {
+        let outcomes = on_each(&loaded, |(number, loaded)| -> Result<(), (usize, DeviceFailure)> {
             let engine = &self.engines[*number];
             let Residence::Resident(segment) = &loaded.rows else { unreachable!("checked above") };
             engine.drive(segment, queries, k, next).map_err(|error| (*number, error))
         });
         // All workers have ended. Return the first failure.
-        driven.into_iter().collect::<Result<(), _>>()?;
+        outcomes.into_iter().collect::<Result<(), _>>()?;
         Ok(found.report())
     }
 }
@@ -189,7 +189,7 @@ impl Search for SeveralGpus {
             let is_working = |number: &usize| !self.failed[*number].load(Ordering::Relaxed);
             let working: Vec<usize> = (0..self.engines.len()).filter(is_working).collect();
             match *working {
-                // Only one GPU is left. It searches, or the CPU in its place.
+                // At most one GPU is left. It searches, or the CPU takes over.
                 [] => return lead.search(request, found),
                 [last] => return self.engines[last].search(request, found),
                 _ => {}

@@ -1,5 +1,5 @@
-//! The inverted index of a tile of rows, in the format of `fused`: fixed-point postings, arranged
-//! by the banks of shared memory.
+//! The inverted index of a tile, in the format of `fused`: fixed-point postings, arranged by bank
+//! of shared memory.
 
 use std::ops::Range;
 
@@ -31,8 +31,7 @@ pub(super) struct TileIndex {
     pub(super) postings: Vec<u32>,
     /// An upper bound on the Euclidean length of a row.
     pub(super) longest: f32,
-    /// Statistics of the number of tasks per entry of a row, over the posting lists of the entries'
-    /// terms.
+    /// Mean and maximum number of tasks in the posting list of an entry's term.
     pub(super) tasks: TaskCounts,
 }
 
@@ -45,15 +44,15 @@ pub(super) struct TaskCounts {
     pub(super) max: usize,
 }
 
-/// The number of tasks of a list of `vectors` vectors (`large_tasks` and `small_tasks` of
+/// Returns the number of tasks of a list of `vectors` vectors (`large_tasks` and `small_tasks` of
 /// kernels/fused.cuh).
 fn tasks(vectors: u32) -> u32 {
     (vectors / 32).div_ceil(4) + (vectors % 32).div_ceil(8)
 }
 
 impl TileIndex {
-    /// Builds the posting lists of `rows`: at most `MAX_TILE_ROWS`, with nonnegative weights. Call
-    /// it on the thread pool that should do the work.
+    /// Builds the posting lists of `rows`, in the current thread pool. There must be at most
+    /// `MAX_TILE_ROWS` rows, and their weights must be nonnegative.
     pub(super) fn new(training: &CsrView<'_>, rows: Range<usize>) -> Self {
         let terms = training.cols();
         let mut starts = vec![0u32; terms + 1];
@@ -111,7 +110,7 @@ impl TileIndex {
 fn distribute_all(entries: &[u32], starts: &[u32], lists: &[[u32; 4]], mut postings: &mut [u32]) {
     /// Number of terms per task.
     const TERMS_PER_TASK: usize = 256;
-    let mut pieces = Vec::new();
+    let mut chunks = Vec::new();
     for (starts, lists) in (0..lists.len())
         .step_by(TERMS_PER_TASK)
         .map(|first| &starts[first..])
@@ -119,16 +118,19 @@ fn distribute_all(entries: &[u32], starts: &[u32], lists: &[[u32; 4]], mut posti
     {
         let vectors: u32 = lists.iter().map(|list| list[1]).sum();
         let (slots, rest) = postings.split_at_mut(vectors as usize * POSTINGS_PER_LANE);
-        pieces.push((starts, lists, slots));
+        chunks.push((starts, lists, slots));
         postings = rest;
     }
-    pieces.into_par_iter().for_each_init(Dealer::default, |dealer, (starts, lists, mut slots)| {
-        for (bounds, list) in starts.windows(2).zip(lists) {
-            let (own, rest) = slots.split_at_mut(list[1] as usize * POSTINGS_PER_LANE);
-            dealer.deal(&entries[bounds[0] as usize..bounds[1] as usize], own);
-            slots = rest;
-        }
-    });
+    chunks.into_par_iter().for_each_init(
+        BankBalancer::default,
+        |balancer, (starts, lists, mut slots)| {
+            for (bounds, list) in starts.windows(2).zip(lists) {
+                let (list_slots, rest) = slots.split_at_mut(list[1] as usize * POSTINGS_PER_LANE);
+                balancer.distribute(&entries[bounds[0] as usize..bounds[1] as usize], list_slots);
+                slots = rest;
+            }
+        },
+    );
 }
 
 fn posting(row: u32, weight: f32, greatest: f32) -> u32 {
@@ -142,31 +144,31 @@ fn posting(row: u32, weight: f32, greatest: f32) -> u32 {
     (steps << 17) | ((row / 2) << 2) | (row % 2)
 }
 
-/// The bank of the accumulator of a posting's row.
+/// Returns the bank of the accumulator of a posting's row.
 fn bank(posting: u32) -> usize {
     (posting >> 2) as usize % LANES
 }
 
-/// Arranges lists so that the lanes of one instruction rarely access the same bank.
+/// Arranges lists so that the lanes of an instruction rarely access the same bank.
 ///
 /// A warp loads 32 vectors. One instruction adds the first posting of each vector, the next adds
 /// the second, and so on. The memory serves each bank once per cycle, so an instruction takes as
 /// many cycles as its fullest bank has postings. A list therefore takes at least as many cycles as
-/// its fullest bank has postings. The dealer approaches this minimum. It assigns an equal share of
-/// these cycles to each instruction, and fills the instruction from the banks with the most
+/// its fullest bank has postings. The balancer approaches this minimum. It assigns an equal share
+/// of these cycles to each instruction, and fills the instruction from the banks with the most
 /// postings left. Vectors of even and of odd rows alternate, so that both halves of a bank are
 /// distributed together.
 #[derive(Debug, Default)]
-struct Dealer {
+struct BankBalancer {
     /// Postings of each bank that have no slot yet, for even and for odd rows.
     banks: [[Vec<u32>; 2]; LANES],
     /// The kind of rows in each vector of the list: 0 for even, 1 for odd.
     halves: Vec<usize>,
 }
 
-impl Dealer {
+impl BankBalancer {
     /// Distributes the postings of `list` over `slots`.
-    fn deal(&mut self, list: &[u32], slots: &mut [u32]) {
+    fn distribute(&mut self, list: &[u32], slots: &mut [u32]) {
         let mut counts = [0usize; 2];
         for &posting in list {
             let half = posting as usize % 2;
@@ -175,21 +177,21 @@ impl Dealer {
         }
         let mut vectors = counts.map(|count| count.div_ceil(POSTINGS_PER_LANE));
         self.halves.clear();
-        for at in 0..slots.len() / POSTINGS_PER_LANE {
-            let half = if vectors[at % 2] > 0 { at % 2 } else { 1 - at % 2 };
+        for index in 0..slots.len() / POSTINGS_PER_LANE {
+            let half = if vectors[index % 2] > 0 { index % 2 } else { 1 - index % 2 };
             vectors[half] -= 1;
             self.halves.push(half);
         }
         slots.fill(FREE_SLOT);
         let warps = self.halves.len().div_ceil(LANES);
-        let mut left = warps * POSTINGS_PER_LANE;
+        let mut remaining = warps * POSTINGS_PER_LANE;
         let mut order: [usize; LANES] = std::array::from_fn(|bank| bank);
         for warp in 0..warps {
             let lanes = warp * LANES..((warp + 1) * LANES).min(self.halves.len());
             for instruction in 0..POSTINGS_PER_LANE {
                 let size = |bank: usize| self.banks[bank][0].len() + self.banks[bank][1].len();
                 order.sort_by_key(|&bank| std::cmp::Reverse(size(bank)));
-                let cycles = size(order[0]).div_ceil(left).max(1);
+                let cycles = size(order[0]).div_ceil(remaining).max(1);
                 let mut next = [lanes.start, lanes.start];
                 for &bank in &order {
                     for _ in 0..cycles {
@@ -207,25 +209,25 @@ impl Dealer {
                         slots[lane * POSTINGS_PER_LANE + instruction] = posting;
                     }
                 }
-                left -= 1;
+                remaining -= 1;
             }
         }
-        // If small warps came last, some postings may be left. They take any free slot of their
-        // half. A slot that stays free adds 0 to a row that its lane updates anyway, because one
-        // row for all free slots would mean one bank.
+        // If the last warp is small, some postings may remain. They take any free slot of their
+        // half. A free slot adds 0 to the row of the previous slot of its lane. One fixed row for
+        // all free slots would overload one bank.
         let mut rest = [0, 1].map(|half| {
-            let left: Vec<u32> =
+            let remaining: Vec<u32> =
                 self.banks.iter_mut().flat_map(|bank| bank[half].drain(..)).collect();
-            left.into_iter()
+            remaining.into_iter()
         });
         let (vectors, _) = slots.as_chunks_mut::<POSTINGS_PER_LANE>();
         for (vector, &half) in vectors.iter_mut().zip(&self.halves) {
-            let mut beside = u32::from(half == 1);
+            let mut previous = u32::from(half == 1);
             for slot in vector {
                 if *slot == FREE_SLOT {
-                    *slot = rest[half].next().unwrap_or(beside & 0x1_ffff);
+                    *slot = rest[half].next().unwrap_or(previous & 0x1_ffff);
                 }
-                beside = *slot;
+                previous = *slot;
             }
         }
     }
@@ -308,7 +310,7 @@ mod tests {
         let mut random = move || generator.unit();
         // With a single term, a step of a weight is eight units, so product rounding does not mask
         // weight rounding.
-        for (sharpness, most_terms) in [(0.2, 40), (1.0, 40), (6.0, 40), (30.0, 40), (1.0, 1)] {
+        for (sharpness, max_terms) in [(0.2, 40), (1.0, 40), (6.0, 40), (30.0, 40), (1.0, 1)] {
             let rows = 300usize;
             let terms = 40u32;
             let mut draw = |share: f64| -> Vec<(u32, f32)> {
@@ -319,7 +321,7 @@ mod tests {
             };
             let training: Vec<Vec<(u32, f32)>> = (0..rows).map(|_| draw(0.4)).collect();
             let mut query = draw(0.7);
-            query.truncate(most_terms);
+            query.truncate(max_terms);
             let mut builder = CsrBuilder::default();
             for row in &training {
                 builder.push_row(row.iter().copied());

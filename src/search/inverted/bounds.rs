@@ -1,19 +1,19 @@
 //! Search by rare terms only, with a bound on the contribution of the frequent terms.
 //!
 //! Most postings of a query belong to its frequent terms, which contribute the least to a
-//! similarity. So the engine adds only the postings of the rare terms. The contribution of the
-//! frequent terms is at most the length of the query in these terms times the length of the row in
-//! them (Cauchy–Schwarz). Several levels define which terms are frequent, each by a fraction of the
-//! rows ([`LEVEL_FRACTIONS`]). For each level, a column contains the length of every row in the
-//! frequent terms, in fixed point and rounded up. If the bounds leave too many rows of a block, the
-//! terms of the next level are added too.
+//! similarity. Therefore, the engine adds only the postings of the rare terms. The contribution of
+//! the frequent terms is at most |q₂| |x₂|, the product of the lengths of the query and the row in
+//! these terms (Cauchy–Schwarz). Several levels define which terms are frequent, each by a fraction
+//! of the rows ([`LEVEL_FRACTIONS`]). For each level, a column contains the length of every row in
+//! the frequent terms, in fixed point and rounded up. If the bounds leave too many candidates in a
+//! block, the terms of the next level are added too.
 //!
 //! In the notation of [`super`], let s₁ be the contribution of the added products to the similarity
 //! s. The sum of these products is at least A s₁ − Σ r and at most A s₁ + Σ (r + 1). Weights are
 //! not negative, so s₁ ≤ s ≤ s₁ + |q₂| |x₂|. The first inequality gives a threshold: if T is at
-//! most the k-th largest sum, k rows have A s ≥ T − Σ (r + 1). These rows are scored by the
-//! formula, which gives a higher threshold. Then the rows whose bounds reach that threshold are
-//! scored in the order of their bounds. Scoring ends when no bound reaches the k-th best similarity
+//! most the k-th largest sum, k rows have A s ≥ T − Σ (r + 1). These rows are scored exactly, which
+//! gives a higher threshold. Then the rows whose bounds reach that threshold are scored in
+//! descending order of their bounds. Scoring ends when no bound reaches the k-th best similarity
 //! found so far. Exact similarities need no band, only Σ r, and 0.1 for the rounding to `f32` and
 //! `f64`.
 
@@ -29,15 +29,14 @@ use crate::search::{Neighbor, SearchError};
 
 /// Cost of scoring a row, in postings.
 const POSTINGS_PER_ROW: usize = 256;
-/// Number of rows of a column that are added in the time of one posting.
+/// Number of rows of a column that take as long to add as one posting.
 const ROWS_PER_POSTING: usize = 16;
 /// Fixed cost of a stage, in postings.
 const POSTINGS_PER_STAGE: usize = 2048;
 
-/// The last stage at which a block costs a query of a batch less than the head.
+/// The last stage at which bounds are faster than the head for a query of a batch.
 const CHEAP_STAGES: usize = 2;
-/// If a query of a batch needs a later stage in more than one in this many blocks, the head answers
-/// it.
+/// The head answers a query of a batch if more than one in this many blocks needs a later stage.
 const LATE_BLOCKS: usize = 8;
 
 /// The factors of some terms of a query.
@@ -57,7 +56,7 @@ struct Plan<T> {
     rare: usize,
     /// The stages. After the last one, all terms have been added.
     stages: [Stage<T>; LEVEL_FRACTIONS.len() + 1],
-    /// The scaled similarity 1.
+    /// Factor that converts similarities to sums.
     scale: f64,
 }
 
@@ -77,8 +76,8 @@ struct Stage<T> {
 }
 
 impl<T: FixedPoint> Plan<T> {
-    /// Plans a query. Returns `None` if no term is rare, or if 16 bits are not enough for the
-    /// query.
+    /// Creates the plan of a query. Returns `None` if no term is rare, or if 16 bits are not enough
+    /// for the query.
     fn new(index: &Index<T>, query: &QueryState<'_, T>, rescorer: &Rescorer) -> Option<Self> {
         let scaled = query.scaled.as_ref()?;
         if index.levels.is_empty() {
@@ -136,9 +135,9 @@ impl<T: FixedPoint> Plan<T> {
 struct BestRows {
     rows: BinaryHeap<Neighbor>,
     wanted: usize,
-    /// The scaled similarity 1.
+    /// Factor that converts similarities to sums.
     scale: f64,
-    /// Lower bound on the scaled similarities of the rows in the result, as far as known.
+    /// Best known lower bound on the scaled similarities of the rows in the result.
     min_scaled: f64,
 }
 
@@ -165,7 +164,7 @@ impl BestRows {
     }
 }
 
-/// The state of a query while it passes through the blocks.
+/// The state of a query while blocks are scanned.
 #[derive(Debug)]
 struct QueryProgress<T> {
     /// The query's position among the states.
@@ -174,7 +173,7 @@ struct QueryProgress<T> {
     best: BestRows,
     /// The stage to begin with. Most blocks need about the same stage as the previous block.
     stage: usize,
-    /// Number of blocks that needed an expensive stage.
+    /// Number of blocks that needed a stage after [`CHEAP_STAGES`].
     late_blocks: usize,
     /// Whether the bounds have failed to prune anything.
     is_unprunable: bool,
@@ -186,7 +185,7 @@ struct LargeSums<'a, T> {
     threshold: T,
 }
 
-/// The visit of a block by a query.
+/// A query and the block that is being scanned for it.
 struct BlockVisit<'a, T> {
     state: &'a QueryState<'a, T>,
     block: &'a Block<T>,
@@ -195,8 +194,8 @@ struct BlockVisit<'a, T> {
 }
 
 impl<T: FixedPoint> Searcher<'_, T> {
-    /// Finds the neighbors of queries. Returns `None` for a query if bounds do not help, or if a
-    /// batch answers it faster.
+    /// Finds the neighbors of queries by bounds. Returns `None` for a query if bounds do not prune
+    /// enough, or if the head answers it faster.
     pub(super) fn search_by_bounds(
         &self,
         states: &[QueryState<'_, T>],
@@ -225,14 +224,14 @@ impl<T: FixedPoint> Searcher<'_, T> {
         // The position and the stage of the query whose postings are being prefetched.
         let mut prefetched = None;
         for (number, block) in blocks.iter().enumerate() {
-            for this in 0..queries.len() {
+            for index in 0..queries.len() {
                 self.queries.stop.check()?;
-                let QueryProgress { position, plan, stage, .. } = &queries[this];
+                let QueryProgress { position, plan, stage, .. } = &queries[index];
                 if prefetched != Some((*position, *stage)) {
                     block.lists(plan.terms(None, *stage).rare, &mut buffers.next);
                 }
                 std::mem::swap(&mut buffers.lists, &mut buffers.next);
-                let next = match queries.get(this + 1) {
+                let next = match queries.get(index + 1) {
                     Some(query) => Some((block, query)),
                     None => blocks.get(number + 1).zip(queries.first()),
                 };
@@ -244,7 +243,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
                 buffers.rescorer.set(state.query, columns);
                 self.add_in_stages(
                     &BlockVisit { state, block, number },
-                    &mut queries[this],
+                    &mut queries[index],
                     buffers,
                 );
                 buffers.rescorer.clear(state.query);
@@ -261,7 +260,8 @@ impl<T: FixedPoint> Searcher<'_, T> {
         Ok(found)
     }
 
-    /// Collects the best rows of a block. `buffers.lists` holds the postings of the first stage.
+    /// Collects the best rows of a block. `buffers.lists` holds the postings of the stage to begin
+    /// with.
     fn add_in_stages(
         &self,
         visit: &BlockVisit<'_, T>,
@@ -289,15 +289,15 @@ impl<T: FixedPoint> Searcher<'_, T> {
             block.add(lists, sums);
             added = Some(*stage);
             self.queries.allow.clear_denied(state.number, block.first_row, sums);
-            let reached = &plan.stages[*stage];
+            let current = &plan.stages[*stage];
             if !best.is_full() {
                 let threshold = sum_threshold(sums, best.wanted, maxima);
-                best.min_scaled = best.min_scaled.max(threshold.value() - reached.above);
+                best.min_scaled = best.min_scaled.max(threshold.value() - current.above);
                 if threshold >= T::ONE {
                     self.score_first(visit, &LargeSums { sums, threshold }, rescorer, seen, best);
                 }
             }
-            let min_sum = (best.min_scaled - reached.below).floor();
+            let min_sum = (best.min_scaled - current.below).floor();
             let Some(lengths) = block.lengths(*stage) else {
                 if min_sum < 1.0 {
                     // Any row may be in the result.
@@ -310,13 +310,13 @@ impl<T: FixedPoint> Searcher<'_, T> {
                 break;
             };
             if min_sum >= 1.0 {
-                let factor = reached.length;
+                let factor = current.length;
                 let bounds = Bounds { sums, lengths, factor };
                 let count = bounds.mark_at_least(T::nearest(min_sum), marks);
-                // If blocks are alike, each contains this share of the wanted rows, which must be
-                // scored anyway.
-                let more = count.saturating_sub(best.wanted / (number + 1));
-                if more * POSTINGS_PER_ROW <= reached.next / blocks + POSTINGS_PER_STAGE {
+                // Do not count the rows of the result that this block is expected to contain: they
+                // must be scored anyway.
+                let excess = count.saturating_sub(best.wanted / (number + 1));
+                if excess * POSTINGS_PER_ROW <= current.next / blocks + POSTINGS_PER_STAGE {
                     candidates.extend(set_bits(marks).map(|local| {
                         let bound = bound(sums[local], lengths[local], factor);
                         (bound, block.row_number(local))
@@ -326,14 +326,14 @@ impl<T: FixedPoint> Searcher<'_, T> {
             }
             *stage += 1;
         }
-        let reached = &plan.stages[*stage];
+        let current = &plan.stages[*stage];
         candidates.sort_unstable_by(|a, b| b.cmp(a));
         candidates
             .iter()
             .take(PREFETCH_DISTANCE)
             .for_each(|&(_, row)| prefetch(&self.training, row));
         for (position, &(sum, row)) in candidates.iter().enumerate() {
-            if sum.value() < (best.min_scaled - reached.below).floor() {
+            if sum.value() < (best.min_scaled - current.below).floor() {
                 break;
             }
             if let Some(&(_, later)) = candidates.get(position + PREFETCH_DISTANCE) {
@@ -349,7 +349,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
         *stage = if number == 0 { *stage / 2 } else { stage.saturating_sub(1) };
     }
 
-    /// Scores the rows of a block with the largest sums, about as many rows as are wanted.
+    /// Scores the rows with the largest sums of a block, at most twice as many as wanted.
     fn score_first(
         &self,
         visit: &BlockVisit<'_, T>,

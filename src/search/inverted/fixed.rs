@@ -12,7 +12,7 @@ pub(super) trait FixedPoint: Number {
     const LARGEST_SUM: f64;
     const SIGNED: bool;
 
-    /// The nearest number.
+    /// Returns the number nearest to `value`.
     fn nearest(value: f64) -> Self;
     fn value(self) -> f64;
 }
@@ -27,7 +27,7 @@ macro_rules! fixed {
             #[expect(clippy::cast_possible_truncation, reason = "clamped")]
             #[allow(clippy::allow_attributes, clippy::cast_sign_loss, reason = "clamped")]
             fn nearest(value: f64) -> Self {
-                // Truncation rounds a number above 0 down without calling a rounding function.
+                // Truncation rounds positive numbers down without a call to a rounding function.
                 let min = f64::from($number::MIN);
                 let above = value.clamp(min, <Self as FixedPoint>::MAX) - min + 0.5;
                 (above as i32 + i32::from($number::MIN)) as $number
@@ -84,16 +84,16 @@ impl WeightStats {
         stats
     }
 
-    /// Returns the properties of the rows of both operands.
+    /// Combines the properties of two ranges of rows.
     pub(super) fn join(mut self, other: &Self) -> Self {
         self.length = self.length.max(other.length);
         self.has_negative |= other.has_negative;
         self.longest_row = self.longest_row.max(other.longest_row);
-        for (own, &other) in self.largest.iter_mut().zip(&other.largest) {
-            *own = own.max(other);
+        for (value, &other) in self.largest.iter_mut().zip(&other.largest) {
+            *value = value.max(other);
         }
-        for (own, &other) in self.frequencies.iter_mut().zip(&other.frequencies) {
-            *own += other;
+        for (value, &other) in self.frequencies.iter_mut().zip(&other.frequencies) {
+            *value += other;
         }
         self
     }
@@ -109,7 +109,7 @@ pub(super) struct ScaledQuery<T> {
     pub(super) tail: usize,
     /// A row is not among the nearest `k` if its sum is smaller than `k` other sums by this amount.
     pub(super) band: f64,
-    /// The scaled similarity 1.
+    /// Factor that converts similarities to sums.
     pub(super) scale: f64,
 }
 
@@ -163,8 +163,8 @@ impl<T: FixedPoint> ScaledQuery<T> {
                 tail += 1;
             }
         }
-        // A row has at most `widest` products. In a batch, the products of one row may be 1 larger
-        // than the products of another row.
+        // A row has at most `products` products, each with a band of at most `widest`. In a batch,
+        // the products of one row may be 1 larger than the products of another row.
         let of_products = (widest + 1.0) * products;
         // The 0.1 covers the rounding of two similarities to f32 and of these numbers to f64.
         Some(Self { factors, tail, band: f64::min(band, of_products) + 0.1, scale })

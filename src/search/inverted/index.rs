@@ -8,13 +8,12 @@ use super::fixed::{FixedPoint, WeightStats};
 use super::kernels::{DenseProducts, Head, HeadProducts, LANES, WINDOW};
 use crate::rows::matrix::{CsrView, prefetch, row};
 
-/// Minimum share of the rows that contain a term of the head. Multiplying its weights by the
-/// factors of all queries of a batch, zeros included, is then cheaper than adding its postings for
-/// the queries that contain it.
+/// Minimum fraction of the rows that contain a term of the head. For such a term, multiplying its
+/// weights by the factors of all queries of a batch is faster than adding its postings.
 const MIN_HEAD_FRACTION: f64 = 0.02;
 /// Maximum number of terms of the head, so that the factors of a batch fit in a second-level cache.
 const MAX_HEAD_TERMS: usize = 1024;
-/// Minimum share of the rows that contain a term with a column of all rows' weights.
+/// Minimum fraction of the rows that contain a term with a column of all rows' weights.
 const MIN_DENSE_FRACTION: f64 = 0.2;
 /// Maximum number of these columns, so that a strip of them fits in a first-level cache.
 const MAX_DENSE_TERMS: usize = 192;
@@ -57,7 +56,7 @@ pub(super) struct Block<T> {
 }
 
 impl<T: FixedPoint> Index<T> {
-    /// Creates an index of training rows. Call it on the thread pool that should do the work.
+    /// Creates an index of training rows, in the current thread pool.
     pub(super) fn new(training: &CsrView<'_>, stats: WeightStats, block_bounds: &[usize]) -> Self {
         let min_rows = (training.rows() as f64 * MIN_HEAD_FRACTION).max(1.0);
         let frequencies = &stats.frequencies;
@@ -130,7 +129,7 @@ fn levels<T: FixedPoint>(rows: usize) -> Vec<u32> {
     LEVEL_FRACTIONS.iter().map(|&fraction| (fraction * rows as f64).ceil() as u32).collect()
 }
 
-/// How the blocks store rows.
+/// The layout of the rows in blocks.
 #[derive(Debug)]
 struct Layout {
     terms: Vec<TermLayout>,
@@ -142,7 +141,7 @@ struct Layout {
     longest: f64,
 }
 
-/// How the blocks store the entries of a term.
+/// The layout of a term's entries in blocks.
 #[derive(Debug, Clone, Copy)]
 struct TermLayout {
     /// Factor that scales the weights.
@@ -174,16 +173,17 @@ struct HeadRows {
 }
 
 impl HeadRows {
-    /// Adds a window of rows. Their entries are stored one after the other, and each row's entries
-    /// end at its position in `ends`.
+    /// Adds a window of rows. Their entries are stored consecutively, and each row's entries end at
+    /// its position in `ends`.
     fn push(&mut self, ends: &[usize], entries: &[u32]) {
-        let start = |at: u8| at.checked_sub(1).map_or(0, |before| ends[usize::from(before)]);
-        let lengths = (0u8..).zip(ends).map(|(at, &end)| (end - start(at), at));
+        let start =
+            |position: u8| position.checked_sub(1).map_or(0, |before| ends[usize::from(before)]);
+        let lengths = (0u8..).zip(ends).map(|(position, &end)| (end - start(position), position));
         let mut window: Vec<(usize, u8)> = lengths.collect();
         window.sort_unstable();
-        for (length, at) in window {
-            self.order.push(at);
-            self.entries.extend_from_slice(&entries[start(at)..start(at) + length]);
+        for (length, position) in window {
+            self.order.push(position);
+            self.entries.extend_from_slice(&entries[start(position)..start(position) + length]);
             self.starts.push(narrow(self.entries.len()));
         }
     }
@@ -193,7 +193,7 @@ impl HeadRows {
     }
 }
 
-/// Converts a position in a block, which has fewer than 2^32 postings.
+/// Converts a position in a block to `u32`.
 fn narrow(n: usize) -> u32 {
     u32::try_from(n).expect("blocks have fewer than 2^32 postings")
 }
@@ -229,10 +229,10 @@ impl<T: FixedPoint> Block<T> {
             // One sum of squares for each number of levels. Four copies are used in turn, so that
             // an addition does not wait for the previous one.
             let mut squares = [[0.0; LEVEL_FRACTIONS.len() + 1]; 4];
-            for (at, (&term, &weight)) in terms.iter().zip(weights).enumerate() {
+            for (entry, (&term, &weight)) in terms.iter().zip(weights).enumerate() {
                 let of_term = &layouts[term as usize];
                 let fixed: T = of_term.weight(weight);
-                squares[at % 4][usize::from(of_term.stage)] +=
+                squares[entry % 4][usize::from(of_term.stage)] +=
                     f64::from(weight) * f64::from(weight);
                 let next = &mut next[term as usize];
                 postings[*next as usize] = local << 16 | u32::from(fixed.bits());
@@ -275,8 +275,8 @@ impl<T: FixedPoint> Block<T> {
     }
 
     /// Returns the rows' lengths in the frequent terms of a level, as shares of the longest row's
-    /// length. The share 1 is slightly below the largest number. Returns `None` above the last
-    /// level, which has no frequent terms.
+    /// length. They are scaled so that a share of 1 is slightly below the largest number. Returns
+    /// `None` above the last level, which has no frequent terms.
     pub(super) fn lengths(&self, level: usize) -> Option<&[T]> {
         self.lengths.get(level).map(Vec::as_slice)
     }
@@ -343,8 +343,8 @@ pub(super) struct PostingList<T> {
 }
 
 /// Returns the distance between the sums of consecutive queries, for blocks of up to `rows` rows.
-/// It is a multiple of the window size plus a cache line. So the sums of one row for all queries do
-/// not compete for the same cache set.
+/// It is a multiple of the window size plus a cache line. This prevents the sums of one row for all
+/// queries from competing for the same cache set.
 pub(super) fn stride(rows: usize) -> usize {
     rows.next_multiple_of(WINDOW) + 32
 }

@@ -122,9 +122,9 @@ impl<N: Number> Loop for HeadProducts<'_, N> {
         let sums: &mut [u16] = bytemuck::cast_slice_mut(sums);
         let mut window = [[0; LANES]; WINDOW];
         for (first, order) in (0..).step_by(WINDOW).zip(order.chunks(WINDOW)) {
-            for (at, &row) in (first..).zip(order) {
+            for (position, &row) in (first..).zip(order) {
                 let mut lanes = V::Lanes::zeroed();
-                for &entry in &entries[starts[at] as usize..starts[at + 1] as usize] {
+                for &entry in &entries[starts[position] as usize..starts[position + 1] as usize] {
                     let weight = N::from_bits(weight_of(entry));
                     lanes = ops.add_products(lanes, weight, &factors[column_of(entry)]);
                 }
@@ -136,8 +136,8 @@ impl<N: Number> Loop for HeadProducts<'_, N> {
                     for (from, to) in window[row..row + TILE].iter().zip(&mut tile) {
                         to.copy_from_slice(&from[query..query + TILE]);
                     }
-                    for (query, own) in (query..).zip(transposed(tile)) {
-                        sums[query * stride + first + row..][..TILE].copy_from_slice(&own);
+                    for (query, row_sums) in (query..).zip(transposed(tile)) {
+                        sums[query * stride + first + row..][..TILE].copy_from_slice(&row_sums);
                     }
                 }
             }
@@ -280,15 +280,15 @@ impl<N: Number, F: FnMut(usize)> Loop for AtLeast<'_, N, F> {
                 mask &= mask - 1;
             }
         }
-        for (at, &sum) in rest.iter().enumerate() {
+        for (index, &sum) in rest.iter().enumerate() {
             if sum >= threshold {
-                found(whole.len() * LANES + at);
+                found(whole.len() * LANES + index);
             }
         }
     }
 }
 
-/// Returns how many values are at least `threshold`.
+/// Returns the number of values that are at least `threshold`.
 pub(super) fn count_at_least<N: Number>(values: &[N], threshold: N) -> usize {
     InstructionSet::best().run(CountAtLeast { values, threshold })
 }

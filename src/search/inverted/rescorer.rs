@@ -1,4 +1,4 @@
-//! Rescoring of candidates: the similarities of a query and some rows, by the formula.
+//! Rescoring candidates: the exact similarities between a query and some rows.
 
 use crate::rows::matrix::{CommonEntries, CsrView, Row, ScatteredRow, prefetch_row, row};
 use crate::search::neighbor::{Neighbor, rounded};
@@ -6,7 +6,7 @@ use crate::search::neighbor::{Neighbor, rounded};
 /// Number of rows to prefetch ahead of the row being scored.
 pub(super) const PREFETCH_DISTANCE: usize = 4;
 
-/// A query as a dense vector of weights, for computing similarities of rows.
+/// A query as a dense vector of weights, for computing its similarities to rows.
 #[derive(Debug, Default)]
 pub(super) struct Rescorer {
     query: ScatteredRow,
@@ -15,7 +15,7 @@ pub(super) struct Rescorer {
 }
 
 impl Rescorer {
-    /// Sets the query. Call [`clear`](Self::clear) before setting another.
+    /// Sets the query. Call [`clear`](Self::clear) before setting another query.
     pub(super) fn set(&mut self, query: Row<'_>, columns: usize) {
         self.query.set(query, columns);
     }
@@ -25,7 +25,7 @@ impl Rescorer {
         self.query.value(term)
     }
 
-    /// Removes the query, which must be the one that was set.
+    /// Removes the query, which must be the query that was set.
     pub(super) fn clear(&mut self, query: Row<'_>) {
         self.query.clear(query);
     }

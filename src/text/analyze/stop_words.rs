@@ -72,6 +72,11 @@ pub fn stop_word_list_name(words: &[String]) -> Option<&'static str> {
     NAMES.iter().find(is_of).map(|&(name, _)| name)
 }
 
+/// Returns the English name of a language with a stop-word list, given its code.
+pub(crate) fn stop_word_language_name(code: &str) -> Option<&'static str> {
+    NAMES.iter().find(|(_, known)| *known == code).map(|&(name, _)| name)
+}
+
 /// The English names of languages with a stop-word list, and their codes.
 const NAMES: &[(&str, &str)] = &[
     ("afrikaans", "af"),

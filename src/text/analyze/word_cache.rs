@@ -32,7 +32,7 @@ impl WordCache {
         outcome: &mut impl FnMut(&str) -> Outcome,
     ) -> Outcome {
         self.clear_if_full();
-        let number = self.words.id(word).expect("few words") as usize;
+        let number = self.words.id(word).expect("the cache is small") as usize;
         if number == self.outcomes.len() {
             self.outcomes.push(outcome(word.text()));
         }
@@ -48,9 +48,9 @@ impl WordCache {
         self.clear_if_full();
         let Self { words: known, outcomes, numbers } = self;
         numbers.clear();
-        known.ids(words, |number| numbers.push(number.expect("few words")));
+        known.ids(words, |number| numbers.push(number.expect("the cache is small")));
         for number in outcomes.len()..known.len() {
-            #[expect(clippy::cast_possible_truncation, reason = "few words")]
+            #[expect(clippy::cast_possible_truncation, reason = "the cache is small")]
             outcomes.push(outcome(known.term(number as u32)));
         }
         for &number in &*numbers {

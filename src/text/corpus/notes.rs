@@ -117,6 +117,15 @@ pub enum Note {
         /// The number of test documents.
         documents: u64,
     },
+    /// Many documents have no term, or only one.
+    ShortTexts {
+        /// The number of such documents.
+        short: usize,
+        /// The number of all documents.
+        documents: usize,
+        /// The identifier of such a document.
+        example: String,
+    },
     /// Several documents have the same identifier.
     RepeatedIds {
         /// The number of documents whose identifier occurred before.
@@ -202,6 +211,11 @@ impl fmt::Display for Note {
                 "{copies} of {documents} test documents ({:.0} %) have the same known terms as a \
                  training document",
                 100.0 * *copies as f64 / *documents as f64
+            ),
+            Self::ShortTexts { short, documents, example } => write!(
+                f,
+                "{short} of {documents} documents have fewer than two terms, such as `{}`",
+                printable(example)
             ),
             Self::RepeatedIds { documents, example } => write!(
                 f,

@@ -74,7 +74,7 @@ impl<'a> Part<'a> {
             let place = |&term: &u32| {
                 let key = names.key(term);
                 let frequency = shard.terms_met[term as usize].document_frequency;
-                let next = u32::try_from(merged.terms.len()).expect("fewer terms than 2^32");
+                let next = u32::try_from(merged.terms.len()).expect("fewer than 2^32 terms");
                 let place = *known.entry(key).or_insert(next);
                 if place == next {
                     merged.terms.push(key);
@@ -122,7 +122,7 @@ pub(super) fn unite<'a>(
 ) -> (Vec<UnitedTerm<'a>>, Vec<Vec<u32>>) {
     let hasher = RandomState::default();
     let parted = |(shard, names): (&Shard<'_>, &Names<'_>)| {
-        let terms = 0..u32::try_from(shard.terms_met.len()).expect("fewer terms than 2^32");
+        let terms = 0..u32::try_from(shard.terms_met.len()).expect("fewer than 2^32 terms");
         // Use other bits of the hash than the hash tables of the partitions.
         let part = |term| hasher.hash_one(names.key(term)).to_le_bytes()[4] % PARTS;
         PartIndex::of(&terms.map(part).collect::<Vec<u8>>())

@@ -44,7 +44,7 @@ impl Interner {
     ) {
         let mut short = Vec::new();
         let flush = |interner: &mut Self, short: &mut Vec<ShortTerm>, numbers: &mut Vec<u32>| {
-            interner.ids(short, |id| numbers.push(id.expect("fewer terms")));
+            interner.ids(short, |id| numbers.push(id.expect("fewer than 2^32 terms")));
             short.clear();
         };
         for term in terms {
@@ -53,7 +53,7 @@ impl Interner {
                 short.push(term);
             } else {
                 flush(self, &mut short, numbers);
-                numbers.push(self.id(term).expect("fewer terms"));
+                numbers.push(self.id(term).expect("fewer than 2^32 terms"));
             }
         }
         flush(self, &mut short, numbers);

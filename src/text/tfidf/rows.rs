@@ -48,7 +48,7 @@ impl RawRows {
         for ends in indptr[1..].chunks_mut(ROWS_PER_TASK) {
             let end = range(0, ends[ends.len() - 1]).end;
             let ids = ids.split_off_mut(..end - start).expect("entries of the rows");
-            let values = values.split_off_mut(..end - start).expect("as many");
+            let values = values.split_off_mut(..end - start).expect("one value per entry");
             pieces.push(Piece { start, ends, ids, values });
             start = end;
         }

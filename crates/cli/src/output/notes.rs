@@ -67,6 +67,11 @@ fn advice(note: &Note) -> String {
             "the metrics are too high for new documents if these are in both corpora by mistake"
                 .to_owned()
         }
+        Note::ShortTexts { .. } => {
+            "is the text column right (`--text-column`)? A document without terms is nobody's \
+             neighbor"
+                .to_owned()
+        }
         Note::RepeatedIds { .. } => {
             "changes by identifier reach all of them; `--id-column` names another field".to_owned()
         }

@@ -57,8 +57,8 @@ impl WarmStart {
     fn of(&self, labels: &[u32], row: u32) -> Lanes {
         let mut lanes = [0.0; LANES];
         for (lane, &label) in lanes.iter_mut().zip(labels) {
-            let at = label as usize * self.rows + row as usize;
-            *lane = self.alphas.get(at).copied().unwrap_or_default();
+            let index = label as usize * self.rows + row as usize;
+            *lane = self.alphas.get(index).copied().unwrap_or_default();
         }
         lanes
     }
@@ -107,13 +107,13 @@ impl SvmDocuments {
         Self { numbers, starts, entries, squares, terms }
     }
 
-    fn of(&self, at: usize) -> &[(u32, f32)] {
-        &self.entries[self.starts[at]..self.starts[at + 1]]
+    fn of(&self, document: usize) -> &[(u32, f32)] {
+        &self.entries[self.starts[document]..self.starts[document + 1]]
     }
 }
 
-/// Number of labels whose SVMs are trained simultaneously. Each document is read once for all of
-/// them, and their weights for a term are adjacent.
+/// Number of labels whose SVMs are trained simultaneously. Each document is read once for all
+/// labels, and their weights for a term are adjacent.
 pub(super) const LANES: usize = 8;
 
 /// One number per simultaneously trained label.
@@ -175,7 +175,7 @@ impl<'t> LinearSvms<'t> {
 }
 
 /// Returns `lanes` plus `factor` times `others`.
-#[expect(clippy::inline_always, reason = "to be compiled for the instructions of its caller")]
+#[expect(clippy::inline_always, reason = "compiled for the instructions of its caller")]
 #[inline(always)]
 fn plus(mut lanes: Lanes, others: &Lanes, factor: f32) -> Lanes {
     for (lane, other) in lanes.iter_mut().zip(others) {
@@ -186,7 +186,7 @@ fn plus(mut lanes: Lanes, others: &Lanes, factor: f32) -> Lanes {
 
 /// Returns the product of a row and the weights of each SVM, plus the constants. Two sums
 /// alternate, so that an addition does not wait for the previous one.
-#[expect(clippy::inline_always, reason = "to be compiled for the instructions of its caller")]
+#[expect(clippy::inline_always, reason = "compiled for the instructions of its caller")]
 #[inline(always)]
 fn sums(entries: &[(u32, f32)], weights: &[Lanes], constants: Lanes) -> Lanes {
     let (pairs, last) = entries.as_chunks::<2>();
@@ -204,56 +204,56 @@ fn sums(entries: &[(u32, f32)], weights: &[Lanes], constants: Lanes) -> Lanes {
 
 /// Runs dual coordinate descent for all SVMs, starting at `alphas`, until the gradients of each
 /// label differ by at most `tolerance`. Returns the weights of each term, and the constants. A
-/// document whose variables do not change rests: it is skipped until the other documents fit, or
-/// for [`MAX_SKIPPED_ROUNDS`] rounds.
+/// document whose variables do not change is skipped until the active documents meet the tolerance,
+/// or for [`MAX_SKIPPED_ROUNDS`] rounds.
 #[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
 fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<Lanes>, Lanes) {
     let LinearSvms { documents, labels, sides, diagonal } = svms;
     let mut weights = vec![[0.0f32; LANES]; documents.terms.len()];
     let mut constants = [0.0f32; LANES];
-    for (at, (alphas, sides)) in alphas.iter().zip(sides).enumerate() {
+    for (document, (alphas, sides)) in alphas.iter().zip(sides).enumerate() {
         if alphas.iter().any(|&alpha| alpha > 0.0) {
-            let moved = std::array::from_fn(|lane| alphas[lane] * sides[lane]);
-            for &(term, value) in documents.of(at) {
+            let steps = std::array::from_fn(|lane| alphas[lane] * sides[lane]);
+            for &(term, value) in documents.of(document) {
                 let weights = &mut weights[term as usize];
-                *weights = plus(*weights, &moved, value);
+                *weights = plus(*weights, &steps, value);
             }
-            constants = plus(constants, &moved, 1.0);
+            constants = plus(constants, &steps, 1.0);
         }
     }
-    // The first `open` documents are not resting.
+    // The first `active` documents of `order` are not skipped.
     let mut order: Vec<usize> = (0..sides.len()).collect();
-    let mut open = order.len();
+    let mut active = order.len();
     let mut random = Random::new(u64::from(labels[0]));
     let mut trained: [bool; LANES] = std::array::from_fn(|lane| lane < labels.len());
     let mut partial_rounds = 0;
     for _ in 0..MAX_ROUNDS {
-        let whole = open == order.len();
+        let is_full_round = active == order.len();
         let mut max_slopes = [f32::NEG_INFINITY; LANES];
         let mut min_slopes = [f32::INFINITY; LANES];
-        for at in (1..open).rev() {
-            order.swap(at, random.below(at + 1));
+        for index in (1..active).rev() {
+            order.swap(index, random.below(index + 1));
         }
         let mut next = 0;
-        while next < open {
-            let at = order[next];
-            if let Some(&later) = order[..open].get(next + ENTRY_PREFETCH_DISTANCE) {
+        while next < active {
+            let document = order[next];
+            if let Some(&later) = order[..active].get(next + ENTRY_PREFETCH_DISTANCE) {
                 let entries = documents.of(later);
                 (0..entries.len()).step_by(8).for_each(|line| prefetch(entries, line));
                 prefetch(sides, later);
                 prefetch(alphas, later);
             }
-            if let Some(&later) = order[..open].get(next + WEIGHT_PREFETCH_DISTANCE) {
+            if let Some(&later) = order[..active].get(next + WEIGHT_PREFETCH_DISTANCE) {
                 documents.of(later).iter().for_each(|&(term, _)| prefetch(&weights, term as usize));
             }
-            let entries = documents.of(at);
+            let entries = documents.of(document);
             let sums = sums(entries, &weights, constants);
-            let square = documents.squares[at];
-            let diagonal = diagonal[at];
-            let sides = &sides[at];
-            let alphas = &mut alphas[at];
-            let mut moved = [0.0f32; LANES];
-            let mut moves = false;
+            let square = documents.squares[document];
+            let diagonal = diagonal[document];
+            let sides = &sides[document];
+            let alphas = &mut alphas[document];
+            let mut steps = [0.0f32; LANES];
+            let mut is_changed = false;
             for lane in 0..LANES {
                 let side = sides[lane];
                 let alpha = alphas[lane];
@@ -261,36 +261,37 @@ fn descend(svms: &LinearSvms<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<
                 let projected = if alpha <= 0.0 { slope.min(0.0) } else { slope };
                 max_slopes[lane] = max_slopes[lane].max(projected);
                 min_slopes[lane] = min_slopes[lane].min(projected);
-                let stays = !trained[lane] || projected.abs() <= 1e-12;
-                let better = (alpha - slope / (square + diagonal)).max(0.0);
-                let better = if stays { alpha } else { better };
-                moved[lane] = (better - alpha) * side;
-                alphas[lane] = better;
-                moves |= moved[lane] != 0.0;
+                let is_fixed = !trained[lane] || projected.abs() <= 1e-12;
+                let new_alpha = (alpha - slope / (square + diagonal)).max(0.0);
+                let new_alpha = if is_fixed { alpha } else { new_alpha };
+                steps[lane] = (new_alpha - alpha) * side;
+                alphas[lane] = new_alpha;
+                is_changed |= steps[lane] != 0.0;
             }
-            if moves {
+            if is_changed {
                 for &(term, value) in entries {
                     let weights = &mut weights[term as usize];
-                    *weights = plus(*weights, &moved, value);
+                    *weights = plus(*weights, &steps, value);
                 }
-                constants = plus(constants, &moved, 1.0);
+                constants = plus(constants, &steps, 1.0);
                 next += 1;
             } else {
-                open -= 1;
-                order.swap(next, open);
+                active -= 1;
+                order.swap(next, active);
             }
         }
-        let fits = |lane: usize| !trained[lane] || max_slopes[lane] - min_slopes[lane] <= tolerance;
-        let all_fit = (0..LANES).all(fits);
-        if whole {
-            if all_fit {
+        let is_converged =
+            |lane: usize| !trained[lane] || max_slopes[lane] - min_slopes[lane] <= tolerance;
+        let all_converged = (0..LANES).all(is_converged);
+        if is_full_round {
+            if all_converged {
                 break;
             }
-            trained = std::array::from_fn(|lane| !fits(lane));
+            trained = std::array::from_fn(|lane| !is_converged(lane));
         }
-        partial_rounds = if whole { 0 } else { partial_rounds + 1 };
-        if all_fit || partial_rounds >= MAX_SKIPPED_ROUNDS {
-            open = order.len();
+        partial_rounds = if is_full_round { 0 } else { partial_rounds + 1 };
+        if all_converged || partial_rounds >= MAX_SKIPPED_ROUNDS {
+            active = order.len();
         }
     }
     (weights, constants)
@@ -301,9 +302,9 @@ mod tests {
     use super::*;
     use crate::rows::matrix::CsrBuilder;
 
-    /// At the end of the descent, every document fits, including documents that rested.
+    /// Every document meets the tolerance at the end of the descent, even if it was skipped before.
     #[test]
-    fn rested_documents_fit_at_the_end() {
+    fn skipped_documents_meet_the_tolerance() {
         const ROWS: u32 = 600;
         let mut random = Random::new(8);
         let mut number = |limit: usize| u32::try_from(random.below(limit)).unwrap();
@@ -311,8 +312,8 @@ mod tests {
         let mut of = Vec::new();
         for _ in 0..ROWS {
             let label = number(10);
-            let own = (0..3).map(|_| label * 4 + number(6));
-            let mut terms: Vec<u32> = own.collect();
+            let label_terms = (0..3).map(|_| label * 4 + number(6));
+            let mut terms: Vec<u32> = label_terms.collect();
             terms.extend((0..5).map(|_| number(46)));
             terms.sort_unstable();
             terms.dedup();
@@ -335,16 +336,19 @@ mod tests {
             for (lane, (plane, label)) in planes.iter().zip(labels).enumerate() {
                 let mut weights = [0.0; 46];
                 plane.weights.iter().for_each(|&(term, weight)| weights[term as usize] = weight);
-                for (document, own) in of.iter().enumerate() {
+                for (document, document_label) in of.iter().enumerate() {
                     let view = rows.view();
                     let (terms, values) = row(&view, document);
                     let products = terms.iter().zip(values).map(|(&t, v)| weights[t as usize] * v);
                     let margin = products.sum::<f32>() + plane.constant;
-                    let side = if own == label { 1.0 } else { -1.0 };
+                    let side = if document_label == label { 1.0 } else { -1.0 };
                     let alpha = alphas[document][lane];
                     let slope = side * margin - 1.0 + alpha * svms.diagonal[document];
-                    let open = if alpha > 0.0 { slope.abs() } else { -slope };
-                    assert!(open < 2.0 * TOLERANCE, "label {label}, document {document}: {open}");
+                    let violation = if alpha > 0.0 { slope.abs() } else { -slope };
+                    assert!(
+                        violation < 2.0 * TOLERANCE,
+                        "label {label}, document {document}: {violation}"
+                    );
                 }
             }
         }

@@ -4,7 +4,7 @@
 /// not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TopMargins {
-    /// The two highest margins. A single margin is repeated.
+    /// The two highest margins. If there is only one margin, it is repeated.
     pub(crate) margins: [f32; 2],
     /// The score of the highest margin.
     pub(crate) score: f32,
@@ -33,7 +33,7 @@ impl TopMargins {
     }
 }
 
-/// Replaces margins by scores, except for infinite margins. `parameters` contains a and, in
+/// Replaces margins with scores, except for infinite margins. `parameters` contains a and, in
 /// multi-label mode, b.
 pub(crate) fn margins_to_scores(margins: &mut [f32], parameters: &[f32]) {
     if let [a, b] = *parameters {

@@ -1,4 +1,4 @@
-//! Learning of label prototypes from the rows of training documents.
+//! Learning label prototypes from the rows of training documents.
 
 use rayon::prelude::*;
 
@@ -20,9 +20,9 @@ pub(crate) struct PrototypeTrainer<'a> {
 }
 
 impl PrototypeTrainer<'_> {
-    /// Learns from the labeled rows that `takes` selects.
-    pub(crate) fn learn(&self, takes: impl Fn(u32) -> bool) -> Prototypes {
-        let documents = self.documents(takes);
+    /// Learns from the labeled rows for which `is_selected` returns true.
+    pub(crate) fn learn(&self, is_selected: impl Fn(u32) -> bool) -> Prototypes {
+        let documents = self.documents(is_selected);
         let svms = self.train(&documents, None, false);
         self.prototypes(svms.hyperplanes)
     }
@@ -31,9 +31,9 @@ impl PrototypeTrainer<'_> {
     /// [`learn_from`](Self::learn_from).
     pub(crate) fn learn_with_warm_start(
         &self,
-        takes: impl Fn(u32) -> bool,
+        is_selected: impl Fn(u32) -> bool,
     ) -> (Prototypes, WarmStart) {
-        let documents = self.documents(takes);
+        let documents = self.documents(is_selected);
         let svms = self.train(&documents, None, true);
         let mut start = WarmStart::new(self.rows.rows(), self.labels.sizes.len());
         for (labels, alphas) in svms.labels.chunks(LANES).zip(&svms.alphas) {
@@ -45,19 +45,23 @@ impl PrototypeTrainer<'_> {
     /// Learns from a warm start, which takes fewer rounds. The warm start must have been learned
     /// with the same cost from a subset of these documents. The result is as close to the optimum
     /// as without a warm start, but not identical.
-    pub(crate) fn learn_from(&self, start: &WarmStart, takes: impl Fn(u32) -> bool) -> Prototypes {
-        let documents = self.documents(takes);
+    pub(crate) fn learn_from(
+        &self,
+        start: &WarmStart,
+        is_selected: impl Fn(u32) -> bool,
+    ) -> Prototypes {
+        let documents = self.documents(is_selected);
         let svms = self.train(&documents, Some(start), false);
         self.prototypes(svms.hyperplanes)
     }
 
-    /// Selects the documents to learn from, in an order that depends only on their content. So
-    /// prototypes do not depend on the order of the rows.
-    fn documents(&self, takes: impl Fn(u32) -> bool) -> SvmDocuments {
+    /// Selects the documents to learn from, in an order that depends only on their content. This
+    /// makes the prototypes independent of the order of the rows.
+    fn documents(&self, is_selected: impl Fn(u32) -> bool) -> SvmDocuments {
         let Self { rows, labels, .. } = *self;
         let count = u32::try_from(rows.rows()).expect("fewer than 2^32 rows");
         let mut numbers: Vec<u32> = (0..count)
-            .filter(|&row| takes(row) && !labels.labels(row).is_empty())
+            .filter(|&row| is_selected(row) && !labels.labels(row).is_empty())
             .filter(|&row| labels.weights[row as usize] > 0.0)
             .collect();
         let content = |number: u32| {
@@ -88,8 +92,9 @@ impl PrototypeTrainer<'_> {
         }
         // If all documents or none have a label, there is nothing to separate.
         let total = documents.numbers.len();
-        let both = |&(_, &count): &(u32, &usize)| 0 < count && count < total;
-        let labels: Vec<u32> = (0u32..).zip(&sizes).filter(both).map(|(label, _)| label).collect();
+        let has_both_sides = |&(_, &count): &(u32, &usize)| 0 < count && count < total;
+        let labels: Vec<u32> =
+            (0u32..).zip(&sizes).filter(has_both_sides).map(|(label, _)| label).collect();
         let cost = self.learning.cost;
         let found: Vec<(Vec<Hyperplane>, Vec<Lanes>)> = self.threads.run(|| {
             let train = |labels: &[u32]| {
@@ -126,9 +131,9 @@ impl PrototypeTrainer<'_> {
         let mut next = starts.clone();
         for (label, plane) in (0u32..).zip(&hyperplanes) {
             for &(term, weight) in plane.iter().flat_map(|plane| &plane.weights) {
-                let at = usize::try_from(next[term as usize]).expect("in memory");
-                labels[at] = label;
-                weights[at] = weight;
+                let index = usize::try_from(next[term as usize]).expect("in memory");
+                labels[index] = label;
+                weights[index] = weight;
                 next[term as usize] += 1;
             }
         }
@@ -188,10 +193,10 @@ mod tests {
                 .push((terms.into_iter().map(|term| (term, weight)).collect::<Vec<_>>(), label));
         }
         let mut rows = CsrBuilder::default();
-        for &at in order {
-            rows.push_row(documents[at].0.iter().copied());
+        for &index in order {
+            rows.push_row(documents[index].0.iter().copied());
         }
-        (rows.build(TERMS as usize), order.iter().map(|&at| documents[at].1).collect())
+        (rows.build(TERMS as usize), order.iter().map(|&index| documents[index].1).collect())
     }
 
     fn learned(order: &[usize], threads: usize) -> Prototypes {
@@ -217,8 +222,8 @@ mod tests {
     fn objective(rows: &Csr, labels: &[u32], label: u32, plane: &[f64]) -> (f64, Vec<f64>) {
         let mut value = plane.iter().map(|weight| weight * weight / 2.0).sum::<f64>();
         let mut slopes = plane.to_vec();
-        for (number, &own) in labels.iter().enumerate() {
-            let side = if own == label { 1.0 } else { -1.0 };
+        for (number, &other) in labels.iter().enumerate() {
+            let side = if other == label { 1.0 } else { -1.0 };
             let view = rows.view();
             let (terms, weights) = row(&view, number);
             let entries = terms.iter().map(|&term| term as usize).zip(weights);
@@ -239,8 +244,11 @@ mod tests {
     #[test]
     fn new_labels_have_no_prototype() {
         let order: Vec<usize> = (0..30).collect();
-        let more = learned(&order, 1).renumbered(&[0, 7, 1, 2]);
-        assert_eq!([0, 1, 2, 3, 4].map(|label| more.has(label)), [true, false, true, true, false]);
+        let renumbered = learned(&order, 1).renumbered(&[0, 7, 1, 2]);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|label| renumbered.has(label)),
+            [true, false, true, true, false]
+        );
     }
 
     #[test]
@@ -269,22 +277,23 @@ mod tests {
         assert!(found.check(7, 3).is_err() && found.check(8, 4).is_err());
     }
 
-    /// There are more labels than are trained simultaneously, and all documents have one of them.
+    /// There are more labels than are trained simultaneously. All documents have one label in
+    /// common.
     #[test]
     fn each_label_has_the_hyperplane_of_its_own_documents() {
-        let own = 2 * u32::try_from(LANES).unwrap() + 3;
+        let common = 2 * u32::try_from(LANES).unwrap() + 3;
         let each = 4;
         let mut rows = CsrBuilder::default();
         let mut indptr = vec![0];
         let mut indices = Vec::new();
-        for number in 0..own * each {
-            rows.push_row([(number % own, 0.8), (own, 0.6)]);
-            indices.extend([number % own, own]);
+        for number in 0..common * each {
+            rows.push_row([(number % common, 0.8), (common, 0.6)]);
+            indices.extend([number % common, common]);
             indptr.push(indices.len() as u64);
         }
-        let rows = rows.build(own as usize + 1);
-        let weights = vec![1.0; (own * each) as usize];
-        let sizes = vec![each; own as usize + 1];
+        let rows = rows.build(common as usize + 1);
+        let weights = vec![1.0; (common * each) as usize];
+        let sizes = vec![each; common as usize + 1];
         let training =
             TrainingLabels { indptr: &indptr, indices: &indices, weights: &weights, sizes: &sizes };
         let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
@@ -295,13 +304,13 @@ mod tests {
             threads: &threads,
         };
         let found = trainer.learn(|_| true);
-        for label in 0..own {
-            let margins = found.margins(&[label, own], &[0.8, 0.6]);
-            for other in 0..own {
+        for label in 0..common {
+            let margins = found.margins(&[label, common], &[0.8, 0.6]);
+            for other in 0..common {
                 assert_eq!(margins[other as usize] > 0.0, other == label, "{label}, {other}");
             }
         }
-        assert!(!found.has(own), "nothing to separate");
+        assert!(!found.has(common), "nothing to separate");
     }
 
     #[test]
@@ -321,15 +330,15 @@ mod tests {
         let found = learned(&(0..30).collect::<Vec<_>>(), 1);
         let terms = [0, 1];
         let weights = [0.6, 0.8];
-        let own = found.scores(&terms, &weights);
-        assert!((own.iter().flatten().sum::<f32>() - 1.0).abs() < 1e-6);
+        let prototype_scores = found.scores(&terms, &weights);
+        assert!((prototype_scores.iter().flatten().sum::<f32>() - 1.0).abs() < 1e-6);
         let margins = found.margins(&terms, &weights);
         let powers: Vec<f32> = margins.iter().map(|margin| libm::expf(2.0 * margin)).collect();
         let share = powers[0] / powers.iter().sum::<f32>();
-        assert!((own[0].unwrap() - share).abs() < 1e-6, "{own:?}");
+        assert!((prototype_scores[0].unwrap() - share).abs() < 1e-6, "{prototype_scores:?}");
         let mut scores = [LabelScore { label: 2, score: 0.6 }, LabelScore { label: 0, score: 0.4 }];
         found.join(&terms, &weights, 0.75, &mut scores);
-        let expected = 0.25 * 0.4 + 0.75 * f64::from(own[0].unwrap());
+        let expected = 0.25 * 0.4 + 0.75 * f64::from(prototype_scores[0].unwrap());
         assert!(scores[0].label == 0 && (scores[0].score - expected).abs() < 1e-12, "{scores:?}");
         // Labels 0 and 2 swap numbers, and a label without a prototype gets number 1.
         let other = found.renumbered(&[2, 7, 1, 0]);
@@ -337,7 +346,10 @@ mod tests {
         let renumbered = other.scores(&terms, &weights);
         // The softmax adds numbers in a different order.
         let near = |a: Option<f32>, b: Option<f32>| (a.unwrap() - b.unwrap()).abs() < 1e-6;
-        assert!(near(renumbered[3], own[0]) && near(renumbered[2], own[1]), "{renumbered:?}");
+        assert!(
+            near(renumbered[3], prototype_scores[0]) && near(renumbered[2], prototype_scores[1]),
+            "{renumbered:?}"
+        );
         assert_eq!(renumbered[1], None);
         let mut scores = [LabelScore { label: 1, score: 0.9 }];
         other.join(&terms, &weights, 0.75, &mut scores);

@@ -44,7 +44,7 @@ pub(crate) struct PrototypeLearning {
 impl Prototypes {
     /// The parameters with which the prototypes were learned.
     pub(crate) fn learning(&self) -> PrototypeLearning {
-        let [cost, a] = [0, 1].map(|at| self.link.get(at).copied().unwrap_or(1.0));
+        let [cost, a] = [0, 1].map(|index| self.link.get(index).copied().unwrap_or(1.0));
         PrototypeLearning { cost, link: [a, self.link.get(2).copied().unwrap_or(f32::NAN)] }
     }
 
@@ -95,9 +95,11 @@ impl Prototypes {
         let mut contributions = Vec::new();
         for (&term, &weight) in terms.iter().zip(weights) {
             let entries = self.entries(term);
-            if let Ok(at) = self.labels[entries.clone()].binary_search(&label) {
-                contributions
-                    .push((term, f64::from(weight) * f64::from(self.weights[entries.start + at])));
+            if let Ok(index) = self.labels[entries.clone()].binary_search(&label) {
+                contributions.push((
+                    term,
+                    f64::from(weight) * f64::from(self.weights[entries.start + index]),
+                ));
             }
         }
         (contributions, self.offsets[label as usize])
@@ -112,16 +114,16 @@ impl Prototypes {
         share: f64,
         scores: &mut [LabelScore],
     ) {
-        let own = self.scores(terms, weights);
+        let prototype_scores = self.scores(terms, weights);
         // A label without a vote is not proposed.
         for LabelScore { label, score } in scores.iter_mut().filter(|label| label.score > 0.0) {
-            *score = mix_scores(*score, own[*label as usize], share);
+            *score = mix_scores(*score, prototype_scores[*label as usize], share);
         }
         scores.sort_by(|a, b| b.score.total_cmp(&a.score));
     }
 
     /// Renumbers the labels. `order[i]` is the old number of label `i`. New labels have old numbers
-    /// beyond the existing ones.
+    /// beyond the existing numbers.
     pub(crate) fn renumbered(&self, order: &[u32]) -> Self {
         if order.len() == self.offsets.len() && order.is_sorted() {
             return self.clone();
@@ -136,14 +138,14 @@ impl Prototypes {
         let mut labels = Vec::new();
         let mut weights = Vec::new();
         for term in 0..u32::try_from(self.starts.len() - 1).expect("fewer than 2^32 terms") {
-            let mut own: Vec<(u32, f32)> = self
+            let mut entries: Vec<(u32, f32)> = self
                 .entries(term)
-                .map(|at| (numbers[self.labels[at] as usize], self.weights[at]))
+                .map(|entry| (numbers[self.labels[entry] as usize], self.weights[entry]))
                 .filter(|&(label, _)| label != u32::MAX)
                 .collect();
-            own.sort_unstable_by_key(|&(label, _)| label);
-            labels.extend(own.iter().map(|&(label, _)| label));
-            weights.extend(own.iter().map(|&(_, weight)| weight));
+            entries.sort_unstable_by_key(|&(label, _)| label);
+            labels.extend(entries.iter().map(|&(label, _)| label));
+            weights.extend(entries.iter().map(|&(_, weight)| weight));
             starts.push(labels.len() as u64);
         }
         let offset = |&old: &u32| self.offsets.get(old as usize).copied().unwrap_or(f32::INFINITY);
@@ -156,35 +158,36 @@ impl Prototypes {
         }
     }
 
-    /// Returns the first problem, if any, for a model with these numbers of terms and labels.
+    /// Checks the values for a model with these numbers of terms and labels. The error names the
+    /// first problem.
     pub(crate) fn check(&self, terms: usize, labels: usize) -> Result<(), &'static str> {
         let entries = self.labels.len();
-        let spans = self.starts.first() == Some(&0)
+        let has_valid_bounds = self.starts.first() == Some(&0)
             && self.starts.last() == Some(&(entries as u64))
             && self.starts.is_sorted()
             && self.starts.len() == terms + 1;
-        if !spans || self.weights.len() != entries {
-            return Err("bounds that do not span the prototype weights");
+        if !has_valid_bounds || self.weights.len() != entries {
+            return Err("the bounds do not span the prototype weights");
         }
         #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
-        let rising = self.starts.windows(2).all(|bounds| {
+        let is_sorted = self.starts.windows(2).all(|bounds| {
             self.labels[bounds[0] as usize..bounds[1] as usize].is_sorted_by(|a, b| a < b)
         });
-        if !rising || self.labels.iter().any(|&label| label as usize >= labels) {
-            return Err("a label that is out of order or does not exist");
+        if !is_sorted || self.labels.iter().any(|&label| label as usize >= labels) {
+            return Err("a label is out of order or does not exist");
         }
         if self.offsets.len() != labels || !(2..=3).contains(&self.link.len()) {
-            return Err("not one constant per label");
+            return Err("there is not exactly one constant per label");
         }
         if self.link[..2].iter().any(|&value| value.is_nan() || value <= 0.0) {
-            return Err("a cost or a scale that is not above 0");
+            return Err("the cost or the scale is not above 0");
         }
-        let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
+        let is_finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
         let offsets = self.offsets.iter().all(|&offset| offset > f32::NEG_INFINITY);
-        if finite(&self.weights) && finite(&self.link) && offsets {
+        if is_finite(&self.weights) && is_finite(&self.link) && offsets {
             Ok(())
         } else {
-            Err("a value that is not finite")
+            Err("a value is not finite")
         }
     }
 }

@@ -32,18 +32,18 @@ pub(in crate::search::inverted) trait Number:
     /// The upper 16 bits of the products.
     ///
     /// # Safety
-    /// The processor has AVX2.
+    /// The processor must have AVX2.
     #[cfg(target_arch = "x86_64")]
     unsafe fn times_avx2(numbers: __m256i, factors: __m256i) -> __m256i;
     /// The upper 16 bits of the products.
     ///
     /// # Safety
-    /// The processor has AVX-512 with `avx512bw`, as for the other functions.
+    /// The processor must have AVX-512 with `avx512bw`. This also applies to the functions below.
     #[cfg(target_arch = "x86_64")]
     unsafe fn times_avx512(numbers: __m512i, factors: __m512i) -> __m512i;
     #[cfg(target_arch = "x86_64")]
     unsafe fn saturating_plus_avx512(numbers: __m512i, others: __m512i) -> __m512i;
-    /// A mask with a bit set for each number that is at least the other.
+    /// A mask with a bit set for each number that is at least the corresponding threshold.
     #[cfg(target_arch = "x86_64")]
     unsafe fn at_least_avx512(numbers: __m512i, threshold: __m512i) -> u32;
 }

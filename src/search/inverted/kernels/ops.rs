@@ -47,8 +47,8 @@ pub(in crate::search::inverted) trait VectorOps: Copy {
             return 0;
         }
         let mut mask = 0;
-        for (at, &number) in numbers.iter().enumerate() {
-            mask |= u64::from(number >= threshold) << at;
+        for (lane, &number) in numbers.iter().enumerate() {
+            mask |= u64::from(number >= threshold) << lane;
         }
         mask
     }

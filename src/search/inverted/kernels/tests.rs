@@ -10,12 +10,12 @@ use super::*;
 fn transposing_swaps_rows_and_columns() {
     let rows: [[u16; TILE]; TILE] =
         std::array::from_fn(|row| std::array::from_fn(|column| (10 * row + column) as u16));
-    for (column, own) in transposed(rows).into_iter().enumerate() {
-        assert_eq!(own, rows.map(|row| row[column]));
+    for (column, values) in transposed(rows).into_iter().enumerate() {
+        assert_eq!(values, rows.map(|row| row[column]));
     }
 }
 
-/// The expected sums of products of a row and a lane.
+/// Returns the expected sums of products of a row and a lane, for `u16` and for `i16`.
 fn expected(entries: &[u32], factors: &[[u16; LANES]], lane: usize) -> (u16, i16) {
     let mut sum = 0u16;
     let mut signed_sum = 0i16;
@@ -40,8 +40,9 @@ fn head_products_agree_on_every_instruction_set() {
         for row in 0..rows {
             let window = row / WINDOW * WINDOW;
             order.push((WINDOW.min(rows - window) - 1 - row % WINDOW) as u8);
-            entries
-                .extend((0..row as u32 % 4).map(|at| (at % 3) << 16 | (65_000 - 297 * row as u32)));
+            entries.extend(
+                (0..row as u32 % 4).map(|index| (index % 3) << 16 | (65_000 - 297 * row as u32)),
+            );
             starts.push(entries.len() as u32);
         }
         let factor = |column: usize, lane: usize| (64_321 - 900 * lane + 7 * column) as u16;
@@ -52,13 +53,13 @@ fn head_products_agree_on_every_instruction_set() {
         let head = Head { order: &order, starts: &starts, entries: &entries };
         let stride = rows.next_multiple_of(WINDOW) + 32;
         let check = |sums: &[u16], signed_sums: &[i16]| {
-            for (at, own) in starts.windows(2).enumerate() {
-                let row = at / WINDOW * WINDOW + usize::from(order[at]);
+            for (position, bounds) in starts.windows(2).enumerate() {
+                let row = position / WINDOW * WINDOW + usize::from(order[position]);
                 for lane in 0..LANES {
-                    let place = lane * stride + row;
-                    let own = &entries[own[0] as usize..own[1] as usize];
-                    let found = (sums[place], signed_sums[place]);
-                    assert_eq!(found, expected(own, &factors, lane), "row {row} of {rows}");
+                    let index = lane * stride + row;
+                    let row_entries = &entries[bounds[0] as usize..bounds[1] as usize];
+                    let found = (sums[index], signed_sums[index]);
+                    assert_eq!(found, expected(row_entries, &factors, lane), "row {row} of {rows}");
                 }
             }
         };
@@ -81,9 +82,9 @@ fn dense_products_agree_on_every_instruction_set() {
             if (row + column).is_multiple_of(3) { 0 } else { (65_000 - 297 * row + column) as u16 }
         };
         let strip =
-            |at: usize| {
-                let first = at / COLUMNS * LANES;
-                let column = at % COLUMNS;
+            |index: usize| {
+                let first = index / COLUMNS * LANES;
+                let column = index % COLUMNS;
                 std::array::from_fn(|lane| {
                     if first + lane < rows { weight(first + lane, column) } else { 0 }
                 })
@@ -94,15 +95,16 @@ fn dense_products_agree_on_every_instruction_set() {
         let signed_factors = factors.map(|(column, factor)| (column, factor as i16));
         let check = |sums: &[u16], signed_sums: &[i16]| {
             for row in 0..rows {
-                let own = factors
+                let entries = factors
                     .map(|(column, _)| (column as u32) << 16 | u32::from(weight(row, column)));
                 let lanes = [[999; LANES], [0; LANES], [60_000; LANES]];
-                let (sum, signed_sum) = expected(&own, &lanes, 0);
-                let some = own.iter().filter(|&&entry| weight_of(entry) != 0).count() as u16;
-                assert_eq!(sums[row], sum.wrapping_add(some + 7), "row {row} of {rows}");
+                let (sum, signed_sum) = expected(&entries, &lanes, 0);
+                let nonzeros =
+                    entries.iter().filter(|&&entry| weight_of(entry) != 0).count() as u16;
+                assert_eq!(sums[row], sum.wrapping_add(nonzeros + 7), "row {row} of {rows}");
                 assert_eq!(
                     signed_sums[row],
-                    signed_sum.wrapping_add((some + 7) as i16),
+                    signed_sum.wrapping_add((nonzeros + 7) as i16),
                     "row {row}"
                 );
             }
@@ -140,8 +142,9 @@ fn maxima_and_counts_agree_on_every_instruction_set() {
         assert_eq!(set.run(CountAtLeast { values: &[-5i16, 3, -1, -1], threshold: -1 }), 3);
         for (sums, threshold) in [(&values[..], 65_000), (&values[..130], 40_000), (&[], 0)] {
             let mut found = Vec::new();
-            set.run(AtLeast { sums, threshold, found: |at| found.push(at) });
-            let expected: Vec<_> = (0..sums.len()).filter(|&at| sums[at] >= threshold).collect();
+            set.run(AtLeast { sums, threshold, found: |index| found.push(index) });
+            let expected: Vec<_> =
+                (0..sums.len()).filter(|&index| sums[index] >= threshold).collect();
             assert_eq!(found, expected);
         }
         let many = [-3i16, 4, 5].repeat(40);

@@ -67,8 +67,8 @@ impl<N: Number> VectorOps for Avx2<N> {
                 // -1 where the weight is 0.
                 let none = _mm256_cmpeq_epi16(weights, zero);
                 let product = N::times_avx2(weights, factor);
-                let more = _mm256_add_epi16(product, _mm256_add_epi16(one, none));
-                *lane = _mm256_add_epi16(*lane, more);
+                let increments = _mm256_add_epi16(product, _mm256_add_epi16(one, none));
+                *lane = _mm256_add_epi16(*lane, increments);
             }
         }
         lanes
@@ -113,9 +113,9 @@ impl<N: Number> VectorOps for Avx512<N> {
             let factor = _mm512_set1_epi16(bytemuck::cast(factor));
             let weights: Self::Lanes = bytemuck::cast(*weights);
             for (lane, weights) in lanes.iter_mut().zip(weights) {
-                let some = _mm512_test_epi16_mask(weights, weights);
+                let nonzero = _mm512_test_epi16_mask(weights, weights);
                 *lane = _mm512_add_epi16(*lane, N::times_avx512(weights, factor));
-                *lane = _mm512_mask_add_epi16(*lane, some, *lane, one);
+                *lane = _mm512_mask_add_epi16(*lane, nonzero, *lane, one);
             }
         }
         lanes
@@ -148,9 +148,9 @@ impl<N: Number> VectorOps for Avx512<N> {
             let sums: Self::Lanes = bytemuck::cast(*sums);
             let lengths: Self::Lanes = bytemuck::cast(*lengths);
             let mut mask = 0;
-            for at in (0..LANES / 32).rev() {
-                let products = N::times_avx512(lengths[at], factor);
-                let bounds = N::saturating_plus_avx512(sums[at], products);
+            for half in (0..LANES / 32).rev() {
+                let products = N::times_avx512(lengths[half], factor);
+                let bounds = N::saturating_plus_avx512(sums[half], products);
                 let bounds = N::saturating_plus_avx512(bounds, one);
                 mask = mask << 32 | u64::from(N::at_least_avx512(bounds, threshold));
             }
@@ -162,7 +162,7 @@ impl<N: Number> VectorOps for Avx512<N> {
 /// Transposes a tile.
 #[inline(always)]
 pub(super) fn transposed(rows: [[u16; TILE]; TILE]) -> [[u16; TILE]; TILE] {
-    /// Interleaves pairs of 16, 32 and 64 bits.
+    /// Interleaves elements of 16, then 32, then 64 bits.
     #[target_feature(enable = "sse2")]
     #[inline]
     fn columns(r: [__m128i; TILE]) -> [__m128i; TILE] {

@@ -4,8 +4,9 @@
 //! An [`AnalyzerSpec`] holds all settings of an [`Analyzer`] and is stored in the model. The
 //! stages, in order:
 //!
-//! 1. `segment`: Unicode normalization, case folding, words (UAX #29); runs of CJK characters
-//!    become bigrams. ASCII text takes a faster path (`ascii`) that produces the same words.
+//! 1. `segment`: Unicode normalization, case folding, words (UAX #29); runs of CJK or Southeast
+//!    Asian characters become bigrams. ASCII text takes a faster path (`ascii`) that produces the
+//!    same words.
 //! 2. `words`: accents, minimum length, stop words, stems.
 //! 3. `ngrams`: word n-grams and character n-grams.
 //!

@@ -32,7 +32,7 @@ const MIN_INDEPENDENT_SHARE: f64 = 1e-12;
 const MAX_PARTIAL_SUMS: usize = 32;
 
 /// Computes the projection of latent semantic analysis to at most `dimensions` dimensions, or fewer
-/// if the rows have a lower rank. Returns `None` if all weights are 0 or there are none.
+/// if the rows have a lower rank. Returns `None` if `dimensions` is 0 or no weight is nonzero.
 ///
 /// ```
 /// use classify::rows::dense::lsa;

@@ -86,7 +86,7 @@ fn numbered(path: &Path, rows: &Rows, name: &str) -> Result<HashMap<String, usiz
     while let Some((place, line)) = lines.next_placed()? {
         let next = ids.len();
         let what = match ids.insert(line.clone().into_owned(), next) {
-            Some(_) => format!("the identifier `{line}` is there twice"),
+            Some(_) => format!("the identifier `{line}` occurs twice"),
             None if next >= rows.len() => {
                 format!("more identifiers than the {} vectors of {name}", rows.len())
             }

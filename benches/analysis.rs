@@ -33,8 +33,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let threads = Threads::new(NonZeroUsize::MIN)?;
     for _ in 0..runs {
         let input = InputSpec::Text(spec.clone());
-        // The measured part consumes the documents, so they are copied. The copies contain only
-        // texts, as for the rival: identifiers and labels are not part of analysis.
+        // The measured code consumes the documents, so they are copied. The copies contain only
+        // texts, as in the scikit-learn benchmark: identifiers and labels are not part of the
+        // analysis.
         let text_alone = |document: &Document| {
             Ok(Document { id: String::new(), labels: Vec::new(), ..document.clone() })
         };

@@ -9,8 +9,8 @@
 //! * `dump DIR`: writes the rows of the whole set for `benches/gpu_rivals/rivals.py`
 //! * `scaling`: 23 K, 100 K, 781 K and 5 M training rows, with k = 10, 100 and 1,000
 //!
-//! Times are medians, measured by CUDA events around everything except copies. "Host to host" is
-//! the time of `Search::search` with reused lists.
+//! Times are medians. Device times are measured by CUDA events and exclude copies. "Host to host"
+//! is the time of `Search::search` with reused lists.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 
@@ -33,7 +33,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn main() -> Outcome<()> {
     let parts: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     if parts.is_empty() {
-        println!("cuda: name what to measure: full, several, paper, small, scaling");
+        println!("usage: cuda PART... (full, several, paper, small, dump DIR or scaling)");
         return Ok(());
     }
     let device = match Device::open_best() {
@@ -219,20 +219,20 @@ fn small(device: &Device, training: &Arc<Csr>, queries: &Csr) -> Outcome<()> {
 /// queries from the first corpus.
 fn many(rows: u64, queries: u64) -> (Arc<Csr>, Csr) {
     const CORPORA: u64 = 16;
-    let made: Vec<_> = (0..CORPORA)
+    let corpora: Vec<_> = (0..CORPORA)
         .into_par_iter()
         .map(|seed| {
-            let own = rows / CORPORA + u64::from(seed < rows % CORPORA);
-            rcv1_like_rows(own, if seed == 0 { queries } else { 0 }, seed)
+            let corpus_rows = rows / CORPORA + u64::from(seed < rows % CORPORA);
+            rcv1_like_rows(corpus_rows, if seed == 0 { queries } else { 0 }, seed)
         })
         .collect();
     let mut training = CsrBuilder::default();
-    for part in &made {
+    for part in &corpora {
         for (columns, values) in part.training.iter() {
             training.push_slices(columns, values);
         }
     }
-    (Arc::new(training.build(made[0].training.cols())), made[0].test.clone())
+    (Arc::new(training.build(corpora[0].training.cols())), corpora[0].test.clone())
 }
 
 /// Writes little-endian arrays: `NAME.ptr` u64, `NAME.cols` u32, `NAME.vals` f32, and `shape.json`.

@@ -46,7 +46,7 @@ fn main() {
 
     let mut updated = UpdatedModel::open(&path).unwrap();
     let mut engines = UpdatableEngines::new(Engines::cpu(&one));
-    // The rows are indexed before anything is added.
+    // Index the rows before documents are added.
     let _ = engines.searchers(updated.collection(), 0.0).unwrap();
     let classifier = Classifier::with_searchers(updated.model(), Searchers::default(), &all);
     let queries = classifier.vectorize(&documents[..QUERIES.min(documents.len())]).unwrap().rows;

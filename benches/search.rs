@@ -1,10 +1,10 @@
 //! Measures the CPU time per query of the search engines over the rows of a model.
 //!
 //! `cargo bench --bench search -- MODEL TRAIN_ROWS[+QUERIES] K [RUNS [ENGINE…]]` searches the first
-//! `TRAIN_ROWS` rows. The queries are the other rows, or the given number of them. If the model is
-//! `generated`, the rows are generated.
+//! `TRAIN_ROWS` rows. The queries are the other rows, or the first `QUERIES` of these. With
+//! `generated` instead of a model, the rows are synthetic.
 //!
-//! | engine | what is measured |
+//! | engine | measured engine and requests |
 //! |---|---|
 //! | `inverted/THREADS[/BLOCK_ROWS]` | `Inverted`, all queries in one request |
 //! | `alone` | `Inverted` on one thread, one query per request |

@@ -1,8 +1,9 @@
-//! Measures the six test set sizes of Bresler et al. 2011 (tables 1 to 3) on LYRL2004 files.
+//! Measures search times for the six test set sizes of Bresler et al. 2011 (tables 1 to 3) on
+//! LYRL2004 files.
 //!
-//! The files are the original ones, or were written by `classify generate rcv1-like`. The benchmark
-//! prints the seconds of search and vote with k = 30 for both CPU engines. The exhaustive engine
-//! stops at `MAX_EXHAUSTIVE` documents.
+//! The files are the original files or files written by `classify generate rcv1-like`. The
+//! benchmark prints the time of search and vote with k = 30 for both CPU engines, in seconds. The
+//! exhaustive engine stops at `MAX_EXHAUSTIVE` documents.
 //!
 //! `cargo bench --bench subsets -- FOLDER [THREADS [MAX_EXHAUSTIVE]]`
 
@@ -22,7 +23,8 @@ use classify::text::corpus::{Document, ReadOptions};
 use classify::threads::Threads;
 
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
-/// Seconds of the paper's sequential CPU algorithm on a Core2 Duo E7300 and on a Xeon E5405.
+/// The times of the paper's sequential CPU algorithm on a Core2 Duo E7300 and on a Xeon E5405, in
+/// seconds.
 const PAPER: [[f64; 6]; 2] =
     [[0.09, 0.7, 6.8, 67.6, 674.67, 5283.84], [0.18, 1.71, 17.0, 171.22, 1701.19, 13303.8]];
 
@@ -72,7 +74,8 @@ fn cells(texts: impl Iterator<Item = String>) -> String {
     texts.fold(String::new(), |line, text| line + &format!("{text:>12}"))
 }
 
-/// Returns the medians of the first and of the 30th similarity of up to 3,000 test documents.
+/// Describes the median similarities of the first and the last of k neighbors, for up to 3,000 test
+/// documents.
 fn similarities(
     model: &Arc<Model>,
     threads: &Threads,
@@ -95,7 +98,7 @@ fn similarities(
     Ok(format!("median similarity of the first neighbor {first:.2}, of the thirtieth {last:.2}"))
 }
 
-/// Returns the seconds of search and vote until each size is reached, up to `max_size`.
+/// Returns the cumulative time of search and vote at each size up to `max_size`, in seconds.
 fn measured(
     model: &Arc<Model>,
     engine: Arc<dyn Search>,

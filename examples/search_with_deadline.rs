@@ -1,4 +1,4 @@
-//! Example: a search that a deadline stops.
+//! Example: a search with a deadline.
 //!
 //! `cargo run --release --example search_with_deadline`
 

@@ -1,4 +1,4 @@
-//! Example: a search with a predicate, for the nearest documents of one label.
+//! Example: a search that a predicate restricts to the documents of one label.
 //!
 //! `cargo run --example search_with_predicate`
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let query = classifier.vectorize(&[document])?;
 
-    // Any predicate on rows is possible. This one requires the label `music`.
+    // The predicate may be any function of the row. Here, it requires the label `music`.
     let music = model.labels().iter().position(|label| label == "music");
     let music = u32::try_from(music.ok_or("the sample has no label `music`")?)?;
     let engine = classifier.searchers().terms.as_ref().ok_or("a model of texts has terms")?;

@@ -1,4 +1,4 @@
-//! Example: a classifier in a struct that several threads share.
+//! Example: a struct with a classifier that several threads share.
 //!
 //! `cargo run --example shared_classifier`
 
@@ -14,12 +14,12 @@ use classify::search::Engines;
 use classify::text::corpus::{Corpus, ReadOptions};
 use classify::threads::Threads;
 
-/// State that a program keeps while it runs.
-struct Desk {
+/// A service that labels texts.
+struct LabelService {
     classifier: Arc<Classifier>,
 }
 
-impl Desk {
+impl LabelService {
     fn open() -> Result<Self, Box<dyn Error>> {
         let threads = Threads::available()?;
         let corpus = Corpus::open(&["corpora/sample/train.jsonl".into()], ReadOptions::default())?;
@@ -34,12 +34,12 @@ impl Desk {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let desk = Arc::new(Desk::open()?);
+    let service = Arc::new(LabelService::open()?);
     let texts = ["tighten the derailleur cable", "simmer the sauce", "a comet near Saturn"];
     let answers: Vec<_> = texts
         .map(|text| {
-            let desk = Arc::clone(&desk);
-            (text, thread::spawn(move || desk.label(text)))
+            let service = Arc::clone(&service);
+            (text, thread::spawn(move || service.label(text)))
         })
         .into();
     for (text, answer) in answers {

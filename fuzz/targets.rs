@@ -1,4 +1,4 @@
-//! Functions of the fuzz targets, which take arbitrary bytes. `tests/fuzz_seeds.rs` replays the
+//! The functions of the fuzz targets. Each takes arbitrary bytes. `tests/fuzz_seeds.rs` replays the
 //! seeds through the same functions.
 
 use std::num::NonZeroUsize;
@@ -62,7 +62,7 @@ pub(crate) fn hierarchy(data: &[u8]) {
     }
 }
 
-/// Compares two evaluations, which a zero byte separates. An evaluation does not differ from
+/// Compares two evaluations, which are separated by a NUL byte. An evaluation does not differ from
 /// itself. For two evaluations of the same documents, every interval contains its difference.
 pub(crate) fn comparison(data: &[u8]) {
     let mut files = data.splitn(2, |&byte| byte == 0);
@@ -72,16 +72,16 @@ pub(crate) fn comparison(data: &[u8]) {
     let compared = compare(&first, &others, 0, 0.05, &threads).expect("the same documents");
     assert!(!compared[0].is_worse(0.999));
     assert!(compared[0].tests.iter().all(|test| test.p_value >= 1.0), "{:?}", compared[0]);
-    for (_, figure) in compared[0].differences() {
-        assert!(figure.interval.iter().all(|end| *end == 0.0) && figure.p_value >= 1.0);
+    for (_, result) in compared[0].differences() {
+        assert!(result.interval.iter().all(|end| *end == 0.0) && result.p_value >= 1.0);
     }
     let Some(Ok(second)) = files.next().map(SavedEvaluation::from_json) else { return };
     let others = [second, first.clone()];
     let Ok(compared) = compare(&first, &others, 0, 0.05, &threads) else { return };
-    for (_, figure) in compared.iter().flat_map(Comparison::differences) {
-        let [low, high] = figure.interval;
-        assert!(low <= figure.difference && figure.difference <= high, "{figure:?}");
-        assert!((0.0..=1.0).contains(&figure.p_value) && figure.adjusted >= figure.p_value);
+    for (_, result) in compared.iter().flat_map(Comparison::differences) {
+        let [low, high] = result.interval;
+        assert!(low <= result.difference && result.difference <= high, "{result:?}");
+        assert!((0.0..=1.0).contains(&result.p_value) && result.adjusted >= result.p_value);
     }
     for test in compared.iter().flat_map(|comparison| &comparison.tests) {
         assert!((0.0..=1.0).contains(&test.p_value), "{test:?}");
@@ -159,7 +159,7 @@ pub(crate) fn table(data: &[u8]) {
     read_with_notes(data, options);
 }
 
-/// JSON arrays and objects over several lines, with fields inside of fields.
+/// Reads JSON arrays and objects that span several lines, with nested fields.
 pub(crate) fn json(data: &[u8]) {
     read_as(data, Format::Json);
     let options = ReadOptions {
@@ -187,7 +187,7 @@ fn read_with_notes(data: &[u8], options: ReadOptions) {
     }
 }
 
-/// Trains with a few documents in random settings, and checks that the model can be saved, opened
+/// Trains on a few documents with varying settings, and checks that the model can be saved, opened
 /// and used. The first byte selects the settings. Each line is a document or a line of the
 /// hierarchy.
 pub(crate) fn training(data: &[u8]) {
@@ -241,7 +241,7 @@ pub(crate) fn fasttext(data: &[u8]) {
     read_as(data, Format::FastText);
 }
 
-/// Checks that every line is one document.
+/// Reads plain text, in which every line is one document.
 pub(crate) fn plain(data: &[u8]) {
     let format = Some(Format::Plain);
     let labels = LabelUse::Optional;
@@ -297,7 +297,7 @@ pub(crate) fn source(data: &[u8]) {
     }
 }
 
-/// Reads files of vectors in every format.
+/// Reads vector files in every format.
 pub(crate) fn vector_files(data: &[u8]) {
     use vector_file::Format;
     for format in [Format::Npy, Format::Fvecs, Format::Bvecs, Format::Idx] {
@@ -347,7 +347,7 @@ pub(crate) fn model(data: &[u8]) {
     }
 }
 
-/// Opens the bytes as a model with corrected checksums, to test damage that checksums do not
+/// Corrects the checksums and opens the bytes as a model, to test damage that checksums do not
 /// detect.
 pub(crate) fn model_with_checksums(data: &[u8]) {
     if let Some(bytes) = with_checksums(data) {

@@ -1,24 +1,24 @@
 //! Limits on the size of external input, and a reader that enforces them.
 //!
-//! Without limits, an unclosed quote, a compressed file of zeros or `/dev/zero` would fill the
+//! Without limits, an unclosed quote, a compressed file of zeros or `/dev/zero` would exhaust the
 //! memory.
 
 use std::io::{self, BufRead, Read};
 
-/// Default maximum number of bytes of a record: 256 MiB. A record is a line, a CSV record, a story
-/// of several lines, or a file in a label folder.
+/// The default maximum size of a record: 256 MiB. A record is a line, a CSV record, a multi-line
+/// story or a file in a label folder.
 /// [`ReadOptions::max_record`](crate::text::corpus::ReadOptions::max_record) overrides the default.
 pub const MAX_RECORD_BYTES: u64 = 1 << 28;
 
-/// Maximum number of bytes, after decompression, of a file other than the corpus: 1 GiB. Such files
-/// are hierarchies, relevance judgments and evaluations.
+/// The maximum decompressed size of an input file other than the corpus: 1 GiB. Such files are
+/// hierarchies, relevance judgments and evaluations.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// The source of the [`io::Error`] of a reader that reached its limit.
+/// The inner error of the [`io::Error`] that a [`LimitedReader`] returns at its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of more than {limit} bytes")]
 pub(crate) struct TooLong {
-    /// A description of the limited input, with an article.
+    /// The limited input, with an article, such as "a record".
     pub(crate) what: &'static str,
     pub(crate) limit: u64,
 }
@@ -36,32 +36,32 @@ impl TooLong {
 pub(crate) struct LimitedReader<R> {
     bytes: R,
     limit: TooLong,
-    left: u64,
+    remaining: u64,
 }
 
 impl<R: BufRead> LimitedReader<R> {
     pub(crate) fn new(bytes: R, what: &'static str, limit: u64) -> Self {
-        Self { bytes, limit: TooLong { what, limit }, left: limit }
+        Self { bytes, limit: TooLong { what, limit }, remaining: limit }
     }
 
-    /// Begins the next record, of which `taken` bytes have already been read.
+    /// Restarts the limit for the next record, of which `taken` bytes have already been read.
     pub(crate) fn restart(&mut self, taken: u64) {
-        self.left = self.limit.limit.saturating_sub(taken);
+        self.remaining = self.limit.limit.saturating_sub(taken);
     }
 }
 
 impl<R: BufRead> BufRead for LimitedReader<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         let bytes = self.bytes.fill_buf()?;
-        if self.left == 0 && !bytes.is_empty() {
+        if self.remaining == 0 && !bytes.is_empty() {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, self.limit));
         }
-        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
-        Ok(&bytes[..bytes.len().min(left)])
+        let remaining = usize::try_from(self.remaining).unwrap_or(usize::MAX);
+        Ok(&bytes[..bytes.len().min(remaining)])
     }
 
     fn consume(&mut self, amount: usize) {
-        self.left = self.left.saturating_sub(amount as u64);
+        self.remaining = self.remaining.saturating_sub(amount as u64);
         self.bytes.consume(amount);
     }
 }

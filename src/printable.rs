@@ -1,13 +1,13 @@
-//! Escaping of external text, to make it safe to print.
+//! Escapes external text to make it safe to print.
 //!
 //! Corpora, models and file names may contain escape sequences that move a terminal's cursor,
 //! change its colors or set its title. They may also contain bidirectional controls that change the
-//! apparent order of a text. All external text must pass through [`printable`] before it is shown
+//! apparent order of the text. All external text must pass through [`printable`] before it is shown
 //! to a person.
 
 use std::fmt::{self, Display, Write};
 
-/// A text whose control characters are displayed as escapes such as `\u{1b}`. See [`printable`].
+/// Text whose control characters are displayed as escapes such as `\u{1b}`. See [`printable`].
 #[derive(Debug, Clone, Copy)]
 pub struct Printable<T> {
     text: T,
@@ -29,7 +29,7 @@ pub fn printable<T: Display>(text: T) -> Printable<T> {
     Printable { text, is_multiline: false }
 }
 
-/// Like [`printable`], but keeps line feeds and tabs, for texts of several lines.
+/// Like [`printable`], but keeps line feeds and tabs, for multi-line text.
 ///
 /// ```
 /// assert_eq!(classify::printable::printable_lines("a\nb\x07").to_string(), "a\nb\\u{7}");
@@ -52,9 +52,9 @@ struct Escaper<'a, 'b> {
 
 impl Write for Escaper<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let stays = |c| self.is_multiline && matches!(c, '\n' | '\t');
+        let is_kept = |c| self.is_multiline && matches!(c, '\n' | '\t');
         let mut rest = text;
-        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| is_hidden(c) && !stays(c)) {
+        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| is_hidden(c) && !is_kept(c)) {
             write!(self.out, "{}{}", &rest[..at], c.escape_default())?;
             rest = &rest[at + c.len_utf8()..];
         }
@@ -62,7 +62,7 @@ impl Write for Escaper<'_, '_> {
     }
 }
 
-/// Whether a character affects the text around it instead of being displayed.
+/// Returns whether a character affects the text around it instead of being displayed.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}')
@@ -78,9 +78,9 @@ mod tests {
         let hidden = ('\0'..=char::MAX).filter(|&c| is_hidden(c));
         let text: String = hidden.flat_map(|c| [c, 'x']).collect();
         assert!(!printable(&text).to_string().chars().any(is_hidden));
-        let left: String =
+        let kept: String =
             printable_lines(&text).to_string().chars().filter(|&c| is_hidden(c)).collect();
-        assert_eq!(left, "\t\n");
+        assert_eq!(kept, "\t\n");
         for bidirectional in ['\u{202A}', '\u{202E}', '\u{2066}', '\u{2069}', '\u{9B}', '\u{2028}']
         {
             assert!(is_hidden(bidirectional));

@@ -1,24 +1,25 @@
-//! Timing of the stages of the work, which shows which stage is the bottleneck.
+//! Timing of processing stages, which shows the bottleneck.
 
 use std::fmt;
 use std::time::Instant;
 
 use serde::Serialize;
 
-/// A stage of the work and its time. Several stages can run concurrently, on different documents.
+/// A processing stage and the time that it took. Several stages can run concurrently, on different
+/// documents.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stage {
     /// The name of the stage.
     pub name: String,
-    /// The wall-clock time in seconds during which the stage was at work.
+    /// The wall-clock time that the stage was busy, in seconds.
     pub seconds: f64,
     /// The number of documents processed; 0 if the stage processes none.
     pub documents: u64,
     /// The number of bytes of text processed, if the stage processes text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// For concurrent stages, the share (0 to 1) of the total time in which the stage was at work.
-    /// For the rest, it waited for other stages.
+    /// For concurrent stages, the fraction of the total time that the stage was busy, from 0 to 1.
+    /// The rest of the time, the stage waited for other stages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy: Option<f64>,
 }
@@ -29,21 +30,21 @@ impl Stage {
         Self { name: name.to_owned(), seconds: 0.0, documents: 0, bytes: None, busy: None }
     }
 
-    /// Creates a stage that began at `start` and ends now.
+    /// Creates a stage that started at `start` and ends now.
     pub fn since(name: &str, documents: u64, start: Instant) -> Self {
         let mut stage = Self::empty(name);
         stage.add(documents, start);
         stage
     }
 
-    /// Adds `documents` more documents and the time since `start`.
+    /// Adds `documents` to the count and the time since `start` to the total.
     pub fn add(&mut self, documents: u64, start: Instant) {
         self.seconds += start.elapsed().as_secs_f64();
         self.documents += documents;
     }
 
-    /// Sets the share of time at work, for a stage that ran concurrently with others for `seconds`
-    /// in total.
+    /// Sets [`busy`](Self::busy), for a stage that ran concurrently with others for `seconds` in
+    /// total.
     #[must_use]
     pub fn with_total_time(self, seconds: f64) -> Self {
         let busy = if seconds > 0.0 { (self.seconds / seconds).min(1.0) } else { 1.0 };
@@ -55,7 +56,8 @@ impl Stage {
         if self.seconds > 0.0 { self.documents as f64 / self.seconds } else { 0.0 }
     }
 
-    /// Megabytes (10^6 bytes) of text per second, if the stage processes text.
+    /// The number of megabytes (10^6 bytes) of text processed per second, if the stage processes
+    /// text.
     pub fn megabytes(&self) -> Option<f64> {
         let bytes = self.bytes.filter(|_| self.seconds > 0.0)?;
         Some(bytes as f64 / 1e6 / self.seconds)
@@ -67,15 +69,15 @@ impl Stage {
 pub struct PipelineProgress<'a> {
     /// The number of documents that have passed through all stages.
     pub documents: u64,
-    /// The name of the stage that was at work for the longest time so far, including waits for
-    /// threads and input. It is usually the bottleneck.
+    /// The name of the stage that has been busy the longest, including waits for threads and input.
+    /// This stage is usually the bottleneck.
     pub busiest: &'a str,
-    /// The share of the time during which that stage was at work, from 0 to 1.
+    /// The fraction of the time that this stage was busy, from 0 to 1.
     pub busy: f64,
 }
 
-/// Displays one line: name, seconds, documents/s, MB/s and the share of time at work, as far as
-/// they are known.
+/// Displays one line: the name, seconds, documents/s, MB/s and busy percentage. Unknown values are
+/// omitted.
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, seconds, .. } = self;

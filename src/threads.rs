@@ -1,4 +1,4 @@
-//! Thread pools as values. Results do not depend on the number of threads.
+//! Thread pools that are passed as arguments. Results do not depend on the number of threads.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
-/// Advice for errors where no thread can be started.
+/// Advice for the user when no thread can be started.
 pub(crate) const NO_THREAD_HINT: &str = "use fewer threads or raise the process limit (ulimit -u)";
 
 /// The threads that a stage of the pipeline may use.
@@ -18,7 +18,7 @@ pub(crate) const NO_THREAD_HINT: &str = "use fewer threads or raise the process 
 pub struct Threads(Arc<rayon::ThreadPool>);
 
 impl Threads {
-    /// Creates `count` threads.
+    /// Starts a pool of `count` threads.
     ///
     /// # Errors
     /// If the operating system cannot start more threads.
@@ -31,7 +31,7 @@ impl Threads {
         Ok(Self(Arc::new(pool)))
     }
 
-    /// Creates as many threads as this machine can run concurrently.
+    /// Starts a pool with as many threads as this machine can run concurrently.
     ///
     /// # Errors
     /// If the operating system cannot start more threads.
@@ -44,19 +44,19 @@ impl Threads {
         self.0.current_num_threads()
     }
 
-    /// Runs `work` on the calling thread. Tasks that it spawns run on these threads and have ended
-    /// when this function returns. The caller may be one of these threads, so `work` must not wait
-    /// for spawned tasks: there may be no other thread to run them.
+    /// Runs `work` on the calling thread. The tasks that `work` spawns run on these threads and end
+    /// before this function returns. `work` must not wait for spawned tasks: if the caller is the
+    /// only thread of the pool, no other thread can run them.
     pub(crate) fn scope<'scope, R>(&self, work: impl FnOnce(&rayon::Scope<'scope>) -> R) -> R {
         self.0.in_place_scope(work)
     }
 
-    /// Runs `work` on one of these threads at some time, without waiting for it.
+    /// Runs `work` on one of these threads later, and returns immediately.
     pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.0.spawn(work);
     }
 
-    /// Starts `work` on one of these threads. The returned task gives its result.
+    /// Queues `work` for these threads and returns a task that provides the result.
     pub(crate) fn start<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -64,9 +64,9 @@ impl Threads {
         let work: Work<T> = Box::new(work);
         let task = Arc::new(Mutex::new(Some(work)));
         let (sender, result) = channel();
-        let own = Arc::clone(&task);
+        let queued = Arc::clone(&task);
         self.0.spawn(move || {
-            if let Some(work) = take(&own) {
+            if let Some(work) = take(&queued) {
                 // If the receiver was dropped, the result is lost.
                 let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
             }
@@ -97,40 +97,41 @@ impl Threads {
         self.run(|| rayon::join(one, other))
     }
 
-    /// Applies `work` to each item and returns the results in order. At most `at_once` items (one
-    /// if 0) are processed at a time, each on all idle threads.
+    /// Applies `work` to each item and returns the results in order. Processes at most `at_once`
+    /// items (one if 0) at a time. Parallel iterators in `work` use the idle threads.
     pub(crate) fn map_few<T: Sync, R: Send>(
         &self,
         items: &[T],
         at_once: usize,
         work: impl Fn(&T) -> R + Send + Sync,
     ) -> Vec<R> {
-        let mut made = Vec::with_capacity(items.len());
+        let mut results = Vec::with_capacity(items.len());
         for items in items.chunks(at_once.max(1)) {
-            self.run(|| made.par_extend(items.par_iter().map(&work)));
+            self.run(|| results.par_extend(items.par_iter().map(&work)));
         }
-        made
+        results
     }
 }
 
 type Work<T> = Box<dyn FnOnce() -> T + Send>;
 
-/// Work that was started on [`Threads`]. If the task is dropped before a thread has begun the work,
-/// the work is not done.
+/// Work queued on [`Threads`]. If the task is dropped before a thread starts the work, the work is
+/// not done.
 pub(crate) struct Task<T> {
-    /// The work, until a thread begins it.
+    /// The work, or `None` once a thread has started it.
     work: Arc<Mutex<Option<Work<T>>>>,
     result: Receiver<std::thread::Result<T>>,
 }
 
 impl<T> Task<T> {
     /// Waits for the result. A caller that is a worker of a thread pool does the work itself unless
-    /// a thread has begun it. Otherwise, all workers might wait for work that none begins.
+    /// another thread has started it. Otherwise, all workers might wait for work that none of them
+    /// starts.
     pub(crate) fn wait(self) -> T {
         if is_worker() { self.finish() } else { self.received() }
     }
 
-    /// Returns the result. The caller does the work itself unless a thread has begun it.
+    /// Returns the result. The caller does the work itself unless another thread has started it.
     pub(crate) fn finish(self) -> T {
         match take(&self.work) {
             Some(work) => work(),
@@ -154,13 +155,14 @@ fn take<T>(work: &Mutex<Option<Work<T>>>) -> Option<Work<T>> {
     work.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Whether the calling thread is a worker of a thread pool.
+/// Returns whether the calling thread is a worker of a thread pool.
 pub(crate) fn is_worker() -> bool {
     rayon::current_thread_index().is_some()
 }
 
-/// Returns the next message, or `None` after the last one. A caller that is a worker of a thread
-/// pool does other work of the pool while it waits. The sender might depend on that work.
+/// Returns the next message, or `None` after the last one. While it waits, a caller that is a
+/// worker of a thread pool does other work of the pool, because the sender might depend on that
+/// work.
 pub(crate) fn receive<T>(messages: &Receiver<T>) -> Option<T> {
     while is_worker() {
         match messages.try_recv() {
@@ -172,7 +174,7 @@ pub(crate) fn receive<T>(messages: &Receiver<T>) -> Option<T> {
     messages.recv().ok()
 }
 
-/// Waits for the end of a thread in the same way as [`receive`] waits for messages.
+/// Joins a thread. Waits in the same way as [`receive`].
 pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> std::thread::Result<T> {
     while is_worker() && !thread.is_finished() {
         do_pool_work();
@@ -180,7 +182,7 @@ pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> std::thread::Result<T>
     thread.join()
 }
 
-/// Does one piece of work of the caller's pool, or pauses if there is none.
+/// Runs one task of the caller's pool, or sleeps briefly if there is none.
 fn do_pool_work() {
     const PAUSE: Duration = Duration::from_micros(100);
     if rayon::yield_now() != Some(rayon::Yield::Executed) {
@@ -188,8 +190,8 @@ fn do_pool_work() {
     }
 }
 
-/// Whether `test` returns true for all numbers below `count`. Runs in parallel if the caller is a
-/// worker of a thread pool.
+/// Returns whether `test` returns true for all numbers below `count`. Runs in parallel if the
+/// caller is a worker of a thread pool.
 pub(crate) fn all(count: usize, test: impl Fn(usize) -> bool + Send + Sync) -> bool {
     if is_worker() { (0..count).into_par_iter().all(test) } else { (0..count).all(test) }
 }
@@ -222,15 +224,15 @@ mod tests {
         let items: Vec<usize> = (0..11).collect();
         for at_once in [0, 1, 3, 99] {
             let running = AtomicUsize::new(0);
-            let most = AtomicUsize::new(0);
-            let made = threads.map_few(&items, at_once, |&item| {
-                most.fetch_max(1 + running.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+            let peak = AtomicUsize::new(0);
+            let results = threads.map_few(&items, at_once, |&item| {
+                peak.fetch_max(1 + running.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
                 std::thread::yield_now();
                 running.fetch_sub(1, Ordering::SeqCst);
                 10 * item
             });
-            assert_eq!(made, items.iter().map(|item| 10 * item).collect::<Vec<_>>());
-            assert!(most.into_inner() <= at_once.clamp(1, 4));
+            assert_eq!(results, items.iter().map(|item| 10 * item).collect::<Vec<_>>());
+            assert!(peak.into_inner() <= at_once.clamp(1, 4));
         }
         assert_eq!(threads.map_few(&[0; 0], 3, |&item| item), [0; 0]);
         assert_eq!(threads.join(|| 1, || 2), (1, 2));

@@ -56,10 +56,10 @@ fn invalid_features_are_rejected() {
     assert!(matches!(problem(vec![(1, f32::INFINITY)]), Problem::NotFinite { .. }));
 }
 
-/// Segments of a corpus are counted in any order. The first error in the corpus is reported, and
+/// Pieces of a corpus are counted in any order. The first error in the corpus is reported, and
 /// counts do not depend on the number of threads.
 #[test]
-fn segments_are_counted_in_the_order_of_the_corpus() {
+fn counts_do_not_depend_on_threads() {
     let at = |number: usize, content: Content| Document {
         id: number.to_string(),
         labels: vec![["even", "odd"][number % 2].to_owned()],
@@ -123,7 +123,7 @@ impl Answers for CollectedAnswers {
     }
 }
 
-/// A reader that panics causes an error, not the end of its documents.
+/// A reader that panics causes an error instead of ending the stream.
 #[test]
 fn a_panicking_reader_is_an_error() {
     let classifier = trained(
@@ -250,10 +250,10 @@ fn a_single_document_is_answered_immediately() {
 fn errors_end_a_stream_at_their_position() {
     let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
     let options = classifier.options();
-    // Every document from number `wrong` on is of another kind.
+    // All documents from number `wrong` on have features instead of text.
     let documents = |wrong: usize| {
         Source::Documents(Box::new((0..20_000).map(move |number| {
-            // The documents before it take long, so other threads encounter later errors first.
+            // The preceding documents take longer, so other threads encounter later errors first.
             let long = (number < wrong && number + 8 >= wrong).then_some(20_000);
             let text = Content::Text("bread ".repeat(long.unwrap_or(1)));
             let content = if number >= wrong { Content::Features(vec![(1, 1.0)]) } else { text };
@@ -274,7 +274,7 @@ fn errors_end_a_stream_at_their_position() {
     assert!(matches!(ended, Err(StreamError::Answer(_))), "{ended:?}");
 }
 
-/// Accepts this number of answers, then returns an error.
+/// Accepts a limited number of answers, then returns an error.
 struct BoundedAnswers(usize);
 
 impl Answers for BoundedAnswers {

@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: the caller's guarantees are those that the system's allocator requires.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

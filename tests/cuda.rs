@@ -54,8 +54,8 @@ fn all_options() -> Vec<CudaOptions> {
             ..defaults
         });
         if engine == CudaEngine::Fused {
-            // With three kernels even for few queries; the other two are chosen by the number of
-            // queries.
+            // Use the path of three kernels even for few queries. By default, the number of queries
+            // selects the path.
             all.push(CudaOptions { small_batch: Some(0), ..defaults });
             all.push(CudaOptions { small_batch: Some(0), tile_rows: Some(24), ..defaults });
         }
@@ -75,8 +75,8 @@ enum Path {
     Any,
 }
 
-/// Locks the GPU's memory: the test that takes nearly all of it runs alone. Otherwise the searches
-/// of other tests would fall back for lack of memory.
+/// Guards the GPU memory. The test that allocates nearly all of it runs alone, because the searches
+/// of other tests would fall back.
 static MEMORY: RwLock<()> = RwLock::new(());
 
 /// Training rows and queries, and an engine that answers them correctly.
@@ -117,8 +117,7 @@ fn agree_with(problem: Problem<'_>, ks: &[usize], options: &[CudaOptions], path:
                 differs.map(|query| &expected[query])
             );
             assert_eq!(report.fast + report.fell_back, queries.rows() as u64);
-            // Tiles of a few hundred rows have fewer groups of rows than neighbors that are
-            // requested.
+            // Tiles of a few hundred rows have fewer row groups than requested neighbors.
             let large = options.memory.is_none() && options.tile_rows.is_none();
             if path == Path::Fast && large && k.get() <= 1_200 {
                 assert_eq!(report.fell_back, 0, "{options:?}, k = {k}, filter {filter}");
@@ -254,8 +253,8 @@ fn equal_documents_and_near_duplicates() {
 #[test]
 #[ignore = "needs a GPU"]
 fn long_queries_and_wide_vocabularies() {
-    // Longer than the term table of a query, the number of threads per block, and the limit of the
-    // fused kernel.
+    // The lengths exceed the term table of a query, the number of threads per block, and the limit
+    // of the fused kernel.
     let long = |count: u32, step: u32| -> Rows {
         vec![(0..count).map(|t| (t * step, 0.01 + small_integer(u64::from(t)))).collect()]
     };
@@ -308,8 +307,8 @@ fn a_corpus_in_tiles_parts_and_chunks() {
     agree_with(problem, &[100, 1_000, 3_000], &options, Path::Any);
 }
 
-/// Compares 5,000 random queries of the 781,265 on every engine, with typical values of k and with
-/// all rows. Takes a minute.
+/// Compares all engines on 5,000 of the 781,265 queries, chosen at random, with typical values of
+/// k. Takes a minute.
 #[test]
 #[ignore = "needs a GPU"]
 fn a_corpus_of_the_size_of_rcv1() {
@@ -339,8 +338,8 @@ fn a_corpus_of_the_size_of_rcv1() {
     assert!(report.fell_back < 200, "{report:?}");
 }
 
-/// Another process holds nearly all memory. Plans that need more fail, smaller plans follow, and
-/// finally the CPU.
+/// Nearly all GPU memory is allocated. Plans that need more fail, smaller plans are tried, and
+/// finally the CPU answers.
 #[test]
 #[ignore = "needs a GPU"]
 fn running_out_of_memory_changes_no_answer() {
@@ -405,10 +404,10 @@ fn several_gpus_answer_like_one() {
         }
     }
     for gpus in 1..=3 {
-        // Small batches, and rows that do not fit, which are distributed.
+        // Small batches, and rows that exceed the memory of a GPU and are distributed.
         let small = CudaOptions { chunk: Some(100), ..fused };
-        let dealt = CudaOptions { memory: Some(1 << 16), ..fused };
-        for options in [fused, small, dealt] {
+        let distributed = CudaOptions { memory: Some(1 << 16), ..fused };
+        for options in [fused, small, distributed] {
             let engine =
                 SeveralGpus::engine(&training, &devices[..gpus], options, &threads).unwrap();
             for (request, expected) in &asked {

@@ -48,7 +48,7 @@ fn prepared(rows: &Vectors, metric: Metric) -> Arc<Vectors> {
     Arc::new(Vectors::new(rows.dimension(), values).unwrap())
 }
 
-/// Compares the query with all rows one by one.
+/// Searches all rows one by one.
 fn oracle(
     rows: &Vectors,
     query: &[f32],
@@ -87,7 +87,7 @@ fn assert_same(found: &[Neighbor], expected: &[Neighbor], what: &str) {
     assert_eq!(bits(found), bits(expected), "{what}");
 }
 
-/// Returns vectors with few different values, so that many distances are equal, and with some zero
+/// Returns vectors with few distinct values, which make many distances equal, and with some zero
 /// vectors.
 fn coarse(rows: usize, dimension: usize, seed: u64) -> Vectors {
     let mut random = Random::new(seed);
@@ -102,7 +102,7 @@ fn fine(rows: usize, dimension: usize, seed: u64) -> Vectors {
     Vectors::new(dimension, values).unwrap()
 }
 
-/// The settings of an engine, and the number of neighbors to search.
+/// The settings of an engine, and the number of neighbors to find.
 #[derive(Clone, Copy)]
 struct Case {
     metric: Metric,
@@ -197,7 +197,7 @@ proptest! {
     }
 }
 
-/// More queries than are searched at a time.
+/// Searches more queries than fit in a batch.
 #[test]
 fn filters_of_many_queries() {
     let rows = fine(40, 2, 3);

@@ -17,7 +17,7 @@ use classify::text::hierarchy::Hierarchy;
 use classify::threads::Threads;
 use testkit::finish;
 
-/// Trains a model on documents in JSON lines.
+/// Trains a model on documents in JSONL.
 fn trained(lines: &str, hierarchy: Hierarchy) -> Model {
     let corpus = Corpus::from_bytes("in", lines.to_owned().into(), ReadOptions::default()).unwrap();
     let options = TrainOptions { hierarchy, tuning: None, ..TrainOptions::default() };
@@ -166,8 +166,8 @@ fn repeated_labels_count_once() {
     assert_eq!(result.most_confused.len(), 1);
 }
 
-/// A document misses 20,000 labels and has 20,000 wrong ones. Listing their 4 · 10^8 pairs would
-/// exhaust the memory and take far longer than the time limit.
+/// A document has 20,000 missed and 20,000 wrong labels. Listing their 4 · 10^8 pairs would exhaust
+/// the memory and take far longer than the time limit.
 #[test]
 fn documents_of_many_labels() {
     finish("metrics of many labels", evaluate_many_labels);
@@ -198,7 +198,7 @@ fn evaluate_many_labels() {
     assert_eq!(result.worst_errors.len(), 2);
 }
 
-/// For a document with several labels, each of them is correct. Equal counts are ordered by name.
+/// Each label of a document counts as correct. Equal counts are ordered by name.
 #[test]
 fn confusion_of_several_labels() {
     let rows: [(&[&str], RawPrediction, bool); 4] = [
@@ -259,7 +259,7 @@ fn worst_errors() {
     let worst = &result.worst_errors;
     assert!(worst.iter().all(|error| error.wrong == "b" && error.neighbors.len() == 5));
     close(worst[0].wrong_score, 0.6);
-    // Of equal errors, the first ones are kept.
+    // Ties are broken in favor of earlier documents.
     let ids: Vec<usize> = worst.iter().map(|error| error.document.id.parse().unwrap()).collect();
     assert_eq!(ids, [51].into_iter().chain(0..49).collect::<Vec<_>>());
 }

@@ -23,9 +23,13 @@ fn corpus(documents: usize, seed: u64) -> String {
         let label = number % 3;
         let mut words = Vec::new();
         for _ in 0..4 + random.below(20) {
-            let own = random.below(3) > 0;
+            let is_label_word = random.below(3) > 0;
             let word = random.below(30);
-            words.push(if own { format!("w{label}x{word}") } else { format!("common{word}") });
+            words.push(if is_label_word {
+                format!("w{label}x{word}")
+            } else {
+                format!("common{word}")
+            });
         }
         let more = if number % 7 == 0 { ", \"l9\"" } else { "" };
         let text = words.join(" ");
@@ -70,22 +74,23 @@ fn contributions_of_prototypes() {
     };
     let mut labels = 0;
     for (explanation, plain) in explained(&classifier, &documents).iter().zip(&plain) {
-        let said: Vec<_> =
+        let prototypes: Vec<_> =
             explanation.labels.iter().filter_map(|label| label.prototype.as_ref()).collect();
-        assert_eq!(said.len(), explanation.labels.len());
-        let margin = |said: &ExplainedPrototype| {
-            said.terms.iter().map(|term| term.contribution).sum::<f64>() + f64::from(said.constant)
+        assert_eq!(prototypes.len(), explanation.labels.len());
+        let margin = |prototype: &ExplainedPrototype| {
+            prototype.terms.iter().map(|term| term.contribution).sum::<f64>()
+                + f64::from(prototype.constant)
         };
-        for (one, other) in said.iter().zip(&said[1..]) {
+        for (one, other) in prototypes.iter().zip(&prototypes[1..]) {
             let scores = one.score.total_cmp(&other.score);
             assert!(
                 (margin(one) - margin(other)).abs() < 1e-5
                     || margin(one).total_cmp(&margin(other)) == scores
             );
         }
-        for (label, said) in explanation.labels.iter().zip(&said) {
+        for (label, prototype) in explanation.labels.iter().zip(&prototypes) {
             let votes = plain.labels.iter().find(|other| other.label == label.label).unwrap().score;
-            assert!((label.score - (1.0 - share) * votes - share * said.score).abs() < 1e-9);
+            assert!((label.score - (1.0 - share) * votes - share * prototype.score).abs() < 1e-9);
             labels += 1;
         }
     }
@@ -93,7 +98,7 @@ fn contributions_of_prototypes() {
 }
 
 #[test]
-#[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
+#[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
 fn contributions_sum_to_the_similarity_with_every_weighting() {
     let lines = corpus(200, 1);
     let documents: Vec<Document> = read(&corpus(20, 2)).map(Result::unwrap).collect();
@@ -130,8 +135,8 @@ fn contributions_sum_to_the_similarity_with_every_weighting() {
     assert!(pairs > 10_000, "{pairs}");
 }
 
-/// Removing the five terms that support a label most lowers its score more than removing five
-/// others.
+/// Removing the five strongest supporting terms of a label lowers its score more than removing the
+/// five weakest.
 #[test]
 fn terms_that_support_a_label_matter() {
     let classifier = trained(TrainOptions::default(), &corpus(300, 3));
@@ -192,7 +197,7 @@ fn neighbors_by_vectors_have_no_terms() {
     }
 }
 
-/// Concatenated, the segments are the text, and each marked segment is a shared term.
+/// The concatenated segments equal the text, and each marked segment is a shared term.
 #[test]
 fn marks_are_at_the_terms() {
     let lines = "{\"text\": \"Crude oil, fresh from the wells\", \"label\": \"a\"}

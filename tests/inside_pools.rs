@@ -87,8 +87,8 @@ fn train(path: &Path, threads: &Threads) -> Classifier {
     Classifier::new(trained.model.into(), threads).unwrap()
 }
 
-/// Runs `work` on each corpus: on one worker of pools with one and with several threads, and then
-/// on all workers at once.
+/// Runs `work` on each corpus and on pools of one to three threads: first on one worker, then on
+/// all workers at once.
 fn by_workers(what: &'static str, work: fn(&Path, &Threads) -> usize) {
     let folder = tempfile::tempdir().unwrap();
     for path in corpora(folder.path()) {
@@ -119,7 +119,7 @@ fn training() {
     by_workers("training", |path, threads| train(path, threads).model().rows().rows());
 }
 
-/// The default training chooses k and the vote.
+/// By default, training tunes k and the vote.
 #[test]
 fn tuning() {
     by_workers("tuning", |path, threads| {
@@ -130,7 +130,7 @@ fn tuning() {
     });
 }
 
-/// Each of two pools does all work of the other pool's only worker.
+/// The only worker of each of two pools waits for work on the other pool.
 #[test]
 fn pools_that_use_each_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -139,8 +139,8 @@ fn pools_that_use_each_other() {
         let pools = [(); 2].map(|()| Threads::new(1.try_into().unwrap()).unwrap());
         let [one, other] = &pools;
         std::thread::scope(|scope| {
-            for (own, other_pool) in [(one, other), (other, one)] {
-                scope.spawn(|| assert_eq!(own.run(|| count(&path, other_pool)), DOCUMENTS));
+            for (pool, other_pool) in [(one, other), (other, one)] {
+                scope.spawn(|| assert_eq!(pool.run(|| count(&path, other_pool)), DOCUMENTS));
             }
         });
     });

@@ -73,8 +73,12 @@ fn rows_of_parts_equal_the_whole() {
                     mean_length.to_bits(),
                     "{weighting}"
                 );
-                for own in 0..u32::try_from(part.len()).unwrap() {
-                    assert_eq!(model.document_terms(own), whole.document_terms(row), "{weighting}");
+                for part_row in 0..u32::try_from(part.len()).unwrap() {
+                    assert_eq!(
+                        model.document_terms(part_row),
+                        whole.document_terms(row),
+                        "{weighting}"
+                    );
                     row += 1;
                 }
                 // The file contains the statistics.

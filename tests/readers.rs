@@ -359,8 +359,7 @@ fn several_threads_read_like_one() {
     assert!(read > 1_000_000, "{read}");
 }
 
-/// The files of a folder, and several files, are read concurrently, whether or not they are
-/// compressed.
+/// The files of a folder, and several given files, are read concurrently, compressed or not.
 #[test]
 fn threads_read_several_files_in_order() {
     let folder = tempfile::tempdir().unwrap();
@@ -370,7 +369,7 @@ fn threads_read_several_files_in_order() {
     for label in ["a", "b", "c"] {
         std::fs::create_dir_all(tree.join(label)).unwrap();
         for number in 0..70 {
-            // Some files are as long as a block of files, or longer.
+            // Some files are at least as large as a block.
             let words = if number % 30 == 7 { 70_000 * (1 + number / 30) } else { number };
             let text = format!("{label} {}", "word ".repeat(words));
             std::fs::write(tree.join(label).join(format!("{number:02}.txt")), text).unwrap();
@@ -408,7 +407,7 @@ fn threads_read_several_files_in_order() {
     };
     let all = 210 + 36_000;
     check(all, false);
-    // A file that is not text, a damaged file, and a file that no longer exists.
+    // Test a file that is not text, then a damaged file.
     std::fs::write(tree.join("b").join("33.txt"), b"\xff\xfe\x00").unwrap();
     check(70 + 33, true);
     std::fs::write(tree.join("b").join("33.txt"), b"text").unwrap();
@@ -419,7 +418,7 @@ fn threads_read_several_files_in_order() {
     check(210 + 21_000 + 3_500, true);
 }
 
-/// Errors name the line where the record begins, for every kind of line end.
+/// Errors contain the first line of the record, for every type of line end.
 #[test]
 fn errors_name_the_line_of_csv_records() {
     for end in ["\n", "\r\n"] {
@@ -430,7 +429,7 @@ fn errors_name_the_line_of_csv_records() {
     }
 }
 
-/// Batches end at a number of bytes, so some have fewer documents than there are threads.
+/// Batches are limited in bytes, so some batches have fewer documents than there are threads.
 #[test]
 fn one_long_document_among_short_ones() {
     let mut documents = Vec::new();
@@ -496,8 +495,8 @@ fn encodings() {
     assert_eq!(read(bom, &default()).unwrap().len(), 1);
 }
 
-/// Each row is an invalid input with its options, words of the message and, if any, words of the
-/// hint.
+/// Each row contains an invalid input, its options, an excerpt of the message and, if any, an
+/// excerpt of the hint.
 #[test]
 #[expect(clippy::too_many_lines, reason = "the test is a table")]
 fn malformed() {
@@ -638,9 +637,9 @@ fn malformed() {
     for (bytes, options, message, hint) in cases {
         let error = read(bytes, &options).expect_err(message);
         let shown = error.to_string();
-        assert!(shown.contains(message), "{shown:?} should say {message:?}");
+        assert!(shown.contains(message), "{shown:?} should contain {message:?}");
         let found = error.hint().unwrap_or_default();
-        assert!(found.contains(hint), "{found:?} should say {hint:?}");
+        assert!(found.contains(hint), "{found:?} should contain {hint:?}");
     }
     let optional = ReadOptions { labels: LabelUse::Optional, ..format(Format::Lyrl2004Tokens) };
     for (bytes, message) in [
@@ -663,8 +662,8 @@ fn malformed() {
 fn several_threads_read_qrels_like_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("qrels");
-    // The qrels have several blocks. The judgments of some documents are far apart, and new labels
-    // come late.
+    // The qrels have several blocks. The judgments of some documents are far apart, and some labels
+    // first occur late.
     let line = |n: usize| {
         let document = if n.is_multiple_of(11) { n % 1_000 } else { n / 3 };
         format!("L{} d{document} {}", n % 7 + n / 90_000, usize::from(!n.is_multiple_of(13)))
@@ -680,7 +679,7 @@ fn several_threads_read_qrels_like_one() {
     for document in (0..140_000).map(|n| format!("d{n}")) {
         assert_eq!(one.labels(&document), several.labels(&document), "{document}");
     }
-    // The first mistake is reported, with its position.
+    // The first error is reported, with its position.
     "L1 d1".clone_into(&mut lines[300_000]);
     "nothing".clone_into(&mut lines[350_000]);
     std::fs::write(&path, lines.join("\n")).unwrap();
@@ -695,7 +694,7 @@ fn several_threads_read_qrels_like_one() {
 #[test]
 fn a_quote_that_never_ends() {
     let options = ReadOptions { format: Some(Format::Csv), ..default() };
-    // A single record of the right width, but its text extends to the end of the file.
+    // The record has the right number of fields, but its text extends to the end of the file.
     let bytes = b"label,text\nx,fine\ny,\"never closed\nz,more\n";
     let error = read(bytes, &options).unwrap_err();
     assert!(error.to_string().contains("in:3: the record that begins here has a quoted field"));

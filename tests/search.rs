@@ -1,5 +1,5 @@
 //! Compares every CPU engine with `exhaustive`, bit for bit, on data with ties. The tests of the
-//! fast path check in the report that it was used.
+//! fast path check the report to verify that it was used.
 
 #![expect(clippy::disallowed_methods, reason = "powers and logarithms of data for tests")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
@@ -53,11 +53,11 @@ fn oracle(training: &Arc<Csr>) -> Exhaustive {
     Exhaustive::new(Arc::clone(training), threads(1)).unwrap()
 }
 
-/// Returns a composite engine of three parts. `deal` assigns rows to parts.
-fn composite(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Composite {
+/// Returns a composite engine of three parts. `part_of` returns the part of a row.
+fn composite(training: &Arc<Csr>, part_of: impl Fn(u32) -> usize) -> Composite {
     let mut shards: Vec<(Vec<u32>, CsrBuilder)> = vec![Default::default(); 3];
     for (number, (terms, weights)) in (0..).zip(training.iter()) {
-        let shard = &mut shards[deal(number)];
+        let shard = &mut shards[part_of(number)];
         shard.0.push(number);
         shard.1.push_slices(terms, weights);
     }
@@ -73,7 +73,7 @@ fn composite(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Composite {
     Composite::new(shards.into_iter().map(engine).collect(), threads(2)).unwrap()
 }
 
-/// Returns an engine with the same rows in three segments, among rows that were removed.
+/// Returns an engine with the same rows in three segments, interleaved with removed rows.
 fn updated(training: &Arc<Csr>) -> Composite {
     let rows = u32::try_from(training.rows()).unwrap();
     let segments = [(0, rows / 2), (rows / 2, rows / 2), (rows / 2, rows)].map(|(start, end)| {
@@ -82,7 +82,7 @@ fn updated(training: &Arc<Csr>) -> Composite {
         let mut next = 0;
         for number in start..end {
             let (terms, weights) = training.row(number as usize);
-            // Copies of the kept rows, before and after them, which would be ties.
+            // Removed copies before and after the kept rows would be ties.
             for copy in 0..=number % 3 {
                 builder.push_slices(terms, weights);
                 if copy == number % 2 % (1 + number % 3) {
@@ -187,7 +187,7 @@ proptest! {
 }
 
 proptest! {
-    // There are fewer cases, because each one has many rows.
+    // There are fewer cases, because each case has many rows.
     #![proptest_config(cases(4))]
 
     #[test]
@@ -246,7 +246,7 @@ fn sums_beyond_the_range_fall_back() {
     agree(&training, &queries, 1).unwrap();
     let (_, report) = answer(&inverted(&training, 10, 1), &Request::new(&*queries, one()));
     assert_eq!(report, Report { fast: 0, fell_back: 1 });
-    // There are more queries than fit a batch, and the queries of every batch count.
+    // There are more queries than fit in a batch. The report must count the queries of all batches.
     let queries = matrix(&(0..50u8).map(|at| vec![(0, 10f32.powi((at % 38).into()))]).collect(), 1);
     agree(&training, &queries, 2).unwrap();
     for count in [1, 7] {
@@ -282,7 +282,7 @@ fn blocks_of_different_lengths() {
     }
 }
 
-/// There are more queries than a thread answers at a time, several blocks, and few queries in the
+/// There are several blocks, more queries than a thread processes at once, and few queries in the
 /// last group.
 #[test]
 fn many_queries_at_a_time() {
@@ -324,7 +324,7 @@ fn cancellation_into_the_subnormal_range() {
 }
 
 #[test]
-fn equal_rows_come_by_row_number() {
+fn equal_rows_are_sorted_by_row_number() {
     let rows: Rows = (0..20_000).map(|_| vec![(3, 0.6), (5, 0.8)]).collect();
     let training = matrix(&rows, 8);
     let queries = matrix(&vec![vec![(3, 1.0)]], 8);
@@ -501,7 +501,7 @@ fn reports_count_fallbacks() {
     assert_eq!(report(vec![&plain, &huge]), Report { fast: 1, fell_back: 1 });
     // A query that fell back in several parts counts once.
     assert_eq!(report(vec![&huge, &huge, &huge]), Report { fast: 1, fell_back: 1 });
-    // In each part, a different query is not fast.
+    // A different query falls back in each part.
     let tiny = vec![vec![(0, 1e-31)]; 3];
     assert_eq!(report(vec![&tiny, &plain]), Report { fast: 1, fell_back: 1 });
     assert_eq!(report(vec![&huge, &tiny]), Report { fast: 0, fell_back: 2 });
@@ -523,8 +523,8 @@ fn similarities_end_at_the_largest_number() {
     }
 }
 
-/// Returns rows whose word frequencies resemble a language: about 1 / (t + 1) of the rows contain
-/// term t.
+/// Returns rows whose term frequencies resemble those of a language: about 1 / (t + 1) of the rows
+/// contain term t.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 fn language(seed: u64, count: usize, terms: u32) -> Rows {
     let mut random = Random::new(seed);
@@ -543,7 +543,7 @@ fn language(seed: u64, count: usize, terms: u32) -> Rows {
         .collect()
 }
 
-/// Batches with frequent and rare terms, in blocks of all sizes.
+/// Tests batches with frequent and rare terms, in blocks of all sizes.
 #[test]
 fn batches_of_a_language() {
     const TERMS: u32 = 70_000;
@@ -560,14 +560,14 @@ fn batches_of_a_language() {
 }
 
 /// Returns rows that share most of their words with other rows of their subject. The engine uses
-/// bounds only if there are near rows.
+/// bounds only if a query has similar rows.
 fn rows_of_subjects(subjects: usize, count: usize, terms: u32) -> Rows {
     let subjects = language(5, subjects, terms);
     let rows = language(6, count, terms);
     let with_subject = |(at, row): (usize, &Vec<(u32, f32)>)| {
         let subject = subjects[at % subjects.len()].iter();
-        let own = subject.filter(|(term, _)| !term.is_multiple_of(3));
-        let all = own.chain(&row[..row.len() / 3]).copied();
+        let subject_terms = subject.filter(|(term, _)| !term.is_multiple_of(3));
+        let all = subject_terms.chain(&row[..row.len() / 3]).copied();
         all.collect::<BTreeMap<_, _>>().into_iter().collect()
     };
     rows.iter().enumerate().map(with_subject).collect()
@@ -592,15 +592,15 @@ fn queries_of_a_language_one_at_a_time() {
         let exhaustive = oracle(&training);
         for block_rows in [700, 4_000] {
             let engine = inverted(&training, block_rows, 1);
-            for (own, k) in (0u32..60).zip([1, 10, 100, 1_000].into_iter().cycle()) {
-                let query = matrix(&rows[own as usize..][..1].to_vec(), TERMS as usize);
+            for (row, k) in (0u32..60).zip([1, 10, 100, 1_000].into_iter().cycle()) {
+                let query = matrix(&rows[row as usize..][..1].to_vec(), TERMS as usize);
                 let k = NonZeroUsize::new(k).unwrap();
-                let not_own = [RowRange::one(own)];
+                let not_itself = [RowRange::one(row)];
                 let all = Allow::all();
-                for allow in [all, all.except_range(&not_own), all.only(&few)] {
+                for allow in [all, all.except_range(&not_itself), all.only(&few)] {
                     let request = Request::new(&*query, k).among(allow);
                     let expected = answer(&exhaustive, &request).0;
-                    assert_eq!(answer(&engine, &request).0, expected, "query {own}, k = {k}");
+                    assert_eq!(answer(&engine, &request).0, expected, "query {row}, k = {k}");
                 }
             }
         }
@@ -616,9 +616,9 @@ fn batches_of_a_language_by_bounds() {
     let training = matrix(&rows, TERMS as usize);
     let exhaustive = oracle(&training);
     let few = RowSet::from_fn(6_000, |row| row % 50 < 3);
-    let not_own: Vec<RowRange> = (0..200).map(RowRange::one).collect();
+    let not_itself: Vec<RowRange> = (0..200).map(RowRange::one).collect();
     let all = Allow::all();
-    for allow in [all, all.except_range(&not_own), all.only(&few)] {
+    for allow in [all, all.except_range(&not_itself), all.only(&few)] {
         for (block_rows, k) in [(120, 10), (120, 50), (300, 20), (750, 1)] {
             let request = Request::new(&*queries, NonZeroUsize::new(k).unwrap()).among(allow);
             let expected = answer(&exhaustive, &request).0;
@@ -660,7 +660,7 @@ fn queries_longer_than_rows() {
     let training = matrix(&rows, 64);
     let query: Vec<(u32, f32)> = (0..64).map(|term| (term, 1.0)).collect();
     agree(&training, &matrix(&vec![query; 16], 64), 1).unwrap();
-    // The same for many rows with nearly the same similarity.
+    // Repeat with many rows of nearly the same similarity.
     let mut random = Random::new(8);
     let mut close = |terms: std::ops::Range<u32>| -> Vec<(u32, f32)> {
         let mut weight = || 0.375 + f32::from(u8::try_from(random.below(200)).unwrap()) * 1e-6;
@@ -677,7 +677,7 @@ fn queries_longer_than_rows() {
     }
 }
 
-/// Rows with enough terms for rounding errors of 16 bits to add up.
+/// Rows with enough terms for 16-bit rounding errors to accumulate.
 #[test]
 fn rows_of_many_terms() {
     const TERMS: u32 = 100_000;

@@ -1,4 +1,4 @@
-//! Tests of tables, JSON and label files in common variants.
+//! Tests common variants of tables, JSON and label files.
 
 use std::fs;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn the_separator_is_detected() {
     ] {
         check(text, &ReadOptions::default(), &TWO);
     }
-    // The extension of a file name does not matter.
+    // The separator is detected even if the format is CSV.
     let csv = ReadOptions {
         format: Some(classify::text::corpus::Format::Csv),
         ..table(TableOptions::default())

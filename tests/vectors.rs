@@ -1,4 +1,4 @@
-//! Tests of vectors files: their contents, and that damaged files are always rejected.
+//! Tests that vectors files are read correctly, and that damaged files are always rejected.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -67,10 +67,10 @@ fn written_vectors_are_read_in_any_batches() {
 
 #[test]
 fn other_models_and_damaged_files_are_rejected() {
-    let own = model("golden-v1.model");
+    let own_model = model("golden-v1.model");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.vectors");
-    vectorized(&own).2.save(&path).unwrap();
+    vectorized(&own_model).2.save(&path).unwrap();
     let other = StoredVectors::open(&path, &model("golden-v1-rules.model")).unwrap_err();
     assert!(matches!(other.problem, VectorsProblem::OtherModel), "{other}");
     let sound = std::fs::read(&path).unwrap();
@@ -78,14 +78,14 @@ fn other_models_and_damaged_files_are_rejected() {
         let mut damaged = sound.clone();
         damaged[at] ^= 1 << (at % 8);
         std::fs::write(&path, &damaged).unwrap();
-        // A space in the padding of the header may become another blank character. Every other
-        // change is detected.
-        if let Ok(stored) = StoredVectors::open(&path, &own) {
+        // A space in the padding of the header may become another white-space character. Every
+        // other change is detected.
+        if let Ok(stored) = StoredVectors::open(&path, &own_model) {
             assert!(sound[at] == b' ' && stored.len() == 3, "byte {at}");
         }
     }
     for length in (0..sound.len()).step_by(7) {
         std::fs::write(&path, &sound[..length]).unwrap();
-        StoredVectors::open(&path, &own).unwrap_err();
+        StoredVectors::open(&path, &own_model).unwrap_err();
     }
 }

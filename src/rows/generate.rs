@@ -7,7 +7,7 @@
 //!
 //! * Each of 900 *themes* belongs to a topic and has its own terms. Some themes are far more
 //!   frequent than others. A document takes some of its terms from its theme, some from its topic,
-//!   and the rest from a background that follows the Zipf–Mandelbrot law.
+//!   and the rest from a background distribution that follows the Zipf–Mandelbrot law.
 //! * One document in twelve repeats an earlier document of its theme with a few terms changed, as
 //!   news agencies do.
 //! * The labels of a document are its topic and all ancestors. One document in four also has the
@@ -27,35 +27,35 @@ use crate::random::Random;
 use crate::rows::matrix::{Csr, CsrBuilder};
 use array_file::output::{Output, OutputError};
 
-/// Number of documents of RCV1-v2.
+/// The number of documents of RCV1-v2.
 pub const RCV1_DOCUMENTS: u64 = 804_414;
-/// Number of training documents of RCV1-v2.
+/// The number of training documents of RCV1-v2.
 pub const RCV1_TRAINING_DOCUMENTS: u64 = 23_149;
 const TERMS: usize = 47_236;
 const THEMES: usize = 900;
-/// Number of terms of a theme.
+/// The number of terms of a theme.
 const THEME_TERMS: usize = 60;
-/// Number of terms of a topic.
+/// The number of terms of a topic.
 const TOPIC_TERMS: usize = 600;
 /// The four roots, with the number of topics under each: 4 + 99 topics in total.
 const ROOTS: [(&str, usize); 4] = [("C", 30), ("E", 25), ("G", 28), ("M", 16)];
-/// Number of earlier documents of a theme that can be repeated.
+/// The number of earlier documents of a theme that can be repeated.
 const REPEATABLE_DOCUMENTS: usize = 8;
-/// Identifier of the first document, as in RCV1.
+/// The identifier of the first document, as in RCV1.
 const FIRST_ID: u64 = 2_286;
 
-/// Numbers of documents written.
+/// The numbers of documents that were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DocumentCounts {
-    /// Number of training documents.
+    /// The number of training documents.
     pub training: u64,
-    /// Number of test documents.
+    /// The number of test documents.
     pub test: u64,
 }
 
-/// Writes a corpus of `documents` documents like RCV1-v2 into `folder`. Of these, 23,149 are for
-/// training, or half of a smaller corpus. `progress` is called with the number of documents written
-/// so far.
+/// Writes a corpus of `documents` documents like RCV1-v2 to `folder`. The number of training
+/// documents is 23,149 or half the corpus, whichever is smaller. `progress` is called with the
+/// number of documents written so far.
 ///
 /// # Errors
 /// If a file cannot be written. All files are opened before the work starts.
@@ -119,13 +119,13 @@ fn fill(
     write(output).map_err(|error| output.error(error))
 }
 
-/// The rows of a corpus like RCV1-v2: the contents of the files of [`rcv1_like`], with
-/// full-precision weights.
+/// The rows of a corpus like RCV1-v2: the vectors that [`rcv1_like`] writes, with full-precision
+/// weights.
 #[derive(Debug)]
 pub struct Rows {
-    /// Training documents × terms; rows have length 1.
+    /// The matrix of training documents and terms. Rows have length 1.
     pub training: Arc<Csr>,
-    /// Test documents × the same terms; rows have length 1.
+    /// The matrix of test documents and the same terms. Rows have length 1.
     pub test: Csr,
 }
 
@@ -217,8 +217,8 @@ struct Topic {
 struct Theme {
     topic: usize,
     terms: Vec<u32>,
-    /// Share of a document's terms that come from its theme. Reports that follow a template have a
-    /// high share.
+    /// The fraction of a document's terms that come from its theme. It is high for reports that
+    /// follow a template.
     share: f64,
     remembered: Vec<GeneratedDocument>,
 }
@@ -262,8 +262,8 @@ impl Generator {
                 topics.push(Topic { name, parent: Some(parent), terms: Vec::new() });
             }
         }
-        // Themes and topics have terms of medium frequency: neither words of all documents nor the
-        // rarest.
+        // Themes and topics have terms of medium frequency: neither the most frequent nor the
+        // rarest terms.
         let mut special = |count: usize| -> Vec<u32> {
             (0..count).map(|_| 60 + below(&mut random, TERMS / 3 - 60) as u32).collect()
         };
@@ -331,10 +331,10 @@ impl Generator {
 
     fn draw(&mut self, theme: usize) -> GeneratedDocument {
         let random = &mut self.random;
-        // Log-normal, about 76 terms on average.
+        // The length is log-normal, with a mean of about 76 terms.
         let length = (66.0 * libm::exp(0.55 * normal(random))).clamp(5.0, 600.0) as usize;
-        let own = &self.themes[theme];
-        // Editors disagree: one document in six has the topic of another theme.
+        let main_theme = &self.themes[theme];
+        // Simulate label noise: one document in six has the topic of another theme.
         let labeling_theme =
             if below(random, 6) == 0 { self.themes_drawn.draw(random) } else { theme };
         let mut topics = vec![self.themes[labeling_theme].topic];
@@ -344,7 +344,7 @@ impl Generator {
         {
             topics.push(self.themes[other].topic);
         }
-        let share = (own.share + 0.1 * normal(random)).clamp(0.05, 0.85);
+        let share = (main_theme.share + 0.1 * normal(random)).clamp(0.05, 0.85);
         let mut terms = BTreeMap::new();
         let mut tries = 0;
         while terms.len() < length && tries < 4 * length {
@@ -353,7 +353,7 @@ impl Generator {
             let term = if from < share {
                 let list = match other {
                     Some(other) if below(random, 3) == 0 => &self.themes[other].terms,
-                    _ => &own.terms,
+                    _ => &main_theme.terms,
                 };
                 list[self.theme_terms.draw(random)]
             } else if from < share + 0.2 * (1.0 - share) {
@@ -379,7 +379,7 @@ impl GeneratedDocument {
         (self.terms.iter().map(weight).filter(|(_, weight)| *weight > 0.0), norm)
     }
 
-    /// Writes the document's line of a vector file.
+    /// Writes the line of this document to a vector file.
     fn write(&self, number: u64, idf: &[f64], out: &mut dyn Write) -> io::Result<()> {
         let (weights, norm) = self.weights(idf);
         write!(out, "{} ", FIRST_ID + number)?;
@@ -389,7 +389,7 @@ impl GeneratedDocument {
         writeln!(out)
     }
 
-    /// Writes the document's lines of the qrels file.
+    /// Appends the lines of this document to the qrels.
     fn write_qrels(
         &self,
         number: u64,

@@ -9,7 +9,7 @@ use crate::threads;
 mod scattered_row;
 pub(crate) use scattered_row::{CommonEntries, Row, ScatteredRow, prefetch, prefetch_row};
 
-/// A sparse matrix in CSR format, with 32-bit columns and 64-bit row pointers, so that it can have
+/// A sparse matrix in CSR format, with 32-bit column indices and 64-bit row pointers, which allow
 /// more than 2³¹ nonzeros. The columns of each row are strictly increasing. The arrays are owned or
 /// mapped from a file.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ impl PartialEq for Csr {
 }
 
 impl Csr {
-    /// All rows, borrowed.
+    /// Borrows all rows.
     pub fn view(&self) -> CsrView<'_> {
         let Self { columns, indptr, indices, data } = self;
         CsrView { columns: *columns, indptr, indices, data }
@@ -162,7 +162,7 @@ impl<'a> CsrView<'a> {
 /// [`Threads`](crate::threads::Threads)).
 ///
 /// # Errors
-/// A description of the problem.
+/// If a check fails. The error is a description.
 pub fn csr(
     columns: usize,
     indptr: impl Into<Array<u64>>,
@@ -188,7 +188,7 @@ pub fn csr(
         row.is_sorted_by(|one, other| one < other)
             && row.last().is_none_or(|&last| (last as usize) < columns)
     };
-    // A piece of the row bounds, including the last bound of the previous piece.
+    // A chunk of the row pointers, including the last row pointer of the previous chunk.
     let piece = |at: usize| {
         &indptr[(at * ROWS_PER_TASK).saturating_sub(1)..indptr.len().min((at + 1) * ROWS_PER_TASK)]
     };
@@ -200,7 +200,7 @@ pub fn csr(
     Ok(matrix)
 }
 
-/// Number of rows checked per task.
+/// The number of rows checked per task.
 const ROWS_PER_TASK: usize = 1 << 12;
 
 #[expect(clippy::cast_possible_truncation, reason = "bounds of an array")]
@@ -243,7 +243,7 @@ impl Default for CsrBuilder {
 }
 
 impl CsrBuilder {
-    /// Reserves memory for `rows` rows with `nonzeros` entries in total.
+    /// Creates a builder with space for `rows` rows and `nonzeros` entries.
     pub fn with_capacity(rows: usize, nonzeros: usize) -> Self {
         let mut indptr = Vec::with_capacity(rows + 1);
         indptr.push(0);
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
     use crate::threads::Threads;
 
-    /// Rows of columns, sorted or not.
+    /// Generates rows of columns, sorted or not.
     fn rows() -> impl Strategy<Value = Vec<Vec<u32>>> {
         let row = prop::collection::vec(0u32..6, 0..4);
         let sorted = row.clone().prop_map(|mut row: Vec<u32>| {
@@ -304,7 +304,7 @@ mod tests {
             row.dedup();
             row
         });
-        // More rows than a task checks, all sorted except for at most one.
+        // Several tasks check the rows. All rows except at most one are sorted.
         (prop::collection::vec(sorted, 0..6), row, 0..4 * ROWS_PER_TASK, any::<bool>()).prop_map(
             |(rows, other, at, wrong)| {
                 let mut all: Vec<Vec<u32>> =

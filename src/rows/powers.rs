@@ -18,7 +18,7 @@ pub(crate) fn integer_power(value: f64, exponent: u32) -> f64 {
 /// Raises `value` to the power of `exponent`. Both must be at least 0.
 ///
 /// If the exponent is a multiple of 1/8 and at most 2, the power is a product of square roots.
-/// Square roots are correctly rounded everywhere, and processors have an instruction for them.
+/// Square roots are fast, and correctly rounded on every machine.
 pub(crate) fn power(value: f64, exponent: f64) -> f64 {
     let eighths = 8.0 * exponent;
     if eighths.fract() != 0.0 || !(1.0..=16.0).contains(&eighths) {

@@ -11,7 +11,7 @@ use crate::rows::matrix::Array;
 /// The key of the settings in this program's files.
 pub(crate) const FILE_KEY: &str = "classify";
 
-/// Strings numbered from 0, in memory that is owned or mapped from a file.
+/// A list of strings, in memory or mapped from a file.
 #[derive(Debug, Clone)]
 pub struct Strings {
     text: Array<u8>,
@@ -19,11 +19,11 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Creates the strings: string `i` is `text[offsets[i]..offsets[i + 1]]`.
+    /// Creates a list in which string `i` is `text[offsets[i]..offsets[i + 1]]`.
     ///
     /// # Errors
-    /// A description of the problem. The text is not UTF-8, or the offsets do not increase from 0
-    /// to the end of the text, or they split a character.
+    /// If the text is not UTF-8, the offsets do not increase from 0 to the end of the text, or an
+    /// offset splits a character. The error is a description.
     pub fn new(text: impl Into<Array<u8>>, offsets: impl Into<Array<u64>>) -> Result<Self, String> {
         let text = text.into();
         let offsets = offsets.into();
@@ -54,23 +54,23 @@ impl Strings {
         self.offsets.len() - 1
     }
 
-    /// Whether there are no strings.
+    /// Returns whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// String `index`, counted from 0; `None` if there is no such string.
+    /// Returns string `index`, or `None` if there is no such string.
     pub fn get(&self, index: usize) -> Option<&str> {
         let end = *self.offsets.get(index.checked_add(1)?)?;
         std::str::from_utf8(&self.text[narrow(self.offsets[index])..narrow(end)]).ok()
     }
 
-    /// All strings in order.
+    /// Returns all strings in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         (0..self.len()).map(|index| self.get(index).unwrap_or_default())
     }
 
-    /// The bytes of string `index`.
+    /// Returns the bytes of string `index`.
     ///
     /// # Panics
     /// If there is no such string.
@@ -112,7 +112,7 @@ impl StringsBuilder {
         self.offsets.push(self.text.len() as u64);
     }
 
-    /// Appends the strings in a range of numbers.
+    /// Appends the strings in a range of indices.
     pub(crate) fn extend(&mut self, strings: &Strings, range: Range<usize>) {
         let offsets = &strings.offsets[range.start..=range.end];
         let text = narrow(offsets[0])..narrow(offsets[range.len()]);

@@ -1,14 +1,14 @@
 //! Symmetric matrices: Cholesky factors and eigenvectors.
 //!
-//! Matrices are stored row by row. Sums are added in a fixed order, and every operation is rounded
+//! Matrices are row-major. Sums are added in a fixed order, and every operation is rounded
 //! according to IEEE 754, so the results have the same bits on every machine.
 
 /// Replaces the lower half of a positive semidefinite matrix by its Cholesky factor L, where the
 /// matrix is L Lᵀ. The upper half is not read.
 ///
-/// `pivot` takes each column's number and pivot (the square of the factor's diagonal entry) and
+/// `pivot` takes each column's index and pivot (the square of the factor's diagonal entry) and
 /// returns the pivot to use, because rounding can make a pivot 0 or negative. An infinite pivot
-/// excludes the column, as if the matrix did not have it.
+/// excludes the column.
 pub(crate) fn cholesky(matrix: &mut [f64], order: usize, mut pivot: impl FnMut(usize, f64) -> f64) {
     for at in 0..order {
         for row in at..order {
@@ -21,20 +21,20 @@ pub(crate) fn cholesky(matrix: &mut [f64], order: usize, mut pivot: impl FnMut(u
 }
 
 /// Inverts a lower triangular matrix, given in the lower half of `matrix`. Rows with an infinite
-/// diagonal entry, as of columns that [`cholesky`] excluded, become 0.
+/// diagonal entry become 0; they belong to columns that [`cholesky`] excluded.
 pub(crate) fn invert_lower(matrix: &[f64], order: usize) -> Vec<f64> {
     let mut inverse = vec![0.0; order * order];
     for row in 0..order {
         let factors = &matrix[row * order..][..order];
         let (before, rest) = inverse.split_at_mut(row * order);
-        let own = &mut rest[..order];
+        let inverse_row = &mut rest[..order];
         for (k, &factor) in factors[..row].iter().enumerate() {
-            for (sum, &value) in own.iter_mut().zip(&before[k * order..][..=k]) {
+            for (sum, &value) in inverse_row.iter_mut().zip(&before[k * order..][..=k]) {
                 *sum -= factor * value;
             }
         }
-        own[row] = 1.0;
-        own[..=row].iter_mut().for_each(|value| *value /= factors[row]);
+        inverse_row[row] = 1.0;
+        inverse_row[..=row].iter_mut().for_each(|value| *value /= factors[row]);
     }
     inverse
 }
@@ -43,7 +43,7 @@ pub(crate) fn invert_lower(matrix: &[f64], order: usize) -> Vec<f64> {
 #[derive(Debug)]
 pub(crate) struct Eigen {
     pub(crate) values: Vec<f64>,
-    /// The eigenvectors of length 1, one after the other, in the order of the values.
+    /// The eigenvectors, scaled to length 1 and concatenated in the order of the values.
     pub(crate) vectors: Vec<f64>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn eigen(mut matrix: Vec<f64>, order: usize) -> Eigen {
     let mut vectors = vec![0.0; order * order];
     vectors.iter_mut().step_by(order + 1).for_each(|entry| *entry = 1.0);
     let trace: f64 = matrix.iter().step_by(order + 1).sum();
-    // Smaller entries are within the rounding error of the others.
+    // Smaller entries are within the rounding error of the diagonal.
     let negligible = f64::EPSILON * trace;
     let mut rotated = true;
     while rotated {
@@ -83,8 +83,8 @@ struct Rotation {
 }
 
 impl Rotation {
-    /// Returns the smaller rotation that sets the off-diagonal `entry` to 0. `difference` is the
-    /// difference of the two diagonal entries.
+    /// Returns the smaller of the two rotations that set the off-diagonal `entry` to 0.
+    /// `difference` is the difference of the two diagonal entries.
     fn zeroing(entry: f64, difference: f64) -> Self {
         let cotangent = difference / (2.0 * entry);
         let root = (cotangent * cotangent + 1.0).sqrt();
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn columns_without_a_pivot_are_skipped() {
-        // The second column is twice the first one.
+        // The second column is twice the first.
         let mut lower = vec![1.0, 2.0, 0.5, 2.0, 4.0, 1.0, 0.5, 1.0, 3.0];
         let mut skipped = Vec::new();
         cholesky(&mut lower, 3, |at, pivot| {

@@ -1,10 +1,12 @@
-//! Text → terms: normalize, fold case, segment, fold accents, drop stop words, stem, n-grams.
+//! Text → terms: normalization, case folding, segmentation, accent folding, stop words, stemming,
+//! n-grams.
 //!
-//! An [`AnalyzerSpec`] holds all settings of an [`Analyzer`]; a model stores it. The stages, in
-//! order:
+//! An [`AnalyzerSpec`] holds all settings of an [`Analyzer`] and is stored in the model. The
+//! stages, in order:
 //!
-//! 1. `segment`: Unicode normalization, case folding, words (UAX #29); runs of CJK characters
-//!    become bigrams. Pure ASCII text takes a faster path to the same words (`ascii`).
+//! 1. `segment`: Unicode normalization, case folding, words (UAX #29); runs of CJK or Southeast
+//!    Asian characters become bigrams. ASCII text takes a faster path (`ascii`) that produces the
+//!    same words.
 //! 2. `words`: accents, minimum length, stop words, stems.
 //! 3. `ngrams`: word n-grams and character n-grams.
 //!

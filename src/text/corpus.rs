@@ -5,30 +5,30 @@
 //! ```
 //!
 //! A [`Corpus`] is an iterator that holds one record at a time, or a few blocks of records if
-//! several threads parse. Every error names its [`Place`]: the file and the line where the record
-//! begins or the problem is.
+//! several threads parse. Every error has a [`Place`]: the file, and the line of the problem or the
+//! first line of the record.
 //!
 //! Each file uses only files listed before it. Read `reading` first, then the reader of one format,
 //! such as `jsonl`.
 //!
 //! | files | what they do |
 //! |---|---|
-//! | `place`, `error`, `label_cell` | places; what can be wrong; labels in a field |
-//! | `document`, `format`, `notes` | what a corpus consists of; what is remarkable |
-//! | `peeked`, `compressed`, `members`, `magic`, `encoding` | bytes: decompressed, decoded |
-//! | `lines`, `table`, `quotes`, `cutter`, `source` | a named stream: lines, or blocks of records |
-//! | `blocks` | blocks parsed by several threads, in order |
-//! | `qrels`, `vectors_beside` | labels and dense vectors in files next to the corpus |
-//! | `options`, `reading_spec`, `records` | how to read; what a model remembers; records checked |
-//! | `svmlight`, `jsonl`, `json`, `delimited` | the readers of rows, JSON and tables |
-//! | `fasttext`, `annif`, `plain` | the readers of lines |
-//! | `reuters`, `lyrl2004` | the readers of two benchmarks |
-//! | `detect`, `folders`, `reading` | the format of a file; label folders; the [`Corpus`] |
-//! | `holdout`, [`preset`] | splits: a random one, and those of benchmarks |
+//! | `place`, `error`, `label_cell` | places in files; errors; labels in a field |
+//! | `document`, `format`, `notes` | documents; file formats; notes on suspicious input |
+//! | `peeked`, `compressed`, `members`, `magic`, `encoding` | decompression; decoding |
+//! | `lines`, `table`, `quotes`, `cutter`, `source` | a stream of lines or blocks |
+//! | `blocks` | parsing of blocks on several threads, in order |
+//! | `qrels`, `vectors_beside` | labels and dense vectors in separate files |
+//! | `options`, `reading_spec`, `records` | reader options; the stored ones; checks of records |
+//! | `svmlight`, `jsonl`, `json`, `delimited` | readers of sparse rows, JSON and tables |
+//! | `fasttext`, `annif`, `plain` | readers of one document per line |
+//! | `reuters`, `lyrl2004` | readers of two benchmarks |
+//! | `detect`, `folders`, `reading` | format detection; label folders; the [`Corpus`] |
+//! | `holdout`, [`preset`] | random splits; the splits of benchmarks |
 //!
-//! The readers of benchmarks live here, next to the others, because they are formats like any
-//! other: they can be named or detected, and a preset is only a list of such files with their split
-//! and label set. They let anyone repeat published results from the files as they are distributed.
+//! Benchmark formats can be named or detected like all other formats. A preset lists the files of a
+//! benchmark with their split and label set, which makes published results reproducible from the
+//! original files.
 
 mod place;
 mod error;

@@ -1,17 +1,18 @@
-//! Training documents → term counts: a vocabulary, and a row of counts per document.
+//! Counts the terms of training documents. The result is a vocabulary and one row of counts per
+//! document.
 //!
-//! Documents are read in pieces, and whichever thread is free counts the next piece in its own
-//! shard, which numbers terms in the order of their first occurrence. Finally, the terms of all
-//! shards are sorted and renumbered, so that the result does not depend on the threads or pieces.
+//! Documents are read in pieces. An idle thread counts the next piece in its shard, which assigns
+//! ids to terms in order of first occurrence. Finally, the terms of all shards are sorted and get
+//! new ids, which makes the result independent of threads and pieces.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `options`, `fields` | what is counted, and which terms are kept |
+//! | `options`, `fields` | options: the content to count and the terms to keep |
 //! | `shard` | counts the terms of pieces (read this first) |
 //! | `headers` | collects identifiers, labels, weights, groups and texts |
-//! | `reading` | reads pieces and gives them to threads |
-//! | `names`, `unite`, `merge` | shards → one vocabulary and one matrix |
-//! | `statistics` | the frequencies of a corpus of which only a part is counted |
+//! | `reading` | reads pieces and distributes them to threads |
+//! | `names`, `unite`, `merge` | merge shards into one vocabulary and one matrix |
+//! | `statistics` | the term statistics of a corpus that is counted in several segments |
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -46,16 +47,16 @@ use reading::{Pieces, count_pieces};
 pub(crate) use statistics::Whole;
 pub use statistics::{CorpusStatistics, TermFrequency};
 
-/// The documents of a training corpus, counted.
+/// The term counts of a training corpus.
 #[derive(Debug, Clone)]
 pub struct Counts {
     pub(crate) vocabulary: Vocabulary,
     pub(crate) indptr: Vec<u64>,
     pub(crate) terms: Vec<u32>,
-    /// For each field, the counts of `terms`; 0 for a term that is not in the field.
+    /// For each field, the counts of `terms`; 0 if a term does not occur in the field.
     pub(crate) values: Vec<Vec<f32>>,
     pub(crate) ids: Strings,
-    /// Label names by number, in byte order.
+    /// The label names by index, in byte order.
     pub(crate) label_names: Vec<String>,
     /// The labels of document `i`, in increasing order, are
     /// `label_indices[label_indptr[i]..label_indptr[i + 1]]`.
@@ -65,20 +66,20 @@ pub struct Counts {
     /// The group of each document; empty if no document has one.
     pub(crate) groups: Vec<u32>,
     pub(crate) texts: Option<Strings>,
-    /// For each document, the number of terms with repetitions, before any were dropped; for
+    /// For each document, the number of terms with repetitions, before terms were dropped. For
     /// features, the number of columns.
     pub(crate) lengths: Vec<f32>,
     pub(crate) bytes: u64,
     /// Whether any text has more than one line.
     pub(crate) titled: bool,
-    /// The size of the corpus whose terms these are, if it is not these documents.
+    /// The size of the whole corpus, if these documents are only a segment of it.
     pub(crate) whole: Option<Whole>,
-    /// How long counting took.
+    /// The time that counting took.
     pub(crate) stages: Vec<Stage>,
 }
 
 impl Counts {
-    /// Whether every value that is not 0 is 1, as of features that a document has or has not.
+    /// Returns whether all stored values are 1, as for binary features.
     pub(crate) fn is_binary(&self) -> bool {
         self.values.iter().flatten().all(|&value| value.to_bits() == 1f32.to_bits())
     }
@@ -86,8 +87,8 @@ impl Counts {
     /// Reads and counts a corpus. `progress` is called with the number of documents read so far.
     ///
     /// # Errors
-    /// The first error of the corpus; a corpus without documents; text where features are expected
-    /// or vice versa.
+    /// If reading the corpus fails, a document has text where features are expected or vice versa,
+    /// or a count is negative.
     pub fn read(
         documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
         options: &CountOptions<'_>,
@@ -131,7 +132,7 @@ impl Counts {
         &self.groups
     }
 
-    /// The frequencies of all terms, in byte order.
+    /// Returns the frequencies of all terms, in byte order.
     pub fn term_frequencies(&self, boosts: &[f32]) -> Vec<TermFrequency> {
         let mut occurrences = vec![0.0; self.vocabulary.len()];
         for (at, &term) in self.terms.iter().enumerate() {
@@ -147,13 +148,13 @@ impl Counts {
         terms.map(frequency).collect()
     }
 
-    /// Whether the documents are features, not texts.
+    /// Returns whether the documents are features, not texts.
     pub(crate) fn is_of_features(&self) -> bool {
         self.vocabulary.kind() == TermKind::Columns
     }
 
-    /// The same documents with the terms of a whole corpus, of which they are a part. Terms that it
-    /// does not have are dropped.
+    /// Replaces the vocabulary by that of the whole corpus, of which these documents are a segment.
+    /// Terms that are not in `whole` are dropped.
     ///
     /// # Panics
     /// If the documents are features, not texts.
@@ -162,7 +163,7 @@ impl Counts {
         assert_eq!(self.vocabulary.kind(), TermKind::Text, "statistics are of texts");
         let frequencies = Array::from(whole.document_frequencies.clone());
         let vocabulary = Vocabulary::new(TermKind::Text, whole.terms.clone(), frequencies)
-            .expect("checked when it was made");
+            .expect("checked when it was created");
         let new: Vec<Option<u32>> =
             self.vocabulary.terms().iter().map(|term| vocabulary.id(term)).collect();
         let mut indptr = Vec::with_capacity(self.indptr.len());
@@ -187,28 +188,29 @@ impl Counts {
         Self { indptr, vocabulary, whole: Some(whole), ..self }
     }
 
-    /// The boosted count of entry `at`.
+    /// Returns the boosted count of entry `at`.
     fn boosted(&self, boosts: &[f32], at: usize) -> f32 {
         boosted(&self.values, boosts, at)
     }
 
-    /// The number of pairs of a document and a term in it.
+    /// The number of distinct (document, term) pairs.
     pub(crate) fn entries(&self) -> usize {
         self.terms.len()
     }
 
-    /// Whether no terms are left.
+    /// Returns whether the vocabulary is empty.
     pub fn has_no_term(&self) -> bool {
         self.vocabulary.is_empty()
     }
 
-    /// The problem of a corpus without terms: it has no words, or all were dropped.
+    /// Returns the problem with a corpus whose vocabulary is empty: it has no words, or all terms
+    /// were dropped.
     pub(crate) fn no_term_problem(&self) -> Problem {
         let has_no_word = self.lengths.iter().all(|&length| length == 0.0);
         if has_no_word && !self.is_of_features() { Problem::NoWord } else { Problem::NoTerm }
     }
 
-    /// Whether a document has more than one label.
+    /// Returns whether any document has more than one label.
     pub fn has_several_labels(&self) -> bool {
         self.label_indptr.windows(2).any(|bounds| bounds[1] - bounds[0] > 1)
     }
@@ -218,13 +220,13 @@ impl Counts {
         self.bytes
     }
 
-    /// Whether some document has terms outside its last field, or may have.
+    /// Returns whether any text has more than one line, and therefore may have a title.
     pub fn has_titles(&self) -> bool {
         self.titled
     }
 
-    /// The share of a document's terms that would be unknown if it were held out: those that occur
-    /// in no other document, and those that were dropped.
+    /// Returns the fraction of a document's terms that would be unknown if the document were held
+    /// out: terms that occur in no other document, and terms that were dropped.
     ///
     /// # Panics
     /// If there is no such document.
@@ -232,7 +234,8 @@ impl Counts {
         self.unknown_share_among(row, None)
     }
 
-    /// The same if only the terms in `kept` are kept.
+    /// Like [`unknown_share`](Self::unknown_share), but if `kept` is given, all other terms count
+    /// as unknown.
     pub(crate) fn unknown_share_among(&self, row: usize, kept: Option<&[bool]>) -> f64 {
         let frequencies = self.vocabulary.document_frequencies();
         let entries = range(self.indptr[row], self.indptr[row + 1]);
@@ -249,7 +252,7 @@ impl Counts {
         if length > 0.0 { (1.0 - f64::from(known / length)).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// How many of the documents for which `is_in` returns true have each term.
+    /// For each term, counts the documents that contain it and for which `is_in` returns true.
     pub(crate) fn frequencies_among(&self, is_in: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut frequencies = vec![0; self.vocabulary.len()];
         for row in (0u32..).take(self.documents()).filter(|&row| is_in(row)) {
@@ -269,7 +272,7 @@ impl Counts {
     /// Multiplies each document's weight by the mean of its labels' weights.
     ///
     /// # Errors
-    /// A label that no document has.
+    /// If no document has one of the given labels. The error is this label.
     pub fn weigh_classes(&mut self, weights: &ClassWeights) -> Result<(), String> {
         let of_label: Vec<f32> = match weights {
             ClassWeights::Balanced => {
@@ -297,10 +300,10 @@ impl Counts {
         Ok(())
     }
 
-    /// Adds the ancestors of its labels to every document.
+    /// Adds the ancestors of its labels to each document.
     ///
     /// # Panics
-    /// Never: labels are renumbered by their names.
+    /// Never.
     pub fn close_labels(&mut self, hierarchy: &Hierarchy) {
         let mut names: BTreeSet<&str> = self.label_names.iter().map(String::as_str).collect();
         for label in &self.label_names {
@@ -309,7 +312,7 @@ impl Counts {
         let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         let number = |label: &str| {
             let number = names.binary_search_by(|name| name.as_str().cmp(label));
-            u32::try_from(number.expect("all names are there")).expect("fewer than 2^32 labels")
+            u32::try_from(number.expect("all names are listed")).expect("fewer than 2^32 labels")
         };
         let closed: Vec<Vec<u32>> = self
             .label_names
@@ -336,7 +339,7 @@ impl Counts {
         self.label_indices = indices;
     }
 
-    /// The number of documents with each label.
+    /// Returns the number of documents with each label.
     pub fn label_sizes(&self) -> Vec<u32> {
         let mut sizes = vec![0; self.label_names.len()];
         for &label in &self.label_indices {
@@ -345,7 +348,7 @@ impl Counts {
         sizes
     }
 
-    /// For each term, the documents that contain it, in increasing order: those of term `t` are
+    /// Returns `(starts, rows)`. The documents that contain term `t`, in increasing order, are
     /// `rows[starts[t]..starts[t + 1]]`.
     pub(crate) fn postings(&self) -> (Vec<usize>, Vec<u32>) {
         let mut starts = vec![0; self.vocabulary.len() + 1];
@@ -375,14 +378,14 @@ impl Counts {
         for (term, &frequency) in (0u32..).zip(self.vocabulary.document_frequencies()) {
             if kept[term as usize] {
                 numbers[term as usize] =
-                    u32::try_from(frequencies.len()).expect("not more than the terms");
+                    u32::try_from(frequencies.len()).expect("at most the number of terms");
                 terms.push(self.vocabulary.term(term).expect("each term has a frequency"));
                 frequencies.push(frequency);
             }
         }
         self.vocabulary =
             Vocabulary::new(self.vocabulary.kind(), terms.build(), frequencies.into())
-                .expect("some of the terms, in their order");
+                .expect("a sorted subset of the terms");
         let mut start = 0;
         let mut end = 0;
         for bound in &mut self.indptr[1..] {
@@ -402,7 +405,7 @@ impl Counts {
         self
     }
 
-    /// The counts as rows, with each field's counts times its boost.
+    /// Returns the counts as rows. The counts of each field are multiplied by its boost.
     pub(crate) fn rows(&self, boosts: &[f32], threads: &Threads) -> RawRows {
         let (indices, data) = threads.run(|| {
             rayon::join(
@@ -418,20 +421,21 @@ impl Counts {
         RawRows { indptr: self.indptr.clone(), indices, data }
     }
 
-    /// The same of the terms in `kept`; only of the documents in `only`, if given, the other rows
-    /// are empty.
+    /// Like [`rows`](Self::rows), but with only the terms in `kept`. If `only` is given, the rows
+    /// of all other documents are empty.
     pub(crate) fn rows_of(&self, boosts: &[f32], kept: &[bool], only: Option<&[u32]>) -> RawRows {
         let mut is_in = vec![only.is_none(); self.documents()];
         only.into_iter().flatten().for_each(|&row| is_in[row as usize] = true);
         let all = || self.indptr.windows(2).map(|bounds| range(bounds[0], bounds[1])).zip(&is_in);
-        let most = all().map(|(entries, &is_in)| if is_in { entries.len() } else { 0 }).sum();
-        let mut indices = vec![0; most];
-        let mut data = vec![0.0; most];
+        let max_entries =
+            all().map(|(entries, &is_in)| if is_in { entries.len() } else { 0 }).sum();
+        let mut indices = vec![0; max_entries];
+        let mut data = vec![0.0; max_entries];
         let mut indptr = vec![0];
         let mut end = 0;
         for (entries, &is_in) in all() {
             for at in if is_in { entries } else { 0..0 } {
-                // The next entry overwrites a term that is not kept: no branch to predict.
+                // Branchless: the next entry overwrites a term that is not kept.
                 (indices[end], data[end]) = (self.terms[at], self.boosted(boosts, at));
                 end += usize::from(kept[self.terms[at] as usize]);
             }
@@ -442,7 +446,7 @@ impl Counts {
         RawRows { indptr, indices, data }
     }
 
-    /// The same without a copy: moves the counts out.
+    /// Like [`rows`](Self::rows), but moves the counts out instead of copying them.
     pub(crate) fn take_rows(&mut self, boosts: &[f32]) -> RawRows {
         let data = match (self.values.as_mut_slice(), boosts) {
             ([values], [boost]) if boost.to_bits() == 1f32.to_bits() => std::mem::take(values),
@@ -476,15 +480,15 @@ mod tests {
             weight: 1.0,
             vector: None,
             group: None,
-            place: Place { source: "made".into(), line: None },
+            place: Place { source: "test".into(), line: None },
         };
         let texts = ["a b\nb c d", "a\na d d", "", "c c\nd a", "b\nb"];
         let analyzer = Analyzer::new(AnalyzerSpec::default());
         let input = Input::Text { analyzer, fields: Fields::FirstLine { boost: 1.0 } };
         let threads = Threads::new(NonZeroUsize::MIN).unwrap();
         let mut documents = texts.into_iter().map(|text| Ok(document(text)));
-        let how = CountOptions::new(&input);
-        let counts = Counts::read(&mut documents, &how, &threads, &|_| ()).unwrap();
+        let options = CountOptions::new(&input);
+        let counts = Counts::read(&mut documents, &options, &threads, &|_| ()).unwrap();
         let boosts = [3.0, 1.0];
         let entries = |rows: &RawRows, row: usize| -> Vec<(u32, f32)> {
             let at = range(rows.indptr[row], rows.indptr[row + 1]);

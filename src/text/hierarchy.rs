@@ -1,9 +1,9 @@
-//! Hierarchies of labels: a document with a label also has the label's ancestors.
+//! Label hierarchies. A document with a label also has the label's ancestors.
 //!
-//! A file holds one pair per line, either `child<TAB>parent` or, as in RCV1-v2's
+//! A file contains one pair per line, either `child<TAB>parent` or, as in RCV1-v2's
 //! `rcv1.topics.hier.orig` (Lewis et al. 2004, appendix 2),
 //! `parent: CCAT  child: C15  child-description: PERFORMANCE`. A label may have several parents. In
-//! the second form the child of `None` is the root, which is not a label.
+//! the second form, the child of `None` is the root, which is not a label.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{self, LimitedReader};
 use crate::text::corpus::{CorpusError, Place, Problem, normalized_label, read_error};
 
-/// The parents of labels.
+/// A hierarchy of labels, stored as the parents of each label.
 ///
 /// ```
 /// use classify::text::hierarchy::Hierarchy;
@@ -31,16 +31,16 @@ use crate::text::corpus::{CorpusError, Place, Problem, normalized_label, read_er
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Hierarchy {
-    /// The parents of each label that has any, in byte order.
+    /// The parents of each label that has parents, in byte order.
     parents: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Hierarchy {
-    /// Reads a file.
+    /// Reads a hierarchy from a file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is longer than [`limits::MAX_RECORD_BYTES`], is not UTF-8,
-    /// or is refused by [`Hierarchy::parse`].
+    /// If the file cannot be read, is larger than [`limits::MAX_RECORD_BYTES`], is not UTF-8, or is
+    /// rejected by [`Hierarchy::parse`].
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
         let source: Arc<str> = path.to_string_lossy().into();
         let place = |line| Place { source: Arc::clone(&source), line };
@@ -63,7 +63,7 @@ impl Hierarchy {
     /// Parses the text of a file. Errors refer to the file as `source`.
     ///
     /// # Errors
-    /// Fails if a line has neither form, or if a label is its own ancestor or has more than 1,000
+    /// If a line has neither form, or if a label is its own ancestor or has more than 1,000
     /// ancestors.
     pub fn parse(source: &str, text: &str) -> Result<Self, CorpusError> {
         let mut hierarchy = Self::default();
@@ -91,7 +91,7 @@ impl Hierarchy {
         if let Some(label) = hierarchy.find_cyclic_label() {
             return fail(label, Problem::LabelAboveItself { label: label.to_owned() });
         }
-        if let Some(label) = hierarchy.too_deep() {
+        if let Some(label) = hierarchy.find_too_deep_label() {
             let limit = MAX_ANCESTORS;
             return fail(label, Problem::TooManyAncestors { label: label.to_owned(), limit });
         }
@@ -101,7 +101,7 @@ impl Hierarchy {
     /// Returns a label on a cycle or below one, if there is a cycle.
     fn find_cyclic_label(&self) -> Option<&str> {
         // Repeatedly removes labels whose parents have all been removed (Kahn 1962). The remaining
-        // labels lie on a cycle or below one.
+        // labels are on a cycle or below one.
         let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut open: BTreeMap<&str, usize> = BTreeMap::new();
         let mut free: Vec<&str> = Vec::new();
@@ -130,7 +130,7 @@ impl Hierarchy {
         open.into_keys().next()
     }
 
-    /// Whether no label has a parent.
+    /// Returns whether no label has a parent.
     pub fn is_empty(&self) -> bool {
         self.parents.is_empty()
     }
@@ -140,7 +140,7 @@ impl Hierarchy {
         self.parents.keys().map(String::as_str)
     }
 
-    /// The ancestors of a label, in byte order.
+    /// Returns the ancestors of a label, in byte order.
     pub fn ancestors(&self, label: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         let mut open = vec![label];
@@ -154,8 +154,8 @@ impl Hierarchy {
         found
     }
 
-    /// The level of a label: 1 if it has no parents, otherwise one more than the lowest level of
-    /// its parents.
+    /// Returns the level of a label: 1 if it has no parents, otherwise one more than the minimum
+    /// level of its parents.
     pub fn level(&self, label: &str) -> usize {
         let mut level = 1;
         let mut here = BTreeSet::from([label]);
@@ -182,8 +182,8 @@ impl Hierarchy {
         labels.iter().map(above).collect()
     }
 
-    /// A label with more than [`MAX_ANCESTORS`] ancestors.
-    fn too_deep(&self) -> Option<&str> {
+    /// Returns a label with more than [`MAX_ANCESTORS`] ancestors, if there is one.
+    fn find_too_deep_label(&self) -> Option<&str> {
         let is_too_deep = |label: &&str| {
             let mut found = BTreeSet::new();
             let mut open = vec![*label];
@@ -199,20 +199,20 @@ impl Hierarchy {
         self.children().find(is_too_deep)
     }
 
-    /// Whether a hierarchy from a model file is valid: no label is its own ancestor or has too many
-    /// ancestors, and every entry has parents.
+    /// Returns whether a hierarchy from a model file is valid: no label is its own ancestor or has
+    /// too many ancestors, and every entry has parents.
     pub(crate) fn is_valid(&self) -> bool {
         self.find_cyclic_label().is_none()
-            && self.too_deep().is_none()
+            && self.find_too_deep_label().is_none()
             && self.parents.values().all(|parents| !parents.is_empty())
     }
 }
 
-/// The maximum number of ancestors of a label. A prediction compares the ancestors of its labels
-/// with each other.
+/// The maximum number of ancestors of a label. The limit bounds the time of predictions, which
+/// compare the ancestors of their labels.
 const MAX_ANCESTORS: usize = 1_000;
 
-/// The child and the parent in a line.
+/// Parses the child and the parent in a line.
 fn pair(line: &str) -> Option<(&str, &str)> {
     if let Some(rest) = line.trim_start().strip_prefix("parent:") {
         let (parent, rest) = rest.split_once("child:")?;

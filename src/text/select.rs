@@ -2,14 +2,15 @@
 //!
 //! A term's value is the maximum over all labels of
 //!
-//! * `chi2`: χ² of the table term × label, N (AD − BC)² / ((A + B)(C + D)(A + C)(B + D)), as in
-//!   the k-nearest-neighbor runs of Lewis, Yang, Rose and Li (2004);
+//! * `chi2`: χ² of the contingency table of term and label,
+//!   N (AD − BC)² / ((A + B)(C + D)(A + C)(B + D)), as in the k-nearest-neighbor runs of Lewis,
+//!   Yang, Rose and Li (2004);
 //! * `information-gain`: the mutual information of term and label, in bits
 //!
-//! where A is the number of documents that have both, B the term alone, C the label alone, and D
-//! neither. Terms in fewer than 5 documents come after all others, because their values are due to
-//! chance: one document with a unique label makes every one of its words perfect. Ties go to the
-//! term that is first in the vocabulary's order.
+//! where A is the number of documents with both, B with only the term, C with only the label, and D
+//! with neither. Terms in fewer than 5 documents rank below all other terms, because their values
+//! are mostly noise: in a document with a unique label, every unique word is a perfect predictor.
+//! Ties are broken by the order of the vocabulary.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -24,7 +25,7 @@ use crate::text::counts::Counts;
 use crate::text::tfidf::Weighting;
 use crate::threads::Threads;
 
-/// The measure of a term's value.
+/// A measure of how informative a term is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Criterion {
@@ -34,7 +35,7 @@ pub enum Criterion {
     InformationGain,
 }
 
-/// Which terms are kept: those with the highest value.
+/// A term selection, which keeps the terms with the highest values.
 ///
 /// ```
 /// use classify::text::select::Selection;
@@ -46,7 +47,7 @@ pub enum Criterion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Selection {
-    /// The measure of a term's value.
+    /// The measure of how informative a term is.
     pub criterion: Criterion,
     /// The number of terms to keep.
     pub terms: NonZeroUsize,
@@ -82,7 +83,7 @@ impl FromStr for Selection {
 }
 
 impl Selection {
-    /// The counts of the terms that it keeps.
+    /// Returns the counts of the selected terms.
     #[must_use]
     pub fn apply(self, counts: Counts, threads: &Threads) -> Counts {
         let postings = Postings::of(&counts);
@@ -105,7 +106,7 @@ impl TryFrom<String> for Selection {
     }
 }
 
-/// A contingency table of two binary variables over n documents.
+/// A contingency table of a term and a label.
 #[derive(Debug, Clone, Copy)]
 struct Table {
     both: f64,
@@ -148,28 +149,28 @@ impl Table {
     }
 }
 
-/// Terms in fewer documents are kept only if no others are left.
+/// Terms in fewer documents are kept only if all other terms are kept.
 const MIN_DOCUMENTS: u32 = 5;
 
-/// How informative a term is about the labels.
+/// The value of a term, and its document frequency.
 #[derive(Debug, Clone, Copy)]
 struct TermScore {
     /// The maximum value over all labels.
     value: f64,
-    /// The number of documents considered that contain the term.
+    /// The number of documents in the subset that contain the term.
     df: u32,
 }
 
-/// How informative every term is, by the labels of some documents.
+/// The values of all terms, computed from the labels of a subset of the documents.
 #[derive(Debug)]
 pub(crate) struct TermScores {
     terms: Vec<TermScore>,
-    /// The number of documents considered.
+    /// The number of documents in the subset.
     documents: u32,
 }
 
 impl TermScores {
-    /// How informative every term is, by the labels of the documents for which `is_in` returns
+    /// Computes the values of all terms from the labels of the documents for which `is_in` returns
     /// true.
     pub(crate) fn new(
         counts: &Counts,
@@ -202,8 +203,8 @@ impl TermScores {
                         together[label as usize] += 1;
                     }
                 }
-                // Of the labels that the term never occurs with, the most frequent is the most
-                // informative.
+                // Among the labels that never occur with the term, the most frequent one has the
+                // highest value.
                 let never = by_size.iter().find(|&&label| together[label as usize] == 0);
                 let value = |&label: &u32| {
                     let table = Table {
@@ -223,9 +224,9 @@ impl TermScores {
             terms.map(of_term).collect::<Vec<_>>()
         };
         let count = counts.vocabulary.len();
-        let starts = (0..count).into_par_iter().step_by(TERMS);
+        let starts = (0..count).into_par_iter().step_by(TERMS_PER_TASK);
         let of_terms = starts.map_init(scratch, |scratch, start| {
-            of_terms(scratch, start..(start + TERMS).min(count))
+            of_terms(scratch, start..(start + TERMS_PER_TASK).min(count))
         });
         let terms: Vec<Vec<TermScore>> = threads.run(|| of_terms.collect());
         Self { terms: terms.concat(), documents }
@@ -233,14 +234,14 @@ impl TermScores {
 
     /// Marks the terms with the `max` highest scores.
     pub(crate) fn best(&self, max: NonZeroUsize) -> Vec<bool> {
-        // χ² and information never exceed the number of documents.
+        // χ² and mutual information never exceed the number of documents.
         let behind = |rare: bool| if rare { f64::from(self.documents) + 1.0 } else { 0.0 };
         let value = |score: &TermScore| score.value - behind(score.df < MIN_DOCUMENTS);
         let values: Vec<f64> = self.terms.iter().map(value).collect();
         best(&values, max.get())
     }
 
-    /// The χ² of every term as a share of the number of documents, to a power.
+    /// Returns (χ² / N)^`exponent` of each term.
     fn powers(&self, exponent: f64) -> impl Iterator<Item = f64> {
         let documents = f64::from(self.documents.max(1));
         self.terms.iter().map(move |score| power(score.value / documents, exponent))
@@ -261,11 +262,11 @@ impl Postings {
     }
 }
 
-/// The number of terms that a thread considers at a time.
-const TERMS: usize = 1_024;
+/// The number of terms per task.
+const TERMS_PER_TASK: usize = 1_024;
 
-/// The factor of every term besides its frequency in a document: the idf over all documents, and
-/// the factor by χ² if `scores` are given.
+/// Returns the factor of each term that does not depend on the document: the idf, multiplied by the
+/// χ² factor if `scores` are given.
 pub(crate) fn term_weights(
     counts: &Counts,
     weighting: Weighting,
@@ -276,7 +277,7 @@ pub(crate) fn term_weights(
     frequencies.term_weights(weighting, scores)
 }
 
-/// [`term_weights`] by the labels of all documents.
+/// Like [`term_weights`], with scores from the labels of all documents.
 pub(crate) fn all_term_weights(
     counts: &Counts,
     weighting: Weighting,
@@ -289,21 +290,22 @@ pub(crate) fn all_term_weights(
     term_weights(counts, weighting, scores.as_ref())
 }
 
-/// Whether a weighting depends on the labels. Without labels, no term is informative.
+/// Returns whether a weighting depends on the labels. It does not if there are no labels.
 pub(crate) fn needs_scores(counts: &Counts, weighting: Weighting) -> bool {
     weighting.chi2_power() > 0.0 && !counts.label_names.is_empty()
 }
 
-/// The frequencies of terms in a number of documents.
+/// The document frequencies of terms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frequencies<'a> {
-    /// The number of documents that have each term.
+    /// The number of documents that contain each term.
     pub(crate) of_terms: &'a [u32],
     pub(crate) documents: u64,
 }
 
 impl Frequencies<'_> {
-    /// [`term_weights`] by these frequencies. A term that no document has weighs nothing.
+    /// Like [`term_weights`], with these frequencies. A term that no document contains has the
+    /// factor 0.
     pub(crate) fn term_weights(
         self,
         weighting: Weighting,
@@ -319,7 +321,7 @@ impl Frequencies<'_> {
     }
 }
 
-/// Marks the `count` highest values; ties go to the first.
+/// Marks the `count` highest values. Ties are broken in favor of lower indices.
 fn best(values: &[f64], count: usize) -> Vec<bool> {
     let mut kept = vec![count >= values.len(); values.len()];
     if count > 0 && count < values.len() {
@@ -337,9 +339,10 @@ fn best(values: &[f64], count: usize) -> Vec<bool> {
 mod tests {
     use super::*;
 
-    /// scipy's `chi2_contingency` without correction, scikit-learn's `mutual_info_score`.
+    /// Compares with scipy's `chi2_contingency` without correction and scikit-learn's
+    /// `mutual_info_score`.
     #[test]
-    fn tables_of_other_peoples_code() {
+    fn tables_match_scipy_and_sklearn() {
         let golden = include_str!("../../tests/golden/tuning.json");
         let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
         let tables = golden["tables"].as_array().unwrap();
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_by_hand() {
+    fn tables_computed_by_hand() {
         let table = Table { both: 30.0, term: 40.0, label: 50.0, documents: 100.0 };
         assert!((table.chi2() - 100.0 * 1_000.0f64 * 1_000.0 / 6e6).abs() < 1e-9);
         let independent = Table { both: 20.0, term: 40.0, label: 50.0, documents: 100.0 };

@@ -1,8 +1,8 @@
-//! Terms with numbers: what the analysis of text and the vocabulary look terms up in.
+//! Maps from terms to ids, used by text analysis and the vocabulary.
 //!
-//! Comes in: a [`Term`], which is a piece of text. Goes out: its number. `term` is the term and its
-//! first sixteen bytes, `table` the hash table, `interner` a table that numbers new terms.
-//! Everything that numbers terms is a [`Dictionary`]. Read `dictionary` first.
+//! A [`Dictionary`] returns the id of a [`Term`], which is a slice of a text. Read `dictionary`
+//! first. `term` defines terms and their first sixteen bytes, `table` is the hash table, and
+//! `interner` is a table that assigns ids to new terms.
 
 mod dictionary;
 mod interner;

@@ -1,5 +1,5 @@
-//! Converts term counts to TF-IDF weights, as specified by SMART codes (Salton and Buckley 1988;
-//! Manning, Raghavan and Schütze 2008, figure 6.15).
+//! Converts term counts to TF-IDF weights. SMART codes select the formulas (Salton and Buckley
+//! 1988; Manning, Raghavan and Schütze 2008, figure 6.15).
 //!
 //! The weight of term `t` in document `d` is `tf · idfᵖ / norm`, with
 //!
@@ -12,9 +12,9 @@
 //! | `L` | (1 + ln c) / (1 + ln mean c) | | `k` | ln(1 + (N − df + ½) / (df + ½)) | | | |
 //! | `k` | c (k₁ + 1) / (c + k₁ (1 − b + b · len / mean len)) | | | | | | |
 //!
-//! where c is the count of the term in the document, and df is its document frequency among the N
-//! training documents. The length len is the sum of the document's counts, and p is the exponent of
-//! the idf.
+//! where c is the count of the term in the document, and df is the number of the N training
+//! documents that contain the term. The length len is the sum of the document's counts, and p is
+//! the exponent of the idf.
 //!
 //! With a χ² exponent q above 0, each weight is multiplied by (χ² / N)^q. χ² is the value of
 //! [`select`](crate::text::select) for the term, maximized over all labels. This raises the weight
@@ -31,8 +31,8 @@
 //! All weights are computed in `f64`, in order of term ids, and rounded once to `f32`. Logarithms
 //! come from [`libm`], which gives the same bits on every machine. Weights of 0 are omitted.
 //!
-//! `scheme` reads the letters, `weighting` weights a row (read it first), `rows` weights many on
-//! all threads, and `recover` finds the counts behind BM25 weights.
+//! `scheme` parses the codes, `weighting` weights a row (read it first), `rows` weights many rows
+//! on all threads, and `recover` computes the counts from BM25 weights.
 
 mod recover;
 mod rows;

@@ -1,13 +1,14 @@
-//! Terms ↔ ids and document frequencies: counted in training, frozen in the model.
+//! Maps terms to ids and document frequencies. The vocabulary is built in training and does not
+//! change later.
 //!
-//! Text terms are numbered in byte order of their UTF-8, feature columns in numerical order: a
-//! corpus gives the same ids regardless of the number of threads.
+//! Ids follow the byte order of text terms and the numerical order of feature columns. A corpus
+//! therefore gives the same ids regardless of the number of threads.
 
 use crate::rows::matrix::Array;
 use crate::rows::strings::Strings;
 use crate::text::term_store::{Dictionary, ShortTerm, Term, TermTable, batches};
 
-/// The terms of a model.
+/// The terms of a model, with their ids and document frequencies.
 #[derive(Debug, Clone)]
 pub struct Vocabulary {
     terms: Strings,
@@ -21,12 +22,12 @@ enum Lookup {
     Columns(Columns),
 }
 
-/// Columns and their ids.
+/// A map from columns to ids.
 #[derive(Debug, Clone)]
 struct Columns {
     /// The columns by id, in increasing order.
     columns: Vec<u32>,
-    /// The id of each column up to the last, or [`NO_ID`]; empty if the columns are far apart.
+    /// The id of each column up to the last, or [`NO_ID`]; empty if the columns are too sparse.
     ids: Vec<u32>,
 }
 
@@ -59,7 +60,7 @@ impl Columns {
 pub enum TermKind {
     /// Terms of analyzed text.
     Text,
-    /// Columns of given features, as decimal numbers.
+    /// Feature columns, as decimal numbers.
     Columns,
 }
 
@@ -67,8 +68,8 @@ impl Vocabulary {
     /// Creates a vocabulary from sorted terms and the number of documents that contain each.
     ///
     /// # Errors
-    /// A description of the problem: terms out of order, columns that are not numbers, or different
-    /// numbers of terms and frequencies.
+    /// If terms are out of order, a column is not a number, or the numbers of terms and frequencies
+    /// differ. The error is a description.
     pub(crate) fn new(
         kind: TermKind,
         terms: Strings,
@@ -105,7 +106,7 @@ impl Vocabulary {
         self.document_frequencies.len()
     }
 
-    /// Whether there are no terms.
+    /// Returns whether there are no terms.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -118,12 +119,12 @@ impl Vocabulary {
         }
     }
 
-    /// The term with an id, or `None` if there is no such id.
+    /// Returns the term with an id, or `None` if there is no such id.
     pub fn term(&self, id: u32) -> Option<&str> {
         self.terms.get(id as usize)
     }
 
-    /// The id of a text term.
+    /// Returns the id of a term, or `None` if it is not in the vocabulary.
     pub fn id(&self, term: &str) -> Option<u32> {
         self.id_of(term.into())
     }
@@ -135,7 +136,7 @@ impl Vocabulary {
         }
     }
 
-    /// The id of a feature column.
+    /// Returns the id of a feature column, or `None` if it is not in the vocabulary.
     pub fn column_id(&self, column: u32) -> Option<u32> {
         match &self.lookup {
             Lookup::Terms(_) => None,

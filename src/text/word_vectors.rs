@@ -1,4 +1,4 @@
-//! Files of word vectors: word2vec (text and binary), `GloVe`, fastText's `.vec`.
+//! Reads word-vector files: word2vec (text and binary), `GloVe`, fastText's `.vec`.
 
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -9,32 +9,32 @@ use crate::text::analyze::Analyzer;
 use crate::text::corpus::{CorpusError, Place, Problem, open_bytes, read_error};
 use crate::text::vocabulary::Vocabulary;
 
-/// The bytes of a line, or of a word and its vector.
-const LONGEST: u64 = 1 << 24;
-/// The first bytes of fastText's own models.
-const FAST_TEXT: u32 = 793_712_314;
+/// The maximum number of bytes of a line, or of a word in a binary file.
+const MAX_LINE_BYTES: u64 = 1 << 24;
+/// The magic number of fastText model files.
+const FAST_TEXT_MAGIC: u32 = 793_712_314;
 
-/// The vectors of a vocabulary's terms, from a file of word vectors.
+/// The word vectors of a vocabulary's terms.
 #[derive(Debug, Clone)]
 pub struct WordVectors {
-    /// From term weights to the weighted mean of the words' vectors. Terms that the file does not
-    /// have are ignored.
+    /// The projection from term weights to the weighted mean of the word vectors. Terms without a
+    /// vector are ignored.
     pub projection: Projection,
-    /// How many terms of the vocabulary the file has.
+    /// The number of terms of the vocabulary that have a vector.
     pub known: usize,
 }
 
 impl WordVectors {
-    /// Reads the vectors of the words that are in a vocabulary; the file may be compressed. A name
-    /// ending in `.bin` (or `.bin.gz`, …) is word2vec's binary format, any other one text, with or
-    /// without a first line that says how many words and dimensions there are.
+    /// Reads the vectors of the words that are in a vocabulary. The file may be compressed. A name
+    /// that ends in `.bin` (or `.bin.gz`, …) indicates word2vec's binary format. All other files
+    /// are text, optionally with the numbers of words and dimensions in the first line.
     ///
-    /// A word of the file is looked up as it stands, then as the analyzer changes it (`Apple` →
-    /// `apple`, stems). A word that stands as the term itself goes before others; of the others,
-    /// the first.
+    /// A word is looked up unchanged, then after analysis (`Apple` → `apple`, stems). The vector of
+    /// a word that equals the term takes precedence. Otherwise, the first matching word is used.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not such a file: with the line, or the number of the word.
+    /// If the file cannot be read or is invalid. The error contains the line or the number of the
+    /// word.
     pub fn read(
         path: &Path,
         vocabulary: &Vocabulary,
@@ -45,10 +45,10 @@ impl WordVectors {
         Self::from_stream(&name, open_bytes(path)?, is_binary, vocabulary, analyzer)
     }
 
-    /// Reads the vectors from a stream that is not compressed; messages call it `name`.
+    /// Reads the vectors from an uncompressed stream. Error messages refer to it as `name`.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// See [`read`](Self::read).
     pub fn from_stream(
         name: &str,
         stream: impl BufRead,
@@ -57,7 +57,7 @@ impl WordVectors {
         analyzer: &Analyzer,
     ) -> Result<Self, CorpusError> {
         let place = Place { source: name.into(), line: None };
-        let file = LimitedReader::new(stream, "a line", LONGEST);
+        let file = LimitedReader::new(stream, "a line", MAX_LINE_BYTES);
         let mut reader = Reader { file, place, line: 0, bytes: Vec::new() };
         let mut found = VectorTable::new(vocabulary, analyzer);
         if is_binary {
@@ -67,24 +67,25 @@ impl WordVectors {
         }
         let VectorTable { values, dimension, taken, .. } = found;
         let known = taken.iter().filter(|&&taken| taken > 0).count();
-        let wrong = |what: String| Problem::WordVectors { what }.at(&reader.place);
+        let invalid = |what: String| Problem::WordVectors { what }.at(&reader.place);
         let terms = Vectors::new(dimension, values)
-            .map_err(|_| wrong("there is no word vector in it".to_owned()))?;
+            .map_err(|_| invalid("the file contains no word vectors".to_owned()))?;
         if known == 0 {
-            return Err(wrong("it has none of the words of this corpus".to_owned()));
+            return Err(invalid("the file contains no words of this corpus".to_owned()));
         }
         Ok(Self { projection: Projection { terms, is_mean: true }, known })
     }
 }
 
-/// The vectors found so far.
+/// The vectors of terms found so far.
 struct VectorTable<'a> {
     vocabulary: &'a Vocabulary,
     analyzer: &'a Analyzer,
     dimension: usize,
-    /// A vector for each term, zeros if there is none yet.
+    /// The vector of each term, or zeros.
     values: Vec<f32>,
-    /// For each term: 0, 1 if a word has it that was changed, 2 if the word is the term.
+    /// The rank of each term's vector: 0 if it has none, 1 if its word was changed by the analyzer,
+    /// 2 if its word equals the term.
     taken: Vec<u8>,
 }
 
@@ -94,7 +95,7 @@ impl<'a> VectorTable<'a> {
         Self { vocabulary, analyzer, dimension: 0, values: Vec::new(), taken }
     }
 
-    /// Sets the dimension, which all vectors have.
+    /// Sets the dimension of all vectors.
     fn set_dimension(&mut self, dimension: usize) -> Result<(), String> {
         if dimension == 0 || dimension > MAX_DIMENSIONS {
             return Err(format!(
@@ -106,8 +107,8 @@ impl<'a> VectorTable<'a> {
         Ok(())
     }
 
-    /// The term of a word, and whether the word stands as the term; none if it is not wanted (any
-    /// more).
+    /// Returns the term of a word and the rank of the match. Returns `None` if the word is not in
+    /// the vocabulary or the term has a vector of at least this rank.
     fn wanted(&self, word: &str) -> Option<(u32, u8)> {
         let found = self.vocabulary.id(word).map(|term| (term, 2)).or_else(|| {
             let terms = self.analyzer.terms(word);
@@ -146,12 +147,12 @@ struct Reader<B> {
 }
 
 impl<B: BufRead> Reader<B> {
-    fn wrong(&self, what: String) -> CorpusError {
+    fn invalid(&self, what: String) -> CorpusError {
         let line = (self.line > 0).then_some(self.line);
         Problem::WordVectors { what }.at(&Place { line, ..self.place.clone() })
     }
 
-    /// The next line, without its end; false at the end of the file.
+    /// Reads the next line, without its line end. Returns false at the end of the file.
     fn next_line(&mut self) -> Result<bool, CorpusError> {
         self.bytes.clear();
         self.file.restart(0);
@@ -170,12 +171,12 @@ impl<B: BufRead> Reader<B> {
         let mut claimed = None;
         while self.next_line()? {
             if self.line == 1 && self.bytes.len() >= 3 {
-                if self.bytes.starts_with(&FAST_TEXT.to_le_bytes()) {
+                if self.bytes.starts_with(&FAST_TEXT_MAGIC.to_le_bytes()) {
                     let what = "a fastText model; its vectors are in the .vec file".to_owned();
-                    return Err(self.wrong(what));
+                    return Err(self.invalid(what));
                 }
                 if let Some((count, dimension)) = header(&self.bytes) {
-                    found.set_dimension(dimension).map_err(|what| self.wrong(what))?;
+                    found.set_dimension(dimension).map_err(|what| self.invalid(what))?;
                     claimed = Some(count);
                     continue;
                 }
@@ -184,15 +185,16 @@ impl<B: BufRead> Reader<B> {
                 continue;
             }
             let outcome = text_line(&self.bytes, found);
-            outcome.map_err(|what| self.wrong(what))?;
+            outcome.map_err(|what| self.invalid(what))?;
             words += 1;
         }
         self.line = 0;
         match claimed {
-            _ if words == 0 => Err(self.wrong("there is no word vector in it".to_owned())),
+            _ if words == 0 => Err(self.invalid("the file contains no word vectors".to_owned())),
             Some(claimed) if words < claimed => {
-                let what = format!("it ends after {words} words; its first line says {claimed}");
-                Err(self.wrong(what))
+                let what =
+                    format!("the file ends after {words} words; the first line declares {claimed}");
+                Err(self.invalid(what))
             }
             _ => Ok(()),
         }
@@ -201,11 +203,10 @@ impl<B: BufRead> Reader<B> {
     fn binary(&mut self, found: &mut VectorTable<'_>) -> Result<(), CorpusError> {
         self.next_line()?;
         let Some((words, dimension)) = header(&self.bytes) else {
-            let what =
-                "the first line is not `WORDS DIMENSIONS`, as word2vec's binary format has it";
-            return Err(self.wrong(what.to_owned()));
+            let what = "the first line is not `WORDS DIMENSIONS` of word2vec's binary format";
+            return Err(self.invalid(what.to_owned()));
         };
-        found.set_dimension(dimension).map_err(|what| self.wrong(what))?;
+        found.set_dimension(dimension).map_err(|what| self.invalid(what))?;
         self.line = 0;
         let mut vector = vec![0; dimension * 4];
         for number in 1..=words {
@@ -214,10 +215,10 @@ impl<B: BufRead> Reader<B> {
             let read = self.file.read_until(b' ', &mut self.bytes);
             let read = read.and_then(|_| self.file.read_exact(&mut vector));
             if let Err(error) = read {
-                let what = format!("it ends at word {number} of {words}: {error}");
-                return Err(self.wrong(what));
+                let what = format!("the file ends at word {number} of {words}: {error}");
+                return Err(self.invalid(what));
             }
-            // The original program writes a line end after each vector, others do not.
+            // word2vec writes a line end after each vector; other programs do not.
             let word = self.bytes.strip_prefix(b"\n").unwrap_or(&self.bytes);
             let word = word.strip_suffix(b" ").unwrap_or(word);
             let wanted = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word));
@@ -226,14 +227,14 @@ impl<B: BufRead> Reader<B> {
                     .chunks_exact(4)
                     .map(|four| Ok(f32::from_le_bytes([four[0], four[1], four[2], four[3]])));
                 let set = found.set(term, rank, values);
-                set.map_err(|what| self.wrong(format!("word {number}: {what}")))?;
+                set.map_err(|what| self.invalid(format!("word {number}: {what}")))?;
             }
         }
         Ok(())
     }
 }
 
-/// The numbers of words and dimensions, if the line is nothing else.
+/// Parses a header, which contains only the numbers of words and dimensions.
 fn header(line: &[u8]) -> Option<(u64, usize)> {
     let line = std::str::from_utf8(line).ok()?;
     let mut numbers = line.split_ascii_whitespace();
@@ -241,7 +242,8 @@ fn header(line: &[u8]) -> Option<(u64, usize)> {
     numbers.next().is_none().then_some(header)
 }
 
-/// A word and its numbers. Words may contain spaces, so the numbers are counted from the end.
+/// Reads a word and its vector. Words may contain spaces, so the numbers are counted from the end
+/// of the line.
 fn text_line(line: &[u8], found: &mut VectorTable<'_>) -> Result<(), String> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     if found.dimension == 0 {
@@ -253,12 +255,12 @@ fn text_line(line: &[u8], found: &mut VectorTable<'_>) -> Result<(), String> {
         let Some(blank) = line[..start].iter().rposition(is_blank) else {
             return Err(format!("{number} numbers after a word, expected {}", found.dimension));
         };
-        // Several blanks are one.
+        // Skip repeated blanks.
         let before = line[..blank].iter().rposition(|byte| !is_blank(byte));
         start = before.map_or(0, |at| at + 1);
     }
     let (word, numbers) = line.split_at(start);
-    // Some files have words that are not UTF-8: no text has them.
+    // Words that are not UTF-8, which some files contain, never match.
     let Some((term, rank)) = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word))
     else {
         return Ok(());
@@ -294,7 +296,7 @@ mod tests {
 
     #[test]
     fn every_format() {
-        // `Apple` comes first, but `apple` stands as the term does.
+        // `Apple` is first, but `apple` equals the term.
         let text = "Apple 9 9\nBREAD  1 2\napple 0.5 -1e-1\n. . 7 7\nbread 3 4\nBread 8 8\n\n";
         let with_header = format!("6 2\n{}", text.replace('\n', " \n"));
         let mut binary = b"3 2\n".to_vec();
@@ -323,30 +325,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
-        for (name, bytes, said) in [
+    fn errors_are_explained() {
+        for (name, bytes, message) in [
             ("a.txt", &b"bread 1 2\nstone 1\n"[..], "a.txt:2: 1 numbers after a word, expected 2"),
             ("a.txt", b"bread 1 2\nstone 1 x\n", "a.txt:2: `x` is not a number"),
             ("a.txt", b"bread 1 nan\n", "a.txt:1: value 2 of the vector is NaN"),
             ("a.txt", b"bread 1 1e38\n", "a.txt:1: value 2 of the vector is"),
-            ("a.txt", b"", "a.txt: there is no word vector in it"),
-            ("a.txt", b"5 2\n", "a.txt: there is no word vector in it"),
+            ("a.txt", b"", "a.txt: the file contains no word vectors"),
+            ("a.txt", b"5 2\n", "a.txt: the file contains no word vectors"),
             (
                 "a.txt",
                 b"3 2\nbread 1 2\nwood 1 2\n",
-                "it ends after 2 words; its first line says 3",
+                "the file ends after 2 words; the first line declares 3",
             ),
             ("a.txt", b"1 3\nbread 1 2\n", "a.txt:2: 2 numbers after a word, expected 3"),
-            ("a.txt", b"wood 1 2\n", "a.txt: it has none of the words of this corpus"),
+            ("a.txt", b"wood 1 2\n", "a.txt: the file contains no words of this corpus"),
             ("a.txt", b"bread\n", "a.txt:1: vectors of 0 dimensions"),
             ("a.txt", b"\xba\x16\x4f\x2f\0\0", "fastText model"),
             ("a.bin", b"words and no numbers\n", "a.bin:1: the first line"),
-            ("a.bin", b"2 2\nbread 12345678", "it ends at word 2 of 2"),
+            ("a.bin", b"2 2\nbread 12345678", "the file ends at word 2 of 2"),
             ("a.bin", b"2 99999999999\n", "dimensions, expected 1 to"),
-            ("a.bin", b"18446744073709551615 4\nbread 12", "it ends at word 1"),
+            ("a.bin", b"18446744073709551615 4\nbread 12", "the file ends at word 1"),
         ] {
             let error = read(name, bytes).unwrap_err();
-            assert!(error.contains(said), "{error} for {said}");
+            assert!(error.contains(message), "{error} for {message}");
         }
     }
 }

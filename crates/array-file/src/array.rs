@@ -43,7 +43,7 @@ impl<T: Pod> Array<T> {
     #[must_use]
     pub fn slice(&self, values: Range<usize>) -> Self {
         match &self.0 {
-            Storage::Owned(own) => Self(Storage::Owned(own[values].to_vec())),
+            Storage::Owned(owned) => Self(Storage::Owned(owned[values].to_vec())),
             Storage::Within { file, bytes } => {
                 assert!(values.start <= values.end && values.end <= self.len(), "out of range");
                 let offset = |value: usize| bytes.start + value * size_of::<T>();

@@ -13,7 +13,7 @@ use crate::fallible::with_fallible_allocation;
 /// The bytes of a file, aligned to eight bytes.
 ///
 /// [`Bytes::read`] copies the file, so later changes to it have no effect. [`Bytes::map`] starts
-/// faster and shares memory between processes, but the file must not change meanwhile.
+/// faster and shares memory between processes, but the file must not change while it is mapped.
 ///
 /// ```
 /// use array_file::Bytes;
@@ -101,7 +101,7 @@ impl Bytes {
 }
 
 fn open_regular(path: &Path) -> io::Result<File> {
-    // Checked before opening, because opening a pipe waits for its other end.
+    // Check before opening, because opening a pipe blocks until its other end is opened.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }

@@ -31,9 +31,9 @@ use crate::bytes::Bytes;
 use crate::error::FileProblem;
 use crate::output::{Output, OutputError};
 
-/// Alignment of arrays in the file, in bytes.
+/// The alignment of arrays in the file, in bytes.
 const ALIGNMENT: usize = 64;
-/// Name of the array with the CRC-32 of the JSON document.
+/// The name of the array with the CRC-32 of the JSON document.
 const JSON_CRC: &str = "settings.crc32";
 
 /// An array to write: name, type and bytes.
@@ -177,7 +177,7 @@ fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>)
     let crc = crc32fast::hash(json.as_bytes()).to_le_bytes();
     let mut arrays: Vec<Part<'_>> = arrays;
     arrays.push((JSON_CRC, Dtype::U32, &crc));
-    // The format does not allow gaps. Wide types come first, so that every array is aligned.
+    // The format does not allow gaps. Putting wide types first aligns all arrays.
     arrays.sort_by_key(|&(name, dtype, _)| (std::cmp::Reverse(dtype.bitsize()), name));
     let mut end = 0;
     let infos = arrays.iter().map(|&(name, dtype, bytes)| {
@@ -195,7 +195,7 @@ fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>)
     arrays.iter().try_for_each(|(.., bytes)| out.write_all(bytes))
 }
 
-/// A file written by [`write()`], with a list of the arrays that have not been read yet.
+/// A file written by [`write()`]. Tracks which arrays have not been read yet.
 ///
 /// ```
 /// use array_file::Bytes;
@@ -246,8 +246,8 @@ impl Container {
         Ok(Self { bytes: Arc::new(bytes), what, start: 8 + header, metadata, unread })
     }
 
-    /// Returns the parsed JSON document of a format. The version is checked first, so that a file
-    /// of another version gives a clear error.
+    /// Returns the parsed JSON document of a format. Checks the version first, to report a clear
+    /// error for files of other versions.
     ///
     /// # Errors
     /// Fails if the document is missing or damaged, or has another format or version.
@@ -332,7 +332,7 @@ impl Container {
         }
     }
 
-    /// Whether there is an array that has not been read yet and whose name starts with `start`.
+    /// Returns whether the name of an unread array starts with `start`.
     ///
     /// ```
     /// use array_file::Bytes;

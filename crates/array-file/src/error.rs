@@ -1,4 +1,4 @@
-//! Errors of a file of arrays.
+//! Errors of array files.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use safetensors::SafeTensorError;
 use crate::hint::hint_to_read;
 use crate::output::{OutputError, OutputProblem};
 
-/// An error of a file of arrays of any kind: a model, vectors or an index.
+/// An error of an array file, such as a model, vectors or an index.
 ///
 /// ```
 /// use array_file::FileProblem;
@@ -32,7 +32,7 @@ pub enum FileProblem {
         /// The underlying error.
         source: SafeTensorError,
     },
-    /// The file is a safetensors file of another kind.
+    /// The file is a safetensors file of another format.
     #[error("not {expected}, but another safetensors file")]
     Other {
         /// The noun for the expected file, such as "a model".
@@ -127,7 +127,7 @@ impl FileProblem {
         }
     }
 
-    /// Whether the file could not be written.
+    /// Returns whether the file could not be written.
     pub fn is_write(&self) -> bool {
         matches!(self, Self::Write(_))
     }
@@ -152,7 +152,7 @@ impl FileProblem {
         }
     }
 
-    /// Whether the error is an I/O error, as opposed to invalid contents.
+    /// Returns whether the error is an I/O error, as opposed to invalid contents.
     pub fn is_io_error(&self) -> bool {
         matches!(self, Self::Read(_) | Self::Write(_))
     }

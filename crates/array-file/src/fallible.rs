@@ -6,7 +6,7 @@ thread_local! {
     static IS_FALLIBLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `allocate`, which handles failed allocations itself: `try_reserve` can return an error.
+/// Runs `allocate`, which handles failed allocations itself, for example with `try_reserve`.
 pub(crate) fn with_fallible_allocation<R>(allocate: impl FnOnce() -> R) -> R {
     let before = IS_FALLIBLE.replace(true);
     let result = allocate();
@@ -14,8 +14,8 @@ pub(crate) fn with_fallible_allocation<R>(allocate: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether the calling thread handles failed allocations itself at the moment, for example while it
-/// reads a file.
+/// Returns whether the calling thread currently handles failed allocations itself, for example
+/// while it reads a file.
 ///
 /// A global allocator that normally ends the process when memory runs out must return null if this
 /// function returns `true`.

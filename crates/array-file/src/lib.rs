@@ -1,4 +1,4 @@
-//! Files of checked arrays, and output files that are written completely or not at all.
+//! Array files with checksums, and output files that are written completely or not at all.
 //!
 //! | module | contents |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | [`container`] | a file of named arrays and a JSON document, each with a checksum |
 //! | [`output`] | output files, opened before the work starts |
 //!
-//! Models and vectors of `classify` and stored indexes of `metric-index` are files of checked
-//! arrays. Linking this crate does not change a process: nothing runs before `main`, and the
-//! allocator and the signals stay as they are.
+//! The models and vectors of `classify` and the stored indexes of `metric-index` are array files.
+//! Linking this crate does not affect a process: nothing runs before `main`, and the allocator and
+//! signal handlers remain unchanged.
 //!
 //! ```
 //! use array_file::Bytes;

@@ -1,4 +1,4 @@
-//! Output files that are opened before the work starts, and written completely or not at all.
+//! Output files that are opened before work starts, and written completely or not at all.
 //!
 //! A command registers its inputs and opens its outputs with [`Outputs`] before it does anything
 //! else. A missing folder, or an output that is also an input, is then reported immediately. An
@@ -49,8 +49,8 @@ use temporary::TemporaryFile;
 ///
 /// No output may be an input or another output.
 ///
-/// Files are compared by device and inode, so that a file is recognized under several names, even
-/// through links.
+/// Files are compared by device and inode, which identifies a file under several names and through
+/// links.
 #[derive(Debug, Default)]
 pub struct Outputs {
     inputs: Inputs,
@@ -71,7 +71,8 @@ impl Outputs {
         let fail = |problem| OutputError { path: path.to_owned(), problem };
         let destination = Destination::of(path).map_err(fail)?;
         let (identity, regular) = destination.identity().map_err(fail)?;
-        // Text that is appended to an input would be read again. A terminal or a pipe can be both.
+        // Text appended to an input would be read again. A terminal or a pipe can be both input and
+        // output.
         if let Some(file) = regular
             && let Some(input) = self.inputs.find(file)
         {
@@ -87,7 +88,7 @@ impl Outputs {
         Ok(output)
     }
 
-    /// Whether standard output is an opened output, under any name.
+    /// Returns whether standard output is an opened output, under any name.
     pub fn include_standard_output(&self) -> bool {
         self.taken.iter().any(|(identity, _)| *identity == Identity::Descriptor(1))
     }
@@ -165,7 +166,7 @@ impl Output {
         &self.path
     }
 
-    /// Turns an I/O error into an error of this output.
+    /// Converts an I/O error to an error of this output.
     pub fn error(&self, source: io::Error) -> OutputError {
         OutputError::write(&self.path, source)
     }

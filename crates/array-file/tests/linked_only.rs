@@ -6,11 +6,11 @@ use std::process::Command;
 
 use array_file::output::Output;
 
-/// Set in the process that runs this test with a closed stderr.
+/// The environment variable that is set in the child process, whose stderr is closed.
 const CHILD: &str = "LINKED_ONLY_CHILD";
 
-/// Rust has opened `/dev/null` in place of the closed stderr. Only code that ran before `main` can
-/// have recorded that stderr was closed.
+/// Rust has replaced the closed stderr by `/dev/null`. Only code that ran before `main` can have
+/// recorded that stderr was closed.
 #[test]
 fn nothing_runs_before_main() {
     if std::env::var_os(CHILD).is_some() {

@@ -1,6 +1,7 @@
-//! Measures how fast a file of vectors is read: `cargo bench -p vector-file -- [ROWS] [DIMENSION]`.
+//! Measures the read throughput of a vector file: `cargo bench -p vector-file -- [ROWS]
+//! [DIMENSION]`.
 //!
-//! The file has just been written, so it is read from the page cache.
+//! The file was just written, so it is read from the page cache.
 
 use std::error::Error;
 use std::io::Write;

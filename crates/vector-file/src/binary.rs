@@ -1,4 +1,4 @@
-//! Reads binary files of vectors: fvecs, bvecs and IDX.
+//! Reads binary vector files: fvecs, bvecs and IDX.
 
 use std::io::Read;
 
@@ -25,21 +25,21 @@ fn vecs(mut file: impl Read, size: usize, value: impl Fn(&[u8]) -> f32) -> Resul
             4 => {}
             _ => return Err(format!("byte {offset}: the last vector is incomplete")),
         }
-        let own = u32::from_le_bytes(head) as usize;
-        if own == 0 || (number > 0 && own != dimension) {
+        let row_dimension = u32::from_le_bytes(head) as usize;
+        if row_dimension == 0 || (number > 0 && row_dimension != dimension) {
             let expected = if number > 0 { dimension.to_string() } else { "1 or more".to_owned() };
             return Err(format!(
-                "byte {offset}: vector {number} has {own} dimensions, expected {expected}"
+                "byte {offset}: vector {number} has {row_dimension} dimensions, expected {expected}"
             ));
         }
-        dimension = own;
+        dimension = row_dimension;
         // Memory grows with the data, regardless of the claimed dimension.
         row.clear();
-        let length = own as u64 * size as u64;
+        let length = row_dimension as u64 * size as u64;
         let read = (&mut file).take(length).read_to_end(&mut row);
         if read.map_err(|error| error.to_string())? as u64 != length {
             return Err(format!(
-                "byte {offset}: vector {number} of {own} dimensions ends too early"
+                "byte {offset}: vector {number} of {row_dimension} dimensions ends too early"
             ));
         }
         values.extend(row.chunks_exact(size).map(&value));

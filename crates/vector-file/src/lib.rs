@@ -23,7 +23,7 @@ mod stream;
 
 pub use rows::Rows;
 
-/// The format of a file of vectors.
+/// The format of a vector file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A two-dimensional `NumPy` array: floats, integers or booleans in any byte order and memory
@@ -62,17 +62,17 @@ impl Format {
     }
 }
 
-/// An error of a file of vectors: its path and the problem.
+/// An error of a vector file: its path and the problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct FileError {
-    /// Path of the file.
+    /// The path of the file.
     pub path: PathBuf,
     /// The problem.
     pub problem: Problem,
 }
 
-/// The problem of a file of vectors that cannot be read.
+/// The problem of a vector file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -85,7 +85,8 @@ pub enum Problem {
          optionally with .gz"
     )]
     Name,
-    /// The content does not have the expected format. The text says what is wrong, and where.
+    /// The content does not have the expected format. The text describes the problem and its
+    /// position.
     #[error("{0}")]
     Content(String),
 }
@@ -114,7 +115,7 @@ pub fn open(path: &Path) -> Result<Rows, FileError> {
 /// Memory grows with the data that is read, not with the size that a header claims.
 ///
 /// # Errors
-/// Fails if the stream does not have the format. The text says what is wrong, and where.
+/// Fails if the stream does not have the format. The text describes the problem and its position.
 pub fn read(file: impl Read, format: Format) -> Result<Rows, String> {
     match format {
         Format::Npy => npy::read(file),

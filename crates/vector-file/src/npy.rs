@@ -7,7 +7,7 @@ use half::f16;
 use crate::rows::Rows;
 use crate::stream::{floats, rest};
 
-/// Maximum length of a header in bytes. Only arrays with many named fields have longer headers.
+/// The maximum length of a header in bytes. Only arrays with many named fields have longer headers.
 const MAX_HEADER: u32 = 1 << 16;
 
 /// Defines functions that read numbers of each type in either byte order.
@@ -37,7 +37,7 @@ macro_rules! numbers {
 /// The header of an array.
 #[derive(Debug, PartialEq)]
 struct Header {
-    /// The type of a number with its size in bytes, such as `f4`.
+    /// The type of the numbers, including their size in bytes, such as `f4`.
     kind: String,
     size: u64,
     is_big: bool,
@@ -165,7 +165,7 @@ mod tests {
         [&b"\x93NUMPY\x01\x00"[..], &length, text.as_bytes(), numbers].concat()
     }
 
-    /// The numbers 1 to 6 in two rows, in every type and order that can represent them.
+    /// Reads the numbers 1 to 6 in two rows, in most types and all orders.
     #[test]
     fn every_type_and_order() {
         macro_rules! bytes {

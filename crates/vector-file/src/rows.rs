@@ -3,9 +3,9 @@
 /// Vectors that have the same dimension.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
-    /// The values of all vectors, one vector after another.
+    /// The values of all vectors, in row-major order.
     pub values: Vec<f32>,
-    /// Number of values per vector, at least 1.
+    /// The number of values per vector, at least 1.
     pub dimension: usize,
 }
 
@@ -15,7 +15,7 @@ impl Rows {
         self.values.len() / self.dimension
     }
 
-    /// Whether there are no vectors.
+    /// Returns whether there are no vectors.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }

@@ -2,12 +2,12 @@
 
 use std::io::{self, Read};
 
-/// Number of bytes that are read at a time.
+/// The number of bytes that are read at a time.
 const CHUNK: usize = 1 << 22;
 
 /// Reads the rest of a file, which must have `length` bytes: numbers of `size` bytes each.
 ///
-/// Calls `take` with chunks that contain whole numbers.
+/// Calls `take` with chunks that contain only complete numbers.
 pub(crate) fn rest(
     mut file: impl Read,
     length: u64,

@@ -3,8 +3,8 @@
 //! The rows X (documents × terms) are approximated by a truncated singular value decomposition X ≈
 //! U Σ Vᵀ (Deerwester et al. 1990). V is the [`Projection`]: a document's vector is its row times
 //! V. V is computed by subspace iteration from a random start (Halko, Martinsson & Tropp 2011,
-//! algorithms 4.4 and 5.3): V ← orth(XᵀX V), followed by a rotation onto the eigenvectors of (X
-//! V)ᵀ(X V).
+//! algorithms 4.4 and 5.3): V ← orth(XᵀXV), followed by a rotation onto the eigenvectors of
+//! (XV)ᵀ(XV).
 //!
 //! The same rows and seed give the same bits on every machine and for any number of threads. Sums
 //! are added in a fixed order, and no operation depends on the instructions of the processor.
@@ -19,20 +19,20 @@ use crate::rows::matrix::{CsrView, row};
 use crate::rows::symmetric::{cholesky, eigen, invert_lower};
 use crate::threads::Threads;
 
-/// Number of directions computed in addition to the requested ones, whose accuracy they improve.
+/// The number of additional directions, which improve the accuracy of the requested directions.
 const OVERSAMPLING: usize = 10;
-/// Number of times that the subspace is multiplied by `XᵀX`.
+/// The number of times that the subspace is multiplied by `XᵀX`.
 const ITERATIONS: usize = 5;
-/// Eigenvalues below this share of the largest one count as 0.
+/// Eigenvalues below this fraction of the largest eigenvalue count as 0.
 const MIN_EIGENVALUE_SHARE: f64 = 1e-10;
-/// Columns whose independent share of the squared length is below this value count as dependent on
-/// earlier columns, because that share is mostly rounding error.
+/// The minimum fraction of a column's squared length that is orthogonal to earlier columns. Below
+/// this value, the column counts as dependent, because the fraction is mostly rounding error.
 const MIN_INDEPENDENT_SHARE: f64 = 1e-12;
-/// Maximum number of partial sums, which does not depend on the number of threads.
+/// The maximum number of partial sums, which does not depend on the number of threads.
 const MAX_PARTIAL_SUMS: usize = 32;
 
-/// Computes the projection of latent semantic analysis onto at most `dimensions` dimensions; fewer
-/// if the rows have a lower rank. Returns `None` if no row has a weight.
+/// Computes the projection of latent semantic analysis to at most `dimensions` dimensions, or fewer
+/// if the rows have a lower rank. Returns `None` if `dimensions` is 0 or no weight is nonzero.
 ///
 /// ```
 /// use classify::rows::dense::lsa;
@@ -62,8 +62,8 @@ pub fn lsa(
         return None;
     }
     threads.run(|| {
-        // The largest weight is scaled to 1, so that nothing overflows or underflows.
-        let largest = rows.data().iter().fold(0.0f32, |most, weight| most.max(weight.abs()));
+        // Scale the largest weight to 1, to avoid overflow and underflow.
+        let largest = rows.data().iter().fold(0.0f32, |max, weight| max.max(weight.abs()));
         let unit = 1.0 / f64::from(largest);
         let columns = Columns::of(rows);
         #[expect(clippy::cast_possible_truncation, reason = "a random direction")]
@@ -94,15 +94,15 @@ pub fn lsa(
         let eigen = eigen(gram(&by_documents(&basis), width), width);
         let mut order: Vec<usize> = (0..width).collect();
         order.sort_by(|&a, &b| eigen.values[b].total_cmp(&eigen.values[a]));
-        let least = eigen.values[order[0]] * MIN_EIGENVALUE_SHARE;
-        order.retain(|&at| eigen.values[at] > least);
+        let min_eigenvalue = eigen.values[order[0]] * MIN_EIGENVALUE_SHARE;
+        order.retain(|&at| eigen.values[at] > min_eigenvalue);
         order.truncate(dimensions);
         if order.is_empty() {
             return None;
         }
         let entry = |at: usize, to: usize| eigen.vectors[order[to] * width + at];
-        let turned = rotate(&basis, width, entry, order.len());
-        let terms = Vectors::new(order.len(), with_fixed_signs(turned, order.len())).ok()?;
+        let rotated = rotate(&basis, width, entry, order.len());
+        let terms = Vectors::new(order.len(), with_fixed_signs(rotated, order.len())).ok()?;
         Some(Projection { terms, is_mean: false })
     })
 }
@@ -144,7 +144,7 @@ impl Columns {
     }
 }
 
-/// A dense matrix, stored row by row.
+/// A dense row-major matrix.
 struct Dense<'a> {
     values: &'a [f32],
     width: usize,
@@ -190,7 +190,7 @@ fn narrow(sums: &[f64], into: &mut [f32]) {
     }
 }
 
-/// Computes `AᵀA` of a matrix with `width` columns, stored row by row.
+/// Computes `AᵀA` of a row-major matrix with `width` columns.
 fn gram(matrix: &[f32], width: usize) -> Vec<f64> {
     let part = (matrix.len() / width).div_ceil(MAX_PARTIAL_SUMS).max(1) * width;
     let parts: Vec<Vec<f64>> = matrix
@@ -248,7 +248,7 @@ fn add_products(sums: &mut [f64], rows: &[f32], width: usize) {
 }
 
 /// Makes the columns orthonormal by dividing them by the Cholesky factor of `AᵀA`. Sets columns
-/// that depend on earlier ones to 0, and returns their numbers.
+/// that depend on earlier columns to 0, and returns their indices.
 fn orthonormalize(matrix: &mut Vec<f32>, width: usize) -> Vec<usize> {
     let mut square = gram(matrix, width);
     let squares: Vec<f64> = square.iter().step_by(width + 1).copied().collect();
@@ -266,7 +266,7 @@ fn orthonormalize(matrix: &mut Vec<f32>, width: usize) -> Vec<usize> {
     dependent
 }
 
-/// Multiplies a matrix by another one of `columns` columns, given by its entries.
+/// Multiplies a matrix by a second matrix with `columns` columns, given by its entries.
 fn rotate(
     matrix: &[f32],
     width: usize,
@@ -274,18 +274,19 @@ fn rotate(
     columns: usize,
 ) -> Vec<f32> {
     #[expect(clippy::cast_possible_truncation, reason = "an entry of a rotation")]
-    let turn: Vec<f32> =
+    let rotation: Vec<f32> =
         (0..width * columns).map(|at| entry(at / columns, at % columns) as f32).collect();
     let all: Vec<u32> = (0u32..).take(width).collect();
-    let turn = Dense { values: &turn, width: columns };
-    turn.sparse_product(matrix.len() / width, 1.0, |row| (&all, &matrix[row * width..][..width]))
+    let rotation = Dense { values: &rotation, width: columns };
+    rotation
+        .sparse_product(matrix.len() / width, 1.0, |row| (&all, &matrix[row * width..][..width]))
 }
 
-/// Flips the sign of columns so that the entry of largest absolute value is positive.
+/// Flips the signs of columns to make the entry with the largest absolute value positive.
 fn with_fixed_signs(mut matrix: Vec<f32>, width: usize) -> Vec<f32> {
     for column in 0..width {
         let entries = matrix.iter().skip(column).step_by(width);
-        let greatest = entries.fold(0.0f32, |most, &x| if x.abs() > most.abs() { x } else { most });
+        let greatest = entries.fold(0.0f32, |max, &x| if x.abs() > max.abs() { x } else { max });
         if greatest < 0.0 {
             matrix.iter_mut().skip(column).step_by(width).for_each(|x| *x = -*x);
         }
@@ -299,8 +300,7 @@ mod tests {
     use crate::rows::matrix::CsrBuilder;
     use std::num::NonZeroUsize;
 
-    /// Rows with a known decomposition: two orthogonal topics of sizes 3 and 2, and a small third
-    /// one.
+    /// Rows with a known decomposition: three orthogonal topics, the third of which is small.
     fn rows() -> crate::rows::matrix::Csr {
         let mut rows = CsrBuilder::default();
         for number in 0..60 {
@@ -345,7 +345,7 @@ mod tests {
         assert!(lsa(&empty.build(5).view(), 3, 0, &threads(1)).is_none());
     }
 
-    /// Weights near the limits of `f32`.
+    /// Tests weights near the limits of `f32`.
     #[test]
     fn scaling_weights_scales_the_vectors_only() {
         for weight in [f32::MAX, 1e20, 1e-20, 1e-45] {
@@ -361,8 +361,8 @@ mod tests {
         }
     }
 
-    /// Two equal columns among many empty ones. Rounding of their products determines whether they
-    /// look independent.
+    /// Tests two equal columns among many empty columns. Rounding of their products determines
+    /// whether they seem independent.
     #[test]
     fn dependent_columns_become_zero() {
         let width = 200;

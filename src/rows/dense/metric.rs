@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum absolute value in a dense vector. Up to this value, all distances are finite.
+/// The maximum absolute value in a dense vector. Up to this value, all distances are finite.
 pub const MAX_ABS_VALUE: f32 = 1e30;
 
-/// Maximum number of dimensions.
+/// The maximum number of dimensions.
 pub const MAX_DIMENSIONS: usize = 1 << 16;
 
-/// The distance between dense vectors.
+/// A distance between dense vectors.
 ///
 /// ```
 /// use classify::rows::dense::Metric;
@@ -24,12 +24,12 @@ pub const MAX_DIMENSIONS: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// The angle between the vectors; neighbors vote with its cosine.
+    /// The angle between the vectors. Neighbors vote with its cosine.
     #[default]
     Angular,
-    /// The length of the difference of the vectors.
+    /// The Euclidean length of the difference of the vectors.
     Euclidean,
-    /// The sum of the absolute differences.
+    /// The sum of the absolute differences of the values.
     Manhattan,
 }
 
@@ -83,7 +83,7 @@ pub struct Kernel {
 const MIN_COSINE: f64 = 1e-6;
 
 impl Kernel {
-    /// The similarity at a distance, from 0 to 1; it never increases with the distance. For
+    /// Returns the similarity at a distance, from 0 to 1. It never increases with the distance. For
     /// [`Metric::Angular`], `distance` is the Euclidean distance of the vectors scaled to length 1.
     #[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
     pub fn similarity(&self, distance: f32) -> f32 {
@@ -94,22 +94,22 @@ impl Kernel {
                 // A smaller cosine is mostly rounding error of the vectors.
                 if cosine > MIN_COSINE { cosine as f32 } else { 0.0 }
             }
-            // At any distance, a row remains a neighbor.
+            // Keep the similarity positive: a row is a neighbor at any distance.
             Metric::Euclidean | Metric::Manhattan => {
                 ((1.0 / (1.0 + distance / self.scale)) as f32).max(f32::MIN_POSITIVE)
             }
         }
     }
 
-    /// A distance beyond which every similarity is below `similarity`.
+    /// Returns a distance beyond which all similarities are below `similarity`.
     #[expect(clippy::cast_possible_truncation, reason = "rounded up")]
     pub(crate) fn radius(&self, similarity: f32) -> f32 {
         // Values that round to this similarity are above the previous `f32`.
-        let least = f64::from(similarity.next_down()).max(0.0);
+        let lower_bound = f64::from(similarity.next_down()).max(0.0);
         let distance = match self.metric {
-            Metric::Angular => (2.0 * (1.0 - least)).sqrt(),
+            Metric::Angular => (2.0 * (1.0 - lower_bound)).sqrt(),
             _ if similarity <= f32::MIN_POSITIVE => f64::INFINITY,
-            Metric::Euclidean | Metric::Manhattan => self.scale * (1.0 / least - 1.0),
+            Metric::Euclidean | Metric::Manhattan => self.scale * (1.0 / lower_bound - 1.0),
         };
         // The margin exceeds the rounding errors of these four operations and of the four in
         // `similarity`.
@@ -117,7 +117,7 @@ impl Kernel {
     }
 }
 
-/// Scales a vector to length 1 and rounds it to `f32`; a zero vector stays zero.
+/// Scales a vector to length 1 and rounds it to `f32`. A zero vector remains zero.
 pub(crate) fn normalize(vector: &mut [f32]) {
     let square: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     if square > 0.0 {

@@ -13,10 +13,10 @@ use super::rows::{ShapeError, Vectors};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DenseFeatures {
-    /// Every document comes with its own vector.
+    /// The corpus contains a vector for each document.
     Given {
-        /// The field of the vectors in JSONL, CSV and TSV. `None`: they were in a file next to the
-        /// corpus, or were its features.
+        /// The vector field in JSONL, CSV and TSV. `None` if the vectors were in a separate file or
+        /// were the features of the corpus.
         field: Option<String>,
     },
     /// Latent semantic analysis of the weighted training rows.
@@ -24,7 +24,7 @@ pub enum DenseFeatures {
         /// The seed of the random start.
         seed: u64,
     },
-    /// The mean of the word vectors of a text, weighted like its terms.
+    /// The mean of the word vectors of a text, weighted by term weights.
     WordVectors,
 }
 
@@ -38,31 +38,30 @@ impl fmt::Display for DenseFeatures {
     }
 }
 
-/// The dense part of a model's settings.
+/// The settings of the dense part of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DenseSpec {
     /// The source of the vectors.
     pub features: DenseFeatures,
-    /// The number of values of a vector.
+    /// The number of values per vector.
     pub dimension: u32,
-    /// The distance.
+    /// The distance between vectors.
     pub metric: Metric,
     /// σ: see the [module](super).
     pub scale: f64,
-    /// Whether only the vectors are searched. Terms, if there are any, then only serve to compute
-    /// vectors.
+    /// Whether only the vectors are searched. Terms, if any, are then used only to compute vectors.
     pub alone: bool,
 }
 
 impl DenseSpec {
-    /// The conversion of distances to similarities.
+    /// Returns the conversion of distances to similarities.
     pub fn kernel(&self) -> Kernel {
         Kernel { metric: self.metric, scale: self.scale }
     }
 }
 
-/// The dense part of a model: its training vectors, and how to compute the vectors of queries.
+/// The dense part of a model: the training vectors, and the projection that computes query vectors.
 #[derive(Debug, Clone)]
 pub struct DensePart {
     pub(crate) spec: DenseSpec,
@@ -71,10 +70,10 @@ pub struct DensePart {
 }
 
 impl DensePart {
-    /// Creates a part from given or projected vectors, one row per training document.
+    /// Creates the dense part from given or projected vectors, one row per training document.
     ///
     /// # Errors
-    /// If the values cannot be divided into whole rows.
+    /// If the values cannot be divided into complete rows.
     pub(crate) fn new(
         spec: DenseSpec,
         mut values: Vec<f32>,
@@ -88,14 +87,14 @@ impl DensePart {
         Ok(Self { spec, vectors, projection })
     }
 
-    /// Returns the same part with another scale σ.
+    /// Replaces the scale σ.
     #[must_use]
     pub(crate) fn with_scale(mut self, scale: f64) -> Self {
         self.spec.scale = scale;
         self
     }
 
-    /// Whether the search skips zero vectors.
+    /// Returns whether the search skips zero vectors.
     pub(crate) fn skips_zeros(&self) -> bool {
         self.spec.metric == Metric::Angular || self.projection.is_some()
     }
@@ -110,7 +109,7 @@ impl DensePart {
         &self.vectors
     }
 
-    /// The projection of term weights to vectors; `None` if documents come with vectors.
+    /// The projection of term weights to vectors, or `None` if the corpus contains vectors.
     pub fn projection(&self) -> Option<&Projection> {
         self.projection.as_ref()
     }

@@ -7,11 +7,11 @@ use super::rows::Vectors;
 use crate::rows::matrix::{CsrView, row};
 use crate::threads::Threads;
 
-/// A projection of rows of term weights to dense vectors: the sum of the vectors of a row's terms,
-/// each multiplied by the term's weight.
+/// A projection of rows of term weights to dense vectors. The projection of a row is the sum of the
+/// vectors of its terms, each multiplied by the term's weight.
 #[derive(Debug, Clone)]
 pub struct Projection {
-    /// A vector for each term.
+    /// The vector of each term.
     pub(crate) terms: Vectors,
     /// Whether the sum is divided by the total weight of the terms that have a vector, which gives
     /// a mean.
@@ -19,17 +19,18 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// The number of values of a vector.
+    /// The number of values per vector.
     pub fn dimension(&self) -> usize {
         self.terms.dimension()
     }
 
-    /// The vectors of the terms, by term.
+    /// The vectors of the terms, by term id.
     pub fn terms(&self) -> &Vectors {
         &self.terms
     }
 
-    /// Appends the vector of a row of term weights to `into`. Terms are added in order, in `f64`.
+    /// Appends the projection of a row of term weights to `into`. Terms are added in order, in
+    /// `f64`.
     #[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
     pub(crate) fn project(&self, terms: &[u32], weights: &[f32], into: &mut Vec<f32>) {
         let mut sums = vec![0.0; self.dimension()];
@@ -50,7 +51,7 @@ impl Projection {
         into.extend(sums.iter().map(|sum| (sum / divisor).clamp(-limit, limit) as f32));
     }
 
-    /// Returns the vectors of all rows, row by row.
+    /// Returns the projections of all rows, in row-major order.
     pub(crate) fn project_all(&self, rows: &CsrView<'_>, threads: &Threads) -> Vec<f32> {
         let pieces: Vec<Vec<f32>> = threads.run(|| {
             let starts: Vec<usize> = (0..rows.rows()).step_by(256).collect();

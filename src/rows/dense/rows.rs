@@ -1,8 +1,8 @@
-//! Dense vectors, owned and borrowed.
+//! Collections of dense vectors, owned and borrowed.
 
 use crate::rows::matrix::{Array, Csr, CsrBuilder};
 
-/// The error for values that cannot be divided into whole rows.
+/// The error for values that cannot be divided into complete rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{values} values cannot be divided into rows of {dimension}")]
 pub struct ShapeError {
@@ -12,7 +12,7 @@ pub struct ShapeError {
     pub dimension: usize,
 }
 
-/// Borrowed rows of numbers, all of the same dimension, stored one after another.
+/// Borrowed vectors of the same dimension, in row-major order.
 ///
 /// ```
 /// use classify::rows::dense::VectorsView;
@@ -32,7 +32,7 @@ impl<'a> VectorsView<'a> {
     /// Divides `values` into rows of `dimension` values each.
     ///
     /// # Errors
-    /// If the values cannot be divided into whole rows.
+    /// If the values cannot be divided into complete rows.
     pub fn new(dimension: usize, values: &'a [f32]) -> Result<Self, ShapeError> {
         if dimension == 0 || !values.len().is_multiple_of(dimension) {
             return Err(ShapeError { values: values.len(), dimension });
@@ -60,7 +60,7 @@ impl<'a> VectorsView<'a> {
         self.values.chunks_exact(self.dimension)
     }
 
-    /// The rows as a sparse matrix, without zeros.
+    /// Converts the rows to a sparse matrix, without zeros.
     pub(crate) fn sparse(&self) -> Csr {
         let mut rows = CsrBuilder::default();
         for row in self.iter() {
@@ -71,7 +71,7 @@ impl<'a> VectorsView<'a> {
     }
 }
 
-/// Vectors of the same dimension, row after row, in memory or mapped from a model file.
+/// Vectors of the same dimension, in row-major order, in memory or mapped from a model file.
 ///
 /// ```
 /// use classify::rows::dense::Vectors;
@@ -87,10 +87,10 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Divides values into rows of `dimension` values each.
+    /// Divides `values` into rows of `dimension` values each.
     ///
     /// # Errors
-    /// If the values cannot be divided into whole rows.
+    /// If the values cannot be divided into complete rows.
     pub fn new(dimension: usize, values: impl Into<Array<f32>>) -> Result<Self, ShapeError> {
         let values = values.into();
         VectorsView::new(dimension, &values)?;
@@ -107,7 +107,7 @@ impl Vectors {
         self.dimension
     }
 
-    /// A row.
+    /// Returns row `row`.
     ///
     /// # Panics
     /// If there is no such row.
@@ -115,10 +115,10 @@ impl Vectors {
         &self.values[row * self.dimension..][..self.dimension]
     }
 
-    /// The rows, borrowed.
+    /// Borrows the rows.
     ///
     /// # Panics
-    /// Never: the rows are whole.
+    /// Never: the rows are complete.
     pub fn view(&self) -> VectorsView<'_> {
         VectorsView::new(self.dimension, &self.values).expect("whole rows")
     }

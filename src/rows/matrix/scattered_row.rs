@@ -1,13 +1,13 @@
-//! A sparse row in a form with random access by column, for comparison with other rows.
+//! Sparse rows with random access by column, for comparisons with other rows.
 
 /// The increasing columns of a row and their values.
 pub(crate) type Row<'a> = (&'a [u32], &'a [f32]);
 
-/// Number of columns looked up at a time.
+/// The number of columns that are looked up at once.
 const LANES: usize = 16;
 
-/// A sparse row scattered into a dense vector, with a bitmap of its columns. The bitmap fits in a
-/// first-level cache even if the values do not.
+/// A sparse row scattered into a dense vector, with a bitmap of its columns. The bitmap fits in the
+/// L1 cache even if the values do not.
 #[derive(Debug, Default)]
 pub(crate) struct ScatteredRow {
     values: Vec<f32>,
@@ -30,7 +30,7 @@ impl CommonEntries {
 
 impl ScatteredRow {
     /// Sets the row, from a matrix with `columns` columns. Call [`clear`](Self::clear) before
-    /// setting another.
+    /// setting another row.
     ///
     /// # Panics
     /// If the row has a column beyond `columns`.
@@ -51,7 +51,7 @@ impl ScatteredRow {
         }
     }
 
-    /// Returns the value of a column; 0 if the row does not have it.
+    /// Returns the value of a column, or 0 if the row does not contain the column.
     pub(crate) fn value(&self, column: u32) -> f32 {
         self.values[column as usize]
     }
@@ -81,13 +81,13 @@ impl ScatteredRow {
     }
 }
 
-/// Prefetches the value at a position, if there is one.
+/// Prefetches the value at index `at`, if it exists.
 #[inline]
 pub(crate) fn prefetch<V>(values: &[V], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(value) = values.get(at) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        #[expect(unsafe_code, reason = "takes a pointer")]
+        #[expect(unsafe_code, reason = "the intrinsic takes a pointer")]
         // SAFETY: a prefetch affects only the cache.
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
@@ -106,7 +106,7 @@ pub(crate) fn prefetch_row(row: Row<'_>) {
     }
 }
 
-/// The output of common columns, with space for [`LANES`] more than the row has.
+/// The output buffers for common columns, with space for [`LANES`] more entries than the row has.
 struct CommonMut<'a> {
     columns: &'a mut [u32],
     values: &'a mut [f32],
@@ -135,7 +135,7 @@ fn common_avx512(present: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize 
         _mm512_srlv_epi32, _mm512_test_epi32_mask,
     };
     let CommonMut { columns: found, values: of_found } = target;
-    // Columns have 32 bits, so word numbers have 27.
+    // Column indices have 32 bits, so word indices have 27.
     let words = _mm512_set1_epi32(i32::try_from(present.len()).unwrap_or(i32::MAX));
     let mut count = 0;
     let mut add = |columns: [u32; LANES], values: [f32; LANES]| {
@@ -143,7 +143,7 @@ fn common_avx512(present: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize 
         let word = _mm512_srli_epi32::<5>(columns);
         let known = _mm512_cmplt_epu32_mask(word, words);
         let none = _mm512_setzero_si512();
-        #[expect(unsafe_code, reason = "reads by addresses")]
+        #[expect(unsafe_code, reason = "the intrinsic takes a pointer")]
         // SAFETY: the mask limits reads to existing words.
         let bits =
             unsafe { _mm512_mask_i32gather_epi32::<4>(none, known, word, present.as_ptr().cast()) };
@@ -161,7 +161,7 @@ fn common_avx512(present: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize 
         add(columns, values);
     }
     if !last.is_empty() {
-        // The bitmap has no word for the largest column.
+        // Pad with the largest column, which is outside the bitmap.
         let mut columns = [u32::MAX; LANES];
         let mut values = [0.0; LANES];
         columns[..last.len()].copy_from_slice(last);

@@ -1,12 +1,12 @@
 //! Accent folding of Latin and Greek letters: `é` → `e`, `ø` → `o`, `ß` → `ss`.
 //!
-//! Marks of other scripts stay: in Devanagari and Hebrew they are vowels, and the Cyrillic `й` is a
-//! letter of its own.
+//! Combining marks of other scripts are kept: in Devanagari and Hebrew they are vowels, and the
+//! Cyrillic `й` is a separate letter.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// `word` without accents.
+/// Returns `word` without accents.
 pub(super) fn folded(word: &str) -> String {
     if word.is_ascii() {
         return word.to_owned();
@@ -26,7 +26,7 @@ pub(super) fn folded(word: &str) -> String {
             None => plain.push(c),
         }
     }
-    // Compose what was only decomposed and not changed.
+    // Recompose the characters that were decomposed but not changed.
     plain.nfc().collect()
 }
 
@@ -36,7 +36,8 @@ fn is_latin_or_greek(c: char) -> bool {
         | '\u{370}'..='\u{3FF}' | '\u{1F00}'..='\u{1FFF}')
 }
 
-/// Letters with a stroke, and ligatures, that Unicode does not decompose.
+/// Returns the replacement of a letter with a stroke, or of a ligature, that Unicode does not
+/// decompose.
 fn undecomposed(c: char) -> Option<&'static str> {
     Some(match c {
         'ø' => "o",

@@ -1,4 +1,4 @@
-//! Text → terms: all stages of the analysis.
+//! Runs all stages of the analysis.
 
 use super::ngrams::ngrams;
 use super::spec::{AnalyzerSpec, NgramRange};
@@ -7,7 +7,7 @@ use super::words::WordFilter;
 use super::{accents, segment};
 use crate::text::term_store::{Dictionary, Interner, ShortTerm};
 
-/// Turns texts into terms.
+/// Converts texts to terms.
 #[derive(Debug)]
 pub struct Analyzer {
     spec: AnalyzerSpec,
@@ -15,7 +15,7 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// An analyzer with these settings. Stop words are folded in the same way as words.
+    /// Creates an analyzer with these settings. Stop words are folded in the same way as words.
     pub fn new(mut spec: AnalyzerSpec) -> Self {
         let mut words = std::mem::take(&mut spec.stop_words);
         for word in &mut words {
@@ -35,8 +35,8 @@ impl Analyzer {
         &self.spec
     }
 
-    /// The terms of `text` in order, with repetitions: first words and word n-grams, then character
-    /// n-grams.
+    /// Returns the terms of `text` in order, with repetitions: first words and word n-grams, then
+    /// character n-grams.
     ///
     /// ```
     /// use classify::text::analyze::{Analyzer, AnalyzerSpec, Stemmer};
@@ -54,7 +54,7 @@ impl Analyzer {
         ids.into_iter().map(|id| names.term(id).to_owned()).collect()
     }
 
-    /// The terms of `text` without fast paths and caches, for tests to compare with.
+    /// Computes the same terms as [`terms`](Self::terms) without fast paths and caches, for tests.
     #[doc(hidden)]
     pub fn terms_slowly(&self, text: &str) -> Vec<String> {
         let mut words = String::new();
@@ -73,26 +73,26 @@ impl Analyzer {
 }
 
 /// The maximum number of short words of a text that are looked up together.
-const MAX_SHORT: usize = 1 << 10;
+const MAX_SHORT_WORDS: usize = 1 << 10;
 
-/// Turns texts into lists of term ids and caches the outcome for each word: use one counter with
-/// only one analyzer and one dictionary.
+/// Converts texts to lists of term ids. The outcome for each word is cached, so a counter must
+/// always be used with the same analyzer and dictionary.
 #[derive(Debug, Default)]
 pub(crate) struct TermCounter {
     buffers: segment::Buffers,
-    /// The words of a text that are looked up together.
+    /// Short words of the text that are looked up together.
     short: Vec<ShortTerm>,
-    /// Folded word → the result of the filter and the dictionary.
+    /// The result of the filter and the dictionary for each folded word.
     cache: WordCache,
-    /// The finished words of a text, if n-grams need them.
+    /// The finished words of the text, concatenated, if n-grams need them.
     finished: String,
     ends: Vec<usize>,
     term: String,
 }
 
 impl TermCounter {
-    /// Appends the ids of the terms of `text` to `ids`, in the order of their words, and returns
-    /// the number of terms without an id.
+    /// Appends the ids of the terms of `text` to `ids`, in text order, and returns the number of
+    /// terms without an id.
     pub(crate) fn ids(
         &mut self,
         analyzer: &Analyzer,
@@ -112,7 +112,7 @@ impl TermCounter {
             short.clear();
             segment::words(spec, text, &mut self.buffers, &mut |word| {
                 let is_short = ShortTerm::of(word).map(|word| short.push(word)).is_some();
-                if !is_short || short.len() == MAX_SHORT {
+                if !is_short || short.len() == MAX_SHORT_WORDS {
                     dictionary.ids(short, &mut found);
                     short.clear();
                 }
@@ -139,7 +139,7 @@ impl TermCounter {
             let cache = &mut self.cache;
             segment::words(spec, text, &mut self.buffers, &mut |word| {
                 let is_short = ShortTerm::of(word).map(|word| short.push(word)).is_some();
-                if !is_short || short.len() == MAX_SHORT {
+                if !is_short || short.len() == MAX_SHORT_WORDS {
                     cache.get_or_insert_all(short, &mut finish, &mut found);
                     short.clear();
                 }
@@ -184,7 +184,7 @@ mod tests {
             0 => format!("wordslongerthansixteen{}", number % 50),
             _ => format!("running{}", number % 40),
         };
-        let text = (0..3 * MAX_SHORT).map(word).collect::<Vec<_>>().join(" ");
+        let text = (0..3 * MAX_SHORT_WORDS).map(word).collect::<Vec<_>>().join(" ");
         let short = text.replace("slongerthansixteen", "");
         for stemmer in [None, Some("english".parse().unwrap())] {
             let analyzer = Analyzer::new(AnalyzerSpec { stemmer, ..AnalyzerSpec::default() });

@@ -1,10 +1,10 @@
-//! Words of ASCII text, 64 bytes at a time. One bit per byte says whether it belongs to a word; a
-//! word begins or ends wherever the bits change. This avoids a branch per byte, which a processor
-//! would mispredict at both ends of each word.
+//! Splits ASCII text into words, 64 bytes at a time. One bit per byte indicates whether the byte
+//! belongs to a word. Words begin and end where the bit changes. This avoids a branch per byte,
+//! which would be mispredicted at both ends of each word.
 
 use crate::text::term_store::Term;
 
-/// The number of bytes examined together, one bit each.
+/// The number of bytes processed together.
 const BLOCK: usize = 64;
 
 const LETTER: u8 = 1;
@@ -15,7 +15,7 @@ const MID_LETTER: u8 = 8;
 /// Joins digits: `MidNum`, `MidNumLet`, `Single_Quote`.
 const MID_DIGIT: u8 = 16;
 
-/// The UAX #29 word-break class of an ASCII character.
+/// Returns the UAX #29 word-break class of an ASCII character.
 fn class(byte: u8) -> u8 {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' => LETTER,
@@ -28,8 +28,8 @@ fn class(byte: u8) -> u8 {
     }
 }
 
-/// Calls `word` with each word of ASCII text, by the rules WB5–WB13b: the others concern combining
-/// marks and other scripts. A word must hold a letter or a digit.
+/// Calls `word` with each word of ASCII text, by the rules WB5–WB13b. The other rules concern
+/// combining marks and other scripts. A word must contain a letter or a digit.
 pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(Term<'a>)) {
     let bytes = text.as_bytes();
     let joins = |at: usize| {
@@ -44,7 +44,7 @@ pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(Term<'a>)) {
             let words = bits(block, is_word_byte);
             let middles = bits(block, is_middle);
             let mut joined = words;
-            // Middles with a word byte on both sides; the one behind may be in the next block.
+            // Middle bytes between two word bytes. The second word byte may be in the next block.
             let next = bytes.get(offset + BLOCK).is_some_and(|&byte| is_word_byte(byte));
             let after = words >> 1 | u64::from(next) << (BLOCK - 1);
             let mut candidates = middles & (words << 1 | carry) & after;
@@ -73,14 +73,14 @@ fn is_word_byte(byte: u8) -> bool {
     (byte | 0x20).wrapping_sub(b'a') < 26 || byte.wrapping_sub(b'0') < 10 || byte == b'_'
 }
 
-/// Whether a byte may join letters or digits: `:`, `;`, `,`, `.` or `'`. The bytes of the first two
-/// pairs differ in one bit only.
+/// Returns whether a byte can join letters or digits: `:`, `;`, `,`, `.` or `'`. `:` and `;` differ
+/// in only one bit, and so do `,` and `.`.
 fn is_middle(byte: u8) -> bool {
     byte | 1 == b';' || byte | 2 == b'.' || byte == b'\''
 }
 
-/// Calls `word` with each run of bytes whose bit is set. `members` computes the bits of a block
-/// from the block, its offset in the text, and whether the byte before it is in a run (0 or 1).
+/// Calls `word` with each run of bytes whose bits are set. `members` computes the bits of a block
+/// from the block, its offset in the text, and whether the preceding byte is in a run (0 or 1).
 fn runs<'a>(
     text: &'a str,
     members: impl Fn(&[u8; BLOCK], usize, u64) -> u64,
@@ -114,14 +114,14 @@ fn runs<'a>(
     }
 }
 
-/// One bit per byte, lowest first: whether `test` holds.
+/// Returns one bit per byte, lowest first, which is set if `test` returns true.
 fn bits(block: &[u8; BLOCK], test: impl Fn(u8) -> bool) -> u64 {
     let flags = block.map(|byte| if test(byte) { u8::MAX } else { 0 });
     let (sixteens, _) = flags.as_chunks::<16>();
     sixteens.iter().rev().fold(0, |bits, flags| bits << 16 | u64::from(top_bits(flags)))
 }
 
-/// The highest bit of each byte.
+/// Returns the highest bit of each byte.
 #[cfg(target_arch = "x86_64")]
 fn top_bits(bytes: &[u8; 16]) -> u16 {
     use std::arch::x86_64::{_mm_movemask_epi8, _mm_set_epi64x};
@@ -135,12 +135,12 @@ fn top_bits(bytes: &[u8; 16]) -> u16 {
     let (halves, _) = bytes.as_chunks::<8>();
     let [low, high] = [0, 1].map(|half: usize| i64::from_le_bytes(halves[half]));
     #[expect(unsafe_code, reason = "needs SSE2")]
-    // SAFETY: every processor of this architecture has it.
+    // SAFETY: every x86-64 processor has SSE2.
     let bits = unsafe { mask(low, high) };
     u16::try_from(bits).expect("sixteen bits")
 }
 
-/// The highest bit of each byte.
+/// Returns the highest bit of each byte.
 #[cfg(not(target_arch = "x86_64"))]
 fn top_bits(bytes: &[u8; 16]) -> u16 {
     top_bits_portable(bytes)
@@ -151,7 +151,7 @@ fn top_bits_portable(bytes: &[u8; 16]) -> u16 {
     let (eights, _) = bytes.as_chunks::<8>();
     eights.iter().rev().fold(0, |bits, &eight| {
         let flags = u64::from_le_bytes(eight) >> 7 & 0x0101_0101_0101_0101;
-        // The top byte of the product holds the eight flags as bits.
+        // The top byte of the product contains the eight flags as bits.
         bits << 8 | u16::from(flags.wrapping_mul(0x0102_0408_1020_4080).to_le_bytes()[7])
     })
 }
@@ -160,7 +160,7 @@ fn top_bits_portable(bytes: &[u8; 16]) -> u16 {
 mod tests {
     use super::*;
 
-    /// All bytes, each at all places.
+    /// Tests all byte values at all positions.
     #[test]
     fn bits_of_all_bytes() {
         for shift in 0..=u8::MAX {

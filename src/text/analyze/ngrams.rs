@@ -2,11 +2,11 @@
 
 use super::spec::{AnalyzerSpec, CharScope, NgramRange};
 
-/// The first character of a term that is a character n-gram.
+/// The prefix of terms that are character n-grams.
 const CHAR_NGRAM: char = '~';
 
-/// Calls `term` with each n-gram. `words` holds the analyzed words without separators, and `ends`
-/// the end of each word.
+/// Calls `term` with each n-gram. `words` contains the analyzed words without separators, and
+/// `ends` contains the end offset of each word.
 pub(super) fn ngrams(
     spec: &AnalyzerSpec,
     words: &str,

@@ -1,10 +1,9 @@
-//! Text → folded words.
+//! Splits text into folded words.
 //!
-//! ASCII text is lowered as a whole and split by `ascii`. Mixed text is split at white space:
-//! chunks of ASCII are treated in the same way, and chunks with a non-ASCII character are
-//! normalized, folded and split by UAX #29 ([`unicode_segmentation`]). No UAX #29 word crosses
-//! ASCII white space, so chunks can be split one by one. Property tests check that all ways give
-//! the same words.
+//! ASCII text is lowercased as a whole and split by `ascii`. Mixed text is first split into chunks
+//! at white space. ASCII chunks are processed like ASCII text. Other chunks are normalized, folded
+//! and split by UAX #29 ([`unicode_segmentation`]). No UAX #29 word crosses ASCII white space, so
+//! each chunk can be split separately. Property tests check that all paths produce the same words.
 
 use std::borrow::Cow;
 
@@ -17,18 +16,19 @@ use super::spec::{AnalyzerSpec, Case, Normalization, Words};
 use super::stemmer::Stemmer;
 use crate::text::term_store::{PREFIX, Term};
 
-/// Blanks that follow a text, so that sixteen bytes follow the start of each word.
-const ROOM: &str = "                ";
-const _: () = assert!(ROOM.len() == PREFIX);
+/// Spaces appended to a text, so that at least sixteen bytes can be read from the start of each
+/// word.
+const PADDING: &str = "                ";
+const _: () = assert!(PADDING.len() == PREFIX);
 
-/// Buffers to use again for the next text.
+/// Buffers that are reused for the next text.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     lowered: String,
     folded: String,
 }
 
-/// Calls `word` with every word of `text`, folded, in order.
+/// Calls `word` with each folded word of `text`, in order.
 pub(super) fn words(
     spec: &AnalyzerSpec,
     text: &str,
@@ -41,7 +41,7 @@ pub(super) fn words(
     }
     let mut rest = text;
     loop {
-        // Examines many bytes at once; the search for the first non-ASCII byte does not.
+        // `is_ascii` examines many bytes at once; the search for the first non-ASCII byte does not.
         if rest.is_ascii() {
             return ascii_words(spec, rest, &mut buffers.lowered, word);
         }
@@ -59,12 +59,13 @@ pub(super) fn words(
     }
 }
 
-/// The same words without the fast path.
+/// Produces the same words as [`words`], without the fast path.
 pub(super) fn words_slowly(spec: &AnalyzerSpec, text: &str, word: &mut impl FnMut(Term<'_>)) {
     unicode_words(spec, text, &mut String::new(), word);
 }
 
-/// White space that ends a chunk: it is never part of a word, before or after normalization.
+/// Returns whether `byte` is white space that ends a chunk. Such a byte is never part of a word,
+/// before or after normalization.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
@@ -82,8 +83,8 @@ fn ascii_words(
     }
     match spec.words {
         Words::Unicode | Words::WordCharacters => {
-            // Blanks end no word that is not ended by the end of the text.
-            lowered.push_str(ROOM);
+            // The padding changes no word: the end of the text ends a word as well.
+            lowered.push_str(PADDING);
             if spec.words == Words::Unicode {
                 ascii::uax29_words(lowered, word);
             } else {
@@ -94,13 +95,13 @@ fn ascii_words(
     }
 }
 
-/// Whether case is folded as in Turkish: `I` and `ı` are one letter, `İ` and `i` another.
+/// Returns whether to use Turkish case folding, where `I` folds to `ı` and `İ` to `i`.
 fn is_turkish(spec: &AnalyzerSpec) -> bool {
     spec.stemmer == Some(Stemmer::TURKISH) && spec.case != Case::Keep
 }
 
-/// `text` with `'` for typographic apostrophes, and without zero-width characters, byte order marks
-/// and variation selectors. `NFKC_Casefold` removes them, too.
+/// Replaces typographic apostrophes by `'` and removes zero-width characters, byte order marks and
+/// variation selectors. `NFKC_Casefold` removes them too.
 fn plain(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| is_apostrophe(c) || is_default_ignorable(c)) {
         return Cow::Borrowed(text);
@@ -109,12 +110,13 @@ fn plain(text: &str) -> Cow<'_, str> {
     kept.map(|c| if is_apostrophe(c) { '\'' } else { c }).collect()
 }
 
-/// The characters that are written in place of the apostrophe in `don't`.
+/// Returns whether `c` can stand for the apostrophe in `don't`.
 fn is_apostrophe(c: char) -> bool {
     matches!(c, '\u{2018}' | '\u{2019}' | '\u{02BC}' | '\u{FF07}')
 }
 
-/// The property `Default_Ignorable_Code_Point` of Unicode, except the soft hyphen, which stays.
+/// Returns whether `c` has the Unicode property `Default_Ignorable_Code_Point`, except for the soft
+/// hyphen, which is kept.
 fn is_default_ignorable(c: char) -> bool {
     matches!(c,
         '\u{34F}' | '\u{61C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}'
@@ -124,7 +126,7 @@ fn is_default_ignorable(c: char) -> bool {
         | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
-/// `text` normalized and case-folded, into `folded`.
+/// Writes `text`, normalized and case-folded, to `folded`.
 pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
     let mut text = match spec.normalization {
         Normalization::Nfkc => plain(text),
@@ -146,10 +148,11 @@ pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
     match spec.case {
         Case::Keep => folded.push_str(&normal),
         Case::Lower => folded.push_str(&normal.to_lowercase()),
-        // The standard library has lower case only, which keeps `ß` and distinguishes `ς` from `σ`.
+        // The standard library converts only to lower case, which keeps `ß` and distinguishes `ς`
+        // from `σ`.
         Case::Fold => folded.push_str(&unicase::UniCase::new(normal.as_ref()).to_folded_case()),
     }
-    // `İ` is folded to `i` and a dot above, which no other word has.
+    // `İ` folds to `i` and a combining dot above. Remove the dot, which would prevent matches.
     if spec.normalization == Normalization::Nfkc && normal.contains('\u{130}') {
         *folded = folded.replace("i\u{307}", "i");
     }
@@ -172,20 +175,21 @@ fn unicode_words(
     }
 }
 
-/// Letters and numbers (general categories L and N) and `_`, like Python's `\w`.
+/// Returns whether `c` is a letter or number (general categories L and N) or `_`, like Python's
+/// `\w`.
 fn is_word_character(c: char) -> bool {
     let group = c.general_category_group();
     c == '_' || matches!(group, GeneralCategoryGroup::Letter | GeneralCategoryGroup::Number)
 }
 
-/// UAX #29 words. Adjacent words of a script without blanks between words are joined, and given as
-/// overlapping bigrams of characters (CJK) or grapheme clusters (Thai and its neighbors). A single
-/// character is given as it is.
+/// Calls `word` with each UAX #29 word. In scripts without spaces between words, adjacent words are
+/// joined and split into overlapping bigrams of characters (CJK) or grapheme clusters (Southeast
+/// Asian scripts). A run of a single character is a word by itself.
 fn uax29_with_bigrams(text: &str, word: &mut impl FnMut(Term<'_>)) {
     let mut run = 0..0;
     let mut run_script = Script::Spaced;
     for (at, with_blank) in text.unicode_word_indices() {
-        // A stray mark is joined to the blank before it (WB4), but the blank is not part of a word.
+        // A stray mark is joined to the space before it (WB4), but the space is not part of a word.
         let found = with_blank.trim_start();
         let start = at + with_blank.len() - found.len();
         let script = Script::of(found);
@@ -204,14 +208,14 @@ fn uax29_with_bigrams(text: &str, word: &mut impl FnMut(Term<'_>)) {
     bigrams(&text[run], run_script, word);
 }
 
-/// How a script separates words, and what is written in one.
+/// How a script separates words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Script {
-    /// With blanks.
+    /// Words are separated by spaces.
     Spaced,
-    /// Without; a character is a syllable or a morpheme.
+    /// Words are not separated, and a character is a syllable or a morpheme.
     Cjk,
-    /// Without; a grapheme cluster is a consonant with its vowels and tones.
+    /// Words are not separated, and a grapheme cluster is a consonant with its vowels and tones.
     SoutheastAsian,
 }
 
@@ -227,7 +231,7 @@ impl Script {
     }
 }
 
-/// The overlapping pairs of the characters or grapheme clusters of a run.
+/// Calls `word` with the overlapping bigrams of the characters or grapheme clusters of a run.
 fn bigrams(run: &str, script: Script, word: &mut impl FnMut(Term<'_>)) {
     match script {
         Script::SoutheastAsian => pairs(run, run.grapheme_indices(true).map(|(at, _)| at), word),
@@ -235,7 +239,8 @@ fn bigrams(run: &str, script: Script, word: &mut impl FnMut(Term<'_>)) {
     }
 }
 
-/// The overlapping pairs of the parts of `run` that begin at `starts`, or the only part.
+/// Calls `word` with each pair of adjacent units of `run`, or with the only unit. The units begin
+/// at `starts`.
 fn pairs(run: &str, starts: impl Iterator<Item = usize>, word: &mut impl FnMut(Term<'_>)) {
     let mut starts = starts.peekable();
     let Some(mut start) = starts.next() else { return };
@@ -249,7 +254,7 @@ fn pairs(run: &str, starts: impl Iterator<Item = usize>, word: &mut impl FnMut(T
     }
 }
 
-/// Han, Hiragana, Katakana and Hangul.
+/// Returns whether `c` is a Han, Hiragana, Katakana or Hangul character.
 fn is_cjk(c: char) -> bool {
     matches!(c,
         '\u{1100}'..='\u{11FF}' | '\u{2E80}'..='\u{2FDF}' | '\u{3005}'..='\u{3007}'
@@ -259,7 +264,8 @@ fn is_cjk(c: char) -> bool {
         | '\u{20000}'..='\u{3FFFF}')
 }
 
-/// Thai, Lao, Burmese, Khmer and the smaller scripts of the region without blanks between words.
+/// Returns whether `c` belongs to Thai, Lao, Burmese, Khmer or another script of the region that is
+/// written without spaces between words.
 fn is_southeast_asian(c: char) -> bool {
     matches!(c,
         '\u{E00}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{17FF}'
@@ -312,7 +318,7 @@ mod tests {
         assert_eq!(fast, slow);
     }
 
-    /// Thai, Lao, Burmese and Khmer are written without blanks between words.
+    /// Thai, Lao, Burmese and Khmer are written without spaces between words.
     #[test]
     fn pairs_of_grapheme_clusters() {
         let spec = AnalyzerSpec::default();
@@ -345,7 +351,7 @@ mod tests {
             }
         }
 
-        /// Words and what joins them at the ends of blocks of 64 bytes.
+        /// Words and joining characters at the boundaries of 64-byte blocks.
         #[test]
         fn ascii_path_across_blocks(before in 50usize..66, text in "[ a1_.,;']{10,100}") {
             let text = format!("{}{text}", " ".repeat(before));
@@ -382,11 +388,11 @@ mod tests {
     #[test]
     fn scripts() {
         assert_eq!(uax29("Straße STRASSE ﬁx Σίσυφος"), ["strasse", "strasse", "fix", "σίσυφοσ"]);
-        // Combining marks stay in their word.
+        // Combining marks remain part of their word.
         assert_eq!(uax29("हिन्दी भाषा"), ["हिन्दी", "भाषा"]);
         assert_eq!(uax29("తెలుగు, భాష"), ["తెలుగు", "భాష"]);
         assert_eq!(uax29("cafe\u{301} café"), ["café", "café"]);
-        // CJK gives bigrams; a lone character is itself; punctuation ends a run.
+        // CJK runs become bigrams; a single character remains a word; punctuation ends a run.
         assert_eq!(uax29("東京都。中 abc"), ["東京", "京都", "中", "abc"]);
         assert_eq!(uax29("한국어 テスト"), ["한국", "국어", "テス", "スト"]);
         assert_eq!(

@@ -10,16 +10,17 @@ use super::stemmer::Stemmer;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Normalization {
-    /// Compatibility composition: `ﬁ` becomes `fi`, full-width letters become plain ones.
+    /// Compatibility composition (NFKC): `ﬁ` becomes `fi`, and full-width letters become ordinary
+    /// letters.
     #[default]
     Nfkc,
-    /// Canonical composition: unites only different spellings of the same character.
+    /// Canonical composition (NFC): unifies only the different encodings of a character.
     Nfc,
-    /// The text as it is.
+    /// No normalization.
     None,
 }
 
-/// What happens to upper case.
+/// The normalization of letter case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Case {
@@ -28,35 +29,36 @@ pub enum Case {
     Fold,
     /// Unicode lower case: `ß` stays `ß`.
     Lower,
-    /// Upper and lower case stay different.
+    /// No change: upper and lower case remain distinct.
     Keep,
 }
 
-/// What a word is.
+/// The definition of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Words {
-    /// Unicode words (UAX #29) with a letter or digit; runs of CJK characters as bigrams.
+    /// Unicode words (UAX #29) that contain a letter or digit. Runs of CJK or Southeast Asian
+    /// characters are split into bigrams.
     #[default]
     Unicode,
-    /// Runs of letters, digits and `_`: what Python's `\w+` matches.
+    /// Runs of letters, digits and `_`, like matches of Python's `\w+`.
     WordCharacters,
-    /// Whatever is between white space.
+    /// Runs of characters other than white space.
     Whitespace,
 }
 
-/// How far character n-grams reach.
+/// The scope of character n-grams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CharScope {
-    /// Within a word, with a blank before and after it.
+    /// Within a word, with a space before and after it.
     #[default]
     Word,
-    /// Across words, separated by one blank each.
+    /// Across words, which are separated by one space.
     Text,
 }
 
-/// A range of n-gram lengths; both ends are included.
+/// An inclusive range of n-gram lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NgramRange {
@@ -65,20 +67,20 @@ pub struct NgramRange {
 }
 
 impl NgramRange {
-    /// The longest allowed n-gram.
+    /// The maximum length of n-grams.
     pub const LIMIT: usize = 16;
 
-    /// `min..=max`, or `None` unless `1 <= min <= max <= 16`.
+    /// Returns the range `min..=max`, or `None` unless `1 <= min <= max <= 16`.
     pub fn new(min: usize, max: usize) -> Option<Self> {
         (1 <= min && min <= max && max <= Self::LIMIT).then_some(Self { min, max })
     }
 
-    /// The shortest length.
+    /// The minimum length.
     pub fn min(self) -> usize {
         self.min
     }
 
-    /// The longest length.
+    /// The maximum length.
     pub fn max(self) -> usize {
         self.max
     }
@@ -99,7 +101,7 @@ impl From<NgramRange> for String {
 impl std::str::FromStr for NgramRange {
     type Err = String;
 
-    /// Reads `2` or `1-3`.
+    /// Parses a length such as `2` or a range such as `1-3`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (min, max) = text.split_once('-').unwrap_or((text, text));
         min.parse()
@@ -118,29 +120,29 @@ impl TryFrom<String> for NgramRange {
     }
 }
 
-/// All settings that decide which terms a text has.
+/// All settings of an [`Analyzer`](super::Analyzer).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AnalyzerSpec {
     /// The normalization form.
     pub normalization: Normalization,
-    /// What happens to upper case.
+    /// The normalization of letter case.
     pub case: Case,
-    /// What a word is.
+    /// The definition of a word.
     pub words: Words,
     /// Whether `é` becomes `e` (Latin and Greek letters).
     pub fold_accents: bool,
-    /// The minimum number of characters; shorter words are dropped.
+    /// The minimum number of characters of a word; shorter words are dropped.
     pub min_length: usize,
     /// Words to drop, in their form after case and accent folding.
     pub stop_words: Vec<String>,
     /// The Snowball stemmer, or `None` to keep words as they are.
     pub stemmer: Option<Stemmer>,
-    /// Lengths of word n-grams; `None`: no words at all.
+    /// The lengths of word n-grams, or `None` for no words at all.
     pub word_ngrams: Option<NgramRange>,
-    /// Lengths of character n-grams, whose terms begin with `~`; `None`: no character n-grams.
+    /// The lengths of character n-grams, or `None` for none. Their terms begin with `~`.
     pub char_ngrams: Option<NgramRange>,
-    /// How far character n-grams reach.
+    /// The scope of character n-grams.
     pub char_scope: CharScope,
 }
 
@@ -162,8 +164,8 @@ impl Default for AnalyzerSpec {
 }
 
 impl AnalyzerSpec {
-    /// The defaults of scikit-learn's `TfidfVectorizer`: lower-cased runs of at least two letters,
-    /// digits and `_`.
+    /// Returns the default settings of scikit-learn's `TfidfVectorizer`: lowercased runs of at
+    /// least two letters, digits or `_`.
     ///
     /// ```
     /// use classify::text::analyze::{AnalyzerSpec, Words};

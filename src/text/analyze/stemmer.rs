@@ -33,20 +33,20 @@ const LANGUAGES: [(&str, &str, Algorithm); 18] = [
 ];
 
 impl Stemmer {
-    /// The stemmer of Turkish, whose lower case of `I` is `ı`.
+    /// The Turkish stemmer. In Turkish, the lower case of `I` is `ı`.
     pub const TURKISH: Self = Self(Algorithm::Turkish);
 
-    /// The stemmers of all languages, ordered by name.
+    /// Returns the stemmers of all languages, ordered by name.
     pub fn all() -> impl Iterator<Item = Self> {
         LANGUAGES.into_iter().map(|(.., algorithm)| Self(algorithm))
     }
 
-    /// The language's English name, in lower case.
+    /// The English name of the language, in lower case.
     pub fn language(self) -> &'static str {
         LANGUAGES.iter().find(|(.., algorithm)| *algorithm == self.0).map_or("", |(name, ..)| name)
     }
 
-    /// The language's ISO 639-1 code.
+    /// The ISO 639-1 code of the language.
     pub fn code(self) -> &'static str {
         LANGUAGES
             .iter()
@@ -54,7 +54,7 @@ impl Stemmer {
             .map_or("", |(_, code, _)| code)
     }
 
-    /// The stem of a word in lower case.
+    /// Returns the stem of a lowercase word.
     ///
     /// ```
     /// let spanish: classify::text::analyze::Stemmer = "es".parse().unwrap();
@@ -74,7 +74,7 @@ impl fmt::Debug for Stemmer {
 impl std::str::FromStr for Stemmer {
     type Err = String;
 
-    /// Reads a language's English name or its ISO 639-1 code.
+    /// Parses the English name or the ISO 639-1 code of a language, in any case.
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.to_ascii_lowercase();
         LANGUAGES

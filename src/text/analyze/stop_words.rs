@@ -1,12 +1,12 @@
-//! Stop words by language, from the crate `stop-words`: the build script packs them into one text,
-//! a seventh of the size of string constants.
+//! Stop words by language, from the crate `stop-words`. The build script compresses them to a
+//! seventh of the size of string constants.
 
 use std::io::Read;
 use std::sync::LazyLock;
 
 use flate2::read::GzDecoder;
 
-/// Codes, and the words of each.
+/// The language codes, and the stop words of each language.
 type Lists = (Vec<&'static str>, Vec<Vec<&'static str>>);
 
 static LISTS: LazyLock<Lists> = LazyLock::new(|| {
@@ -20,7 +20,7 @@ static LISTS: LazyLock<Lists> = LazyLock::new(|| {
     String::leak(text).lines().map(list).unzip()
 });
 
-/// The stop words of a language by its ISO 639-1 code, or `None` if there is no list.
+/// Returns the stop words of a language, given its ISO 639-1 code, or `None` if there is no list.
 ///
 /// ```
 /// assert!(classify::text::analyze::stop_words("en").unwrap().contains(&"the"));
@@ -32,7 +32,7 @@ pub fn stop_words(language: &str) -> Option<&'static [&'static str]> {
     Some(&lists[at])
 }
 
-/// The ISO 639-1 codes of the languages with stop words.
+/// Returns the ISO 639-1 codes of the languages with a stop-word list.
 ///
 /// ```
 /// assert!(classify::text::analyze::stop_word_languages().contains(&"de"));
@@ -41,7 +41,8 @@ pub fn stop_word_languages() -> &'static [&'static str] {
     &LISTS.0
 }
 
-/// The code of a language with stop words, by its code or its English name in any case.
+/// Returns the code of a language with a stop-word list, given its code or its English name in any
+/// case.
 ///
 /// ```
 /// use classify::text::analyze::stop_word_language;
@@ -57,7 +58,7 @@ pub fn stop_word_language(name: &str) -> Option<&'static str> {
     stop_word_languages().iter().copied().find(|known| *known == code)
 }
 
-/// The English name of the language whose stop words these are.
+/// Returns the English name of the language whose stop-word list equals `words`, in the same order.
 ///
 /// ```
 /// use classify::text::analyze::{stop_word_list_name, stop_words};
@@ -71,12 +72,12 @@ pub fn stop_word_list_name(words: &[String]) -> Option<&'static str> {
     NAMES.iter().find(is_of).map(|&(name, _)| name)
 }
 
-/// The English name of a language with stop words, by its code.
+/// Returns the English name of a language with a stop-word list, given its code.
 pub(crate) fn stop_word_language_name(code: &str) -> Option<&'static str> {
     NAMES.iter().find(|(_, known)| *known == code).map(|&(name, _)| name)
 }
 
-/// English names of languages with stop words, and their codes.
+/// The English names of languages with a stop-word list, and their codes.
 const NAMES: &[(&str, &str)] = &[
     ("afrikaans", "af"),
     ("arabic", "ar"),

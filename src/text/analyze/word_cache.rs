@@ -1,11 +1,11 @@
-//! What became of the words of earlier texts.
+//! Caches the results of word analysis.
 
 use crate::text::term_store::{Dictionary, Interner, ShortTerm, Term};
 
-/// The cache is emptied when its words exceed this many bytes: a stream may be endless.
+/// The cache is cleared when its words exceed this many bytes, because a stream may be endless.
 const CACHE_BYTES: usize = 1 << 22;
 
-/// The outcome for a word.
+/// The result of the filter and the dictionary for a word.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Outcome {
     /// The word is dropped.
@@ -16,11 +16,11 @@ pub(super) enum Outcome {
     Term(u32),
 }
 
-/// Words and their outcomes.
+/// Maps folded words to their outcomes.
 #[derive(Debug, Default)]
 pub(super) struct WordCache {
     words: Interner,
-    /// The outcome of each word, by its number.
+    /// The outcome of each word, indexed by its id in `words`.
     outcomes: Vec<Outcome>,
     numbers: Vec<u32>,
 }
@@ -31,8 +31,8 @@ impl WordCache {
         word: Term<'_>,
         outcome: &mut impl FnMut(&str) -> Outcome,
     ) -> Outcome {
-        self.limit();
-        let number = self.words.id(word).expect("few words") as usize;
+        self.clear_if_full();
+        let number = self.words.id(word).expect("the cache is small") as usize;
         if number == self.outcomes.len() {
             self.outcomes.push(outcome(word.text()));
         }
@@ -45,12 +45,12 @@ impl WordCache {
         outcome: &mut impl FnMut(&str) -> Outcome,
         found: &mut impl FnMut(Outcome),
     ) {
-        self.limit();
+        self.clear_if_full();
         let Self { words: known, outcomes, numbers } = self;
         numbers.clear();
-        known.ids(words, |number| numbers.push(number.expect("few words")));
+        known.ids(words, |number| numbers.push(number.expect("the cache is small")));
         for number in outcomes.len()..known.len() {
-            #[expect(clippy::cast_possible_truncation, reason = "few words")]
+            #[expect(clippy::cast_possible_truncation, reason = "the cache is small")]
             outcomes.push(outcome(known.term(number as u32)));
         }
         for &number in &*numbers {
@@ -58,8 +58,8 @@ impl WordCache {
         }
     }
 
-    /// Empties the cache if its words are too many.
-    fn limit(&mut self) {
+    /// Clears the cache if it exceeds its limit.
+    fn clear_if_full(&mut self) {
         if self.words.bytes() > CACHE_BYTES {
             self.words.clear();
             self.outcomes.clear();

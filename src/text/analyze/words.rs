@@ -1,4 +1,4 @@
-//! Folded words → finished words: accents, minimum length, stop words, stems.
+//! Converts folded words to finished words: accents, minimum length, stop words, stems.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ use super::accents;
 use super::spec::AnalyzerSpec;
 use super::stemmer::Stemmer;
 
-/// What happens to folded words.
+/// Converts folded words to finished words, or drops them.
 #[derive(Debug)]
 pub(super) struct WordFilter {
     fold_accents: bool,
@@ -17,7 +17,7 @@ pub(super) struct WordFilter {
 }
 
 impl WordFilter {
-    /// The filter of a specification whose stop words are folded.
+    /// Creates the filter of a specification whose stop words are already folded.
     pub(super) fn new(spec: &AnalyzerSpec) -> Self {
         Self {
             fold_accents: spec.fold_accents,
@@ -27,7 +27,7 @@ impl WordFilter {
         }
     }
 
-    /// Whether folded words are finished already, so that `finish` would only copy them.
+    /// Returns whether [`finish`](Self::finish) returns every word unchanged.
     pub(super) fn changes_nothing(&self) -> bool {
         !self.fold_accents
             && self.min_length <= 1
@@ -35,7 +35,7 @@ impl WordFilter {
             && self.stemmer.is_none()
     }
 
-    /// The finished form of a folded word, or `None` if it is dropped.
+    /// Returns the finished form of a folded word, or `None` if the word is dropped.
     pub(super) fn finish<'a>(&self, word: &'a str) -> Option<Cow<'a, str>> {
         let word = if self.fold_accents && !word.is_ascii() {
             Cow::Owned(accents::folded(word))

@@ -1,7 +1,7 @@
-//! Annif lines: a text, a tab, and the URIs of its subjects, separated by blanks or tabs.
+//! Annif lines: a text, a tab, and the URIs of its subjects, separated by white space.
 //!
-//! URIs may be in angle brackets, which are not part of the label. The lines of a `.tsv` file next
-//! to a document hold a URI and its name each; the URI is the label.
+//! URIs may be in angle brackets, which are not part of the label. In the `.tsv` file of a
+//! document, each line holds a URI and its name; the URI is the label.
 
 use super::document::{Content, Document};
 use super::error::{CorpusError, Problem};
@@ -48,7 +48,7 @@ impl Iterator for Annif {
     }
 }
 
-/// Whether a line has the form of Annif's: the first subject is a URI in angle brackets.
+/// Returns whether a line looks like Annif's format: its first subject is a URI in angle brackets.
 pub(super) fn is_line(line: &str) -> bool {
     line.split_once('\t').is_some_and(|(_, uris)| {
         let uri = uris.split_whitespace().next().unwrap_or_default();
@@ -56,7 +56,8 @@ pub(super) fn is_line(line: &str) -> bool {
     })
 }
 
-/// The subjects of a document, one per line: a URI and its name (`.tsv`), or a name (`.key`).
+/// Returns the subjects of a document from a file with one subject per line: a URI and its name
+/// (`.tsv`), or a name (`.key`).
 pub(super) fn subjects(lines: &str) -> Vec<String> {
     let subject =
         |line: &str| without_brackets(line.split('\t').next().unwrap_or_default()).to_owned();

@@ -1,6 +1,6 @@
 //! Blocks of records parsed by several threads and delivered in order.
 //!
-//! A thread of its own cuts blocks; whichever thread of the pool is free parses the next one.
+//! A dedicated thread splits the source into blocks, and idle threads of the pool parse them.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,31 +13,32 @@ use super::lines::Lines;
 use super::place::Place;
 use crate::threads::{Task, Threads};
 
-/// Blocks for each thread that are parsed or wait: to be parsed, or to be consumed.
-const BLOCKS_OF_THREAD: usize = 3;
+/// The maximum number of blocks per thread that are waiting, being parsed, or parsed but not yet
+/// consumed.
+const BLOCKS_PER_THREAD: usize = 3;
 pub(super) type Parsed<T> = Vec<Result<T, CorpusError>>;
 
-/// The records of a file, in order. The thread that asks for them may be one of those that parse
-/// them: it parses a block that it needs itself, unless another thread has begun it.
+/// The records of a file, in order. The consuming thread may also be a worker of the pool. It
+/// parses the block that it needs next itself unless another thread has started it.
 pub(super) struct BlockReader<T> {
     blocks: Receiver<Block<T>>,
     block: std::vec::IntoIter<Result<T, CorpusError>>,
-    room: Arc<MemoryBudget>,
-    /// The thread that cuts; `None` at the end.
+    budget: Arc<MemoryBudget>,
+    /// The thread that cuts blocks; `None` after the last block.
     cutting: Option<JoinHandle<()>>,
 }
 
-/// A block that is parsed now, or soon.
+/// A block that is queued, being parsed or parsed.
 struct Block<T> {
     bytes: usize,
     parsed: Task<Parsed<T>>,
 }
 
-/// A block to be parsed, and its size; none at the end.
+/// An unparsed block and its size, or `None` after the last block.
 pub(super) type Cut<B> = Result<Option<(B, usize)>, CorpusError>;
 
 impl<T: Send + 'static> BlockReader<T> {
-    /// What `parse` makes of the lines of each block.
+    /// Returns the records that `parse` reads from the lines of each block.
     pub(super) fn of_lines(
         mut cutter: Cutter,
         parse: impl Fn(Lines) -> Parsed<T> + Send + Sync + 'static,
@@ -53,51 +54,52 @@ impl<T: Send + 'static> BlockReader<T> {
         Self::start(next, parse, threads).map_err(|error| Problem::Thread(error).at(&place))
     }
 
-    /// What `parse` makes of each block that `next` cuts. Starts the thread that cuts.
+    /// Starts the thread that cuts blocks with `next`. Returns the records that `parse` reads from
+    /// them.
     pub(super) fn start<B: Send + 'static>(
         next: impl FnMut() -> Cut<B> + Send + 'static,
         parse: impl Fn(B) -> Parsed<T> + Send + Sync + 'static,
         threads: &Threads,
     ) -> std::io::Result<Self> {
         let threads = threads.clone();
-        let room = Arc::new(MemoryBudget::new(BLOCKS_OF_THREAD * threads.count() * BLOCK));
+        let budget = Arc::new(MemoryBudget::new(BLOCKS_PER_THREAD * threads.count() * BLOCK));
         let (sender, blocks) = channel();
-        let own = Arc::clone(&room);
+        let cutter_budget = Arc::clone(&budget);
         let cutting = thread::Builder::new()
             .name("cut".to_owned())
-            .spawn(move || cut_all(next, &Arc::new(parse), &threads, &own, &sender))?;
-        Ok(Self { blocks, block: Vec::new().into_iter(), room, cutting: Some(cutting) })
+            .spawn(move || cut_all(next, &Arc::new(parse), &threads, &cutter_budget, &sender))?;
+        Ok(Self { blocks, block: Vec::new().into_iter(), budget, cutting: Some(cutting) })
     }
 }
 
 impl<T> Drop for BlockReader<T> {
     fn drop(&mut self) {
-        self.room.close();
+        self.budget.close();
     }
 }
 
-/// The memory budget for the text of blocks that are parsed or wait.
+/// The memory budget for the text of all unconsumed blocks.
 struct MemoryBudget {
-    most: usize,
-    /// Bytes in use, and whether no more will be asked for.
+    max_bytes: usize,
+    /// The number of bytes in use, and whether the consumer is gone.
     used: Mutex<(usize, bool)>,
     changed: Condvar,
 }
 
 impl MemoryBudget {
-    fn new(most: usize) -> Self {
-        Self { most, used: Mutex::new((0, false)), changed: Condvar::new() }
+    fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, used: Mutex::new((0, false)), changed: Condvar::new() }
     }
 
     fn used(&self) -> MutexGuard<'_, (usize, bool)> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is room for a block, or until there is no other one. Returns whether it is
-    /// still wanted.
+    /// Waits until a block fits the budget, no other block is in use, or the consumer is gone.
+    /// Returns false if the consumer is gone.
     fn take(&self, bytes: usize) -> bool {
         let is_full = |&mut (used, closed): &mut (usize, bool)| {
-            !closed && used > 0 && used.saturating_add(bytes) > self.most
+            !closed && used > 0 && used.saturating_add(bytes) > self.max_bytes
         };
         let used = self.changed.wait_while(self.used(), is_full);
         let mut used = used.unwrap_or_else(PoisonError::into_inner);
@@ -117,12 +119,12 @@ impl MemoryBudget {
     }
 }
 
-/// Cuts blocks and has them parsed, until their end or until nobody wants any more.
+/// Cuts blocks and starts parsing them, until the end of the source or until the consumer is gone.
 fn cut_all<B: Send + 'static, T: Send + 'static>(
     mut next: impl FnMut() -> Cut<B>,
     parse: &Arc<impl Fn(B) -> Parsed<T> + Send + Sync + 'static>,
     threads: &Threads,
-    room: &MemoryBudget,
+    budget: &MemoryBudget,
     blocks: &Sender<Block<T>>,
 ) {
     loop {
@@ -130,13 +132,13 @@ fn cut_all<B: Send + 'static, T: Send + 'static>(
             Ok(Some(cut)) => cut,
             Ok(None) => return,
             Err(error) => {
-                // A failure comes after the records before.
+                // The error is delivered after the records that precede it.
                 let parsed = threads.start(|| vec![Err(error)]);
                 let _ = blocks.send(Block { bytes: 0, parsed });
                 return;
             }
         };
-        if !room.take(bytes) {
+        if !budget.take(bytes) {
             return;
         }
         let parse = Arc::clone(parse);
@@ -157,10 +159,10 @@ impl<T> Iterator for BlockReader<T> {
             }
             if let Ok(Block { bytes, parsed }) = self.blocks.recv() {
                 self.block = parsed.wait().into_iter();
-                self.room.give_back(bytes);
+                self.budget.give_back(bytes);
                 continue;
             }
-            // The thread has ended: with the file, unless it panicked.
+            // The thread has ended, at the end of the file or with a panic.
             if let Some(Err(panic)) = self.cutting.take().map(JoinHandle::join) {
                 resume_unwind(panic);
             }
@@ -176,25 +178,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_waits_for_room() {
-        let room = Arc::new(MemoryBudget::new(10));
+    fn a_block_waits_for_the_budget() {
+        let budget = Arc::new(MemoryBudget::new(10));
         let take = |bytes| {
-            let room = Arc::clone(&room);
+            let budget = Arc::clone(&budget);
             let (sender, taken) = channel();
-            thread::spawn(move || sender.send(room.take(bytes)));
+            thread::spawn(move || sender.send(budget.take(bytes)));
             taken
         };
         let soon = Duration::from_millis(50);
         let late = Duration::from_mins(1);
-        assert!(room.take(25), "alone, a block may be larger than all room");
+        assert!(budget.take(25), "a single block may exceed the budget");
         let waiting = take(5);
-        assert!(waiting.recv_timeout(soon).is_err(), "no room is left");
-        room.give_back(25);
+        assert!(waiting.recv_timeout(soon).is_err(), "the budget is exhausted");
+        budget.give_back(25);
         assert_eq!(waiting.recv_timeout(late), Ok(true));
         assert_eq!(take(5).recv_timeout(late), Ok(true), "both fit");
         let waiting = take(1);
-        assert!(waiting.recv_timeout(soon).is_err(), "the room is full");
-        room.close();
-        assert_eq!(waiting.recv_timeout(late), Ok(false), "nobody wants it any more");
+        assert!(waiting.recv_timeout(soon).is_err(), "the budget is full");
+        budget.close();
+        assert_eq!(waiting.recv_timeout(late), Ok(false), "the consumer is gone");
     }
 }

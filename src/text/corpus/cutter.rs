@@ -1,4 +1,4 @@
-//! A source cut into blocks of whole records.
+//! Splits a source into blocks of complete records.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -12,28 +12,29 @@ use super::quotes::Quotes;
 use crate::limits::LimitedReader;
 
 const BUFFER: usize = 1 << 16;
-/// The bytes of a block that one thread parses, and the rest of its last line.
+/// The target size of a block in bytes. A block grows to this size, or further until it contains a
+/// complete record. It ends with its last complete record.
 pub(super) const BLOCK: usize = 1 << 18;
 
-/// Where records end.
+/// The rule that determines where records end.
 pub(super) enum Ends {
-    /// With every line.
+    /// At the end of each line.
     Lines,
-    /// With the line ends that are not quoted; where the text is within a record.
+    /// At line ends outside quotes. The value tracks the quotes up to the current position.
     Quoted(Quotes),
-    /// Where this function says so, given two consecutive lines: between them, or after the second.
-    /// The first line of a block is given with an empty line before it.
+    /// Where this function finds an end in a pair of consecutive lines. The first line of a block
+    /// is paired with an empty line.
     Between(fn(&[u8], &[u8]) -> Option<End>),
 }
 
-/// Where a record ends, of two lines.
+/// Where a record ends relative to the second of two lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     BeforeSecond,
     AfterSecond,
 }
 
-/// Cuts a source into blocks of whole records.
+/// Cuts a source into blocks of complete records.
 pub(super) struct Cutter {
     pub(super) name: Arc<str>,
     pub(super) bytes: PeekReader,
@@ -43,24 +44,25 @@ pub(super) struct Cutter {
     pub(super) offset: u64,
     pub(super) on_bad_utf8: OnBadUtf8,
     pub(super) max_record: u64,
-    /// The beginning of a line whose end is not in the last block.
+    /// The bytes after the last complete record of the previous block.
     pub(super) rest: Vec<u8>,
     pub(super) ended: bool,
-    /// Why reading failed after the whole lines of the last block.
+    /// The error that followed the complete records of the previous block.
     pub(super) failed: Option<io::Error>,
 }
 
 impl Cutter {
-    /// The lines of the next block. A line that exceeds the limit of a record is cut, but stays
-    /// longer than the limit, so that its parser fails.
+    /// Returns the lines of the next block. A record that exceeds the size limit is truncated, but
+    /// remains over the limit, so the parser reports the error.
     pub(super) fn next_block(&mut self) -> Result<Option<Lines>, CorpusError> {
         if let Some(error) = self.failed.take() {
             return Err(self.error(error));
         }
         let mut block = std::mem::take(&mut self.rest);
-        // The quotes of the rest of the last block have been seen, and it has no line end.
+        // The bytes left from the previous block contain no end of a record, and their quotes have
+        // been tracked.
         let mut searched = block.len();
-        // The end of the last whole record of the block.
+        // The end of the last complete record of the block.
         let mut whole = 0;
         while !self.ended {
             if matches!(self.ends, Ends::Quoted(_)) || block.len() >= BLOCK {
@@ -73,16 +75,16 @@ impl Cutter {
                     break;
                 }
                 if block.len() as u64 > self.max_record {
-                    // Parsing this block fails there: it has no end of a record.
+                    // The block contains no complete record. Parsing it reports the error.
                     self.ended = true;
                     break;
                 }
             }
-            let room = BLOCK.saturating_sub(block.len()).max(BUFFER);
-            block.reserve(room);
-            // What was read before an error is in the block.
-            match self.bytes.by_ref().take(room as u64).read_to_end(&mut block) {
-                Ok(read) => self.ended = read < room,
+            let read_size = BLOCK.saturating_sub(block.len()).max(BUFFER);
+            block.reserve(read_size);
+            // If reading fails, `block` still receives the bytes before the error.
+            match self.bytes.by_ref().take(read_size as u64).read_to_end(&mut block) {
+                Ok(read) => self.ended = read < read_size,
                 Err(error) if matches!(self.ends, Ends::Between(_)) => {
                     // Only the parser knows which problem comes first.
                     self.ended = true;
@@ -93,10 +95,10 @@ impl Cutter {
                 }
                 Err(error) => {
                     self.ended = true;
-                    // The whole records before are delivered first.
+                    // Deliver the complete records before the error first.
                     let whole = self.last_end(&block, searched).unwrap_or(whole);
                     if (block.len() - whole) as u64 > self.max_record {
-                        // The record was too long before.
+                        // The record exceeds the limit; this error takes precedence.
                         break;
                     }
                     if whole == 0 {
@@ -110,7 +112,7 @@ impl Cutter {
         Ok((!block.is_empty()).then(|| self.lines_of(block)))
     }
 
-    /// The end of the last whole record that ends at `searched` or after.
+    /// Returns the end of the last complete record that ends at or after `searched`.
     fn last_end(&mut self, block: &[u8], searched: usize) -> Option<usize> {
         let new = &block[searched..];
         let end = match &mut self.ends {
@@ -121,7 +123,7 @@ impl Cutter {
         end.map(|end| searched + end)
     }
 
-    /// The bytes before the next block.
+    /// The number of bytes before the next block.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -136,13 +138,13 @@ impl Cutter {
         let lines = memchr::memchr_iter(b'\n', &block).count();
         self.line += lines as u64;
         self.offset += block.len() as u64;
-        // A name of their own: the threads that parse blocks would wait for each other to count the
-        // places that share one.
+        // Each block has its own copy of the name. Otherwise, the parsing threads would contend for
+        // one reference count.
         let name = Arc::from(&*self.name);
         Lines { name, line, offset, bytes: limited(block, self.max_record), ..self.no_lines() }
     }
 
-    /// An empty block of this source.
+    /// Returns an empty block of this source.
     pub(super) fn no_lines(&self) -> Lines {
         Lines {
             name: Arc::clone(&self.name),
@@ -155,12 +157,12 @@ impl Cutter {
     }
 }
 
-/// The place after the last line feed.
+/// Returns the offset after the last line feed.
 fn last_line_end(bytes: &[u8]) -> Option<usize> {
     memchr::memrchr(b'\n', bytes).map(|at| at + 1)
 }
 
-/// The last place at which a record ends, if a line that ends at `searched` or after says so.
+/// Returns the last end of a record that `end` finds in the lines that end at or after `searched`.
 fn last_end_between(
     block: &[u8],
     searched: usize,

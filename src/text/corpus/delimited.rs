@@ -1,4 +1,4 @@
-//! CSV and TSV, with or without a header. Quoted fields may contain line breaks.
+//! Reads CSV and TSV, with or without a header. Quoted fields may contain line breaks.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use super::source::Source;
 use super::table::{Dialect, looks_like_data};
 use crate::limits::LimitedReader;
 
-/// The records of a file; `separator` is the usual one of its format.
+/// Returns the records of a file. `separator` is the default separator of its format.
 pub(super) fn read(
     mut source: Source,
     options: &Arc<ReadOptions>,
@@ -62,11 +62,12 @@ struct Delimited {
     on_bad_utf8: OnBadUtf8,
     /// The place of the last record.
     place: Place,
-    /// Whether the record was only looked at, to count the columns of a table without a header.
+    /// Whether `record` is the first record of a table without a header, read to count the columns
+    /// but not yet returned.
     is_waiting: bool,
 }
 
-/// The positions of the fields that are read.
+/// The indices of the fields that are read.
 #[derive(Default)]
 struct Columns {
     /// The number of fields of every record.
@@ -79,14 +80,14 @@ struct Columns {
     group: Option<usize>,
 }
 
-/// Where the labels are.
+/// The location of the labels.
 #[derive(Default)]
 enum LabelColumns {
     #[default]
     None,
     /// In one column.
     One(usize),
-    /// Each in a column of zeros and ones that has the label's name.
+    /// In several columns of zeros and ones, each named after its label.
     Indicators(Vec<(usize, String)>),
 }
 
@@ -98,10 +99,10 @@ impl Delimited {
         on_bad_utf8: OnBadUtf8,
         options: &Arc<ReadOptions>,
     ) -> Self {
-        // A record of other length is reported with the record's own place.
+        // Records of another length are reported by `read`, which knows the place.
         let reader = quotes.dialect().parser();
-        let begins = VecDeque::new();
-        let bytes = QuoteTracker { bytes, read: 0, quotes, begins, open_at_end: false };
+        let record_lines = VecDeque::new();
+        let bytes = QuoteTracker { bytes, read: 0, quotes, record_lines, open_at_end: false };
         Self {
             reader: reader.from_reader(bytes),
             record: csv::ByteRecord::new(),
@@ -120,31 +121,32 @@ impl Delimited {
         Self::new(lines.into_records(), quotes, place, on_bad_utf8, options)
     }
 
-    /// Reads the next record; `false`: there is none.
+    /// Reads the next record. Returns false at the end of the file.
     fn advance(&mut self) -> Result<bool, CorpusError> {
         let parsed = self.reader.position().byte();
         self.reader.get_mut().begin_record(parsed);
         let more = self.reader.read_byte_record(&mut self.record);
         let bytes = self.reader.get_mut();
-        if let Some(line) = bytes.begins.pop_front() {
+        if let Some(line) = bytes.record_lines.pop_front() {
             self.place.line = Some(line);
         }
         let more = more.map_err(|error| csv_error(error, &self.place))?;
-        // A quote that is never closed makes the rest of the file one field.
+        // An unclosed quote turns the rest of the file into one field.
         if bytes.open_at_end {
             return Err(Problem::OpenQuote.at(&self.place));
         }
         Ok(more)
     }
 
-    /// Reads the first record, which names the columns, or of which each has its number as name.
+    /// Finds the columns by the names in the first record. Without a header, the column names are
+    /// numbers from 1.
     fn read_columns(&mut self) -> Result<(), CorpusError> {
         self.place.line = Some(1);
         let dialect = *self.reader.get_ref().quotes.dialect();
         if dialect.has_separator_line {
             self.advance()?;
         }
-        let is_there = self.advance()?;
+        let has_record = self.advance()?;
         let place = self.place.clone();
         let mut names = Vec::with_capacity(self.record.len());
         for field in &self.record {
@@ -156,7 +158,7 @@ impl Delimited {
             return Err(Problem::NoDocument.at(&place));
         }
         if !dialect.has_header {
-            self.is_waiting = is_there;
+            self.is_waiting = has_record;
             names = (1..=names.len()).map(|number| number.to_string()).collect();
         }
         let columns = Columns::find(&names, &self.options);
@@ -230,8 +232,8 @@ impl Delimited {
         Ok(Document { id, content, labels, weight, vector, group, place })
     }
 
-    /// Notes a field that a stray quote has made of whole rows: its inner lines have as many
-    /// separators as rows do, and no blanks after them.
+    /// Adds a note if a field probably contains entire rows because of a stray quote. The inner
+    /// lines of such a field have the separators of a row, without spaces after them.
     fn note_rows_in(&self, field: &str) {
         const FEWEST_LINES: usize = 4;
         if self.options.notes.is_none() || self.columns.count < 2 || !field.contains('\n') {
@@ -317,7 +319,7 @@ impl Columns {
     }
 }
 
-/// The problem with a header that has none of some columns.
+/// Returns the problem with a header that contains none of `fields`.
 fn missing(fields: &[&str], names: &[String], role: FieldRole) -> Problem {
     let fields = fields.iter().map(|&field| field.to_owned()).collect();
     match names {
@@ -327,7 +329,7 @@ fn missing(fields: &[&str], names: &[String], role: FieldRole) -> Problem {
     }
 }
 
-/// The numbers of a vector: `0.5 1 -2`, `0.5, 1, -2` or `[0.5, 1, -2]`.
+/// Parses the numbers of a vector, such as `0.5 1 -2`, `0.5, 1, -2` or `[0.5, 1, -2]`.
 fn numbers(field: &str) -> Result<Vec<f32>, Problem> {
     let inner = field.trim();
     let inner = inner.strip_prefix('[').and_then(|s| s.strip_suffix(']')).unwrap_or(inner);
@@ -347,19 +349,19 @@ fn csv_error(error: csv::Error, place: &Place) -> CorpusError {
     }
 }
 
-/// Follows quotes, to know where records begin, and to notice one that is never closed.
+/// Tracks quotes, to find the first line of each record and to detect unclosed quotes.
 struct QuoteTracker {
     bytes: LimitedReader<Bytes>,
     read: u64,
     quotes: Quotes,
-    /// The lines of the records that were not parsed yet.
-    begins: VecDeque<u64>,
-    /// Whether the file ended within quotes.
+    /// The first lines of the records that have not been parsed yet.
+    record_lines: VecDeque<u64>,
+    /// Whether the file ended inside quotes.
     open_at_end: bool,
 }
 
 impl QuoteTracker {
-    /// The next record begins; `parsed` bytes of the stream belong to those before it.
+    /// Begins the next record. `parsed` is the number of bytes that belong to earlier records.
     fn begin_record(&mut self, parsed: u64) {
         self.bytes.restart(self.read.saturating_sub(parsed));
     }
@@ -369,7 +371,7 @@ impl Read for QuoteTracker {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read(out)?;
         self.read += read as u64;
-        let _ = self.quotes.last_end(&out[..read], |line| self.begins.push_back(line));
+        let _ = self.quotes.last_end(&out[..read], |line| self.record_lines.push_back(line));
         self.open_at_end = read == 0 && !out.is_empty() && self.quotes.is_open();
         Ok(read)
     }
@@ -392,7 +394,7 @@ mod tests {
         reader.byte_records().map(|record| fields(record.unwrap())).collect()
     }
 
-    /// Wherever a text is cut, both parts together have the records of the whole.
+    /// Wherever a text is cut, the two pieces together contain the same records as the text.
     #[test]
     fn cuts_are_between_records() {
         let mut random = Random::new(5);
@@ -402,9 +404,9 @@ mod tests {
             let text: Vec<u8> = (0..length).map(|_| b"a,\"\"\n\r"[random.below(6)]).collect();
             let mut quotes = Quotes::new(comma(), 1);
             let whole = records(&text);
-            let mut begins = 0;
+            let mut record_count = 0;
             for (at, byte) in text.iter().enumerate() {
-                if quotes.last_end(&[*byte], |_| begins += 1).is_some() {
+                if quotes.last_end(&[*byte], |_| record_count += 1).is_some() {
                     let parts = [records(&text[..=at]), records(&text[at + 1..])].concat();
                     assert_eq!(
                         parts,
@@ -420,7 +422,7 @@ mod tests {
                 let parts = [records(&text[..end]), records(&text[end..])].concat();
                 assert_eq!(parts, whole, "{:?} cut at {end}", String::from_utf8_lossy(&text));
             }
-            assert_eq!(begins, whole.len(), "{:?}", String::from_utf8_lossy(&text));
+            assert_eq!(record_count, whole.len(), "{:?}", String::from_utf8_lossy(&text));
         }
         assert!(cuts > 2_000, "{cuts}");
     }

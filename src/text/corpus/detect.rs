@@ -6,8 +6,8 @@ use super::options::{LabelUse, ReadOptions};
 use super::source::Source;
 use super::{annif, svmlight};
 
-/// The format of `source`. The content decides before the name, which may be wrong. Lines of no
-/// known format are plain text, which only prediction can use.
+/// Detects the format of `source`. The content takes precedence over the name, which may be wrong.
+/// Lines of an unknown format are read as plain text if labels are optional.
 pub(super) fn format(source: &mut Source, options: &ReadOptions) -> Result<Format, CorpusError> {
     let place = source.place();
     let head = source.first_line()?;
@@ -33,14 +33,14 @@ pub(super) fn first_line(head: &[u8]) -> &[u8] {
     head.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
-/// A file name in lower case without its compression suffix. Suffixes of compressions that cannot
-/// be read count too: opening such a file gives a clear error, ignoring it would give none.
+/// Removes the compression suffix from a lowercase file name. This includes suffixes of unsupported
+/// compressions: opening such a file reports a clear error, but ignoring it would hide the problem.
 pub(super) fn uncompressed(name: &str) -> &str {
     let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
     name.trim_end_matches(".xz").trim_end_matches(".bz2")
 }
 
-/// CSV or TSV if the first line is a header that names the column of the text.
+/// Returns CSV or TSV if the first line is a header that contains the name of the text column.
 fn header(head: &[u8], text_column: &str) -> Option<Format> {
     let line = std::str::from_utf8(first_line(head)).ok()?;
     let names = |separator: char| {
@@ -56,7 +56,7 @@ fn header(head: &[u8], text_column: &str) -> Option<Format> {
     }
 }
 
-/// The format that the file name suggests, its compression suffix removed.
+/// Returns the format that a lowercase file name suggests. `name` has no compression suffix.
 pub(super) fn by_name(name: &str) -> Option<Format> {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     Some(match extension {
@@ -99,8 +99,9 @@ fn by_content(head: &[u8], lyrl2004: bool) -> Option<Format> {
 /// The lowest document id of RCV1-v2.
 const FIRST_LYRL2004_ID: u64 = 2_286;
 
-/// `labels column:value …` is svmlight, and `id  column:value …` (two blanks) LYRL2004 where the id
-/// may be one of RCV1-v2, or if the file's name or a qrels file says so (`lyrl2004`).
+/// Detects sparse rows. `labels column:value …` is svmlight. `id  column:value …` (two spaces) is
+/// LYRL2004 if the id is in the range of RCV1-v2, or if `lyrl2004` is set because of the file's
+/// name or a qrels file.
 fn feature_rows(line: &[u8], lyrl2004: bool) -> Option<Format> {
     let line = std::str::from_utf8(line).ok()?;
     let (first, rest) = line.split_once(' ')?;
@@ -109,7 +110,8 @@ fn feature_rows(line: &[u8], lyrl2004: bool) -> Option<Format> {
             (column.parse::<u32>().is_ok() || column == "qid") && value.parse::<f32>().is_ok()
         })
     };
-    // The last item may be cut at the end of the peeked bytes: the first one decides.
+    // Test only the first item, because the last one may be truncated at the end of the peeked
+    // bytes.
     let is_row = rest.split_ascii_whitespace().next().is_some_and(is_feature);
     let is_id = |id: u64| lyrl2004 || id >= FIRST_LYRL2004_ID;
     let digits = first.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! A document, and what must hold for its content.
+//! Documents and the checks of their content.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -8,28 +8,28 @@ use super::label_cell::normalized_label;
 use super::place::Place;
 use crate::rows::dense::MAX_ABS_VALUE;
 
-/// One document: its content and what the corpus says about it.
+/// A document: its content and its metadata from the corpus.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// The identifier in the corpus, or the number of the record in its corpus, from 1.
+    /// The identifier from the corpus, or the number of the record in its corpus, from 1.
     pub id: String,
-    /// What is classified.
+    /// The content to classify.
     pub content: Content,
     /// Zero or more labels, without duplicates, in the corpus's order.
     pub labels: Vec<String>,
-    /// The weight of the document's vote: finite and above 0; 1 if the corpus gives none.
+    /// The weight of the document's vote, which is finite and above 0. The default is 1.
     pub weight: f32,
-    /// The dense vector, if the corpus has one for it; every value is finite and from -1e30 to
-    /// 1e30.
+    /// The dense vector, if any. Every value is between -1e30 and 1e30.
     pub vector: Option<Vec<f32>>,
-    /// Documents of the same group are never neighbors of each other while a model is tuned.
+    /// The group, if any. While a model is tuned, documents of the same group are never neighbors
+    /// of each other.
     pub group: Option<String>,
-    /// Where the document was found.
+    /// The place of the document in its corpus.
     pub place: Place,
 }
 
 impl Document {
-    /// A document of a text, without labels.
+    /// Creates a document from a text, without labels.
     ///
     /// ```
     /// use classify::text::corpus::Document;
@@ -50,7 +50,7 @@ impl Document {
         }
     }
 
-    /// Replaces the labels. Labels that occur twice are kept once.
+    /// Replaces the labels. Duplicates are removed.
     #[must_use]
     pub fn labels<L: Into<String>>(mut self, labels: impl IntoIterator<Item = L>) -> Self {
         self.labels.clear();
@@ -64,7 +64,6 @@ impl Document {
     }
 }
 
-/// A document is a record that was read without an error.
 /// Checks the document as if it had been read from a file.
 impl From<Document> for Result<Document, CorpusError> {
     fn from(document: Document) -> Self {
@@ -79,13 +78,13 @@ impl From<&Document> for Result<Document, CorpusError> {
     }
 }
 
-/// The most labels of a document. Learning thresholds takes time for each label.
+/// The maximum number of labels of a document. The time to learn thresholds grows with each label.
 const MAX_LABELS: usize = 10_000;
 
-/// Up to this many labels are compared with each other faster than they are hashed.
+/// Up to this number of labels, pairwise comparison is faster than hashing.
 const FEW_LABELS: usize = 16;
 
-/// Normalizes the labels, drops repeated ones, and checks what must hold for every document.
+/// Normalizes the labels, removes duplicates and checks the document.
 pub(super) fn finish(mut document: Document) -> Result<Document, CorpusError> {
     for label in &mut document.labels {
         if let Cow::Owned(normalized) = normalized_label(label) {
@@ -125,19 +124,20 @@ pub(super) fn finish(mut document: Document) -> Result<Document, CorpusError> {
 /// The content of a document.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
-    /// Running text, to be analyzed.
+    /// Running text.
     Text(String),
-    /// Running text in several fields, in the order in which the options name their columns.
+    /// Running text in several fields, in the order of
+    /// [`ReadOptions::text_columns`](super::ReadOptions::text_columns).
     Fields(Vec<String>),
-    /// `(column, value)` pairs by strictly increasing column, every value finite: see
+    /// `(column, value)` pairs in strictly increasing order of columns. Every value is finite. See
     /// [`Content::features`].
     Features(Vec<(u32, f32)>),
 }
 
-/// Checks that columns strictly increase and values are finite, as [`Content::Features`] needs it.
+/// Checks that columns strictly increase and values are finite, as [`Content::Features`] requires.
 ///
 /// # Errors
-/// The first column that is out of order, or whose value is not finite.
+/// If a column is out of order or a value is not finite. The error contains the first such column.
 pub fn check_features(features: &[(u32, f32)]) -> Result<(), Problem> {
     if let Some(pair) = features.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
         return Err(Problem::ColumnOrder { column: pair[1].0, before: pair[0].0 });
@@ -148,11 +148,12 @@ pub fn check_features(features: &[(u32, f32)]) -> Result<(), Problem> {
     }
 }
 
-/// Adds the values of features to a dense vector, whose first value is that of column
+/// Writes the values of features to a dense vector, whose first value belongs to column
 /// `first_column`.
 ///
 /// # Errors
-/// If columns do not strictly increase, a value is not that of a vector, or a column lies outside.
+/// If columns do not strictly increase, a column is outside the vector, or a value is not allowed
+/// in a vector.
 pub(crate) fn add_features(
     features: &[(u32, f32)],
     first_column: u32,
@@ -171,10 +172,10 @@ pub(crate) fn add_features(
 /// Checks that a dense vector's values are within ± [`MAX_ABS_VALUE`].
 ///
 /// # Errors
-/// The first value that is not.
+/// If a value is outside this range. The error contains the first such value.
 pub fn check_vector(vector: &[f32]) -> Result<(), Problem> {
     let fits = |value: &f32| value.abs() <= MAX_ABS_VALUE;
-    // All values are looked at, so that many are compared at a time.
+    // Checking all values without an early exit lets the compiler vectorize the loop.
     if vector.iter().fold(true, |all, value| all & fits(value)) {
         return Ok(());
     }
@@ -192,7 +193,7 @@ impl Content {
         }
     }
 
-    /// The features of a document.
+    /// Creates content from features.
     ///
     /// # Errors
     /// If columns do not strictly increase or a value is not finite.
@@ -209,7 +210,8 @@ impl Content {
         Ok(Self::Features(features))
     }
 
-    /// The texts of several columns: as fields (`apart`), or as the lines of one text.
+    /// Creates content from the texts of several columns: as fields if `apart`, or else as the
+    /// lines of one text.
     pub(super) fn of_columns(mut texts: Vec<String>, apart: bool) -> Self {
         match (apart, texts.len()) {
             (true, _) => Self::Fields(texts),

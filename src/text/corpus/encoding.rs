@@ -1,4 +1,4 @@
-//! Encodings of text: bytes decoded to UTF-8, and bytes that are meant to be UTF-8.
+//! Text encodings: decoding to UTF-8 and validation of UTF-8.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read};
@@ -12,17 +12,17 @@ use crate::limits::TooLong;
 
 const BUFFER: usize = 1 << 16;
 
-/// What to do with bytes that are not valid in the encoding of the corpus.
+/// How to handle bytes that are invalid in the encoding of the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnBadUtf8 {
-    /// Stop with an error that names the place.
+    /// Stop with an error that contains the place.
     #[default]
     Error,
-    /// Replace them with U+FFFD.
+    /// Replace invalid bytes with U+FFFD.
     Replace,
 }
 
-/// The encoding with this label: a label of the WHATWG standard, or `latin-1`.
+/// Returns the encoding with this label, which is a label of the WHATWG standard or `latin-1`.
 ///
 /// ```
 /// use classify::text::corpus::encoding_for_label;
@@ -35,7 +35,7 @@ pub fn encoding_for_label(label: &str) -> Option<&'static Encoding> {
     Encoding::for_label(label.as_bytes())
 }
 
-/// The text of `bytes`, decoded from `encoding` to UTF-8.
+/// Returns a stream that decodes `bytes` from `encoding` to UTF-8.
 pub(super) fn decoded(bytes: Bytes, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Bytes {
     let decoded = DecodingReader {
         bytes,
@@ -51,8 +51,8 @@ pub(super) fn decoded(bytes: Bytes, encoding: &'static Encoding, on_bad: OnBadUt
     Box::new(BufReader::with_capacity(BUFFER, decoded))
 }
 
-/// The problem behind an I/O error: damaged text where the decoder says so, a limit that was
-/// reached.
+/// Converts an I/O error to a corpus error. Recognizes the errors of the decoder and of
+/// [`LimitedReader`](crate::limits::LimitedReader).
 pub(crate) fn read_error(error: io::Error, place: &Place) -> CorpusError {
     if let Some(TooLong { what, limit }) = TooLong::behind(&error) {
         return Problem::TooLong { what, limit }.at(place);
@@ -65,7 +65,7 @@ pub(crate) fn read_error(error: io::Error, place: &Place) -> CorpusError {
     }
 }
 
-/// `bytes` as UTF-8; `offset` is their place in the file, for the error.
+/// Returns `bytes` as UTF-8. The error adds `offset`, the offset of `bytes` in the file.
 pub(super) fn utf8(
     bytes: &[u8],
     on_bad_utf8: OnBadUtf8,
@@ -87,7 +87,7 @@ struct MalformedBytes {
     encoding: &'static str,
 }
 
-/// Bytes in another encoding, decoded to UTF-8.
+/// A reader that decodes bytes in another encoding to UTF-8.
 struct DecodingReader {
     bytes: Bytes,
     decoder: encoding_rs::Decoder,
@@ -95,7 +95,7 @@ struct DecodingReader {
     on_bad: OnBadUtf8,
     offset: u64,
     ended: bool,
-    /// Reported once the text before it has been read.
+    /// The error that is reported once the text before it has been read.
     malformed: Option<MalformedBytes>,
     pending: Vec<u8>,
     taken: usize,

@@ -1,6 +1,6 @@
-//! What can be wrong with a corpus, and what to do about it.
+//! Problems in corpora, and hints on how to solve them.
 //!
-//! Messages quote the corpus: what they quote is shortened and [`printable`].
+//! Text that messages quote from the corpus is shortened and [`printable`].
 
 use std::{fmt, io};
 
@@ -12,39 +12,40 @@ use crate::threads::NO_THREAD_HINT;
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct CorpusError {
-    /// Where.
+    /// The place of the problem.
     pub place: Place,
-    /// What.
+    /// The problem.
     #[source]
     pub problem: Problem,
 }
 
-/// What can be wrong with a corpus.
+/// A problem in a corpus.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The operating system or a decompressor reported an error.
+    /// An error of the operating system or a decompressor.
     #[error("cannot read: {0}")]
     Io(#[source] io::Error),
-    /// No thread could be started that reads it.
+    /// No thread could be started to read the corpus.
     #[error("cannot start a thread to read it: {0}")]
     Thread(#[source] io::Error),
-    /// A file of another kind: an archive, an image, another compression.
+    /// A file of another type, such as an archive, an image or a file in an unsupported
+    /// compression.
     #[error("this is {what}, not a corpus")]
     NotText {
-        /// What it is, with its article.
+        /// The type of the file, with an article.
         what: &'static str,
-        /// What to do with it.
+        /// What to do with the file.
         hint: &'static str,
     },
-    /// A file of dense vectors in place of a corpus.
+    /// A file of dense vectors instead of a corpus.
     #[error("this is {what}, which holds vectors and no labels")]
     VectorsAsCorpus {
-        /// What it is, with its article.
+        /// The type of the file, with an article.
         what: &'static str,
     },
-    /// A file of no known format with a zero byte in its first line.
-    #[error("the first line holds a zero byte: this is not text")]
+    /// A file of unknown format with a NUL byte in its first line.
+    #[error("the first line contains a NUL byte: this is not text")]
     Binary,
     /// Bytes that are not UTF-8.
     #[error("byte {byte} of the file is not valid UTF-8")]
@@ -52,7 +53,7 @@ pub enum Problem {
         /// The offset, from 0, in the decompressed file.
         byte: u64,
     },
-    /// The same in a file that is always UTF-8: a hierarchy, relevance judgments.
+    /// Bytes that are not UTF-8 in a file that must be UTF-8: a hierarchy or relevance judgments.
     #[error("byte {byte} of the file is not valid UTF-8")]
     OnlyUtf8 {
         /// The offset, from 0, in the decompressed file.
@@ -66,10 +67,10 @@ pub enum Problem {
     BadEncoding {
         /// The offset, from 0, in the decompressed file.
         byte: u64,
-        /// The encoding's name.
+        /// The name of the encoding.
         encoding: &'static str,
     },
-    /// A line of a hierarchy that is neither `child<TAB>parent` nor as in RCV1-v2's file.
+    /// A line of a hierarchy that is neither `child<TAB>parent` nor in the format of RCV1-v2.
     #[error("neither `child<TAB>parent` nor `parent: P  child: C`")]
     BadHierarchy,
     /// A label that is its own ancestor.
@@ -78,20 +79,20 @@ pub enum Problem {
         /// The label.
         label: String,
     },
-    /// A label with more ancestors than a hierarchy may have.
+    /// A label with more ancestors than allowed.
     #[error("the label `{}` has more than {limit} ancestors", quoted(.label))]
     TooManyAncestors {
         /// The label.
         label: String,
-        /// The largest number of ancestors.
+        /// The maximum number of ancestors.
         limit: usize,
     },
-    /// A document with more labels than a document may have.
+    /// A document with more labels than allowed.
     #[error("{found} labels, expected at most {limit}")]
     TooManyLabels {
         /// The number of labels.
         found: usize,
-        /// The largest number of labels.
+        /// The maximum number of labels.
         limit: usize,
     },
     /// A record that is not a JSON object.
@@ -106,20 +107,20 @@ pub enum Problem {
     /// A CSV or TSV file that cannot be parsed.
     #[error("not valid CSV: {}", quoted(.message))]
     Csv {
-        /// The parser's message.
+        /// The message of the parser.
         message: String,
     },
-    /// A quoted field that does not end.
+    /// A quoted field without a closing quote.
     #[error("the record that begins here has a quoted field that never ends")]
     OpenQuote,
     /// A record or header without a required field.
     #[error("no field {}; there are: {}", any_of(.fields), list(.found))]
     MissingField {
-        /// The fields looked for; one of them suffices.
+        /// The accepted field names.
         fields: Vec<String>,
-        /// The fields that are there.
+        /// The fields of the record or header.
         found: Vec<String>,
-        /// What the field is for.
+        /// The role of the field.
         role: FieldRole,
     },
     /// A table without several of the columns that the options name.
@@ -127,7 +128,7 @@ pub enum Problem {
     MissingColumns {
         /// The columns that are missing.
         fields: Vec<String>,
-        /// The columns that are there.
+        /// The columns of the table.
         found: Vec<String>,
     },
     /// A field of the wrong type.
@@ -135,37 +136,37 @@ pub enum Problem {
     WrongType {
         /// The field.
         field: String,
-        /// What it must be.
+        /// The expected type.
         expected: &'static str,
-        /// What it is.
+        /// The actual type.
         found: &'static str,
     },
-    /// A label without characters.
+    /// An empty label.
     #[error("an empty label")]
     EmptyLabel,
-    /// A list of zeros and ones in place of labels.
+    /// A list of zeros and ones instead of labels.
     #[error("the labels are a list of zeros and ones, which does not say what they are called")]
     IndicatorList,
-    /// One of several label columns holds something else than 0 or 1.
+    /// One of several label columns contains a value other than 0 and 1.
     #[error("field `{}` is `{}`, expected 0 or 1", quoted(.field), quoted(.found))]
     NotAnIndicator {
         /// The field.
         field: String,
-        /// What it holds.
+        /// The value.
         found: String,
     },
     /// A table whose first row is a document.
     #[error("no column {}; line 1 looks like a document, not like column names", any_of(.fields))]
     NoHeader {
-        /// The columns looked for; one of them suffices.
+        /// The accepted column names.
         fields: Vec<String>,
         /// The number of columns.
         columns: usize,
     },
-    /// A table whose first row is one field without the name of a needed column.
+    /// A table whose first row is a single field that is not a required column.
     #[error("no column {}; line 1 is a single field: `{}`", any_of(.fields), quoted(.found))]
     OneColumn {
-        /// The columns looked for; one of them suffices.
+        /// The accepted column names.
         fields: Vec<String>,
         /// The field in line 1.
         found: String,
@@ -173,20 +174,20 @@ pub enum Problem {
     /// A weight that is not a positive number.
     #[error("weight `{}`, expected a number above 0", quoted(.found))]
     BadWeight {
-        /// What was found.
+        /// The invalid value.
         found: String,
     },
     /// A fastText line without a label.
     #[error("no `__label__` at the start of the line")]
     NoFastTextLabel,
-    /// A row with a column or a label that the counts in line 1 exclude.
+    /// A row whose column or label is not below the count in line 1.
     #[error("{what} {found}, but line 1 counts {count}, from 0")]
     BeyondCounts {
         /// `column` or `label`.
         what: &'static str,
         /// The column or label.
         found: u32,
-        /// The number in line 1.
+        /// The count in line 1.
         count: u32,
     },
     /// A svmlight or LYRL2004 item that is not `column:value`.
@@ -197,13 +198,13 @@ pub enum Problem {
         /// The item.
         item: String,
     },
-    /// The same column twice in a row.
+    /// A column that occurs twice in a row.
     #[error("column {column} appears twice")]
     RepeatedColumn {
-        /// The column as the file numbers it.
+        /// The number of the column in the file.
         column: u32,
     },
-    /// Column 0 where columns begin at 1.
+    /// Column 0 in a file whose columns are numbered from 1.
     #[error("column 0, but columns are counted from 1")]
     ColumnZero,
     /// Columns that do not strictly increase.
@@ -211,7 +212,7 @@ pub enum Problem {
     ColumnOrder {
         /// The column that is out of order.
         column: u32,
-        /// The one before it.
+        /// The preceding column.
         before: u32,
     },
     /// A value that is infinite or not a number.
@@ -225,138 +226,138 @@ pub enum Problem {
     /// A negative value where counts are expected.
     #[error("column {column} holds {value}, but counts are never negative")]
     NegativeCount {
-        /// The column as the file numbers it.
+        /// The number of the column in the file.
         column: u32,
         /// The value.
         value: f32,
     },
-    /// Something else than the format expects here.
+    /// A text that the format does not allow here.
     #[error("{}, expected {expected}", quoted(.found))]
     Unexpected {
-        /// What was found, quoted and shortened.
+        /// The text, quoted and shortened.
         found: String,
-        /// What the format expects here.
+        /// The expected syntax.
         expected: &'static str,
     },
     /// The file ends within a record.
     #[error("the file ends inside a record: no {missing}")]
     CutShort {
-        /// What was still expected.
+        /// What is missing at the end.
         missing: &'static str,
     },
-    /// A corpus without labels where labels are needed.
+    /// A corpus without labels where labels are required.
     #[error("{format} has no labels")]
     NoLabels {
-        /// The format's name.
+        /// The name of the format.
         format: &'static str,
         /// Whether the labels of this format are in a file of relevance judgments.
         from_qrels: bool,
     },
-    /// No format fits.
+    /// The format cannot be detected.
     #[error("cannot tell the format")]
     UnknownFormat,
-    /// A folder without a corpus in it.
+    /// A folder without corpus files.
     #[error("no corpus file in this folder")]
     EmptyFolder,
-    /// A file where a folder is needed.
+    /// A file where a folder is required.
     #[error("this is a file; the format `folders` reads a folder with one folder per label")]
     NotAFolder,
-    /// A symbolic link in a folder to something that does not exist.
+    /// A symbolic link whose target does not exist.
     #[error("a symbolic link to `{}`, which does not exist", quoted(.target))]
     BrokenLink {
-        /// What the link holds.
+        /// The target of the link.
         target: String,
     },
-    /// A symbolic link to a folder that contains it.
+    /// A symbolic link to a folder that contains the link.
     #[error("a symbolic link to a folder that contains it: following it would never end")]
     LinkCycle,
     /// A folder with label folders and other files.
-    #[error("this folder holds label folders, and `{}` beside them", quoted(.file))]
+    #[error("this folder contains label folders and the file `{}`", quoted(.file))]
     FileBesideLabels {
         /// The first such file.
         file: String,
     },
-    /// No document at all.
+    /// A corpus without documents.
     #[error("no document")]
     NoDocument,
-    /// A document has no identifier, but is to have one.
+    /// A document without an identifier where identifiers are required.
     #[error("the document has no identifier")]
     NoId,
-    /// A benchmark's folder without a document of one side.
+    /// A benchmark folder without documents of one side of the split.
     #[error("no {side} document of this benchmark in this folder")]
     NoDocumentOf {
         /// `training` or `test`.
         side: &'static str,
     },
-    /// A corpus whose documents have no term that may enter the vocabulary.
+    /// A corpus without a term that is allowed in the vocabulary.
     #[error("no term is left for the vocabulary")]
     NoTerm,
-    /// A corpus of texts without a word.
+    /// A corpus whose texts contain no words.
     #[error("no text contains a word: only symbols, or nothing")]
     NoWord,
     /// A record or a file larger than the [limits](crate::limits).
     #[error("{what} of more than {limit} bytes")]
     TooLong {
-        /// What is too long, with its article.
+        /// What is too long, with an article.
         what: &'static str,
         /// The limit.
         limit: u64,
     },
-    /// Text where the model needs features, or the reverse.
+    /// Text where the model requires features, or vice versa.
     #[error("{found}, but {expected}")]
     WrongContent {
-        /// What the document holds.
+        /// The content of the document.
         found: &'static str,
-        /// What is needed.
+        /// The required content.
         expected: &'static str,
     },
-    /// A document without a vector where one is needed.
+    /// A document without a vector where a vector is required.
     #[error("the document has no vector")]
     NoVector,
-    /// A vector of another dimension than the others.
+    /// A vector whose dimension differs from that of other vectors.
     #[error("a vector of {found} values, expected {expected}")]
     VectorDimension {
-        /// Its number of values.
+        /// The number of values.
         found: usize,
-        /// The number of values of the others.
+        /// The expected number of values.
         expected: usize,
     },
-    /// A vector without values, or with too many.
+    /// A vector with no values or too many.
     #[error("a vector of {found} values, expected 1 to 65536")]
     VectorSize {
-        /// Its number of values.
+        /// The number of values.
         found: usize,
     },
     /// A value of a vector that is infinite, not a number, or very large.
     #[error("value {number} of the vector is {value}, expected a number from -1e30 to 1e30")]
     VectorValue {
-        /// Which value, from 1.
+        /// The position of the value, from 1.
         number: usize,
         /// The value.
         value: f32,
     },
-    /// A file of vectors next to the corpus that does not fit it.
+    /// A vector file that does not match its corpus.
     #[error("{}", quoted(.what))]
     VectorsBeside {
-        /// What does not fit.
+        /// A description of the mismatch.
         what: String,
     },
-    /// A file that is not one of vectors.
+    /// A file that cannot be read as a vector file.
     #[error("{}", quoted(.what))]
     VectorFile {
-        /// What is wrong.
+        /// A description of the problem.
         what: String,
     },
-    /// A file of word vectors that cannot be read as one.
+    /// A file that cannot be read as word vectors.
     #[error("{}", quoted(.what))]
     WordVectors {
-        /// What is wrong.
+        /// A description of the problem.
         what: String,
     },
-    /// A benchmark's folder without one of its files.
+    /// A benchmark folder in which a file is missing.
     #[error("`{}` is not in this folder", quoted(.file))]
     MissingFile {
-        /// The file or the pattern of files.
+        /// The name or pattern of the file.
         file: String,
     },
 }
@@ -368,14 +369,14 @@ impl Problem {
 }
 
 impl CorpusError {
-    /// What the user can do next, if there is something to say, in words that fit every interface.
+    /// Returns advice for the user, if there is any. The wording fits every interface.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match &self.problem {
             Problem::Io(error) => match error.kind() {
                 io::ErrorKind::NotFound => {
                     "check the spelling; a relative path begins at the current folder"
                 }
-                io::ErrorKind::PermissionDenied => "may you read this file?",
+                io::ErrorKind::PermissionDenied => "check the permissions of this file",
                 _ => return None,
             },
             Problem::Thread(_) => NO_THREAD_HINT,
@@ -409,7 +410,7 @@ impl CorpusError {
                 "name the character between the fields, and remove lines above the column names"
             }
             Problem::NoFastTextLabel => "for predictions, lines without labels are plain text",
-            Problem::ColumnZero => "if columns are counted from 0, say so",
+            Problem::ColumnZero => "if columns are counted from 0, set the first column to 0",
             Problem::NegativeCount { .. } => "TF-IDF features may have negative values",
             Problem::UnknownFormat => {
                 "name it: jsonl, json, csv, tsv, fasttext, annif, folders, plain, svmlight, \
@@ -436,7 +437,7 @@ impl CorpusError {
                 "a folder holds corpus files, or one folder per label and nothing else"
             }
             Problem::BrokenLink { .. } | Problem::LinkCycle => {
-                "remove the link, or let it lead to a file or a folder elsewhere"
+                "remove the link, or point it to a file or a folder elsewhere"
             }
             Problem::TooLong { what: "a record", .. } => {
                 "split the document; in CSV, a quote that is never closed takes in the rest of \
@@ -469,12 +470,12 @@ impl CorpusError {
     }
 }
 
-/// What a field of a record is for.
+/// The role of a field of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldRole {
-    /// The text, or one of the fields that are joined to it.
+    /// The text, or one of the fields that are joined to form the text.
     Text,
-    /// A field of the text that is counted separately.
+    /// A text field that is counted separately.
     SeparateText,
     /// The labels.
     Label,
@@ -507,7 +508,8 @@ impl FieldRole {
     }
 }
 
-/// What the corpus holds, for a message: at most 200 characters of it.
+/// Prepares text from the corpus for a message: keeps at most 200 characters and makes them
+/// printable.
 fn quoted(text: impl fmt::Display) -> Printable<String> {
     const SHOWN: usize = 200;
     let mut text = text.to_string();
@@ -518,7 +520,7 @@ fn quoted(text: impl fmt::Display) -> Printable<String> {
     printable(text)
 }
 
-/// What is wrong with the JSON of one line, which is line 1 to the parser.
+/// Returns the message of a JSON error in one line, without the line number, which is always 1.
 fn in_line(error: &serde_json::Error) -> String {
     let column = error.column();
     let text = error.to_string();
@@ -528,7 +530,7 @@ fn in_line(error: &serde_json::Error) -> String {
     }
 }
 
-/// The names, of which any suffices.
+/// Lists alternative names, separated by commas and "or".
 fn any_of(names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{}`", quoted(name))).collect();
     match names.as_slice() {

@@ -1,5 +1,5 @@
 //! fastText lines: `__label__x __label__y text`. As in fastText, every word that begins with
-//! `__label__` is a label, wherever it stands.
+//! `__label__` is a label, even within the text.
 
 use super::document::{Content, Document};
 use super::error::{CorpusError, Problem};

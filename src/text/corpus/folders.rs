@@ -1,7 +1,7 @@
-//! Folders: one folder per label and one file per document; documents with their labels in files
-//! next to them (Annif); or a folder of corpus files.
+//! Reads folders, of which there are three kinds: one folder per label and one file per document;
+//! documents with separate label files (Annif); corpus files.
 //!
-//! Symbolic links to files and folders are followed; hidden entries are skipped.
+//! Symbolic links to files and folders are followed. Hidden entries are skipped.
 
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ use super::records::{Record, Records, one_by_one, parse};
 use super::source::{Source, SourceOptions, io_error};
 use crate::threads::Threads;
 
-/// The most files of a block.
-const FILES_OF_BLOCK: usize = 16;
-/// The least room that a block of files takes, in bytes.
-const LEAST_ROOM: usize = 1 << 12;
+/// The maximum number of files per block.
+const FILES_PER_BLOCK: usize = 16;
+/// The minimum size that is charged to the memory budget for a block of files, in bytes.
+const MIN_BLOCK_BYTES: usize = 1 << 12;
 
-/// An entry of a folder, links followed.
+/// An entry of a folder. For a symbolic link, the fields describe its target.
 struct Entry {
     path: PathBuf,
     is_dir: bool,
@@ -34,7 +34,7 @@ struct Entry {
     is_link: bool,
 }
 
-/// The entries of a folder, ordered by name, without hidden ones.
+/// Returns the entries of a folder, ordered by name, without hidden entries.
 fn entries(folder: &Path) -> Result<Vec<Entry>, CorpusError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|error| io_error(folder, error))? {
@@ -52,7 +52,7 @@ fn entries(folder: &Path) -> Result<Vec<Entry>, CorpusError> {
     Ok(found)
 }
 
-/// What a symbolic link leads to.
+/// Returns the file type of the target of a symbolic link.
 fn target_of(link: &Path) -> Result<FileType, CorpusError> {
     match std::fs::metadata(link) {
         Ok(target) => Ok(target.file_type()),
@@ -69,8 +69,8 @@ fn place(path: &Path) -> Place {
     Place { source: path.to_string_lossy().into(), line: None }
 }
 
-/// Whether a folder is read as one folder per label (it holds folders and nothing else), or as
-/// texts with their labels next to them. `None`: it holds corpus files.
+/// Returns [`Format::Folders`] if a folder contains only folders, [`Format::Annif`] if it contains
+/// texts with label files, or `None` if it contains corpus files.
 pub(super) fn tree_format(
     folder: &Path,
     format: Option<Format>,
@@ -86,7 +86,7 @@ pub(super) fn tree_format(
     Ok(entries.iter().any(has_labels).then_some(Format::Annif))
 }
 
-/// The problem of a folder without a corpus file.
+/// Returns the problem with a folder that contains no corpus file.
 fn no_corpus_in(folder: &Path) -> Result<Problem, CorpusError> {
     let entries = entries(folder)?;
     let file = entries.iter().find(|entry| entry.is_file);
@@ -102,7 +102,7 @@ fn is_text(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "txt")
 }
 
-/// The file next to a text with its labels: `.tsv` or `.key`, as Annif reads them.
+/// Returns the label file of a text: `.tsv` or `.key`, as in Annif.
 fn labels_file(text: &Path) -> Option<PathBuf> {
     ["tsv", "key"]
         .into_iter()
@@ -110,7 +110,8 @@ fn labels_file(text: &Path) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The corpus files in a folder: those named like `format`, or those of any recognized format.
+/// Returns the corpus files in a folder: the files whose names suggest `format`, or the files of
+/// any recognized format.
 pub(super) fn corpus_files(
     folder: &Path,
     format: Option<Format>,
@@ -132,7 +133,7 @@ pub(super) fn corpus_files(
     }
     match (chosen.is_empty(), format) {
         (false, _) => Ok(chosen),
-        // No file is named like this format, but the caller asked for it: read every file.
+        // The caller asked for a format that no file name suggests: read every file.
         (true, Some(_)) if !files.is_empty() => Ok(files),
         (true, _) => Err(no_corpus_in(folder)?.at(&place(folder))),
     }
@@ -148,8 +149,9 @@ fn recognized(path: &Path) -> Result<bool, CorpusError> {
     Ok(detect::format(&mut source, &ReadOptions::default()).is_ok())
 }
 
-/// The documents of a folder of label folders, whose label is the name of the top folder, or of a
-/// folder of texts with their labels next to them. The identifier is the path below the root.
+/// Reads the documents in label folders, or texts with separate label files. The label of a
+/// document in label folders is the name of the top folder. The identifier is the path relative to
+/// `root`.
 pub(super) fn read(
     root: &Path,
     format: Format,
@@ -177,7 +179,7 @@ pub(super) fn read(
     })
 }
 
-/// The records of files, which `read` reads.
+/// Returns the records of files, which are read by `read` in blocks.
 fn in_blocks(
     files: Vec<PathBuf>,
     read: impl Fn(&Path) -> Result<Option<Document>, CorpusError> + Send + Sync + 'static,
@@ -187,10 +189,10 @@ fn in_blocks(
     let options = Arc::clone(options);
     let mut files = files.into_iter().peekable();
     let next = move || {
-        // Files without a size take room, too.
+        // Empty files and special files need memory too.
         let next = |files: &mut _| {
             let (block, bytes) = next_files(files);
-            (block, bytes.max(LEAST_ROOM))
+            (block, bytes.max(MIN_BLOCK_BYTES))
         };
         Ok(files.peek().is_some().then(|| next(&mut files)))
     };
@@ -200,16 +202,16 @@ fn in_blocks(
     BlockReader::start(next, parse, threads)
 }
 
-/// A block of files, and how long they are: a file at least, and no more than are needed for
-/// [`BLOCK`] bytes.
+/// Returns the next block of files and its size in bytes. Takes files until the size reaches
+/// [`BLOCK`] or the number of files reaches [`FILES_PER_BLOCK`].
 fn next_files(files: &mut impl Iterator<Item = PathBuf>) -> (Vec<PathBuf>, usize) {
     let mut block = Vec::new();
     let mut bytes = 0;
-    while block.len() < FILES_OF_BLOCK
+    while block.len() < FILES_PER_BLOCK
         && bytes < BLOCK
         && let Some(path) = files.next()
     {
-        // What cannot be read says so when it is opened.
+        // Errors are reported when the file is opened.
         let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
         bytes = bytes.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
         block.push(path);
@@ -217,8 +219,8 @@ fn next_files(files: &mut impl Iterator<Item = PathBuf>) -> (Vec<PathBuf>, usize
     (block, bytes)
 }
 
-/// The files in a folder and in those below it. `ancestors` are the folder and those that it was
-/// reached through, without links in their paths.
+/// Collects the files in a folder and its subfolders. `ancestors` contains the canonical paths of
+/// the folders on the path to `folder`, which is last.
 fn collect(
     folder: &Path,
     ancestors: &mut Vec<PathBuf>,
@@ -243,12 +245,12 @@ fn collect(
     Ok(())
 }
 
-/// Whether a byte is a control character that texts do not contain.
+/// Returns whether a byte is a control character that does not occur in text.
 fn is_control(byte: u8) -> bool {
     matches!(byte, 0..=8 | 14..=26 | 28..=31)
 }
 
-/// The document in a file; `None` if the file is not text.
+/// Reads the document in a file. Returns `None` if the file is not text.
 fn document(
     root: &Path,
     path: &Path,

@@ -1,13 +1,13 @@
-//! The corpus formats.
+//! Corpus formats.
 
 use std::fmt;
 
-/// The corpus formats.
+/// A corpus format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// One JSON object per line.
     Jsonl,
-    /// A JSON array of objects, or JSON objects over several lines.
+    /// A JSON array of objects, or JSON objects that span several lines.
     Json,
     /// Comma-separated values with a header line.
     Csv,

@@ -1,4 +1,4 @@
-//! A random share of a corpus, kept out of training.
+//! Random splits of a corpus into training and held-out documents.
 
 use super::document::Document;
 use super::error::CorpusError;
@@ -7,14 +7,14 @@ use crate::random::unit;
 /// A side of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// What is left for training.
+    /// The documents for training.
     Training,
-    /// What is held out.
+    /// The held-out documents.
     HeldOut,
 }
 
-/// One side of a random split of a corpus: about `share` of its documents are held out. Documents
-/// of one group stay together. The same seed gives the same split.
+/// Returns one side of a random split of a corpus. A fraction `share` of the documents, on average,
+/// is held out. Documents of the same group stay together. The same seed gives the same split.
 ///
 /// ```
 /// use classify::text::corpus::{Corpus, ReadOptions, Side, hold_out};
@@ -34,7 +34,7 @@ pub fn hold_out<D>(documents: D, share: f64, seed: u64, side: Side) -> HoldOut<D
     HoldOut { documents, share, seed, side, number: 0 }
 }
 
-/// A side of a split, as [`hold_out`] makes it.
+/// One side of a split, returned by [`hold_out`].
 #[derive(Debug)]
 pub struct HoldOut<D> {
     documents: D,
@@ -54,7 +54,7 @@ impl<D: Iterator<Item = Result<Document, CorpusError>>> Iterator for HoldOut<D> 
             let group = read.as_ref().ok().and_then(|document| document.group.as_deref());
             let key = group.map_or(self.number, key_of);
             let held_out = unit(self.seed, key) < self.share;
-            // Errors concern both sides.
+            // Both sides report errors.
             if read.is_err() || held_out == (self.side == Side::HeldOut) {
                 return Some(read);
             }
@@ -62,7 +62,7 @@ impl<D: Iterator<Item = Result<Document, CorpusError>>> Iterator for HoldOut<D> 
     }
 }
 
-/// FNV-1a (Fowler, Noll and Vo).
+/// Returns the FNV-1a hash (Fowler, Noll and Vo) of a group.
 fn key_of(group: &str) -> u64 {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     group.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step)

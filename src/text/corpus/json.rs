@@ -1,4 +1,5 @@
-//! JSON that is not one object per line: an array of objects, or objects over several lines.
+//! Reads JSON other than one object per line: an array of objects, or objects that span several
+//! lines.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use super::place::Place;
 use super::source::Source;
 use crate::limits::LimitedReader;
 
-/// The objects of a source, one at a time.
+/// A reader of the objects of a source, one at a time.
 pub(super) struct Json {
     name: Arc<str>,
     bytes: LimitedReader<Bytes>,
@@ -22,7 +23,7 @@ pub(super) struct Json {
     /// The line of the next byte, from 1.
     line: u64,
     offset: u64,
-    /// Whether a bracket is open.
+    /// Whether the bracket of the array is open.
     is_in_array: bool,
 }
 
@@ -41,7 +42,7 @@ impl Json {
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
         self.bytes.restart(0);
-        // What is between objects: the brackets of the array, commas, blanks.
+        // Skip the brackets of the array, commas and white space between objects.
         let place = loop {
             let place = self.place();
             match self.next_byte()? {
@@ -66,7 +67,7 @@ impl Json {
         self.fields.document(&json, &place).map(Some)
     }
 
-    /// The object whose brace has just been read.
+    /// Reads the rest of an object whose opening brace has been read.
     fn object(&mut self, place: &Place) -> Result<Vec<u8>, CorpusError> {
         let mut object = vec![b'{'];
         let mut depth = 1;

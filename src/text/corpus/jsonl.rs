@@ -1,8 +1,9 @@
-//! JSONL: one JSON object per line.
+//! Reads JSONL: one JSON object per line.
 //!
 //! `{"id": "a", "text": "…", "labels": ["x", "y"], "weight": 2}`; other fields are ignored. Labels
-//! are a list, one string or number, or `null`. Instead of a text a record may have `"features":
-//! {"12": 0.5}`. A dense vector is a list of numbers in the field that the options name.
+//! are a list, a single string or number, or `null`. Instead of text, a record may have
+//! `"features": {"12": 0.5}`. A dense vector is a list of numbers in the field that the options
+//! name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -52,26 +53,27 @@ impl Iterator for Jsonl {
     }
 }
 
-/// The fields of records, and the part of a document that each of them holds.
+/// The fields to read from records, and the attribute of a document that each of them provides.
 pub(super) struct JsonFields {
     options: Arc<ReadOptions>,
-    /// The texts, then the labels, then the identifier, the weight and the group, then the usual
-    /// fields if the options allow them.
+    /// The texts, then the labels, then the identifier, the weight and the group. If the options
+    /// allow the usual fields, these come last.
     fields: Vec<Field>,
     texts: usize,
     labels: usize,
 }
 
-/// A field that may hold a part of a document.
+/// A field that may provide an attribute of a document.
 struct Field {
-    /// The names from the record to the value, joined by dots; `None`: no field holds this part.
+    /// The names on the path from the record to the value, joined by dots; `None` if no field
+    /// provides this attribute.
     path: Option<String>,
-    /// Whether the options do not name it.
+    /// Whether this is a default field, which the options do not name.
     is_default: bool,
 }
 
 impl Field {
-    /// The path after `key`, if it begins with it.
+    /// Returns the rest of the path after `key`, if the path begins with `key`.
     fn path_after(&self, key: &str) -> Option<&str> {
         let rest = self.path.as_deref()?.strip_prefix(key)?;
         if rest.is_empty() { Some(rest) } else { rest.strip_prefix('.') }
@@ -86,10 +88,10 @@ pub(super) struct FieldValues {
     vector: Option<VectorField>,
 }
 
-/// What the field of the vector holds.
+/// The value of the vector field.
 enum VectorField {
     Numbers(Vec<f32>),
-    /// Something else, with its article.
+    /// Another type, named with an article.
     Other(&'static str),
 }
 
@@ -110,7 +112,7 @@ impl<'de> Deserialize<'de> for VectorField {
                     other |= number.is_none();
                     numbers.extend(number);
                 }
-                let what = "a list with something else in it";
+                let what = "a list that contains other values";
                 Ok(if other { VectorField::Other(what) } else { VectorField::Numbers(numbers) })
             }
 
@@ -147,7 +149,7 @@ impl<'de> Deserialize<'de> for VectorField {
     }
 }
 
-/// An element of a vector: a number, or something else.
+/// An element of a vector: a number, or `None` for any other type.
 struct Element(Option<f32>);
 
 impl<'de> Deserialize<'de> for Element {
@@ -198,7 +200,7 @@ impl<'de> Deserialize<'de> for Element {
     }
 }
 
-/// The names of the fields of a record, for messages.
+/// Returns the field names of a record, for messages.
 fn names(line: &str) -> Vec<String> {
     struct Names;
     impl<'de> Visitor<'de> for Names {
@@ -249,7 +251,7 @@ impl JsonFields {
         Self { options, fields, texts, labels }
     }
 
-    /// The document that a JSON object holds.
+    /// Reads the document from a JSON object.
     pub(super) fn document(&self, json: &str, place: &Place) -> Result<Document, CorpusError> {
         let record = self.record(json).map_err(|problem| problem.at(place))?;
         let document = self.document_of(record, place);
@@ -271,13 +273,13 @@ impl JsonFields {
                 parse(&whole).map_err(Problem::Json)
             }
             Some(_) => Err(Problem::LoneSurrogate),
-            None if is_at_no_number(&error, json) => Err(Problem::JsonNumber),
+            None if is_at_nan_or_infinity(&error, json) => Err(Problem::JsonNumber),
             None => Err(Problem::Json(error)),
         }
     }
 
-    /// The fields that `key` begins, with the rest of their paths. A field that the options do not
-    /// name is not among them if an earlier one is.
+    /// Returns the indices of the fields whose paths begin with `key`, with the rests of the paths.
+    /// Skips a default field if an earlier field has been returned.
     fn of_key<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
         let mut is_taken = false;
         self.fields.iter().enumerate().filter_map(move |(number, field)| {
@@ -287,15 +289,15 @@ impl JsonFields {
         })
     }
 
-    /// Moves the values of the usual fields to the parts that no other field holds.
+    /// Uses the values of the usual fields for the attributes that no other field provides.
     fn use_usual_fields(&self, values: &mut [Option<Value>]) {
         let id = self.texts + self.labels;
         let weight = id + 1;
-        let (own, usual) = values.split_at_mut(id + 3);
+        let (named, usual) = values.split_at_mut(id + 3);
         let [usual_id, usual_weight, usual_text, usual_labels @ ..] = usual else { return };
-        own[id] = own[id].take().or(usual_id.take());
-        own[weight] = own[weight].take().or(usual_weight.take());
-        let (texts, labels) = own[..id].split_at_mut(self.texts);
+        named[id] = named[id].take().or(usual_id.take());
+        named[weight] = named[weight].take().or(usual_weight.take());
+        let (texts, labels) = named[..id].split_at_mut(self.texts);
         if !self.options.fields && usual_text.is_some() && texts.iter().all(Option::is_none) {
             texts.fill(Some(Value::Null));
             texts[0] = usual_text.take();
@@ -332,7 +334,7 @@ impl JsonFields {
                 return Err(wrong_type(self.path_or(weight, "weight"), "a number", &other));
             }
         };
-        // Documents to be classified need no group.
+        // For predictions, documents need no group.
         let group = match take(group, required, FieldRole::Group)? {
             None => None,
             Some(Value::String(group)) => Some(group),
@@ -398,7 +400,7 @@ impl JsonFields {
         for field in 0..self.texts {
             match record.values[field].take() {
                 Some(Value::String(text)) => texts.push(text),
-                // As an empty cell of a table.
+                // Equivalent to an empty cell of a table.
                 Some(Value::Null) => texts.push(String::new()),
                 Some(other) => return Err(wrong_type(self.path(field), "a string", &other)),
                 None if options.text_optional => texts.push(String::new()),
@@ -412,7 +414,7 @@ impl JsonFields {
         self.path_or(field, "")
     }
 
-    /// The path of a field, or its usual name if the options name none.
+    /// Returns the path of a field, or `usual` if the field has no path.
     fn path_or<'a>(&'a self, field: usize, usual: &'a str) -> &'a str {
         self.fields[field].path.as_deref().unwrap_or(usual)
     }
@@ -444,8 +446,9 @@ impl<'de> Visitor<'de> for &JsonFields {
                 let mut value: Value = map.next_value()?;
                 for (part, (field, rest)) in self.of_key(&key).enumerate() {
                     let is_last = part + 1 == parts;
-                    let own = if is_last { std::mem::take(&mut value) } else { value.clone() };
-                    if let Some(found) = at_path(own, rest) {
+                    let field_value =
+                        if is_last { std::mem::take(&mut value) } else { value.clone() };
+                    if let Some(found) = at_path(field_value, rest) {
                         record.values[field] = Some(found);
                     }
                 }
@@ -464,7 +467,8 @@ impl<'de> Visitor<'de> for &JsonFields {
     }
 }
 
-/// The value at a path of names below `value`; of a list, the values below its items.
+/// Returns the value at a path below `value`. For a list, returns the list of the values at this
+/// path below its items.
 fn at_path(value: Value, path: &str) -> Option<Value> {
     match value {
         value if path.is_empty() => Some(value),
@@ -483,7 +487,7 @@ fn at_path(value: Value, path: &str) -> Option<Value> {
     }
 }
 
-/// Whether the value of an indicator field says that a document has its label.
+/// Returns whether the value of an indicator field means that the document has the label.
 fn is_set(value: &Value, field: &str) -> Result<bool, Problem> {
     let text = match value {
         Value::Null => return Ok(false),
@@ -494,15 +498,15 @@ fn is_set(value: &Value, field: &str) -> Result<bool, Problem> {
     indicator(&text).ok_or(Problem::NotAnIndicator { field: field.to_owned(), found: text })
 }
 
-/// Whether JSON ends where a number such as `NaN` stands, which JSON does not have.
-fn is_at_no_number(error: &serde_json::Error, json: &str) -> bool {
+/// Returns whether parsing failed at `NaN` or `Infinity`, which are not valid JSON.
+fn is_at_nan_or_infinity(error: &serde_json::Error, json: &str) -> bool {
     let line = json.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
     let at = |column: usize| line.get(column..).unwrap_or_default();
     let starts = |rest: &str| rest.starts_with("NaN") || rest.starts_with("Infinity");
     starts(at(error.column().saturating_sub(1))) || starts(at(error.column()))
 }
 
-/// JSON in which `\ud83d` without its other half is U+FFFD; `None` if every escape is a character.
+/// Replaces lone surrogates, such as `\ud83d` alone, by U+FFFD. Returns `None` if there are none.
 fn without_lone_surrogates(json: &str) -> Option<String> {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -532,7 +536,8 @@ fn without_lone_surrogates(json: &str) -> Option<String> {
     (copied > 0).then_some(whole)
 }
 
-/// The problem; of a missing field, with the names of those that are there.
+/// Adds the field names of the record to the problem of a missing field. Returns other problems
+/// unchanged.
 fn with_names(mut problem: Problem, json: &str) -> Problem {
     if let Problem::MissingField { found, .. } = &mut problem {
         *found = names(json);
@@ -540,7 +545,8 @@ fn with_names(mut problem: Problem, json: &str) -> Problem {
     problem
 }
 
-/// The problem of a record with none of some fields; [`with_names`] adds those that are there.
+/// Returns the problem with a record that has none of `fields`. [`with_names`] adds the field names
+/// of the record.
 fn missing<'a>(fields: impl IntoIterator<Item = &'a str>, role: FieldRole) -> Problem {
     let fields = fields.into_iter().map(str::to_owned).collect();
     Problem::MissingField { fields, found: Vec::new(), role }
@@ -586,7 +592,7 @@ fn labels_of_value(
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "the width of stored values; infinities are refused later"
+    reason = "values are stored as f32; infinities are rejected later"
 )]
 fn narrow(value: f64) -> f32 {
     value as f32

@@ -1,4 +1,4 @@
-//! The labels in one field, and the one form in which labels are stored.
+//! Parses the labels in a field and normalizes labels.
 
 use std::borrow::Cow;
 
@@ -6,12 +6,13 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use super::error::Problem;
 
-/// The fields that may hold labels if the user names none, in order of preference.
+/// The default names of the label field, in order of preference.
 pub(super) const LABEL_FIELDS: [&str; 4] = ["labels", "label", "category", "class"];
 
-/// A label as it is stored: in Unicode normalization form C, without blanks at its ends.
+/// Returns the stored form of a label: in Unicode normalization form C, without leading and
+/// trailing white space.
 ///
-/// macOS writes folder names in form D, so `Économie` can be spelled in two ways that look alike.
+/// macOS writes folder names in form D, so `Économie` can have two encodings that look the same.
 ///
 /// ```
 /// use classify::text::corpus::normalized_label;
@@ -26,14 +27,14 @@ pub fn normalized_label(label: &str) -> Cow<'_, str> {
     Cow::Owned(label.nfc().collect())
 }
 
-/// The labels in a field of text.
+/// Parses the labels in a text field.
 ///
-/// With a separator, the field is split there. Without one, the field is one label. If it is a JSON
-/// or Python list (`["a", "b"]`, `['a', 'b']`), each item is a label.
+/// With a separator, the field is split at each separator. Without a separator, each item of a JSON
+/// or Python list (`["a", "b"]`, `['a', 'b']`) is a label, and any other field is one label.
 ///
 /// # Errors
-/// If the field is a list of several zeros and ones: they say which labels a document has, but not
-/// what the labels are called.
+/// If the field is a list of several zeros and ones, which does not contain the names of the
+/// labels.
 pub(super) fn labels_of_text(field: &str, separator: Option<&str>) -> Result<Vec<String>, Problem> {
     let field = field.trim();
     match separator {
@@ -51,20 +52,20 @@ pub(super) fn labels_of_text(field: &str, separator: Option<&str>) -> Result<Vec
     }
 }
 
-/// Whether a text field holds a JSON or Python list.
+/// Returns whether a text field contains a JSON or Python list.
 pub(super) fn is_list(field: &str) -> bool {
     list(field.trim()).is_some()
 }
 
-/// Refuses several zeros and ones as labels if one of them is repeated.
+/// Rejects a list of zeros and ones in which a value is repeated.
 pub(super) fn check_indicators(labels: &[String]) -> Result<(), Problem> {
     let are_bits = labels.len() > 1 && labels.iter().all(|label| matches!(&**label, "0" | "1"));
     let is_repeated = labels.iter().skip(1).any(|label| labels[0] == *label) || labels.len() > 2;
     if are_bits && is_repeated { Err(Problem::IndicatorList) } else { Ok(()) }
 }
 
-/// Whether an indicator column says that a document has its label. `None` if the value means
-/// neither yes nor no.
+/// Parses the value of an indicator column: whether the document has the label. Returns `None` if
+/// the value means neither yes nor no.
 pub(super) fn indicator(field: &str) -> Option<bool> {
     match field.trim().to_ascii_lowercase().as_str() {
         "1" | "1.0" | "true" | "yes" => Some(true),
@@ -73,9 +74,9 @@ pub(super) fn indicator(field: &str) -> Option<bool> {
     }
 }
 
-/// A number as a label: numbers that are equal are the same label.
+/// Converts a number to a label. Equal numbers become the same label.
 pub(super) fn label_of_number(number: &serde_json::Number) -> String {
-    /// Up to this number, every integer is an `f64`.
+    /// Up to 2^53, `f64` represents every integer exactly.
     const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     match number.as_f64() {
         Some(value)
@@ -88,7 +89,7 @@ pub(super) fn label_of_number(number: &serde_json::Number) -> String {
     }
 }
 
-/// The items of a JSON or Python list of strings and numbers.
+/// Parses a JSON or Python list of strings and numbers.
 fn list(field: &str) -> Option<Vec<String>> {
     let mut rest = field.strip_prefix('[')?.strip_suffix(']')?.trim();
     let mut items = Vec::new();
@@ -105,7 +106,7 @@ fn list(field: &str) -> Option<Vec<String>> {
     Some(items)
 }
 
-/// The literal at the beginning of `text`, and the text after it.
+/// Parses the literal at the beginning of `text`. Returns its value and the text after it.
 fn literal(text: &str) -> Option<(String, &str)> {
     let mut chars = text.char_indices();
     let (_, first) = chars.next()?;
@@ -125,7 +126,7 @@ fn literal(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// The character that an escape stands for, after its backslash.
+/// Parses an escape sequence after its backslash.
 fn escaped(chars: &mut std::str::CharIndices<'_>) -> Option<char> {
     let digits = match chars.next()?.1 {
         'n' => return Some('\n'),
@@ -139,13 +140,13 @@ fn escaped(chars: &mut std::str::CharIndices<'_>) -> Option<char> {
     if !matches!(code, 0xd800..0xdc00) {
         return char::from_u32(code);
     }
-    // JSON writes a character above U+FFFF as two surrogates.
+    // JSON encodes a character above U+FFFF as two surrogates.
     let is_escape = chars.next()?.1 == '\\' && chars.next()?.1 == 'u';
     let low = hexadecimal(chars, 4).filter(|low| is_escape && matches!(low, 0xdc00..0xe000))?;
     char::from_u32(0x1_0000 + ((code - 0xd800) << 10) + (low - 0xdc00))
 }
 
-/// The number that the next `digits` characters stand for.
+/// Parses the next `digits` characters as a hexadecimal number.
 fn hexadecimal(chars: &mut std::str::CharIndices<'_>, digits: usize) -> Option<u32> {
     let code: String = chars.by_ref().take(digits).map(|(_, char)| char).collect();
     u32::from_str_radix(&code, 16).ok()

@@ -10,7 +10,7 @@ use super::peeked::Bytes;
 use super::place::Place;
 use crate::limits::LimitedReader;
 
-/// The numbered lines of a source, without their line ends.
+/// The numbered lines of a source, without line ends.
 pub(super) struct Lines {
     pub(super) name: Arc<str>,
     pub(super) bytes: LimitedReader<Bytes>,
@@ -26,18 +26,19 @@ impl Lines {
         Place { source: Arc::clone(&self.name), line: Some(self.line.max(1)) }
     }
 
-    /// The next line: the first one of a record.
+    /// Reads the next line, which begins a record.
     pub(super) fn next(&mut self) -> Result<Option<Cow<'_, str>>, CorpusError> {
         self.begin_record();
         self.next_of_record()
     }
 
-    /// The bytes, limited as one record; [`LimitedReader::restart`] begins the next one.
+    /// Returns the bytes, limited to the size of one record. [`LimitedReader::restart`] begins the
+    /// next record.
     pub(super) fn into_records(self) -> LimitedReader<Bytes> {
         self.bytes
     }
 
-    /// The number of lines before.
+    /// The number of lines read so far, including the lines before this block.
     pub(super) fn before(&self) -> u64 {
         self.line
     }
@@ -46,18 +47,19 @@ impl Lines {
         self.on_bad_utf8
     }
 
-    /// The lines from here on are another record.
+    /// Begins a new record: restarts the size limit.
     pub(super) fn begin_record(&mut self) {
         self.bytes.restart(0);
     }
 
-    /// The same with its place.
+    /// Like [`next`](Self::next), but also returns the place of the line.
     pub(super) fn next_placed(&mut self) -> Result<Option<(Place, Cow<'_, str>)>, CorpusError> {
         let place = Place { source: Arc::clone(&self.name), line: Some(self.line + 1) };
         Ok(self.next()?.map(|line| (place, line)))
     }
 
-    /// The next line of the same record: the limit is that of all its lines together.
+    /// Reads the next line of the same record. The size limit applies to all lines of the record
+    /// together.
     pub(super) fn next_of_record(&mut self) -> Result<Option<Cow<'_, str>>, CorpusError> {
         self.buffer.clear();
         let read = self.bytes.read_until(b'\n', &mut self.buffer);

@@ -1,7 +1,7 @@
 //! The files of the RCV1-v2 / LYRL2004 benchmark (Lewis, Yang, Rose and Li 2004, appendices).
 //!
-//! For each document, token files hold `.I id`, `.W`, lines of stemmed tokens and an empty line;
-//! vector files hold one line `id  column:value …`. Labels come from a qrels file
+//! For each document, token files contain `.I id`, `.W`, lines of stemmed tokens and an empty line.
+//! Vector files contain one line `id  column:value …` per document. Labels come from a qrels file
 //! ([`super::Qrels`]).
 
 use super::cutter::End;
@@ -66,7 +66,7 @@ impl Iterator for Vectors {
 
 pub(super) struct Tokens {
     lines: Lines,
-    /// The id and the place of a document whose `.I` line has already been read.
+    /// The id and the place of the next document, if its `.I` line has been read.
     next: Option<(String, Place)>,
 }
 
@@ -125,8 +125,8 @@ impl Iterator for Tokens {
     }
 }
 
-/// Where a token file can be cut: before a line with an id. Two such lines in a row are an error,
-/// whose message a cut between them would change.
+/// Cuts a token file before a line with an id. Two such lines in a row are an error. There is no
+/// cut between them, because it would change the error message.
 pub(super) fn token_records(before: &[u8], line: &[u8]) -> Option<End> {
     let is_id =
         |line: &[u8]| line.starts_with(b".I ") && id_line(&String::from_utf8_lossy(line)).is_some();
@@ -151,7 +151,7 @@ mod tests {
         let cut = |before: &str, line: &str| token_records(before.as_bytes(), line.as_bytes());
         assert_eq!(cut("text\n", ".I 7\n"), Some(End::BeforeSecond));
         assert_eq!(cut("\n", ".I 7\r\n"), Some(End::BeforeSecond));
-        // No id, no beginning of a line, and a line that the reader refuses.
+        // A missing id, an indented line, and two ids in a row.
         for (before, line) in [("text\n", ".I \n"), ("text\n", " .I 7\n"), (".I 6\n", ".I 7\n")] {
             assert_eq!(cut(before, line), None, "{before}{line}");
         }

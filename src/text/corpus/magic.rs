@@ -1,11 +1,11 @@
-//! Files that are no corpus, recognized by their first bytes: archives, other compressions,
-//! documents of word processors. Read as text, they would be answered line by line.
+//! Recognizes files that are not corpora by their first bytes: archives, unsupported compressions,
+//! word processor documents. Otherwise, these files would be classified as lines of plain text.
 
 use super::compressed::{GZIP, ZSTD};
 use super::error::Problem;
 
-/// First bytes, what they belong to, and what to do.
-const KINDS: [(&[u8], &str, &str); 19] = [
+/// Magic bytes, the type of file with an article, and a hint.
+const FILE_TYPES: [(&[u8], &str, &str); 19] = [
     (b"\xFD7zXZ\0", "a file compressed with xz", "decompress it first: `xz --decompress FILE`"),
     (b"BZh", "a file compressed with bzip2", "decompress it first: `bzip2 --decompress FILE`"),
     (b"\x04\x22\x4D\x18", "a file compressed with lz4", "decompress it first: `lz4 -d FILE`"),
@@ -18,7 +18,7 @@ const KINDS: [(&[u8], &str, &str); 19] = [
         "unpack it first: `unzip FILE`; in an office program, save a spreadsheet as CSV (UTF-8) \
          and a document as plain text",
     ),
-    (b"PK\x05\x06", "an empty zip archive", "nothing is in it"),
+    (b"PK\x05\x06", "an empty zip archive", "the archive contains no files"),
     (b"7z\xBC\xAF\x27\x1C", "a 7z archive", "unpack it first: `7z x FILE`"),
     (b"Rar!\x1A\x07", "a rar archive", "unpack it first: `unrar x FILE`"),
     (b"%PDF-", "a PDF document", "extract its text first: `pdftotext FILE`"),
@@ -46,30 +46,29 @@ const FROM_PYTHON: &str = "write it as JSONL first: `pandas.read_parquet(\"FILE\
 const TWICE: &str = "it was compressed twice: decompress it once";
 const ONLY_TEXT: &str = "only text and rows of features can be read";
 
-/// The bytes of a bzip2 file after `BZh` and the digit of its block size: a block, or the end.
+/// The magic numbers that can follow `BZh` and the digit of the block size in a bzip2 file: of a
+/// block, and of the end of the stream.
 const BZIP2: [[u8; 6]; 2] =
     [[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], [0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
 
-/// Where `ustar` stands in the header of a tar archive, and how many bytes are needed to recognize
-/// one.
+/// The position of `ustar` in the header of a tar archive.
 const USTAR: std::ops::Range<usize> = 257..262;
 
-/// Whether `head` suffices for [`refused`]. A line break in the first bytes suffices: every file
-/// that is refused and has one there has other marks before it. So nobody waits for more than a
-/// line.
+/// Returns whether `head` is long enough for [`refused`]. A line break suffices, because the other
+/// magic bytes of a rejected file precede it. Interactive input therefore waits for only one line.
 pub(super) fn suffices(head: &[u8]) -> bool {
     head.len() >= USTAR.end || head.contains(&b'\n')
 }
 
-/// The problem with a stream that begins like a file of another kind. `head` are its first bytes:
-/// enough for [`suffices`], or the whole stream.
+/// Returns the problem with a stream that begins like a file of another type. `head` is the
+/// beginning of the stream, which satisfies [`suffices`], or the whole stream.
 pub(super) fn refused(head: &[u8]) -> Option<Problem> {
     let other = |what, hint| Some(Problem::NotText { what, hint });
-    // A NUL of the padded file name must be there too: a line of text may hold the word.
+    // The padding of the file name must contain a NUL too, because text may contain "ustar".
     if head.get(USTAR) == Some(b"ustar") && head[..USTAR.start].contains(&0) {
         return other("a tar archive", "unpack it first: `tar -xf FILE`");
     }
-    // The length of a JSON header in eight bytes, and the header.
+    // A safetensors file begins with the length of its JSON header in eight bytes, then the header.
     if head.get(4..9) == Some(b"\0\0\0\0{") {
         return other(
             "a model, vectors or another safetensors file",
@@ -79,7 +78,7 @@ pub(super) fn refused(head: &[u8]) -> Option<Problem> {
     if head.starts_with(b"\x93NUMPY") {
         return Some(Problem::VectorsAsCorpus { what: "a NumPy array" });
     }
-    let &(magic, what, hint) = KINDS.iter().find(|(magic, ..)| head.starts_with(magic))?;
+    let &(magic, what, hint) = FILE_TYPES.iter().find(|(magic, ..)| head.starts_with(magic))?;
     let certain = match magic {
         b"BZh" => head.get(4..10).is_some_and(|block| BZIP2.iter().any(|begin| begin == block)),
         b"%PDF-" => matches!(head.get(5..8), Some([b'0'..=b'9', b'.', b'0'..=b'9'])),

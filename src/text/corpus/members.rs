@@ -1,6 +1,6 @@
-//! Compressed members that announce their size, decompressed concurrently: those of BGZF
-//! files, as `bgzip` writes them (SAM/BAM specification, section 4.1), and the frames of `pzstd`,
-//! each after a skippable frame with its size.
+//! Decompresses members that declare their size concurrently. These are the members of BGZF files,
+//! which `bgzip` writes (SAM/BAM specification, section 4.1), and the frames of `pzstd`, each of
+//! which follows a skippable frame with its size.
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Cursor, Read};
@@ -10,25 +10,26 @@ use super::compressed::{BUFFER, GZIP, decompressed};
 use super::peeked::{Bytes, PeekReader, failing};
 use crate::threads::{Task, Threads};
 
-/// The number of bytes that announce the size of a member.
+/// The number of bytes of the header that declares the size of a member.
 const HEADER: usize = 18;
-/// The beginning of the skippable frame of pzstd: its magic number and its size.
+/// The first bytes of a skippable frame of pzstd: the magic number and the frame size.
 const PZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0];
-/// An empty gzip member and an empty skippable zstd frame. Put before the rest of a stream, they
-/// make it read as what follows a member.
+/// An empty gzip member and an empty skippable zstd frame. Prepended to the rest of a stream, they
+/// make the decoder treat the rest as the continuation of the stream.
 const NO_GZIP: [u8; 20] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const NO_ZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0];
-/// A member that announces more bytes is decompressed while it is read.
-const MOST: usize = 1 << 24;
-/// The number of bytes of members that a thread decompresses at a time.
+/// The maximum declared size of a member. Larger members are decompressed by the reading thread.
+const MAX_MEMBER: usize = 1 << 24;
+/// The minimum number of compressed bytes per part. A thread decompresses one part at a time.
 const PART: usize = 1 << 17;
-/// A part that is longer when decompressed is decompressed again, while it is read.
-const MOST_DECOMPRESSED: usize = 1 << 25;
-/// Parts for each thread that are decompressed or wait.
-const PARTS_OF_THREAD: usize = 2;
+/// The maximum decompressed size of a part. A larger part is decompressed again by the reading
+/// thread.
+const MAX_DECOMPRESSED: usize = 1 << 25;
+/// The maximum number of unconsumed parts per thread.
+const PARTS_PER_THREAD: usize = 2;
 
-/// The stream behind `bytes`: decompressed if it begins like gzip or zstd; by several `threads`, if
-/// its members announce their sizes.
+/// Returns `bytes`, decompressed if they begin with the magic bytes of gzip or zstd. Decompresses
+/// on all `threads` if the members declare their sizes.
 pub(super) fn decompressed_by(bytes: Bytes, threads: Option<&Threads>) -> io::Result<Bytes> {
     let Some(threads) = threads.filter(|threads| threads.count() > 1) else {
         return decompressed(bytes);
@@ -39,12 +40,12 @@ pub(super) fn decompressed_by(bytes: Bytes, threads: Option<&Threads>) -> io::Re
     }
 }
 
-/// The announced size of the member that begins with `header`.
-fn announced(header: &[u8]) -> Option<usize> {
+/// Returns the declared size of the member that begins with `header`.
+fn declared_size(header: &[u8]) -> Option<usize> {
     let size = if let Some(size) = header.strip_prefix(&PZSTD) {
         PZSTD.len() + 4 + usize::try_from(u32::from_le_bytes(*size.first_chunk()?)).ok()?
     } else if header.starts_with(&GZIP)
-        // Deflate with extra fields, the first of which is `BC` and has two bytes.
+        // The method is deflate, and the first extra field is `BC` with two bytes.
         && (header.get(2)?, header.get(3)? & 4) == (&8, 4)
         && header.get(12..16)? == b"BC\x02\x00"
     {
@@ -52,14 +53,14 @@ fn announced(header: &[u8]) -> Option<usize> {
     } else {
         return None;
     };
-    (HEADER..=MOST).contains(&size).then_some(size)
+    (HEADER..=MAX_MEMBER).contains(&size).then_some(size)
 }
 
-/// What a thread made of a part.
+/// The result of decompressing a part.
 enum PartBytes {
-    /// All of it, or what is before an error.
+    /// All decompressed bytes, or the bytes before an error.
     Whole(Vec<u8>, Option<io::Error>),
-    /// The part itself, which is long when decompressed.
+    /// The compressed part, whose decompressed size exceeds the maximum.
     Long(Arc<[u8]>),
 }
 
@@ -67,39 +68,40 @@ impl PartBytes {
     fn of(part: Arc<[u8]>) -> Self {
         let mut whole = Vec::new();
         let read = decompressed(Box::new(Cursor::new(Arc::clone(&part))))
-            .and_then(|bytes| bytes.take(MOST_DECOMPRESSED as u64 + 1).read_to_end(&mut whole));
+            .and_then(|bytes| bytes.take(MAX_DECOMPRESSED as u64 + 1).read_to_end(&mut whole));
         match read {
-            Ok(read) if read > MOST_DECOMPRESSED => Self::Long(part),
+            Ok(read) if read > MAX_DECOMPRESSED => Self::Long(part),
             read => Self::Whole(whole, read.err()),
         }
     }
 }
 
-/// The decompressed bytes of members. The reader decompresses a part that it needs itself unless
-/// another thread has begun it: all other threads might be waiting for what is read here.
+/// A reader of the decompressed bytes of members. The reading thread decompresses the part that it
+/// needs next itself unless another thread has started it, because all other threads might be
+/// waiting for this reader.
 struct Members {
     compressed: Option<PeekReader>,
-    /// An empty member of the same kind.
-    nothing: &'static [u8],
+    /// An empty member of the same format.
+    empty_member: &'static [u8],
     threads: Threads,
     parts: VecDeque<Task<PartBytes>>,
     part: Bytes,
-    /// What is after the last member that announces its size.
+    /// The decompressed bytes after the last member that declares its size.
     rest: Option<Bytes>,
 }
 
 impl Members {
-    /// The members of a stream, if its first one announces its size; otherwise the stream as it
-    /// was.
+    /// Creates the reader if the first member declares its size. Otherwise, returns the stream
+    /// unchanged.
     fn of(mut bytes: PeekReader, threads: &Threads) -> io::Result<Result<Self, PeekReader>> {
         let header = bytes.head_until(|head| head.len() >= HEADER)?;
-        if announced(header).is_none() {
+        if declared_size(header).is_none() {
             return Ok(Err(bytes));
         }
-        let nothing: &[u8] = if header.starts_with(&GZIP) { &NO_GZIP } else { &NO_ZSTD };
+        let empty_member: &[u8] = if header.starts_with(&GZIP) { &NO_GZIP } else { &NO_ZSTD };
         Ok(Ok(Self {
             compressed: Some(bytes),
-            nothing,
+            empty_member,
             threads: threads.clone(),
             parts: VecDeque::new(),
             part: Box::new(io::empty()),
@@ -116,7 +118,7 @@ impl Members {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    // The beginning may still decompress.
+                    // The bytes before the error may still decompress.
                     let begin = Cursor::new(part.split_off(start));
                     compressed = PeekReader::new(Box::new(begin.chain(failing(error))));
                     break;
@@ -126,7 +128,7 @@ impl Members {
         if part.len() >= PART {
             self.compressed = Some(compressed);
         } else {
-            let rest = Box::new(Cursor::new(self.nothing).chain(compressed));
+            let rest = Box::new(Cursor::new(self.empty_member).chain(compressed));
             self.rest = Some(decompressed(rest).unwrap_or_else(failing));
         }
         if !part.is_empty() {
@@ -135,11 +137,14 @@ impl Members {
         }
     }
 
-    /// Appends the next member to `part`, if it announces its size and is complete.
+    /// Appends the next member to `part` if the member declares its size and is complete. Returns
+    /// false otherwise.
     fn next_member(&self, compressed: &mut PeekReader, part: &mut Vec<u8>) -> io::Result<bool> {
         let header = compressed.head_until(|head| head.len() >= HEADER)?;
-        let is_of_this_kind = header.starts_with(&self.nothing[..2]);
-        let Some(size) = announced(header).filter(|_| is_of_this_kind) else { return Ok(false) };
+        let is_of_this_kind = header.starts_with(&self.empty_member[..2]);
+        let Some(size) = declared_size(header).filter(|_| is_of_this_kind) else {
+            return Ok(false);
+        };
         let start = part.len();
         compressed.by_ref().take(size as u64).read_to_end(part)?;
         if part.len() - start < size {
@@ -149,9 +154,9 @@ impl Members {
         Ok(true)
     }
 
-    /// The next bytes; `None` at the end.
+    /// Returns the next decompressed part, or `None` at the end.
     fn next(&mut self) -> io::Result<Option<Bytes>> {
-        while self.parts.len() < PARTS_OF_THREAD * self.threads.count()
+        while self.parts.len() < PARTS_PER_THREAD * self.threads.count()
             && let Some(compressed) = self.compressed.take()
         {
             self.start(compressed);
@@ -185,7 +190,7 @@ impl Read for Members {
                 read => read,
             };
             if read.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
-                // After an error the stream has ended.
+                // After an error, the stream ends.
                 (self.compressed, self.rest, self.part) = (None, None, Box::new(io::empty()));
                 self.parts.clear();
             }
@@ -221,13 +226,13 @@ mod tests {
         [&PZSTD[..], &size, &frame].concat()
     }
 
-    fn unannounced(text: &[u8]) -> Vec<u8> {
+    fn without_declared_size(text: &[u8]) -> Vec<u8> {
         let mut writer = GzBuilder::new().write(Vec::new(), Compression::fast());
         writer.write_all(text).unwrap();
         writer.finish().unwrap()
     }
 
-    /// What is read, and why no more.
+    /// Returns the decompressed bytes and the error message, if any.
     fn read(bytes: &[u8], threads: Option<&Threads>) -> (Vec<u8>, Option<String>) {
         let mut whole = Vec::new();
         let bytes = Box::new(Cursor::new(bytes.to_vec()));
@@ -239,7 +244,7 @@ mod tests {
         (whole, read.err().map(|error| error.to_string()))
     }
 
-    /// Texts that are hard to compress, so that a few members are a part.
+    /// Generates texts that compress poorly, so that a part consists of only a few members.
     fn texts() -> impl Strategy<Value = Vec<Vec<u8>>> {
         let text = (0..60_000usize, any::<u64>()).prop_map(|(length, seed)| {
             let mut random = crate::random::Random::new(seed);
@@ -263,11 +268,11 @@ mod tests {
             let at = at.index(bytes.len());
             match damage {
                 0 => bytes.truncate(at),
-                // Not in the first header, which determines what the stream is.
+                // Keep the first header intact, because it determines the type of the stream.
                 1 if at > HEADER => bytes[at] ^= 4,
                 2 => bytes.extend([0; 100]),
                 3 => bytes.extend(b"something else"),
-                4 => bytes.extend(unannounced(b"and more")),
+                4 => bytes.extend(without_declared_size(b"and more")),
                 5 => bytes.extend(pzstd(b"and more")),
                 _ => {}
             }
@@ -286,23 +291,23 @@ mod tests {
     #[test]
     fn long_members_are_decompressed_while_they_are_read() {
         let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
-        let text = vec![b'a'; MOST_DECOMPRESSED + 3];
+        let text = vec![b'a'; MAX_DECOMPRESSED + 3];
         let bytes = [pzstd(b"begin"), pzstd(&text), pzstd(b"end")].concat();
         let (found, error) = read(&bytes, Some(&threads));
         assert!(found == [b"begin", &text[..], b"end"].concat() && error.is_none());
     }
 
     #[test]
-    fn only_announced_sizes_count() {
-        assert_eq!(announced(&bgzf(b"text")), Some(bgzf(b"text").len()));
-        assert_eq!(announced(&pzstd(b"text")), Some(pzstd(b"text").len()));
-        assert_eq!(announced(&unannounced(b"text")), None);
+    fn only_declared_sizes_count() {
+        assert_eq!(declared_size(&bgzf(b"text")), Some(bgzf(b"text").len()));
+        assert_eq!(declared_size(&pzstd(b"text")), Some(pzstd(b"text").len()));
+        assert_eq!(declared_size(&without_declared_size(b"text")), None);
         for length in 0..HEADER {
-            assert_eq!(announced(&bgzf(b"text")[..length]), None);
+            assert_eq!(declared_size(&bgzf(b"text")[..length]), None);
         }
-        assert_eq!(announced(&[&PZSTD[..], &[0xff; 10]].concat()), None, "too long");
-        assert_eq!(announced(&NO_GZIP), None);
-        assert_eq!(announced(&[NO_ZSTD, [0; 8]].concat()), None);
+        assert_eq!(declared_size(&[&PZSTD[..], &[0xff; 10]].concat()), None, "too long");
+        assert_eq!(declared_size(&NO_GZIP), None);
+        assert_eq!(declared_size(&[NO_ZSTD, [0; 8]].concat()), None);
         assert_eq!((read(&NO_GZIP, None), read(&NO_ZSTD, None)), Default::default());
     }
 }

@@ -1,7 +1,7 @@
 //! Notes: warnings about a corpus from a reader or a model.
 //!
-//! A note says that a result is probably not what the user meant. It carries data and no advice:
-//! each interface adds what its users can do.
+//! A note reports that a result is probably not what the user intended. It contains data but no
+//! advice, which each interface adds in its own words.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -23,21 +23,21 @@ pub enum Note {
         /// The field.
         field: String,
     },
-    /// A field next to the text looks like a part of it, but is not read.
+    /// A field that probably belongs to the text is not read.
     UnusedText {
         /// The field.
         field: String,
     },
-    /// Fields that hold a JSON or Python list were read as several labels.
+    /// Fields that contain a JSON or Python list were read as several labels.
     ListsAsLabels {
         /// The place of the first such field.
         place: Place,
     },
-    /// A quoted field contains whole rows.
+    /// A quoted field contains entire rows.
     QuotedRows {
-        /// Where it begins.
+        /// The place where the field begins.
         place: Place,
-        /// The number of its lines.
+        /// The number of lines of the field.
         lines: usize,
     },
     /// Files in label folders that are not text were skipped.
@@ -45,24 +45,24 @@ pub enum Note {
         /// The place of the first skipped file.
         place: Place,
     },
-    /// Most labels contain the same separator, and their parts recur.
+    /// Most labels contain the same separator, and splitting them would leave far fewer labels.
     LabelsWithSeparator {
         /// The separator.
         separator: char,
         /// The number of labels.
         labels: usize,
-        /// The number of different parts.
+        /// The number of labels after splitting.
         parts: usize,
         /// One of the labels.
         example: String,
     },
-    /// Most labels contain a separator, and few different parts come before it.
+    /// Most labels contain a separator, and only a few distinct names precede it.
     LabelsWithTrailingText {
         /// The separator.
         separator: char,
         /// The number of labels.
         labels: usize,
-        /// The number of different parts before the separator.
+        /// The number of distinct names before the separator.
         parts: usize,
         /// One of the labels.
         example: String,
@@ -81,7 +81,7 @@ pub enum Note {
         /// The label.
         label: String,
     },
-    /// Labels that are probably the same one in several spellings.
+    /// Several spellings that are probably the same label.
     SimilarLabels {
         /// The number of pairs.
         pairs: usize,
@@ -90,7 +90,7 @@ pub enum Note {
         /// The other spelling.
         other: String,
     },
-    /// Labels of a corpus that a model does not have.
+    /// Labels of a corpus that are unknown to a model.
     UnknownLabels {
         /// The number of unknown labels.
         unknown: usize,
@@ -123,7 +123,7 @@ pub enum Note {
         short: usize,
         /// The number of all documents.
         documents: usize,
-        /// The identifier of one of them.
+        /// The identifier of such a document.
         example: String,
     },
     /// Several documents have the same identifier.
@@ -146,7 +146,7 @@ impl fmt::Display for Note {
                 write!(f, "the field `{}` is not used as a weight", printable(field))
             }
             Self::UnusedText { field } => {
-                write!(f, "the field `{}` is not read, only the text is", printable(field))
+                write!(f, "the field `{}` is not read; only the text field is", printable(field))
             }
             Self::ListsAsLabels { place } => {
                 write!(f, "{place}: the label field holds a list; its items are read as labels")
@@ -155,7 +155,7 @@ impl fmt::Display for Note {
                 write!(f, "{place}: a quoted field of {lines} lines contains what look like rows")
             }
             Self::SkippedFiles { place } => {
-                write!(f, "{place}: not a text; such files in label folders are left out")
+                write!(f, "{place}: not a text; such files in label folders are skipped")
             }
             Self::LabelsWithSeparator { separator, labels, parts, example } => write!(
                 f,
@@ -226,12 +226,12 @@ impl fmt::Display for Note {
     }
 }
 
-/// Collects notes while a corpus is read: the first one of each kind.
+/// Collects notes while a corpus is read, and keeps the first note of each kind.
 #[derive(Debug, Default)]
 pub struct Notes(Mutex<Vec<Note>>);
 
 impl Notes {
-    /// Adds a note, unless there is one of its kind.
+    /// Adds a note, unless there already is a note of the same kind.
     pub fn add(&self, note: Note) {
         let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if notes.iter().all(|other| discriminant(other) != discriminant(&note)) {
@@ -239,7 +239,7 @@ impl Notes {
         }
     }
 
-    /// Takes the notes, in the order in which they were added.
+    /// Removes and returns all notes, in the order in which they were added.
     pub fn take(&self) -> Vec<Note> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -297,14 +297,15 @@ pub fn label_notes(labels: &[LabelFrequency<'_>], documents: u64) -> Vec<Note> {
     {
         return vec![Note::OneLabel { label: label.to_owned() }];
     }
-    let separated = with_separator(labels);
+    let separated = labels_with_separator(labels);
     let separated = separated.or_else(|| labels_with_trailing_text(labels));
     let rare = if separated.is_none() { rare_labels(labels) } else { None };
     separated.into_iter().chain(rare).chain(similar_labels(labels)).collect()
 }
 
-/// Returns a note if most labels contain a separator, and splitting them leaves far fewer.
-fn with_separator(labels: &[LabelFrequency<'_>]) -> Option<Note> {
+/// Returns a note if most labels contain a separator, and splitting them would leave far fewer
+/// labels.
+fn labels_with_separator(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     const MIN_LABELS: usize = 4;
     for separator in [';', '|', ','] {
         let containing = labels.iter().filter(|label| label.label.contains(separator));
@@ -324,8 +325,8 @@ fn with_separator(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     None
 }
 
-/// Returns a note if most labels are followed by other text: by a separator without a space after
-/// it, and few different strings before it.
+/// Returns a note if most labels are followed by other text: they contain a separator without a
+/// space after it, and few distinct strings precede it.
 fn labels_with_trailing_text(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     const MIN_LABELS: usize = 8;
     [',', ';', '|'].into_iter().find_map(|separator| {
@@ -352,7 +353,7 @@ fn rare_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     const MIN_LABELS: usize = 8;
     let once = || labels.iter().filter(|label| label.documents == 1);
     let rare = once().count();
-    // The longest label shows best whether the field really holds labels.
+    // The longest label best shows whether the field really contains labels.
     let example = once().map(|label| label.label).max_by_key(|label| label.chars().count())?;
     (labels.len() >= MIN_LABELS && rare * 2 > labels.len()).then(|| Note::RareLabels {
         rare,
@@ -385,7 +386,7 @@ fn similar_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     })
 }
 
-/// Returns a form that is equal for labels that differ only in spelling.
+/// Returns a normalized form, which is the same for labels that differ only in spelling.
 fn folded(label: &str) -> String {
     if let Ok(number) = label.parse::<f64>() {
         return number.to_string();
@@ -397,11 +398,12 @@ fn folded(label: &str) -> String {
 
 /// Returns pairs of a rare label and a common label one edit away.
 fn misspelled<'a>(labels: &[LabelFrequency<'a>]) -> Vec<(LabelFrequency<'a>, LabelFrequency<'a>)> {
-    /// Minimum length of a compared label. Shorter labels often differ by one character on purpose.
+    /// The minimum length of compared labels. Shorter labels often differ by one character
+    /// intentionally.
     const MIN_CHARS: usize = 5;
-    /// Minimum ratio of the common label's document count to the rare label's.
-    const FACTOR: u64 = 5;
-    /// Maximum number of pairs that are compared.
+    /// The minimum ratio between the document counts of the common and the rare label.
+    const MIN_RATIO: u64 = 5;
+    /// The maximum number of compared pairs.
     const MAX_PAIRS: usize = 1_000_000;
     let is_word = |label: &&LabelFrequency<'_>| {
         label.label.chars().count() >= MIN_CHARS
@@ -409,13 +411,13 @@ fn misspelled<'a>(labels: &[LabelFrequency<'a>]) -> Vec<(LabelFrequency<'a>, Lab
     };
     let rare: Vec<_> = labels.iter().filter(|label| label.documents <= 2).filter(is_word).collect();
     let common: Vec<_> =
-        labels.iter().filter(|label| label.documents >= FACTOR).filter(is_word).collect();
+        labels.iter().filter(|label| label.documents >= MIN_RATIO).filter(is_word).collect();
     if rare.len().saturating_mul(common.len()) > MAX_PAIRS {
         return Vec::new();
     }
     let similar = |rare: &LabelFrequency<'a>| {
         common.iter().find(|common| {
-            common.documents >= rare.documents * FACTOR
+            common.documents >= rare.documents * MIN_RATIO
                 && folded(common.label) != folded(rare.label)
                 && Edit.distance_within(rare.label, common.label, 1.0).is_some()
         })
@@ -441,8 +443,8 @@ pub fn unknown_labels<'a>(
     })
 }
 
-/// The label that differs least from `label`: in spelling only, or by a third of its characters at
-/// most.
+/// Returns the known label that is most similar to `label`. It differs only in spelling or by at
+/// most a third of the characters of `label`.
 pub fn closest_label<'a>(
     label: &str,
     known: impl IntoIterator<Item = &'a str> + Clone,
@@ -451,12 +453,12 @@ pub fn closest_label<'a>(
     if let Some(same) = known.clone().into_iter().find(|known| folded(known) == key) {
         return Some(same);
     }
-    let mut most = (label.chars().count() as f32 / 3.0).max(1.0);
+    let mut max_distance = (label.chars().count() as f32 / 3.0).max(1.0);
     let mut closest = None;
     for other in known {
-        if let Some(distance) = Edit.distance_within(label, other, most) {
+        if let Some(distance) = Edit.distance_within(label, other, max_distance) {
             closest = Some(other);
-            most = distance - 1.0;
+            max_distance = distance - 1.0;
         }
     }
     closest

@@ -1,11 +1,11 @@
-//! Streams of bytes, and looking at the beginning of one without taking it.
+//! Byte streams whose beginning can be examined without consuming it.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Any buffered stream of bytes.
+/// A buffered byte stream.
 pub(super) type Bytes = Box<dyn BufRead + Send>;
 
-/// A stream whose beginning was read ahead.
+/// A stream that can be read ahead.
 pub(super) struct PeekReader {
     head: Vec<u8>,
     taken: usize,
@@ -17,7 +17,7 @@ impl PeekReader {
         Self { head: Vec::new(), taken: 0, rest }
     }
 
-    /// Reads ahead until `enough` is satisfied or the stream ends.
+    /// Reads ahead until `enough` returns true or the stream ends. Returns the bytes read ahead.
     pub(super) fn head_until(&mut self, enough: impl Fn(&[u8]) -> bool) -> io::Result<&[u8]> {
         while !enough(&self.head[self.taken..]) {
             let more = self.rest.fill_buf()?;
@@ -31,8 +31,8 @@ impl PeekReader {
         Ok(&self.head[self.taken..])
     }
 
-    /// Reads just far enough to tell whether the stream begins with one of `marks`: a pipe may
-    /// deliver one byte at a time.
+    /// Reads ahead just far enough to determine whether the stream begins with one of `marks`,
+    /// because a pipe may deliver one byte at a time.
     pub(super) fn head_for(&mut self, marks: &[&[u8]]) -> io::Result<&[u8]> {
         self.head_until(|head| {
             !marks.iter().any(|mark| head.len() < mark.len() && mark.starts_with(head))
@@ -44,7 +44,7 @@ impl Read for PeekReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let head = &self.head[self.taken..];
         if head.is_empty() {
-            // A large part is not copied through the buffer.
+            // Bypass the buffer for large reads.
             return self.rest.read(out);
         }
         let length = head.len().min(out.len());
@@ -76,7 +76,7 @@ impl BufRead for PeekReader {
     }
 }
 
-/// A stream that fails, then ends.
+/// Returns a stream that fails once, then ends.
 pub(super) fn failing(error: io::Error) -> Bytes {
     Box::new(BufReader::new(FailingReader(Some(error))))
 }

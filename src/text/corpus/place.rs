@@ -1,11 +1,11 @@
-//! Where something is in a corpus.
+//! Positions in corpora.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::printable::printable;
 
-/// A place in a corpus, for messages: `file:line`.
+/// A file and line of a corpus, displayed as `file:line`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The path as the user gave it, or `<stdin>`.

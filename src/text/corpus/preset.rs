@@ -20,15 +20,15 @@ pub enum Preset {
     /// document, and the documents with at least one of these labels.
     ModApte90,
     /// R52 (Cardoso-Cachopo 2007): the stories of Reuters-21578, ModApte split, with exactly one
-    /// topic; only the 52 topics with at least one training and one test story.
+    /// topic, restricted to the 52 topics with at least one training and one test story.
     R52,
-    /// R8: the stories of R52 whose topic is among the ten most frequent ones of the whole split;
-    /// these are eight topics.
+    /// R8: the stories of R52 whose topic is among the ten most frequent topics of the full split.
+    /// R52 contains eight of these topics.
     R8,
     /// 20 Newsgroups, split by date: the folders `20news-bydate-train` and `-test`.
     Newsgroups20,
-    /// RCV1-v2 topics as split by Lewis, Yang, Rose and Li (2004): vector files if there are any,
-    /// token files otherwise.
+    /// RCV1-v2 topics with the split of Lewis, Yang, Rose and Li (2004). Reads vector files if they
+    /// exist, and token files otherwise.
     Lyrl2004,
 }
 
@@ -41,7 +41,7 @@ pub struct Sides {
     pub train: Documents,
     /// The test documents.
     pub test: Documents,
-    /// A sentence on what was read.
+    /// A description of the data that were read.
     pub note: String,
 }
 
@@ -70,8 +70,8 @@ impl Preset {
     /// Opens the benchmark's files in `folder`.
     ///
     /// # Errors
-    /// If a file is missing or cannot be read. A side without documents yields an error as its only
-    /// item.
+    /// If a file is missing or cannot be read. If one side of the split has no documents, the only
+    /// item of its stream is an error.
     pub fn open(self, folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {
         let Sides { train, test, note } = match self {
             Self::ModApte90 => reuters(folder, options, &|_| true),
@@ -88,7 +88,7 @@ impl Preset {
     }
 }
 
-/// The same documents, or an error that names the folder if there are none.
+/// Returns the documents, or an error with the folder if there are none.
 fn at_least_one(mut documents: Documents, folder: &Path, side: &'static str) -> Documents {
     let place = Place { source: folder.to_string_lossy().into(), line: None };
     let mut none = true;
@@ -100,7 +100,7 @@ fn at_least_one(mut documents: Documents, folder: &Path, side: &'static str) -> 
     }))
 }
 
-/// The names of the files in a folder, sorted.
+/// Returns the names of the entries of a folder, sorted.
 fn file_names(folder: &Path) -> Result<Vec<String>, CorpusError> {
     let failed = |error| io_error(folder, error);
     let mut names = Vec::new();
@@ -119,11 +119,12 @@ fn missing(folder: &Path, file: &str) -> CorpusError {
 /// The topics of R8.
 const R8: [&str; 8] = ["acq", "crude", "earn", "grain", "interest", "money-fx", "ship", "trade"];
 
-/// The stories whose topics `takes` accepts, with only those topics that both sides have.
+/// Opens the stories for whose topics `accepts` returns true. Topics that do not occur on both
+/// sides of the split are removed.
 fn reuters(
     folder: &Path,
     options: &ReadOptions,
-    takes: &'static (dyn Fn(&[String]) -> bool + Sync),
+    accepts: &'static (dyn Fn(&[String]) -> bool + Sync),
 ) -> Result<Sides, CorpusError> {
     if !file_names(folder)?.iter().any(|name| name.contains(".sgm")) {
         return Err(missing(folder, "reut2-*.sgm"));
@@ -136,7 +137,7 @@ fn reuters(
         let mut labels = HashSet::new();
         for document in side(split)? {
             let found = document?.labels;
-            if takes(&found) {
+            if accepts(&found) {
                 labels.extend(found);
             }
         }
@@ -150,7 +151,7 @@ fn reuters(
     let of_common = |corpus: Corpus| -> Documents {
         let common = Arc::clone(&common);
         Box::new(corpus.filter_map(move |document| match document {
-            Ok(document) if !takes(&document.labels) => None,
+            Ok(document) if !accepts(&document.labels) => None,
             Ok(mut document) => {
                 document.labels.retain(|label| common.contains(label));
                 (!document.labels.is_empty()).then_some(Ok(document))

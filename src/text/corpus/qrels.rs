@@ -1,4 +1,4 @@
-//! Relevance judgments: lines `label id 1` that assign labels to document identifiers.
+//! Relevance judgments (qrels): lines `label id 1` that assign labels to document identifiers.
 
 use std::hash::BuildHasher;
 use std::path::Path;
@@ -21,18 +21,17 @@ pub struct Qrels {
     shards: Vec<Shard>,
 }
 
-/// The labels of the documents whose identifiers have the same [`shard_of`]; shards are made
-/// concurrently.
+/// The labels of the documents with the same value of [`shard_of`]. Shards are built concurrently.
 #[derive(Debug, Default)]
 struct Shard {
     ids: Interner,
-    /// The labels of the document with number `d` among the identifiers, in the order of the file,
-    /// are `labels[starts[d]..starts[d + 1]]`.
+    /// The labels of the document with index `d` in `ids`, in file order, are
+    /// `labels[starts[d]..starts[d + 1]]`.
     starts: Vec<usize>,
     labels: Vec<u32>,
 }
 
-/// The number of shards: each fits in a near cache of a processor while it is made.
+/// The number of shards. It is large enough for a shard to fit in the L2 cache while it is built.
 const SHARDS: usize = 32;
 
 #[expect(clippy::cast_possible_truncation, reason = "fewer than 256")]
@@ -49,15 +48,15 @@ impl Qrels {
         Self::from_source(Source::open(path, &SourceOptions::default())?, None)
     }
 
-    /// As [`read`](Self::read), on several threads.
+    /// Like [`read`](Self::read), but reads on several threads.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// See [`read`](Self::read).
     pub fn read_with(path: &Path, threads: &Threads) -> Result<Self, CorpusError> {
         Self::from_source(Source::open(path, &SourceOptions::default())?, Some(threads))
     }
 
-    /// Reads qrels from bytes; messages call them `name`.
+    /// Reads qrels from bytes. Error messages refer to them as `name`.
     ///
     /// # Errors
     /// If a line is not `label id judgment`.
@@ -78,16 +77,16 @@ impl Qrels {
             }
         };
         read.map_err(|error| match error.problem {
-            // The encoding of the corpus is not that of this file.
+            // The encoding options of the corpus do not apply to this file.
             Problem::BadUtf8 { byte } => Problem::OnlyUtf8 { byte }.at(&error.place),
             problem => CorpusError { problem, ..error },
         })
     }
 
-    /// The judgments of blocks, in their order.
+    /// Merges the judgments of blocks, in order.
     fn of(blocks: &[Judgments], threads: Option<&Threads>) -> Self {
         let mut names = Interner::default();
-        // The number of each name of a block.
+        // Maps the label names of each block to indices in `names`.
         let mut number =
             |name: &str| names.id(name.into()).expect("the size of a file of qrels is limited");
         let numbers: Vec<Vec<u32>> = blocks
@@ -105,32 +104,32 @@ impl Qrels {
         Self { names, shards }
     }
 
-    /// The labels of the document `id`; none if the file does not mention it.
+    /// Returns the labels of the document `id`. They are empty if the file does not contain it.
     pub fn labels(&self, id: &str) -> Vec<String> {
         let shard = self.shards.get(usize::from(shard_of(id)));
         let labels = shard.map_or(&[][..], |shard| shard.labels(id));
         labels.iter().map(|&label| self.names[label as usize].clone()).collect()
     }
 
-    /// All labels in the file, in order of first appearance.
+    /// All labels in the file, in order of first occurrence.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 }
 
 impl Shard {
-    /// The documents of a shard, with the labels' numbers among all.
+    /// Builds a shard. `numbers` maps the labels of each block to indices of all labels.
     fn of(shard: usize, blocks: &[Judgments], numbers: &[Vec<u32>]) -> Self {
         let mut ids = Interner::default();
-        // Numbers of documents and of their labels.
+        // Pairs of a document index and a label index.
         let mut judged: Vec<(u32, u32)> = Vec::new();
-        let mut own = Vec::new();
+        let mut document_indices = Vec::new();
         for (block, of_names) in blocks.iter().zip(numbers) {
             let in_shard = |&at: &usize| usize::from(block.shards[at]) == shard;
             let places = || (0..block.documents.len()).filter(in_shard);
-            own.clear();
-            ids.ids_of(places().map(|at| block.id(at)), &mut own);
-            for (&document, at) in own.iter().zip(places()) {
+            document_indices.clear();
+            ids.ids_of(places().map(|at| block.id(at)), &mut document_indices);
+            for (&document, at) in document_indices.iter().zip(places()) {
                 let labels = block.labels(at).iter();
                 judged.extend(labels.map(|&label| (document, of_names[label as usize])));
             }
@@ -152,7 +151,7 @@ impl Shard {
         Self { ids, starts, labels }
     }
 
-    /// The labels of a document; none if there is no such document.
+    /// Returns the labels of a document. They are empty if there is no such document.
     fn labels(&self, id: &str) -> &[u32] {
         let Some(document) = self.ids.find(id) else { return &[] };
         let document = document as usize;
@@ -160,25 +159,25 @@ impl Shard {
     }
 }
 
-/// The judgments of some lines.
+/// The judgments in a range of lines.
 #[derive(Default)]
 struct Judgments {
     names: Interner,
-    /// The identifiers of documents, end to end. Judgments of one document are usually consecutive;
-    /// otherwise its identifier is repeated.
+    /// The concatenated identifiers of documents. The judgments of a document are usually
+    /// consecutive; if they are not, its identifier is repeated.
     ids: String,
-    /// Where the identifier of each document ends, and where its labels do.
+    /// The ends of each document's identifier in `ids` and of its labels in `labels`.
     documents: Vec<(usize, usize)>,
     /// The shard of each document.
     shards: Vec<u8>,
-    /// Numbers of names.
+    /// The labels of the documents, as indices in `names`.
     labels: Vec<u32>,
 }
 
 impl Judgments {
     fn read(mut lines: Lines) -> Result<Self, CorpusError> {
-        let mut own = Self::default();
-        // Where the identifier of the last document begins.
+        let mut judgments = Self::default();
+        // The start of the last document's identifier.
         let mut last = 0;
         while let Some(line) = lines.next()? {
             let mut items = line.split_ascii_whitespace();
@@ -192,22 +191,22 @@ impl Judgments {
             if judgment == "0" {
                 continue;
             }
-            if own.documents.is_empty() || own.ids[last..] != *id {
-                last = own.ids.len();
-                own.ids.push_str(id);
-                own.documents.push((own.ids.len(), own.labels.len()));
-                own.shards.push(shard_of(id));
+            if judgments.documents.is_empty() || judgments.ids[last..] != *id {
+                last = judgments.ids.len();
+                judgments.ids.push_str(id);
+                judgments.documents.push((judgments.ids.len(), judgments.labels.len()));
+                judgments.shards.push(shard_of(id));
             }
-            let label = own.names.id(name.into());
-            own.labels.push(label.expect("the size of a file of qrels is limited"));
-            if let Some((_, end)) = own.documents.last_mut() {
-                *end = own.labels.len();
+            let label = judgments.names.id(name.into());
+            judgments.labels.push(label.expect("the size of a file of qrels is limited"));
+            if let Some((_, end)) = judgments.documents.last_mut() {
+                *end = judgments.labels.len();
             }
         }
-        Ok(own)
+        Ok(judgments)
     }
 
-    /// Where the identifier of a document begins, and where its labels do.
+    /// Returns the starts of a document's identifier in `ids` and of its labels in `labels`.
     fn start(&self, document: usize) -> (usize, usize) {
         document.checked_sub(1).map_or((0, 0), |before| self.documents[before])
     }

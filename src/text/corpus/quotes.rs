@@ -1,14 +1,14 @@
-//! The quotes of CSV records.
+//! Tracks the quotes of CSV records.
 
 use super::table::Dialect;
 
-/// Follows the quotes of CSV records as the crate `csv` reads them: a quote opens a field only at
-/// its beginning, two quotes within are one, and blank lines are no records.
+/// Tracks the quotes of CSV records by the rules of the crate `csv`: only a quote at the beginning
+/// of a field opens it, two quotes inside a field stand for one, and blank lines are skipped.
 #[derive(Debug, Clone)]
 pub(super) struct Quotes {
     dialect: Dialect,
     state: QuoteState,
-    /// The line of the next byte, counted from 1.
+    /// The line of the next byte, from 1.
     line: u64,
 }
 
@@ -20,12 +20,12 @@ enum QuoteState {
     Quoted,
     /// After a backslash in a quoted field.
     Escaped,
-    /// After a quote in a quoted field: its end, or the first of two.
+    /// After a quote in a quoted field, which ends the field or is the first of two quotes.
     AfterQuote,
 }
 
 impl Quotes {
-    /// At the beginning of a record in this line.
+    /// Starts at the beginning of a record on line `line`.
     pub(super) const fn new(dialect: Dialect, line: u64) -> Self {
         Self { dialect, state: QuoteState::RecordBegins, line }
     }
@@ -34,14 +34,14 @@ impl Quotes {
         &self.dialect
     }
 
-    /// Whether the text so far ends within quotes.
+    /// Returns whether the text read so far ends inside quotes.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, QuoteState::Quoted | QuoteState::Escaped)
     }
 
-    /// Reads on, and calls `begins` with the line of every record that begins. Returns the end of
-    /// the last record that ends among these bytes: after its line feed, or, if a carriage return
-    /// ends it, before the next record.
+    /// Reads `bytes`, and calls `begins` with the line of each record that begins. Returns the end
+    /// of the last record that ends in `bytes`. The end is after a line feed; if only a carriage
+    /// return ends the record, it is before the next record.
     pub(super) fn last_end(&mut self, bytes: &[u8], mut begins: impl FnMut(u64)) -> Option<usize> {
         use QuoteState::{AfterQuote, Escaped, FieldBegins, Quoted, RecordBegins, Unquoted};
         let Dialect { separator, quote, escapes, .. } = self.dialect;

@@ -1,4 +1,4 @@
-//! Files, folders or bytes → documents.
+//! Reads documents from files, folders or bytes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::threads::Threads;
 
-/// The records of a file or of a label tree.
+/// The format and the records of a file or of label folders.
 type OpenedFile = Result<(Format, Records), CorpusError>;
 
-/// Called with the name and the format of each file that is opened.
+/// A callback that receives the name and the format of each file that is opened.
 pub type OnOpen = Box<dyn FnMut(&str, Format) + Send>;
 
 /// A stream of documents from one or several files, in the order given.
@@ -39,7 +39,7 @@ pub type OnOpen = Box<dyn FnMut(&str, Format) + Send>;
 /// ```
 pub struct Corpus {
     waiting: VecDeque<PathBuf>,
-    /// The next files, whose first blocks are on their way.
+    /// The next files, which are already open and whose first blocks are being read.
     ahead: VecDeque<(PathBuf, OpenedFile)>,
     current: Option<Records>,
     options: Arc<ReadOptions>,
@@ -61,13 +61,14 @@ impl fmt::Debug for Corpus {
 }
 
 impl Corpus {
-    /// A corpus of `paths`: files, folders, or `-` for standard input.
+    /// Opens a corpus of `paths`: files, folders, or `-` for standard input.
     ///
-    /// A folder that holds only folders is read as one folder per label; any other folder stands
-    /// for the corpus files in it, ordered by name. Symbolic links are followed.
+    /// A folder that contains only folders is read as one folder per label. A folder of texts with
+    /// label files is read in the format of Annif. Any other folder stands for its corpus files,
+    /// ordered by name. Symbolic links are followed.
     ///
     /// # Errors
-    /// If a path does not exist, a folder holds no corpus file, or a symbolic link leads nowhere.
+    /// If a path does not exist, a folder contains no corpus file, or a symbolic link is broken.
     pub fn open(paths: &[PathBuf], options: ReadOptions) -> Result<Self, CorpusError> {
         let mut waiting = VecDeque::new();
         for path in paths {
@@ -87,16 +88,16 @@ impl Corpus {
         Ok(corpus)
     }
 
-    /// The files, and the folders of one folder a label, that are still to be read, in order.
+    /// Returns the files and label folders that have not been read yet, in order.
     pub fn waiting(&self) -> impl Iterator<Item = &Path> {
         let ahead = self.ahead.iter().map(|(path, _)| path);
         ahead.chain(&self.waiting).map(PathBuf::as_path)
     }
 
-    /// A corpus of bytes in memory; messages call it `name`.
+    /// Opens a corpus of bytes in memory. Error messages refer to it as `name`.
     ///
     /// # Errors
-    /// If the format cannot be detected.
+    /// If the format cannot be detected or the first bytes cannot be read.
     pub fn from_bytes(
         name: &str,
         bytes: Vec<u8>,
@@ -131,7 +132,7 @@ impl Corpus {
         self
     }
 
-    /// Opens the next file, and those after it if several threads read.
+    /// Opens the next file, and further files if several threads read.
     fn open_next(&mut self) -> Option<Result<Records, CorpusError>> {
         if self.ahead.is_empty() {
             let path = self.waiting.pop_front()?;
@@ -141,7 +142,7 @@ impl Corpus {
         let (path, opened) = self.ahead.pop_front()?;
         let threads = self.options.threads.as_ref().map_or(1, Threads::count);
         while opened.is_ok()
-            && self.ahead.len() + 1 < threads.min(MOST_OPEN)
+            && self.ahead.len() + 1 < threads.min(MAX_OPEN_FILES)
             && let Some(next) =
                 self.waiting.pop_front_if(|path| path.as_os_str() != "-" && path.is_file())
         {
@@ -180,10 +181,10 @@ impl Iterator for Corpus {
             return None;
         }
         let Some(next) = self.advance() else {
-            // Once.
+            // Report a mismatch only once.
             self.failed = true;
-            let beside = self.options.vectors_beside.as_ref()?;
-            return beside.check_end(self.read).err().map(Err);
+            let vectors = self.options.vectors_beside.as_ref()?;
+            return vectors.check_end(self.read).err().map(Err);
         };
         let finished = next.and_then(|Record { mut document, is_finished }| {
             self.read += 1;
@@ -204,8 +205,8 @@ impl Iterator for Corpus {
             if let Some(qrels) = &self.options.qrels {
                 document.labels = qrels.labels(&document.id);
             }
-            if let Some(beside) = &self.options.vectors_beside {
-                let vector = beside.vector(self.read - 1, &document.id);
+            if let Some(vectors) = &self.options.vectors_beside {
+                let vector = vectors.vector(self.read - 1, &document.id);
                 document.vector = Some(vector.map_err(|problem| problem.at(&document.place))?);
             }
             finish(document)
@@ -215,8 +216,8 @@ impl Iterator for Corpus {
     }
 }
 
-/// The most files that are read concurrently.
-const MOST_OPEN: usize = 4;
+/// The maximum number of files that are read concurrently.
+const MAX_OPEN_FILES: usize = 4;
 
 fn open_path(path: &Path, options: &Arc<ReadOptions>) -> OpenedFile {
     if path.as_os_str() != "-" && path.is_dir() {

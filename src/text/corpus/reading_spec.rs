@@ -6,30 +6,30 @@ use super::encoding::encoding_for_label;
 use super::options::{LabelUse, ReadOptions};
 use super::table::TableOptions;
 
-/// Reading options that a model remembers. Later corpora of the model are read in the same way,
-/// unless an option says otherwise. Every field is empty if the default was used.
+/// Reading options that a model stores. Later corpora are read with the same options, unless they
+/// are overridden. A field is empty if the default was used.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReadingSpec {
-    /// Names of the fields that hold the text.
+    /// The names of the text fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub text_columns: Vec<String>,
-    /// Name of the label field, or names of several indicator fields.
+    /// The name of the label field, or the names of several indicator fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub label_columns: Vec<String>,
-    /// Name of the field that holds the identifier.
+    /// The name of the identifier field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_column: Option<String>,
-    /// Name of the field that holds the weight.
+    /// The name of the weight field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight_column: Option<String>,
-    /// Name of the field that holds the group.
+    /// The name of the group field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_column: Option<String>,
-    /// The separator of labels in a field.
+    /// The separator of labels within a field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_separator: Option<String>,
-    /// How tables are written.
+    /// The syntax of tables.
     #[serde(skip_serializing_if = "is_default")]
     pub table: TableOptions,
     /// The name of the text encoding.
@@ -43,7 +43,7 @@ fn is_default(table: &TableOptions) -> bool {
 }
 
 impl ReadingSpec {
-    /// Selects the reading options that a model stores.
+    /// Extracts the reading options that a model stores.
     pub fn of(options: &ReadOptions) -> Self {
         Self {
             // The model stores the names of separate text fields elsewhere.
@@ -58,16 +58,16 @@ impl ReadingSpec {
         }
     }
 
-    /// Whether the defaults were used.
+    /// Returns whether all options have their defaults.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Sets the options that are not set.
+    /// Copies the stored options to `options` where these are not set.
     pub fn complete(&self, options: &mut ReadOptions) {
-        fn or<T: Clone>(option: &mut Option<T>, own: Option<&T>) {
+        fn or<T: Clone>(option: &mut Option<T>, stored: Option<&T>) {
             if option.is_none() {
-                *option = own.cloned();
+                *option = stored.cloned();
             }
         }
         if options.text_columns.is_empty() {
@@ -78,7 +78,7 @@ impl ReadingSpec {
         }
         or(&mut options.id_column, self.id_column.as_ref());
         if options.labels == LabelUse::Required {
-            // Documents to be classified need neither.
+            // Predictions need neither weights nor groups.
             or(&mut options.weight_column, self.weight_column.as_ref());
             or(&mut options.group_column, self.group_column.as_ref());
         }

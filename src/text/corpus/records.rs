@@ -1,5 +1,5 @@
-//! Documents as a reader makes them, completed and checked: on the calling thread, or in blocks on
-//! several threads.
+//! Completes and checks the documents of a reader, on the calling thread or in blocks on several
+//! threads.
 
 use std::sync::Arc;
 
@@ -12,18 +12,19 @@ use super::options::ReadOptions;
 use super::source::Source;
 use crate::threads::Threads;
 
-/// The records of a file or of a label tree.
+/// The records of a file or of label folders.
 pub(super) type Records = Box<dyn Iterator<Item = Result<Record, CorpusError>> + Send>;
 
-/// A document that was read.
+/// A document returned by a reader.
 pub(super) struct Record {
     pub(super) document: Document,
-    /// Whether it is complete; otherwise it depends on the number of documents before it.
+    /// Whether the document is complete. Otherwise, its identifier or vector depends on the number
+    /// of preceding documents.
     pub(super) is_finished: bool,
 }
 
 impl Record {
-    /// Completes a document, if that is possible.
+    /// Completes a document unless it depends on the number of preceding documents.
     pub(super) fn new(mut document: Document, options: &ReadOptions) -> Result<Self, CorpusError> {
         if document.id.is_empty() || options.vectors_beside.is_some() {
             return Ok(Self { document, is_finished: false });
@@ -35,7 +36,7 @@ impl Record {
     }
 }
 
-/// The records of one block: those before an error, and the error.
+/// Returns the records of one block. An error is the last item.
 pub(super) fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
     reader: Result<R, CorpusError>,
     options: &ReadOptions,
@@ -55,7 +56,7 @@ pub(super) fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
     records
 }
 
-/// The records of a format that can be cut into blocks.
+/// Returns the records of a source, which are parsed in blocks if several threads read.
 pub(super) fn in_blocks<R>(
     source: Source,
     options: &Arc<ReadOptions>,
@@ -73,25 +74,26 @@ where
     }
 }
 
-/// The records of blocks; `open` makes a reader of each.
+/// Returns the records of blocks. `open` creates a reader for each block.
 pub(super) fn parsed_in_blocks<R: Iterator<Item = Result<Document, CorpusError>>>(
     cutter: Cutter,
     open: impl Fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError> + Send + Sync + 'static,
     options: &Arc<ReadOptions>,
     threads: &Threads,
 ) -> Result<BlockReader<Record>, CorpusError> {
-    // What is wrong with the options shows without a line.
+    // Opening an empty block reports problems with the options.
     let _ = open(cutter.no_lines(), options)?;
     let options = Arc::clone(options);
     BlockReader::of_lines(cutter, move |lines| parse(open(lines, &options), &options), threads)
 }
 
-/// The threads that read a source in blocks, if there are several and the source is all there.
+/// Returns the threads that parse blocks of a source, or `None` if there is only one thread or the
+/// source is not a file.
 pub(super) fn threads_for<'a>(source: &Source, options: &'a ReadOptions) -> Option<&'a Threads> {
     options.threads.as_ref().filter(|threads| threads.count() > 1 && source.is_file())
 }
 
-/// The records of a reader, on the calling thread.
+/// Returns the records of a reader, which are parsed on the calling thread.
 pub(super) fn one_by_one(
     documents: impl Iterator<Item = Result<Document, CorpusError>> + Send + 'static,
     options: &Arc<ReadOptions>,

@@ -1,8 +1,8 @@
-//! Reuters-21578 SGML and its ModApte split.
+//! Reads Reuters-21578 SGML and its ModApte split.
 //!
 //! A story is everything between `<REUTERS …>` and `</REUTERS>`. Its labels are the `<D>` elements
 //! of `<TOPICS>`; its text is the title and the body, or the whole `<TEXT>` if it has neither. The
-//! files are windows-1252 and not XML.
+//! files are encoded in windows-1252 and are not XML.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl Reuters {
     }
 }
 
-/// Where a file can be cut: a story ends with the line that has its end.
+/// Cuts a file after each line that contains the end tag of a story.
 pub(super) fn story_records(_: &[u8], line: &[u8]) -> Option<End> {
     let mut rest = line;
     while let Some(at) = rest.iter().position(|&byte| byte == b'<') {
@@ -108,7 +108,7 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     tag[start..].split('"').next()
 }
 
-/// The content of the first element `name`: from `<name…>` to `</name>`.
+/// Returns the content of the first element `name`, between `<name…>` and `</name>`.
 fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let open = text.find(&format!("<{name}"))?;
     let start = open + text[open..].find('>')? + 1;
@@ -133,19 +133,20 @@ fn text(story: &str) -> String {
     match (title, body) {
         (Some(title), Some(body)) => format!("{}\n{}", unescape(title), unescape(body)),
         (_, Some(body)) => unescape(body),
-        // Brief and unprocessed stories: the text stands next to the other elements.
+        // In brief and unprocessed stories, the text is outside the other elements.
         _ => unescape(&without_tags(text)),
     }
 }
 
-/// The elements of the text with these names, such as `title` and `body`; missing ones are empty.
+/// Returns the elements of the text with these names, such as `title` and `body`. Missing elements
+/// are empty.
 fn fields(story: &str, names: &[String]) -> Vec<String> {
     let text = element(story, "TEXT").unwrap_or_default();
     names
         .iter()
         .map(|name| match element(text, &name.to_uppercase()) {
             Some(found) => unescape(found),
-            // Brief and unprocessed stories have no elements: all of their text is the body.
+            // Brief and unprocessed stories have no elements; their entire text is the body.
             None if name == "body" && element(text, "TITLE").is_none() => {
                 unescape(&without_tags(text))
             }
@@ -165,7 +166,7 @@ fn without_tags(text: &str) -> String {
 }
 
 /// Replaces the entities that the files use: `&lt; &gt; &amp; &quot; &#n;`. Control characters,
-/// which the wire service used for layout, become blanks.
+/// which the news agency used for layout, become spaces.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

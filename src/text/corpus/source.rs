@@ -1,4 +1,4 @@
-//! Files and standard input as streams of bytes: decompressed and decoded to UTF-8.
+//! Opens files and standard input as byte streams, decompressed and decoded to UTF-8.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -22,21 +22,21 @@ use crate::threads::Threads;
 
 const BUFFER: usize = 1 << 16;
 
-/// How the bytes of a source are read.
+/// Options for reading the bytes of a source.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SourceOptions {
-    /// The text encoding; `None` is UTF-8.
+    /// The text encoding; `None` means UTF-8.
     pub(super) encoding: Option<&'static Encoding>,
     pub(super) on_bad_utf8: OnBadUtf8,
-    /// The maximum number of bytes of a record; `None`: [`limits::MAX_RECORD_BYTES`].
+    /// The maximum number of bytes of a record; `None` means [`limits::MAX_RECORD_BYTES`].
     pub(super) max_record: Option<u64>,
     /// Counts the bytes read from files, before decompression.
     pub(super) bytes_read: Option<Arc<AtomicU64>>,
-    /// The threads that decompress.
+    /// The threads that decompress the source.
     pub(super) threads: Option<Threads>,
 }
 
-/// A named stream of bytes, decompressed and meant to be UTF-8.
+/// A named stream of decompressed bytes, which should be UTF-8.
 pub(super) struct Source {
     name: Arc<str>,
     bytes: PeekReader,
@@ -52,7 +52,7 @@ pub(super) fn io_error(path: &Path, error: io::Error) -> CorpusError {
     Problem::Io(error).at(&Place { source: path.to_string_lossy().into(), line: None })
 }
 
-/// The bytes of a file that is no corpus, decompressed.
+/// Opens a file other than a corpus and returns its decompressed bytes.
 pub(crate) fn open_bytes(path: &Path) -> Result<Bytes, CorpusError> {
     let file = File::open(path).map_err(|error| io_error(path, error))?;
     let bytes = Box::new(BufReader::with_capacity(BUFFER, file));
@@ -82,7 +82,7 @@ impl Source {
         Self::read_by(name, bytes, options, None)
     }
 
-    /// The same, decompressed by these threads if that is possible.
+    /// Like [`from_reader`](Self::from_reader), but decompresses on `threads` if possible.
     fn read_by(
         name: &str,
         bytes: Bytes,
@@ -120,7 +120,7 @@ impl Source {
                     source.bytes.consume(3);
                     source.offset = 3;
                 } else if head.starts_with(&[0xFF, 0xFE]) || head.starts_with(&[0xFE, 0xFF]) {
-                    // The decoder removes the mark.
+                    // The decoder removes the byte order mark.
                     let is_little = head.starts_with(&[0xFF, 0xFE]);
                     let utf_16 = if is_little { UTF_16LE } else { UTF_16BE };
                     source = source.decoded(utf_16, options.on_bad_utf8);
@@ -130,7 +130,7 @@ impl Source {
         Ok(source)
     }
 
-    /// The same stream, decoded from `encoding` instead of UTF-8.
+    /// Decodes the stream from `encoding`.
     pub(super) fn decoded(self, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Self {
         let decoded = decoded(Box::new(self.bytes), encoding, on_bad);
         Self { bytes: PeekReader::new(decoded), ..self }
@@ -140,8 +140,8 @@ impl Source {
         Place { source: Arc::clone(&self.name), line: None }
     }
 
-    /// The first line, and whatever was read with it, without taking them; the first 64 KiB of a
-    /// longer line.
+    /// Returns the first line and the bytes read with it, without consuming them. Of a longer line,
+    /// returns at least the first 64 KiB.
     pub(super) fn first_line(&mut self) -> Result<&[u8], CorpusError> {
         let place = self.place();
         let enough = |head: &[u8]| head.len() >= BUFFER || head.contains(&b'\n');
@@ -152,19 +152,20 @@ impl Source {
         self.on_bad_utf8
     }
 
-    /// The same stream, limited to the length of files other than the corpus
+    /// Limits the stream to the maximum size of files other than the corpus
     /// ([`limits::MAX_FILE_BYTES`]).
     pub(super) fn limited(self) -> Self {
         let bytes = LimitedReader::new(self.bytes, "a file", limits::MAX_FILE_BYTES);
         Self { bytes: PeekReader::new(Box::new(bytes)), ..self }
     }
 
-    /// The bytes, limited as one record. [`LimitedReader::restart`] begins the next one.
+    /// Returns the bytes, limited to the size of one record. [`LimitedReader::restart`] begins the
+    /// next record.
     pub(super) fn into_records(self) -> LimitedReader<Bytes> {
         LimitedReader::new(Box::new(self.bytes), "a record", self.max_record)
     }
 
-    /// All bytes as one document.
+    /// Reads all bytes as one document.
     pub(super) fn into_document(self) -> Result<String, CorpusError> {
         let place = self.place();
         let Self { offset, on_bad_utf8, .. } = self;
@@ -187,7 +188,7 @@ impl Source {
         self.is_file
     }
 
-    /// The same in blocks of whole records.
+    /// Splits the source into blocks of complete records.
     pub(super) fn blocks(self, ends: Ends) -> Cutter {
         let Self { name, bytes, offset, on_bad_utf8, max_record, .. } = self;
         Cutter {

@@ -1,8 +1,8 @@
-//! svmlight / libsvm rows: `label,label column:value column:value … # comment`.
+//! Reads svmlight / libsvm rows: `label,label column:value column:value … # comment`.
 //!
-//! XMLC files begin with their counts of rows, columns and labels; columns and labels are then
-//! numbered from 0. A row may have no label: it then begins with a blank or with `column:value`.
-//! `qid:n` is ignored. Columns may be in any order, but must not repeat.
+//! XMLC files begin with their counts of rows, columns and labels; their columns and labels are
+//! numbered from 0. A row without labels begins with a space or with `column:value`. `qid:n` is
+//! ignored. Columns may be in any order, but must not repeat.
 
 use super::document::{Content, Document};
 use super::error::{CorpusError, Problem};
@@ -24,7 +24,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// The counts in a line `rows columns labels`.
+    /// Parses a line `rows columns labels`.
     pub(super) fn of(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?;
         let numbers = line.split_ascii_whitespace().map(|number| number.parse().ok());
@@ -106,7 +106,7 @@ fn parse(row: &str, first_column: u32) -> Result<Row, Problem> {
     if unlabeled || first.contains(':') {
         return Ok((Vec::new(), features(row, first_column, true)?));
     }
-    // `+1`, `1` and `1.0` are the same label, as in every reader of this format.
+    // `+1`, `1` and `1.0` are the same label, as in other readers of this format.
     let label = |label: &str| {
         let label = label.strip_prefix('+').unwrap_or(label);
         label.parse().map_or_else(|_| label.to_owned(), |number| label_of_number(&number))
@@ -115,15 +115,15 @@ fn parse(row: &str, first_column: u32) -> Result<Row, Problem> {
     Ok((labels, features(rest, first_column, true)?))
 }
 
-/// `column:value` items as features in increasing order of columns; `qid:n` is an error unless it
-/// `may_group`, and then ignored.
+/// Parses `column:value` items and returns features in increasing order of columns. `qid:n` is
+/// ignored if `may_group`, and an error otherwise.
 pub(super) fn features(
     row: &str,
     first_column: u32,
     may_group: bool,
 ) -> Result<Vec<(u32, f32)>, Problem> {
     let mut rest = row.trim_ascii();
-    // An item of a file takes about twelve bytes.
+    // Items have about twelve bytes on average.
     let mut features = Vec::with_capacity(rest.len() / 10);
     while !rest.is_empty() {
         let (column, value) = if let Some((column, value, length)) = simple(rest.as_bytes()) {
@@ -147,7 +147,8 @@ pub(super) fn features(
     sorted(features)
 }
 
-/// The item that begins here and its length, if the column is a number of at most nine digits.
+/// Parses the first item if its column has at most nine digits. Returns the column, the value and
+/// the length of the item.
 fn simple(bytes: &[u8]) -> Option<(u32, f32, usize)> {
     let digits = bytes.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
     if !(1..10).contains(&digits) || bytes.get(digits) != Some(&b':') {
@@ -156,21 +157,21 @@ fn simple(bytes: &[u8]) -> Option<(u32, f32, usize)> {
     let column =
         bytes[..digits].iter().fold(0, |column, byte| column * 10 + u32::from(byte - b'0'));
     let value = &bytes[digits + 1..];
-    // Parses a number without looking for its end first: rows take a tenth to a quarter less time
-    // than with the standard library.
+    // This parser does not have to find the end of the number first. Compared with the standard
+    // library, reading rows takes 10 to 25 percent less time.
     let (number, length) = fast_float2::parse_partial::<f32, _>(value).ok()?;
     let ends = value.get(length).is_none_or(u8::is_ascii_whitespace);
     (ends && number.is_finite()).then_some((column, number, digits + 1 + length))
 }
 
-/// An item with numbers in any form.
+/// Parses an item with numbers in any format.
 fn any(item: &str) -> Option<(u32, f32)> {
     let (column, value) = item.split_once(':')?;
     let value = value.parse().ok().filter(|value: &f32| value.is_finite())?;
     Some((column.parse().ok()?, value))
 }
 
-/// Sorts features by column; a repeated column is an error.
+/// Sorts features by column. A repeated column is an error.
 pub(super) fn sorted(mut features: Vec<(u32, f32)>) -> Result<Vec<(u32, f32)>, Problem> {
     if !features.is_sorted_by_key(|&(column, _)| column) {
         features.sort_by_key(|&(column, _)| column);

@@ -1,21 +1,21 @@
-//! How the rows of a table are written: what separates fields, how fields are quoted, and whether
-//! the first row names the columns.
+//! The syntax of tables: the separator, the quoting, and whether there is a header.
 
 use serde::{Deserialize, Serialize};
 
-/// How the rows of CSV and TSV files are written. By default this is detected from the first lines.
+/// The syntax of CSV and TSV files. By default, the separator is detected from the first lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TableOptions {
-    /// The ASCII character between fields. `None` detects it. An Excel line such as `sep=;` takes
-    /// precedence. Otherwise, the separator that best matches the header or splits the first lines
-    /// evenly is used.
+    /// The ASCII character between fields, or `None` to detect it. A line such as `sep=;`, which
+    /// Excel writes, determines the separator. Otherwise, the separator that best matches the
+    /// header or splits the first lines evenly is used.
     pub separator: Option<u8>,
     /// How fields are quoted.
     pub quoting: Quoting,
-    /// The ASCII character that quotes a field. `None`: the double quote.
+    /// The ASCII character that quotes a field. `None` means the double quote.
     pub quote: Option<u8>,
-    /// Whether the first row is a document. Columns are then named by their numbers, from 1.
+    /// Whether the first row is a document. The names of the columns are then their numbers, from
+    /// 1.
     pub no_header: bool,
 }
 
@@ -23,43 +23,43 @@ pub struct TableOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quoting {
-    /// `None` if a tab separates the fields, otherwise `Csv`.
+    /// [`None`](Self::None) if tabs separate the fields, otherwise [`Csv`](Self::Csv).
     #[default]
     Auto,
     /// A field may be quoted; a quote inside it is written twice (RFC 4180).
     Csv,
     /// A field may be quoted; inside it, a backslash escapes the next character.
     Backslash,
-    /// Quotes are characters like any other, and every line is a row.
+    /// Quotes have no special meaning, and every line is a row.
     None,
 }
 
-/// How the rows of one table are written.
+/// The syntax of one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dialect {
     pub(super) separator: u8,
-    /// The quote; `None` if quotes are characters like any other.
+    /// The quote, or `None` if quotes have no special meaning.
     pub(super) quote: Option<u8>,
     /// Whether a backslash in a quoted field escapes the next character.
     pub(super) escapes: bool,
     pub(super) has_header: bool,
-    /// Whether the first line is `sep=` and the separator, as Excel writes it.
+    /// Whether the first line is `sep=` and the separator, which Excel writes.
     pub(super) has_separator_line: bool,
 }
 
-/// The separators that are tried, in order of preference.
+/// The candidate separators, in order of preference.
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
-/// Number of rows that are examined to find the separator.
+/// The number of rows that are examined to find the separator.
 const ROWS: usize = 16;
 
 impl Dialect {
-    /// The dialect of a table that begins with `head`. `usual` is the separator of its format, and
-    /// `wanted` are the columns that the header should name.
+    /// Determines the dialect of a table that begins with `head`. `usual` is the default separator
+    /// of the format, and `wanted` are the expected columns of the header.
     pub(super) fn of(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions) -> Self {
-        let own = separator_line(head);
+        let declared = separator_line(head);
         let detect = || detect_separator(head, usual, wanted, table);
-        let separator = table.separator.or(own).unwrap_or_else(detect);
-        Self { has_separator_line: own.is_some(), ..Self::with(separator, table) }
+        let separator = table.separator.or(declared).unwrap_or_else(detect);
+        Self { has_separator_line: declared.is_some(), ..Self::with(separator, table) }
     }
 
     fn with(separator: u8, table: TableOptions) -> Self {
@@ -77,7 +77,7 @@ impl Dialect {
         }
     }
 
-    /// A parser of rows of any length.
+    /// Returns a parser that accepts rows with any number of fields.
     pub(super) fn parser(self) -> csv::ReaderBuilder {
         let mut parser = csv::ReaderBuilder::new();
         parser.delimiter(self.separator).has_headers(false).flexible(true);
@@ -88,7 +88,7 @@ impl Dialect {
         parser
     }
 
-    /// The first rows of `head`, which may be cut in its last line.
+    /// Parses the first rows of `head`, without the last line, which may be truncated.
     fn rows(self, head: &[u8]) -> Vec<csv::ByteRecord> {
         let whole = memchr::memrchr(b'\n', head).map_or(head, |end| &head[..end]);
         self.parser()
@@ -100,7 +100,7 @@ impl Dialect {
     }
 }
 
-/// The separator that the line `sep=;` names.
+/// Returns the separator in a first line such as `sep=;`.
 fn separator_line(head: &[u8]) -> Option<u8> {
     let line = head.split(|&byte| byte == b'\n').next()?.trim_ascii_end();
     let line = if line == b"sep=" { b"sep=\t" } else { line };
@@ -110,8 +110,8 @@ fn separator_line(head: &[u8]) -> Option<u8> {
     }
 }
 
-/// Chooses the separator that matches the most wanted columns in the header. Ties go to one that
-/// gives the first rows equal field counts, then to the default of the format.
+/// Chooses the separator with which the header contains the most expected columns. Ties are broken
+/// by equal field counts in the first rows, then by the default of the format.
 fn detect_separator(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions) -> u8 {
     let is_wanted =
         |field: &[u8]| std::str::from_utf8(field).is_ok_and(|name| wanted.contains(&name.trim()));
@@ -131,8 +131,8 @@ fn detect_separator(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions
     ranked.max_by_key(|&(rank, _)| rank).map_or(usual, |(_, separator)| separator)
 }
 
-/// Whether a row looks like data instead of column names: a field is long, has many words or is a
-/// URL.
+/// Returns whether a row looks like data instead of column names: a field is long, has many words
+/// or is a URL.
 pub(super) fn looks_like_data(row: &[String]) -> bool {
     const MAX_NAME_CHARS: usize = 60;
     const MAX_NAME_WORDS: usize = 6;

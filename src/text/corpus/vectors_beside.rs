@@ -1,5 +1,4 @@
-//! Dense vectors in a file next to the corpus, by the order of the documents or by their
-//! identifiers.
+//! Dense vectors in a separate file, matched to documents by order or by identifier.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,22 +11,23 @@ use super::error::{CorpusError, Problem};
 use super::place::Place;
 use super::source::{Source, SourceOptions};
 
-/// The vectors of a corpus's documents.
+/// The dense vectors of a corpus.
 #[derive(Debug)]
 pub struct VectorsBeside {
     rows: Rows,
     name: Arc<str>,
-    /// The row of each identifier; `None`: row `i` belongs to document `i`.
+    /// The row of each identifier, or `None` if row `i` belongs to document `i`.
     by_id: Option<HashMap<String, usize>>,
 }
 
 impl VectorsBeside {
-    /// Reads a file of vectors (`.npy`, `.fvecs`, `.bvecs`, IDX; also compressed by gzip) into
-    /// memory. Row `i` belongs to the `i`-th document that is read, or, with `ids`, a file of one
-    /// identifier per line, to the document whose identifier is on line `i`.
+    /// Reads a vector file (`.npy`, `.fvecs`, `.bvecs` or IDX, optionally compressed by gzip) into
+    /// memory. Row `i` belongs to the `i`-th document that is read. With `ids`, a file of one
+    /// identifier per line, it belongs to the document whose identifier is on line `i`.
     ///
     /// # Errors
-    /// If a file cannot be read, an identifier is repeated, or there are not as many as vectors.
+    /// If a file cannot be read, an identifier is repeated, or the numbers of identifiers and
+    /// vectors differ.
     pub fn read(path: &Path, ids: Option<&Path>) -> Result<Self, CorpusError> {
         let name: Arc<str> = path.to_string_lossy().into();
         let place = Place { source: Arc::clone(&name), line: None };
@@ -39,12 +39,12 @@ impl VectorsBeside {
         Ok(Self { rows, name, by_id })
     }
 
-    /// The number of values of a vector.
+    /// The number of values per vector.
     pub fn dimension(&self) -> usize {
         self.rows.dimension
     }
 
-    /// The vector of a document, by its number, from 0, or its identifier.
+    /// Returns the vector of a document, given its number, from 0, and its identifier.
     pub(super) fn vector(&self, number: u64, id: &str) -> Result<Vec<f32>, Problem> {
         let name = &self.name;
         let count = self.rows.len();
@@ -67,8 +67,8 @@ impl VectorsBeside {
         Ok(vector)
     }
 
-    /// Checks, after the last of `read` documents, that no vector is left. By identifiers, some may
-    /// be.
+    /// Checks, after all `read` documents, that every vector was used. Vectors with identifiers may
+    /// remain unused.
     pub(super) fn check_end(&self, read: u64) -> Result<(), CorpusError> {
         let count = self.rows.len();
         if self.by_id.is_some() || count as u64 == read {
@@ -86,7 +86,7 @@ fn numbered(path: &Path, rows: &Rows, name: &str) -> Result<HashMap<String, usiz
     while let Some((place, line)) = lines.next_placed()? {
         let next = ids.len();
         let what = match ids.insert(line.clone().into_owned(), next) {
-            Some(_) => format!("the identifier `{line}` is there twice"),
+            Some(_) => format!("the identifier `{line}` occurs twice"),
             None if next >= rows.len() => {
                 format!("more identifiers than the {} vectors of {name}", rows.len())
             }

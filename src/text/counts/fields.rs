@@ -1,30 +1,30 @@
-//! Fields: the parts of a text, which can have different weights.
+//! Fields of a text, which can have different weights.
 
 use serde::{Deserialize, Serialize};
 
 use crate::text::corpus::{Content, ReadOptions};
 
-/// The fields of a text and their boosts: how many times each occurrence of a term in a field
-/// counts.
+/// The fields of a text and their boosts. A boost is the factor that multiplies the term counts of
+/// a field.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fields {
     /// The text is one field.
     #[default]
     Whole,
-    /// The first line (a title) counts `boost` times, the rest once. A text with a single line has
-    /// no title.
+    /// The first line is a title with its own boost, and the rest has the boost 1. A text with a
+    /// single line has no title.
     FirstLine {
-        /// How many times a term of the first line counts.
+        /// The boost of the first line.
         boost: f32,
     },
-    /// Columns of JSONL, CSV and TSV with the boost of each. Text from a source without columns
-    /// belongs to the last one.
+    /// The columns of JSONL, CSV and TSV, and their boosts. Text from a source without columns
+    /// belongs to the last column.
     Columns(Vec<(String, f32)>),
 }
 
 impl Fields {
-    /// The largest boost.
+    /// The maximum boost.
     pub const LIMIT: f32 = 1000.0;
 
     /// The number of fields.
@@ -46,7 +46,7 @@ impl Fields {
         }
     }
 
-    /// The columns that hold the fields; empty if the text is not in columns.
+    /// The columns that contain the fields; empty if the text is not in columns.
     pub fn columns(&self) -> Vec<String> {
         match self {
             Self::Columns(columns) => columns.iter().map(|(name, _)| name.clone()).collect(),
@@ -54,7 +54,7 @@ impl Fields {
         }
     }
 
-    /// Requests that the columns of the fields be read separately.
+    /// Sets `options` to read the columns of the fields separately.
     pub fn read_apart(&self, options: &mut ReadOptions) {
         if let Self::Columns(_) = self {
             options.text_columns = self.columns();
@@ -62,7 +62,7 @@ impl Fields {
         }
     }
 
-    /// Whether there is at least one field and every boost is above 0 and at most
+    /// Returns whether there is at least one field and every boost is above 0 and at most
     /// [`Fields::LIMIT`].
     pub fn is_valid(&self) -> bool {
         let boosts = self.boosts();
@@ -70,7 +70,7 @@ impl Fields {
         !boosts.is_empty() && boosts.iter().all(legal)
     }
 
-    /// The fields of a content, by number.
+    /// Splits content into pairs of a field index and its text.
     pub(crate) fn split<'a>(
         &self,
         content: &'a Content,
@@ -96,9 +96,9 @@ impl Fields {
     }
 }
 
-/// Calls `entry` with each id of `ids`, which are pairs of an id and a field, and its boosted
-/// count, in increasing order of ids. The count is the sum over the fields, in order, of boost ×
-/// occurrences.
+/// Calls `entry` with each distinct id and its boosted count, in increasing order of ids. `ids`
+/// contains pairs of an id and a field. The boosted count is the sum of boost × occurrences over
+/// the fields, in order.
 pub(crate) fn tally(ids: &mut [(u32, u32)], boosts: &[f32], mut entry: impl FnMut(u32, f32)) {
     ids.sort_unstable();
     for same in ids.chunk_by(|a, b| a.0 == b.0) {
@@ -108,8 +108,8 @@ pub(crate) fn tally(ids: &mut [(u32, u32)], boosts: &[f32], mut entry: impl FnMu
     }
 }
 
-/// The boosted count of entry `at`, of which `values` are the counts by field; computed as in
-/// [`tally`].
+/// Returns the boosted count of entry `at`, computed as in [`tally`]. `values` contains the counts
+/// by field.
 pub(super) fn boosted(values: &[Vec<f32>], boosts: &[f32], at: usize) -> f32 {
     let found = values.iter().zip(boosts).map(|(counts, &boost)| boost * counts[at]);
     found.fold(0.0, |sum, count| sum + count)

@@ -1,4 +1,5 @@
-//! What documents have besides their terms: identifiers, labels, weights, groups, texts.
+//! Collects the attributes of documents other than terms: identifiers, labels, weights, groups,
+//! texts.
 
 use std::collections::HashMap;
 
@@ -7,16 +8,16 @@ use foldhash::fast::RandomState;
 use crate::rows::strings::{Strings, StringsBuilder};
 use crate::text::corpus::{Content, Document};
 
-/// The data of a corpus's documents other than their terms.
+/// The attributes of all documents other than their terms.
 pub(super) struct Headers {
     ids: StringsBuilder,
     texts: Option<StringsBuilder>,
     weights: Vec<f32>,
     groups: Vec<Option<u32>>,
     group_names: HashMap<String, u32, RandomState>,
-    /// The start of each document's labels, and the end.
+    /// The start of each document's labels in `labels`, and the end of the last.
     label_indptr: Vec<u64>,
-    /// Labels, numbered in the order of their first occurrence.
+    /// The labels of all documents, numbered in order of first occurrence.
     labels: Vec<u32>,
     names: HashMap<String, u32, RandomState>,
 }
@@ -75,7 +76,7 @@ impl Headers {
         number
     }
 
-    /// All of it, with labels numbered in the order of their names.
+    /// Returns the collected data, with labels numbered in the order of their names.
     pub(super) fn finish(mut self) -> FinishedHeaders {
         let mut names: Vec<(String, u32)> = self.names.into_iter().collect();
         names.sort_unstable();
@@ -102,7 +103,7 @@ impl Headers {
     }
 }
 
-/// The data of all documents, as [`Counts`](super::Counts) holds them.
+/// The attributes of all documents, in the form of [`Counts`](super::Counts).
 pub(super) struct FinishedHeaders {
     pub(super) ids: Strings,
     pub(super) label_names: Vec<String>,
@@ -113,15 +114,16 @@ pub(super) struct FinishedHeaders {
     pub(super) texts: Option<Strings>,
 }
 
-/// The group of each document. Ungrouped documents get a unique id; empty if there are no groups.
+/// Returns the group of each document, or nothing if there are no groups. Ungrouped documents get
+/// unique ids.
 fn groups(of_documents: &[Option<u32>], names: usize) -> Vec<u32> {
     if names == 0 {
         return Vec::new();
     }
-    let mut own = u32::try_from(names).expect("fewer than 2^32 groups");
+    let mut next_group = u32::try_from(names).expect("fewer than 2^32 groups");
     let mut next = || {
-        own += 1;
-        own
+        next_group += 1;
+        next_group
     };
     of_documents.iter().map(|group| group.unwrap_or_else(&mut next)).collect()
 }

@@ -1,4 +1,4 @@
-//! Shards → one matrix.
+//! Merges shards into one matrix.
 
 use rayon::prelude::*;
 
@@ -14,7 +14,7 @@ pub(super) struct MergedShards {
     pub(super) indptr: Vec<u64>,
     pub(super) terms: Vec<u32>,
     pub(super) counts: Vec<Vec<f32>>,
-    /// For each document, the number of terms with repetitions, before any were dropped; for
+    /// For each document, the number of terms with repetitions, before terms were dropped. For
     /// features, the number of columns.
     pub(super) lengths: Vec<f32>,
     /// The number of bytes of text analyzed.
@@ -23,8 +23,8 @@ pub(super) struct MergedShards {
     pub(super) titled: bool,
 }
 
-/// Merges the shards: the documents in the order of the pieces. These are renumbered and moved on
-/// all threads; each is freed as soon as it has been moved.
+/// Merges the shards, with the documents in the order of the pieces. All threads renumber and move
+/// the pieces. Each piece is freed as soon as it has been moved.
 pub(super) fn merge(
     mut shards: Vec<Shard<'_>>,
     documents: usize,
@@ -35,8 +35,8 @@ pub(super) fn merge(
     let fields = shards.first().map_or(1, |shard| shard.fields);
     let mut pieces: Vec<(usize, usize, Rows)> = Vec::new();
     for (number, shard) in shards.iter_mut().enumerate() {
-        let own = std::mem::take(&mut shard.pieces).into_iter();
-        pieces.extend(own.map(|(piece, rows)| (piece, number, rows)));
+        let shard_pieces = std::mem::take(&mut shard.pieces).into_iter();
+        pieces.extend(shard_pieces.map(|(piece, rows)| (piece, number, rows)));
     }
     pieces.sort_unstable_by_key(|&(piece, ..)| piece);
     let names: Vec<Names<'_>> = threads.run(|| shards.par_iter().map(Shard::names).collect());
@@ -54,7 +54,7 @@ pub(super) fn merge(
     let mut all_lengths = vec![0.0; documents];
     let mut all_terms = vec![0; nonzeros];
     let mut all_counts = vec![vec![0.0; nonzeros]; fields];
-    // The place of each piece in the arrays.
+    // Assign each piece its slices of the arrays.
     let mut ends = &mut indptr[1..];
     let mut lengths = &mut *all_lengths;
     let mut terms = &mut *all_terms;
@@ -93,9 +93,9 @@ pub(super) fn merge(
     }
 }
 
-/// The place of a piece in the merged arrays.
+/// The slices of the merged arrays that belong to a piece.
 struct Target<'a> {
-    /// The number of entries before.
+    /// The number of entries before this piece.
     start: u64,
     ends: &'a mut [u64],
     lengths: &'a mut [f32],
@@ -104,8 +104,8 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Writes rows with the vocabulary's numbers, which have `bytes` bytes, in increasing order in
-    /// every row.
+    /// Writes rows with term ids of the vocabulary, which have `bytes` bytes, in increasing order
+    /// within each row.
     fn fill(mut self, rows: &Rows, numbers: &[u32], bytes: u32) {
         self.lengths.copy_from_slice(&rows.lengths);
         let mut row: Vec<u64> = Vec::new();
@@ -148,27 +148,28 @@ impl Target<'_> {
     }
 }
 
-/// How many bytes numbers up to `most` have.
-fn bytes_of(most: usize) -> u32 {
-    (usize::BITS - most.leading_zeros()).div_ceil(8)
+/// Returns the number of bytes of the numbers up to `max`.
+fn bytes_of(max: usize) -> u32 {
+    (usize::BITS - max.leading_zeros()).div_ceil(8)
 }
 
-/// Rows with at least this number of entries for each byte of their terms are sorted faster by
-/// bytes than by comparisons.
-const FEWEST_BY_BYTES: usize = 32;
+/// The minimum number of entries per byte of the terms for which a radix sort is faster than a
+/// comparison sort.
+const MIN_RADIX_ENTRIES: usize = 32;
 
-/// Sorts entries by the terms in their upper halves, which are all different and have `bytes`
-/// bytes. `spare` is memory that is used again.
+/// Sorts entries by the terms in their upper halves, which are distinct and have `bytes` bytes.
+/// `spare` is a reusable buffer.
 fn sort_by_terms(row: &mut Vec<u64>, spare: &mut Vec<u64>, bytes: u32) {
-    // The rows of files of vectors are often sorted already, which comparisons find out at once.
-    if row.len() < FEWEST_BY_BYTES * bytes as usize || row.is_sorted() {
+    // The rows of sparse vector files are often sorted already, which the comparison sort detects
+    // quickly.
+    if row.len() < MIN_RADIX_ENTRIES * bytes as usize || row.is_sorted() {
         row.sort_unstable();
         return;
     }
     spare.resize(row.len(), 0);
     for byte in 0..bytes {
         let of = |entry: u64| (entry >> (u32::BITS + 8 * byte) & 0xFF) as usize;
-        // Where the entries with each byte begin.
+        // The start of the entries with each byte.
         let mut starts = [0u32; 256];
         for &entry in &*row {
             starts[of(entry)] += 1;
@@ -198,30 +199,30 @@ mod tests {
     use crate::text::corpus::{Content, Document, Place};
     use crate::text::counts::{DfLimit, Fields, Input};
 
-    /// Words that share their first sixteen bytes or end there, and short ones.
+    /// Short words, and words that share their first sixteen bytes or end there.
     fn word() -> impl Strategy<Value = String> {
         let beginning = prop::sample::select(vec!["", "a", "abcdefghijklmno", "abcdefghijklmnop"]);
         (beginning, "[a-c]{1,3}").prop_map(|(beginning, end)| format!("{beginning}{end}"))
     }
 
     proptest! {
-        /// Rows around the length from which they are sorted by bytes, and the largest terms of all
-        /// numbers of bytes.
+        /// Tests lengths around the threshold of the radix sort, and the maximum terms of each
+        /// number of bytes.
         #[test]
         fn rows_are_sorted(
             bytes in 1u32..=4,
             terms in prop::collection::hash_set(any::<u32>(), 0..200),
         ) {
-            let most = u32::MAX >> (u32::BITS - 8 * bytes);
-            let terms = terms.into_iter().map(|term| term.reverse_bits() & most);
+            let max_term = u32::MAX >> (u32::BITS - 8 * bytes);
+            let terms = terms.into_iter().map(|term| term.reverse_bits() & max_term);
             let terms: BTreeSet<u32> = terms.collect();
-            prop_assert_eq!(bytes_of(most as usize), bytes);
+            prop_assert_eq!(bytes_of(max_term as usize), bytes);
             let expected: Vec<u64> =
                 (0..).zip(&terms).map(|(at, &term)| u64::from(term) << 32 | at).collect();
             let mut row = expected.clone();
-            // Another order.
+            // Shuffle the row.
             row.sort_unstable_by_key(|entry| entry.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let by_bytes = row.len() >= FEWEST_BY_BYTES * bytes as usize && !row.is_sorted();
+            let by_bytes = row.len() >= MIN_RADIX_ENTRIES * bytes as usize && !row.is_sorted();
             let mut spare = vec![7; 3];
             sort_by_terms(&mut row, &mut spare, bytes);
             prop_assert_eq!(spare.len(), if by_bytes { row.len() } else { 3 });
@@ -231,8 +232,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Pieces that several shards counted, in any distribution, against a count of each text;
-        /// words that occur more often than a byte can hold; first lines apart.
+        /// Compares pieces that are distributed over several shards with separate counts of each
+        /// text. Includes counts that exceed a byte, and titles.
         #[test]
         fn shards_are_one_count(
             texts in prop::collection::vec(prop::collection::vec((word(), 1usize..5), 0..8), 1..12),
@@ -259,7 +260,7 @@ mod tests {
                 weight: 1.0,
                 vector: None,
                 group: None,
-                place: Place { source: "made".into(), line: None },
+                place: Place { source: "test".into(), line: None },
             };
             for (piece, texts) in texts.chunks(documents_of_piece).enumerate() {
                 let documents: Vec<Document> = texts.iter().map(document).collect();
@@ -272,7 +273,7 @@ mod tests {
             let mut frequencies: BTreeMap<&str, u32> = BTreeMap::new();
             let rows: Vec<BTreeMap<&str, [f32; 2]>> = texts.iter().map(|text| {
                 let mut row: BTreeMap<&str, [f32; 2]> = BTreeMap::new();
-                // One line alone is no title.
+                // A single line is not a title.
                 let (first, rest) = text.split_once('\n').unwrap_or(("", text));
                 for (field, part) in [first, rest].into_iter().enumerate() {
                     for word in part.split_whitespace() {

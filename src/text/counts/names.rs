@@ -1,4 +1,4 @@
-//! The terms of a shard, and their order.
+//! The terms of a shard and their order in the vocabulary.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -12,7 +12,7 @@ pub(super) enum Names<'a> {
 }
 
 impl Names<'_> {
-    /// The place of the shard's term `term` in the order of the vocabulary.
+    /// Returns the sort key of the shard's term `term`.
     pub(super) fn key(&self, term: u32) -> Key<'_> {
         match self {
             Self::Texts(interner) => Key::text(interner.term(term)),
@@ -21,17 +21,17 @@ impl Names<'_> {
     }
 }
 
-/// A term's position in the order of the vocabulary.
+/// A sort key that orders terms as in the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key<'a> {
-    /// The first sixteen bytes, which nearly always decide, and the term.
+    /// The first sixteen bytes, which nearly always determine the order, and the term.
     Text([u64; 2], Rest<'a>),
     Column(u32),
 }
 
 impl<'a> Key<'a> {
     fn text(term: &'a str) -> Self {
-        // The first byte is the highest, as in the order of strings.
+        // Make the first byte the most significant, as in the order of strings.
         let Prefix { low, high } = Term::from(term).prefix();
         Self::Text([low, high].map(u64::swap_bytes), Rest(term))
     }
@@ -49,8 +49,8 @@ impl Hash for Key<'_> {
     }
 }
 
-/// A term, compared with terms that begin with the same sixteen bytes; shorter ones are padded with
-/// zeros.
+/// A term that is compared only with terms that have the same first sixteen bytes. Shorter terms
+/// are padded with zeros.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest<'a>(pub(super) &'a str);
 
@@ -60,7 +60,7 @@ impl Ord for Rest<'_> {
         let other = other.0.as_bytes();
         match (one.get(PREFIX..), other.get(PREFIX..)) {
             (Some(one), Some(other)) => one.cmp(other),
-            // One of them is the other, or begins it.
+            // The terms are equal, or one is a prefix of the other.
             _ => one.len().cmp(&other.len()),
         }
     }

@@ -1,4 +1,4 @@
-//! What is counted of documents, and which terms are kept.
+//! Options of counting: the content to count and the terms to keep.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::fields::Fields;
 use crate::text::analyze::Analyzer;
 
-/// A limit on the document frequency: a number of documents, or a share of them.
+/// A limit on the document frequency: a number or a percentage of documents.
 ///
 /// ```
 /// use classify::text::counts::DfLimit;
@@ -19,12 +19,12 @@ use crate::text::analyze::Analyzer;
 pub enum DfLimit {
     /// A number of documents.
     Count(u32),
-    /// A share of the documents, from 0 to 1.
+    /// A fraction of the documents, from 0 to 1.
     Share(f64),
 }
 
 impl DfLimit {
-    /// The limit as a number of documents, not rounded.
+    /// Returns the limit as a number of documents, not rounded.
     pub(super) fn documents(self, total: usize) -> f64 {
         match self {
             Self::Count(count) => f64::from(count),
@@ -59,15 +59,15 @@ impl fmt::Display for DfLimit {
     }
 }
 
-/// Which terms enter the vocabulary.
+/// Limits on the terms of the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TermLimits {
     /// The minimum document frequency, inclusive.
     pub min_df: DfLimit,
     /// The maximum document frequency, inclusive.
     pub max_df: DfLimit,
-    /// The maximum number of terms: those with the highest document frequency are kept, ties by
-    /// term order.
+    /// The maximum number of terms. The terms with the highest document frequency are kept; ties
+    /// are broken by term order.
     pub max_terms: Option<NonZeroUsize>,
 }
 
@@ -77,7 +77,7 @@ impl Default for TermLimits {
     }
 }
 
-/// The weight of each label's documents in a vote.
+/// The vote weights of documents by label.
 ///
 /// ```
 /// use classify::text::counts::ClassWeights;
@@ -87,10 +87,10 @@ impl Default for TermLimits {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClassWeights {
-    /// N / (labels · n) for a label with n of the N documents, so that all labels have the same
-    /// total weight.
+    /// The weight is N / (labels · n) for a label with n of the N documents. All labels have the
+    /// same total weight.
     Balanced,
-    /// A weight for each of these labels, 1 for the others.
+    /// A weight for each of these labels, and 1 for all other labels.
     Given(Vec<(String, f32)>),
 }
 
@@ -114,7 +114,7 @@ impl FromStr for ClassWeights {
     }
 }
 
-/// How a document's content is counted.
+/// The type of content to count.
 #[derive(Debug)]
 pub enum Input {
     /// Text, split into terms by an analyzer.
@@ -124,28 +124,28 @@ pub enum Input {
         /// The fields that are counted separately.
         fields: Fields,
     },
-    /// Features as given; counts must not be negative.
+    /// Features. Counts must not be negative.
     Features {
-        /// Whether the values are counts, to be weighted.
+        /// Whether the values are counts, which are weighted later.
         counts: bool,
     },
     /// No terms: the documents are dense vectors.
     Nothing,
 }
 
-/// How a corpus is counted.
+/// Options of counting.
 #[derive(Debug, Clone, Copy)]
 pub struct CountOptions<'a> {
-    /// How a document's content is counted.
+    /// The type of content to count.
     pub input: &'a Input,
-    /// Which terms enter the vocabulary.
+    /// The limits on the terms of the vocabulary.
     pub limits: TermLimits,
-    /// Whether texts are kept.
+    /// Whether to keep the texts.
     pub keep_text: bool,
 }
 
 impl<'a> CountOptions<'a> {
-    /// All terms, without the texts.
+    /// Creates options that keep all terms, but not the texts.
     pub fn new(input: &'a Input) -> Self {
         Self { input, limits: TermLimits::default(), keep_text: false }
     }

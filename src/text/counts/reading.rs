@@ -1,4 +1,4 @@
-//! Documents → shards: read in pieces, and counted by whichever thread is free.
+//! Reads documents in pieces, which idle threads count in shards.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,17 +11,17 @@ use crate::stages::Stage;
 use crate::text::corpus::{Content, CorpusError, Document};
 use crate::threads::{self, Threads};
 
-/// Bytes of text (and number of documents) in a piece.
+/// The target size of a piece in bytes of text, and its maximum number of documents.
 const PIECE_BYTES: usize = 1 << 18;
 const PIECE_DOCUMENTS: usize = 1_024;
-/// Pieces for each thread that are counted or wait for it.
-const PIECES_OF_THREAD: usize = 3;
+/// The maximum number of pieces per thread that are waiting or being counted.
+const PIECES_PER_THREAD: usize = 3;
 
-/// The pieces of a corpus, counted in shards.
+/// The result of counting a corpus.
 pub(super) struct Pieces<'a> {
     pub(super) shards: Vec<Shard<'a>>,
     pub(super) headers: Headers,
-    /// How long reading and counting took.
+    /// The time that reading and counting took.
     pub(super) stages: Vec<Stage>,
 }
 
@@ -36,10 +36,10 @@ pub(super) fn count_pieces<'a>(
     let mut headers = Headers::new(options.keep_text);
     let mut reading = Stage::empty("train: read");
     let begin = Instant::now();
-    let most = PIECES_OF_THREAD * threads.count();
+    let max_pieces = PIECES_PER_THREAD * threads.count();
     let read = threads.scope(|scope| {
         for number in 0.. {
-            queue.wait_for_fewer_than(most);
+            queue.wait_for_fewer_than(max_pieces);
             if queue.state().failed.is_some() {
                 break;
             }
@@ -62,7 +62,7 @@ pub(super) fn count_pieces<'a>(
     });
     let QueueState { shards, busy, failed, .. } =
         queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // What failed in a piece comes before what failed in reading.
+    // An error in a piece precedes a read error, because the piece was read earlier.
     match failed {
         Some((_, error)) => return Err(error),
         None => read?,
@@ -81,30 +81,30 @@ pub(super) fn count_pieces<'a>(
 
 /// Consecutive documents that one thread counts.
 struct Piece {
-    /// Its position among all pieces.
+    /// The index of the piece in the corpus.
     number: usize,
     documents: Vec<Document>,
 }
 
-/// Pieces that wait to be counted, and what was counted of the others.
+/// The queue of pieces to be counted, and the shards that hold the counts.
 struct PieceQueue<'a> {
     input: &'a Input,
     state: Mutex<QueueState<'a>>,
-    /// Notified whenever a thread is done with a piece.
+    /// Notified when a thread has finished a piece.
     done: Condvar,
 }
 
 struct QueueState<'a> {
     waiting: VecDeque<Piece>,
-    /// The shards that no thread uses at the moment.
+    /// The shards that are currently unused.
     shards: Vec<Shard<'a>>,
     /// The number of pieces that are being counted.
     in_use: usize,
-    /// Since when `in_use` is above 0.
+    /// The time when `in_use` last became positive.
     since: Instant,
-    /// How long it was above 0 before.
+    /// The total time that `in_use` was positive, up to the last time that it became 0.
     busy: Duration,
-    /// The first piece with an error.
+    /// The index and the error of the first piece that failed.
     failed: Option<(usize, CorpusError)>,
 }
 
@@ -125,10 +125,11 @@ impl<'a> PieceQueue<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until fewer than `most` pieces wait or are being counted. A caller that is a worker of
-    /// a thread pool counts pieces meanwhile: every worker might be waiting in the same way.
-    fn wait_for_fewer_than(&self, most: usize) {
-        let is_full = |state: &mut QueueState<'a>| state.waiting.len() + state.in_use >= most;
+    /// Waits until fewer than `max_pieces` pieces are waiting or being counted. A caller that is a
+    /// worker of a thread pool counts pieces while it waits, because all other workers might be
+    /// waiting too.
+    fn wait_for_fewer_than(&self, max_pieces: usize) {
+        let is_full = |state: &mut QueueState<'a>| state.waiting.len() + state.in_use >= max_pieces;
         let counts_itself = || {
             let full = is_full(&mut self.state());
             full && self.count_next()
@@ -139,7 +140,7 @@ impl<'a> PieceQueue<'a> {
         drop(self.done.wait_while(self.state(), is_full));
     }
 
-    /// Counts the next piece that waits; `false`: there is none.
+    /// Counts the next waiting piece. Returns false if there is none.
     fn count_next(&self) -> bool {
         let mut state = self.state();
         let Some(Piece { number, documents }) = state.waiting.pop_front() else { return false };
@@ -149,7 +150,7 @@ impl<'a> PieceQueue<'a> {
         }
         state.in_use += 1;
         drop(state);
-        // Also after a panic.
+        // The guard is dropped even after a panic.
         let _done = InUse(self);
         let mut shard = shard.unwrap_or_else(|| Shard::new(self.input));
         let counted = shard.count(number, &documents);
@@ -164,7 +165,7 @@ impl<'a> PieceQueue<'a> {
     }
 }
 
-/// Says that a piece was counted when it is dropped.
+/// A guard that marks a piece as finished when it is dropped.
 struct InUse<'a, 'b>(&'a PieceQueue<'b>);
 
 impl Drop for InUse<'_, '_> {
@@ -179,7 +180,7 @@ impl Drop for InUse<'_, '_> {
     }
 }
 
-/// The next documents, and why there are no more, if there are none: the end, or an error.
+/// Reads the next documents. The second value is the error or `Ok` if the stream has ended.
 fn read_piece(
     documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
 ) -> (Vec<Document>, Option<Result<(), CorpusError>>) {

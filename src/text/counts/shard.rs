@@ -1,4 +1,4 @@
-//! What one thread counts.
+//! Counts the terms of pieces.
 
 use std::collections::HashMap;
 
@@ -15,21 +15,21 @@ use crate::text::vocabulary::TermKind;
 /// The terms and rows that one thread counted.
 pub(super) struct Shard<'a> {
     counter: Counter<'a>,
-    /// Indexed by the shard's own term numbers.
+    /// Per-term state, indexed by the shard's term ids.
     pub(super) terms_met: Vec<TermMet>,
-    /// The rows of each piece that it counted, with the number of the piece in the corpus.
+    /// The rows of each counted piece, with the index of the piece in the corpus.
     pub(super) pieces: Vec<(usize, Rows)>,
-    /// Memory for the next piece.
-    room: Option<Rows>,
+    /// A buffer that is reused for the next piece.
+    spare: Option<Rows>,
     pub(super) fields: usize,
     pub(super) bytes: u64,
     pub(super) titled: bool,
 }
 
-/// Rows of counts, by the term numbers of a shard.
+/// Rows of counts, with the term ids of a shard.
 #[derive(Clone)]
 pub(super) struct Rows {
-    /// The end of each row in `terms` and `counts`.
+    /// The end of each row in `terms` and `values`.
     pub(super) ends: Vec<usize>,
     /// Like [`MergedShards::lengths`](super::merge::MergedShards).
     pub(super) lengths: Vec<f32>,
@@ -42,16 +42,16 @@ pub(super) struct Rows {
 pub(super) enum Values {
     /// The counts in each field.
     Counts(Vec<FieldCounts>),
-    /// As the features have them.
+    /// The values of the features.
     Given(Vec<f32>),
 }
 
-/// Counts of one byte each: touching new memory takes longer than counting, and larger counts are
-/// rare.
+/// Counts of one byte each, because touching new memory takes longer than counting. Larger counts,
+/// which are rare, overflow into a map.
 #[derive(Clone, Default)]
 pub(super) struct FieldCounts {
     bytes: Vec<u8>,
-    /// What is to be added to a byte of 255, by its place.
+    /// The excess over 255, by entry.
     more: HashMap<usize, u32, RandomState>,
 }
 
@@ -91,29 +91,30 @@ impl Rows {
         }
     }
 
-    /// Adds the terms `ids` of a field to the row that begins at entry `first`.
+    /// Adds the terms `ids` of field `field` to the row that begins at entry `first`.
     fn tally(&mut self, first: usize, ids: &[u32], field: usize, terms_met: &mut [TermMet]) {
         let Self { terms, values: Values::Counts(counts), .. } = self else {
             unreachable!("text is counted")
         };
-        // Room for all, so that a term needs no branch on whether it is new, which is hard to
-        // predict.
+        // Reserve entries for all terms. This avoids a branch on whether a term is new, which would
+        // be hard to predict.
         let mut end = terms.len();
-        let room = end + ids.len();
-        terms.resize(room, NO_TERM);
+        let capacity = end + ids.len();
+        terms.resize(capacity, NO_TERM);
         for counts in &mut *counts {
-            counts.bytes.resize(room, 0);
+            counts.bytes.resize(capacity, 0);
         }
         let counted = &mut counts[field];
         for &term in ids {
             let met = &mut terms_met[term as usize];
-            // The entry belongs to this row if it lies after the row's first entry and has this
-            // term; otherwise it belongs to an earlier row, or there is none.
+            // The term is in this row if its last entry is at or after the first entry of the row
+            // and contains the term. Otherwise, its last entry is in an earlier row or does not
+            // exist.
             #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
             let entry = first + met.entry.wrapping_sub(first as u32) as usize;
-            // Any place of the row will do for a term that is new to it: it differs from all terms
-            // there.
-            let entry = entry.min(room - 1);
+            // For a term that is new to the row, any entry of the row works, because it contains
+            // another term.
+            let entry = entry.min(capacity - 1);
             let is_new = terms[entry] != term;
             let entry = if is_new { end } else { entry };
             end += usize::from(is_new);
@@ -131,18 +132,18 @@ impl Rows {
     }
 }
 
-/// No term has this number.
+/// The id of an unused entry.
 const NO_TERM: u32 = u32::MAX;
 
-/// Where a shard has met a term.
+/// The state of a term in a shard.
 #[derive(Clone, Copy, Default)]
 pub(super) struct TermMet {
     pub(super) document_frequency: u32,
-    /// The last document's entry for the term in `terms` and `counts`, modulo 2^32.
+    /// The index of the term's last entry in [`Rows::terms`], modulo 2^32.
     entry: u32,
 }
 
-/// The source of a shard's term numbers.
+/// Assigns the term ids of a shard.
 enum Counter<'a> {
     Text {
         analyzer: &'a Analyzer,
@@ -182,7 +183,7 @@ impl<'a> Shard<'a> {
             counter,
             terms_met: Vec::new(),
             pieces: Vec::new(),
-            room: None,
+            spare: None,
             fields,
             bytes: 0,
             titled: false,
@@ -195,14 +196,14 @@ impl<'a> Shard<'a> {
         number: usize,
         documents: &[Document],
     ) -> Result<(), CorpusError> {
-        let mut rows = self.room.take().unwrap_or_else(|| self.no_rows());
+        let mut rows = self.spare.take().unwrap_or_else(|| self.no_rows());
         rows.clear();
         for document in documents {
             self.count_one(document, &mut rows).map_err(|problem| problem.at(&document.place))?;
         }
-        // What is kept has no unused room.
+        // The stored copy has no unused capacity.
         self.pieces.push((number, rows.clone()));
-        self.room = Some(rows);
+        self.spare = Some(rows);
         Ok(())
     }
 
@@ -284,7 +285,7 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// The shard's terms, by their numbers.
+    /// Returns the terms of the shard by id.
     pub(super) fn names(&self) -> Names<'_> {
         match &self.counter {
             Counter::Text { interner, .. } => Names::Texts(interner),

@@ -1,13 +1,13 @@
-//! What a corpus says about its terms, so that its parts can be weighted alike.
+//! Term statistics of a whole corpus, which give its segments consistent weights.
 
 use crate::rows::strings::{Strings, StringsBuilder};
 
-/// The terms of a corpus, how many of its documents have each, and the number and mean length of
-/// its documents: everything that weighting needs to know of the whole corpus.
+/// The corpus statistics that weighting needs: the terms, their document frequencies, and the
+/// number and mean length of the documents.
 ///
-/// Where a corpus is counted in parts, the frequencies of the parts are added. Documents that are
-/// trained [under](super::Counts::under) the sum get the same weights, to the bit, as if they were
-/// all trained together.
+/// If a corpus is counted in segments, the frequencies of the segments are added. Documents that
+/// are trained [under](super::Counts::under) the sums get bit-identical weights to documents that
+/// are trained together.
 ///
 /// ```
 /// use classify::text::counts::CorpusStatistics;
@@ -25,7 +25,7 @@ pub struct CorpusStatistics {
     pub(super) mean_length: f64,
 }
 
-/// The size of the whole corpus, of which the counted documents are a part.
+/// The size of the whole corpus, of which the counted documents are a segment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Whole {
     pub(crate) documents: u64,
@@ -33,12 +33,13 @@ pub(crate) struct Whole {
 }
 
 impl CorpusStatistics {
-    /// The statistics of a corpus: its terms in byte order, the number of documents with each, the
-    /// number of documents and their mean number of these terms, with repetitions.
+    /// Creates statistics from the terms in byte order, their document frequencies, the number of
+    /// documents, and the mean number of these terms per document, with repetitions.
     ///
     /// # Errors
-    /// A description of the problem: terms out of order, a frequency that is 0 or above the number
-    /// of documents, or a mean that is negative or not finite.
+    /// If terms are out of order, the numbers of terms and frequencies differ, a frequency is 0 or
+    /// above the number of documents, or the mean is negative or not finite. The error is a
+    /// description.
     pub fn new<S: AsRef<str>>(
         terms: &[S],
         document_frequencies: Vec<u32>,
@@ -74,13 +75,13 @@ impl CorpusStatistics {
     }
 }
 
-/// How often a part of a corpus has a term.
+/// The frequency of a term in a segment of a corpus.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TermFrequency {
     /// The term.
     pub term: String,
-    /// The number of documents that have it.
+    /// The number of documents that contain the term.
     pub documents: u32,
-    /// How often they have it; titles count as often as their boost says.
+    /// The number of occurrences, each multiplied by the boost of its field.
     pub occurrences: f64,
 }

@@ -1,4 +1,4 @@
-//! The terms of all shards → one vocabulary.
+//! Merges the terms of all shards into one vocabulary.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,16 +13,16 @@ use super::options::TermLimits;
 use super::shard::Shard;
 use crate::text::vocabulary::{TermKind, Vocabulary};
 
-/// The number of a term that is not in the vocabulary.
+/// Marks a term that is not in the vocabulary.
 pub(super) const DROPPED: u32 = u32::MAX;
 
-/// The number of parts of [`unite`]: several for each thread, so that none waits long for the last.
+/// The number of hash partitions in [`unite`]: several per thread, to balance the load.
 const PARTS: u8 = 128;
 
-/// The terms of a shard, grouped by part.
+/// The terms of a shard, grouped by partition.
 struct PartIndex {
     terms: Vec<u32>,
-    /// Where each part begins in `terms`, and the number of terms.
+    /// The start of each partition in `terms`, and the number of terms.
     starts: Vec<u32>,
 }
 
@@ -51,12 +51,12 @@ impl PartIndex {
     }
 }
 
-/// The terms of all shards in one part, in any order.
+/// The terms of all shards in one partition, in arbitrary order.
 #[derive(Default)]
 struct Part<'a> {
     terms: Vec<Key<'a>>,
     document_frequencies: Vec<u32>,
-    /// For each shard, the places in `terms` of its terms in this part.
+    /// For each shard, the indices in `terms` of its terms in this partition.
     places: Vec<Vec<u32>>,
 }
 
@@ -68,27 +68,27 @@ impl<'a> Part<'a> {
         part: u8,
         hasher: &RandomState,
     ) -> Self {
-        let mut own = Self::default();
+        let mut merged = Self::default();
         let mut known: HashMap<Key<'a>, u32, _> = HashMap::with_hasher(hasher.clone());
         for ((shard, names), parted) in shards.iter().zip(names).zip(parted) {
             let place = |&term: &u32| {
                 let key = names.key(term);
                 let frequency = shard.terms_met[term as usize].document_frequency;
-                let next = u32::try_from(own.terms.len()).expect("fewer terms than 2^32");
+                let next = u32::try_from(merged.terms.len()).expect("fewer than 2^32 terms");
                 let place = *known.entry(key).or_insert(next);
                 if place == next {
-                    own.terms.push(key);
-                    own.document_frequencies.push(0);
+                    merged.terms.push(key);
+                    merged.document_frequencies.push(0);
                 }
-                own.document_frequencies[place as usize] += frequency;
+                merged.document_frequencies[place as usize] += frequency;
                 place
             };
-            own.places.push(parted.part(part).iter().map(place).collect());
+            merged.places.push(parted.part(part).iter().map(place).collect());
         }
-        own
+        merged
     }
 
-    /// Its terms; `part` is its number.
+    /// Returns the terms of this partition, whose number is `part`.
     fn united(&self, part: u8) -> impl Iterator<Item = UnitedTerm<'a>> {
         let terms = self.terms.iter().zip(&self.document_frequencies);
         (0..).zip(terms).map(move |(place, (&key, &document_frequency))| UnitedTerm {
@@ -100,20 +100,20 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A term of all shards.
+/// A merged term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UnitedTerm<'a> {
     key: Key<'a>,
     document_frequency: u32,
     part: u8,
-    /// Its place in the part.
+    /// The index of the term in its partition.
     place: u32,
 }
 
-/// The terms of all shards that are kept, in the order of the vocabulary, and for each shard, the
-/// numbers that its terms have there.
+/// Returns the kept terms of all shards, in the order of the vocabulary. For each shard, also
+/// returns the vocabulary ids of its terms.
 ///
-/// A term belongs to a part by its hash, and parts are united independently of each other.
+/// Terms are partitioned by their hashes, and the partitions are merged independently.
 pub(super) fn unite<'a>(
     shards: &[Shard<'_>],
     names: &'a [Names<'a>],
@@ -122,15 +122,15 @@ pub(super) fn unite<'a>(
 ) -> (Vec<UnitedTerm<'a>>, Vec<Vec<u32>>) {
     let hasher = RandomState::default();
     let parted = |(shard, names): (&Shard<'_>, &Names<'_>)| {
-        let terms = 0..u32::try_from(shard.terms_met.len()).expect("fewer terms than 2^32");
-        // Bits that the tables of the parts do not use.
+        let terms = 0..u32::try_from(shard.terms_met.len()).expect("fewer than 2^32 terms");
+        // Use other bits of the hash than the hash tables of the partitions.
         let part = |term| hasher.hash_one(names.key(term)).to_le_bytes()[4] % PARTS;
         PartIndex::of(&terms.map(part).collect::<Vec<u8>>())
     };
     let parted: Vec<PartIndex> = (shards, names).into_par_iter().map(parted).collect();
     let unite = |part| Part::unite(shards, names, &parted, part, &hasher);
     let parts: Vec<Part<'_>> = (0..PARTS).into_par_iter().map(unite).collect();
-    // A share is a rounded number: 7 % of 100 documents are 7, not slightly more.
+    // Compensate for rounding errors: 7 % of 100 documents are 7, not slightly more.
     let min = limits.min_df.documents(documents) * (1.0 - 1e-12);
     let max = limits.max_df.documents(documents) * (1.0 + 1e-12);
     let within = |term: &UnitedTerm<'_>| {
@@ -141,9 +141,11 @@ pub(super) fn unite<'a>(
     let mut kept: Vec<UnitedTerm<'_>> =
         united.flat_map_iter(|(number, part)| part.united(number)).filter(within).collect();
     kept.par_sort_unstable();
-    if let Some(most) = limits.max_terms.map(NonZeroUsize::get).filter(|&most| most < kept.len()) {
+    if let Some(max_terms) =
+        limits.max_terms.map(NonZeroUsize::get).filter(|&max_terms| max_terms < kept.len())
+    {
         kept.sort_by_key(|term| std::cmp::Reverse(term.document_frequency));
-        kept.truncate(most);
+        kept.truncate(max_terms);
         kept.sort_unstable();
     }
     let mut numbers: Vec<Vec<u32>> =
@@ -152,19 +154,19 @@ pub(super) fn unite<'a>(
         numbers[usize::from(term.part)][term.place as usize] = number;
     }
     let numbers_of = |(shard, parted): (usize, &PartIndex)| {
-        let mut own = vec![DROPPED; parted.terms.len()];
+        let mut ids = vec![DROPPED; parted.terms.len()];
         for (part, (united, numbers)) in (0..PARTS).zip(parts.iter().zip(&numbers)) {
             for (&term, &place) in parted.part(part).iter().zip(&united.places[shard]) {
-                own[term as usize] = numbers[place as usize];
+                ids[term as usize] = numbers[place as usize];
             }
         }
-        own
+        ids
     };
     let numbers = parted.par_iter().enumerate().map(numbers_of).collect();
     (kept, numbers)
 }
 
-/// The vocabulary of terms in its order.
+/// Builds the vocabulary from sorted terms.
 pub(super) fn vocabulary(kind: TermKind, united: &[UnitedTerm<'_>]) -> Vocabulary {
     let terms = united.iter().map(|term| match term.key {
         Key::Text(_, Rest(term)) => Cow::Borrowed(term),

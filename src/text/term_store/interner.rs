@@ -1,4 +1,4 @@
-//! Terms numbered in the order of their first occurrence.
+//! Assigns ids to terms in order of first occurrence.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::dictionary::Dictionary;
 use super::table::{ShortTerm, TermTable, batches};
 use super::term::Term;
 
-/// Terms numbered in the order of their first occurrence.
+/// A set of terms with ids in order of first occurrence.
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
     table: TermTable,
@@ -19,7 +19,7 @@ impl Interner {
         self.ends.len()
     }
 
-    /// The number of a term that occurred.
+    /// Returns the id of a term that has occurred.
     pub(crate) fn find(&self, term: &str) -> Option<u32> {
         self.table.find(term.into(), |id| &self.text.as_bytes()[bounds(&self.ends, id)])
     }
@@ -28,12 +28,12 @@ impl Interner {
         &self.text[bounds(&self.ends, id)]
     }
 
-    /// The number of bytes of all terms.
+    /// The total number of bytes of the terms.
     pub(crate) fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// Appends the numbers of terms to `numbers`; many terms are looked up faster together.
+    /// Appends the ids of terms to `numbers`. This is faster than looking up terms one by one.
     ///
     /// # Panics
     /// If there are 2³² - 1 terms.
@@ -43,8 +43,8 @@ impl Interner {
         numbers: &mut Vec<u32>,
     ) {
         let mut short = Vec::new();
-        let flush = |own: &mut Self, short: &mut Vec<ShortTerm>, numbers: &mut Vec<u32>| {
-            own.ids(short, |id| numbers.push(id.expect("fewer terms")));
+        let flush = |interner: &mut Self, short: &mut Vec<ShortTerm>, numbers: &mut Vec<u32>| {
+            interner.ids(short, |id| numbers.push(id.expect("fewer than 2^32 terms")));
             short.clear();
         };
         for term in terms {
@@ -53,13 +53,13 @@ impl Interner {
                 short.push(term);
             } else {
                 flush(self, &mut short, numbers);
-                numbers.push(self.id(term).expect("fewer terms"));
+                numbers.push(self.id(term).expect("fewer than 2^32 terms"));
             }
         }
         flush(self, &mut short, numbers);
     }
 
-    /// The number of a term that has not occurred, or `None` if there are no more numbers.
+    /// Adds a new term and returns its id, or `None` if there are no more ids.
     #[cold]
     fn insert(&mut self, term: Term<'_>) -> Option<u32> {
         let Self { table, text, ends } = self;
@@ -78,7 +78,7 @@ impl Interner {
     }
 }
 
-/// The range of term `id` in an interner's text.
+/// Returns the range of term `id` in an interner's text.
 fn bounds(ends: &[usize], id: u32) -> Range<usize> {
     let id = id as usize;
     if id == 0 { 0..ends[0] } else { ends[id - 1]..ends[id] }
@@ -115,8 +115,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Terms around the lengths where the table compares terms in another way: 16 and 255
-        /// bytes; zeros, which pad prefixes, are bytes of terms, too.
+        /// Includes terms around the length of prefixes, 16 bytes, and of 255 bytes. Terms may
+        /// contain zeros, which also pad prefixes.
         #[test]
         fn numbers_terms_as_they_occur(
             terms in prop::collection::vec(
@@ -138,7 +138,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(interner.len(), expected.len());
-            // The same, many at a time.
+            // Repeat with batches.
             let mut interner = Interner::default();
             let mut expected = HashMap::new();
             let short: Vec<String> = terms

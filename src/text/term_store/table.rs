@@ -8,12 +8,12 @@ use super::term::{PREFIX, Prefix, Term};
 use crate::rows::matrix::prefetch;
 use crate::rows::strings::Strings;
 
-/// A hash table from terms to ids 0, 1, 2, …. The terms themselves are stored elsewhere; a slot has
-/// their first sixteen bytes, so that a lookup usually reads one cache line. At least a quarter of
-/// the slots are free, and a term is in the first slot that was free from its own on.
+/// A hash table from terms to ids 0, 1, 2, …. The terms themselves are stored elsewhere. A slot
+/// contains the first sixteen bytes of a term, so a lookup usually reads one cache line. The table
+/// uses linear probing, and at least a quarter of the slots are free.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TermTable {
-    /// A power of two, or none.
+    /// The slots. Their number is 0 or a power of two.
     slots: Vec<Slot>,
     terms: u32,
     hasher: RandomState,
@@ -22,18 +22,18 @@ pub(crate) struct TermTable {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Slot {
     prefix: Prefix,
-    /// The length of the term, at most [`LONG`].
+    /// The length of the term, capped at [`LONG`].
     length: u32,
     id: u32,
 }
 
-/// No term has this id: there are fewer.
+/// An empty slot. No term has its id, because there are fewer terms.
 const FREE: Slot = Slot { prefix: Prefix { low: 0, high: 0 }, length: 0, id: u32::MAX };
-/// Longer terms are compared by their bytes anyway.
+/// The cap on stored lengths. Longer terms are also compared by their bytes.
 const LONG: usize = PREFIX + 1;
 const MIN_SLOTS: usize = 16;
 
-/// A term that its prefix and length determine completely, to be looked up with others.
+/// A term that is completely determined by its prefix and length, for batch lookups.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ShortTerm {
     prefix: Prefix,
@@ -41,7 +41,7 @@ pub(crate) struct ShortTerm {
 }
 
 impl ShortTerm {
-    /// The term, if it is short.
+    /// Returns the term if it is short, that is, at most sixteen bytes.
     #[inline]
     pub(crate) fn of(term: Term<'_>) -> Option<Self> {
         let length = term.bytes().len();
@@ -50,20 +50,20 @@ impl ShortTerm {
         Some(Self { prefix: term.prefix(), length })
     }
 
-    /// Calls `work` with its text.
+    /// Calls `work` with the text of the term.
     pub(crate) fn with<T>(self, work: impl FnOnce(&str) -> T) -> T {
         let padded = self.prefix.bytes().to_le_bytes();
-        work(std::str::from_utf8(&padded[..self.length as usize]).expect("made of a text"))
+        work(std::str::from_utf8(&padded[..self.length as usize]).expect("the prefix of a string"))
     }
 }
 
-/// The number of terms whose slots are fetched together.
-const TOGETHER: usize = 32;
+/// The number of terms whose slots are prefetched together.
+const BATCH: usize = 32;
 
-/// Calls `work` with the terms, [`TOGETHER`] at a time.
+/// Calls `work` with batches of [`BATCH`] terms.
 #[inline]
 pub(crate) fn batches(terms: &[ShortTerm], work: impl FnMut(&[ShortTerm])) {
-    terms.chunks(TOGETHER).for_each(work);
+    terms.chunks(BATCH).for_each(work);
 }
 
 impl TermTable {
@@ -76,7 +76,7 @@ impl TermTable {
         table
     }
 
-    /// The id of a term; `bytes` gives the bytes of the term with an id.
+    /// Returns the id of a term. `bytes` returns the bytes of the term with a given id.
     #[inline]
     pub(crate) fn find<'a>(&self, term: Term<'_>, bytes: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
         let hash = hash(&self.hasher, term.prefix(), term.bytes());
@@ -89,11 +89,11 @@ impl TermTable {
         })
     }
 
-    /// The hashes of a batch. Fetches the slots where its searches begin into the cache, so that
-    /// the processor waits for all of them at once instead of one by one.
+    /// Returns the hashes of a batch, and prefetches the slots where the searches begin. The cache
+    /// misses then overlap.
     #[inline]
-    pub(crate) fn touched(&self, batch: &[ShortTerm]) -> [u64; TOGETHER] {
-        let mut hashes = [0; TOGETHER];
+    pub(crate) fn touched(&self, batch: &[ShortTerm]) -> [u64; BATCH] {
+        let mut hashes = [0; BATCH];
         for (hash, term) in hashes.iter_mut().zip(batch) {
             *hash = hash_prefix(&self.hasher, term.prefix);
             let first = self.first_slot(*hash);
@@ -104,7 +104,7 @@ impl TermTable {
         hashes
     }
 
-    /// The id of a short term with this hash.
+    /// Returns the id of a short term, given its hash.
     #[inline]
     pub(crate) fn find_short(&self, hash: u64, term: ShortTerm) -> Option<u32> {
         self.find_from(hash, |slot| slot.prefix == term.prefix && slot.length == term.length)
@@ -113,7 +113,7 @@ impl TermTable {
     #[inline]
     fn find_from(&self, hash: u64, same: impl Fn(&Slot) -> bool) -> Option<u32> {
         let mut at = self.first_slot(hash);
-        // Without slots there is none at 0.
+        // An empty table has no slot 0.
         let mut slot = self.slots.get(at)?;
         while slot.id != FREE.id {
             if same(slot) {
@@ -127,13 +127,13 @@ impl TermTable {
 
     #[inline]
     fn first_slot(&self, hash: u64) -> usize {
-        #[expect(clippy::cast_possible_truncation, reason = "its lowest bits")]
+        #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits are used")]
         let hash = hash as usize;
         hash & self.slots.len().wrapping_sub(1)
     }
 
-    /// Adds a term that is not in the table yet, with the next id. `bytes` gives those of earlier
-    /// terms.
+    /// Adds a term that is not in the table yet, and returns its id. `bytes` returns the bytes of
+    /// the term with a given id.
     ///
     /// # Panics
     /// If there are 2³² - 1 terms.
@@ -166,7 +166,7 @@ impl TermTable {
         }
     }
 
-    /// Puts `new` into the first free slot.
+    /// Stores `new` in the first free slot for this hash.
     fn place(&mut self, hash: u64, new: Slot) {
         let mut at = self.first_slot(hash);
         while self.slots[at].id != FREE.id {
@@ -181,12 +181,12 @@ impl TermTable {
     }
 }
 
-/// The minimum number of slots for this many terms.
+/// Returns the minimum number of slots for a number of terms.
 fn slots_for(terms: usize) -> usize {
     if terms == 0 { 0 } else { (terms + terms.div_ceil(3)).next_power_of_two().max(MIN_SLOTS) }
 }
 
-/// The slot of a term, without its id.
+/// Returns the slot of a term, without its id.
 #[inline]
 fn wanted(term: Term<'_>) -> Slot {
     #[expect(clippy::cast_possible_truncation, reason = "at most 17")]
@@ -194,7 +194,8 @@ fn wanted(term: Term<'_>) -> Slot {
     Slot { prefix: term.prefix(), length, ..FREE }
 }
 
-/// The hash of a term. Usually the prefix is the complete term, and faster to hash than bytes.
+/// Returns the hash of a term. The prefix, which usually contains the whole term, is faster to hash
+/// than the bytes.
 #[inline]
 fn hash(hasher: &RandomState, prefix: Prefix, term: &[u8]) -> u64 {
     if term.len() <= PREFIX { hash_prefix(hasher, prefix) } else { hasher.hash_one(term) }

@@ -1,4 +1,4 @@
-//! A term with the bytes that decide nearly all comparisons of terms.
+//! A term and its first bytes, which nearly always suffice to compare terms.
 
 /// The number of bytes in [`Term::prefix`].
 pub(crate) const PREFIX: usize = 16;
@@ -10,12 +10,10 @@ pub(crate) struct Term<'a> {
     prefix: Prefix,
 }
 
-/// The first sixteen bytes of a term, padded with zeros, as two numbers; the first byte is the
-/// lowest one of `low`.
+/// The first sixteen bytes of a term, padded with zeros, as two little-endian numbers.
 ///
-/// Two fields instead of an array, because compilers copy an array with one load: that would have
-/// to wait for the two stores that have just written it, which processors cannot forward to a wider
-/// load.
+/// These are two fields instead of an array, because compilers copy an array with one wide load.
+/// After two narrower stores, store-to-load forwarding would fail, and the load would stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Prefix {
     pub(crate) low: u64,
@@ -23,20 +21,20 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    #[expect(clippy::cast_possible_truncation, reason = "the lower and the upper half")]
+    #[expect(clippy::cast_possible_truncation, reason = "splits the number into halves")]
     fn new(bytes: u128) -> Self {
         Self { low: bytes as u64, high: (bytes >> 64) as u64 }
     }
 
-    /// The sixteen bytes; the first one is the lowest.
+    /// The sixteen bytes as a little-endian number.
     pub(crate) fn bytes(self) -> u128 {
         u128::from(self.high) << 64 | u128::from(self.low)
     }
 }
 
 impl<'a> Term<'a> {
-    /// The part `start..end` of `text`. Where sixteen bytes follow `start`, the prefix is read
-    /// without a branch on the length, which a processor would mispredict for each word.
+    /// Returns the term `start..end` of `text`. If at least sixteen bytes follow `start`, the
+    /// prefix is read without an unpredictable branch on the length.
     #[inline]
     pub(crate) fn within(text: &'a str, start: usize, end: usize) -> Self {
         let term = &text[start..end];
@@ -66,7 +64,7 @@ impl<'a> From<&'a str> for Term<'a> {
     }
 }
 
-/// For each number of bytes, ones in as many of the lowest bytes.
+/// `MASKS[n]` has ones in the lowest `n` bytes.
 const MASKS: [u128; PREFIX + 1] = {
     let mut masks = [u128::MAX; PREFIX + 1];
     let mut length = 0;
@@ -77,8 +75,8 @@ const MASKS: [u128; PREFIX + 1] = {
     masks
 };
 
-/// The first sixteen bytes of a term, padded with zeros. Read as two parts that may overlap,
-/// because copying a few bytes would cost a function call.
+/// Returns the first sixteen bytes of a term, padded with zeros. Reads two chunks that may overlap,
+/// because copying a variable number of bytes would cost a function call.
 fn prefix(term: &[u8]) -> u128 {
     fn parts<const N: usize>(term: &[u8], number: impl Fn([u8; N]) -> u128) -> Option<u128> {
         let first = *term.first_chunk()?;

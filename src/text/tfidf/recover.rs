@@ -1,4 +1,4 @@
-//! BM25 weights → the counts that they were made of.
+//! Computes term counts from BM25 weights.
 
 use super::rows::RawRows;
 use super::scheme::Tf;
@@ -6,11 +6,12 @@ use super::weighting::{Side, TermWeights, Weighting, narrow};
 use crate::rows::matrix::{Csr, row};
 use crate::threads::Threads;
 
-/// The counts of training documents, for weightings like BM25, whose rows determine them: with
-/// `r = w / (k₁ + 1 − w)`, where w is the weight of a term without its idf, a count is `κ r`, and
-/// the length of the document `κ Σ r`, with `κ = k₁ (1 − b + b · len / mean len)`.
+/// Computes the term counts of training documents for weightings like BM25, whose weights determine
+/// them. Let w be the weight of a term without its idf, and `r = w / (k₁ + 1 − w)`. Then the count
+/// is `κ r`, and the length of the document is `κ Σ r`, with `κ = k₁ (1 − b + b · len / mean len)`.
 ///
-/// `None` for other weightings, and unless all rows are those of integer counts, to the bit.
+/// Returns `None` for other weightings, or if the rows differ from the exact weights of integer
+/// counts in any bit.
 pub(crate) fn counts_of(
     weighting: &Weighting,
     rows: &Csr,
@@ -31,7 +32,7 @@ pub(crate) fn counts_of(
     same.then_some(counts)
 }
 
-/// The counts of a row, rounded to integers.
+/// Computes the counts of a row, rounded to integers.
 fn counts_of_row(
     weighting: &Weighting,
     ids: &[u32],
@@ -57,7 +58,7 @@ fn counts_of_row(
     };
     let kappa = fixed / (1.0 - slope * ratios.iter().sum::<f64>());
     let rounded = |kappa: f64| ratios.iter().map(move |ratio| (kappa * ratio).round());
-    // Rounded counts give the exact length, and that the exact κ.
+    // The rounded counts determine the exact length, and thus the exact κ.
     let length: f64 = rounded(kappa).sum();
     Some(rounded(fixed + slope * length).map(narrow).collect())
 }
@@ -84,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_come_back(
+        fn counts_are_recovered(
             counts in prop::collection::vec(prop::collection::vec(0u16..200, 6), 0..12),
             dfs in prop::collection::vec(1u32..1000, 6),
             k1 in 0.1f64..5.0,
@@ -103,9 +104,9 @@ mod tests {
         }
     }
 
-    /// If rows do not determine counts, nothing is guessed.
+    /// There is no result if the weights do not determine the counts.
     #[test]
-    fn others_are_refused() {
+    fn other_weights_are_rejected() {
         let threads = Threads::available().unwrap();
         let bm25: Weighting = "bm25".parse().unwrap();
         let terms = TermWeights { idf: &[1.0, 2.0], mean_length: 3.0 };
@@ -114,7 +115,7 @@ mod tests {
             let rows = rows_of(&weighting, &[vec![2, 1]], terms);
             assert!(counts_of(&weighting, &rows, terms, &threads).is_none(), "{weighting}");
         }
-        // A weight that no integer has, two beyond the limit, and a term without idf.
+        // A weight of a non-integer count, two weights above the limit, and a term whose idf is 0.
         for (weight, idf) in [(1.234_567, 1.0), (9.0, 1.0), (f32::INFINITY, 1.0), (1.0, 0.0)] {
             let rows = csr(1, vec![0, 1], vec![0], vec![weight]).unwrap();
             let terms = TermWeights { idf: &[idf], mean_length: 3.0 };

@@ -1,4 +1,4 @@
-//! Rows of counts → rows of weights, on all threads.
+//! Converts rows of counts to rows of weights, on all threads.
 
 use std::ops::Range;
 
@@ -7,12 +7,12 @@ use rayon::prelude::*;
 use super::weighting::{Side, TermWeights, Weighting};
 use crate::threads::Threads;
 
-/// The number of rows that a thread weights at a time.
-const PIECE: usize = 1_024;
-/// The number of values that a thread adds up at a time.
-const PART: usize = 1 << 16;
+/// The number of rows per task.
+const ROWS_PER_TASK: usize = 1_024;
+/// The number of values per partial sum.
+const CHUNK: usize = 1 << 16;
 
-/// The parts of a CSR matrix.
+/// The arrays of a CSR matrix.
 #[derive(Debug, Clone)]
 pub(crate) struct RawRows {
     pub(crate) indptr: Vec<u64>,
@@ -21,18 +21,18 @@ pub(crate) struct RawRows {
 }
 
 impl RawRows {
-    /// The mean number of terms of a row, with repetitions.
+    /// Returns the mean number of terms per row, with repetitions.
     pub(crate) fn mean_length(&self, threads: &Threads) -> f64 {
-        // The parts do not depend on the threads, nor does what is rounded.
+        // The partial sums, and therefore the rounding, do not depend on the threads.
         let parts =
-            || self.data.par_chunks(PART).map(|part| part.iter().map(|&v| f64::from(v)).sum());
+            || self.data.par_chunks(CHUNK).map(|part| part.iter().map(|&v| f64::from(v)).sum());
         let parts: Vec<f64> = threads.run(|| parts().collect());
         let total: f64 = parts.iter().sum();
         let rows = self.indptr.len() - 1;
         if rows == 0 { 0.0 } else { total / rows as f64 }
     }
 
-    /// Replaces the counts by weights, in place; weights of 0 are omitted.
+    /// Replaces the counts by weights, in place. Omits weights of 0.
     pub(crate) fn weigh(
         &mut self,
         weighting: &Weighting,
@@ -45,10 +45,10 @@ impl RawRows {
         let mut values = &mut **data;
         let mut pieces = Vec::new();
         let mut start = 0;
-        for ends in indptr[1..].chunks_mut(PIECE) {
+        for ends in indptr[1..].chunks_mut(ROWS_PER_TASK) {
             let end = range(0, ends[ends.len() - 1]).end;
             let ids = ids.split_off_mut(..end - start).expect("entries of the rows");
-            let values = values.split_off_mut(..end - start).expect("as many");
+            let values = values.split_off_mut(..end - start).expect("one value per entry");
             pieces.push(Piece { start, ends, ids, values });
             start = end;
         }
@@ -72,16 +72,18 @@ impl RawRows {
 
 /// Consecutive rows.
 struct Piece<'a> {
-    /// Where their entries begin among all.
+    /// The start of the entries of these rows.
     start: usize,
-    /// The ends of the rows: among all entries, and after [`Piece::weigh`] among those kept.
+    /// The ends of the rows among all entries. After [`Piece::weigh`], the ends among the kept
+    /// entries of this piece.
     ends: &'a mut [u64],
     ids: &'a mut [u32],
     values: &'a mut [f32],
 }
 
 impl Piece<'_> {
-    /// Moves the weights to the front, with the ends of the rows there; returns how many there are.
+    /// Computes the weights, moves the nonzero weights to the front, and updates the ends of the
+    /// rows. Returns the number of weights.
     fn weigh(&mut self, weighting: &Weighting, side: Side, terms: TermWeights<'_>) -> usize {
         let Self { start: first, ends, ids, values } = self;
         let mut start = 0;
@@ -104,14 +106,14 @@ impl Piece<'_> {
     }
 }
 
-/// Places to be moved by one thread, and where to.
+/// Ranges of values that one thread moves, and their target range.
 struct Block<'a> {
     places: &'a [Range<usize>],
     target: Range<usize>,
 }
 
 impl Block<'_> {
-    /// A copy of the values at its places behind its target, which later blocks overwrite.
+    /// Returns a copy of the values after the target of this block, which later blocks overwrite.
     fn behind<T: Copy>(&self, values: &[T]) -> Vec<T> {
         let behind = |place: &Range<usize>| place.start.max(self.target.end)..place.end;
         let mut copy = Vec::new();
@@ -121,8 +123,7 @@ impl Block<'_> {
         copy
     }
 
-    /// Moves the values at its places to the front of `target`, the part of all values that it
-    /// fills, and those `behind` after them.
+    /// Moves the values that are within the target to the front of `target`, and appends `behind`.
     fn fill<T: Copy>(&self, target: &mut [T], behind: &[T]) {
         let Range { start, end } = self.target;
         let mut filled = 0;
@@ -136,10 +137,10 @@ impl Block<'_> {
     }
 }
 
-/// Keeps the values at `places`, which are in increasing order.
+/// Keeps only the values at `places`, which are in increasing order.
 ///
-/// Each thread moves a block of them within the array. Before that, it copies what the next threads
-/// will overwrite: little, if gaps are small.
+/// Each thread moves one block of values within the array. Before that, it copies the values that
+/// later blocks overwrite, which are few if the gaps are small.
 fn close_gaps<T: Copy + Send + Sync>(values: &mut Vec<T>, places: &[Range<usize>]) {
     let of_thread = places.len().div_ceil(rayon::current_num_threads()).max(1);
     let mut end = 0;
@@ -178,8 +179,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Fewer pieces than threads and several for each; gaps of all sizes, also where whole
-        /// blocks move into earlier ones.
+        /// Tests fewer and more pieces than threads, and gaps of all sizes, including gaps so large
+        /// that blocks move entirely into earlier blocks.
         #[test]
         fn gaps_are_closed(
             threads in 1usize..20,
@@ -201,11 +202,11 @@ mod tests {
         }
     }
 
-    /// Many pieces; a term that is in all documents and weighs nothing, or does not.
+    /// Tests many pieces, with and without a term whose weight is 0.
     #[test]
-    fn many_rows_are_weighed_as_each_alone() {
+    fn many_rows_are_weighted_like_single_rows() {
         let weighting = Weighting::default();
-        let rows = 64 * PIECE + 3 * PIECE + 7;
+        let rows = 64 * ROWS_PER_TASK + 3 * ROWS_PER_TASK + 7;
         for dropped in [0, 1, 2] {
             let mut all = RawRows { indptr: vec![0], indices: vec![], data: vec![] };
             let mut expected = all.clone();

@@ -1,9 +1,9 @@
-//! SMART codes of three letters.
+//! Three-letter SMART codes.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The term-frequency part of a scheme.
+/// The term-frequency component of a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tf {
     Natural,
@@ -14,7 +14,7 @@ pub(super) enum Tf {
     Okapi,
 }
 
-/// The document-frequency part of a scheme.
+/// The document-frequency component of a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IdfVariant {
     None,
@@ -24,7 +24,7 @@ pub(super) enum IdfVariant {
     Okapi,
 }
 
-/// A SMART code of three letters.
+/// A three-letter SMART code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scheme {
     pub(super) tf: Tf,
@@ -86,7 +86,7 @@ impl fmt::Display for Scheme {
 }
 
 impl Scheme {
-    /// The formula, as text.
+    /// Returns the formula as text.
     pub(super) fn formula(self) -> String {
         let tf = match self.tf {
             Tf::Natural => "c",

@@ -1,4 +1,4 @@
-//! Turns the counts of a row into weights.
+//! Converts the counts of a row to weights.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::scheme::{IdfVariant, Scheme, Tf};
 use crate::rows::powers::power;
 
-/// The code of BM25: Okapi's term frequency and idf in documents, plain counts in queries.
+/// The code of BM25: Okapi term frequency and idf for documents, plain counts for queries.
 const BM25: &str = "kkn.nnn";
 
 /// A term weighting: one SMART scheme for documents, one for queries, and their parameters.
@@ -79,13 +79,13 @@ impl fmt::Display for Weighting {
 }
 
 impl Weighting {
-    /// Sets the exponent of the idf; `None` unless it is from 0 to 10.
+    /// Sets the exponent of the idf. Returns `None` unless it is between 0 and 10.
     #[must_use]
     pub fn with_idf_power(self, idf_power: f64) -> Option<Self> {
         (0.0..=10.0).contains(&idf_power).then_some(Self { idf_power, ..self })
     }
 
-    /// Sets the exponent of χ² / N; `None` unless it is from 0 to 10.
+    /// Sets the exponent of χ² / N. Returns `None` unless it is between 0 and 10.
     #[must_use]
     pub fn with_chi2_power(self, chi2_power: f64) -> Option<Self> {
         (0.0..=10.0).contains(&chi2_power).then_some(Self { chi2_power, ..self })
@@ -96,27 +96,27 @@ impl Weighting {
         self.chi2_power
     }
 
-    /// Sets the BM25 parameters; `None` unless `k1 >= 0` and `0 <= b <= 1`.
+    /// Sets the BM25 parameters. Returns `None` unless `k1` is finite, `k1 >= 0` and `0 <= b <= 1`.
     #[must_use]
     pub fn with_bm25(self, k1: f64, b: f64) -> Option<Self> {
         let legal = k1.is_finite() && k1 >= 0.0 && (0.0..=1.0).contains(&b);
         legal.then_some(Self { k1, b, ..self })
     }
 
-    /// The weighting for features that are already weights: without tf and idf, but with the length
-    /// normalization and the power of χ².
+    /// Returns the weighting for features that are already weights. It omits tf and idf, but keeps
+    /// the length normalization and the power of χ².
     #[must_use]
     pub fn of_weights(self) -> Self {
         let keep = |scheme: Scheme| Scheme { tf: Tf::Natural, df: IdfVariant::None, ..scheme };
         Self { document: keep(self.document), query: keep(self.query), ..self }
     }
 
-    /// Whether documents and queries are unit vectors, so that similarities are cosines.
+    /// Returns whether documents and queries are unit vectors. Similarities are then cosines.
     pub fn is_cosine(&self) -> bool {
         self.document.unit_length && self.query.unit_length
     }
 
-    /// The code and its common name, if any.
+    /// Returns the code and its common name, if any.
     ///
     /// ```
     /// let weighting: classify::text::tfidf::Weighting = "bm25".parse().unwrap();
@@ -127,7 +127,7 @@ impl Weighting {
         if code == BM25 { format!("{code} (bm25)") } else { code }
     }
 
-    /// The formula as text. It omits that `l` keeps counts below 1 as they are.
+    /// Returns the formula as text. It ignores the special case of counts below 1 in `l`.
     ///
     /// ```
     /// let ntc: classify::text::tfidf::Weighting = "ntc".parse().unwrap();
@@ -154,7 +154,8 @@ impl Weighting {
         text
     }
 
-    /// The idf, raised to its exponent, of a term that occurs in `df` of `documents` documents.
+    /// Returns the idf, raised to its exponent, of a term that occurs in `df` of `documents`
+    /// documents.
     pub(crate) fn idf(&self, df: u32, documents: u64) -> f64 {
         let n = documents as f64;
         let df = f64::from(df);
@@ -168,12 +169,12 @@ impl Weighting {
         if self.idf_power.to_bits() == 1f64.to_bits() { idf } else { power(idf, self.idf_power) }
     }
 
-    /// Whether queries are weighted like documents.
+    /// Returns whether queries are weighted like documents.
     pub fn is_symmetric(&self) -> bool {
         self.document == self.query
     }
 
-    /// Whether a scheme multiplies each weight by the factor of its term.
+    /// Returns whether a scheme multiplies each weight by the factor of its term.
     pub(super) fn has_idf(&self, scheme: Scheme) -> bool {
         // Without any idf, the factor of a term is its χ² factor times its learned factor.
         let without_idf = self.document.df == IdfVariant::None && self.query.df == IdfVariant::None;
@@ -231,7 +232,7 @@ impl Weighting {
         for (value, weight) in values.iter_mut().zip(&*weights) {
             *value = narrow(weight / norm);
         }
-        // Few weights are omitted, so the others are moved in runs.
+        // Move the kept weights in runs, because few weights are omitted.
         let is_kept = |value: &f32| *value != 0.0 && !value.is_nan();
         let Some(mut kept) = values.iter().position(|value| !is_kept(value)) else {
             return values.len();
@@ -277,8 +278,8 @@ static LOGARITHMS: LazyLock<Vec<f64>> = LazyLock::new(|| {
 /// The upper 16 bits of `1f32`. Doubling a value adds 128 to its upper 16 bits.
 const ONE: u32 = 1f32.to_bits() >> 16;
 
-/// Returns `1 + ln c`, or `c` if it is below 1, as in given features and in fields with a
-/// fractional weight. `known` is [`LOGARITHMS`].
+/// Returns `1 + ln c`, or `c` if it is below 1, which occurs in given features and in fields with a
+/// fractional boost. `known` is [`LOGARITHMS`].
 fn log_tf(count: f32, known: &[f64]) -> f64 {
     let bits = count.to_bits();
     let known = known.get((bits >> 16).wrapping_sub(ONE) as usize);
@@ -290,12 +291,12 @@ fn log_tf(count: f32, known: &[f64]) -> f64 {
 
 /// Computes [`log_tf`] without the table.
 fn log_tf_of_any(count: f64) -> f64 {
-    // The mean of an empty row is NaN, and is returned as it is.
+    // The mean of an empty row is NaN, which is returned unchanged.
     if count >= 1.0 { 1.0 + libm::log(count) } else { count }
 }
 
-/// Rounds a weight to `f32`, and clamps it to the finite numbers.
-#[expect(clippy::cast_possible_truncation, reason = "the one rounding of a weight to f32")]
+/// Rounds a weight to `f32` and clamps it to the finite range.
+#[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
 pub(super) fn narrow(weight: f64) -> f32 {
     (weight as f32).clamp(-f32::MAX, f32::MAX)
 }
@@ -381,7 +382,7 @@ mod tests {
         close(&weights("bm25", 1.0), &[(0, 1.488_056), (1, 0.595_673), (2, 0.166_758)]);
     }
 
-    /// An empty row stays empty under every letter.
+    /// An empty row remains empty with every letter.
     #[test]
     fn nothing_weighs_nothing() {
         for code in ["nnn", "ltc", "apc", "btc", "Ltc", "bm25"] {

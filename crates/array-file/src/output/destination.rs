@@ -10,7 +10,7 @@ use super::error::OutputProblem;
 use super::inputs::{FileId, Identity};
 use super::standard::{STANDARD, was_closed};
 
-/// Maximum number of symbolic links to follow, as in Linux.
+/// The maximum number of symbolic links to follow, as in Linux.
 const MAX_LINKS: usize = 40;
 
 /// The destination of an output, after following all symbolic links.
@@ -129,11 +129,11 @@ pub(super) fn descriptor(number: i32) -> Result<File, OutputProblem> {
     copy.map(File::from).map_err(|source| OutputProblem::Io { doing: "open", source })
 }
 
-/// Whether a folder, given as a canonical path, lists the open descriptors of this process.
+/// Returns whether a folder, given as a canonical path, lists the open descriptors of this process.
 fn is_own_descriptors(folder: &Path) -> bool {
-    let own = Path::new("/proc").join(std::process::id().to_string());
+    let process_folder = Path::new("/proc").join(std::process::id().to_string());
     folder == Path::new("/dev/fd")
-        || folder.strip_prefix(own).is_ok_and(|rest| {
+        || folder.strip_prefix(process_folder).is_ok_and(|rest| {
             rest == Path::new("fd") || (rest.starts_with("task") && rest.ends_with("fd"))
         })
 }

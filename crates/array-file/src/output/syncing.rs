@@ -1,14 +1,14 @@
-//! Syncs a long file while it is written, so that the final sync is short.
+//! Syncs a long file while it is written, to shorten the final sync.
 
 use std::fs::File;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-/// Number of bytes after which a file is synced.
+/// The number of bytes after which a file is synced.
 const STEP: usize = 1 << 25;
 
-/// The state of syncing: the number of unsynced bytes, and the thread that syncs the file.
+/// The number of unsynced bytes, and the thread that syncs the file.
 #[derive(Debug, Default)]
 pub(super) struct SyncState {
     unsynced: usize,

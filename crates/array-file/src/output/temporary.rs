@@ -1,4 +1,4 @@
-//! Temporary files in the folders of their targets, and a list of those that exist.
+//! Temporary files in the folders of their targets, and a list of all existing temporary files.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write};
@@ -58,7 +58,7 @@ pub(super) struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// Creates a file in the folder of `target`. If `target` exists, the file will get its
+    /// Creates a file in the folder of `target`. If `target` exists, the new file gets its
     /// permissions.
     pub(super) fn in_folder_of(
         target: &Path,
@@ -69,8 +69,8 @@ impl TemporaryFile {
             if replaced.mode() & 0o222 == 0 {
                 return Err(OutputProblem::ReadOnly);
             }
-            // A rename needs only permission for the folder, so the permission of the file is
-            // checked here.
+            // Check the permission of the file, because a rename needs only permission for the
+            // folder.
             File::options().append(true).open(target).map_err(failed)?;
         }
         let folder = target.parent().unwrap_or(Path::new("/"));
@@ -80,7 +80,7 @@ impl TemporaryFile {
         let mode = if replaced.is_some() { 0o600 } else { 0o666 };
         builder.prefix(".writing-").suffix(".tmp");
         // The path enters the list before the file exists, and nothing is allocated until the list
-        // is unlocked. So the file is found and removed even if memory runs out.
+        // is unlocked. The file is therefore found and removed even if memory runs out.
         let create = |path: &Path| {
             let owned = path.to_owned();
             let mut list = existing();
@@ -156,15 +156,15 @@ impl Write for TemporaryFile {
     }
 }
 
-/// Gives a new file the owner, group and permissions of another file, as far as the user is allowed
-/// to.
+/// Gives a new file the owner, group and permissions of another file, as far as the user may set
+/// them.
 fn keep_permissions(file: &File, of: &Metadata) -> io::Result<()> {
     let mut mode = of.mode() & 0o777;
-    let own = file.metadata()?;
-    if own.uid() != of.uid() && fchown(file, Some(of.uid()), None).is_err() {
+    let current = file.metadata()?;
+    if current.uid() != of.uid() && fchown(file, Some(of.uid()), None).is_err() {
         // Only root can change the owner; otherwise the current user owns the file.
     }
-    if own.gid() != of.gid() && fchown(file, None, Some(of.gid())).is_err() {
+    if current.gid() != of.gid() && fchown(file, None, Some(of.gid())).is_err() {
         // Permissions of the old group must not pass to another group.
         mode = (mode & !0o070) | ((mode & 0o007) << 3);
     }

@@ -1,7 +1,7 @@
 //! Compares evaluations of the same documents, and tests whether the differences are significant.
 //!
 //! * **Micro F1, macro F1, subset accuracy:** a paired bootstrap over documents gives an interval
-//!   of the difference. The p-value is derived from how often the difference changes its sign.
+//!   for the difference. The p-value is derived from how often the difference changes its sign.
 //! * **Decisions:** an exact sign test on the decisions that are correct in only one evaluation
 //!   (the s-test of Yang and Liu 1999).
 //! * **Documents:** `McNemar`'s exact test on the documents whose labels are exactly predicted in
@@ -45,7 +45,7 @@ struct SavedLabel {
 /// The UTF-8 byte order mark, with which some editors begin a file.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// The reasons why evaluations cannot be compared.
+/// A reason why evaluations cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// The data is not an evaluation.
@@ -198,8 +198,8 @@ impl Comparison {
     }
 }
 
-/// Compares evaluations with a baseline. `seed` determines the documents of the bootstrap. Draws
-/// enough replicates, up to 100,000, for p-values below `alpha` to be possible.
+/// Compares evaluations with a baseline. `seed` determines the bootstrap samples. Draws enough
+/// replicates, up to 100,000, for p-values below `alpha` to be possible.
 ///
 /// # Errors
 /// Returns the index of the evaluation that cannot be compared (0 is the baseline), and the reason.
@@ -337,7 +337,7 @@ fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
             (false, true) => documents.other += 1,
             _ => {}
         }
-        // A decision that is correct or wrong in both evaluations is no evidence.
+        // A decision that is correct or wrong in both evaluations provides no evidence.
         let errors = |outcomes: &Outcomes| {
             let errors = outcomes.of(document).filter(|&(_, kind)| kind != Kind::Right);
             LabelSet::new(errors.map(|(label, _)| label).collect::<Vec<_>>())

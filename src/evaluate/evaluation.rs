@@ -53,8 +53,8 @@ pub struct Evaluation {
     /// The most frequent pairs of a missed label and a wrong label.
     pub most_confused: Vec<Confusion>,
     /// The metrics of each level of the label hierarchy, if there is one. Labels and predictions
-    /// then include the ancestors of each label, so that `micro` is hierarchical precision, recall
-    /// and F1 (Kiritchenko et al. 2005).
+    /// then include the ancestors of each label, so `micro` is hierarchical precision, recall and
+    /// F1 (Kiritchenko et al. 2005).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<LevelResult>,
     /// 95 % intervals of the main metrics; `None` without documents.
@@ -63,14 +63,14 @@ pub struct Evaluation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered: Option<AnsweredDocuments>,
     /// The expected calibration error: the mean difference between probability and share of correct
-    /// labels over ten bins. Only with a calibrated model.
+    /// labels over ten bins. `None` without calibration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration_error: Option<f64>,
     /// The predicted labels by confidence, and the share of correct labels among them.
     pub reliability: Vec<Bin>,
     /// Precision of the most confident predictions.
     pub coverage: Vec<Coverage>,
-    /// Precision and recall with each threshold of the share of the vote for all labels.
+    /// Precision and recall with each threshold on the share of the vote for all labels.
     pub curve: Vec<Point>,
     /// The wrong predictions with the highest scores.
     pub worst_errors: Vec<WorstError>,

@@ -44,7 +44,7 @@ pub(super) struct Counter {
     finds_copies: bool,
     /// Whether the prediction for every document is kept.
     pub(super) keeps_documents: bool,
-    /// The bits of a score, as `f64`. Errors with a score up to this one are not kept.
+    /// The bits of a score, as `f64`. Errors with a score up to this value are not kept.
     pub(super) min_error_score: Arc<AtomicU64>,
 }
 

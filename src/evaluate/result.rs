@@ -162,11 +162,10 @@ pub struct DocumentResult {
     /// The best label's share of the vote, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// The probability of the best label. Only with a calibrated model.
+    /// The probability of the best label; `None` without calibration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// The expected share of correct labels among the predicted labels. Only with a calibrated
-    /// model.
+    /// The expected share of correct labels among the predicted labels; `None` without calibration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
     /// The reason why no label was predicted.

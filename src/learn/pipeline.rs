@@ -168,7 +168,7 @@ impl Pipeline<'_> {
         Ok((learned, report))
     }
 
-    /// Holds out documents one at a time and reports the progress.
+    /// Finds the leave-one-out neighbors of `rows` and reports the progress.
     fn hold_out(
         &self,
         rows: &[u32],
@@ -244,9 +244,9 @@ impl Pipeline<'_> {
         (tuned, learning)
     }
 
-    /// Restricts the best settings to those that give every document a label. The defaults stay
-    /// unless the gain exceeds half a standard error of the objective, as a share of `documents`.
-    /// That is about the noise between settings that agree on most documents.
+    /// Drops the settings that can leave a document without labels. Keeps the defaults unless the
+    /// gain exceeds half a standard error of the objective, as a proportion of `documents`.
+    /// Settings that agree on most documents differ by about this much through noise alone.
     fn prefer_defaults(&self, grid: &Grid, tuned: &mut GridResult, documents: usize) {
         let options = self.run.options;
         tuned
@@ -340,7 +340,7 @@ impl Pipeline<'_> {
         Grid { rules: Rules(rule), ..grid }
     }
 
-    /// Checks that the options can be tuned together.
+    /// Checks that the options do not conflict.
     fn check_options(&self, rule: Option<Rule>) -> Result<(), TrainError> {
         let options = self.run.options;
         if options.vote.is_some_and(|vote| vote.prototypes > 0.0) {

@@ -1,4 +1,4 @@
-//! The greedy search: it changes one dimension of the features after another.
+//! The greedy search, which changes one dimension of the features at a time.
 
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
@@ -38,7 +38,7 @@ impl std::fmt::Debug for FeatureSearch<'_> {
 /// Minimum gain in the objective for which a change is kept; a smaller gain may be noise.
 const MIN_GAIN: f64 = 0.001;
 /// Minimum gain for a weighting that rules out learned term weights and prototypes, over a
-/// weighting that allows them: these usually gain as much.
+/// weighting that allows them. Learned weights and prototypes usually gain as much.
 const MIN_GAIN_WITHOUT_LEARNERS: f64 = 0.01;
 /// Maximum loss on the first fold, relative to the best change, with which a change is still tried
 /// on the whole sample.
@@ -57,7 +57,7 @@ const MIN_LARGEST_K: NonZeroUsize = NonZeroUsize::new(60).unwrap();
 const MAX_CONTESTANTS: usize = 16;
 /// Minimum number of documents in the first fold for dropping changes there.
 const MIN_FIRST_FOLD: usize = 400;
-/// Maximum number of terms of all documents for trying character n-grams. They are slow on longer
+/// Maximum number of document-term pairs for trying character n-grams. They are slow on longer
 /// texts and seldom help there.
 const MAX_ENTRIES_FOR_CHARACTERS: usize = 300_000;
 
@@ -273,7 +273,7 @@ impl GreedySearch<'_, '_> {
                 first_metrics.push(trial.metrics);
                 left.push(contestant);
             } else {
-                self.step(contestant.change, trial, contestant.found.len(), false);
+                self.record_step(contestant.change, trial, contestant.found.len(), false);
             }
         }
         let trials = self.hold_out(&mut left, first.end..FOLDS)?;
@@ -282,11 +282,11 @@ impl GreedySearch<'_, '_> {
             let allows_learners = |features: &Features| {
                 features.weighting.is_cosine() && features.weighting.is_symmetric()
             };
-            let loses =
+            let rules_out_learners =
                 allows_learners(&self.best.features) && !allows_learners(&contestant.features);
-            // A change in the number of steps is a change of the same kind.
+            // If only the number of steps changes, any gain suffices.
             let learns = |features: &Features| features.term_steps > 0;
-            let gain = match (loses, learns(&self.best.features)) {
+            let gain = match (rules_out_learners, learns(&self.best.features)) {
                 (true, _) => MIN_GAIN_WITHOUT_LEARNERS,
                 (false, true) if learns(&contestant.features) => f64::EPSILON,
                 (false, _) => MIN_GAIN,
@@ -298,12 +298,12 @@ impl GreedySearch<'_, '_> {
                 let metrics = Some(SampleMetrics { first_fold: first, whole_sample });
                 self.best = BestFeatures { features: contestant.features, metrics, k: trial.k };
             }
-            self.step(contestant.change, trial, contestant.found.len(), kept);
+            self.record_step(contestant.change, trial, contestant.found.len(), kept);
         }
         Ok(())
     }
 
-    fn step(&mut self, change: String, trial: Trial, documents: usize, kept: bool) {
+    fn record_step(&mut self, change: String, trial: Trial, documents: usize, kept: bool) {
         let step = Step { change, trial, documents, kept };
         (self.trials.progress)(&step);
         self.steps.push(step);

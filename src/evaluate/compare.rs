@@ -389,7 +389,7 @@ fn sign_test(a: u64, b: u64) -> f64 {
     (2.0 * fair.cdf(a.min(b))).min(1.0)
 }
 
-/// Two-sided t-test: returns the p-value of a mean of 0.
+/// Two-sided paired t-test: returns the p-value of the hypothesis that the mean difference is 0.
 fn paired_t(differences: &[f64]) -> f64 {
     let n = differences.len() as f64;
     let mean = differences.iter().sum::<f64>() / n;

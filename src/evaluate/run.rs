@@ -205,7 +205,7 @@ pub fn tally(
         evaluator = evaluator.with_documents();
     }
     let options = ClassifyOptions { probabilities: Probabilities::Predicted, ..options.clone() };
-    // Searches one more neighbor than votes, to detect a tie with the last one.
+    // Search for one neighbor more than vote, to detect a tie with the last neighbor.
     let one_more = ClassifyOptions { k: options.k.saturating_add(1), ..options.clone() };
     let pipeline = Pipeline {
         classifier,

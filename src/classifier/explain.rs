@@ -128,7 +128,7 @@ pub struct ExplainedPrototype {
 /// their contributions to the similarity. A term's evidence for a label is its share of the votes
 /// of the neighbors with the label, minus the expected share. The expected share is the term's
 /// share of all votes times the label's share of the training documents. A term opposes a label if
-/// its neighbors have the label less often than the training documents do.
+/// the neighbors with the term have the label less often than the training documents do.
 ///
 /// The evidence of all terms sums to the label's share of the votes minus its share of the training
 /// documents. This holds if votes have no weights per label and all neighbors were found by terms.

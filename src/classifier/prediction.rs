@@ -47,13 +47,13 @@ pub struct Prediction<'a> {
     pub labels: Vec<&'a str>,
     /// Every label with a vote, by decreasing score.
     pub scores: Vec<ScoredLabel<'a>>,
-    /// The expected share of correct labels among the given or withheld labels. 0 without
+    /// The expected share of correct labels among the predicted or withheld labels. 0 without
     /// labels; `None` if the model is not calibrated.
     pub confidence: Option<f64>,
     /// The training documents that voted, best first: found by terms if the model searches
     /// terms, otherwise by dense vectors.
     pub neighbors: Vec<NamedNeighbor<'a>>,
-    /// Why there are no votes or no labels.
+    /// The reason why there are no votes or no labels.
     pub reason: Option<Reason>,
 }
 
@@ -116,7 +116,7 @@ pub struct RawPrediction {
     /// The probabilities of the labels in `scores`, or of the first of them, as
     /// [requested](ClassifyOptions::probabilities). Empty if the model is not calibrated.
     pub probabilities: Vec<f64>,
-    /// The expected share of correct labels among the given or withheld labels. 0 without
+    /// The expected share of correct labels among the predicted or withheld labels. 0 without
     /// labels; `None` if the model is not calibrated.
     pub confidence: Option<f64>,
     /// The training documents that voted, best first: found by terms if the model searches
@@ -125,7 +125,7 @@ pub struct RawPrediction {
     /// The training documents found by dense vectors that voted, best first, if the model searches
     /// both.
     pub by_vectors: Vec<Neighbor>,
-    /// Why there are no votes or no labels.
+    /// The reason why there are no votes or no labels.
     pub reason: Option<Reason>,
     /// The number of the document's terms that are not in the vocabulary, counting repetitions.
     pub unknown_terms: usize,

@@ -42,7 +42,7 @@ pub(crate) struct PredictionBuffer {
 
 impl<'a> Predictor<'a> {
     /// Creates a predictor. If the decision needs the whole batch, labels are chosen here, on the
-    /// threads of the caller's pool.
+    /// caller's thread pool.
     pub(crate) fn new(
         classifier: &'a Classifier,
         vectors: &'a DocumentVectors,
@@ -85,7 +85,7 @@ impl<'a> Predictor<'a> {
         own
     }
 
-    /// Predicts the labels of all documents on the threads of the caller's pool.
+    /// Predicts the labels of all documents on the caller's thread pool.
     pub(crate) fn predict_all(&self) -> Vec<RawPrediction> {
         let documents = (0..self.neighbors.len()).into_par_iter().with_min_len(MIN_DOCUMENTS);
         let predict = |document| {

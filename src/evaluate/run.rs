@@ -205,7 +205,7 @@ pub fn tally(
         evaluator = evaluator.with_documents();
     }
     let options = ClassifyOptions { probabilities: Probabilities::Predicted, ..options.clone() };
-    // Search for one neighbor more than vote, to detect a tie with the last neighbor.
+    // Search for one more neighbor than the k that vote, to detect a tie with the last of them.
     let one_more = ClassifyOptions { k: options.k.saturating_add(1), ..options.clone() };
     let pipeline = Pipeline {
         classifier,

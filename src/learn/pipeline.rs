@@ -25,8 +25,8 @@ use crate::threads::Threads;
 /// The shares of the votes for neighbors found by dense vectors that tuning tries, in this order.
 const SHARES: [f64; 11] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0];
 
-/// Minimum gain in the objective for which learned vote weights are chosen; a smaller gain may be
-/// noise.
+/// Minimum gain in the objective for which learned vote weights or prototypes are chosen; a smaller
+/// gain may be noise.
 const MIN_GAIN: f64 = 0.001;
 
 /// The training documents that are held out, and the data about them that the learners need.
@@ -230,8 +230,7 @@ impl Pipeline<'_> {
         Ok(VoteChoice { tuned, learning, prototypes })
     }
 
-    /// Returns the best settings of a grid, and how vote weights are learned with them if they are
-    /// learned.
+    /// Returns the best settings of a grid and, if vote weights are learned, how they are learned.
     fn best_of_grid(&self, found: &LeaveOneOut, grid: &Grid) -> (GridResult, Option<VoteLearning>) {
         let labels = self.rows.labels;
         if self.tuning.scope == TuneScope::Quick {

@@ -62,7 +62,7 @@ pub struct TuningReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_near_duplicates: Option<ExpectedMetrics>,
     /// Whether terms that are selected or weighted by labels were evaluated on documents whose
-    /// labels they did not use. If `false`, the metrics are optimistic.
+    /// labels were not used. If `false`, the metrics are optimistic.
     pub nested: bool,
     /// All settings that were tried.
     pub trials: Vec<Trial>,

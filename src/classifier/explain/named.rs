@@ -192,7 +192,7 @@ impl Explanation {
         named
     }
 
-    /// The decision in words.
+    /// Describes the decision in words.
     fn decided(&self, model: &Model) -> String {
         let labels: Vec<&str> =
             self.prediction.labels.iter().map(|&label| model.label_name(label)).collect();

@@ -48,7 +48,7 @@ const TERM_COUNTS: [usize; 3] = [2_000, 8_000, 32_000];
 /// The numbers of selected terms that are tried around the best of [`TERM_COUNTS`].
 const MORE_TERM_COUNTS: [usize; 4] = [500, 1_000, 4_000, 16_000];
 /// Minimum lead over the cosine weightings for BM25 to be pursued separately. With a smaller lead,
-/// it lost on all corpora of docs/quality.md. It is then tried again with the features that the
+/// BM25 lost on all corpora of docs/quality.md. It is then tried again with the features that the
 /// cosine weightings found.
 const MIN_LEAD: f64 = MIN_GAIN_WITHOUT_LEARNERS / 2.0;
 /// The largest k of a trial is at least this number.
@@ -83,7 +83,7 @@ impl Terms {
 struct Contestant {
     change: String,
     features: Features,
-    /// Index of its counts.
+    /// Index of the counts in [`GreedySearch::counted`].
     counted: usize,
     /// The neighbors of the documents held out so far.
     found: LeaveOneOut,
@@ -443,7 +443,7 @@ impl GreedySearch<'_, '_> {
         if free.analyzer {
             bases.extend([self.other_stems(), self.other_pairs()]);
         }
-        // First the coarse term counts, then the counts next to the best one of each base.
+        // Try the coarse term counts first, then the counts next to the best count of each base.
         for counts in [&TERM_COUNTS[..], &MORE_TERM_COUNTS] {
             let mut changes = Vec::new();
             for base in &bases {

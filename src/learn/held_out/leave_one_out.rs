@@ -302,7 +302,8 @@ pub(crate) fn chronological_window(among: &TrainingLabels<'_>, nearest: &LeaveOn
     if all == 0 || nearby * 4 > all {
         return 0;
     }
-    // The other documents with a label of `row`, counted once per label: those nearby, and all.
+    // Returns the numbers of nearby documents and of all other documents that share a label with
+    // `row`. A document counts once per shared label.
     let of_row = |row: u32| {
         let mut nearby = 0u64;
         let mut all = 0u64;

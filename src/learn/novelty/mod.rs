@@ -34,7 +34,8 @@ const SCORE_FOLDS: usize = 2;
 pub(super) struct HeldOutLabels {
     /// The documents that have none of the held-out labels.
     pub(super) rows: RowSet,
-    /// Documents that have only held-out labels, evenly spaced. Empty if `rows` would be empty.
+    /// Documents that have only held-out labels, evenly spaced. Empty if no document in `rows` has
+    /// a label.
     pub(super) novel: Vec<u32>,
 }
 

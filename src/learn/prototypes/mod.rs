@@ -50,7 +50,7 @@ pub(super) struct HeldOutPrototypes {
     scores: Vec<f32>,
     highest: Vec<Option<TopMargins>>,
     learning: PrototypeLearning,
-    /// Number of labels whose prototypes are learned concurrently.
+    /// Maximum number of prototype trainings that may run concurrently.
     concurrent: usize,
 }
 
@@ -283,8 +283,8 @@ impl PrototypeLearner<'_> {
         FoldMargins { margins, learning, start }
     }
 
-    /// Replaces margins by those under prototypes that are also learned from the other parts of the
-    /// fold, if the fold has several parts.
+    /// Replaces the margins with margins under prototypes that are also learned from the other
+    /// parts of the fold, if the fold has several parts.
     fn by_other_parts(&self, margins: &mut FoldMargins, rows: &FoldRows, of_fold: &ScoredFold<'_>) {
         let Some(start) = &margins.start else { return };
         let Self { labels, threads, .. } = *self;

@@ -31,8 +31,8 @@ use overlap::Overlaps;
 /// Maximum number of documents to learn from in single-label mode. On Debian sections, held-out
 /// accuracy is lower with 4,096 documents and no higher with 20,000.
 const MAX_SINGLE_LABEL: usize = 8_192;
-/// Maximum number of documents to learn from in multi-label mode. On Debian tags, 8,192 reach a
-/// macro F1 of .258 instead of .304.
+/// Maximum number of documents to learn from in multi-label mode. On Debian tags, 8,192 documents
+/// reach a macro F1 of .258 instead of .304.
 const MAX_MULTI_LABEL: usize = 20_000;
 /// Maximum number of batches into which the documents are divided. Each step uses the next batch.
 /// The factors are as good as with one batch, and learning takes a third of the time.
@@ -56,8 +56,8 @@ const CHUNK: usize = 1 << 10;
 
 /// Returns the factor of each term after each number of steps in `checkpoints` (increasing).
 ///
-/// `rows` are training documents of length 1. The factors are learned from the documents that
-/// `exclusion` allows, or from a sample of them drawn by hash. All allowed documents can be
+/// `rows` are the unit rows of the training documents. The factors are learned from the documents
+/// that `exclusion` allows, or from a sample of them drawn by hash. All allowed documents can be
 /// neighbors.
 ///
 /// # Errors

@@ -47,7 +47,7 @@ impl Overlap {
         neighbors: usize,
         products: &mut Vec<f32>,
     ) {
-        // One sum per possible position, so that no bounds check is needed.
+        // One sum per possible position, so no bounds check is needed.
         let mut sums = [0.0f32; 1 << Position::BITS];
         for (term, positions, weights) in self.terms() {
             let own = term.weight * factor(term.number);
@@ -59,8 +59,8 @@ impl Overlap {
         products.extend_from_slice(&sums[..neighbors]);
     }
 
-    /// Calls `at` with each term and a sum over the neighbors that contain it. Each summand is the
-    /// product of both weights of the term and the neighbor's factor.
+    /// Calls `at` with each term and the sum over the neighbors that contain the term. Each summand
+    /// is the product of both weights of the term and the neighbor's factor.
     pub(super) fn sums(&self, factors: &[f32], mut at: impl FnMut(u32, f32)) {
         let mut of_positions = [0.0f32; 1 << Position::BITS];
         of_positions[..factors.len()].copy_from_slice(factors);
@@ -153,7 +153,7 @@ impl<'l> Overlaps<'l> {
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     document: ScatteredRow,
-    /// The position of each term among those of the document.
+    /// The position of each term among the terms of the document.
     positions: Vec<u32>,
     common: CommonEntries,
     /// End of each neighbor's terms in `common`.

@@ -237,8 +237,8 @@ type Floor = fn(f64) -> f64;
 
 /// For each label, the cut with the best F1.
 ///
-/// [`ScutFbr`](crate::decide::decision::ThresholdRule::ScutFbr) replaces a cut whose F1 is below
-/// its limit.
+/// [`ScutFbr`](crate::decide::decision::ThresholdRule::ScutFbr) replaces a cut whose F1 is below a
+/// limit.
 #[derive(Debug)]
 pub(super) struct Cuts {
     labels: Vec<LabelCut>,

@@ -233,7 +233,7 @@ struct FoldTerms {
 }
 
 impl FoldTerms {
-    /// Returns whether each term is kept and its document frequency fulfills a condition.
+    /// Returns, for each term, whether it is kept and its document frequency meets a condition.
     fn kept_with(&self, frequencies: &[u32], condition: impl Fn(u32) -> bool) -> Vec<bool> {
         let is_kept = |term: usize| self.kept.as_ref().is_none_or(|kept| kept[term]);
         let terms = frequencies.iter().enumerate();
@@ -309,8 +309,8 @@ impl CountedDocuments {
         })
     }
 
-    /// Returns how many weightings of the documents can be in memory at the same time; on a GPU,
-    /// one.
+    /// Returns the number of weightings of the documents that fit in memory at the same time; 1 on
+    /// a GPU.
     pub(in crate::learn) fn max_concurrent(&self, engines: &Engines) -> usize {
         if engines.is_gpu() { 1 } else { (MAX_ENTRIES / self.counts.entries().max(1)).max(1) }
     }
@@ -540,9 +540,9 @@ impl CountedDocuments {
         weighted.leave_one_out(rows, k, exclusion, engines, &progress)
     }
 
-    /// Finds the neighbors of documents whose labels are held out, among the documents of other
-    /// labels. Also returns the share of their terms that the other documents do not have. Only the
-    /// other labels determine the terms.
+    /// Finds the neighbors of documents whose labels are held out, among the documents with other
+    /// labels. Also returns the share of their terms that do not occur in these documents. Terms
+    /// and their weights come from these documents only.
     pub(in crate::learn) fn without_labels(
         &self,
         features: &Features,

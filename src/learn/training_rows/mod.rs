@@ -87,7 +87,7 @@ impl<'a> TrainingRows<'a> {
         })
     }
 
-    /// Scores some held-out rows by prototypes that are learned without their fold. `None` if there
+    /// Scores held-out rows with prototypes that are learned without their fold. `None` if there
     /// are only dense vectors, or too many labels.
     pub(super) fn prototypes(
         &self,
@@ -117,7 +117,7 @@ impl<'a> TrainingRows<'a> {
         learner.learn_again(prototypes, found, again, |fold| self.fold_rows(fold, exclusion))
     }
 
-    /// Returns the learner of prototypes for these rows.
+    /// Returns a prototype learner for these rows.
     pub(super) fn prototype_learner<'b>(
         &'b self,
         multi_label: bool,

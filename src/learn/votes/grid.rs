@@ -26,7 +26,8 @@ pub enum Candidate {
         /// How the thresholds are learned.
         #[serde(rename = "thresholds")]
         rule: ThresholdRule,
-        /// The limit of SCutFBR, or the weight of other labels in smoothed SCut; otherwise 0.
+        /// The limit of SCutFBR, or the weight of labels of similar frequency in the smoothed
+        /// rules; otherwise 0.
         parameter: f64,
         /// Whether a document may have no label.
         allow_none: bool,

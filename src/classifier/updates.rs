@@ -22,7 +22,7 @@ pub struct Additions {
     pub terms: Vec<TermUse>,
 }
 
-/// Number of neighbors to search to find the best neighbor other than an earlier version of the
+/// Number of neighbors to search for the best neighbor that is not an earlier version of the
 /// document.
 const BEST_NEIGHBOR_CANDIDATES: NonZeroUsize = NonZeroUsize::new(4).expect("above 0");
 

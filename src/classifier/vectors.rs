@@ -1,4 +1,5 @@
-//! Vectors files: documents that were analyzed and weighted once and can be classified repeatedly.
+//! Reads and writes vectors files: documents that are analyzed and weighted once and can be
+//! classified repeatedly.
 //!
 //! [`VectorsWriter`] writes the file (`classify vectorize`), and [`StoredVectors`] reads it. Like a
 //! model, it is a safetensors file. It contains the weighted rows, the identifiers and labels of
@@ -180,7 +181,7 @@ impl VectorsWriter {
     /// [`vectorize`](crate::classifier::Classifier::vectorize).
     ///
     /// # Panics
-    /// Panics if the numbers of vectors and documents differ, or the vectors have a different
+    /// Panics if the numbers of vectors and documents differ, or if the vectors have a different
     /// vocabulary.
     pub fn push(&mut self, documents: &[Document], vectors: &DocumentVectors) {
         assert_eq!((documents.len(), self.columns), (vectors.rows.rows(), vectors.rows.cols()));

@@ -4,7 +4,7 @@
 //!   for the difference. The p-value is derived from how often the difference changes its sign.
 //! * **Decisions:** an exact sign test on the decisions that are correct in only one evaluation
 //!   (the s-test of Yang and Liu 1999).
-//! * **Documents:** `McNemar`'s exact test on the documents whose labels are exactly predicted in
+//! * **Documents:** `McNemar`'s exact test on the documents whose labels are predicted exactly in
 //!   only one evaluation.
 //! * **F1 of labels:** a paired t-test (the macro t-test of Yang and Liu 1999), and Wilcoxon's
 //!   signed-rank test (normal approximation, corrected for ties).
@@ -42,7 +42,7 @@ struct SavedLabel {
     train: u64,
 }
 
-/// The UTF-8 byte order mark, with which some editors begin a file.
+/// The UTF-8 byte order mark that some editors write at the beginning of a file.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// A reason why evaluations cannot be compared.
@@ -279,7 +279,7 @@ struct Labels {
 #[derive(Debug, Clone, Copy)]
 struct Resampling {
     seed: u64,
-    /// Minimum number of replicates, so that small p-values are possible.
+    /// Minimum number of replicates for small p-values to be possible.
     min_count: f64,
 }
 

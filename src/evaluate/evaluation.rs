@@ -26,7 +26,7 @@ pub struct Evaluation {
     /// The share of documents whose predicted label is correct; single-label only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// The share of documents whose predicted labels are exactly their labels.
+    /// The share of documents whose predicted labels equal their labels.
     pub subset_accuracy: f64,
     /// The share of wrong decisions among all pairs of a document and a label.
     pub hamming_loss: f64,
@@ -43,7 +43,7 @@ pub struct Evaluation {
     pub samples: Prf,
     /// Precision of the first labels of the ranking.
     pub precision_at: PrecisionAt,
-    /// The share of documents with a correct label among the three best.
+    /// The share of documents with a correct label among the three labels with the highest scores.
     pub top_3_accuracy: f64,
     /// The results of every label of the training or test corpus, ordered by name.
     pub per_label: Vec<LabelResult>,
@@ -77,7 +77,7 @@ pub struct Evaluation {
     /// The results of tuning, if the model was tuned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningSummary>,
-    /// The limit for out-of-distribution documents, with the estimates of tuning.
+    /// The limit for out-of-distribution documents, with the estimates from tuning.
     #[serde(rename = "foreign", skip_serializing_if = "Option::is_none")]
     pub novelty: Option<NoveltyLimit>,
     /// The prediction for every document, if it was requested.

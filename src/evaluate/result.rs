@@ -74,8 +74,8 @@ pub struct DocumentCounts {
     /// Number of test documents with a tie at k: a further row, which is not a neighbor, has the
     /// same similarity as the last neighbor.
     pub tied_at_k: u64,
-    /// Test documents with the same known terms as a training document, in the same proportions.
-    /// Counted for cosine similarities only.
+    /// Number of test documents with the same known terms as a training document, in the same
+    /// proportions. Counted for cosine similarities only.
     pub copies: u64,
 }
 
@@ -192,7 +192,7 @@ pub struct WorstError {
 pub struct ErrorNeighbor {
     /// The identifier of the training document.
     pub id: String,
-    /// Its similarity to the test document.
+    /// The similarity of the training document to the test document.
     pub similarity: f32,
     /// The labels of the training document.
     pub labels: Vec<String>,

@@ -81,8 +81,8 @@ impl Axis {
         self.groups.iter().map(|name| text_width(name) * 0.71).fold(0.0, f64::max)
     }
 
-    /// Returns the position of a value, from 0 to 1. Values beyond an end of the axis are at that
-    /// end.
+    /// Returns the position of a value, from 0 to 1. Values beyond an end of the axis are moved to
+    /// that end.
     pub(super) fn position(&self, value: f64) -> f64 {
         let map = |value: f64| match self.scale {
             Scale::Linear => value,

@@ -23,7 +23,7 @@ const MAX_FORMATTED_PREDICTIONS: usize = 2_048;
 pub trait Answers {
     /// The error of a prediction that cannot be accepted.
     type Error;
-    /// A formatted prediction, such as a line of text. It may be made on any thread.
+    /// A formatted prediction, such as a line of text. It may be created on any thread.
     type Formatted: Send;
 
     /// Receives the formatted prediction for the next document.
@@ -36,7 +36,7 @@ pub trait Answers {
     /// further prediction follows immediately.
     ///
     /// # Errors
-    /// Fails if earlier predictions cannot be passed on.
+    /// Fails if earlier predictions cannot be flushed.
     fn flush(&mut self) -> Result<(), Self::Error>;
 
     /// Receives the progress of the stages after some predictions. Does nothing by default.

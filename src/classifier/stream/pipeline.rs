@@ -1,5 +1,5 @@
-//! A pipeline that runs each stage from documents to predictions on its own thread. So a GPU
-//! searches while the next documents are parsed, and the slowest stage determines the speed.
+//! A pipeline that runs each stage from documents to predictions on its own thread. A GPU can
+//! search while the next documents are parsed, and the slowest stage determines the speed.
 
 use std::io;
 use std::iter;
@@ -27,7 +27,7 @@ const MAX_DOCUMENTS: usize = 8_192;
 /// Number of bytes of text or features at which a batch is full.
 const MAX_BYTES: usize = 32 << 20;
 
-/// The names of all stages but the last.
+/// The names of all stages except the last.
 const NAMES: [&str; 4] = ["read", "analyze, weigh", "search", "vote"];
 const READ: usize = 0;
 const ANALYZE: usize = 1;

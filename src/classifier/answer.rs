@@ -55,7 +55,7 @@ pub struct Answer<'a> {
     /// calibrated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// Why there are no labels, or why they are unreliable.
+    /// The reason why labels are missing or unreliable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     /// The labels with the highest scores, whether predicted or not.
@@ -76,7 +76,7 @@ impl<'a> Answer<'a> {
     /// Creates the answer for a document.
     ///
     /// # Panics
-    /// If the prediction belongs to another model.
+    /// Panics if the prediction belongs to another model.
     pub fn new(
         model: &'a Model,
         id: &'a str,
@@ -104,7 +104,7 @@ impl<'a> Answer<'a> {
             probability: prediction.probabilities.first().copied(),
             confidence: prediction.confidence,
             reason: prediction.reason.map(Reason::name),
-            scores: extras.scores.map(|most| prediction.scored_labels(model).take(most).collect()),
+            scores: extras.scores.map(|max| prediction.scored_labels(model).take(max).collect()),
             neighbors,
             by_vectors: by_vectors.then(|| near(&prediction.by_vectors)),
             explanation: None,

@@ -111,11 +111,11 @@ pub struct ExplainedLabel {
 /// The contribution of a label's [prototype](crate::decide::vote::Prototypes) to its score.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExplainedPrototype {
-    /// The score by the prototype, from 0 to 1.
+    /// The prototype's score, from 0 to 1.
     pub score: f64,
     /// The share of prototypes in the scores of labels. The votes of neighbors have the rest.
     pub share: f64,
-    /// The constant of the margin, which does not depend on the document.
+    /// The constant term of the margin, which does not depend on the document.
     pub constant: f32,
     /// The contributions of terms to the margin, highest first. They are positive if the term
     /// supports the label.
@@ -128,14 +128,14 @@ pub struct ExplainedPrototype {
 /// their contributions to the similarity. A term's evidence for a label is its share of the votes
 /// of the neighbors with the label, minus the expected share. The expected share is the term's
 /// share of all votes times the label's share of the training documents. A term opposes a label if
-/// its neighbors have the label less often than the training documents do.
+/// the neighbors with the term have the label less often than the training documents do.
 ///
 /// The evidence of all terms sums to the label's share of the votes minus its share of the training
 /// documents. This holds if votes have no weights per label and all neighbors were found by terms.
 /// Neighbors found by dense vectors have no shared terms. Contributions of prototypes are separate.
 ///
 /// # Errors
-/// As [`Classifier::predict_documents`].
+/// Returns the errors of [`Classifier::predict_documents`].
 pub fn explain(
     classifier: &Classifier,
     documents: &[Document],
@@ -147,7 +147,7 @@ pub fn explain(
 /// Like [`explain`], but `stop` can end it early.
 ///
 /// # Errors
-/// As [`explain`], or if the search was stopped.
+/// Returns the errors of [`explain`]. Also fails if the search was stopped.
 pub fn explain_until(
     classifier: &Classifier,
     documents: &[Document],
@@ -301,7 +301,8 @@ fn threshold(decision: &Decision, found: &LabelScore, rank: usize) -> Option<f64
         Decision::Multi { threshold, .. } => Some(*threshold),
         Decision::PerLabel { rule, thresholds, .. } => {
             let own = thresholds.get(found.label as usize).copied().flatten();
-            // A rule that uses the rank is converted to the score that a label at this rank needs.
+            // If the rule uses the rank, convert its threshold to the score that a label at this
+            // rank needs.
             own.map(|own| own - rule.value(found.score, rank) + found.score)
         }
         _ => None,

@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `vectorize` | converts documents to query rows (`document_vectors`) |
-//! | `searchers` | searches the neighbors of query rows |
+//! | `searchers` | finds the neighbors of query rows |
 //! | `predictor` | turns neighbors into predictions (`prediction`) |
 //! | `predict`, [`stream`] | run all of these stages for a batch or a stream of documents |
 //! | `updates` | adds documents to a model, and searches models that change |

@@ -1,4 +1,4 @@
-//! Prediction of labels: vectorizing, searching, voting and deciding.
+//! Predicts labels: vectorizes documents, searches, votes and decides.
 
 use super::{
     Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction,
@@ -11,10 +11,10 @@ impl Classifier {
     /// [crate documentation](crate).
     ///
     /// # Errors
-    /// If the model was trained on features, or the search fails.
+    /// Fails if the model was trained on features, or the search fails.
     ///
     /// # Panics
-    /// Never: one text has one prediction.
+    /// Never panics: one text has one prediction.
     pub fn predict(&self, text: &str) -> Result<Prediction<'_>, ClassifyError> {
         Ok(self.predict_all(&[text])?.remove(0))
     }
@@ -22,7 +22,7 @@ impl Classifier {
     /// Predicts the labels of many texts, in order. This is faster than one text at a time.
     ///
     /// # Errors
-    /// If the model was trained on features, or the search fails.
+    /// Fails if the model was trained on features, or the search fails.
     pub fn predict_all(
         &self,
         texts: &[impl AsRef<str>],
@@ -42,7 +42,8 @@ impl Classifier {
     /// contain label numbers. [`RawPrediction::named`] replaces them with names.
     ///
     /// # Errors
-    /// If a document has features but the model needs text, or vice versa; or if the search fails.
+    /// Fails if a document has features but the model needs text, or vice versa; or if the search
+    /// fails.
     pub fn predict_documents(
         &self,
         documents: &[Document],

@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::search::{Neighbor, SearchError};
 use crate::text::corpus::CorpusError;
 
-/// Why a document gets no labels, or why they are unreliable.
+/// The reason why labels are missing or unreliable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// No term of the document is in the vocabulary.
@@ -28,7 +28,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The name of the reason, as in the output.
+    /// Returns the name of the reason, as in the output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoKnownTerm => "no-known-term",
@@ -47,13 +47,13 @@ pub struct Prediction<'a> {
     pub labels: Vec<&'a str>,
     /// Every label with a vote, by decreasing score.
     pub scores: Vec<ScoredLabel<'a>>,
-    /// The expected share of correct labels among the given or withheld labels. 0 without
+    /// The expected share of correct labels among the predicted or withheld labels. 0 without
     /// labels; `None` if the model is not calibrated.
     pub confidence: Option<f64>,
     /// The training documents that voted, best first: found by terms if the model searches
     /// terms, otherwise by dense vectors.
     pub neighbors: Vec<NamedNeighbor<'a>>,
-    /// Why there are no votes or no labels.
+    /// The reason why there are no votes or no labels.
     pub reason: Option<Reason>,
 }
 
@@ -116,7 +116,7 @@ pub struct RawPrediction {
     /// The probabilities of the labels in `scores`, or of the first of them, as
     /// [requested](ClassifyOptions::probabilities). Empty if the model is not calibrated.
     pub probabilities: Vec<f64>,
-    /// The expected share of correct labels among the given or withheld labels. 0 without
+    /// The expected share of correct labels among the predicted or withheld labels. 0 without
     /// labels; `None` if the model is not calibrated.
     pub confidence: Option<f64>,
     /// The training documents that voted, best first: found by terms if the model searches
@@ -125,7 +125,7 @@ pub struct RawPrediction {
     /// The training documents found by dense vectors that voted, best first, if the model searches
     /// both.
     pub by_vectors: Vec<Neighbor>,
-    /// Why there are no votes or no labels.
+    /// The reason why there are no votes or no labels.
     pub reason: Option<Reason>,
     /// The number of the document's terms that are not in the vocabulary, counting repetitions.
     pub unknown_terms: usize,
@@ -135,7 +135,7 @@ impl RawPrediction {
     /// Returns the prediction with names.
     ///
     /// # Panics
-    /// If the prediction belongs to another model.
+    /// Panics if the prediction belongs to another model.
     pub fn named<'a>(&self, model: &'a Model) -> Prediction<'a> {
         Prediction {
             labels: self.label_names(model),
@@ -183,10 +183,10 @@ pub struct ClassifyOptions {
     pub decision: Decision,
     /// The confidence limit below which the classifier abstains; `None`: never abstain.
     pub abstention: Option<ConfidenceLimit>,
-    /// The limit of the novelty score above which a document is refused; `None`: never refuse.
+    /// The novelty limit above which a document is rejected; `None`: never reject.
     pub novelty: Option<NoveltyLimit>,
-    /// The share of the votes for neighbors found by dense vectors: 0 for a model without vectors,
-    /// 1 for a model without terms.
+    /// The share of the votes that goes to neighbors found by dense vectors: 0 for a model without
+    /// vectors, 1 for a model without terms.
     pub dense_share: f64,
     /// The labels that get probabilities, if the model is calibrated.
     pub probabilities: Probabilities,
@@ -219,7 +219,7 @@ impl ClassifyOptions {
     }
 }
 
-/// Why documents cannot be classified.
+/// An error that prevents the classification of documents.
 #[derive(Debug, thiserror::Error)]
 pub enum ClassifyError {
     /// A document does not match the model.

@@ -1,4 +1,4 @@
-//! Prediction of labels from neighbors: voting, deciding, calibrating and abstaining.
+//! Predicts labels from neighbors: votes, decides, calibrates and abstains.
 
 use rayon::prelude::*;
 
@@ -24,7 +24,7 @@ pub(crate) struct Predictor<'a> {
     factors: Vec<f64>,
     /// The calibration, if it was learned with the same vote.
     calibration: Option<&'a Calibration>,
-    /// The novelty score above which documents are refused.
+    /// The novelty score above which documents are rejected.
     max_novelty_score: Option<f64>,
     /// Whether a document without known terms has no neighbors.
     needs_terms: bool,
@@ -41,8 +41,8 @@ pub(crate) struct PredictionBuffer {
 }
 
 impl<'a> Predictor<'a> {
-    /// Creates a predictor. If the decision needs the whole batch, it is made here, on the threads
-    /// of the caller's pool.
+    /// Creates a predictor. If the decision needs the whole batch, labels are chosen here, on the
+    /// caller's thread pool.
     pub(crate) fn new(
         classifier: &'a Classifier,
         vectors: &'a DocumentVectors,
@@ -85,7 +85,7 @@ impl<'a> Predictor<'a> {
         own
     }
 
-    /// Predicts the labels of all documents on the threads of the caller's pool.
+    /// Predicts the labels of all documents on the caller's thread pool.
     pub(crate) fn predict_all(&self) -> Vec<RawPrediction> {
         let documents = (0..self.neighbors.len()).into_par_iter().with_min_len(MIN_DOCUMENTS);
         let predict = |document| {
@@ -99,7 +99,7 @@ impl<'a> Predictor<'a> {
     /// Predicts the labels of a document.
     ///
     /// # Panics
-    /// If there is no such document.
+    /// Panics if there is no such document.
     pub(crate) fn predict(&self, document: usize, predicted: &mut PredictionBuffer) {
         let PredictionBuffer { prediction, supporters } = predicted;
         let mut outcome = Outcome {

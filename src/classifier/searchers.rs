@@ -16,12 +16,12 @@ pub struct FoundNeighbors {
     pub terms: NeighborLists,
     /// The neighbors found by dense vectors. Has no lists if only terms were searched.
     pub vectors: NeighborLists,
-    /// The share of the votes for neighbors found by vectors.
+    /// The share of the votes that goes to neighbors found by dense vectors.
     pub(super) dense_share: f64,
 }
 
 impl FoundNeighbors {
-    /// The number of documents.
+    /// Returns the number of documents.
     pub fn len(&self) -> usize {
         self.terms.len().max(self.vectors.len())
     }
@@ -31,10 +31,10 @@ impl FoundNeighbors {
         self.len() == 0
     }
 
-    /// The neighbors of a document.
+    /// Returns the neighbors of a document.
     ///
     /// # Panics
-    /// If there is no such document.
+    /// Panics if there is no such document.
     pub fn get(&self, document: usize) -> Voters<'_> {
         let list = |lists: &'_ NeighborLists| !lists.is_empty() && document < lists.len();
         let terms = if list(&self.terms) { self.terms.get(document) } else { &[] };
@@ -42,7 +42,7 @@ impl FoundNeighbors {
         Voters::both(terms, vectors, self.dense_share)
     }
 
-    /// The neighbors of each document, in order.
+    /// Returns the neighbors of each document, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Voters<'_>> {
         (0..self.len()).map(|document| self.get(document))
     }
@@ -62,7 +62,7 @@ impl Searchers {
     /// dense vectors.
     ///
     /// # Errors
-    /// If the model's rows cannot be indexed.
+    /// Fails if the model's rows cannot be indexed.
     pub fn of(model: &Model, dense_share: f64, engines: &Engines) -> Result<Self, SearchError> {
         let terms = model.searches_terms() && dense_share < 1.0;
         let terms = terms.then(|| engines.engine(model.rows())).transpose()?;
@@ -94,7 +94,7 @@ impl Classifier {
     /// Creates a classifier with the fastest engines on the CPU.
     ///
     /// # Errors
-    /// If the model's rows cannot be indexed.
+    /// Fails if the model's rows cannot be indexed.
     pub fn new(model: Arc<Model>, threads: &Threads) -> Result<Self, SearchError> {
         let dense_share = model.settings().dense_share;
         let searchers = Searchers::of(&model, dense_share, &Engines::cpu(threads))?;
@@ -128,27 +128,27 @@ impl Classifier {
         }
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &Arc<Model> {
         &self.model
     }
 
-    /// The engines that search.
+    /// Returns the engines that search.
     pub fn searchers(&self) -> &Searchers {
         &self.searchers
     }
 
-    /// The threads that the classifier uses.
+    /// Returns the threads that the classifier uses.
     pub fn threads(&self) -> &Threads {
         &self.threads
     }
 
-    /// The model's default options.
+    /// Returns the model's default options.
     pub fn options(&self) -> ClassifyOptions {
         ClassifyOptions::of(&self.model)
     }
 
-    /// The share of the training documents with each label.
+    /// Returns the share of the training documents with each label.
     pub fn label_shares(&self) -> Vec<f64> {
         self.model.label_shares()
     }
@@ -157,7 +157,8 @@ impl Classifier {
     /// by both.
     ///
     /// # Errors
-    /// If the rows do not match the model, or the classifier lacks an engine that the options need.
+    /// Fails if the rows do not match the model, or the classifier lacks an engine that the options
+    /// need.
     pub fn neighbors(
         &self,
         vectors: &DocumentVectors,
@@ -170,7 +171,7 @@ impl Classifier {
     /// Like [`neighbors`](Self::neighbors), but `stop` can end it early.
     ///
     /// # Errors
-    /// [`SearchError::Stopped`] if the search was stopped; otherwise as
+    /// Returns [`SearchError::Stopped`] if the search was stopped, and otherwise the errors of
     /// [`neighbors`](Self::neighbors).
     pub fn neighbors_until(
         &self,

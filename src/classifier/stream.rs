@@ -1,4 +1,4 @@
-//! Classification of a stream of documents, in order and with bounded memory.
+//! Classifies a stream of documents, in order and with bounded memory.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -1,5 +1,4 @@
-//! Updating of a model while it classifies: changes that add documents, and engines over a
-//! collection.
+//! Updates a model while it classifies: changes that add documents, and engines over a collection.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ pub struct Additions {
     pub terms: Vec<TermUse>,
 }
 
-/// Number of neighbors to search to find the best neighbor other than an earlier version of the
+/// Number of neighbors to search for the best neighbor that is not an earlier version of the
 /// document.
 const BEST_NEIGHBOR_CANDIDATES: NonZeroUsize = NonZeroUsize::new(4).expect("above 0");
 
@@ -33,7 +32,7 @@ impl Classifier {
     /// If the model has a novelty score, this also finds the best neighbor of each document.
     ///
     /// # Errors
-    /// As [`predict_documents`](Self::predict_documents).
+    /// Returns the errors of [`predict_documents`](Self::predict_documents).
     pub fn additions(&self, documents: &[Document]) -> Result<Additions, ClassifyError> {
         let vectors = self.vectorize_as(documents, Side::Document)?;
         let model = self.model();
@@ -99,7 +98,7 @@ impl UpdatableEngines {
         Self { engines, terms: Vec::new(), vectors: Vec::new() }
     }
 
-    /// The threads of the engines.
+    /// Returns the threads of the engines.
     pub fn threads(&self) -> &Threads {
         self.engines.threads()
     }
@@ -108,7 +107,7 @@ impl UpdatableEngines {
     /// dense vectors.
     ///
     /// # Errors
-    /// If rows cannot be indexed.
+    /// Fails if rows cannot be indexed.
     pub fn searchers(
         &mut self,
         collection: &Collection,

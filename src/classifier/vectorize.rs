@@ -1,5 +1,5 @@
-//! Conversion of documents to query rows and dense vectors, analyzed, counted and weighted like the
-//! model's rows.
+//! Converts documents to query rows and dense vectors. Terms are analyzed, counted and weighted
+//! like the model's rows.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::text::counts::tally;
 use crate::text::tfidf::Side;
 use crate::text::vocabulary::Vocabulary;
 
-/// Query rows of a group of documents.
+/// The query rows of some documents.
 struct QueryRows {
     rows: Csr,
     terms: Vec<TermUse>,
@@ -28,11 +28,11 @@ impl Classifier {
     /// Converts documents to query rows.
     ///
     /// # Errors
-    /// If a document has features but the model needs text, or vice versa; or if a document lacks a
-    /// dense vector of the model's dimension.
+    /// Fails if a document has features but the model needs text, or vice versa; or if a document
+    /// lacks a dense vector of the model's dimension.
     ///
     /// # Panics
-    /// Never: every document gets a vector.
+    /// Never panics: every document gets a vector.
     pub fn vectorize(&self, documents: &[Document]) -> Result<DocumentVectors, CorpusError> {
         self.vectorize_as(documents, Side::Query)
     }
@@ -41,10 +41,10 @@ impl Classifier {
     /// weightings such as BM25.
     ///
     /// # Errors
-    /// As [`vectorize`](Self::vectorize).
+    /// Returns the errors of [`vectorize`](Self::vectorize).
     ///
     /// # Panics
-    /// Never: every document gets a vector.
+    /// Never panics: every document gets a vector.
     pub fn vectorize_as(
         &self,
         documents: &[Document],
@@ -143,7 +143,7 @@ impl Classifier {
     }
 
     fn spare_counters(&self) -> MutexGuard<'_, Vec<TermCounter>> {
-        // A counter in use during a panic was not put back, so the remaining ones are intact.
+        // A counter in use during a panic was not put back, so the remaining counters are intact.
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -171,7 +171,7 @@ impl Classifier {
     }
 }
 
-/// Appends the vector that comes with a document: its dense vector, or its features as a vector.
+/// Appends the vector given with a document: its dense vector, or its features as a vector.
 fn given_vector(
     document: &Document,
     dimension: usize,

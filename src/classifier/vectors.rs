@@ -1,4 +1,5 @@
-//! Vectors files: documents that were analyzed and weighted once and can be classified repeatedly.
+//! Reads and writes vectors files: documents that are analyzed and weighted once and can be
+//! classified repeatedly.
 //!
 //! [`VectorsWriter`] writes the file (`classify vectorize`), and [`StoredVectors`] reads it. Like a
 //! model, it is a safetensors file. It contains the weighted rows, the identifiers and labels of
@@ -77,7 +78,7 @@ struct Header {
     checksums: BTreeMap<String, String>,
 }
 
-/// Why vectors cannot be written or read.
+/// An error in reading or writing vectors.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {}", printable(path.display()), printable(problem))]
 pub struct VectorsError {
@@ -104,7 +105,7 @@ pub enum VectorsProblem {
 }
 
 impl VectorsError {
-    /// The kind of the I/O error, or `None` if the problem is not an I/O error.
+    /// Returns the kind of the I/O error, or `None` if the problem is not an I/O error.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match &self.problem {
             VectorsProblem::File(problem) => problem.io_kind(),
@@ -112,7 +113,7 @@ impl VectorsError {
         }
     }
 
-    /// A hint about how to solve the problem.
+    /// Returns a hint about how to solve the problem.
     pub fn hint(&self) -> Option<&'static str> {
         match &self.problem {
             VectorsProblem::File(problem) if problem.is_io_error() => problem.system_hint(),
@@ -180,7 +181,8 @@ impl VectorsWriter {
     /// [`vectorize`](crate::classifier::Classifier::vectorize).
     ///
     /// # Panics
-    /// If the numbers of vectors and documents differ, or the vectors have a different vocabulary.
+    /// Panics if the numbers of vectors and documents differ, or if the vectors have a different
+    /// vocabulary.
     pub fn push(&mut self, documents: &[Document], vectors: &DocumentVectors) {
         assert_eq!((documents.len(), self.columns), (vectors.rows.rows(), vectors.rows.cols()));
         let start = self.indices.len() as u64;
@@ -209,7 +211,7 @@ impl VectorsWriter {
         }
     }
 
-    /// The number of documents.
+    /// Returns the number of documents.
     pub fn len(&self) -> usize {
         self.indptr.len() - 1
     }
@@ -222,7 +224,7 @@ impl VectorsWriter {
     /// Writes the file completely or not at all.
     ///
     /// # Errors
-    /// If the file cannot be written. The previous file at `path` is then unchanged.
+    /// Fails if the file cannot be written. The previous file at `path` is then unchanged.
     pub fn save(self, path: &Path) -> Result<(), VectorsError> {
         let output = Output::open(path).map_err(|error| {
             let problem = FileProblem::from(error.problem).into();
@@ -234,7 +236,7 @@ impl VectorsWriter {
     /// Writes the file to an output that was opened beforehand, and commits the output.
     ///
     /// # Errors
-    /// If the file cannot be written. The previous file is then unchanged.
+    /// Fails if the file cannot be written. The previous file is then unchanged.
     pub fn save_to(self, output: Output) -> Result<(), VectorsError> {
         let path = output.path().to_owned();
         self.write(output).map_err(|problem| VectorsError { path, problem: problem.into() })
@@ -303,8 +305,8 @@ impl StoredVectors {
         let mut begin = Vec::new();
         let opened = std::fs::File::open(path);
         let read = opened.and_then(|file| file.take(BEGIN).read_to_end(&mut begin));
-        // Check the length of the JSON header and how it begins, because no text begins like this.
-        // A file truncated before the name of its format also counts.
+        // Check the length of the JSON header and how it begins, because no text begins this way. A
+        // file truncated before the name of its format also counts.
         let header = begin.get(4..begin.len().min(9)).unwrap_or_default();
         read.is_ok()
             && !header.is_empty()
@@ -316,7 +318,7 @@ impl StoredVectors {
     /// Opens a vectors file made with this model and validates it completely.
     ///
     /// # Errors
-    /// If the file cannot be read, is damaged, or was made with a different model.
+    /// Fails if the file cannot be read, is damaged, or was made with a different model.
     pub fn open(path: &Path, model: &Model) -> Result<Self, VectorsError> {
         Self::opened(path, Bytes::read, model)
     }
@@ -324,7 +326,7 @@ impl StoredVectors {
     /// Like [`StoredVectors::open`], but maps the file into memory.
     ///
     /// # Errors
-    /// If the file cannot be read, is damaged, or was made with a different model.
+    /// Fails if the file cannot be read, is damaged, or was made with a different model.
     ///
     /// # Safety
     /// As for [`Model::map`]: while the vectors or a part of them exist, the file must not be
@@ -469,7 +471,7 @@ impl StoredVectors {
         Ok(())
     }
 
-    /// The number of documents.
+    /// Returns the number of documents.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
@@ -487,7 +489,7 @@ impl StoredVectors {
     /// Returns a range of the documents. Their rows are not copied.
     ///
     /// # Panics
-    /// If the range is out of bounds.
+    /// Panics if the range is out of bounds.
     pub fn batch(&self, documents: Range<usize>) -> (Vec<LabeledDocument>, DocumentVectors) {
         let bounds = &self.indptr[documents.start..=documents.end];
         let start = bounds[0];

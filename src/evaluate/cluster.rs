@@ -43,11 +43,11 @@ use crate::search::{Engines, NeighborLists, Request, SearchError};
 pub struct ClusterOptions {
     /// Number of clusters; at most the number of documents is used.
     pub clusters: NonZeroUsize,
-    /// Number of starts.
+    /// Number of starts with random initial centers.
     pub starts: NonZeroUsize,
     /// Maximum number of iterations per start.
     pub max_iterations: NonZeroUsize,
-    /// The seed of the random starts.
+    /// The seed of the random initial centers.
     pub seed: u64,
 }
 
@@ -181,7 +181,8 @@ fn nearest(
     Ok(engines.threads().run(|| numbers.map_init(Vec::new, of_row).unzip()))
 }
 
-/// Draws rows with probabilities proportional to their distance from the rows drawn before.
+/// Draws rows as initial centers, with probabilities proportional to their distance from earlier
+/// centers.
 fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Random) -> Csr {
     let filled: Vec<usize> =
         (0..rows.rows()).filter(|&at| !row(&rows.view(), at).0.is_empty()).collect();
@@ -280,7 +281,7 @@ fn means(
             }
         }
         used.sort_unstable();
-        // A sum may have been 0 temporarily, so that a term was added twice.
+        // A sum may have been 0 temporarily, so a term may have been added twice.
         used.dedup();
         let square = |&term: &u32| sums[term as usize] * sums[term as usize];
         let length = used.iter().map(square).sum::<f64>().sqrt();
@@ -309,11 +310,11 @@ impl Clusters {
     fn renumber(&mut self) {
         let mut numbers: Vec<Option<u32>> = vec![None; self.centers.rows()];
         let mut order = Vec::new();
-        let all = self.of_row.iter().flatten().copied().chain(0..length(self.centers.rows()));
+        let all = self.of_row.iter().flatten().copied().chain(0..to_u32(self.centers.rows()));
         for cluster in all {
             let number = &mut numbers[cluster as usize];
             if number.is_none() {
-                *number = Some(length(order.len()));
+                *number = Some(to_u32(order.len()));
                 order.push(cluster);
             }
         }
@@ -360,7 +361,7 @@ impl Clusters {
     }
 }
 
-fn length(count: usize) -> u32 {
+fn to_u32(count: usize) -> u32 {
     u32::try_from(count).expect("row numbers are 32-bit")
 }
 

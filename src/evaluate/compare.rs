@@ -1,10 +1,10 @@
 //! Compares evaluations of the same documents, and tests whether the differences are significant.
 //!
 //! * **Micro F1, macro F1, subset accuracy:** a paired bootstrap over documents gives an interval
-//!   of the difference. The p-value is derived from how often the difference changes its sign.
+//!   for the difference. The p-value is derived from how often the difference changes its sign.
 //! * **Decisions:** an exact sign test on the decisions that are correct in only one evaluation
 //!   (the s-test of Yang and Liu 1999).
-//! * **Documents:** `McNemar`'s exact test on the documents whose labels are exactly predicted in
+//! * **Documents:** `McNemar`'s exact test on the documents whose labels are predicted exactly in
 //!   only one evaluation.
 //! * **F1 of labels:** a paired t-test (the macro t-test of Yang and Liu 1999), and Wilcoxon's
 //!   signed-rank test (normal approximation, corrected for ties).
@@ -42,10 +42,10 @@ struct SavedLabel {
     train: u64,
 }
 
-/// The UTF-8 byte order mark, with which some editors begin a file.
+/// The UTF-8 byte order mark that some editors write at the beginning of a file.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// The reasons why evaluations cannot be compared.
+/// A reason why evaluations cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// The data is not an evaluation.
@@ -198,8 +198,8 @@ impl Comparison {
     }
 }
 
-/// Compares evaluations with a baseline. `seed` determines the documents of the bootstrap. Draws
-/// enough replicates, up to 100,000, for p-values below `alpha` to be possible.
+/// Compares evaluations with a baseline. `seed` determines the bootstrap samples. Draws enough
+/// replicates, up to 100,000, for p-values below `alpha` to be possible.
 ///
 /// # Errors
 /// Returns the index of the evaluation that cannot be compared (0 is the baseline), and the reason.
@@ -279,7 +279,7 @@ struct Labels {
 #[derive(Debug, Clone, Copy)]
 struct Resampling {
     seed: u64,
-    /// Minimum number of replicates, so that small p-values are possible.
+    /// Minimum number of replicates for small p-values to be possible.
     min_count: f64,
 }
 
@@ -337,7 +337,7 @@ fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
             (false, true) => documents.other += 1,
             _ => {}
         }
-        // A decision that is correct or wrong in both evaluations is no evidence.
+        // A decision that is correct or wrong in both evaluations provides no evidence.
         let errors = |outcomes: &Outcomes| {
             let errors = outcomes.of(document).filter(|&(_, kind)| kind != Kind::Right);
             LabelSet::new(errors.map(|(label, _)| label).collect::<Vec<_>>())
@@ -389,7 +389,7 @@ fn sign_test(a: u64, b: u64) -> f64 {
     (2.0 * fair.cdf(a.min(b))).min(1.0)
 }
 
-/// Two-sided t-test: returns the p-value of a mean of 0.
+/// Two-sided paired t-test: returns the p-value of the hypothesis that the mean difference is 0.
 fn paired_t(differences: &[f64]) -> f64 {
     let n = differences.len() as f64;
     let mean = differences.iter().sum::<f64>() / n;

@@ -48,7 +48,7 @@ pub(super) struct Confidences {
     predicted: Vec<(f32, bool)>,
     /// The documents with predicted labels.
     documents: Vec<Answer>,
-    /// For each [`step`], the number of labels whose scores have that step.
+    /// For each [`step`], the numbers of correct and wrong labels with a score at that step.
     scores: Vec<StepCounts>,
     /// Whether confidences are probabilities; otherwise they are shares of the vote.
     is_calibrated: bool,
@@ -92,7 +92,7 @@ pub struct Bin {
 /// The metrics of the documents with the most confident predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Coverage {
-    /// Their share of the documents with predicted labels, from 0 to 1.
+    /// The share of these documents among the documents with predicted labels, from 0 to 1.
     pub coverage: f64,
     /// The lowest confidence among these documents.
     pub confidence: f64,
@@ -100,7 +100,7 @@ pub struct Coverage {
     pub precision: f64,
 }
 
-/// The metrics with one threshold of the share of the vote for all labels.
+/// The metrics with one threshold on the share of the vote for all labels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
     /// The threshold.
@@ -113,7 +113,7 @@ pub struct Point {
 /// The documents for which a model that may abstain predicts labels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct AnsweredDocuments {
-    /// Their share of the test documents, from 0 to 1.
+    /// The share of these documents among the test documents, from 0 to 1.
     pub coverage: f64,
     /// The share of correct labels among the predicted labels.
     pub precision: f64,

@@ -26,7 +26,7 @@ pub struct Evaluation {
     /// The share of documents whose predicted label is correct; single-label only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// The share of documents whose predicted labels are exactly their labels.
+    /// The share of documents whose predicted labels equal their labels.
     pub subset_accuracy: f64,
     /// The share of wrong decisions among all pairs of a document and a label.
     pub hamming_loss: f64,
@@ -43,7 +43,7 @@ pub struct Evaluation {
     pub samples: Prf,
     /// Precision of the first labels of the ranking.
     pub precision_at: PrecisionAt,
-    /// The share of documents with a correct label among the three best.
+    /// The share of documents with a correct label among the three labels with the highest scores.
     pub top_3_accuracy: f64,
     /// The results of every label of the training or test corpus, ordered by name.
     pub per_label: Vec<LabelResult>,
@@ -53,8 +53,8 @@ pub struct Evaluation {
     /// The most frequent pairs of a missed label and a wrong label.
     pub most_confused: Vec<Confusion>,
     /// The metrics of each level of the label hierarchy, if there is one. Labels and predictions
-    /// then include the ancestors of each label, so that `micro` is hierarchical precision, recall
-    /// and F1 (Kiritchenko et al. 2005).
+    /// then include the ancestors of each label, so `micro` is hierarchical precision, recall and
+    /// F1 (Kiritchenko et al. 2005).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<LevelResult>,
     /// 95 % intervals of the main metrics; `None` without documents.
@@ -63,21 +63,21 @@ pub struct Evaluation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered: Option<AnsweredDocuments>,
     /// The expected calibration error: the mean difference between probability and share of correct
-    /// labels over ten bins. Only with a calibrated model.
+    /// labels over ten bins. `None` without calibration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration_error: Option<f64>,
     /// The predicted labels by confidence, and the share of correct labels among them.
     pub reliability: Vec<Bin>,
     /// Precision of the most confident predictions.
     pub coverage: Vec<Coverage>,
-    /// Precision and recall with each threshold of the share of the vote for all labels.
+    /// Precision and recall with each threshold on the share of the vote for all labels.
     pub curve: Vec<Point>,
     /// The wrong predictions with the highest scores.
     pub worst_errors: Vec<WorstError>,
     /// The results of tuning, if the model was tuned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningSummary>,
-    /// The limit for out-of-distribution documents, with the estimates of tuning.
+    /// The limit for out-of-distribution documents, with the estimates from tuning.
     #[serde(rename = "foreign", skip_serializing_if = "Option::is_none")]
     pub novelty: Option<NoveltyLimit>,
     /// The prediction for every document, if it was requested.

@@ -129,8 +129,8 @@ impl Evaluator {
         }
     }
 
-    /// Computes the metrics of all predictions. `seed` determines the resampled documents of the
-    /// intervals. The duration is appended to `stages`.
+    /// Computes the metrics of all predictions. `seed` determines how documents are resampled for
+    /// the intervals. The duration is appended to `stages`.
     pub fn finish(self, seed: u64, threads: &Threads, mut stages: Vec<Stage>) -> Evaluation {
         let start = Instant::now();
         let Tally { documents, confidences, outcomes, .. } = &self.all;

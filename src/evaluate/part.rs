@@ -40,11 +40,11 @@ pub(super) struct Counter {
     /// Whether the model is single-label.
     pub(super) is_single_label: bool,
     pub(super) may_abstain: bool,
-    /// Whether similarities are cosines of terms, so that 1 means the same terms.
+    /// Whether similarities are cosines of terms. A similarity of 1 then means equal terms.
     finds_copies: bool,
     /// Whether the prediction for every document is kept.
     pub(super) keeps_documents: bool,
-    /// The bits of a score, as `f64`. Errors with a score up to this one are not kept.
+    /// The bits of a score, as `f64`. Errors with a score up to this value are not kept.
     pub(super) min_error_score: Arc<AtomicU64>,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct PredictedDocument<'a> {
     pub(super) tied_at_k: bool,
 }
 
-/// The counts over documents and their predictions.
+/// Counts and metrics of documents and their predictions.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) documents: DocumentCounts,

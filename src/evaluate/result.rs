@@ -74,8 +74,8 @@ pub struct DocumentCounts {
     /// Number of test documents with a tie at k: a further row, which is not a neighbor, has the
     /// same similarity as the last neighbor.
     pub tied_at_k: u64,
-    /// Test documents with the same known terms as a training document, in the same proportions.
-    /// Counted for cosine similarities only.
+    /// Number of test documents with the same known terms as a training document, in the same
+    /// proportions. Counted for cosine similarities only.
     pub copies: u64,
 }
 
@@ -162,11 +162,10 @@ pub struct DocumentResult {
     /// The best label's share of the vote, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// The probability of the best label. Only with a calibrated model.
+    /// The probability of the best label; `None` without calibration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// The expected share of correct labels among the predicted labels. Only with a calibrated
-    /// model.
+    /// The expected share of correct labels among the predicted labels; `None` without calibration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
     /// The reason why no label was predicted.
@@ -193,7 +192,7 @@ pub struct WorstError {
 pub struct ErrorNeighbor {
     /// The identifier of the training document.
     pub id: String,
-    /// Its similarity to the test document.
+    /// The similarity of the training document to the test document.
     pub similarity: f32,
     /// The labels of the training document.
     pub labels: Vec<String>,

@@ -37,9 +37,9 @@ pub struct EvaluateOptions {
     pub batch: usize,
     /// Whether the result contains the prediction for every document.
     pub per_document: bool,
-    /// The seed for resampling the documents of the intervals.
+    /// The seed for resampling documents to estimate intervals.
     pub seed: u64,
-    /// The stages before the evaluation; the list of stages starts with them.
+    /// The stages before the evaluation, which come first in the list of stages.
     pub stages: Vec<Stage>,
 }
 
@@ -47,7 +47,7 @@ pub struct EvaluateOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
-    /// A document could not be read or does not fit the model, the search failed, or there are no
+    /// A document could not be read or does not match the model, the search failed, or there are no
     /// documents.
     #[error(transparent)]
     Classify(#[from] ClassifyError),
@@ -205,7 +205,7 @@ pub fn tally(
         evaluator = evaluator.with_documents();
     }
     let options = ClassifyOptions { probabilities: Probabilities::Predicted, ..options.clone() };
-    // Searches one more neighbor than votes, to detect a tie with the last one.
+    // Search for one more neighbor than the k that vote, to detect a tie with the last of them.
     let one_more = ClassifyOptions { k: options.k.saturating_add(1), ..options.clone() };
     let pipeline = Pipeline {
         classifier,

@@ -16,11 +16,11 @@ use crate::decide::vote::TrainingLabels;
 
 /// Learns the confidence limit with which a model reaches `target_error`, from held-out documents.
 ///
-/// The predictions and confidences of each fold use what was learned from the other folds:
+/// The predictions and confidences of each fold use parameters learned from the other folds:
 /// `decisions` has one decision per fold, learned without that fold. `unknown` returns the share of
 /// unknown terms of a document, from 0 to 1. If documents were held out twice, without and with
-/// their near-duplicates, both results must reach the target. The reason is that new documents may
-/// or may not have near-duplicates.
+/// their near-duplicates, both results must reach the target, because new documents may or may not
+/// have near-duplicates.
 pub(super) fn learn(
     held_out: &HeldOutScores<'_>,
     decisions: &[Decision; FOLDS],

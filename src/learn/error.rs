@@ -51,7 +51,7 @@ pub enum TrainError {
         /// The number of labels.
         labels: usize,
     },
-    /// A part of a corpus cannot determine what the whole corpus determines.
+    /// Tuning, term selection, χ² or dense vectors were requested for a part of a corpus.
     #[error(
         "a part of a corpus is weighted by the document frequencies of the whole: tuning, term \
          selection, χ² and dense vectors need all documents"

@@ -12,8 +12,8 @@ use crate::rows::dense::DensePart;
 pub enum Event<'a> {
     /// The number of documents read so far.
     Read(u64),
-    /// Number of neighboring documents in time, before and after each document, that are excluded
-    /// while settings are compared.
+    /// Number of documents before and after each document, in chronological order, that are
+    /// excluded while settings are compared.
     Window(u32),
     /// Near-duplicates were found.
     NearDuplicates {
@@ -36,7 +36,8 @@ pub enum Event<'a> {
     Dense {
         /// The dense vectors and their index.
         part: &'a DensePart,
-        /// Number of terms with a word vector and number of all terms, if word vectors are used.
+        /// The number of terms with a word vector and the total number of terms, if word vectors
+        /// are used.
         known: Option<(usize, usize)>,
     },
     /// Number of documents held out so far.

@@ -71,8 +71,8 @@ impl<'a> HeldOutScores<'a> {
         Self { table, trial, scores, factors }
     }
 
-    /// Returns the decision of the trial and its metrics. Each fold is decided with what was
-    /// learned from the other folds.
+    /// Returns the decision of the trial and its metrics. The labels of each fold are predicted
+    /// with parameters learned from the other folds.
     pub(super) fn decision(&self) -> (Decision, Metrics) {
         RuleSearch::new(&self.table).learn(&self.trial, &self.scores)
     }
@@ -82,10 +82,10 @@ impl<'a> HeldOutScores<'a> {
         RuleSearch::new(&self.table).learn_by_fold(&self.trial, &self.scores)
     }
 
-    /// Returns the metrics expected on new documents. Each fold is decided with what was learned
-    /// from the other folds. If a document was held out twice, the second time counts: new
-    /// documents are assumed to have near-duplicates as often as the corpus does. Does not apply to
-    /// a decision on a whole batch.
+    /// Returns the metrics expected on new documents. The labels of each fold are predicted with
+    /// parameters learned from the other folds. If a document was held out twice, only the second
+    /// time counts: new documents are assumed to have near-duplicates as often as the corpus does.
+    /// Not valid for a decision on a whole batch.
     pub(super) fn expected(
         &self,
         decisions: &[Decision; FOLDS],
@@ -118,8 +118,7 @@ impl<'a> HeldOutScores<'a> {
         ExpectedMetrics { metrics, intervals }
     }
 
-    /// Returns the held-out documents. With very many labels, it returns an evenly spaced sample of
-    /// them.
+    /// Returns the held-out documents or, if there are very many labels, an evenly spaced sample.
     pub(super) fn documents(&self) -> impl ExactSizeIterator<Item = HeldOutDocument<'_>> + Clone {
         (0..self.table.documents()).map(|document| {
             let (row, voters) = self.table.get(document);

@@ -15,11 +15,11 @@
 //! | `prototypes` | one weight vector per label |
 //! | `thresholds` | the minimum score at which a label is predicted |
 //! | `term_weights` | a factor for the weight of each term |
-//! | `novelty` | the novelty score above which a document has none of the known labels |
+//! | `novelty` | the novelty score above which a document is rejected as out-of-distribution |
 //! | `probabilities` | the probability of a label, given its score |
 //! | `abstention` | the confidence below which no label is predicted |
 //!
-//! The entry point of each learner is its function `learn`. Every learner uses held-out documents
+//! The entry point of each learner is its `learn` function. Every learner uses held-out documents
 //! (`held_out`): a document is never scored with anything learned from it. `features` chooses how
 //! text is converted to terms, and `dense` computes dense vectors.
 

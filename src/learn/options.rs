@@ -23,7 +23,7 @@ pub struct TrainOptions {
     pub analyzer: AnalyzerSpec,
     /// The fields of a text and their boosts.
     pub fields: Fields,
-    /// How features are read. Only for a corpus of features.
+    /// How features are read, if the corpus consists of features.
     pub features: FeatureSpec,
     /// Dense vectors, if the model has them.
     pub dense: Option<DenseOptions>,
@@ -34,7 +34,7 @@ pub struct TrainOptions {
     pub weighting: Weighting,
     /// Which terms enter the vocabulary.
     pub limits: TermLimits,
-    /// Which of these terms are kept, depending on how informative they are about the labels.
+    /// How the terms most informative about the labels are selected; `None`: all terms are kept.
     pub selection: Option<Selection>,
     /// The weight of each label's documents in the vote.
     pub class_weights: Option<ClassWeights>,
@@ -54,8 +54,7 @@ pub struct TrainOptions {
     /// Maximum share of documents with known labels that may be rejected as out-of-distribution,
     /// from 0 to 1.
     pub novelty: Option<f64>,
-    /// The settings to choose by leave-one-out; `None`: tuning is off. By default
-    /// [`TuneOptions::quick`].
+    /// The options for tuning; `None`: tuning is off. The default is [`TuneOptions::quick`].
     pub tuning: Option<TuneOptions>,
     /// Whether the model keeps the texts of the documents.
     pub keep_text: bool,
@@ -112,7 +111,7 @@ pub struct DenseOptions {
 /// The source of dense vectors.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DenseSource {
-    /// The documents contain the vectors: as
+    /// The vectors are given with the documents, as
     /// [`Document::vector`](crate::text::corpus::Document::vector), or as features.
     Given {
         /// The field of a JSONL, CSV or TSV corpus that contains the vectors; stored in the model.
@@ -122,7 +121,7 @@ pub enum DenseSource {
     Lsa {
         /// The number of dimensions.
         dimensions: usize,
-        /// The seed of the random start.
+        /// The seed of the random initialization.
         seed: u64,
     },
     /// A file of word vectors.
@@ -140,13 +139,13 @@ impl DenseOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TuneScope {
-    /// k, vote and, for multi-label corpora, one threshold: from a small grid, on a sample of the
-    /// documents. The fixed defaults stay if no setting is clearly better. They also stay for fewer
-    /// than 100 documents and for very large corpora.
+    /// k, vote and, for multi-label corpora, one threshold, chosen from a small grid on a sample of
+    /// the documents. The defaults are kept if no other setting is clearly better. They are also
+    /// kept for corpora with fewer than 100 documents and for very large corpora.
     Quick,
     /// k, vote, learned vote weights and decision, on all documents.
     Votes,
-    /// The features as well.
+    /// The features, in addition to the settings of [`Votes`](Self::Votes).
     All,
 }
 

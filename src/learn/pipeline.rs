@@ -25,8 +25,8 @@ use crate::threads::Threads;
 /// The shares of the votes for neighbors found by dense vectors that tuning tries, in this order.
 const SHARES: [f64; 11] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0];
 
-/// Minimum gain in the objective for which learned vote weights are chosen; a smaller gain may be
-/// noise.
+/// Minimum gain in the objective for which learned vote weights or prototypes are chosen; a smaller
+/// gain may be noise.
 const MIN_GAIN: f64 = 0.001;
 
 /// The training documents that are held out, and the data about them that the learners need.
@@ -168,7 +168,7 @@ impl Pipeline<'_> {
         Ok((learned, report))
     }
 
-    /// Holds out documents one at a time and reports the progress.
+    /// Finds the leave-one-out neighbors of `rows` and reports the progress.
     fn hold_out(
         &self,
         rows: &[u32],
@@ -230,8 +230,7 @@ impl Pipeline<'_> {
         Ok(VoteChoice { tuned, learning, prototypes })
     }
 
-    /// Returns the best settings of a grid, and how vote weights are learned with them if they are
-    /// learned.
+    /// Returns the best settings of a grid and, if vote weights are learned, how they are learned.
     fn best_of_grid(&self, found: &LeaveOneOut, grid: &Grid) -> (GridResult, Option<VoteLearning>) {
         let labels = self.rows.labels;
         if self.tuning.scope == TuneScope::Quick {
@@ -244,9 +243,9 @@ impl Pipeline<'_> {
         (tuned, learning)
     }
 
-    /// Restricts the best settings to those that give every document a label. The defaults stay
-    /// unless the gain exceeds half a standard error of the objective, as a share of `documents`.
-    /// That is about the noise between settings that agree on most documents.
+    /// Drops the settings that can leave a document without labels. Keeps the defaults unless the
+    /// gain exceeds half a standard error of the objective, as a proportion of `documents`.
+    /// Settings that agree on most documents differ by about this much through noise alone.
     fn prefer_defaults(&self, grid: &Grid, tuned: &mut GridResult, documents: usize) {
         let options = self.run.options;
         tuned
@@ -340,7 +339,7 @@ impl Pipeline<'_> {
         Grid { rules: Rules(rule), ..grid }
     }
 
-    /// Checks that the options can be tuned together.
+    /// Checks that the options do not conflict.
     fn check_options(&self, rule: Option<Rule>) -> Result<(), TrainError> {
         let options = self.run.options;
         if options.vote.is_some_and(|vote| vote.prototypes > 0.0) {

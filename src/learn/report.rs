@@ -51,18 +51,18 @@ pub struct TuningReport {
     /// How the vote weights of `best` were learned, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning: Option<VoteLearning>,
-    /// The metrics of `best` that are expected on new documents without near-duplicates.
+    /// The metrics expected of `best` on new documents without near-duplicates.
     #[serde(rename = "figures")]
     pub metrics: Metrics,
     /// The 95 % intervals of `metrics`, from resampling the held-out documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
-    /// The metrics expected on new documents that have near-duplicates as often as the training
-    /// documents.
+    /// The metrics expected of `best` on new documents that have near-duplicates as often as the
+    /// training documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_near_duplicates: Option<ExpectedMetrics>,
     /// Whether terms that are selected or weighted by labels were evaluated on documents whose
-    /// labels they did not use. If `false`, the metrics are optimistic.
+    /// labels were not used. If `false`, the metrics are optimistic.
     pub nested: bool,
     /// All settings that were tried.
     pub trials: Vec<Trial>,
@@ -86,7 +86,7 @@ impl TuningReport {
         }
     }
 
-    /// Returns the metrics for each k under the chosen vote and kind of decision.
+    /// Returns the best metrics for each k with the chosen vote and kind of decision.
     fn by_k(&self) -> Vec<(usize, Metrics)> {
         let alike = self.trials.iter().filter(|trial| {
             trial.vote == self.best.vote && trial.decision.is_like(self.best.decision)

@@ -1,5 +1,5 @@
-//! Tunes an existing model: chooses k, vote and decision again, with everything that is learned
-//! from held-out documents.
+//! Tunes an existing model: chooses k, vote and decision again, and repeats all learning from
+//! held-out documents.
 
 use std::sync::Arc;
 use std::time::Instant;

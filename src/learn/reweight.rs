@@ -134,7 +134,7 @@ mod tests {
         let read = Model::open(&path).unwrap();
         assert!(read.learned_terms());
         assert_eq!(read.settings().formula, model.settings().formula);
-        // One document less: one of two documents contains `bread`, and none contains `butter`.
+        // One document fewer: one of two documents contains `bread`, and none contains `butter`.
         let mut collection = Collection::new(read.into());
         collection.apply(vec![Change::Remove { id: "1".into() }]).unwrap();
         let again = reweigh(&collection.model(), &threads).unwrap();

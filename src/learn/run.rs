@@ -65,7 +65,7 @@ impl<'a> Run<'a> {
         Ok((all, given))
     }
 
-    /// Counts a corpus and adds the ancestors of its labels.
+    /// Counts the terms of a corpus and adds the ancestors of its labels.
     pub(super) fn count(
         &self,
         documents: Documents<'_>,
@@ -73,8 +73,8 @@ impl<'a> Run<'a> {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Counts, CorpusError> {
         let TrainOptions { limits, keep_text, hierarchy, .. } = self.options;
-        let how = CountOptions { input, limits: *limits, keep_text: *keep_text };
-        let mut counts = Counts::read(documents, &how, self.threads(), progress)?;
+        let count_options = CountOptions { input, limits: *limits, keep_text: *keep_text };
+        let mut counts = Counts::read(documents, &count_options, self.threads(), progress)?;
         counts.close_labels(hierarchy);
         Ok(counts)
     }

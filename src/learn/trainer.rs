@@ -49,26 +49,25 @@ impl std::fmt::Debug for Trainer<'_> {
 pub struct TrainerBuilder<'a>(Trainer<'a>);
 
 impl<'a> TrainerBuilder<'a> {
-    /// Sets the options that determine the model. By default [`TrainOptions::default`].
+    /// Sets the options that determine the model. The default is [`TrainOptions::default`].
     #[must_use]
     pub fn options(self, options: TrainOptions) -> Self {
         Self(Trainer { options, ..self.0 })
     }
 
-    /// Returns the engines that search while the trainer tunes. By default the CPU with all
-    /// threads.
+    /// Sets the engines that search during tuning. By default, the CPU searches with all threads.
     #[must_use]
     pub fn engines(self, engines: Engines) -> Self {
         Self(Trainer { engines: Some(engines), ..self.0 })
     }
 
-    /// Sets the corpus name in errors about the whole corpus. By default `corpus`.
+    /// Sets the corpus name in errors about the whole corpus. The default is `corpus`.
     #[must_use]
     pub fn corpus_name(self, name: impl Into<String>) -> Self {
         Self(Trainer { corpus_name: name.into(), ..self.0 })
     }
 
-    /// Sets the function to call with each event. By default events are ignored.
+    /// Sets the function to call with each event. By default, events are ignored.
     #[must_use]
     pub fn on_event(self, on_event: OnEvent<'a>) -> Self {
         Self(Trainer { on_event, ..self.0 })

@@ -50,7 +50,7 @@ pub(super) fn train(
     documents: Documents<'_>,
     tuning: &TuneOptions,
 ) -> Result<TrainingResult, TrainError> {
-    // Options that conflict are refused before the corpus is read.
+    // Conflicting options are rejected before the corpus is read.
     run.options.decision.tuned_rule(true)?;
     let begin = Instant::now();
     let (documents, given) = run.read_all(documents)?;
@@ -142,8 +142,8 @@ fn train_on(
     learn_and_build(run, chosen, given, tuning)
 }
 
-/// Returns the options for quick tuning. `None` if all settings are given, or if there are too few
-/// or too many documents.
+/// Returns the options for quick tuning. `None` if the options leave nothing to choose, or if the
+/// corpus has too few or too many documents or only one label.
 pub(super) fn quick_options(
     run: &Run<'_>,
     counts: &Counts,

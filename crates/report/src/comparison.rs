@@ -78,7 +78,7 @@ fn tests(comparison: &Comparison) -> Table {
     table
 }
 
-/// A difference with its sign; 0 has a plus.
+/// Formats a difference with its sign; 0 gets a plus sign.
 fn signed(difference: f64) -> String {
     let text = format!("{difference:+.4}");
     if text == "-0.0000" { "+0.0000".to_owned() } else { text }

@@ -14,7 +14,7 @@ pub use html::{PAGE_TAIL, page_head, page_section};
 
 /// Number of terms per line.
 const TERMS: usize = 6;
-/// Number of labels that are shown without being predicted.
+/// Number of labels that are shown although they are not predicted.
 const OTHER_LABELS: usize = 2;
 /// Maximum number of unknown terms that are shown.
 const UNKNOWN_TERMS: usize = 20;

@@ -1,4 +1,4 @@
-//! Formats the results of the library `classify` for people: as tables for a terminal, as Markdown,
+//! Formats the results of the `classify` library for people: as tables for a terminal, as Markdown,
 //! and as HTML pages.
 //!
 //! Each module formats one kind of result. Functions named `terminal` return lines for a terminal,

@@ -3,7 +3,8 @@
 use classify::printable::printable;
 use comfy_table::{CellAlignment, Table, presets};
 
-/// Creates a table with this header. The columns from index `first_number` on are right-aligned.
+/// Creates a table with this header. The columns from index `first_number` onward are
+/// right-aligned.
 pub(crate) fn table(header: &[&str], first_number: usize) -> Table {
     let mut table = Table::new();
     table.set_header(header.to_vec());
@@ -13,7 +14,7 @@ pub(crate) fn table(header: &[&str], first_number: usize) -> Table {
     table
 }
 
-/// Formats the table as text, without rules and trailing blanks.
+/// Formats the table as text, without rules or trailing blanks.
 pub(crate) fn plain(mut table: Table) -> String {
     table.load_style(presets::NOTHING);
     let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");

@@ -64,12 +64,12 @@ impl Axis {
     pub fn from_zero(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
-        let most = values.last().copied().unwrap_or(0.0);
-        let usual = values.get((values.len() * 9 / 10).saturating_sub(1)).copied().unwrap_or(most);
-        let most = if usual > 0.0 && most > OUTLIER * usual { 1.1 * usual } else { most };
-        let most = if most > 0.0 { most } else { 1.0 };
-        let step = round_step(most);
-        Self::new(name, 0.0, step * libm::ceil(most / step - 1e-9), Scale::Linear)
+        let max = values.last().copied().unwrap_or(0.0);
+        let usual = values.get((values.len() * 9 / 10).saturating_sub(1)).copied().unwrap_or(max);
+        let max = if usual > 0.0 && max > OUTLIER * usual { 1.1 * usual } else { max };
+        let max = if max > 0.0 { max } else { 1.0 };
+        let step = round_step(max);
+        Self::new(name, 0.0, step * libm::ceil(max / step - 1e-9), Scale::Linear)
     }
 
     pub(super) fn has_names(&self) -> bool {
@@ -81,8 +81,8 @@ impl Axis {
         self.groups.iter().map(|name| text_width(name) * 0.71).fold(0.0, f64::max)
     }
 
-    /// Returns the position of a value, from 0 to 1. Values beyond an end of the axis are at that
-    /// end.
+    /// Returns the position of a value, from 0 to 1. Values beyond an end of the axis are moved to
+    /// that end.
     pub(super) fn position(&self, value: f64) -> f64 {
         let map = |value: f64| match self.scale {
             Scale::Linear => value,
@@ -110,7 +110,7 @@ impl Axis {
     }
 }
 
-/// Returns three to eleven multiples of a round step between two values.
+/// Returns two to six multiples of a round step between two values.
 fn linear(from: f64, to: f64) -> Vec<f64> {
     let span = to - from;
     if !(span > 0.0 && span.is_finite()) {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn axes_from_zero() {
-        for (most, to) in [
+        for (max, to) in [
             (2.477, 2.5),
             (1.857, 2.0),
             (1.0, 1.0),
@@ -218,9 +218,9 @@ mod tests {
             (0.000_48, 0.000_5),
             (9.9, 10.0),
         ] {
-            let axis = Axis::from_zero("", [most / 2.0, f64::NAN, most]);
-            assert!((axis.to - to).abs() < to * 1e-9, "{most}: {}", axis.to);
-            assert!(axis.ticks().len() > 2, "{most}");
+            let axis = Axis::from_zero("", [max / 2.0, f64::NAN, max]);
+            assert!((axis.to - to).abs() < to * 1e-9, "{max}: {}", axis.to);
+            assert!(axis.ticks().len() > 2, "{max}");
         }
         // No values above 0, and an outlier among many values.
         assert!((Axis::from_zero("", [0.0, f64::NAN]).to - 1.0).abs() < 1e-9);

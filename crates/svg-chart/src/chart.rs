@@ -42,7 +42,7 @@ pub enum Mark {
     },
     /// Bars that stand on the lower end of the second axis. The legend shows bars that have a name.
     ///
-    /// A bar that is higher than the axis is cut, and its height is written inside it.
+    /// A bar that is higher than the axis is cut off, and its height is written inside the bar.
     Bars {
         /// Number of the color.
         class: usize,

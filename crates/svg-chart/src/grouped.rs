@@ -40,7 +40,7 @@ pub struct GroupedBars {
 }
 
 impl GroupedBars {
-    /// Returns the chart, which is as wide as its groups need. Bars of outliers are cut.
+    /// Returns the chart, which is as wide as its groups require. Bars of outliers are cut off.
     pub fn chart(&self) -> Chart {
         let x = Axis::groups(self.groups.clone());
         let y = Axis::from_zero(self.unit.clone(), self.values.iter().flatten().copied());

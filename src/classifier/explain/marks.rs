@@ -1,4 +1,4 @@
-//! Marking of an explanation's terms in a text.
+//! Marks the terms of an explanation in a text.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use super::TermContribution;
 use crate::model::Model;
 use crate::text::analyze::Analyzer;
 
-/// A piece of a text, with the term marked in it, if any.
+/// A segment of a text, and the term marked in it, if any.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MarkedText<'a> {
-    /// The text of the piece.
+    /// The text of the segment.
     pub text: &'a str,
     /// The term as it is in the vocabulary. Several terms, such as character n-grams, are separated
     /// by spaces.
@@ -26,7 +26,7 @@ pub struct MarkedText<'a> {
 /// Number of bytes at the beginning of a text in which terms are marked.
 const MAX_BYTES: usize = 1 << 16;
 
-/// Splits a text into pieces where terms begin and end. Concatenated, the pieces are the text. A
+/// Splits a text into segments where terms begin and end. The concatenated segments are the text. A
 /// term of several words is marked from its first to its last word. Terms are marked only in the
 /// first 64 KiB, and only if the model was trained on text.
 pub fn marks<'a>(model: &Model, text: &'a str, terms: &[TermContribution]) -> Vec<MarkedText<'a>> {
@@ -41,7 +41,7 @@ pub fn marks<'a>(model: &Model, text: &'a str, terms: &[TermContribution]) -> Ve
         .split_word_bound_indices()
         .filter(|(_, word)| word.chars().any(char::is_alphanumeric))
         .collect();
-    let mut pieces = Vec::new();
+    let mut segments = Vec::new();
     let mut end = 0;
     let mut at = 0;
     while at < words.len() {
@@ -58,16 +58,16 @@ pub fn marks<'a>(model: &Model, text: &'a str, terms: &[TermContribution]) -> Ve
             continue;
         };
         if end < span.start {
-            pieces.push(plain(&text[end..span.start]));
+            segments.push(plain(&text[end..span.start]));
         }
         end = span.end;
-        pieces.push(MarkedText { text: &text[span], term: Some(term), part: Some(part) });
+        segments.push(MarkedText { text: &text[span], term: Some(term), part: Some(part) });
         at += count;
     }
     if end < text.len() {
-        pieces.push(plain(&text[end..]));
+        segments.push(plain(&text[end..]));
     }
-    pieces
+    segments
 }
 
 /// Returns the number of words of a term.

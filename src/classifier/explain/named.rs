@@ -28,7 +28,7 @@ pub struct NamedExplanation<'a> {
     /// The expected share of correct labels among the predicted labels; only if the model is
     /// calibrated.
     pub confidence: Option<f64>,
-    /// Why no label was predicted.
+    /// The reason why no label was predicted.
     pub reason: Option<&'static str>,
     /// The decision in words.
     pub decided: String,
@@ -70,11 +70,11 @@ pub struct NamedLabel<'a> {
 /// The contribution of a label's [prototype](crate::decide::vote::Prototypes).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NamedPrototype {
-    /// The score by the prototype, from 0 to 1.
+    /// The prototype's score, from 0 to 1.
     pub score: f64,
     /// The share of prototypes in the scores of labels.
     pub share: f64,
-    /// The constant of the margin, which does not depend on the document.
+    /// The constant term of the margin, which does not depend on the document.
     pub constant: f32,
     /// The terms that support the label, the strongest first.
     #[serde(rename = "for")]
@@ -132,7 +132,7 @@ impl Explanation {
     /// `terms` terms that support each label, and at most `terms` terms that oppose it.
     ///
     /// # Panics
-    /// If the explanation is of another model.
+    /// Panics if the explanation was made with another model.
     pub fn json(&self, model: &Model, id: &str, terms: usize) -> String {
         serde_json::to_string(&self.named(model, id, terms)).expect("names and numbers")
     }
@@ -141,7 +141,7 @@ impl Explanation {
     /// support each label, and at most `terms` terms that oppose it.
     ///
     /// # Panics
-    /// If the explanation is of another model.
+    /// Panics if the explanation was made with another model.
     pub fn named<'a>(
         &'a self,
         model: &'a Model,
@@ -166,7 +166,7 @@ impl Explanation {
     /// model keeps texts, in the texts of the first 50 neighbors.
     ///
     /// # Panics
-    /// If the explanation is of another model.
+    /// Panics if the explanation was made with another model.
     pub fn marked<'a>(
         &'a self,
         model: &'a Model,
@@ -192,7 +192,7 @@ impl Explanation {
         named
     }
 
-    /// The decision in words.
+    /// Describes the decision in words.
     fn decided(&self, model: &Model) -> String {
         let labels: Vec<&str> =
             self.prediction.labels.iter().map(|&label| model.label_name(label)).collect();

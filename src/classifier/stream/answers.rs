@@ -1,4 +1,4 @@
-//! Delivery of the predictions for a stream of documents to a receiver.
+//! Delivers the predictions for a stream of documents to a receiver.
 
 use std::io;
 
@@ -18,31 +18,32 @@ use crate::text::corpus::CorpusError;
 const MAX_BATCH_DOCUMENTS: usize = 16_384;
 /// Maximum number of predictions formatted at a time, to limit memory.
 const MAX_FORMATTED_PREDICTIONS: usize = 2_048;
+
 /// A receiver of predictions.
 pub trait Answers {
     /// The error of a prediction that cannot be accepted.
     type Error;
-    /// A formatted prediction, such as a line of text. It may be made on any thread.
+    /// A formatted prediction, such as a line of text. It may be created on any thread.
     type Formatted: Send;
 
     /// Receives the formatted prediction for the next document.
     ///
     /// # Errors
-    /// If the prediction cannot be accepted, which ends the stream.
+    /// Fails if the prediction cannot be accepted. The error ends the stream.
     fn answer(&mut self, formatted: Self::Formatted) -> Result<(), Self::Error>;
 
     /// Flushes earlier predictions. Called after some predictions, at the end, and whenever no
     /// further prediction follows immediately.
     ///
     /// # Errors
-    /// If earlier predictions cannot be passed on.
+    /// Fails if earlier predictions cannot be flushed.
     fn flush(&mut self) -> Result<(), Self::Error>;
 
     /// Receives the progress of the stages after some predictions. Does nothing by default.
     fn progress(&mut self, _so_far: &PipelineProgress<'_>) {}
 }
 
-/// Why a stream ended before its last document.
+/// An error that ended a stream before its last document.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError<E> {
@@ -62,7 +63,7 @@ pub enum StreamError<E> {
     #[error("an internal error ended the reading of documents")]
     Reader,
     /// Another thread panicked.
-    #[error("{0} ended by an internal error")]
+    #[error("{0} ended with an internal error")]
     Panicked(&'static str),
 }
 
@@ -88,7 +89,7 @@ impl<E> From<PipelineError<E>> for StreamError<E> {
 /// are delivered.
 ///
 /// # Errors
-/// The first error of the documents, the search or the receiver of predictions.
+/// Returns the first error of the documents, the search or the receiver of predictions.
 pub fn classify_stream<A: Answers>(
     classifier: &Classifier,
     options: &ClassifyOptions,

@@ -7,7 +7,7 @@ use crate::text::corpus::{Content, CorpusError, Document};
 /// The limits of a [`Backlog`], which determine when documents leave it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Maximum number of documents that wait and that leave together.
+    /// Maximum number of documents in the backlog, which is also the largest batch.
     pub(super) documents: usize,
     /// Number of bytes at which no more documents are added, even if they are few.
     pub(super) bytes: usize,
@@ -102,7 +102,7 @@ impl Backlog {
         }
     }
 
-    /// Closes the backlog, so that no more documents are accepted.
+    /// Closes the backlog: no more documents are accepted.
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.ready.notify_one();
@@ -118,8 +118,8 @@ impl Backlog {
     }
 
     fn can_leave(&self, state: &State) -> bool {
-        let nothing_to_do = !self.limits.is_patient && state.in_process == 0;
-        state.is_ended || self.is_full(state) || (nothing_to_do && !state.documents.is_empty())
+        let is_idle = !self.limits.is_patient && state.in_process == 0;
+        state.is_ended || self.is_full(state) || (is_idle && !state.documents.is_empty())
     }
 }
 

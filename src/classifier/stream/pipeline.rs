@@ -1,5 +1,5 @@
-//! A pipeline that runs each stage from documents to predictions on its own thread. So a GPU
-//! searches while the next documents are parsed, and the slowest stage determines the speed.
+//! A pipeline that runs each stage from documents to predictions on its own thread. A GPU can
+//! search while the next documents are parsed, and the slowest stage determines the speed.
 
 use std::io;
 use std::iter;
@@ -27,7 +27,7 @@ const MAX_DOCUMENTS: usize = 8_192;
 /// Number of bytes of text or features at which a batch is full.
 const MAX_BYTES: usize = 32 << 20;
 
-/// The names of all stages but the last.
+/// The names of all stages except the last.
 const NAMES: [&str; 4] = ["read", "analyze, weigh", "search", "vote"];
 const READ: usize = 0;
 const ANALYZE: usize = 1;
@@ -94,7 +94,7 @@ impl BusyTimes {
     }
 }
 
-/// Why the pipeline ended early.
+/// An error that ended the pipeline early.
 #[derive(Debug)]
 pub(crate) enum PipelineError<E> {
     /// A document cannot be read or does not match the model, or the search failed.
@@ -111,9 +111,9 @@ pub(crate) enum PipelineError<E> {
 
 impl Pipeline<'_> {
     /// Classifies all documents and returns the time of each stage. `vote` runs on its own thread.
-    /// It converts each batch and its neighbors to results, and hands them over in parts with their
-    /// numbers of documents. It may stop when no more results are wanted. `receive` gets the parts
-    /// in the order of the documents, with the progress of all stages.
+    /// It converts each batch and its neighbors to results, and hands them over in parts, each with
+    /// its number of documents. It may stop when no more results are wanted. `receive` gets the
+    /// parts in the order of the documents, with the progress of all stages.
     ///
     /// Results before an error are received. After an error, the reading thread is abandoned,
     /// because it may wait for input that never comes.
@@ -166,7 +166,7 @@ impl Pipeline<'_> {
                 Ok(())
             };
             let outcome = iter::from_fn(|| threads::receive(&voted)).try_for_each(&mut take);
-            // CloseGuard the channels ends the threads that wait for them.
+            // Closing the channels ends the threads that wait for them.
             drop(voted);
             drop(closing);
             let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {

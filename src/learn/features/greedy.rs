@@ -1,4 +1,4 @@
-//! The greedy search: it changes one dimension of the features after another.
+//! The greedy search, which changes one dimension of the features at a time.
 
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
@@ -40,7 +40,7 @@ impl std::fmt::Debug for FeatureSearch<'_> {
 /// Minimum gain in the objective for which a change is kept; a smaller gain may be noise.
 const MIN_GAIN: f64 = 0.001;
 /// Minimum gain for a weighting that rules out learned term weights and prototypes, over a
-/// weighting that allows them: these usually gain as much.
+/// weighting that allows them. Learned weights and prototypes usually gain as much.
 const MIN_GAIN_WITHOUT_LEARNERS: f64 = 0.01;
 /// Maximum loss on the first fold, relative to the best change, with which a change is still tried
 /// on the whole sample.
@@ -50,7 +50,7 @@ const TERM_COUNTS: [usize; 3] = [2_000, 8_000, 32_000];
 /// The numbers of selected terms that are tried around the best of [`TERM_COUNTS`].
 const MORE_TERM_COUNTS: [usize; 4] = [500, 1_000, 4_000, 16_000];
 /// Minimum lead over the cosine weightings for BM25 to be pursued separately. With a smaller lead,
-/// it lost on all corpora of docs/quality.md. It is then tried again with the features that the
+/// BM25 lost on all corpora of docs/quality.md. It is then tried again with the features that the
 /// cosine weightings found.
 const MIN_LEAD: f64 = MIN_GAIN_WITHOUT_LEARNERS / 2.0;
 /// The largest k of a trial is at least this number.
@@ -59,7 +59,7 @@ const MIN_LARGEST_K: NonZeroUsize = NonZeroUsize::new(60).unwrap();
 const MAX_CONTESTANTS: usize = 16;
 /// Minimum number of documents in the first fold for dropping changes there.
 const MIN_FIRST_FOLD: usize = 400;
-/// Maximum number of terms of all documents for trying character n-grams. They are slow on longer
+/// Maximum number of document-term pairs for trying character n-grams. They are slow on longer
 /// texts and seldom help there.
 const MAX_ENTRIES_FOR_CHARACTERS: usize = 300_000;
 
@@ -85,7 +85,7 @@ impl Terms {
 struct Contestant {
     change: String,
     features: Features,
-    /// Index of its counts.
+    /// Index of the counts in [`GreedySearch::counted`].
     counted: usize,
     /// The neighbors of the documents held out so far.
     found: LeaveOneOut,
@@ -272,7 +272,7 @@ impl GreedySearch<'_, '_> {
                 first_metrics.push(trial.metrics);
                 left.push(contestant);
             } else {
-                self.step(contestant.change, trial, contestant.found.len(), false);
+                self.record_step(contestant.change, trial, contestant.found.len(), false);
             }
         }
         let trials = self.hold_out(&mut left, first.end..FOLDS)?;
@@ -281,11 +281,11 @@ impl GreedySearch<'_, '_> {
             let allows_learners = |features: &Features| {
                 features.weighting.is_cosine() && features.weighting.is_symmetric()
             };
-            let loses =
+            let rules_out_learners =
                 allows_learners(&self.best.features) && !allows_learners(&contestant.features);
-            // A change in the number of steps is a change of the same kind.
+            // If only the number of steps changes, any gain suffices.
             let learns = |features: &Features| features.term_steps > 0;
-            let gain = match (loses, learns(&self.best.features)) {
+            let gain = match (rules_out_learners, learns(&self.best.features)) {
                 (true, _) => MIN_GAIN_WITHOUT_LEARNERS,
                 (false, true) if learns(&contestant.features) => f64::EPSILON,
                 (false, _) => MIN_GAIN,
@@ -297,12 +297,12 @@ impl GreedySearch<'_, '_> {
                 let metrics = Some(SampleMetrics { first_fold: first, whole_sample });
                 self.best = BestFeatures { features: contestant.features, metrics, k: trial.k };
             }
-            self.step(contestant.change, trial, contestant.found.len(), kept);
+            self.record_step(contestant.change, trial, contestant.found.len(), kept);
         }
         Ok(())
     }
 
-    fn step(&mut self, change: String, trial: Trial, documents: usize, kept: bool) {
+    fn record_step(&mut self, change: String, trial: Trial, documents: usize, kept: bool) {
         let step = Step { change, trial, documents, kept };
         (self.trials.progress)(&step);
         self.steps.push(step);
@@ -442,7 +442,7 @@ impl GreedySearch<'_, '_> {
         if free.analyzer {
             bases.extend([self.other_stems(), self.other_pairs()]);
         }
-        // First the coarse term counts, then the counts next to the best one of each base.
+        // Try the coarse term counts first, then the counts next to the best count of each base.
         for counts in [&TERM_COUNTS[..], &MORE_TERM_COUNTS] {
             let mut changes = Vec::new();
             for base in &bases {

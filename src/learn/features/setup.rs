@@ -32,7 +32,7 @@ pub(in crate::learn) struct FreeDimensions {
 }
 
 impl FreeDimensions {
-    /// Restricts `requested` to what applies to a corpus.
+    /// Returns the dimensions that apply to a corpus and may be changed according to `free`.
     pub(in crate::learn) fn for_corpus(
         free: FreeFeatures,
         input: &InputSpec,

@@ -23,7 +23,7 @@ pub(in crate::learn) struct InspectedRows<'a> {
     pub(in crate::learn) groups: Vec<u32>,
 }
 
-/// The results of the search: documents that cannot be neighbors of each other while tuning.
+/// The documents that cannot be neighbors of each other while a model is tuned.
 #[derive(Debug, Default)]
 pub(in crate::learn) struct ExcludedNeighbors {
     /// The cosine above which documents are near-duplicates.
@@ -91,12 +91,12 @@ impl ExcludedNeighbors {
         Ok(excluded)
     }
 
-    /// Returns the exclusion with which settings are compared.
+    /// Returns the exclusion for comparing settings.
     pub(in crate::learn) fn exclusion(&self) -> Exclusion<'_> {
         Exclusion { window: self.window, ..self.without_window() }
     }
 
-    /// Returns the exclusion with which thresholds are learned.
+    /// Returns the exclusion for learning thresholds.
     pub(in crate::learn) fn without_window(&self) -> Exclusion<'_> {
         Exclusion {
             near: Some(&self.near),

@@ -67,7 +67,7 @@ pub(crate) fn near_duplicates(
     Ok(found)
 }
 
-/// Finds the `k` nearest rows of some documents, without the documents themselves and the excluded
+/// Finds the `k` nearest rows of some documents, except the documents themselves and the excluded
 /// rows.
 fn search_others(
     view: SearchableRows<'_>,
@@ -197,8 +197,7 @@ impl LeaveOneOut {
         Self { dense_share, vectors: vectors.vectors, ..terms }
     }
 
-    /// Returns the same neighbors with another share of the votes for neighbors found by dense
-    /// vectors.
+    /// Sets the share of the votes that goes to neighbors found by dense vectors.
     #[must_use]
     pub(crate) fn with_dense_share(self, dense_share: f64) -> Self {
         Self { dense_share, ..self }
@@ -277,9 +276,9 @@ impl LeaveOneOut {
 /// few, close neighbors, which later documents do not have. Such a corpus is recognized by
 /// `nearest`, the neighbors of a sample of documents. For each document, the nearest neighbor with
 /// a common label is compared with a random document with a common label. The neighbor must be
-/// within a sixteenth of the corpus one and a half times as often, and by more than four standard
-/// deviations. The order of labels does not matter: in a corpus sorted by label, the random
-/// document is within that distance just as often.
+/// within a sixteenth of the corpus more than 1.5 times as often. The difference must also exceed
+/// four standard deviations. The order of labels does not matter: in a corpus sorted by label, the
+/// random document is within that distance just as often.
 ///
 /// The window is 0 if, on average, it contains more than a quarter of the documents with a
 /// document's labels. Excluding such a window would remove the label.
@@ -303,7 +302,8 @@ pub(crate) fn chronological_window(among: &TrainingLabels<'_>, nearest: &LeaveOn
     if all == 0 || nearby * 4 > all {
         return 0;
     }
-    // The other documents with a label of `row`, counted once per label: those nearby, and all.
+    // Returns the numbers of nearby documents and of all other documents that share a label with
+    // `row`. A document counts once per shared label.
     let of_row = |row: u32| {
         let mut nearby = 0u64;
         let mut all = 0u64;
@@ -378,7 +378,7 @@ pub(crate) fn nearest_of_sample(
 /// Returns the cosine above which documents are near-duplicates, estimated from `rows`. `None` if
 /// there are no near-duplicates.
 ///
-/// The cosines of best neighbors cluster around one value. If there are many near-duplicates, a
+/// The cosines of nearest neighbors cluster around one value. If there are many near-duplicates, a
 /// second cluster appears at 1. The limit is the least frequent cosine between the two clusters. It
 /// is the lowest point of the histogram after its peak and above 0.5, if the histogram later rises
 /// to twice that value. The histogram has bins of 0.05 and is smoothed over three bins.

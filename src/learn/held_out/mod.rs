@@ -20,9 +20,9 @@ pub(crate) use leave_one_out::LeaveOneOut;
 pub(super) use leave_one_out::{chronological_window, near_duplicates, nearest_of_sample};
 pub(crate) use near_duplicates::Exclusion;
 
-/// Number of folds of the held-out documents. When settings are compared, each fold is decided with
-/// what was learned from the other folds. Metrics on the documents that were learned from would be
-/// optimistic.
+/// Number of folds of the held-out documents. When settings are compared, the labels of each fold
+/// are predicted with parameters learned from the other folds. Metrics on the documents from which
+/// parameters are learned would be optimistic.
 pub(crate) const FOLDS: usize = 5;
 
 /// An engine over training rows, and the rows as queries.

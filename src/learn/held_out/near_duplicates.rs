@@ -9,9 +9,9 @@ pub(crate) struct Exclusion<'a> {
     pub(crate) near: Option<&'a NearDuplicates>,
     /// The group of each row; the rows of a document's group are excluded. Empty: no groups.
     pub(crate) groups: &'a [u32],
-    /// Number of rows before and after the document that are excluded. In a chronological corpus
-    /// these rows are from the same days, and a later test document has no training document from
-    /// its own days.
+    /// Number of rows before and after the document that are excluded. In a chronological corpus,
+    /// these rows are from the same period. A new document has no training documents from its own
+    /// period.
     pub(crate) window: u32,
     /// Whether the documents are in chronological order. Folds then consist of sections of
     /// consecutive documents.

@@ -1,4 +1,4 @@
-//! Learns when a document has none of the known labels (out-of-distribution detection).
+//! Learns to detect documents that have none of the known labels (out-of-distribution detection).
 //!
 //! Labels are held out, fold by fold. Documents that have only held-out labels are novel with
 //! respect to the other labels, and serve as examples of novel documents.
@@ -28,18 +28,19 @@ const MAX_KNOWN: usize = 20_000;
 /// limit.
 const SCORE_FOLDS: usize = 2;
 
-/// A fold of held-out labels: the documents without these labels, and the documents that are novel
-/// to them.
+/// A fold of held-out labels: the documents without these labels, and the novel documents, which
+/// have only these labels.
 #[derive(Debug)]
 pub(super) struct HeldOutLabels {
     /// The documents that have none of the held-out labels.
     pub(super) rows: RowSet,
-    /// Documents that have only held-out labels, evenly spaced. Empty if `rows` would be empty.
+    /// Documents that have only held-out labels, evenly spaced. Empty if no document in `rows` has
+    /// a label.
     pub(super) novel: Vec<u32>,
 }
 
 impl HeldOutLabels {
-    /// Assigns the labels to folds and holds out one fold after the other. Labels are assigned by
+    /// Assigns the labels to folds and holds out each fold in turn. Labels are assigned by
     /// decreasing size, each to the fold with the fewest documents so far.
     pub(super) fn by_fold(labels: &TrainingLabels<'_>) -> Vec<Self> {
         let mut by_size: Vec<u32> = (0u32..).take(labels.sizes.len()).collect();
@@ -98,17 +99,17 @@ pub(super) struct NoveltySearch<'a> {
     pub(super) exclusion: Exclusion<'a>,
     /// The share of the votes that goes to neighbors found by dense vectors.
     pub(super) dense_share: f64,
-    /// Returns the share of a document's terms that would be unknown if it were held out. The share
-    /// is recomputed if rows depend on the fold.
+    /// Returns the share of a document's terms that would be unknown if it were held out. Not
+    /// called if the rows depend on the fold; the share is then recomputed.
     pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
     /// How label prototypes are learned, if they contribute to the scores.
     pub(super) prototypes: Option<PrototypeLearning>,
 }
 
-/// Novel documents, with their neighbors among the documents of other labels.
+/// Novel documents, with their neighbors among the documents with other labels.
 #[derive(Debug, Default)]
 pub(super) struct NovelDocuments {
-    /// The documents of other labels.
+    /// The documents with other labels.
     pub(super) rows: RowSet,
     /// The neighbors of the novel documents in `rows`.
     pub(super) found: LeaveOneOut,
@@ -173,8 +174,8 @@ impl NoveltyLearner<'_> {
         documents_in(documents, is_in).into_iter().map(of).collect()
     }
 
-    /// Returns the limit that the known documents of some folds set, and the share of `evaluated`
-    /// above it.
+    /// Returns the limit learned from the known documents of some folds, with the share of
+    /// `evaluated` above it.
     fn limit(
         &self,
         score: &NoveltyScore,
@@ -204,9 +205,9 @@ pub(super) fn learn(
     for index in 0..found.len() {
         index_of[found.get(index).0 as usize] = Some(index);
     }
-    let nearest = |row: u32, asking: Option<&NoveltyEvidence<'_>>| {
+    let nearest = |row: u32, query: Option<&NoveltyEvidence<'_>>| {
         let index = index_of.get(row as usize).copied().flatten();
-        let takes = |row: u32| asking.is_none_or(|asking| asking.is_candidate(row));
+        let takes = |row: u32| query.is_none_or(|query| query.is_candidate(row));
         index.map_or(0.0, |index| found.get(index).1.best_similarity_where(&takes))
     };
     let folds = found.folds(labels);
@@ -304,7 +305,7 @@ mod tests {
         for HeldOutLabels { rows, novel } in &folds {
             assert!(novel.iter().all(|&row| !rows.contains(row)));
         }
-        // Without its only label, nothing is left.
+        // If the only label is held out, no known document remains.
         let one = TrainingLabels { indptr: &[0, 1], indices: &[0], weights: &[1.0], sizes: &[1] };
         assert!(HeldOutLabels::by_fold(&one).iter().all(|fold| fold.novel.is_empty()));
     }

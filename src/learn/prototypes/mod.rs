@@ -50,7 +50,7 @@ pub(super) struct HeldOutPrototypes {
     scores: Vec<f32>,
     highest: Vec<Option<TopMargins>>,
     learning: PrototypeLearning,
-    /// Number of labels whose prototypes are learned concurrently.
+    /// Maximum number of prototype trainings that may run concurrently.
     concurrent: usize,
 }
 
@@ -76,24 +76,24 @@ const MAX_ENTRIES: usize = 1 << 25;
 const OTHER_FOLDS: [usize; FOLDS - 1] = [1, 2, 3, 4];
 /// Maximum number of label-term pairs, and of label-document pairs, for learning prototypes.
 const MAX_WEIGHTS: usize = 1 << 28;
-/// The factors of margins before the softmax that are tried.
+/// The factors that are tried for scaling margins before the softmax.
 const SCALES: [f32; 12] = [0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0];
 /// The shares of prototypes in the scores that are tried.
 const SHARES: [f64; 7] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9];
 /// Maximum number of document-label pairs from which the multi-label link function is learned.
 const MAX_PAIRS: usize = 1 << 21;
-/// The larger number of neighbors that is tried with prototypes: more neighbors propose more
-/// labels.
+/// Minimum k of the additional trial with many neighbors, which propose more labels.
 const MANY_NEIGHBORS: usize = 50;
 
-/// The documents by parts of folds: part p of fold f has the number f + p · [`FOLDS`].
+/// The assignment of documents to parts of folds. Part p of fold f has the number f + p ·
+/// [`FOLDS`].
 struct FoldParts<'a> {
     part_of: &'a [u8],
     parts: usize,
 }
 
 impl<'a> FoldParts<'a> {
-    /// Returns the parts of a fold; each part gets its rows out of `rows`.
+    /// Returns the parts of a fold, with the elements of `rows` that belong to each part.
     fn of_fold(&self, fold: usize, rows: &[u32]) -> ScoredFold<'a> {
         let of_part = |part: usize| {
             let is_in = |row: u32| usize::from(self.part_of[row as usize]) == fold + part * FOLDS;
@@ -283,8 +283,8 @@ impl PrototypeLearner<'_> {
         FoldMargins { margins, learning, start }
     }
 
-    /// Replaces margins by those under prototypes that are also learned from the other parts of the
-    /// fold, if the fold has several parts.
+    /// Replaces the margins with margins under prototypes that are also learned from the other
+    /// parts of the fold, if the fold has several parts.
     fn by_other_parts(&self, margins: &mut FoldMargins, rows: &FoldRows, of_fold: &ScoredFold<'_>) {
         let Some(start) = &margins.start else { return };
         let Self { labels, threads, .. } = *self;
@@ -320,8 +320,8 @@ impl HeldOutPrototypes {
         }
     }
 
-    /// Returns the score of a label for a held-out document, held out for the first time or
-    /// `again`. `None` if the label had no prototype.
+    /// Returns the score of a label for a held-out document. If `is_second_time`, this is the score
+    /// from the second round, if there is one. `None` if the label had no prototype.
     pub(super) fn score(&self, row: u32, is_second_time: bool, label: u32) -> Option<f32> {
         let second = self.index_again.get(row as usize).copied();
         let second = second.filter(|&index| is_second_time && index < u32::MAX);

@@ -14,7 +14,7 @@ pub(super) struct TrainingExample {
     pub(super) neighbors: Vec<LabeledNeighbor>,
 }
 
-/// A neighbor of the training document.
+/// A neighbor of a training document.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LabeledNeighbor {
     pub(super) row: u32,

@@ -1,15 +1,15 @@
 //! Learns one factor per term weight, so that documents with the same label become more similar to
 //! each other than to other documents.
 //!
-//! The softmax of a document's similarities to its nearest documents is the probability that it
-//! gets the labels of each. The factors minimize the negative log-likelihood of its own labels, as
-//! in neighborhood components analysis (Goldberger, Roweis, Hinton and Salakhutdinov 2005). There
-//! is one weight per term instead of a projection. Weight-adjusted k-nearest-neighbor
-//! classification (Han, Karypis and Kumar 2001) is related. A few steps suffice because the initial
-//! weights are already good; many steps overfit.
+//! A document gets the labels of one of its nearest neighbors. The probability of each neighbor is
+//! the softmax of the similarities. The factors minimize the negative log-likelihood of the
+//! document's own labels, as in neighborhood components analysis (Goldberger, Roweis, Hinton and
+//! Salakhutdinov 2005). This module learns one factor per term instead of a projection.
+//! Weight-adjusted k-nearest-neighbor classification (Han, Karypis and Kumar 2001) is related. A
+//! few steps suffice because the initial weights are already good; many steps overfit.
 //!
 //! * Input: the unit rows of the documents outside each fold, and their nearest neighbors.
-//! * Evaluation: the greedy search of features, which tries several numbers of steps.
+//! * Evaluation: the greedy feature search, which tries several numbers of steps.
 //! * Output: one factor per term.
 
 use std::sync::Arc;
@@ -28,36 +28,36 @@ mod overlap;
 use example::{NEIGHBORS, TrainingExample, build_example};
 use overlap::Overlaps;
 
-/// Maximum number of documents to learn from in single-label mode. On Debian sections, 4,096
-/// classify fewer held-out documents correctly, and 20,000 classify no more.
+/// Maximum number of documents to learn from in single-label mode. On Debian sections, held-out
+/// accuracy is lower with 4,096 documents and no higher with 20,000.
 const MAX_SINGLE_LABEL: usize = 8_192;
-/// Maximum number of documents to learn from in multi-label mode. On Debian tags, 8,192 reach a
-/// macro F1 of .258 instead of .304.
+/// Maximum number of documents to learn from in multi-label mode. On Debian tags, 8,192 documents
+/// reach a macro F1 of .258 instead of .304.
 const MAX_MULTI_LABEL: usize = 20_000;
 /// Maximum number of batches into which the documents are divided. Each step uses the next batch.
 /// The factors are as good as with one batch, and learning takes a third of the time.
 const MAX_BATCHES: usize = 3;
 /// Minimum number of documents of a batch.
 const MIN_BATCH: usize = 2_048;
-/// The factor of similarities before the softmax.
+/// The factor by which similarities are multiplied before the softmax.
 const SHARPNESS: f32 = 20.0;
 /// The weight of the penalty on the squared logarithms of the factors, relative to the mean loss.
 const PENALTY: f32 = 1.0 / 600.0;
 /// The learning rate and the decay rates of Adam (Kingma and Ba 2015).
 const RATE: f32 = 0.05;
 const DECAYS: [f32; 2] = [0.9, 0.999];
-/// Maximum number of chunks of documents. Their gradients are added in order, so the result does
-/// not depend on the number of threads.
-const MAX_PIECES: usize = 16;
-/// Maximum number of gradients in memory.
+/// Maximum number of chunks into which a batch is divided. Their gradients are added in order, so
+/// the result does not depend on the number of threads.
+const MAX_CHUNKS: usize = 16;
+/// Maximum number of partial derivatives in memory.
 const MAX_GRADIENTS: usize = 1 << 26;
 /// Number of terms whose factors a thread updates per task.
 const CHUNK: usize = 1 << 10;
 
 /// Returns the factor of each term after each number of steps in `checkpoints` (increasing).
 ///
-/// `rows` are training documents of length 1. The factors are learned from the documents that
-/// `exclusion` allows, or from a sample of them drawn by hash. All allowed documents can be
+/// `rows` are the unit rows of the training documents. The factors are learned from the documents
+/// that `exclusion` allows, or from a sample of them drawn by hash. All allowed documents can be
 /// neighbors.
 ///
 /// # Errors
@@ -110,7 +110,7 @@ fn descend(
         (0..count).map(|first| (first..examples.len()).step_by(count).collect()).collect();
     let mut moments = vec![[0.0f32; 2]; terms];
     let mut decayed = [1.0f32; 2];
-    let pieces = (MAX_GRADIENTS / (2 * terms + rows.rows()).max(1)).clamp(1, MAX_PIECES);
+    let chunks = (MAX_GRADIENTS / (2 * terms + rows.rows()).max(1)).clamp(1, MAX_CHUNKS);
     let mut learned = Vec::new();
     let mut steps = 0u32;
     for &checkpoint in checkpoints {
@@ -121,7 +121,7 @@ fn descend(
             decayed = [decayed[0] * DECAYS[0], decayed[1] * DECAYS[1]];
             threads.run(|| {
                 let factors = factors(&logarithms);
-                let gradients = ScaledRows::new(rows, &factors).gradients(&overlaps, batch, pieces);
+                let gradients = ScaledRows::new(rows, &factors).gradients(&overlaps, batch, chunks);
                 let moved = logarithms.par_chunks_mut(CHUNK).zip(moments.par_chunks_mut(CHUNK));
                 moved.enumerate().for_each(|(chunk, (logarithms, moments))| {
                     let terms = chunk * CHUNK..;
@@ -173,15 +173,15 @@ impl<'r> ScaledRows<'r> {
     /// Returns the derivative of the loss of the examples in `batch` with respect to the logarithm
     /// of each term's factor. The derivative is the sum of the returned vectors, of which there are
     /// at most two per chunk.
-    /// `batch`.
+    ///
     /// Let x be the rows, and s the similarity of two rows i and j. The derivative of s with
     /// respect to the logarithm of term t's factor is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²).
     /// The first summand needs only the terms that both rows have. For the second, s is summed for
     /// each row, and the squares are added at the end.
-    fn gradients(&self, examples: &Overlaps<'_>, batch: &[usize], pieces: usize) -> Vec<Vec<f32>> {
-        let piece = batch.len().div_ceil(pieces).max(1);
+    fn gradients(&self, examples: &Overlaps<'_>, batch: &[usize], chunks: usize) -> Vec<Vec<f32>> {
+        let chunk_len = batch.len().div_ceil(chunks).max(1);
         let slopes: Vec<Slopes> =
-            batch.par_chunks(piece).map(|piece| self.slopes(examples, piece)).collect();
+            batch.par_chunks(chunk_len).map(|chunk| self.slopes(examples, chunk)).collect();
         let (mut gradients, by_row): (Vec<_>, Vec<_>) =
             slopes.into_iter().map(|slopes| (slopes.by_term, slopes.by_row)).unzip();
         let rows: Vec<u32> = (0u32..).take(self.rows.rows()).collect();
@@ -200,11 +200,11 @@ impl<'r> ScaledRows<'r> {
             }
             gradient
         };
-        gradients.par_extend(rows.par_chunks(rows.len().div_ceil(pieces).max(1)).map(squares));
+        gradients.par_extend(rows.par_chunks(rows.len().div_ceil(chunks).max(1)).map(squares));
         gradients
     }
 
-    /// Returns the contribution of some documents to the derivatives.
+    /// Returns the contribution of the examples in `batch` to the derivatives.
     fn slopes(&self, examples: &Overlaps<'_>, batch: &[usize]) -> Slopes {
         let mut by_term = vec![0.0f32; self.rows.cols()];
         let mut by_row = vec![0.0f32; self.rows.rows()];
@@ -253,7 +253,7 @@ struct Slopes {
     /// The derivative with respect to the logarithm of each term's factor, over the terms that two
     /// rows share.
     by_term: Vec<f32>,
-    /// For each row, the factor of its squared values, which are subtracted.
+    /// For each row, the coefficient of its squared values, which are subtracted.
     by_row: Vec<f32>,
 }
 

@@ -14,7 +14,7 @@ const MAX_PENDING_ENTRIES: usize = 1 << 24;
 /// Number of neighbors to prefetch ahead.
 const PREFETCH_DISTANCE: usize = 4;
 
-/// The position of a neighbor in a example.
+/// The position of a neighbor in an example.
 type Position = u8;
 const _: () = assert!(NEIGHBORS.get() <= 1 << Position::BITS, "a position for each neighbor");
 
@@ -39,15 +39,15 @@ struct Term {
 }
 
 impl Overlap {
-    /// Writes the similarity of the document and each of its `neighbors` to `products`: the sum
-    /// over their common terms of weight times weight times factor.
+    /// Writes the similarity of the document to each of its first `neighbors` neighbors to
+    /// `products`. A similarity is the sum of weight × weight × factor over the common terms.
     pub(super) fn products(
         &self,
         factor: impl Fn(u32) -> f32,
         neighbors: usize,
         products: &mut Vec<f32>,
     ) {
-        // One sum per possible position, so that no bounds check is needed.
+        // One sum per possible position, so no bounds check is needed.
         let mut sums = [0.0f32; 1 << Position::BITS];
         for (term, positions, weights) in self.terms() {
             let own = term.weight * factor(term.number);
@@ -59,8 +59,8 @@ impl Overlap {
         products.extend_from_slice(&sums[..neighbors]);
     }
 
-    /// Calls `at` with each term and a sum over the neighbors that contain it. Each summand is the
-    /// product of both weights of the term and the neighbor's factor.
+    /// Calls `at` with each term and the sum over the neighbors that contain the term. Each summand
+    /// is the product of both weights of the term and the neighbor's factor.
     pub(super) fn sums(&self, factors: &[f32], mut at: impl FnMut(u32, f32)) {
         let mut of_positions = [0.0f32; 1 << Position::BITS];
         of_positions[..factors.len()].copy_from_slice(factors);
@@ -96,7 +96,7 @@ impl Overlap {
     }
 }
 
-/// Lessons with the overlaps of their documents and neighbors.
+/// Training examples with the overlaps of their documents and neighbors.
 pub(super) struct Overlaps<'l> {
     rows: &'l CsrView<'l>,
     examples: &'l [TrainingExample],
@@ -110,7 +110,7 @@ impl<'l> Overlaps<'l> {
     }
 
     fn with_budget(
-        [most, at_a_time]: [usize; 2],
+        [max_bytes, max_entries]: [usize; 2],
         rows: &'l CsrView<'l>,
         examples: &'l [TrainingExample],
     ) -> Self {
@@ -121,13 +121,13 @@ impl<'l> Overlaps<'l> {
         };
         let mut kept = Vec::new();
         let mut bytes = 0;
-        while bytes < most && kept.len() < examples.len() {
+        while bytes < max_bytes && kept.len() < examples.len() {
             let start = kept.len();
             let mut entries = 0;
             let fits = |example: &&TrainingExample| {
                 let terms = row(rows, example.row as usize).0.len();
                 entries += terms * example.neighbors.len();
-                entries <= at_a_time
+                entries <= max_entries
             };
             let count = examples[start..].iter().take_while(fits).count().max(1);
             let next = examples[start..start + count].par_iter();
@@ -137,7 +137,7 @@ impl<'l> Overlaps<'l> {
         Self { rows, examples, kept }
     }
 
-    /// Returns a example and its overlap. `builder` builds the overlap if it is not stored.
+    /// Returns an example and its overlap. `builder` builds the overlap if it is not stored.
     pub(super) fn get<'a>(
         &'a self,
         at: usize,
@@ -153,10 +153,10 @@ impl<'l> Overlaps<'l> {
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     document: ScatteredRow,
-    /// The position of each term among those of the document.
+    /// The position of each term among the terms of the document.
     positions: Vec<u32>,
     common: CommonEntries,
-    /// Where the terms that each neighbor has in common with the document end in `common`.
+    /// End of each neighbor's terms in `common`.
     ends: Vec<usize>,
     /// For each term of the document, the position of its next entry.
     next: Vec<usize>,
@@ -164,7 +164,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// Builds the overlap of a example. The next call overwrites it.
+    /// Builds the overlap of an example. The next call overwrites it.
     fn rebuild(&mut self, rows: &CsrView<'_>, example: &TrainingExample) -> &Overlap {
         let mut overlap = std::mem::take(&mut self.overlap);
         self.build(rows, example, &mut overlap);

@@ -240,7 +240,7 @@ fn windows_only_in_chronological_order() {
     assert_eq!(found(|row| row / 100, |row| row / 20), 0);
 }
 
-/// The largest k alone determines no allocation and no loop.
+/// No allocation or loop depends on the largest k alone.
 #[test]
 fn more_neighbors_than_documents() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
@@ -294,7 +294,8 @@ fn a_document_of_many_labels() {
     assert!(tuned.trials.len() > 3 * 12 && tuned.best.metrics.micro_f1 > 0.0);
 }
 
-/// The fast search evaluates a small grid completely. On a large grid, its best is nearly the best.
+/// The fast search evaluates a small grid completely. On a large grid, its result is nearly the
+/// best.
 #[test]
 fn few_trials_find_nearly_the_best() {
     let threads = Threads::new(NonZeroUsize::new(3).unwrap()).unwrap();

@@ -52,7 +52,7 @@ fn thresholds_equal_reference_implementations() {
     let rare = golden_labels(&golden["rare"]);
     let found = thresholds(ThresholdRule::Micromacro, 0.0, &rare);
     same_thresholds("rare", &found, &golden["rare_micromacro"]);
-    // More labels than a neighborhood averages.
+    // More labels than one neighborhood contains.
     let found = thresholds(ThresholdRule::ScutSmoothed, 10.0, &rare);
     same_thresholds("rare, smoothed", &found, &golden["rare_scut_smoothed"]);
     let found = thresholds(ThresholdRule::Micromacro, 10.0, &rare);

@@ -42,8 +42,8 @@ impl Tally {
         Self { tp: self.tp + other.tp, fp: self.fp + other.fp, gold: self.gold + other.gold }
     }
 
-    /// Returns the best possible tally if the label is predicted for `given` documents: as many of
-    /// them as possible are gold.
+    /// Returns an upper bound on the tally if the label is predicted for at least `given`
+    /// documents: all gold documents are found.
     fn ideal(self, given: u64) -> Self {
         Self { tp: self.gold, fp: given.saturating_sub(self.gold), gold: self.gold }
     }
@@ -61,7 +61,7 @@ pub(super) struct Entry {
     pub(super) gold: bool,
 }
 
-/// The fold that is held out; `None`: all documents are learned from.
+/// The fold that is held out; `None`: learning uses all documents.
 pub(super) type HeldOutFold = Option<usize>;
 
 /// For each fold, the number of its documents in which a label is gold.
@@ -156,7 +156,7 @@ impl RankedScores {
     }
 
     /// Returns the cut with the highest value; in a tie, the shortest. Equal scores are not
-    /// separated. `floor` returns the score that is assumed to follow the last one.
+    /// separated. `floor` returns the score that is assumed to follow the last score.
     ///
     /// `value` must not decrease with true positives, nor increase with false positives.
     fn best(
@@ -202,7 +202,7 @@ impl RankedScores {
         best
     }
 
-    /// Returns the highest score.
+    /// Returns the highest score outside the held-out fold.
     fn top(&mut self, held_out_fold: HeldOutFold) -> Option<f64> {
         let entries = (0..).map_while(|at| self.entry(at));
         let mut others = entries.filter(|entry| Some(usize::from(entry.fold)) != held_out_fold);
@@ -232,13 +232,13 @@ impl From<&LabelScores> for RankedScores {
     }
 }
 
-/// A function that returns the score assumed to follow the last one.
+/// A function that returns the score assumed to follow the last score.
 type Floor = fn(f64) -> f64;
 
 /// For each label, the cut with the best F1.
 ///
-/// [`ScutFbr`](crate::decide::decision::ThresholdRule::ScutFbr) replaces a cut whose F1 is below
-/// its limit.
+/// [`ScutFbr`](crate::decide::decision::ThresholdRule::ScutFbr) replaces a cut whose F1 is below a
+/// limit.
 #[derive(Debug)]
 pub(super) struct Cuts {
     labels: Vec<LabelCut>,
@@ -277,7 +277,7 @@ impl Cuts {
 }
 
 /// Learns the thresholds of RTCut: SCut on values that combine rank and score, which are negative
-/// from the second rank on. Values of the same rank differ by less than 0.5, and values of
+/// from the second rank onward. Values of the same rank differ by less than 0.5, and values of
 /// different ranks differ by more.
 pub(super) fn rtcut(labels: &mut [RankedScores], held_out_fold: HeldOutFold) -> Vec<Option<f64>> {
     let cut = |label: &mut RankedScores| {
@@ -313,14 +313,14 @@ pub(super) fn threshold(step: usize) -> f64 {
 pub(super) type StepCounts = [(u32, u32); STEPS];
 
 impl RankedScores {
-    /// Whether the label is gold in any scored document that is learned from. If not, F1 is 0 at
-    /// every step.
+    /// Whether the label is gold in any scored document outside the held-out fold. If not, F1 is 0
+    /// at every step.
     pub(super) fn has_correct_score(&self, held_out_fold: HeldOutFold) -> bool {
         let held_out = held_out_fold.and_then(|fold| u8::try_from(fold).ok());
         self.entries.iter().any(|entry| entry.gold && Some(entry.fold) != held_out)
     }
 
-    /// Counts the scores that reach each step, among the documents that are learned from.
+    /// Counts the scores that reach each step, among the documents outside the held-out fold.
     pub(super) fn step_counts(&self, held_out_fold: HeldOutFold) -> Box<StepCounts> {
         let held_out = held_out_fold.and_then(|fold| u8::try_from(fold).ok());
         let mut reached = Box::new([(0, 0); STEPS]);
@@ -338,7 +338,7 @@ impl RankedScores {
     }
 }
 
-/// Replaces counts by their cumulative sums.
+/// Replaces counts with their cumulative sums.
 pub(super) fn cumulate<'c, N: Copy + Default + std::ops::Add<Output = N> + 'c>(
     counts: impl Iterator<Item = &'c mut (N, N)>,
 ) {
@@ -406,7 +406,7 @@ fn curve(label: &RankedScores, documents: u32, held_out_fold: HeldOutFold) -> Op
     Some(Box::new(step_counts.map(|(tp, fp)| Tally { tp: tp.into(), fp: fp.into(), gold }.f1())))
 }
 
-/// Returns the threshold at the first maximum above 0; `None` if that is step 0.
+/// Returns the threshold at the first maximum; `None` if no value above step 0 is positive.
 fn highest(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut best = (None, 0.0);
     for (step, value) in values.enumerate().skip(1) {
@@ -428,7 +428,8 @@ struct Neighborhood<'l> {
     curves: VecDeque<Option<Box<Curve>>>,
     first: usize,
     mean: Box<Curve>,
-    /// For each weight, the threshold at the maximum of the mean curve, without a curve of its own.
+    /// Cached thresholds for labels without a curve of their own: each weight with the threshold at
+    /// the maximum of the mean curve.
     highest: Vec<(f64, Option<f64>)>,
 }
 
@@ -483,7 +484,8 @@ impl<'l> Neighborhood<'l> {
         self.highest.clear();
     }
 
-    /// Returns the threshold at the maximum of the mean curve, without a curve of its own.
+    /// Returns the threshold for a label without a curve of its own, at the maximum of the mean
+    /// curve.
     fn highest(&mut self, weight: f64) -> Option<f64> {
         let known = self.highest.iter().find(|known| known.0.to_bits() == weight.to_bits());
         if let Some(&(_, threshold)) = known {

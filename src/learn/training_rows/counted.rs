@@ -69,7 +69,7 @@ impl RowWeighting<'_> {
         Arc::new(rows.expect("rows are in column order"))
     }
 
-    /// Returns the rows as queries against documents of this mean length.
+    /// Returns the rows as queries, given the mean length of the documents.
     fn queries(&self, QueryTerms { terms, rows }: QueryTerms<'_>, mean_length: f64) -> Arc<Csr> {
         let rows = self.counts.rows_of(&self.fields.boosts(), terms, Some(rows));
         self.weigh(Side::Query, rows, mean_length)
@@ -233,7 +233,7 @@ struct FoldTerms {
 }
 
 impl FoldTerms {
-    /// Returns whether each term is kept and its document frequency fulfills a condition.
+    /// Returns, for each term, whether it is kept and its document frequency meets a condition.
     fn kept_with(&self, frequencies: &[u32], condition: impl Fn(u32) -> bool) -> Vec<bool> {
         let is_kept = |term: usize| self.kept.as_ref().is_none_or(|kept| kept[term]);
         let terms = frequencies.iter().enumerate();
@@ -252,7 +252,7 @@ pub(in crate::learn) struct CountedDocuments {
     /// by χ², and by information gain.
     term_scores: [[OnceLock<TermScores>; FOLDS]; 2],
     factors: Mutex<Vec<FoldFactors>>,
-    /// Indexed rows that exist already, for one of the possible features.
+    /// Rows that are already indexed, for one combination of features.
     indexed: Option<IndexedRows>,
 }
 
@@ -265,7 +265,7 @@ impl CountedDocuments {
         Self::with_folds(counts, folds)
     }
 
-    /// Creates counted documents with the folds of another analysis.
+    /// Creates counted documents with the given folds.
     pub(in crate::learn) fn with_folds(counts: Counts, folds: Arc<[u8]>) -> Self {
         Self {
             counts,
@@ -277,8 +277,8 @@ impl CountedDocuments {
         }
     }
 
-    /// Adds indexed rows of the documents, if there are any. They are reused for features that give
-    /// the same rows.
+    /// Adds indexed rows of the documents, if there are any. They are reused for features that
+    /// produce the same rows.
     #[must_use]
     pub(in crate::learn) fn with_index(self, indexed: Option<IndexedRows>) -> Self {
         Self { indexed, ..self }
@@ -309,8 +309,8 @@ impl CountedDocuments {
         })
     }
 
-    /// Returns how many weightings of the documents can be in memory at the same time; on a GPU,
-    /// one.
+    /// Returns the number of weightings of the documents that fit in memory at the same time; 1 on
+    /// a GPU.
     pub(in crate::learn) fn max_concurrent(&self, engines: &Engines) -> usize {
         if engines.is_gpu() { 1 } else { (MAX_ENTRIES / self.counts.entries().max(1)).max(1) }
     }
@@ -418,8 +418,8 @@ impl CountedDocuments {
     }
 
     /// Returns the rows of a fold, weighted by the labels of the documents outside it. Terms that
-    /// occur in only one document of the fold are dropped from its query, as they would be unknown
-    /// in a new document.
+    /// occur in only one document are dropped from its query, because they would be unknown in a
+    /// new document.
     pub(in crate::learn) fn fold_rows(
         &self,
         features: &Features,
@@ -482,7 +482,7 @@ impl CountedDocuments {
         folds: Range<usize>,
         search: &HoldOutSearch<'_>,
     ) -> Result<LeaveOneOut, SearchError> {
-        // Number of documents that are done, over all folds.
+        // Number of documents searched so far, over all folds.
         let done = AtomicU64::new(0);
         if !self.depends_on_labels(features) {
             let weights = term_weights(&self.counts, features.weighting, None);
@@ -540,9 +540,9 @@ impl CountedDocuments {
         weighted.leave_one_out(rows, k, exclusion, engines, &progress)
     }
 
-    /// Finds the neighbors of documents whose labels are held out, among the documents of other
-    /// labels. Also returns the share of their terms that the other documents do not have. Only the
-    /// other labels determine the terms.
+    /// Finds the neighbors of documents whose labels are held out, among the documents with other
+    /// labels. Also returns the share of their terms that do not occur in these documents. Terms
+    /// and their weights come from these documents only.
     pub(in crate::learn) fn without_labels(
         &self,
         features: &Features,

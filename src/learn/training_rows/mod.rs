@@ -38,7 +38,7 @@ pub(super) struct TrainingRows<'a> {
     /// The share of the votes that goes to neighbors found by dense vectors, if it is fixed.
     pub(super) share: Option<f64>,
     pub(super) labels: TrainingLabels<'a>,
-    /// The term rows of length 1. Only if they do not depend on the fold and there are no dense
+    /// The term rows, of length 1. `None` if they depend on the fold, or if there are dense
     /// vectors.
     pub(super) unit_rows: Option<&'a Arc<Csr>>,
     /// Whether the rows do not depend on the labels of held-out documents.
@@ -46,7 +46,7 @@ pub(super) struct TrainingRows<'a> {
 }
 
 impl<'a> TrainingRows<'a> {
-    /// Rows to search by terms alone, which the other folds weight and select.
+    /// Creates rows to search by terms alone. Terms are weighted and selected by the other folds.
     pub(super) fn by_fold(by_fold: FoldWeightedDocuments<'a>, labels: TrainingLabels<'a>) -> Self {
         Self {
             terms: None,
@@ -87,7 +87,7 @@ impl<'a> TrainingRows<'a> {
         })
     }
 
-    /// Scores some held-out rows by prototypes that are learned without their fold. `None` if there
+    /// Scores held-out rows with prototypes that are learned without their fold. `None` if there
     /// are only dense vectors, or too many labels.
     pub(super) fn prototypes(
         &self,
@@ -117,7 +117,7 @@ impl<'a> TrainingRows<'a> {
         learner.learn_again(prototypes, found, again, |fold| self.fold_rows(fold, exclusion))
     }
 
-    /// Returns the learner of prototypes for these rows.
+    /// Returns a prototype learner for these rows.
     pub(super) fn prototype_learner<'b>(
         &'b self,
         multi_label: bool,
@@ -148,8 +148,9 @@ impl<'a> TrainingRows<'a> {
         self.terms.is_some() && self.vectors.is_some()
     }
 
-    /// Holds out the documents that have near-duplicates once more, now with these as possible
-    /// neighbors: new documents may have near-duplicates, too. `None` if no document has one.
+    /// Repeats the search for documents that have near-duplicates, with the near-duplicates as
+    /// possible neighbors: new documents may have near-duplicates, too. `None` if no document has
+    /// one.
     pub(super) fn with_near_duplicates(
         &self,
         found: &LeaveOneOut,
@@ -165,7 +166,7 @@ impl<'a> TrainingRows<'a> {
         self.leave_one_out(&rows, k, exclusion, found.dense_share, &|_| ()).map(Some)
     }
 
-    /// Returns, for each fold of labels, its documents and their neighbors among the documents of
+    /// Returns, for each fold of labels, its documents and their neighbors among the documents with
     /// other labels.
     pub(super) fn without_labels(
         &self,

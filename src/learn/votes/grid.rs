@@ -26,7 +26,8 @@ pub enum Candidate {
         /// How the thresholds are learned.
         #[serde(rename = "thresholds")]
         rule: ThresholdRule,
-        /// The limit of SCutFBR, or the weight of other labels in smoothed SCut; otherwise 0.
+        /// The limit of SCutFBR, or the weight of labels of similar frequency in the smoothed
+        /// rules; otherwise 0.
         parameter: f64,
         /// Whether a document may have no label.
         allow_none: bool,
@@ -40,13 +41,13 @@ pub enum Candidate {
     LargestGap,
     /// The documents with the highest scores for each label.
     Proportional {
-        /// The factor between the share of documents that get a label and its share of the training
-        /// documents.
+        /// The ratio of the share of documents that get a label to the label's share of the
+        /// training documents.
         factor: f64,
     },
 }
 
-/// The decision rules to try: a single one, or all that apply to a single document.
+/// The decision rules to try: a single rule, or all rules that decide on each document separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::learn) struct Rules(pub(in crate::learn) Option<Rule>);
 
@@ -99,7 +100,7 @@ impl std::fmt::Display for Candidate {
     }
 }
 
-/// One row of the results: settings and their leave-one-out metrics.
+/// Settings and their leave-one-out metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trial {
     /// The number of neighbors that vote.

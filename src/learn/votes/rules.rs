@@ -15,7 +15,7 @@ use crate::learn::thresholds::{
 
 /// The factors that are tried for PCut.
 const PCUT_FACTORS: [f64; 8] = [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5];
-/// Number of labels per document that RTCut can predict.
+/// Maximum number of labels per document that RTCut can predict.
 const MAX_RTCUT_RANK: usize = 16;
 /// The largest number of labels that is tried for RCut.
 const MAX_RCUT: usize = 5;
@@ -166,8 +166,8 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// Evaluates a rule with one threshold per label, for each of its parameters. Each fold is
-    /// decided with thresholds learned from the other folds.
+    /// Evaluates a rule with one threshold per label, for each of its parameters. The labels of
+    /// each fold are predicted with thresholds learned from the other folds.
     fn evaluate_label_thresholds(
         &mut self,
         scores: &[f64],
@@ -240,8 +240,8 @@ impl<'t> RuleSearch<'t> {
         self.count.metrics()
     }
 
-    /// Learns the decision of a trial from scores, and returns it with its metrics. Each fold is
-    /// decided with what was learned from the other folds.
+    /// Learns the decision of a trial from scores, and returns it with its metrics. The labels of
+    /// each fold are predicted with parameters learned from the other folds.
     pub(in crate::learn) fn learn(&mut self, trial: &Trial, scores: &[f64]) -> (Decision, Metrics) {
         let table = self.table;
         let decisions = self.learn_by_fold(trial, scores);
@@ -384,7 +384,8 @@ impl<'t> RuleSearch<'t> {
     }
 }
 
-/// Returns the value of an objective that depends only on the best label of each document.
+/// Returns the value of an objective that depends only on the best labels of each document. `None`
+/// for other objectives.
 pub(super) fn ranked_value(
     table: &VoteTable<'_>,
     objective: Objective,

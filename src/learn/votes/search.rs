@@ -62,17 +62,17 @@ impl<'a> GridEvaluation<'a> {
     /// Returns the trials of the given tasks, in order.
     fn trials(&self, tasks: &[Task]) -> Vec<Trial> {
         // If memory permits, several threads share the values of k of one vote.
-        let pieces = self.threads.count().div_ceil(tasks.len().max(1));
-        let pieces = pieces.min(MAX_SLOTS / self.table.slots().max(1)).max(1);
-        let pieces: Vec<(&Task, &[usize])> = tasks
+        let chunks_per_task = self.threads.count().div_ceil(tasks.len().max(1));
+        let chunks_per_task = chunks_per_task.min(MAX_SLOTS / self.table.slots().max(1)).max(1);
+        let chunks: Vec<(&Task, &[usize])> = tasks
             .iter()
             .flat_map(|task| {
-                let size = task.ks.len().div_ceil(pieces).max(1);
+                let size = task.ks.len().div_ceil(chunks_per_task).max(1);
                 task.ks.chunks(size).map(move |ks| (task, ks))
             })
             .collect();
         let evaluate = |&(task, ks): &(&Task, &[usize])| self.evaluate(task.weight, ks, task.rules);
-        let trials = self.threads.run(|| pieces.par_iter().map(evaluate).collect::<Vec<_>>());
+        let trials = self.threads.run(|| chunks.par_iter().map(evaluate).collect::<Vec<_>>());
         trials.into_iter().flatten().collect()
     }
 

@@ -4,7 +4,7 @@ use super::ranking::Ranking;
 use super::table::VoteTable;
 use crate::learn::thresholds::{RankedScores, STEPS, Tally, count_outside, cumulate, step};
 
-/// The results for each step as the threshold of all labels.
+/// The results of each step as the threshold for all labels.
 pub(super) struct Totals {
     /// For each step, the numbers of correct and wrong labels whose scores reach it.
     reached: [(u64, u64); STEPS],

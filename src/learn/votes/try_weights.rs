@@ -27,7 +27,6 @@ pub(in crate::learn) fn held_out_scores(
         }
         None => table.vote(trial.vote.weight, &[trial.k], |_, found| scores = found.to_vec()),
     }
-    // There are no scores if no k is given or if there are too many vote weights.
     scores.resize(table.slots(), 0.0);
     scores
 }
@@ -60,8 +59,8 @@ const PENALTY_OF_OTHERS: f32 = 0.1;
 const VOTE_OF_OTHERS: VoteWeight = VoteWeight::Similarity { power: 2.0 };
 
 /// Tries vote weights with a few settings around the best of a grid: its k, then twice that k and
-/// all neighbors, as long as the result improves. Returns the trials, best first. A grid with a
-/// single k or a single vote keeps it.
+/// all neighbors, as long as the result improves. Returns the trials, best first. If the grid has a
+/// single k or a single vote, no other is tried.
 pub(in crate::learn) fn try_vote_weights(
     found: &LeaveOneOut,
     training: TrainingLabels<'_>,

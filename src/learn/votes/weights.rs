@@ -33,9 +33,9 @@ const FIRST: (f64, f64) = (4.0, -2.0);
 const RATE: f32 = 0.05;
 /// The weights of the penalties on the distance of offsets and of scales from their initial values.
 const PENALTIES: [f32; 2] = [1.0, 0.1];
-/// Maximum number of chunks of documents.
-const MAX_PIECES: usize = 16;
-/// Maximum number of gradients in memory.
+/// Maximum number of chunks into which documents are divided.
+const MAX_CHUNKS: usize = 16;
+/// Maximum number of partial derivatives in memory.
 const MAX_GRADIENTS: usize = 1 << 26;
 /// Number of vote weights that a thread updates per task.
 const CHUNK: usize = 1 << 10;
@@ -61,7 +61,7 @@ pub(super) struct VoteWeightLearner<'t> {
     voted: Vec<u32>,
     /// The products of slot `i` are `bounds[i]..bounds[i + 1]`.
     bounds: Vec<usize>,
-    /// Each product is a vote weight and the share of the votes that multiplies it.
+    /// Each product is the number of a vote weight and the share of the votes that multiplies it.
     products: Vec<(u32, f32)>,
     /// The vote weights of training document `row` are `starts[row]..starts[row + 1]`.
     starts: Vec<usize>,
@@ -71,7 +71,7 @@ pub(super) struct VoteWeightLearner<'t> {
     initial: Vec<f32>,
 }
 
-/// The values that have been learned so far.
+/// The parameters to learn, or their gradients.
 #[derive(Debug, Clone)]
 struct State {
     weights: Vec<f32>,
@@ -202,8 +202,7 @@ impl<'t> VoteWeightLearner<'t> {
     }
 
     /// Returns the bounds of each slot's products, and the products: one for each vote of a
-    /// document that has a weight for the slot's label. `max_products` is their
-    /// capacity.
+    /// document that has a weight for the slot's label. `max_products` is the capacity to reserve.
     fn list_products(&self, votes: &Votes, max_products: usize) -> (Vec<usize>, Vec<(u32, f32)>) {
         let mut slot_of = vec![u32::MAX; self.table.gold_documents.len()];
         let mut next = Vec::new();
@@ -243,7 +242,7 @@ impl<'t> VoteWeightLearner<'t> {
         (bounds, products)
     }
 
-    /// Writes the labels of a document's slots with their sums of weighted votes.
+    /// Writes the labels of a document's slots to `sums`, each with its sum of weighted votes.
     fn sum(&self, document: usize, weights: &[f32], sums: &mut Vec<(u32, f64)>) {
         let product = |&(entry, share): &(u32, f32)| f64::from(share * weights[entry as usize]);
         let sum = |slot: usize| {
@@ -270,7 +269,8 @@ impl<'t> VoteWeightLearner<'t> {
         scores
     }
 
-    /// Writes the gradients of weights, offsets and scales for some documents.
+    /// Writes the derivatives of the loss of some documents with respect to weights, offsets and
+    /// scales to `gradient`.
     #[expect(clippy::cast_possible_truncation, reason = "gradients need no more")]
     fn gradient(&self, documents: &[usize], state: &State, gradient: &mut State) {
         let State { weights, offsets, scales } = &mut *gradient;
@@ -362,8 +362,9 @@ impl<'t> VoteWeightLearner<'t> {
     }
 
     /// Returns the approximate curvature of the loss with respect to each vote weight. It is
-    /// infinite for labels that none of these documents has, so that such a weight keeps its
-    /// initial value. This avoids information from the held-out fold.
+    /// infinite if the weight is initially 0 and its label is wrong for all of these documents.
+    /// Such a weight keeps its initial value, because it exists only for documents of the held-out
+    /// fold.
     fn curvature(&self, documents: &[usize], scale: f32) -> Vec<f32> {
         let mut is_learned: Vec<bool> = self.initial.iter().map(|&weight| weight > 0.0).collect();
         let mut curvature = vec![0.0; self.initial.len()];
@@ -380,8 +381,8 @@ impl<'t> VoteWeightLearner<'t> {
     }
 
     /// Returns the number of chunks of documents whose gradients are added.
-    fn pieces(&self) -> usize {
-        (MAX_GRADIENTS / self.initial.len().max(1)).clamp(1, MAX_PIECES)
+    fn chunk_count(&self) -> usize {
+        (MAX_GRADIENTS / self.initial.len().max(1)).clamp(1, MAX_CHUNKS)
     }
 
     /// Learns from all documents that are not in a fold. Calls `visit` after each number of steps
@@ -405,9 +406,8 @@ impl<'t> VoteWeightLearner<'t> {
             scales: vec![scale; labels.max(1)],
         };
         let curvature = self.curvature(&documents, scale);
-        let pieces = self.pieces();
-        let piece = documents.len().div_ceil(pieces).max(1);
-        let mut gradients = vec![state.clone(); documents.len().div_ceil(piece)];
+        let chunk_len = documents.len().div_ceil(self.chunk_count()).max(1);
+        let mut gradients = vec![state.clone(); documents.len().div_ceil(chunk_len)];
         let mut before = self.initial.clone();
         let mut moments = [Adam::new(labels), Adam::new(labels)];
         let mut speed = 1.0f32;
@@ -418,15 +418,15 @@ impl<'t> VoteWeightLearner<'t> {
                 let momentum = (speed - 1.0) / next;
                 speed = next;
                 threads.run(|| {
-                    let pieces = documents.par_chunks(piece).zip(&mut gradients);
-                    pieces.for_each(|(piece, gradient)| self.gradient(piece, &state, gradient));
+                    let chunks = documents.par_chunks(chunk_len).zip(&mut gradients);
+                    chunks.for_each(|(chunk, gradient)| self.gradient(chunk, &state, gradient));
                     let weights = state.weights.par_chunks_mut(CHUNK);
                     let chunks = weights.zip(before.par_chunks_mut(CHUNK)).enumerate();
                     chunks.for_each(|(chunk, (weights, before))| {
                         let mut sums = [0.0; CHUNK];
                         for gradient in &gradients {
-                            let of_piece = &gradient.weights[chunk * CHUNK..][..weights.len()];
-                            sums.iter_mut().zip(of_piece).for_each(|(sum, value)| *sum += value);
+                            let of_chunk = &gradient.weights[chunk * CHUNK..][..weights.len()];
+                            sums.iter_mut().zip(of_chunk).for_each(|(sum, value)| *sum += value);
                         }
                         let entries = chunk * CHUNK..;
                         for (((entry, weight), before), sum) in
@@ -459,8 +459,8 @@ impl<'t> VoteWeightLearner<'t> {
         }
     }
 
-    /// Returns the scores of all slots after each number of steps. The scores of each fold are
-    /// learned from the other folds.
+    /// Returns the scores of all slots after each number of steps. The scores of each fold use vote
+    /// weights learned from the other folds.
     pub(super) fn held_out(
         &self,
         penalty: f32,
@@ -468,7 +468,7 @@ impl<'t> VoteWeightLearner<'t> {
         threads: &Threads,
     ) -> Vec<Vec<f64>> {
         let folds: [usize; FOLDS] = std::array::from_fn(|fold| fold);
-        let concurrent = MAX_GRADIENTS / (self.pieces() * self.initial.len()).max(1);
+        let concurrent = MAX_GRADIENTS / (self.chunk_count() * self.initial.len()).max(1);
         let by_fold = threads.map_few(&folds, concurrent, |&fold| {
             let mut scores = Vec::with_capacity(checkpoints.len());
             self.learn(penalty, Some(fold), checkpoints, threads, |state| {
@@ -508,7 +508,7 @@ impl<'t> VoteWeightLearner<'t> {
     }
 }
 
-/// A quadratic penalty that pulls a value towards its initial value.
+/// A quadratic penalty that pulls a value toward its initial value.
 #[derive(Debug, Clone, Copy)]
 struct QuadraticPenalty {
     initial: f32,

@@ -147,8 +147,8 @@ fn by_frequency(evaluation: &Evaluation) -> Figure {
             Dot { x: label.train as f64, y: label.prf.f1, text }
         })
         .collect();
-    let most = points.iter().map(|point| point.x).fold(10.0, f64::max);
-    let x = Axis::new("training documents", 1.0, most, Scale::Logarithmic);
+    let max = points.iter().map(|point| point.x).fold(10.0, f64::max);
+    let x = Axis::new("training documents", 1.0, max, Scale::Logarithmic);
     Figure {
         title: "F1 against training frequency",
         note: format!("one dot per label, {} labels", points.len()),
@@ -256,12 +256,12 @@ fn coverage(evaluation: &Evaluation) -> Figure {
 
 fn by_k(evaluation: &Evaluation) -> Option<Figure> {
     let by_k = &evaluation.tuning.as_ref()?.by_k;
-    let most = by_k.iter().map(|&(k, _)| k).max().filter(|_| by_k.len() > 1)?;
+    let max = by_k.iter().map(|&(k, _)| k).max().filter(|_| by_k.len() > 1)?;
     let line = |class, name: &str, of: fn(&Metrics) -> f64| {
         let points = by_k.iter().map(|(k, metrics)| (*k as f64, of(metrics))).collect();
         Mark::Line { class, points, name: name.into() }
     };
-    let x = Axis::new("k", 1.0, most as f64, Scale::Logarithmic);
+    let x = Axis::new("k", 1.0, max as f64, Scale::Logarithmic);
     Some(Figure {
         title: "Neighbors",
         note: "leave-one-out on the training documents, with the chosen vote and rule".into(),

@@ -22,8 +22,8 @@ struct Section<'a> {
     max_part: f64,
 }
 
-/// Maximum number of bytes that are shown of a text segment without marks.
-const MAX_PIECE: usize = 4_000;
+/// Maximum number of bytes shown from a text segment without marks.
+const MAX_SEGMENT_BYTES: usize = 4_000;
 /// Number of terms per line.
 const TERMS: usize = 8;
 /// Maximum number of unknown terms that are shown.
@@ -59,9 +59,9 @@ fn format_optional(value: &Option<f64>) -> String {
     value.as_ref().map_or(String::new(), format_number)
 }
 
-/// Returns the beginning of a long text.
+/// Returns the beginning of a text, or the whole text if it is short.
 fn truncate(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_PIECE)]
+    &text[..text.floor_char_boundary(MAX_SEGMENT_BYTES)]
 }
 
 /// Lists the terms with the highest contributions.
@@ -101,8 +101,8 @@ pub fn page_section(
 ) -> String {
     let named = explanation.marked(model, id, text, TERMS);
     let marked = named.neighbors.iter().take(neighbors).filter_map(|one| one.marked.as_ref());
-    let pieces = named.marked.iter().chain(marked).flatten();
-    let max_part = pieces.filter_map(|piece| piece.part).fold(1e-12, f64::max);
+    let segments = named.marked.iter().chain(marked).flatten();
+    let max_part = segments.filter_map(|segment| segment.part).fold(1e-12, f64::max);
     let section = Section { named: &named, neighbors, max_part };
     section.render().expect("rendering to a string cannot fail")
 }

@@ -245,7 +245,7 @@ fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
             "give each document a field `id`, or number the documents with --number-as PREFIX"
         }
         Problem::VectorsAsCorpus { .. } => {
-            "name a corpus with a label per row, and the vectors beside it: `classify train \
+            "name a corpus with a label per row, and the vectors next to it: `classify train \
              labels.csv --vectors FILE -o MODEL`; a CSV file with the column `label` suffices"
         }
         Problem::FileBesideLabels { .. } => {
@@ -435,7 +435,7 @@ fn decision_message(error: DecisionError) -> String {
             return format!(
                 "{flag} chooses among several labels of a document, but every training document \
                  has one: add `--mode multi`, or omit {flag}; `--abstain target-error=5%` with \
-                 --tune refuses answers that are unsure"
+                 --tune refuses low-confidence answers"
             );
         }
         DecisionError::RuleConflict { option } => {
@@ -484,7 +484,8 @@ pub(crate) fn train_message(error: &TrainError) -> String {
         TrainError::NoveltyNeedsLabels { labels } => {
             return format!(
                 "--abstain foreign=… needs at least three labels, and there are {labels}: it holds \
-                 out each label in turn; `--abstain target-error=5%` refuses unsure answers"
+                 out each label in turn; `--abstain target-error=5%` refuses low-confidence \
+                 answers"
             );
         }
         TrainError::NoNovelDocuments => {
@@ -536,7 +537,7 @@ fn model_message(error: &ModelError, command: Option<&str>) -> (String, Option<C
             let command = command.unwrap_or("predict");
             let hint = format!(
                 "the model comes first: `classify {command} MODEL …`; `classify train CORPUS -o \
-                 MODEL` makes a model of a corpus"
+                 MODEL` trains a model on a corpus"
             );
             return (message, Some(hint.into()));
         }

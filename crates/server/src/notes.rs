@@ -39,8 +39,8 @@ pub(crate) fn closest_label(label: &str) -> String {
 /// Formats a note on a document that no search can find.
 pub(crate) fn no_known_term(id: &str) -> String {
     format!(
-        "no term of document `{}` is known to the model, so it is nobody's neighbor; train again \
-         to learn its terms",
+        "no term of document `{}` is known to the model, so it can never be a neighbor; train \
+         again to learn its terms",
         printable(id)
     )
 }

@@ -32,8 +32,8 @@ pub(crate) struct ReadingFlags {
     text_column: Vec<String>,
     /// The label field, or fields of 0 and 1 named like labels [default: labels, label, …]
     ///
-    /// For JSON, CSV and TSV. By default the first of labels, label, category and class that is
-    /// there.
+    /// For JSON, CSV and TSV. By default, the first of labels, label, category and class that
+    /// exists.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     label_column: Vec<String>,
     /// The identifier field (JSON, CSV, TSV) [default: id]

@@ -4,7 +4,7 @@ use testkit::{Folder, Messages, text};
 
 use crate::{ok, program, run};
 
-/// Thirty documents: a line with a text and one of the labels each.
+/// Returns thirty lines, one per document with a text and one of the labels.
 fn lines(labels: &[&str], line: impl Fn(usize, &str) -> String) -> String {
     (0..30).map(|number| line(number, labels[number % labels.len()])).collect()
 }
@@ -76,7 +76,7 @@ fn unknown_labels_and_hierarchies_are_noted() {
     insta::assert_snapshot!(messages);
 }
 
-/// `evaluate`, `predict` and `info` read as `train` did.
+/// `evaluate` and `predict` use the reading options of `train`, and `info` shows them.
 #[test]
 fn models_remember_how_their_corpus_was_read() {
     let folder = Folder::new();

@@ -150,7 +150,7 @@ document.addEventListener("pointerover", (event) => {
   if (!mark) return;
   const same = [...document.querySelectorAll("mark")].filter((other) => other.dataset.term === mark.dataset.term);
   same.forEach((other) => other.classList.add("same"));
-  $("part").textContent = `${mark.dataset.term}: ${mark.dataset.part} of the similarity here; marked ${same.length} times`;
+  $("part").textContent = `${mark.dataset.term}: contribution ${mark.dataset.part}, marked ${same.length} times`;
 });
 
 function neighbors(count) {

@@ -48,7 +48,7 @@ pub(crate) struct Paper {
     /// Which GPU to use
     #[arg(long, value_name = "N")]
     gpu: Option<usize>,
-    /// Measure only these engines; the names are those of --engine, such as grid:256x128,fused
+    /// Measure only these engines, named as in --engine, such as grid:256x128,fused
     #[arg(long, value_name = "ENGINE", value_delimiter = ',')]
     only: Vec<EngineKind>,
     /// The number of neighbors per query

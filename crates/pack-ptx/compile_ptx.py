@@ -1,8 +1,7 @@
 """Compile CUDA C++ to PTX with the compiler from PyPI, without a GPU or a CUDA installation.
 
-The script `kernels/compile` of each crate with kernels calls `main`. The PTX contains the version
-of its compiler, and drivers refuse PTX from newer compilers. The oldest compiler of CUDA 12 is
-therefore used. """
+The script `kernels/compile` of each crate with kernels calls `main`. Drivers refuse PTX from
+compilers newer than themselves, so the script uses the oldest compiler of CUDA 12."""
 import ctypes
 import pathlib
 import subprocess
@@ -11,22 +10,22 @@ import venv
 
 COMPILER = "nvidia-cuda-nvrtc-cu12==12.0.76"
 TARGET = "compute_75"
-# Needed for matrices of 16-bit floats with 16 terms at a time, asynchronous copies into shared memory,
-# and sums over a warp.
+# Needed for tensor-core products of 16-bit floats with k = 16, asynchronous copies into shared
+# memory, and sums over a warp.
 TENSOR_TARGET = "compute_80"
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def compiler(folder):
-    """Install the compiler into a subfolder of `folder`, and load its library."""
+    """Install the compiler into a subfolder of `folder`, and return its loaded library."""
     place = folder / COMPILER.replace("==", "-")
     library = place / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
     if not library.exists():
         command = [sys.executable, "-m", "pip"]
         if subprocess.run([*command, "--version"], capture_output=True).returncode != 0:
-            made = folder / "pip"
-            venv.create(made, with_pip=True)
-            command = [str(made / "bin/python"), "-m", "pip"]
+            environment = folder / "pip"
+            venv.create(environment, with_pip=True)
+            command = [str(environment / "bin/python"), "-m", "pip"]
         command += ["install", "--quiet", "--no-deps", "--target", str(place), COMPILER]
         subprocess.run(command, check=True)
     builtins = library.parent / "libnvrtc-builtins.so.12.0"

@@ -21,7 +21,7 @@ create_exception!(
     "A file or bytes that are not a valid model, or a damaged model."
 );
 
-/// Creates the error of a parameter, with its name in Python.
+/// Creates the error for a parameter, with its Python name.
 pub(crate) fn of_parameter(name: &str, value: &str, what: &str) -> PyErr {
     PyValueError::new_err(format!("{name}={value}: {what}"))
 }
@@ -35,7 +35,7 @@ pub(crate) fn of_io(error: &std::io::Error, message: String) -> PyErr {
     }
 }
 
-/// Creates the error of a document.
+/// Creates the error for a document.
 pub(crate) fn of_corpus(error: &CorpusError) -> PyErr {
     match error.problem {
         Problem::NoTerm => PyValueError::new_err(
@@ -46,7 +46,7 @@ pub(crate) fn of_corpus(error: &CorpusError) -> PyErr {
     }
 }
 
-/// Creates the error of one item of the parameter `name`.
+/// Creates the error for one item of the parameter `name`.
 pub(crate) fn of_item(name: &str, error: &CorpusError) -> PyErr {
     let CorpusError { place, problem } = error;
     match (problem, place.line) {
@@ -57,7 +57,7 @@ pub(crate) fn of_item(name: &str, error: &CorpusError) -> PyErr {
     }
 }
 
-/// Creates the error of the file that the parameter `name` names.
+/// Creates the error for the file that is the value of the parameter `name`.
 pub(crate) fn of_file(name: &str, error: &CorpusError) -> PyErr {
     let message = format!("{name}: {error}");
     match &error.problem {
@@ -90,7 +90,7 @@ pub(crate) fn of_train(error: &TrainError) -> PyErr {
     }
 }
 
-/// Words the error with the parameter names of the Python package.
+/// Returns the message of a training error, with the parameter names of the Python package.
 fn train_message(error: &TrainError) -> String {
     let message = match error {
         TrainError::UnknownLabel(label) => {

@@ -44,16 +44,17 @@ struct Callable {
 /// State that a call into an index shares with its Python function.
 #[derive(Default)]
 struct Call {
-    /// Lock that admits one call at a time, because the function and its error belong to Python.
+    /// Lock that is held during a call. Calls run one at a time, because they share `error`.
     turn: Mutex<()>,
     /// First exception that the function raised.
     error: Mutex<Option<PyErr>>,
-    /// Whether the function must not be called any more.
+    /// Whether the function must no longer be called.
     ended: AtomicBool,
 }
 
 impl Call {
-    /// Waits for other calls to end, and runs `work`. `stop` ends the calls of the function.
+    /// Waits for other calls to end, and runs `work`. After a stop, the function is no longer
+    /// called.
     ///
     /// The caller must not hold the GIL.
     fn run<T>(&self, stop: &Stop, work: impl FnOnce() -> T) -> PyResult<T> {
@@ -62,7 +63,7 @@ impl Call {
         let done = std::thread::scope(|scope| {
             let (over, is_over) = std::sync::mpsc::channel::<()>();
             let _ = scope.spawn(move || {
-                // Until `over` is dropped.
+                // The loop ends when `over` is dropped.
                 while is_over.recv_timeout(STOP_CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     if stop.is_stopped() {
                         self.ended.store(true, Ordering::Relaxed);
@@ -86,10 +87,8 @@ impl Metric<Py<PyAny>> for Callable {
             return f32::NAN;
         }
         Python::attach(|py| {
-            let distance = self
-                .function
-                .call1(py, (a, b))
-                .and_then(|description| description.extract::<f64>(py));
+            let distance =
+                self.function.call1(py, (a, b)).and_then(|result| result.extract::<f64>(py));
             match distance {
                 #[expect(clippy::cast_possible_truncation, reason = "distances are f32")]
                 Ok(distance) => distance as f32,
@@ -260,7 +259,7 @@ impl Chunk for Sets {
     }
 }
 
-/// Answers queries in chunks, with a check for Ctrl-C between them.
+/// Answers queries in chunks, and checks for a stop before each. Returns `None` if stopped.
 fn in_chunks<P: Chunk>(
     queries: &P,
     stop: &Stop,
@@ -328,7 +327,7 @@ impl MetricIndex {
                     Some(GpuIndex::Vectors(search)) => {
                         Some(search_on_gpus(search, &queries, question, jobs))
                     }
-                    _ => in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs)),
+                    _ => in_chunks(&queries, stop, |chunk| ask(&**index, chunk, question, jobs)),
                 })?
             }
             (IndexKind::Strings(index), gpus) => {
@@ -337,18 +336,18 @@ impl MetricIndex {
                     Some(GpuIndex::Strings(search)) => {
                         Some(search_on_gpus(search, &queries, question, jobs))
                     }
-                    _ => in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs)),
+                    _ => in_chunks(&queries, stop, |chunk| ask(&**index, chunk, question, jobs)),
                 })?
             }
             (IndexKind::Sets(index), _) => {
                 let queries = sets(queries)?;
                 run_for(py, queries.len(), |stop| {
-                    in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs))
+                    in_chunks(&queries, stop, |chunk| ask(&**index, chunk, question, jobs))
                 })?
             }
             (IndexKind::Objects(index), _) => {
                 let queries = objects(queries)?;
-                // Python calls one function at a time.
+                // Only one thread can call a Python function at a time.
                 let one = NonZero::<usize>::MIN;
                 run(py, &Arc::default(), |stop| {
                     self.call.run(stop, || Some(ask(&**index, &queries, question, one)))
@@ -401,7 +400,7 @@ fn save_index<I: StoredIndex<Points: StoredPoints>>(index: &I, path: &Path) -> P
 struct IndexKeywords {
     #[pyo3(default)]
     metric: Option<String>,
-    /// Distance of objects.
+    /// Distance function for objects.
     #[pyo3(default)]
     function: Option<Py<PyAny>>,
     /// Kind of the index, such as `auto`.

@@ -260,7 +260,7 @@ pub(crate) fn train(
             }
             Ok(document)
         });
-        // Only tuning needs other engines.
+        // Without tuning, the CPU engines suffice.
         let engines = if options.tuning.is_some() {
             device.open(None, &threads).map_err(|error| of_device(&error))?
         } else {
@@ -469,7 +469,7 @@ pub(crate) fn as_matrix<T: numpy::Element>(
     values.into_pyarray(py).reshape([rows, k])
 }
 
-/// Rows of neighbors and their similarities, each documents × k.
+/// Arrays of neighbors and of their similarities, each of shape documents × k.
 type Matrices<'py> = (Bound<'py, numpy::PyArray2<i64>>, Bound<'py, numpy::PyArray2<f32>>);
 
 #[pymethods]
@@ -531,7 +531,7 @@ impl Model {
         json.map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
-    /// What is compared: `text`, `features` or `vectors`.
+    /// The type of the documents: `text`, `features` or `vectors`.
     #[getter]
     fn input(&self) -> &'static str {
         match self.trained.settings().input {
@@ -597,12 +597,13 @@ impl Model {
         self.trained.labels().iter().collect()
     }
 
-    /// Warnings about the labels, the hierarchy and the identifiers of the training documents.
+    /// Returns warnings about the labels, the hierarchy and the identifiers of the training
+    /// documents.
     fn notes(&self) -> Vec<String> {
         self.trained.notes().iter().map(notes::warning).collect()
     }
 
-    /// A warning if many of the labels are not labels of the model.
+    /// Returns a warning if many of the labels are not labels of the model.
     fn unknown_labels(&self, labels: Vec<String>) -> Option<String> {
         let note = unknown_labels(labels.iter().map(String::as_str), &self.labels());
         note.as_ref().map(notes::warning)
@@ -628,19 +629,19 @@ impl Model {
         self.trained.vocabulary().document_frequencies().to_vec()
     }
 
-    /// The ids of training documents.
+    /// Returns the identifiers of training documents.
     fn ids(&self, rows: Vec<usize>) -> PyResult<Vec<&str>> {
         let id = |&row: &usize| self.trained.ids().get(row);
         let ids: Option<Vec<&str>> = rows.iter().map(id).collect();
         ids.ok_or_else(|| PyValueError::new_err("no such training document"))
     }
 
-    /// The text of a training document, if the model keeps texts.
+    /// Returns the text of a training document, if the model stores texts.
     fn text(&self, row: usize) -> Option<&str> {
         self.trained.texts().and_then(|texts| texts.get(row))
     }
 
-    /// The labels of a training document.
+    /// Returns the labels of a training document.
     fn document_labels(&self, row: u32) -> PyResult<Vec<u32>> {
         if row as usize >= self.trained.ids().len() {
             return Err(PyValueError::new_err("no such training document"));
@@ -648,7 +649,7 @@ impl Model {
         Ok(self.trained.document_labels(row).to_vec())
     }
 
-    /// The engine and where it runs.
+    /// Returns a description of the engine and its device.
     fn engine(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.search_state(py)?.description.clone())
     }
@@ -684,7 +685,7 @@ impl Model {
         answers.into_dict(py)
     }
 
-    /// The nearest training documents: rows and similarities, each documents × k.
+    /// Returns the nearest training documents: rows and similarities, each of shape documents × k.
     #[pyo3(signature = (input, k, *, by_vectors=false))]
     fn kneighbors<'py>(
         &self,
@@ -695,7 +696,7 @@ impl Model {
     ) -> PyResult<Matrices<'py>> {
         let k = NonZeroUsize::new(k)
             .ok_or_else(|| PyValueError::new_err("n_neighbors must be at least 1"))?;
-        // Places without a neighbor are the caller's.
+        // The caller fills in missing neighbors.
         let k = k.min(NonZeroUsize::new(self.trained.ids().len()).unwrap_or(NonZeroUsize::MIN));
         let input = Input::of(input)?;
         let view = input.view()?;
@@ -728,7 +729,7 @@ impl Model {
         Ok((as_matrix(py, lists.rows, k)?, as_matrix(py, lists.similarities, k)?))
     }
 
-    /// Explanations as JSON, one a document (schema `classify.explanation/1`).
+    /// Returns explanations as JSON, one per document (schema `classify.explanation/1`).
     #[pyo3(signature = (input, *, terms=20))]
     fn explain(
         &self,
@@ -756,9 +757,9 @@ impl Model {
                 let end = view.rows().min(start + EXPLAIN_BATCH);
                 let documents: Vec<Document> =
                     (start..end).map(|row| view.document(row, &source)).collect();
-                let some = explain(classifier, &documents, &options);
-                let some = some.map_err(|error| of_classify(&error))?;
-                explained.extend(documents.iter().zip(some).map(|(document, explanation)| {
+                let found = explain(classifier, &documents, &options);
+                let found = found.map_err(|error| of_classify(&error))?;
+                explained.extend(documents.iter().zip(found).map(|(document, explanation)| {
                     explanation.json(&self.trained, &document.id, terms)
                 }));
             }
@@ -766,7 +767,8 @@ impl Model {
         })?
     }
 
-    /// Weighted rows of documents, as training documents or as queries: indptr, indices and data.
+    /// Weights documents, as training documents or as queries. Returns a CSR matrix: indptr,
+    /// indices and data.
     #[pyo3(signature = (input, *, as_queries=false))]
     #[expect(clippy::type_complexity, reason = "three arrays")]
     fn vectorize<'py>(

@@ -1,4 +1,4 @@
-//! Notes of the library about labels, identifiers and a hierarchy, with the parameters of Python.
+//! Formats notes on labels, identifiers and hierarchies, with Python's parameter names.
 
 use classify::text::corpus::Note;
 

@@ -30,7 +30,7 @@ impl<'py> Parameters<'_, 'py> {
         Ok(self.0.get_item(name)?.filter(|value| !value.is_none()))
     }
 
-    /// Creates the error that a parameter's value is not as `expected`.
+    /// Creates the error for a parameter whose value is not as `expected`.
     fn invalid(&self, name: &str, expected: &str) -> PyErr {
         let value = self.argument(name).ok().flatten();
         let shown = value.and_then(|value| value.repr().ok());

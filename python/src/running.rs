@@ -29,7 +29,7 @@ pub(crate) fn run<T: Send>(
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 let outcome = work(stop);
-                // The receiver waits for it.
+                // Sending cannot fail, because the receiver outlives this thread.
                 let _ = done.send(());
                 outcome
             });
@@ -55,7 +55,8 @@ pub(crate) fn run<T: Send>(
 /// Maximum number of queries that are answered without checks for Ctrl-C.
 const MAX_UNCHECKED: usize = 64;
 
-/// Runs the work for `queries` queries without the GIL. Ctrl-C stops it, unless it has few queries.
+/// Runs work for this number of queries without the GIL. Ctrl-C stops the work, unless there are
+/// few queries.
 pub(crate) fn run_for<T: Send>(
     py: Python<'_>,
     queries: usize,
@@ -69,15 +70,14 @@ pub(crate) fn run_for<T: Send>(
     Ok(outcome)
 }
 
-/// Maximum number of shared thread pools. Others end with the last model that uses them.
+/// Maximum number of shared thread pools. Older pools end with the last model that uses them.
 const MAX_POOLS: usize = 4;
 
-/// Thread pools, with the process that started them and their number of threads. The last one was
-/// used last.
+/// Thread pools, with the process that started them and their number of threads. The most recently
+/// used pool is last.
 static POOLS: Mutex<Vec<(u32, usize, Threads)>> = Mutex::new(Vec::new());
 
-/// Returns `jobs` threads, which start once and are shared by all calls. `None` means one per
-/// processor.
+/// Returns `jobs` threads, or one thread per processor for `None`. All calls share the threads.
 ///
 /// A forked process has none of its parent's threads, so it starts its own.
 pub(crate) fn threads(jobs: Option<usize>) -> PyResult<Threads> {

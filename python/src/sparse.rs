@@ -53,7 +53,7 @@ fn matrix(slices: CsrSlices<'_>, rows: Range<usize>, unit: bool) -> Result<Csr, 
     csr(slices.columns, indptr, slices.indices[entries].to_vec(), data)
 }
 
-/// Scales a row to length 1, as the program does. Zero rows stay zero.
+/// Scales a row to length 1, as the command line does. Zero rows stay zero.
 fn scale(values: &mut [f32]) {
     let square: f64 = values.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     if square > 0.0 {
@@ -135,10 +135,11 @@ impl SparseRows {
         let slices = arrays.view()?;
         let rows = py.detach(|| matrix(slices, 0..slices.rows(), unit));
         let rows = Arc::new(rows.map_err(PyValueError::new_err)?);
-        let made = Self { rows, unit, jobs: n_jobs, device, search_state: ProcessLocal::default() };
+        let sparse =
+            Self { rows, unit, jobs: n_jobs, device, search_state: ProcessLocal::default() };
         // Reject infinite weights now, not at the first search.
-        let _ = made.search_state(py)?;
-        Ok(made)
+        let _ = sparse.search_state(py)?;
+        Ok(sparse)
     }
 
     /// Finds the nearest rows of each query.
@@ -168,8 +169,7 @@ impl SparseRows {
 
     /// Finds the nearest rows of each query, as a CSR matrix.
     ///
-    /// The columns are the numbers of the rows, in increasing order, or the best first if `sort` is
-    /// set.
+    /// The columns are row numbers: best first if `sort` is true, otherwise in increasing order.
     #[pyo3(signature = (queries, k, *, above=0.0, sort=true))]
     fn top_k<'py>(
         &self,
@@ -219,7 +219,7 @@ impl SparseRows {
         self.rows.cols()
     }
 
-    /// The number of threads.
+    /// Returns the number of threads.
     fn threads(&self, py: Python<'_>) -> PyResult<usize> {
         Ok(self.search_state(py)?.threads.count())
     }

@@ -11,8 +11,8 @@
 //! answer of the idle server to the same text.
 //!
 //! `--batch` is the number of documents per request. `--rename` is the number of times that the
-//! model is replaced by the other model and back while requests are running. An answer must then
-//! match one of the two models. The generator runs on the same machine.
+//! model file is replaced during the run, alternately by the other model and by the original. Each
+//! answer must then match one of the two models. The load generator runs on the same machine.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic, and prints")]
 
@@ -112,7 +112,8 @@ impl Client {
         Self { stream, buffer: Vec::with_capacity(1 << 16) }
     }
 
-    /// Sends a body, and returns the status and the body of the response.
+    /// Sends a request, and returns the status and the body of the response. Returns `None` if the
+    /// connection fails.
     async fn ask(&mut self, body: &str) -> Option<(u16, String)> {
         let head = format!(
             "POST /v1/predict HTTP/1.1\r\nhost: localhost\r\n\
@@ -151,7 +152,7 @@ fn texts(path: &str) -> Vec<String> {
     text.lines().map(read).collect()
 }
 
-/// Builds a request for some texts; their identifiers contain `number`.
+/// Builds the body of request `number`, whose document identifiers start with this number.
 fn body(texts: &[String], number: u64, batch: usize) -> String {
     let document = |at: u64| {
         let text = &texts[usize::try_from((number + at) % texts.len() as u64).unwrap()];
@@ -164,7 +165,7 @@ fn body(texts: &[String], number: u64, batch: usize) -> String {
     format!("{{\"documents\":[{}]}}", all.join(","))
 }
 
-/// Removes the identifiers from an answer, and checks them.
+/// Removes the identifiers from an answer. Returns `None` if an expected identifier is missing.
 fn without_ids(answer: &str, number: u64, batch: usize) -> Option<Vec<String>> {
     let mut all = Vec::new();
     let mut rest = answer;
@@ -186,7 +187,7 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// Returns how often the server has reloaded its model.
+/// Returns the number of times that the server has reloaded its model.
 async fn reloads(address: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -197,7 +198,7 @@ async fn reloads(address: &str) -> String {
     line.unwrap_or("?").to_owned()
 }
 
-/// Returns the answers of an idle server.
+/// Returns the answers of an idle server to the texts, one request at a time.
 async fn answers_alone(server: &Server, texts: &[String]) -> Vec<String> {
     let mut client = Client::new(server.address()).await;
     let mut answers = Vec::new();
@@ -214,14 +215,15 @@ struct Load {
     options: Options,
     texts: Vec<String>,
     address: String,
-    /// Answers of the model, and of the other model if there is one.
+    /// The answers of each model to the texts.
     expected: Vec<Vec<String>>,
     counts: Counts,
     next: AtomicU64,
     start: Instant,
 }
 
-/// Runs one connection until the end, and returns the latencies of correct answers.
+/// Sends requests on one connection until the end of the run. Returns the latencies of responses
+/// with status 200.
 async fn ask_all(load: Arc<Load>) -> Vec<Duration> {
     let Load { options, texts, address, expected, counts, next, start } = &*load;
     let mut client = Client::new(address).await;
@@ -238,7 +240,7 @@ async fn ask_all(load: Arc<Load>) -> Vec<Duration> {
             client = Client::new(address).await;
             continue;
         };
-        let place = match status {
+        let counter = match status {
             200 => {
                 latencies.push(asked.elapsed());
                 let found = without_ids(&answer, number, options.batch);
@@ -255,7 +257,7 @@ async fn ask_all(load: Arc<Load>) -> Vec<Duration> {
             429 => &counts.refused,
             _ => &counts.failed,
         };
-        place.fetch_add(1, Ordering::Relaxed);
+        counter.fetch_add(1, Ordering::Relaxed);
     }
     latencies
 }
@@ -264,7 +266,7 @@ async fn ask_all(load: Arc<Load>) -> Vec<Duration> {
 async fn main() {
     let options = options();
     if options.model.is_empty() || options.corpus.is_empty() {
-        println!("serve: give a model and a corpus (JSONL); see the head of this file");
+        println!("serve: give a model and a corpus (JSONL); see the top of this file");
         return;
     }
     let texts = texts(&options.corpus);
@@ -311,10 +313,10 @@ async fn main() {
     let reloads = reloads(&load.address).await;
     let usage = [before, Usage::of(&server)];
     report(&load, &latencies, seconds, usage);
-    println!("the model was opened again {reloads} times");
+    println!("the server reloaded the model {reloads} times");
 }
 
-/// Prints the results. `latencies` are sorted; `usage` is from before and after the requests.
+/// Prints the results. `latencies` must be sorted; `usage` is before and after the requests.
 fn report(load: &Load, latencies: &[Duration], seconds: f64, usage: [Usage; 2]) {
     let Load { options, counts, .. } = load;
     let [before, after] = usage;

@@ -107,7 +107,7 @@ impl Failure {
         }
     }
 
-    /// The message and the advice, for the command that failed.
+    /// Returns the message and the hint. `command` is the name of the command that failed.
     fn message(&self, command: Option<&str>) -> (String, Option<Cow<'static, str>>) {
         match self {
             Self::Usage(message) => {
@@ -156,7 +156,7 @@ impl Failure {
     }
 }
 
-/// Returns advice for a corpus that cannot be read, naming the relevant flag if there is one.
+/// Returns the hint for a corpus that cannot be read. It names the relevant flag, if any.
 fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
     if let Problem::MissingField { role: role @ (FieldRole::Text | FieldRole::Label), .. } =
         &error.problem
@@ -165,7 +165,7 @@ fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
         return Some(missing_column(*role, may_lack_names).into());
     }
     let hint = match &error.problem {
-        // `--tune votes`: its value needs an equals sign.
+        // For `--tune votes`, the parser takes `votes` as a path.
         Problem::Io(_) if matches!(&*error.place.source, "all" | "votes") => {
             "the value of `--tune` needs an equals sign: `--tune=votes`"
         }
@@ -245,7 +245,7 @@ fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
             "give each document a field `id`, or number the documents with --number-as PREFIX"
         }
         Problem::VectorsAsCorpus { .. } => {
-            "name a corpus with a label per row, and the vectors beside it: `classify train \
+            "name a corpus with a label per row, and the vectors next to it: `classify train \
              labels.csv --vectors FILE -o MODEL`; a CSV file with the column `label` suffices"
         }
         Problem::FileBesideLabels { .. } => {
@@ -260,7 +260,7 @@ fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
     Some(hint.into())
 }
 
-/// The advice for a column of the text or of the labels that does not exist.
+/// Returns the hint for a missing text column or label column.
 fn missing_column(role: FieldRole, may_lack_names: bool) -> String {
     let no_header = if may_lack_names {
         "; if line 1 is a document, use `--no-header --text-column 1 --label-column 2`"
@@ -284,7 +284,7 @@ fn missing_field(role: FieldRole) -> &'static str {
             "`--field` names the fields of the text; a trained model reads the fields that it was \
              trained on, unless `--text-column` names other fields"
         }
-        FieldRole::Text | FieldRole::Label => unreachable!("`missing_column` answers for these"),
+        FieldRole::Text | FieldRole::Label => unreachable!("`missing_column` handles these"),
         FieldRole::Id => {
             "`--id-column` must name a field that every record has; omit it if there is no such \
              field"
@@ -435,7 +435,7 @@ fn decision_message(error: DecisionError) -> String {
             return format!(
                 "{flag} chooses among several labels of a document, but every training document \
                  has one: add `--mode multi`, or omit {flag}; `--abstain target-error=5%` with \
-                 --tune refuses answers that are unsure"
+                 --tune refuses low-confidence answers"
             );
         }
         DecisionError::RuleConflict { option } => {
@@ -484,7 +484,8 @@ pub(crate) fn train_message(error: &TrainError) -> String {
         TrainError::NoveltyNeedsLabels { labels } => {
             return format!(
                 "--abstain foreign=… needs at least three labels, and there are {labels}: it holds \
-                 out each label in turn; `--abstain target-error=5%` refuses unsure answers"
+                 out each label in turn; `--abstain target-error=5%` refuses low-confidence \
+                 answers"
             );
         }
         TrainError::NoNovelDocuments => {
@@ -521,7 +522,7 @@ pub(crate) fn compare_message(error: &CompareError) -> String {
     }
 }
 
-/// The message and the advice for a model that cannot be opened or written.
+/// Returns the message and the hint for a model that cannot be opened or written.
 fn model_message(error: &ModelError, command: Option<&str>) -> (String, Option<Cow<'static, str>>) {
     let hint = match &error.problem {
         ModelProblem::Read(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -536,7 +537,7 @@ fn model_message(error: &ModelError, command: Option<&str>) -> (String, Option<C
             let command = command.unwrap_or("predict");
             let hint = format!(
                 "the model comes first: `classify {command} MODEL …`; `classify train CORPUS -o \
-                 MODEL` makes a model of a corpus"
+                 MODEL` trains a model on a corpus"
             );
             return (message, Some(hint.into()));
         }
@@ -545,11 +546,11 @@ fn model_message(error: &ModelError, command: Option<&str>) -> (String, Option<C
     (error.to_string(), Some(hint.into()))
 }
 
-/// Whether a file begins with text, as a corpus does.
+/// Whether the first 512 bytes of a file are UTF-8 text without null bytes.
 pub(crate) fn is_text(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut head));
-    // The last character may be cut.
+    // The last character may be truncated.
     let is_utf8 =
         std::str::from_utf8(&head).map_or_else(|error| error.error_len().is_none(), |_| true);
     read.is_ok() && !head.is_empty() && is_utf8 && !head.contains(&0)
@@ -571,7 +572,7 @@ mod tests {
 
     use super::*;
 
-    /// A hint names the relevant flag. If there is none, it is the library's hint.
+    /// A hint names the relevant flag. If no flag applies, the library provides the hint.
     #[test]
     fn hints_name_flags() {
         let group = ReadOptions { group_column: Some("author".into()), ..ReadOptions::default() };

@@ -1,10 +1,10 @@
-//! The help: commands in groups, a short form for `-h`, and examples.
+//! Help texts: command groups, a short form for `-h`, and examples.
 
 use std::fmt::Write as _;
 
 use clap::Command;
 
-/// Commands that are listed together.
+/// Commands listed under one heading.
 struct Group {
     title: &'static str,
     commands: &'static [&'static str],
@@ -178,9 +178,9 @@ pub(crate) fn with_help(program: Command) -> Command {
         listing(&program)
     );
     let program = program.help_template(template);
-    let is_there = |help: &&ShortHelp| program.find_subcommand(help.command).is_some();
-    let present: Vec<&ShortHelp> = SHORT_HELP.iter().filter(is_there).collect();
-    present.into_iter().fold(program, |program, help| {
+    let exists = |help: &&ShortHelp| program.find_subcommand(help.command).is_some();
+    let existing: Vec<&ShortHelp> = SHORT_HELP.iter().filter(exists).collect();
+    existing.into_iter().fold(program, |program, help| {
         program.mut_subcommand(help.command, |command| shortened(command, help))
     })
 }
@@ -194,7 +194,7 @@ fn listing(program: &Command) -> String {
             let about = match program.find_subcommand(name).map(Command::get_about) {
                 Some(about) => about.map(ToString::to_string).unwrap_or_default(),
                 None if name == "help" => "Show the help of a command".to_owned(),
-                // Without the feature `serve`.
+                // The command `serve` does not exist without the feature.
                 None => continue,
             };
             let _ = writeln!(text, "  {name:<12} {about}");

@@ -1,5 +1,4 @@
-//! The program `classify`: parses the arguments and runs one command. Only this file reports errors
-//! and chooses the exit code.
+//! The program `classify`: parses the arguments, runs one command, and reports its error.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -195,7 +194,7 @@ fn parse() -> Result<Parsed, ExitCode> {
     })
 }
 
-/// The message of a usage error, which ends in the help of the command.
+/// Formats a usage error. Its last line refers to the help of the command.
 fn usage_error(error: &clap::Error, command: Option<&str>) -> String {
     let message = error.render().ansi().to_string();
     match (command, message.rsplit_once("--help")) {

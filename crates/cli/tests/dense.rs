@@ -259,7 +259,7 @@ fn terms_and_vectors_together() {
     let predict = |model: &str, more: &str| {
         room.ok(&format!("classify predict '{model}' $SAMPLE/test.jsonl -q --with scores {more}"))
     };
-    // The shares 0 and 1 are models of one kind.
+    // With a share of 0 or 1, the answers equal those of a model with one kind of features.
     assert!(predict("tfidf+lsa:8", "--dense-share 0") == predict("tfidf", ""));
     assert!(predict("tfidf+lsa:8", "--dense-share 1") == predict("lsa:8", ""));
     let half = predict("tfidf+lsa:8", "");
@@ -423,7 +423,7 @@ fn invalid_vectors_are_explained() {
     fs::write(room.at("in.svm"), "a 9:1\n").unwrap();
     room.fails(&mut messages, 3, "classify predict m in.svm -o out");
     lines(&[r#"{"id": "0"}"#, r#"{"id": "7"}"#]);
-    // Vectors of other documents may be left over.
+    // The vectors file may contain vectors of other documents.
     let by_id = "--vectors test.fvecs --vector-ids test.ids";
     let answers = room.ok(&format!("classify predict m in.jsonl {by_id} -q"));
     assert_eq!(answers.lines().count(), 2);
@@ -456,12 +456,12 @@ fn ineffective_flags_are_refused() {
         let line = format!("classify train train.jsonl --vector-field v {flag} -o out");
         room.fails(&mut messages, 2, &line);
     }
-    // These are for documents and labels.
+    // These flags apply to documents and labels, not to terms.
     room.ok("classify train train.jsonl --vector-field v --class-weight balanced -q -o m");
     insta::assert_snapshot!(messages);
 }
 
-/// A model that searches only vectors keeps doing so.
+/// Tuning does not change which features a model searches.
 #[test]
 fn tuning_keeps_the_searched_features() {
     let room = TestFolder::empty();

@@ -40,7 +40,7 @@ fn train_model(options: &TrainOptions, documents: &[Document]) -> Model {
     trainer.train(documents).unwrap().model
 }
 
-/// Describes everything about a prediction, with names, and with numbers bit for bit.
+/// Formats a complete prediction, with label names and the exact bits of its numbers.
 fn describe(model: &Model, prediction: &RawPrediction) -> String {
     let name = |label: u32| model.label_name(label);
     let scores = prediction.scores.iter().map(|s| (name(s.label), s.score.to_bits()));
@@ -180,7 +180,7 @@ fn operations(count: usize, check_every: usize, engines: &Engines) {
                 assert_eq!(collection.len(), list.documents.len());
                 let wanted = answers(&expected, queries);
                 assert_eq!(answers(&classifier, queries), wanted, "after {operation} changes");
-                // So does the model after writing and reading it.
+                // A model that was written and read again gives the same answers.
                 let bytes = collection.model().to_bytes().unwrap();
                 let again = Classifier::new(Model::from_bytes(&bytes).unwrap().into(), &threads());
                 assert_eq!(answers(&again.unwrap(), queries), wanted);

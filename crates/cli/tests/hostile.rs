@@ -45,7 +45,7 @@ impl TestFolder {
         assert!(!err.contains("panicked"), "{line}: {err}");
         let is = fs::read(self.at(output)).unwrap();
         if code == 0 {
-            assert!(is == new, "{line}: exit 0, and other bytes");
+            assert!(is == new, "{line}: exit 0, but the bytes differ");
         } else {
             assert!(err.contains("error"), "{line}: exit {code}: {err}");
             assert!(is == b"old", "{line}: exit {code}, and the output has changed");
@@ -90,7 +90,7 @@ fn kill_writers(times: u32) {
             } else {
                 killed += 1;
                 assert_eq!(status.signal(), Some(9));
-                assert!(is == b"old" || is == new, "{line}: half of a file");
+                assert!(is == b"old" || is == new, "{line}: partial file");
             }
             room.unfinished_outputs().iter().for_each(|path| fs::remove_file(path).unwrap());
         }

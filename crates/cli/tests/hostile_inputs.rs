@@ -264,7 +264,7 @@ fn endless_streams() {
     assert!(messages.contains("/dev/zero: this file was not written by"), "{messages}");
 }
 
-/// A message appears once, not once for each further label of the document.
+/// A message appears once per document, not once per label.
 #[test]
 fn a_document_of_many_labels() {
     let labels: Vec<String> = (0..10_000).map(|label| (label % 7_500).to_string()).collect();
@@ -273,7 +273,7 @@ fn a_document_of_many_labels() {
     assert_eq!(documents[0].labels, labels[..7_500]);
 }
 
-/// Returns whether a terminal would interpret a text instead of displaying it.
+/// Whether a terminal would interpret a text instead of displaying it.
 fn acts(text: &str) -> bool {
     text.chars().any(|c| {
         c.is_control() && c != '\n'
@@ -458,7 +458,7 @@ fn clear_errors() {
     // A field that is used for two purposes is read for both.
     let group = ReadOptions { group_column: column("label"), ..default() };
     assert_eq!(read(json.as_bytes(), &group).unwrap()[0].group.as_deref(), Some("x"));
-    // Two blanks, but not a document of RCV1-v2.
+    // Two spaces, but not a document of RCV1-v2.
     let documents = read(b"1  1:2 2:3\n+3  4:1\n", &default()).unwrap();
     assert_eq!((&*documents[0].labels[0], &*documents[1].labels[0]), ("1", "3"));
 

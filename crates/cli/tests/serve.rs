@@ -93,7 +93,7 @@ impl Server {
         // The server may close the connection before it has read everything.
         let _ = stream.write_all(bytes);
         if ends {
-            // The server does not answer a client that is gone, so the client leaves later.
+            // The server does not answer a disconnected client, so the client disconnects later.
             std::thread::sleep(Duration::from_millis(5));
             let _ = stream.shutdown(std::net::Shutdown::Write);
         }
@@ -151,7 +151,8 @@ fn lines_of(path: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The server's answers equal those of `predict`: one at a time, together, and as a stream.
+/// The server's answers equal the predictions of `predict`: one at a time, together, and as a
+/// stream.
 #[test]
 fn answers_equal_predict() {
     let server = Server::start(&["--tune"], &[]);
@@ -521,8 +522,8 @@ fn misbehaving_connections() {
     server.is_well();
 }
 
-/// Clients on all allowed connections that send a byte now and then, of a body or of a line, are
-/// ended at the deadline.
+/// The server closes a connection at the deadline, even if the client keeps sending single bytes of
+/// a body or of a line. All allowed connections have such clients.
 #[test]
 fn dripping_connections_are_ended() {
     let server = Server::start(&[], &["--deadline", "1", "--max-connections", "8"]);
@@ -552,7 +553,7 @@ fn readable_token_files_are_noted() {
     let folder = Folder::new();
     program().succeed(&["train", TRAIN, "-q", "-o", &folder.text("a.model")]);
     folder.write("token", TOKEN);
-    // The server ends at once, because another one listens on its address.
+    // The server exits immediately, because its address is already in use.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     for (mode, is_noted) in [(0o644, true), (0o640, true), (0o600, false), (0o400, false)] {

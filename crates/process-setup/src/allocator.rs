@@ -60,14 +60,14 @@ fn exit_if_failed(pointer: *mut u8, size: usize) -> *mut u8 {
 
 /// mimalloc's option `mi_option_purge_delay`: milliseconds after which freed memory is returned to
 /// the system. `libmimalloc-sys` names only the option after it. `tests/freed_memory.rs` fails if
-/// this number stands for another option.
+/// this number identifies another option.
 const PURGE_DELAY: mi_option_t = mi_option_use_numa_nodes - 1;
 
 /// Makes [`Allocator`] keep all freed memory for later allocations until the process ends.
 ///
 /// By default, freed memory is returned to the system after a second. Keeping it speeds up work
 /// that repeatedly allocates and frees much memory: clearing new pages can take an eighth of the
-/// time. Meanwhile, other processes have less memory.
+/// running time. Meanwhile, other processes have less memory.
 ///
 /// ```
 /// process_setup::keep_freed_memory();

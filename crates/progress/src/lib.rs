@@ -36,7 +36,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts the progress of a stage. Shows nothing if `quiet`.
+    /// Starts the progress display of a stage. Shows nothing if `quiet` is true.
     ///
     /// `total` is the amount of work, in any unit, or 0 if it is not known.
     pub fn new(stage: &'static str, total: u64, quiet: bool) -> Self {

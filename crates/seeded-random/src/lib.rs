@@ -8,7 +8,7 @@
 //! assert_eq!(Random::new(7).next_u64(), 7_191_089_600_892_374_487);
 //! ```
 
-/// The step of the state: 2⁶⁴ divided by the golden ratio.
+/// The increment of the state: 2⁶⁴ divided by the golden ratio.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A `SplitMix64` generator.
@@ -27,7 +27,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// Creates the generator of a seed.
+    /// Creates a generator from a seed.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -51,7 +51,7 @@ impl Random {
         to_unit(self.next_u64())
     }
 
-    /// Returns a number in [0, 1) that is a multiple of 2⁻¹⁶, so that sums of a few are exact.
+    /// Returns a number in [0, 1) that is a multiple of 2⁻¹⁶. Sums of a few such numbers are exact.
     pub fn unit_f32(&mut self) -> f32 {
         f32::from((self.next_u64() >> 48) as u16) / 65_536.0
     }
@@ -66,7 +66,7 @@ impl Random {
     /// Returns `size` distinct numbers below `count` in increasing order, or all if `count <=
     /// size`.
     ///
-    /// Uses memory for `count` numbers.
+    /// Allocates memory for `count` numbers.
     ///
     /// ```
     /// # use seeded_random::Random;

@@ -54,7 +54,7 @@ fn check_token(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Failure
     }
 }
 
-/// Names the supported methods in the answer to a request with another method.
+/// Names the supported methods in the response to a request with an unsupported method.
 pub(crate) async fn name_methods(request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let mut response = next.run(request).await;

@@ -15,9 +15,9 @@ use crate::queue::{AnswerMode, AnsweredRequest, Results};
 const EXPLAINED_TERMS: usize = 20;
 /// Maximum number of explanations of one request.
 const MAX_EXPLANATIONS: usize = 64;
-/// Maximum number of documents of a stream that are answered together.
+/// Maximum number of documents per batch of a stream.
 const MAX_STREAM_BATCH: usize = 64;
-/// Maximum number of neighbors of these documents. More would delay other requests.
+/// Maximum number of neighbors of all documents in such a batch. More would delay other requests.
 const MAX_STREAM_NEIGHBORS: usize = 16_384;
 /// Maximum number of neighbors in one answer.
 const MAX_LISTED_NEIGHBORS: usize = 200_000;
@@ -56,7 +56,7 @@ pub(crate) struct AnswerParameters {
     marks: Option<bool>,
 }
 
-/// What a client asks about its documents: the checked URL parameters.
+/// The checked URL parameters of a request about documents.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     kind: AnswerKind,
@@ -80,7 +80,7 @@ impl Question {
         let k = match parameters.k {
             None => None,
             Some(k) => match NonZeroUsize::new(k) {
-                Some(own) if k <= MAX_K => Some(own),
+                Some(positive) if k <= MAX_K => Some(positive),
                 _ => {
                     let what = format!("k: `{k}`, expected a whole number from 1 to {MAX_K}");
                     return Err(Failure::Parameter(what));
@@ -112,7 +112,7 @@ impl Question {
         self.kind == AnswerKind::Prediction && !self.neighbors
     }
 
-    /// Maximum number of documents of a stream to answer together.
+    /// Returns the maximum number of documents per batch of a stream.
     pub(crate) fn max_batch(&self, live: &LiveModel) -> usize {
         let k = self.k.unwrap_or(live.options.k).get();
         (MAX_STREAM_NEIGHBORS / k).clamp(1, MAX_STREAM_BATCH)
@@ -137,7 +137,7 @@ impl Question {
         Err(Failure::TooMany(what))
     }
 
-    /// Writes the answers to all documents: one object for a single document, otherwise a list.
+    /// Writes the answers for all documents: an object if `is_one` is true, otherwise a list.
     pub(crate) fn write_all(&self, answered: &AnsweredRequest, is_one: bool) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         if is_one {
@@ -156,7 +156,7 @@ impl Question {
         out
     }
 
-    /// Writes the answer to a document.
+    /// Writes the answer for the document at index `at`.
     pub(crate) fn write(&self, answered: &AnsweredRequest, at: usize, out: &mut Vec<u8>) {
         let AnsweredRequest { live, documents, results } = answered;
         let model = live.model();

@@ -28,7 +28,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const UNREAD_TIMEOUT: u32 = 30_000;
 /// Maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 32 << 10;
-/// Pause after a connection could not be accepted.
+/// Pause after a failure to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Answers requests until the process is asked to stop. Calls `on_ready` once with the address.
@@ -62,7 +62,7 @@ pub(crate) async fn run(
         tokio::select! {
             (incoming, permit) = incoming => match (incoming, permit) {
                 (Ok((stream, _)), Ok(permit)) => connections.serve(stream, permit),
-            // Too many files are open, or the client already closed the connection.
+                // Too many files are open, or the client already closed the connection.
                 _ => sleep(ACCEPT_PAUSE).await,
             },
             _ = timer.tick() => reload(&state, ReloadCause::Timer),
@@ -92,7 +92,7 @@ impl Connections {
     /// Serves a connection in a separate task.
     fn serve(&self, stream: TcpStream, permit: OwnedSemaphorePermit) {
         let _ = stream.set_nodelay(true);
-        // The client has closed the connection if it no longer reads.
+        // The system closes the connection if the client leaves data unread for too long.
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_TIMEOUT);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

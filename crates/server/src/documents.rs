@@ -13,7 +13,7 @@ use crate::body::BodyFormat;
 use crate::failure::{Failure, ONLY_DOCUMENT};
 use crate::live::LiveModel;
 
-/// Requirements on the documents of a request.
+/// Requirements for the documents of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct DocumentRules {
     pub(crate) max_documents: usize,

@@ -1,8 +1,8 @@
 //! Failed requests and their responses: an HTTP status, and JSON with a code for programs and a
 //! message for people.
 //!
-//! This module words the errors of the library for clients. Details for the operator, such as paths
-//! of files, are logged where the error occurs.
+//! This module words the errors of the library for clients. Details for the operator, such as file
+//! paths, are logged where the error occurs.
 
 use axum::Json;
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::notes::closest_label;
 
-/// Source name of a document that is alone in its request. Messages do not number it.
+/// Source name of the only document of a request. Messages about it contain no number.
 pub(crate) const ONLY_DOCUMENT: &str = "request";
 
 /// Reason why a request is refused or fails.
@@ -48,7 +48,8 @@ pub(crate) enum Failure {
     TextWithoutLabels,
     /// The body is larger than a limit in bytes.
     TooLarge(usize),
-    /// The answer would be too long. The text gives the reason.
+    /// The request has too many documents, or its answer would be too long. The text gives the
+    /// reason.
     TooMany(String),
     /// The body did not arrive in time.
     SlowBody,
@@ -100,11 +101,11 @@ pub(crate) enum Failure {
 /// Shared resource that is exhausted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Resource {
-    /// Slots of documents that wait for an answer.
+    /// Slots for documents that wait for an answer.
     Documents,
     /// Memory for request bodies.
     Bodies,
-    /// Slots of changes that wait for other changes.
+    /// Slots for changes that wait for other changes.
     Changes,
 }
 
@@ -272,13 +273,13 @@ impl Failure {
         text.to_owned()
     }
 
-    /// The body of the error response.
+    /// Returns the body of the error response.
     pub(crate) fn report(&self) -> ErrorReport {
         ErrorReport { error: ErrorDetails { code: self.code(), message: self.message() } }
     }
 }
 
-/// Words the problem of a document, with the document's position.
+/// Returns the message for an invalid document, with its position in the request.
 fn document_message(error: &CorpusError) -> String {
     let problem = match &error.problem {
         Problem::MissingField { fields, found, .. } => {

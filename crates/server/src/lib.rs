@@ -26,7 +26,7 @@
 //! | `failure` | converts errors to an HTTP status and JSON |
 //! | `shared`, `memory`, `hosts` | hold shared resources, the memory budget and the allowed hosts |
 //! | `metrics` | exports metrics for Prometheus |
-//! | `openapi`, `schema` | describe the server for programs |
+//! | `openapi`, `schema` | describe the API for programs |
 //! | `page` | serves the web page and its content security policy |
 
 use std::net::SocketAddr;
@@ -98,7 +98,7 @@ impl Server {
     /// Calls `on_ready` once, with the address that the server listens on.
     ///
     /// The server reloads a model file that is replaced by a rename or changed by another process.
-    /// SIGHUP has the same effect. Until then, the old model answers requests.
+    /// SIGHUP also reloads it. Until the new model is loaded, the old model answers requests.
     ///
     /// # Errors
     /// If the server cannot listen on the address, or the system refuses threads or signal

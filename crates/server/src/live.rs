@@ -12,12 +12,12 @@ use classify::text::counts::Fields;
 #[derive(Debug)]
 pub(crate) struct LiveModel {
     pub(crate) classifier: Classifier,
-    /// Options of the model.
+    /// Classification options of the model.
     pub(crate) options: ClassifyOptions,
     /// Version of the model; every change to its documents gives a new version.
     pub(crate) version: String,
-    /// Options for reading the documents of requests: with the fields of the training corpus, or
-    /// the usual ones.
+    /// Options for reading the documents of requests. Documents may have the fields of the training
+    /// corpus or the default fields.
     pub(crate) read_options: ReadOptions,
     /// Whether a document consists of one text.
     pub(crate) takes_one_text: bool,
@@ -44,7 +44,7 @@ impl LiveModel {
         self.classifier.model()
     }
 
-    /// Names of the labels of a document of the model.
+    /// Returns the names of the labels of a document of the model.
     pub(crate) fn label_names(&self, row: u32) -> Vec<&str> {
         let model = self.model();
         let name = |&label: &u32| model.label_name(label);
@@ -52,7 +52,7 @@ impl LiveModel {
     }
 }
 
-/// Options for reading the documents of requests.
+/// Returns the options for reading the documents of requests.
 fn read_options(model: &Model) -> ReadOptions {
     let mut read_options = ReadOptions {
         format: Some(Format::Jsonl),
@@ -62,7 +62,7 @@ fn read_options(model: &Model) -> ReadOptions {
     };
     let reading = &model.settings().reading;
     if !reading.table.no_header {
-        // Indicator fields of a table are a list of labels in a request.
+        // Requests have a list of labels in place of a table's indicator fields.
         let label_columns =
             if reading.label_columns.len() == 1 { &*reading.label_columns } else { &[] };
         read_options.text_columns.clone_from(&reading.text_columns);

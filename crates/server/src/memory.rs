@@ -52,7 +52,7 @@ impl Reservation {
     pub(crate) fn append(&mut self, body: &mut Vec<u8>, part: &[u8]) -> Result<(), Failure> {
         let needed = body.len() + part.len();
         if needed > body.capacity() {
-            // A vector that grows by itself may occupy twice the memory that it needs.
+            // A vector that grows by itself may allocate twice the memory that it needs.
             let capacity = needed + needed / 8;
             self.resize(capacity)?;
             body.reserve_exact(capacity - body.len());
@@ -84,7 +84,7 @@ impl Reservation {
 mod tests {
     use super::*;
 
-    /// The memory of a vector is counted, not only the bytes in it.
+    /// The reservation counts the capacity of a vector, not only its length.
     #[test]
     fn spare_memory_counts() {
         let budget = MemoryBudget::of_kib(8);

@@ -10,12 +10,12 @@ use crate::failure::Failure;
 /// Maximum number of labels of a document.
 const MAX_LABELS: usize = 1000;
 
-/// What becomes of labels that the model does not have.
+/// How to handle labels that the model does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewLabelPolicy {
-    /// They are refused: a misspelled label would become a label of its own.
+    /// Refuse them, because a misspelled label would become a new label.
     Refuse,
-    /// They become labels of the model.
+    /// Add them to the labels of the model.
     Allow,
 }
 

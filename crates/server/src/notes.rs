@@ -1,9 +1,9 @@
-//! Words the notes in answers to changes: what is probably not what the client meant.
+//! Formats the notes in answers to changes. They report probable mistakes in a request.
 
 use classify::printable::printable;
 use classify::text::corpus::Note;
 
-/// Words a note for clients, with what they can do.
+/// Formats a note for clients, with advice.
 pub(crate) fn message(note: &Note) -> String {
     match note {
         Note::UnusedText { field } => {
@@ -31,16 +31,16 @@ pub(crate) fn message(note: &Note) -> String {
     }
 }
 
-/// Words the label of the model that is closest to an unknown one, for the end of a sentence.
+/// Formats the model's closest label to an unknown label, as the end of a sentence.
 pub(crate) fn closest_label(label: &str) -> String {
     format!("; the closest label is `{}`", printable(label))
 }
 
-/// Words a note on a document that no search can find.
+/// Formats a note on a document that no search can find.
 pub(crate) fn no_known_term(id: &str) -> String {
     format!(
-        "no term of document `{}` is known to the model, so it is nobody's neighbor; train again \
-         to learn its terms",
+        "no term of document `{}` is known to the model, so it can never be a neighbor; train \
+         again to learn its terms",
         printable(id)
     )
 }

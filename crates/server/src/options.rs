@@ -91,9 +91,9 @@ impl Token {
         Ok(Self(text.into()))
     }
 
-    /// Whether a word equals the token. The comparison time depends only on the length of the word.
-    pub(crate) fn is(&self, word: &[u8]) -> bool {
-        self.0.as_bytes().ct_eq(word).into()
+    /// Whether `secret` equals the token. The comparison time depends only on its length.
+    pub(crate) fn is(&self, secret: &[u8]) -> bool {
+        self.0.as_bytes().ct_eq(secret).into()
     }
 }
 

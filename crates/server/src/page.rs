@@ -15,7 +15,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// The routes of the page.
+/// Returns the routes of the page.
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let files = [
         ("/", HTML, include_str!("page/index.html")),

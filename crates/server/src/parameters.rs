@@ -42,7 +42,7 @@ impl<S: Send + Sync> FromRequestParts<S> for DocumentId {
     }
 }
 
-/// Refuses a URL in which `%` begins no escape, or escapes are not UTF-8.
+/// Refuses a URL with an invalid percent-escape, or with escapes that are not UTF-8.
 pub(crate) fn check_escapes(uri: &Uri) -> Result<(), Failure> {
     let url = uri.path_and_query().map_or("", PathAndQuery::as_str);
     let (start, escapes) = url.split_once('%').unwrap_or((url, ""));

@@ -27,7 +27,7 @@ use crate::state::State;
 
 /// Maximum number of documents in a batch, unless a single request has more.
 const MAX_BATCH: usize = 256;
-/// Maximum number of concurrent searches outside of batches, for each thread of the classifier.
+/// Maximum number of concurrent searches outside of batches, per thread of the classifier.
 const SEARCHES_PER_THREAD: usize = 8;
 /// Additional time for an answer after its deadline. A search stops at the deadline; its
 /// predictions are computed afterwards.
@@ -47,9 +47,9 @@ pub(crate) enum AnswerMode {
 /// Where documents come from. This determines what happens if the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DocumentSource {
-    /// One request: it is refused.
+    /// A single request, which is refused if the queue is full.
     Request,
-    /// A stream: it waits until the deadline at most.
+    /// A stream, which waits for slots in the queue until the deadline.
     Stream,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct AnsweredRequest {
     pub(crate) results: Results,
 }
 
-/// The results of some documents, in their order.
+/// The results for the documents of a request, in the same order.
 #[derive(Debug)]
 pub(crate) enum Results {
     Predictions(Vec<RawPrediction>),
@@ -86,7 +86,8 @@ pub(crate) struct Queue {
     batches: Sender<WaitingRequest>,
     /// One slot for each document that may wait.
     slots: Arc<Semaphore>,
-    /// The same for the documents of streams, which take no slots from other requests.
+    /// One slot for each document of a stream that may wait. Streams take no slots from other
+    /// requests.
     stream_slots: Arc<Semaphore>,
     max_stream_batch: usize,
     /// One permit for each concurrent search outside of batches.
@@ -143,7 +144,7 @@ impl Queue {
         timeout(within + GRACE, outcome).await.unwrap_or(Err(Failure::Deadline))
     }
 
-    /// Maximum number of documents of a stream that can be answered together.
+    /// Returns the maximum number of documents per batch of a stream.
     pub(crate) fn max_stream_batch(&self) -> usize {
         self.max_stream_batch
     }

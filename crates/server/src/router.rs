@@ -10,7 +10,7 @@ use crate::routes::{changes, documents, health, model, predict};
 use crate::shared::Shared;
 use crate::{openapi, page};
 
-/// The router of all requests.
+/// Returns the router of all requests.
 pub(crate) fn router(shared: &Shared) -> Router {
     let reads = Router::new()
         .route("/v1/predict", post(predict::predict))

@@ -44,7 +44,7 @@ pub(crate) struct LabeledDocuments {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
 pub(crate) struct NamedDocument {
-    /// Identifier. It replaces the document of the model with the same identifier.
+    /// Identifier. A document of the model with the same identifier is replaced.
     #[schema(example = "letter-17")]
     id: String,
     #[schema(example = "The band played three new songs.")]

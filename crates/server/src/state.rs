@@ -37,7 +37,7 @@ pub(crate) struct State {
     pub(crate) options: ServerOptions,
     pub(crate) metrics: Metrics,
     live: RwLock<Arc<LiveModel>>,
-    /// Whether the model on disk could not be opened, so that an old model answers.
+    /// Whether the model on disk could not be opened. An old model then answers requests.
     reload_failed: AtomicBool,
     documents: Mutex<Documents>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) struct MadeChange {
     pub(crate) counts: ChangeCounts,
-    /// What is probably not what the client meant.
+    /// Notes on probable mistakes in the request.
     pub(crate) notes: Vec<String>,
 }
 
@@ -136,7 +136,7 @@ impl State {
         Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether the model on disk could not be opened, so that an old model answers requests.
+    /// Whether the model on disk could not be opened. An old model then answers requests.
     pub(crate) fn reload_failed(&self) -> bool {
         self.reload_failed.load(Ordering::Relaxed)
     }
@@ -236,7 +236,7 @@ impl State {
                 return Err(Failure::Storage);
             }
         };
-        // The server changed the journal itself. The model's file can only be changed by others.
+        // The server changed the journal itself. Only other processes change the model's file.
         if let Some(files) = &mut documents.files {
             files.journal = FileStamp::now(&journal_path(&self.options.model));
         }
@@ -281,8 +281,7 @@ impl State {
             Err(error) => {
                 self.metrics.failed_reloads.inc();
                 tracing::error!(
-                    "the model was not reloaded, the old model continues to answer: \
-                                 {error}"
+                    "the model was not reloaded, so the old model continues to answer: {error}"
                 );
                 documents.retry = error.is_transient().then(|| Retry::after(documents.retry));
             }
@@ -373,7 +372,8 @@ mod tests {
         assert_eq!(state.live().model().ids().len(), 2);
     }
 
-    /// Another process holds the lock on the new model. Its files do not change when it ends.
+    /// Another process holds the lock on the new model. The model's files do not change when that
+    /// process ends.
     #[test]
     fn a_transient_failure_is_retried() {
         let server = TestServer::open();

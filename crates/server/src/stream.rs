@@ -1,4 +1,4 @@
-//! Documents as lines, answered in order as they arrive.
+//! Streams of documents: each line is a document, and lines are answered in order as they arrive.
 
 use std::io;
 use std::pin::Pin;
@@ -93,7 +93,7 @@ impl LineStream {
         let mut count = 0;
         let mut until = Instant::now() + within;
         while let Some(part) = body::next_part(&mut body, until).await? {
-            // A line has one deadline, even if bytes of it keep arriving.
+            // Each line has one deadline, even if its bytes keep arriving.
             let begins_line = lines.is_empty() || part.contains(&b'\n');
             for piece in part.split_inclusive(|&byte| byte == b'\n') {
                 if lines.len() - complete + piece.len() > limit {
@@ -145,7 +145,7 @@ impl LineStream {
         Ok(())
     }
 
-    /// Answers the documents in some lines: all, or none.
+    /// Answers either all documents in the lines or none.
     async fn answer_documents(&mut self, lines: &[u8]) -> Result<(), BatchFailure> {
         let text = std::str::from_utf8(lines).map_err(|error| {
             let line = 1 + count_lines(&lines[..error.valid_up_to()]);
@@ -219,7 +219,7 @@ fn count_lines(lines: &[u8]) -> u64 {
     lines.split(|&byte| byte == b'\n').skip(1).count() as u64
 }
 
-/// Splits lines after the first `count` of them.
+/// Splits off the first `count` lines.
 fn split_lines(lines: &[u8], count: u64) -> (&[u8], &[u8]) {
     let first = (0..count).zip(lines.split_inclusive(|&byte| byte == b'\n'));
     lines.split_at(first.map(|(_, line)| line.len()).sum())
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(reply.body.lines().count(), 6);
     }
 
-    /// Unfinished lines count against the memory budget of all bodies.
+    /// Unfinished lines count toward the shared memory budget of bodies.
     #[tokio::test(flavor = "multi_thread")]
     async fn unfinished_lines_are_limited_in_all() {
         let mut server = TestServer::open();

@@ -38,7 +38,7 @@ fn model(lines: &str, read_options: ReadOptions) -> Model {
     Trainer::builder().options(options).build().train(corpus.unwrap()).unwrap().model
 }
 
-/// Threads of the test servers.
+/// Returns the threads of the test servers.
 pub(crate) fn threads() -> Threads {
     Threads::new(2.try_into().unwrap()).unwrap()
 }
@@ -113,7 +113,7 @@ impl TestServer {
         self.folder.path().join(name)
     }
 
-    /// Replaces the model by a model of other documents.
+    /// Replaces the model with a model of other documents.
     pub(crate) fn replace_model(&self, lines: &str) {
         let new: &Path = &self.path("new.model");
         model(lines, ReadOptions::default()).save(new).unwrap();
@@ -144,7 +144,7 @@ impl TestServer {
     }
 }
 
-/// Starts a request with the token.
+/// Starts building a request with the token.
 pub(crate) fn request(method: &str, path: &str) -> axum::http::request::Builder {
     Request::builder()
         .method(method)

@@ -58,7 +58,7 @@ impl Program {
     }
 
     /// Runs the program with `input` as standard input. The program may exit before it has read all
-    /// of it.
+    /// input.
     pub fn run_with(&self, arguments: &[&str], input: &[u8]) -> Run {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Time after which a test fails. It is long, because only failing tests wait that long.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Waits until a condition holds.
 ///
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_mins(5);
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "timed out waiting until {what}");
+        assert!(start.elapsed() < TIMEOUT, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -30,7 +30,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 pub fn finish<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = mpsc::channel();
     let thread = std::thread::spawn(move || done.send(work()).unwrap());
-    match result.recv_timeout(PATIENCE) {
+    match result.recv_timeout(TIMEOUT) {
         Ok(result) => result,
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("this does not finish: {what}"),
         Err(mpsc::RecvTimeoutError::Disconnected) => {

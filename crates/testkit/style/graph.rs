@@ -233,7 +233,7 @@ struct Contents<'a, 'b> {
 struct Lookup {
     /// Whether the name is the last segment of its path.
     is_last: bool,
-    /// Number of imports that were followed so far.
+    /// Number of imports that have been followed so far.
     depth: usize,
 }
 

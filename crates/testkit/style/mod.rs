@@ -16,11 +16,11 @@ use std::process::Command;
 pub(crate) enum Rule {
     /// Two files of a crate use each other, directly or indirectly.
     ModuleCycle,
-    /// A function has more than [`MAX_PARAMETERS`].
+    /// A function has more than [`MAX_PARAMETERS`] parameters.
     ManyParameters,
-    /// A line has more than [`MAX_COLUMNS`].
+    /// A line has more than [`MAX_COLUMNS`] characters.
     LongLine,
-    /// `src` contains more than [`MAX_FOLDERS`].
+    /// `src` contains more than [`MAX_FOLDERS`] folders.
     TopFolders,
     /// One `let` assigns the members of a tuple expression to several names.
     TupleLet,
@@ -74,7 +74,7 @@ impl Rule {
     }
 }
 
-/// A place in the code that violates a rule.
+/// A violation of a rule.
 #[derive(Debug)]
 pub(crate) struct Violation {
     pub(crate) rule: Rule,

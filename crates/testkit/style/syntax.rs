@@ -17,7 +17,7 @@ pub(crate) fn check(source: &Source, violations: &mut Vec<Violation>) {
 
 struct Walk<'a> {
     file: &'a str,
-    /// The identifiers that were reported: each one is reported once per file.
+    /// Identifiers that were already reported. Each is reported once per file.
     words: BTreeSet<String>,
     violations: &'a mut Vec<Violation>,
 }
@@ -168,8 +168,8 @@ impl<'ast> Visit<'ast> for Walk<'_> {
 }
 
 /// Whether a type is a tuple or a reference to a tuple. The unit type does not count.
-fn is_tuple(of: &Type) -> bool {
-    match of {
+fn is_tuple(kind: &Type) -> bool {
+    match kind {
         Type::Tuple(tuple) => !tuple.elems.is_empty(),
         Type::Reference(reference) => is_tuple(&reference.elem),
         Type::Paren(inner) => is_tuple(&inner.elem),

@@ -20,8 +20,8 @@ use style::{Rule, Source, Violation};
 /// Maximum number of tuple lets in the whole repository.
 const FREE_TUPLE_LETS: usize = 15;
 
-const HEAD: &str = "# Number of places that still violate a style rule: rule, folder, number.
-# The test fails if a number rises. Write this file again after you lowered one:
+const HEAD: &str = "# Number of violations of each style rule: rule, folder, number.
+# The test fails if a number rises. Update this file after you lower one:
 # UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style
 ";
 
@@ -43,14 +43,14 @@ fn style_violations_do_not_increase() {
         let limit = allowed.get(key).copied().unwrap_or(0);
         if count > limit && !is_free(&key.0, &violations) {
             let (rule, folder) = key;
-            writeln!(report, "{rule} in {folder}: {count} places, at most {limit}").unwrap();
+            writeln!(report, "{rule} in {folder}: {count} violations, at most {limit}").unwrap();
             for violation in violations.iter().filter(|violation| key_of(violation) == *key) {
                 writeln!(report, "  {}:{}: {}", violation.file, violation.line, violation.message)
                     .unwrap();
             }
         }
     }
-    assert!(report.is_empty(), "{report}Fix them, or those that were there before.");
+    assert!(report.is_empty(), "{report}Fix these violations, or older ones.");
     let lower = allowed.iter().filter(|(key, limit)| found.get(key).unwrap_or(&0) < limit).count();
     if lower > 0 {
         // `eprintln` would be captured, and a passing test does not show captured output.

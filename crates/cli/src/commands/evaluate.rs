@@ -37,8 +37,8 @@ use crate::flags::tuning::TrainingProgress;
 use crate::output::files::{Files, write, write_json};
 use crate::output::progress::{Progress, Verbosity};
 
-/// Delay after which freed memory returns to the system. Testing does not need the memory that
-/// training freed. A short training ends before the delay.
+/// Delay before freed memory is returned to the system. Testing does not need the memory that
+/// training freed. Short training runs end before the delay.
 const RETURN_MEMORY_AFTER: Duration = Duration::from_millis(300);
 
 #[derive(Debug, clap::Args)]
@@ -134,7 +134,7 @@ impl ValueEnum for PresetArgument {
 struct EvaluationWithNotes<'a> {
     #[serde(flatten)]
     evaluation: &'a Evaluation,
-    /// What is probably not meant about the corpora.
+    /// Notes on probable mistakes in the corpora.
     notes: Vec<String>,
 }
 
@@ -233,7 +233,7 @@ impl Evaluate {
         self.preset.is_some() || !self.train.is_empty()
     }
 
-    /// All input files.
+    /// Registers all input files.
     fn files(&self) -> Files {
         let files =
             Files::default().with_inputs(self.reading.files()).with_inputs(self.training.files());
@@ -252,7 +252,7 @@ impl Evaluate {
         }
     }
 
-    /// The read options of the flags.
+    /// Returns the read options that the flags set.
     fn read_options(&self, threads: &Threads) -> Result<ReadOptions, Failure> {
         let mut options = self.reading.options(LabelUse::Required, Some(threads))?;
         self.training.analysis.fields().read_apart(&mut options);
@@ -498,7 +498,7 @@ impl Run {
         Self { verbosity, seed, stages: Stages::default(), tune_table: None }
     }
 
-    /// Trains a model on documents that are read from `paths`.
+    /// Trains a model on documents read from `paths`.
     fn train(
         &mut self,
         documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),

@@ -154,7 +154,7 @@ impl Predict {
         }
     }
 
-    /// Whether the scores of labels that are not predicted are shown.
+    /// Whether the output includes the scores of labels that were not predicted.
     fn shows_scores(&self) -> bool {
         self.with.contains(&Extra::Scores) || self.top.is_some()
     }
@@ -163,7 +163,7 @@ impl Predict {
 /// Formats predictions as lines.
 struct Formatter<'a> {
     model: &'a Model,
-    /// The vote weights, if the vote uses them.
+    /// The learned vote weights, if the vote uses them.
     learned: Option<&'a LearnedVotes>,
     command: &'a Predict,
 }
@@ -212,8 +212,7 @@ impl LineWriter<'_> {
                            batches: choose another rule with --rule";
             return Err(Failure::Usage(message.into()));
         }
-        // The thread answers a document as soon as it is read. Documents read in the meantime form
-        // a batch.
+        // Documents that are read while a batch is explained form the next batch.
         std::thread::scope(|scope| {
             let (read, waiting) = sync_channel::<Result<Document, CorpusError>>(MAX_EXPLAINED);
             let reader = std::thread::Builder::new().name("reader".to_owned());
@@ -294,8 +293,8 @@ impl Formatter<'_> {
         self.record(&names.into_iter().map(str::to_owned).collect::<Vec<_>>())
     }
 
-    /// Labels in one field: separated by `;`, or as JSON if a label of the model contains `;`, so
-    /// that they can be read back.
+    /// Joins labels into one field. The separator is `;`, but if any label of the model contains
+    /// `;`, the field is a JSON list.
     fn joined_labels(&self, labels: &[&str]) -> std::io::Result<String> {
         if self.model.labels().iter().any(|label| label.contains(';')) {
             Ok(serde_json::to_string(labels)?)
@@ -359,7 +358,7 @@ impl Formatter<'_> {
     }
 }
 
-/// A prediction as a line of JSON.
+/// Formats a prediction as a line of JSON.
 fn json(answer: &Answer<'_>) -> std::io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');

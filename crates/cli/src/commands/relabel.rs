@@ -75,7 +75,7 @@ fn normalized(labels: &[String]) -> Vec<String> {
     labels.iter().map(|label| normalized_label(label).into_owned()).collect()
 }
 
-/// Reports an unknown identifier as an error of the model file that was searched for it.
+/// Converts an update error to a failure. For an unknown identifier, the failure names the model.
 fn in_model(path: &Path, error: UpdateError) -> Failure {
     match error {
         UpdateError::Change(error @ ChangeError::NoSuchDocument { .. }) => {

@@ -75,7 +75,7 @@ pub(crate) struct Serve {
     searching: SearchFlags,
 }
 
-/// An address with a port, or a port of this machine.
+/// Parses an address with a port, or a port alone, which is on 127.0.0.1.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let local = text.replace("localhost", "127.0.0.1");
     let port = local.trim_start_matches(':').parse().map(|port: u16| ([127, 0, 0, 1], port).into());

@@ -8,18 +8,19 @@ use classify::text::corpus::closest_label;
 
 use crate::failure::Failure;
 
-/// Locks the documents of a model that will be replaced; `None` if there is no model yet.
+/// Locks the documents of a model that will be replaced. Returns `None` if there is no model yet.
 pub(crate) fn lock_documents(model: &Path) -> Result<Option<JournalLock>, Failure> {
     let is_model = std::fs::metadata(model).is_ok_and(|data| data.is_file());
     Ok(is_model.then(|| JournalLock::new(model)).transpose()?)
 }
 
-/// Returns the common beginning of the commands' messages.
+/// Returns the start of a command's summary: the path and the number of documents.
 pub(super) fn summary(path: &Path, updated: &UpdatedModel) -> String {
     format!("{}: {} documents; ", path.display(), updated.collection().len())
 }
 
-/// Refuses labels that the model does not have: a misspelled one would become a label of its own.
+/// Returns an error if the model lacks one of the labels: a misspelled label would become a new
+/// label.
 pub(super) fn refuse_new_labels<'a>(
     path: &Path,
     model: &Model,
@@ -40,7 +41,7 @@ pub(super) fn refuse_new_labels<'a>(
     Err(Failure::Input { path: path.to_owned(), message })
 }
 
-/// The text of a file or of standard input, without a byte order mark.
+/// Reads a file or standard input as text, without a byte order mark.
 pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
     let read = if path.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())

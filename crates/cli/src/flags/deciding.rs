@@ -75,7 +75,7 @@ pub(crate) enum AbstainArgument {
     Targets(AbstentionTargets),
 }
 
-/// The target shares for which tuning learns the limits of abstaining.
+/// Target shares for which tuning learns the abstention limits.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct AbstentionTargets {
     /// The target share of wrong labels.
@@ -144,7 +144,7 @@ impl DecisionFlags {
         self.abstain.map(AbstainArgument::targets).unwrap_or_default()
     }
 
-    /// The decision options that the flags set.
+    /// Returns the decision options that the flags set.
     pub(crate) fn options(&self) -> DecisionOptions {
         DecisionOptions {
             multi_label: self.mode.map(Mode::is_multi),
@@ -162,7 +162,7 @@ impl DecisionFlags {
         Err(TrainError::AbstainNeedsTuning.into())
     }
 
-    /// The options of the model, overridden by the flags that are set.
+    /// Returns the options of the model, overridden by the flags that are set.
     pub(crate) fn change(&self, model: &Model) -> Result<ClassifyOptions, Failure> {
         let mut options = ClassifyOptions::of(model);
         if let Some(share) = self.dense_share {
@@ -198,7 +198,8 @@ impl DecisionFlags {
         Ok(options)
     }
 
-    /// The options of a model that was just trained with these flags. Only abstention can differ.
+    /// Returns the options of a model that was just trained with these flags. Only the abstention
+    /// options can differ from the model's.
     pub(crate) fn change_trained(&self, model: &Model) -> ClassifyOptions {
         self.without_abstaining(ClassifyOptions::of(model))
     }

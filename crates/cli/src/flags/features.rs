@@ -89,7 +89,7 @@ impl FromStr for FeaturesArgument {
 }
 
 impl Features {
-    /// The input files.
+    /// Returns the input files that the flags name.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.word_vectors.iter()
     }
@@ -99,8 +99,8 @@ impl Features {
         self.kinds.is_some_and(|features| features.counts)
     }
 
-    /// The dense vectors that the flags request. `share` is the share of their neighbors in the
-    /// votes.
+    /// Returns the options of the dense vectors, if the flags request any. `share` is the vector
+    /// neighbors' share of the votes.
     pub(crate) fn dense(
         &self,
         read_options: &ReadOptions,

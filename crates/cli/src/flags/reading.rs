@@ -32,8 +32,8 @@ pub(crate) struct ReadingFlags {
     text_column: Vec<String>,
     /// The label field, or fields of 0 and 1 named like labels [default: labels, label, …]
     ///
-    /// For JSON, CSV and TSV. By default the first of labels, label, category and class that is
-    /// there.
+    /// For JSON, CSV and TSV. By default, the first of labels, label, category and class that
+    /// exists.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     label_column: Vec<String>,
     /// The identifier field (JSON, CSV, TSV) [default: id]
@@ -64,7 +64,7 @@ pub(crate) struct ReadingFlags {
     /// Treat notes on the corpus as errors (exit code 3)
     #[arg(long)]
     strict: bool,
-    /// What was remarkable while reading.
+    /// Notes collected while reading.
     #[arg(skip)]
     notes: Arc<Notes>,
     /// A file with the labels of documents, in lines `label id 1`, such as rcv1-v2.topics.qrels
@@ -101,7 +101,7 @@ fn encoding(name: &str) -> Result<&'static encoding_rs::Encoding, String> {
     })
 }
 
-/// A single ASCII character, or the name of one that a shell does not pass easily.
+/// Parses an ASCII character, or the name of a character that needs quoting in a shell.
 fn separator(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"tab" | b"\\t" => Ok(b'\t'),
@@ -158,17 +158,17 @@ enum OnBadUtf8Argument {
 }
 
 impl ReadingFlags {
-    /// The input files other than the corpora.
+    /// Returns the input files other than the corpora.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.qrels.iter().chain(&self.vectors).chain(&self.vector_ids)
     }
 
-    /// The format set by `--format`.
+    /// Returns the format set by `--format`.
     pub(crate) fn format(&self) -> Option<Format> {
         self.format.map(|format| format.0)
     }
 
-    /// Prints the notes of reading, and after them `others`. Returns their texts.
+    /// Prints the reading notes and then `others`. Returns the texts of all notes.
     ///
     /// # Errors
     /// With `--strict`, if there is a note.
@@ -206,14 +206,14 @@ impl ReadingFlags {
         match given.iter().find(|(_, given)| *given) {
             Some((flag, _)) => Err(Failure::Usage(format!(
                 "{flag} does not apply to a vectors file: use it with `classify vectorize`, \
-                 which reads \
-                 the documents"
+                 which reads the documents"
             ))),
             None => Ok(()),
         }
     }
 
-    /// The read options of the flags. If there are `threads`, they read the files of the flags.
+    /// Returns the read options that the flags set. If `threads` is set, these threads read the
+    /// qrels file.
     pub(crate) fn options(
         &self,
         labels: LabelUse,
@@ -280,8 +280,8 @@ impl ReadingFlags {
     }
 }
 
-/// Applies the model's settings to the read options. `share` is the share of the vector neighbors
-/// in the votes.
+/// Applies the model's settings to the read options. `share` is the vector neighbors' share of the
+/// votes.
 pub(crate) fn apply_model_settings(
     model: &Model,
     share: f64,
@@ -299,13 +299,13 @@ pub(crate) fn apply_model_settings(
     model.settings().reading.complete(read_options);
     model.fit_read_options(read_options);
     if !has_vectors && share <= 0.0 {
-        // The vector neighbors have no vote, so their vectors are not needed.
+        // The vector neighbors have no vote, so no vectors are needed.
         read_options.vector_field = None;
     }
     Ok(())
 }
 
-/// Opens a corpus that reports its formats to `progress` and counts its bytes there.
+/// Opens a corpus. It reports its formats and the number of bytes read to `progress`.
 pub(crate) fn open(
     paths: &[PathBuf],
     mut options: ReadOptions,

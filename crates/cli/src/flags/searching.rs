@@ -87,7 +87,7 @@ impl SearchFlags {
         Ok((engines?, stage, result?))
     }
 
-    /// The CPU engines, which start immediately.
+    /// Builds the engine factory for the CPU, which starts immediately.
     pub(crate) fn on_cpu(self, threads: &Threads) -> Engines {
         Engines::cpu(threads).with_index(self.index)
     }

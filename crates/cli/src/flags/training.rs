@@ -137,7 +137,7 @@ impl Analysis {
         self.stem.is_none() && self.word_ngrams.is_none() && self.char_ngrams.is_none()
     }
 
-    /// The fields set by the flags.
+    /// Returns the fields set by the flags.
     pub(crate) fn fields(&self) -> Fields {
         match self.title_boost {
             Some(boost) => Fields::FirstLine { boost },
@@ -146,8 +146,8 @@ impl Analysis {
         }
     }
 
-    /// The analyzer settings of the flags. With `sklearn`, the defaults equal the settings of
-    /// scikit-learn's `TfidfVectorizer`.
+    /// Returns the analyzer settings. If `sklearn` is true, flags that are not set default to the
+    /// settings of scikit-learn's `TfidfVectorizer`.
     pub(crate) fn spec(&self, sklearn: bool) -> AnalyzerSpec {
         let default = if sklearn { AnalyzerSpec::sklearn() } else { AnalyzerSpec::default() };
         AnalyzerSpec {
@@ -290,7 +290,7 @@ struct TrainingFlagsParser {
     training: TrainingFlags,
 }
 
-/// All flags that shape a trained model.
+/// All flags for training a model.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TrainingFlags {
     #[command(flatten)]
@@ -384,7 +384,7 @@ impl TrainingFlags {
         self.tuning.tune.is_some()
     }
 
-    /// The file for the tuning results.
+    /// Returns the path for the tuning results.
     pub(crate) fn tune_table(&self) -> Option<&PathBuf> {
         self.tuning.flags.tune_table.as_ref()
     }
@@ -395,7 +395,7 @@ impl TrainingFlags {
         self.weights.hierarchy.as_ref().map_or_else(|| Ok(Hierarchy::default()), read)
     }
 
-    /// The training options of the flags, for a corpus that is read with `read_options`.
+    /// Returns the training options for a corpus that is read with `read_options`.
     pub(crate) fn options(
         &self,
         read_options: &ReadOptions,

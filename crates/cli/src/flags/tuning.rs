@@ -110,7 +110,7 @@ fn cosine_or_off(text: &str) -> Result<NearDuplicateLimit, String> {
 }
 
 impl TuningFlags {
-    /// The tuning options of the flags; `None` with `--no-tune`.
+    /// Returns the tuning options, or `None` with `--no-tune`.
     pub(crate) fn options(&self, free: FreeFeatures) -> Option<TuneOptions> {
         let scope = match self.tune {
             None if self.no_tune => return None,
@@ -135,16 +135,16 @@ impl SharedTuningFlags {
     }
 }
 
-/// Progress of training. Prints its events.
+/// Shows the progress of training and prints its events.
 pub(crate) struct TrainingProgress {
     verbosity: Verbosity,
     reading: Progress,
-    /// Progress over the held-out documents; created with the first event about them.
+    /// Progress over the held-out documents; created on the first `HeldOut` event.
     tuning: OnceLock<Progress>,
 }
 
 impl TrainingProgress {
-    /// Creates the progress of a training. `reading` shows how much of the corpus has been read.
+    /// Creates the progress display. `reading` shows how much of the corpus has been read.
     pub(crate) fn new(verbosity: Verbosity, reading: Progress) -> Self {
         Self { verbosity, reading, tuning: OnceLock::new() }
     }

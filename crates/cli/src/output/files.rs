@@ -20,8 +20,8 @@ impl Files {
         self
     }
 
-    /// Adds corpora. Of a folder, adds only the files that are read as a corpus, so that outputs
-    /// may be in the same folder.
+    /// Adds corpora. For a folder, adds only the files that are read as a corpus: outputs may be in
+    /// the same folder.
     pub(crate) fn with_corpora(mut self, paths: &[PathBuf], format: Option<Format>) -> Self {
         for path in paths {
             if path.as_os_str() == "-" || !path.is_dir() {
@@ -43,8 +43,8 @@ impl Files {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let starts = ["lyrl2004_", "rcv1", "20news-"];
-            if name.contains(".sgm") || starts.iter().any(|start| name.starts_with(start)) {
+            let prefixes = ["lyrl2004_", "rcv1", "20news-"];
+            if name.contains(".sgm") || prefixes.iter().any(|prefix| name.starts_with(prefix)) {
                 self.0.reads(&entry.path());
             }
         }
@@ -91,7 +91,7 @@ pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
     write(Output::standard()?, text)
 }
 
-/// Writes a complete output.
+/// Writes the whole text to an output and commits it.
 pub(crate) fn write(mut output: Output, text: &[u8]) -> Result<(), Failure> {
     output.write_all(text).map_err(|error| output.error(error))?;
     Ok(output.commit()?)

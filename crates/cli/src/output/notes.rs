@@ -1,4 +1,4 @@
-//! Notes on what was read, with the flags that change it.
+//! Prints notes on corpora, with advice that names flags.
 
 use classify::text::corpus::Note;
 
@@ -24,7 +24,7 @@ pub(crate) fn report(
     }
 }
 
-/// What the user can do about a note.
+/// Returns what the user can do about a note.
 fn advice(note: &Note) -> String {
     match note {
         Note::UnusedWeights { field } => {

@@ -53,7 +53,7 @@ impl Progress {
         self.bar.finish();
     }
 
-    /// A callback that reports the format of each file. Consecutive files of one format are
+    /// Returns a callback that reports the format of each file. Consecutive files of one format are
     /// reported once, unless `--verbose` is set.
     pub(crate) fn formats(&self, verbosity: Verbosity) -> OnOpen {
         let mut last = None;
@@ -68,7 +68,7 @@ impl Progress {
         })
     }
 
-    /// The counter to which the corpus adds the bytes that it reads.
+    /// Returns the counter of the bytes that the corpus has read.
     pub(crate) fn bytes(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.bytes)
     }
@@ -78,7 +78,7 @@ impl Progress {
         self.show(documents, "");
     }
 
-    /// Reports progress with the busiest of the stages that run in parallel.
+    /// Reports progress and names the busiest of the parallel stages.
     pub(crate) fn tick_stages(&self, so_far: &PipelineProgress<'_>) {
         let PipelineProgress { documents, busiest, busy } = so_far;
         self.show(*documents, &format!("; busiest: {busiest} ({:.0} %)", busy * 100.0));
@@ -91,14 +91,15 @@ impl Progress {
     }
 }
 
-/// The size in bytes of a file, or of all files in a folder; 0 if it cannot be determined.
+/// Returns the size in bytes of a file, or of all files in a folder. Returns 0 if the size cannot
+/// be determined.
 fn size(path: &Path) -> u64 {
     let Ok(metadata) = std::fs::metadata(path) else { return 0 };
     if !metadata.is_dir() {
         return metadata.len();
     }
     let Ok(entries) = std::fs::read_dir(path) else { return 0 };
-    // Links are not followed, because a link to a parent folder would never end.
+    // Links are not followed, because a link to a parent folder would cause endless recursion.
     let is_link = |path: &Path| path.is_symlink();
     entries.flatten().map(|entry| entry.path()).filter(|p| !is_link(p)).map(|p| size(&p)).sum()
 }

@@ -23,7 +23,7 @@ fn evaluate_fails_before_its_input_ends() {
             .spawn()
             .unwrap();
     let mut pipe = child.stdin.take().unwrap();
-    // More than one batch of the CPU, but less than two, so that the second batch is never full.
+    // More than one CPU batch, but fewer than two, so that the second batch is never full.
     let line = "{\"text\": \"a b\", \"label\": \"x\"}\n";
     let _ = pipe.write_all(line.repeat(5_000).as_bytes());
     // The pipe stays open, so only the failure can end the program.

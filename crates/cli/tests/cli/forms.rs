@@ -1,5 +1,5 @@
-//! Corpora in the forms in which repositories hold them: each is read by the first command, or by
-//! the one that its message names.
+//! Tests of corpora in the formats that are common in repositories. The first command reads the
+//! corpus, or its message names a command that does.
 
 use testkit::{Folder, text};
 
@@ -128,7 +128,7 @@ fn forms_of_one_file() {
     }
 }
 
-/// Excel's "Unicode text": UTF-16 with a byte order mark, tabs, and a line that names them.
+/// Excel's "Unicode text": UTF-16 with a byte order mark, tabs, and a header.
 #[test]
 fn utf_16_of_spreadsheets() {
     let folder = Folder::new();
@@ -161,7 +161,7 @@ fn folders_of_texts() {
     }
 }
 
-/// The message of a table without column names is a command that reads it.
+/// The message for a table without column names contains a command that reads the table.
 #[test]
 fn the_message_reads_the_table() {
     let folder = Folder::new();

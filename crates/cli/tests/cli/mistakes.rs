@@ -1,4 +1,4 @@
-//! Mistakes of users: exit codes and messages.
+//! Tests of user mistakes: exit codes and messages.
 
 use testkit::{Folder, Messages, text};
 
@@ -74,7 +74,7 @@ fn mistakes() {
     assert_eq!(left, 6, "no temporary file is left behind");
 }
 
-/// What newcomers got wrong, and could not mend by the message, in earlier versions.
+/// Mistakes of new users that the messages of earlier versions did not help to correct.
 #[test]
 fn first_mistakes() {
     let folder = Folder::new();

@@ -4,7 +4,7 @@ use testkit::{Folder, Messages, text};
 
 use crate::{ok, program, run};
 
-/// Thirty documents: a line with a text and one of the labels each.
+/// Returns thirty lines, one per document with a text and one of the labels.
 fn lines(labels: &[&str], line: impl Fn(usize, &str) -> String) -> String {
     (0..30).map(|number| line(number, labels[number % labels.len()])).collect()
 }
@@ -87,20 +87,19 @@ fn unknown_labels_and_hierarchies_are_noted() {
 fn tuning_names_the_language() {
     let folder = Folder::new();
     let english = "this is what they had in the house before it was of any use to us";
-    for (name, text, expected) in [
+    for (name, start, expected) in [
         ("english.csv", english, "the language of the texts is probably english"),
         ("unknown.csv", "vuq zep kolm", "the language of the texts was not recognized"),
     ] {
-        let row = |number, label: &str| format!("{text} {},{label}\n", words(number));
+        let row = |number, label: &str| format!("{start} {},{label}\n", words(number));
         folder.write(name, format!("text,label\n{}", lines(&["x", "y"], row)));
         let model = folder.at("m");
-        let trained =
-            ok(&["train", testkit::text(&folder.at(name)), "-o", testkit::text(&model), "--tune"]);
+        let trained = ok(&["train", text(&folder.at(name)), "-o", text(&model), "--tune"]);
         assert!(trained.err.contains(expected), "{}", trained.err);
     }
 }
 
-/// `evaluate`, `predict` and `info` read as `train` did.
+/// `evaluate` and `predict` use the reading options of `train`, and `info` shows them.
 #[test]
 fn models_remember_how_their_corpus_was_read() {
     let folder = Folder::new();

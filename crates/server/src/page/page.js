@@ -150,7 +150,7 @@ document.addEventListener("pointerover", (event) => {
   if (!mark) return;
   const same = [...document.querySelectorAll("mark")].filter((other) => other.dataset.term === mark.dataset.term);
   same.forEach((other) => other.classList.add("same"));
-  $("part").textContent = `${mark.dataset.term}: ${mark.dataset.part} of the similarity here; marked ${same.length} times`;
+  $("part").textContent = `${mark.dataset.term}: contribution ${mark.dataset.part}, marked ${same.length} times`;
 });
 
 function neighbors(count) {
@@ -173,9 +173,9 @@ function neighbor(one) {
 
 // ---- Corrections ----
 
-function name(text) {
+function correctionId(text) {
   // Two texts with the same identifier would replace each other, so the identifier has 64 bits:
-  // two FNV-1a hashes of 32 bits.
+  // two 32-bit hashes like FNV-1a.
   let [low, high] = [0x811c9dc5, 0x01000193];
   for (let at = 0; at < text.length; at += 1) {
     low = Math.imul(low ^ text.charCodeAt(at), 0x01000193) >>> 0;
@@ -187,12 +187,12 @@ function name(text) {
 async function learn(event) {
   event.preventDefault();
   const labels = $("right").value.split("\n").map((label) => label.trim()).filter(Boolean);
-  const id = name(last.text);
+  const id = correctionId(last.text);
   try {
     const { notes } = await put(id, { text: last.text, labels });
     corrected = id;
     $("undo").disabled = false;
-    await again([`Learned: ${labels.join(", ") || "no label"}.`, ...notes.map((note) => `Note: ${note}.`)].join(" "));
+    await refresh([`Learned: ${labels.join(", ") || "no label"}.`, ...notes.map((note) => `Note: ${note}.`)].join(" "));
   } catch (error) {
     $("learned").textContent = error.message;
   }
@@ -215,13 +215,13 @@ async function undo() {
     await ask(`/v1/documents/${corrected}`, { method: "DELETE", headers: headers() });
     corrected = null;
     $("undo").disabled = true;
-    await again("Undone.");
+    await refresh("Undone.");
   } catch (error) {
     $("learned").textContent = error.message;
   }
 }
 
-async function again(what) {
+async function refresh(what) {
   last.answer = await ask("/v1/explain?marks=true", { method: "POST", ...json({ text: last.text }) });
   show(last.answer);
   $("learned").textContent = `${what} Now: ${last.answer.labels.join(", ") || "no label"}.`;
@@ -307,25 +307,25 @@ function curve(tuning) {
   $("curve").querySelector("svg")?.remove();
   if (points.length < 2) return;
   const [width, height, edge] = [320, 160, 34];
-  const least = Math.min(...points.map((point) => point[1]));
-  const most = Math.max(...points.map((point) => point[1]));
+  const lowest = Math.min(...points.map((point) => point[1]));
+  const highest = Math.max(...points.map((point) => point[1]));
   const ends = [Math.log(points[0][0]), Math.log(points.at(-1)[0])];
   const x = (k) => edge + (width - edge - 10) * (Math.log(k) - ends[0]) / (ends[1] - ends[0] || 1);
-  const y = (value) => height - 24 - (height - 36) * (value - least) / (most - least || 1);
+  const y = (value) => height - 24 - (height - 36) * (value - lowest) / (highest - lowest || 1);
   const svg = (name, attributes, text) => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     if (text !== undefined) element.append(text);
     return element;
   };
-  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Micro F1 by number of neighbors, from ${number(least)} to ${number(most)}` });
+  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Micro F1 by number of neighbors, from ${number(lowest)} to ${number(highest)}` });
   root.append(svg("line", { class: "axis", x1: edge, y1: height - 20, x2: width - 6, y2: height - 20 }));
   root.append(svg("polyline", { class: "line", points: points.map(([k, value]) => `${x(k)},${y(value)}`).join(" ") }));
   points.forEach(([k, value]) => root.append(svg("circle", { class: "dot", cx: x(k), cy: y(value), r: 3 })));
   for (const at of [0, points.length - 1]) {
     root.append(svg("text", { x: x(points[at][0]), y: height - 6, "text-anchor": at ? "end" : "start" }, `k = ${points[at][0]}`));
   }
-  root.append(svg("text", { x: 0, y: y(most) + 4 }, number(most)), svg("text", { x: 0, y: y(least) + 4 }, number(least)));
+  root.append(svg("text", { x: 0, y: y(highest) + 4 }, number(highest)), svg("text", { x: 0, y: y(lowest) + 4 }, number(lowest)));
   $("curve-caption").textContent = "Micro F1 on held-out documents by number of neighbors";
   $("curve").prepend(root);
 }
@@ -337,7 +337,7 @@ function size() {
   $("size").textContent = count ? `${count.toLocaleString("en")} characters` : "";
 }
 
-async function take(file) {
+async function load(file) {
   if (file) {
     $("text").value = await file.text();
     size();
@@ -354,7 +354,7 @@ $("text").addEventListener("dragover", (event) => { event.preventDefault(); $("t
 $("text").addEventListener("dragleave", () => $("text").classList.remove("over"));
 $("text").addEventListener("drop", (event) => {
   $("text").classList.remove("over");
-  if (event.dataTransfer.files.length) { event.preventDefault(); take(event.dataTransfer.files[0]); }
+  if (event.dataTransfer.files.length) { event.preventDefault(); load(event.dataTransfer.files[0]); }
 });
 $("correct").addEventListener("submit", learn);
 $("undo").addEventListener("click", undo);

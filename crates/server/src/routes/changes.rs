@@ -18,14 +18,14 @@ use crate::schema::{LabeledDocument, LabeledDocuments};
 use crate::shared::Shared;
 use crate::state::{MadeChange, State as ModelState};
 
-/// Counts of a change.
+/// Result of a change.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct ChangeReport<'a> {
     /// Number of documents that were added.
     added: u64,
     /// Number of documents in the model after the change.
     documents: usize,
-    /// What is probably not what was meant, for people. Empty if nothing is.
+    /// Notes on probable mistakes in the request, for people.
     notes: Vec<String>,
     /// Number of documents whose labels were replaced.
     relabeled: u64,
@@ -43,7 +43,7 @@ pub(crate) struct ChangeReport<'a> {
 #[into_params(parameter_in = Query)]
 pub(crate) struct ChangeParameters {
     /// Allow labels that the model does not have. Otherwise they are refused, because a misspelled
-    /// label would become a label of its own.
+    /// label would become a new label.
     #[serde(default, deserialize_with = "yes_or_no")]
     new_labels: Option<bool>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct NewLabels {
     responses(
         (status = 200, description = "The document is in the model, and on disk",
             body = ChangeReport<'_>),
-        (status = 401, description = "No token, or a wrong one", body = ErrorReport),
+        (status = 401, description = "The token is missing or wrong", body = ErrorReport),
         (status = 422, description = "The document does not fit the model, or a label is new",
             body = ErrorReport),
     )
@@ -198,8 +198,8 @@ async fn read_labeled_documents(
     Ok(LabeledRequest { documents, notes: notes.take().iter().map(notes::message).collect() })
 }
 
-/// Makes a change on a separate thread, because it writes to disk. The answer has `notes` and those
-/// of the change.
+/// Makes a change on a separate thread, because it writes to disk. The answer contains `notes` and
+/// the notes of the change.
 async fn make_change(
     shared: &Shared,
     mut notes: Vec<String>,
@@ -266,7 +266,7 @@ mod tests {
         let far = json!({ "text": "apple", "labels": ["philosophy"] }).to_string();
         let reply = server.send("PUT", "/v1/documents/d", far.clone()).await;
         assert!(!reply.message().contains("closest"), "{reply:?}");
-        // A label is known in every spelling that means the same text.
+        // Labels are normalized before they are compared.
         let spelled = json!({ "labels": [" fruit\u{a0}"] }).to_string();
         let reply = server.send("PATCH", "/v1/documents/a", spelled).await;
         assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
@@ -298,7 +298,7 @@ mod tests {
         let unknown = put("/v1/documents/d?new-labels=true", unknown).await;
         let expected = [
             "the label `Fruit` is new; the closest label is `fruit`",
-            "no term of document `d` is known to the model, so it is nobody's neighbor; train \
+            "no term of document `d` is known to the model, so it can never be a neighbor; train \
              again to learn its terms",
         ];
         assert_eq!(notes(&unknown), json!(expected));

@@ -75,11 +75,11 @@ pub(crate) async fn document(
 ) -> Result<Response, Failure> {
     let live = shared.state.live();
     // The first lookup in a model builds an index of its identifiers.
-    let position = tokio::task::spawn_blocking(move || match live.model().row_of(&id) {
+    let found = tokio::task::spawn_blocking(move || match live.model().row_of(&id) {
         Some(row) => Ok(to_json(&stored_document(&live, row))),
         None => Err(Failure::NoSuchDocument(id)),
     });
-    position.await.map_err(|_| Failure::Internal)?.map(json)
+    found.await.map_err(|_| Failure::Internal)?.map(json)
 }
 
 #[utoipa::path(

@@ -1,4 +1,4 @@
-//! Requests of operators: health, readiness and metrics.
+//! Requests from operators: health, readiness and metrics.
 
 use std::sync::atomic::Ordering;
 
@@ -13,8 +13,8 @@ pub(crate) async fn health() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`: returns 200 while the server accepts requests, and reports whether the model is
-/// an old one.
+/// `GET /readyz`: returns 200 while the server accepts requests, and reports whether it uses an old
+/// model.
 pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
     if shared.is_stopping.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "ending\n");
@@ -27,7 +27,7 @@ pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static
     (StatusCode::OK, text)
 }
 
-/// `GET /metrics`: metrics for Prometheus.
+/// `GET /metrics`: returns metrics for Prometheus.
 pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], shared.state.metrics.text()).into_response()

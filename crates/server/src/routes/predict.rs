@@ -1,4 +1,4 @@
-//! Requests about documents of the client: predictions, explanations and neighbors.
+//! Requests about a client's documents: predictions, explanations and neighbors.
 
 use axum::extract::{Request, State};
 use axum::response::Response;

@@ -48,7 +48,7 @@ pub(crate) struct Paper {
     /// Which GPU to use
     #[arg(long, value_name = "N")]
     gpu: Option<usize>,
-    /// Measure only these engines; the names are those of --engine, such as grid:256x128,fused
+    /// Measure only these engines, named as in --engine, such as grid:256x128,fused
     #[arg(long, value_name = "ENGINE", value_delimiter = ',')]
     only: Vec<EngineKind>,
     /// The number of neighbors per query
@@ -67,7 +67,7 @@ pub(crate) struct Paper {
     /// Write the measurements as JSON (schema classify.bench-paper/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a chart of the speed-ups as SVG, like the paper's Metrics 5 to 7
+    /// Write a chart of the speed-ups as SVG, like the paper's Figures 5 to 7
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     #[command(flatten)]
@@ -250,11 +250,11 @@ impl Paper {
             if expected > self.limit {
                 break;
             }
-            let queries = first(&rows.test, size);
+            let queries = first_rows(&rows.test, size);
             let view = queries.view();
             let mut times = Vec::new();
             let mut found = NeighborLists::default();
-            // A short first run does not count, because it allocates memory.
+            // The first run allocates memory, so it counts only if it takes over a second.
             while times.len() <= self.runs {
                 let start = Instant::now();
                 let _ = engine.search(&Request::new(view, self.k), &mut found)?;
@@ -322,11 +322,11 @@ impl Report {
         }
         text.push('\n');
         for line in &self.lines {
-            row(&mut text, &line.name, line.seconds.iter().copied());
+            write_row(&mut text, &line.name, line.seconds.iter().copied());
         }
         text.push_str("\nthe paper, on its second machine\n");
         for (name, seconds) in &self.paper {
-            row(&mut text, name, seconds.iter().take(self.sizes.len()).map(|&s| Some(s)));
+            write_row(&mut text, name, seconds.iter().take(self.sizes.len()).map(|&s| Some(s)));
         }
         if let Some(fused) = self.lines.last().filter(|line| line.engine == "fused") {
             let best = |start: &str, at: usize| {
@@ -356,7 +356,7 @@ impl Report {
     }
 }
 
-fn row(text: &mut String, name: &str, seconds: impl Iterator<Item = Option<f64>>) {
+fn write_row(text: &mut String, name: &str, seconds: impl Iterator<Item = Option<f64>>) {
     let _ = write!(text, "{name:26}");
     for seconds in seconds {
         let _ = match seconds {
@@ -376,7 +376,7 @@ fn multiply_adds(rows: &Rows) -> f64 {
     sum as f64 / rows.test.rows().max(1) as f64
 }
 
-fn first(rows: &Csr, count: usize) -> Csr {
+fn first_rows(rows: &Csr, count: usize) -> Csr {
     let mut builder = CsrBuilder::default();
     push(&mut builder, rows, count);
     builder.build(rows.cols())

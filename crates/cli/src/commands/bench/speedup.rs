@@ -15,7 +15,7 @@ pub(super) struct Line {
 /// logarithmic axes. If `BaseCSR` was not measured at a size, its time is extrapolated in
 /// proportion to the number of documents.
 pub(super) fn chart(sizes: &[usize], lines: &[Line]) -> String {
-    let sequential = extended(sizes, lines);
+    let sequential = extrapolated(sizes, lines);
     let mut marks = Vec::new();
     let mut max_speedup = 10.0f64;
     for (class, (name, speedups)) in best_of_each(lines, &sequential).into_iter().enumerate() {
@@ -51,8 +51,8 @@ pub(super) fn chart(sizes: &[usize], lines: &[Line]) -> String {
 
 /// The seconds of the first line (the sequential algorithm) at every size. Sizes that were not
 /// measured are extrapolated.
-fn extended(sizes: &[usize], lines: &[Line]) -> Vec<f64> {
-    let mut extended = Vec::new();
+fn extrapolated(sizes: &[usize], lines: &[Line]) -> Vec<f64> {
+    let mut extrapolated = Vec::new();
     let mut last = 0.0;
     let mut last_size = 1;
     for (at, &size) in sizes.iter().enumerate() {
@@ -60,9 +60,9 @@ fn extended(sizes: &[usize], lines: &[Line]) -> Vec<f64> {
             last = seconds;
             last_size = size;
         }
-        extended.push(last * size as f64 / last_size as f64);
+        extrapolated.push(last * size as f64 / last_size as f64);
     }
-    extended
+    extrapolated
 }
 
 /// The highest speed-up of each algorithm's settings at each size.
@@ -107,7 +107,7 @@ mod tests {
             line("Grid32x64", &[Some(1.0), Some(4.0)]),
             line("Grid64x64", &[Some(0.5), Some(5.0)]),
         ];
-        let sequential = extended(&[10, 100], &lines);
+        let sequential = extrapolated(&[10, 100], &lines);
         assert_eq!(sequential, [2.0, 20.0]);
         let curves = best_of_each(&lines, &sequential);
         assert_eq!(curves, [("Grid", vec![Some(4.0), Some(5.0)])]);

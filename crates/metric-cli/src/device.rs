@@ -62,7 +62,7 @@ impl DeviceFlag {
         }
     }
 
-    /// Opens the GPU of a command that uses exactly one.
+    /// Opens the GPU of a command that uses exactly one GPU.
     pub(crate) fn open_one(self, command: &str, verbosity: Verbosity) -> Result<Device, Failure> {
         let mut devices = self.open(verbosity)?;
         match (devices.pop(), devices.is_empty()) {
@@ -110,7 +110,7 @@ where
         devices.iter().map(|device| device.info().ordinal.to_string()).collect();
     let layout = match search.layout() {
         Layout::Replicated => "all points on each",
-        Layout::Sharded => "points dealt",
+        Layout::Sharded => "points split",
     };
     verbosity.say(&format!(
         "GPU {}, {layout}: {} queries, {:.3} ms in kernels; {} by the CPU",

@@ -29,11 +29,11 @@ use crate::failure::{Failure, Outcome, invalid_request};
 use crate::threads::start_threads;
 use crate::verbosity::Verbosity;
 
-/// Number of queries for the measurement of one CPU thread.
-const ON_CPU: u32 = 50;
+/// Number of queries that are also measured on one CPU thread.
+const CPU_QUERIES: u32 = 50;
 /// Batch sizes (section 4.3.3).
 const BATCHES: [usize; 6] = [1, 10, 100, 1_000, 10_000, 40_000];
-/// Cluster sizes; section 4.3.1 uses the best one.
+/// Cluster sizes (section 4.3.1).
 const CLUSTERS: [u32; 4] = [16, 32, 64, 128];
 /// Numbers of pivots for figures 4.1 and 4.4. In the thesis, their x axis is α.
 const PIVOTS: [u32; 4] = [1, 4, 16, 64];
@@ -92,7 +92,7 @@ pub(super) fn run(flags: &Thesis, device: &Device, verbosity: Verbosity, files: 
     if let Some(path) = &flags.words {
         let Words { points, queries } = Words::repeated(path, flags.queries, flags.seed)?;
         let data = Data { name: "words", points: &points, queries: &queries, bucket: 32 };
-        bench.space(&data, Edit, [1.0, 2.0, 3.0])?;
+        bench.measure_space(&data, Edit, [1.0, 2.0, 3.0])?;
     }
     if flags.vectors > 0 {
         let (points, queries) = clustered(flags.vectors, flags.queries, flags.seed);
@@ -100,7 +100,7 @@ pub(super) fn run(flags: &Thesis, device: &Device, verbosity: Verbosity, files: 
         let radius = |share| radius(share).map_err(invalid_request);
         let radii = [radius(0.0001)?, radius(0.001)?, radius(0.01)?];
         let data = Data { name: "vectors", points: &points, queries: &queries, bucket: 64 };
-        bench.space(&data, Euclidean, radii)?;
+        bench.measure_space(&data, Euclidean, radii)?;
     }
     bench.write(files)
 }
@@ -118,7 +118,7 @@ struct Data<'a, S> {
 struct Query {
     text: String,
     question: Question,
-    /// Number of seconds per query by brute force on one CPU thread.
+    /// Seconds per query of brute force on one CPU thread.
     on_cpu: f64,
 }
 
@@ -137,14 +137,14 @@ struct Space<'a, S: Points, M> {
 
 impl Bench<'_> {
     /// Measures all searches of a space.
-    fn space<S, M>(&mut self, data: &Data<'_, S>, metric: M, radii: [f32; 3]) -> Outcome
+    fn measure_space<S, M>(&mut self, data: &Data<'_, S>, metric: M, radii: [f32; 3]) -> Outcome
     where
         S: Points + Sync + Send,
         S::Point: KernelPoint + GpuPoint,
         M: Metric<S::Point> + Copy + Send,
     {
         let &Data { name, points, queries, bucket } = data;
-        let few = ON_CPU.min(u32::try_from(queries.len()).unwrap_or(ON_CPU));
+        let few = CPU_QUERIES.min(u32::try_from(queries.len()).unwrap_or(CPU_QUERIES));
         let size = ClusterSize::Points(bucket);
         let space = Space {
             name,
@@ -157,7 +157,7 @@ impl Bench<'_> {
             brute: Arc::new(BruteForce::new(points, metric).map_err(invalid_request)?),
         };
         let own = GpuSearch::new(std::slice::from_ref(self.device), Arc::clone(&space.brute));
-        let own = own.map_err(Failure::gpu)?.ok_or_else(none)?;
+        let own = own.map_err(Failure::gpu)?.ok_or_else(unsupported)?;
         let brute = searcher(Searcher::brute(self.device, &points, &metric, THREADS))?;
         let clusters = searcher(Searcher::clusters(self.device, &space.list, THREADS))?;
         let pivots = self.pivots(&space, space.table.pivots())?;
@@ -168,7 +168,7 @@ impl Bench<'_> {
                 Question::Within(radius) => format!("r = {radius:.3}"),
                 Question::Nearest(k) => format!("k = {k}"),
             };
-            let on_cpu = self.on_cpu(&space, &text, question)?;
+            let on_cpu = self.measure_cpu(&space, &text, question)?;
             let query = Query { text, question, on_cpu };
             let radii = radii_for(&space.list, question)?;
             let searches: &[(&str, &Searcher, Method)] = match question {
@@ -188,7 +188,7 @@ impl Bench<'_> {
             };
             for &(search, searcher, method) in searches {
                 let how = KernelSearch { searcher, method, radii };
-                let seconds = self.kernels(space.queries, question, &how)?;
+                let seconds = self.kernel_seconds(space.queries, question, &how)?;
                 let distances = match method {
                     Method::Brute | Method::Sort => distances(&*space.brute, &space.few, question),
                     Method::Clusters | Method::ClustersDecreasing => {
@@ -199,19 +199,19 @@ impl Bench<'_> {
                     }
                 };
                 let run = space.run(&query.text, search, distances?);
-                self.keep(&run, seconds, on_cpu);
+                self.record(&run, seconds, on_cpu);
             }
-            self.batches(&space, &own, &query)?;
-            // Only with the second of three radii, and of three values of k.
+            self.measure_batches(&space, &own, &query)?;
+            // Only for the second radius and the second value of k.
             if at % 3 == 1 {
-                self.settings(&space, &query)?;
+                self.measure_settings(&space, &query)?;
             }
         }
         Ok(())
     }
 
-    /// Measures one CPU thread, and returns its number of seconds per query by brute force.
-    fn on_cpu<S, M>(
+    /// Measures searches on one CPU thread and returns the seconds per query of brute force.
+    fn measure_cpu<S, M>(
         &mut self,
         space: &Space<'_, S, M>,
         text: &str,
@@ -240,13 +240,13 @@ impl Bench<'_> {
                 brute = seconds / few.len().max(1) as f64;
             }
             let run = Run { queries: few.len(), ..space.run(text, search, None) };
-            self.keep(&run, seconds, brute);
+            self.record(&run, seconds, brute);
         }
         Ok(brute)
     }
 
     /// Measures the search of this program for each batch size (section 4.3.3).
-    fn batches<S, M>(
+    fn measure_batches<S, M>(
         &mut self,
         space: &Space<'_, S, M>,
         own: &GpuSearch<BruteForce<&S, M>>,
@@ -269,17 +269,17 @@ impl Bench<'_> {
                 Ok(start.elapsed().as_secs_f64())
             })?;
             let run = Run { queries: batch, ..space.run(text, "own, host to host", None) };
-            self.keep(&run, seconds, on_cpu);
+            self.record(&run, seconds, on_cpu);
         }
         let seconds = self.median(|| {
             Ok(own.answer(queries, question, crate::threads::all_cores()).device_seconds)
         })?;
-        self.keep(&space.run(text, "own", None), seconds, on_cpu);
+        self.record(&space.run(text, "own", None), seconds, on_cpu);
         Ok(())
     }
 
-    /// Measures cluster sizes (section 4.3.1) and numbers of pivots (figures 4.1 and 4.4).
-    fn settings<S, M>(&mut self, space: &Space<'_, S, M>, query: &Query) -> Outcome
+    /// Measures each cluster size (section 4.3.1) and number of pivots (figures 4.1 and 4.4).
+    fn measure_settings<S, M>(&mut self, space: &Space<'_, S, M>, query: &Query) -> Outcome
     where
         S: Points + Sync + Send,
         S::Point: KernelPoint,
@@ -292,11 +292,11 @@ impl Bench<'_> {
             let clusters = searcher(Searcher::clusters(self.device, &list, THREADS))?;
             let radii = radii_for(&list, question)?;
             let how = KernelSearch { searcher: &clusters, method: Method::Clusters, radii };
-            let seconds = self.kernels(space.queries, question, &how)?;
+            let seconds = self.kernel_seconds(space.queries, question, &how)?;
             let distances = distances(&list, &space.few, question)?;
             let search = format!("List of Clusters of {size}");
             let run = Run { setting: Some(size), ..space.run(text, &search, distances) };
-            self.keep(&run, seconds, on_cpu);
+            self.record(&run, seconds, on_cpu);
         }
         for count in PIVOTS {
             let table = SssIndex::build(space.points, space.metric, Pivots::Count(count));
@@ -304,11 +304,11 @@ impl Bench<'_> {
             let pivots = self.pivots(space, table.pivots())?;
             let radii = radii_for(&space.list, question)?;
             let how = KernelSearch { searcher: &pivots, method: Method::Pivots, radii };
-            let seconds = self.kernels(space.queries, question, &how)?;
+            let seconds = self.kernel_seconds(space.queries, question, &how)?;
             let distances = distances(&table, &space.few, question)?;
             let search = format!("SSS-Index, pivots: {count}");
             let run = Run { setting: Some(count), ..space.run(text, &search, distances) };
-            self.keep(&run, seconds, on_cpu);
+            self.record(&run, seconds, on_cpu);
         }
         Ok(())
     }
@@ -323,8 +323,8 @@ impl Bench<'_> {
         searcher(Searcher::pivots(self.device, *points, metric, pivots, THREADS))
     }
 
-    /// Returns the time in the kernels that answer all queries, in seconds.
-    fn kernels<S>(
+    /// Returns the kernel time for all queries, in seconds.
+    fn kernel_seconds<S>(
         &self,
         queries: &S,
         question: Question,
@@ -343,11 +343,11 @@ impl Bench<'_> {
                     searcher.nearest(queries, k, method, radii)
                 }
             };
-            Ok(found.map_err(Failure::gpu)?.ok_or_else(none)?.seconds)
+            Ok(found.map_err(Failure::gpu)?.ok_or_else(unsupported)?.seconds)
         })
     }
 
-    /// Returns the median of the runs, which follow a warm-up run.
+    /// Returns the median of the runs after a warm-up run.
     fn median(&self, run: impl Fn() -> Result<f64, Failure>) -> Result<f64, Failure> {
         run()?;
         let mut times =
@@ -356,7 +356,7 @@ impl Bench<'_> {
         Ok(times[times.len() / 2])
     }
 
-    fn keep(&mut self, run: &Run<'_>, seconds: f64, on_cpu: f64) {
+    fn record(&mut self, run: &Run<'_>, seconds: f64, on_cpu: f64) {
         let each = seconds / run.queries.max(1) as f64;
         self.measured.push(Measurement {
             space: run.space,
@@ -380,9 +380,9 @@ impl Bench<'_> {
             "search",
             "queries",
             "ms",
-            "us a query",
+            "us per query",
             "relative to one CPU thread",
-            "distances a query",
+            "distances per query",
         ]);
         for one in &self.measured {
             table.add_row([
@@ -427,10 +427,9 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Draws figures 4.1 and 4.4: time and distances of the SSS-Index, depending on the number of
-    /// pivots.
+    /// Draws figures 4.1 and 4.4: time and distances of the SSS-Index by number of pivots.
     ///
-    /// Values are divided by the largest one. Distances are known for range queries only.
+    /// Values are divided by the largest value. Distances are known for range queries only.
     fn by_pivots(&self, space: &str, question: &str) -> Chart {
         let runs: Vec<&Measurement> = self
             .measured
@@ -477,7 +476,7 @@ impl Bench<'_> {
         let x =
             Axis::new("queries per batch", 1.0, decade(batches as f64, true), Scale::Logarithmic);
         let y = Axis::new(
-            "queries a second",
+            "queries per second",
             decade(min, false),
             decade(max, true),
             Scale::Logarithmic,
@@ -514,12 +513,12 @@ impl<S: Points, M> Space<'_, S, M> {
     }
 }
 
-fn none() -> Failure {
+fn unsupported() -> Failure {
     Failure::input("the searches of the thesis do not support these points".to_owned())
 }
 
 fn searcher(made: Result<Option<Searcher>, GpuError>) -> Result<Searcher, Failure> {
-    made.map_err(Failure::gpu)?.ok_or_else(none)
+    made.map_err(Failure::gpu)?.ok_or_else(unsupported)
 }
 
 /// A search with the kernels of the thesis.
@@ -548,7 +547,7 @@ fn distances<I: Index>(
     question: Question,
 ) -> Result<Option<f64>, Failure> {
     let Question::Within(radius) = question else { return Ok(None) };
-    let count = u32::try_from(queries.len()).expect("at most `ON_CPU`");
+    let count = u32::try_from(queries.len()).expect("at most `CPU_QUERIES`");
     let mut evaluations = 0;
     for query in 0..count {
         let (_, cost) =

@@ -71,7 +71,7 @@ impl Searcher {
     /// Returns the k nearest points of each query.
     ///
     /// Returns `None` if the queries have a different dimension or are not finite, or if a distance
-    /// is infinite. Also returns `None` if k neighbors do not fit into shared memory.
+    /// is infinite. Also returns `None` if k is 0 or k neighbors do not fit into shared memory.
     ///
     /// # Errors
     /// Fails if the GPU fails.
@@ -110,8 +110,8 @@ impl Searcher {
             Method::Ppb => 1,
             Method::Sbq => count / blocks,
         };
-        // The queries that are answered by one block each. All blocks share each of the other
-        // queries.
+        // The number of queries that are answered by one block each. All blocks together answer
+        // each of the other queries.
         let whole = match method {
             Method::Ppk => 0,
             Method::Ppb => count,

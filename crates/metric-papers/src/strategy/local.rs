@@ -17,7 +17,7 @@ use metric_index::points::Points;
 /// The result of a query on one thread.
 struct QueryResult<C> {
     found: Result<C, Error>,
-    /// Time since the start of the run.
+    /// Time of the answer, since the start of the run.
     at: Duration,
 }
 
@@ -28,7 +28,7 @@ struct ThreadResult<C> {
     finished: Vec<QueryResult<C>>,
 }
 
-/// Answers some queries from one index on the calling thread.
+/// Answers the queries with the given numbers from one index, on the calling thread.
 fn answer<I, Q, A, C>(
     index: &I,
     stream: &Stream<'_, Q, A>,
@@ -70,8 +70,8 @@ where
     ThreadResult { worker, finished }
 }
 
-/// Runs threads that each answer some of the queries. `join` merges the results of the threads,
-/// which are in the order of their queries, to the answer to a query.
+/// Runs threads that each answer some of the queries. For each query in order, `join` takes the
+/// results from the threads and merges them.
 fn run_each<Q, A: Sync, C: Send>(
     stream: &Stream<'_, Q, A>,
     threads: usize,
@@ -142,7 +142,7 @@ where
         for (thread, part) in finished.iter_mut().enumerate() {
             let own = part.next().expect("each thread answers each query");
             at = at.max(own.at);
-            found.push(own.found.map(|own| renumbered(own, thread, threads, make_collector)));
+            found.push(own.found.map(|own| renumber(own, thread, threads, make_collector)));
         }
         let found: Result<Vec<C>, Error> = found.into_iter().collect();
         QueryResult { found: found.map(|parts| merged(parts, make_collector)), at }
@@ -150,7 +150,7 @@ where
 }
 
 /// Renumbers neighbors that were found in one share of the points.
-fn renumbered<C: Answer>(
+fn renumber<C: Answer>(
     own: C,
     share: usize,
     shares: usize,

@@ -107,8 +107,8 @@ impl Collector for Within {
     }
 }
 
-/// A collector of the k nearest points. Ties go to the lower number. The radius shrinks as points
-/// are found.
+/// A collector of the k nearest points. Ties go to the lower point number. The radius shrinks as
+/// points are found.
 ///
 /// ```
 /// use metric_index::collector::{Collector, Nearest};

@@ -105,8 +105,8 @@ pub fn radius_of_share<S: Points, M: Metric<S::Point>>(
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a usize")]
-fn share_of(share: f32, of: usize) -> usize {
-    (f64::from(share) * of as f64).round() as usize
+fn share_of(share: f32, total: usize) -> usize {
+    (f64::from(share) * total as f64).round() as usize
 }
 
 fn distance<S: Points, M: Metric<S::Point>>(

@@ -274,7 +274,7 @@ where
         PartAnswers { parts: vec![found], range_size: size as usize }
     }
 
-    /// Answers all queries on each GPU, over the GPU's parts of the points.
+    /// Answers all queries on each GPU, from the GPU's parts of the points.
     fn answer_sharded<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
@@ -335,7 +335,8 @@ where
 
 /// The answers of GPUs from each part of the points, in the order of the parts.
 ///
-/// Point p of part t of T is point `p * T + t`. There is one part if each GPU holds all points.
+/// With T parts, point p of part t is point `p * T + t`. There is one part if each GPU holds all
+/// points.
 #[derive(Debug)]
 struct PartAnswers {
     /// The answers of each part to consecutive ranges of the queries.
@@ -404,10 +405,10 @@ impl PartAnswers {
         {
             return all.into_lists(threads);
         }
-        self.merged(queries, question, &on_cpu, threads)
+        self.merge(queries, question, &on_cpu, threads)
     }
 
-    fn merged(
+    fn merge(
         &self,
         queries: usize,
         question: Question,
@@ -447,7 +448,7 @@ mod tests {
 
     fn found(lists: &[Option<&[Neighbor]>]) -> GpuAnswers {
         let mut found = GpuAnswers::unanswered(lists.len());
-        // Lists arrive in reverse order.
+        // Add the lists in reverse order.
         for (query, list) in lists.iter().enumerate().rev() {
             if let Some(list) = list {
                 found.add(query, list);

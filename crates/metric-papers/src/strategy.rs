@@ -88,9 +88,9 @@ where
 
 /// Answers queries with the strategy of distributed data (section 3.3.2).
 ///
-/// Each index has its own thread, which answers all queries. Points are numbered as if they had been
-/// distributed over the indexes round-robin: with T indexes, point i of index t is point `i * T + t`
-/// of the answers. The strategy and the number of threads in the options are ignored.
+/// Each index has its own thread, which answers all queries. Points are numbered as if they had
+/// been distributed over the indexes round-robin: with T indexes, point i of index t is point
+/// `i * T + t` of the answers. The strategy and the number of threads in the options are ignored.
 ///
 /// # Errors
 /// Returns the same errors as [`run`]. Also fails if there is no index, or if the numbers of the

@@ -98,7 +98,7 @@ pub trait Engine<P: ?Sized>: fmt::Debug + Send + Sync + Sized {
     /// Approximate number of bytes that the points take on a GPU.
     fn bytes_of<S: Points<Point = P>>(points: &S, formula: Formula) -> usize;
 
-    /// Answers the queries of a range.
+    /// Answers the queries in a range.
     ///
     /// # Errors
     /// If the GPU fails.

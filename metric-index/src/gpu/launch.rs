@@ -72,8 +72,8 @@ struct Filter {
 }
 
 impl Filter {
-    /// Returns the bytes of shared memory for `steps` steps of the queries, or only for the steps
-    /// in flight if `steps` is `None`.
+    /// Returns the number of bytes of shared memory for `steps` steps of the queries, or only for
+    /// the steps in flight if `steps` is `None`.
     fn shared(&self, steps: Option<u32>) -> usize {
         let of_queries = steps.map_or(self.stages, |steps| steps as usize) * self.cols as usize;
         (self.stages * self.rows as usize + of_queries) * STEP_BYTES
@@ -193,7 +193,7 @@ pub(super) struct ScanPoints {
 pub(super) struct Selection {
     pub(super) queries: u32,
     pub(super) k: u32,
-    /// Number of candidates of each query, or 0 if the batch's counts contain it.
+    /// Number of candidates of each query, or 0 to use the batch's counts.
     pub(super) candidates: u32,
 }
 
@@ -205,7 +205,8 @@ pub(super) struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
-    /// `spread`: raises `greatest` to the maximum distance of a coordinate from the center.
+    /// Launches `spread`, which raises `greatest` to the maximum distance of a coordinate from the
+    /// center.
     pub(super) fn spread(
         self,
         points: &Vectors,
@@ -228,7 +229,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `prepare_points`: fills the copy of the points that the filter reads.
+    /// Launches `prepare_points`, which fills the copy of the points that the filter reads.
     pub(super) fn prepare_points(
         self,
         points: &Vectors,
@@ -256,7 +257,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `place_points`: copies the points in the order of their positions.
+    /// Launches `place_points`, which copies the points in the order of their positions.
     pub(super) fn place_points(
         self,
         points: &Vectors,
@@ -277,7 +278,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `measure_lengths`: computes the Euclidean lengths of vectors.
+    /// Launches `measure_lengths`, which computes the Euclidean lengths of vectors.
     pub(super) fn measure_lengths(
         self,
         values: &CudaSlice<f32>,
@@ -299,8 +300,8 @@ impl Launcher<'_> {
         }
     }
 
-    /// `prepare_queries`: prepares the queries of a batch for `filter`. `radius` is the radius of
-    /// range queries, or negative for nearest-neighbor queries.
+    /// Launches `prepare_queries`, which prepares the queries of a batch for `filter`. `radius` is
+    /// the radius of range queries, or negative for nearest-neighbor queries.
     pub(super) fn prepare_queries(
         self,
         halves: &Halves,
@@ -331,7 +332,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `prepare_scan`: prepares the queries of a batch for `scan`.
+    /// Launches `prepare_scan`, which prepares the queries of a batch for `scan`.
     pub(super) fn prepare_scan(
         self,
         shape: VectorShape,
@@ -397,8 +398,8 @@ impl Kernels {
 }
 
 impl Launcher<'_> {
-    /// `filter_8` to `filter_128`: finds the candidates in a range of positions. Unless all of them
-    /// are candidates, the range begins at a multiple of [`ROWS`].
+    /// Launches a filter kernel, which finds the candidates in a range of positions. Unless all of
+    /// them are candidates, the range begins at a multiple of [`ROWS`].
     pub(super) fn filter(
         self,
         halves: &Halves,
@@ -442,7 +443,7 @@ impl Launcher<'_> {
         Ok(())
     }
 
-    /// `manhattan_4` to `chebyshev_64`: like `filter`, but with exact distances.
+    /// Launches a Manhattan or Chebyshev kernel, which finds the candidates by exact distances.
     pub(super) fn scan(
         self,
         points: &ScanPoints,
@@ -483,7 +484,7 @@ impl Launcher<'_> {
         Ok(())
     }
 
-    /// `select`: reduces the candidates of each query and lowers its threshold.
+    /// Launches `select`, which reduces the candidates of each query and lowers its threshold.
     pub(super) fn select(self, selection: Selection, batch: &mut Batch) -> LaunchResult {
         let Selection { queries, k, candidates } = selection;
         let arguments = Select {
@@ -502,7 +503,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `measure_all`: replaces all candidates by their exact distances, in place.
+    /// Launches `measure_all`, which replaces all candidates by their exact distances, in place.
     pub(super) fn measure_all(
         self,
         points: &PointRows,
@@ -535,7 +536,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `order`: sorts the k nearest candidates, as measured by `measure_all`.
+    /// Launches `order`, which sorts the k nearest candidates, as measured by `measure_all`.
     pub(super) fn order(self, count: u32, k: u32, batch: &mut Batch) -> LaunchResult {
         let arguments = Order {
             states: batch.states.as_view(),
@@ -560,12 +561,12 @@ impl Launcher<'_> {
 pub(super) struct FoundNeighbors {
     /// The address of the neighbors of the first query.
     pub(super) address: u64,
-    /// Distance between the first neighbors of consecutive queries, in neighbors.
+    /// Stride between the lists of consecutive queries, in neighbors.
     pub(super) capacity: u32,
     pub(super) queries: u32,
 }
 
-/// A gatherer, which copies the lists of a batch from the GPU.
+/// Copies the lists of a batch from the GPU to the host.
 pub(super) struct Gatherer<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) gpu: &'a gpu_runtime::Lane,
@@ -605,8 +606,8 @@ impl Gatherer<'_> {
         Ok(first)
     }
 
-    /// `gather`: copies the neighbors of all queries into one array. Lists of up to [`MAX_SORTED`]
-    /// neighbors are sorted.
+    /// Launches `gather`, which copies the neighbors of all queries into one array. Lists of up to
+    /// [`MAX_SORTED`] neighbors are sorted.
     fn gather(
         &self,
         found: FoundNeighbors,

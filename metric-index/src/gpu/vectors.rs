@@ -45,8 +45,8 @@ pub(super) const MAX_FOUND: usize = 1 << 31;
 const FIRST_PART_SIZE: u32 = 2048;
 /// Number of values per copy to the GPU.
 const VALUES_PER_COPY: usize = 1 << 24;
-/// Maximum absolute coordinate on the GPU. If the largest coordinate is above it or below its
-/// inverse, the CPU searches the vectors.
+/// Maximum absolute coordinate on the GPU. If the largest coordinate is above this limit or below
+/// its inverse, the CPU searches the vectors.
 const MAX_COORDINATE: f64 = 1e18;
 
 /// The copy of the points that a filter reads, ordered by position.
@@ -99,7 +99,7 @@ impl Lane {
 /// Returns the step between the points of adjacent positions: position p holds point p · step
 /// modulo `count`.
 fn step_of(count: u32) -> u32 {
-    // The golden ratio distributes the points of adjacent positions.
+    // The golden ratio spreads the points of adjacent positions.
     let golden = u64::from(count) * 618_034 / 1_000_000;
     let mut step = u32::try_from(golden).expect("below `count`") | 1;
     while greatest_common_divisor(step, count) > 1 {

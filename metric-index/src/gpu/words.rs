@@ -283,7 +283,7 @@ fn is_alone(queries: usize, capacity: u32) -> bool {
     queries == 1 && capacity == MIN_CAPACITY
 }
 
-/// Splits queries into batches. Queries of up to 32 characters come first, then longer ones.
+/// Splits queries into batches. Queries of up to 32 characters come first, then longer queries.
 fn batches(queries: &[PendingQuery], size: usize) -> impl Iterator<Item = &[PendingQuery]> {
     let short = queries.partition_point(|query| query.codes.len() <= MAX_SHORT_LENGTH);
     let (short, long) = queries.split_at(short);
@@ -302,7 +302,7 @@ impl WordEngine {
         Launcher { kernels: &self.kernels, stream, words: &self.words }
     }
 
-    /// Encodes a query; `None` if the GPU cannot answer it.
+    /// Encodes a query. Returns `None` if the GPU cannot answer it.
     fn encode(&self, query: u32, text: &str, radius: u32) -> Option<PendingQuery> {
         let codes = self.alphabet.encode_query(text, MAX_LENGTH)?;
         let set = set_of(&codes);

@@ -254,8 +254,8 @@ where
         self.finish(query, &shared, step, keeps)
     }
 
-    /// Records a step of a query and distributes the tasks that the step created. Returns the number
-    /// of evaluated distances.
+    /// Records a step of a query and distributes the tasks that it created. Returns the number of
+    /// evaluated distances.
     fn finish(&mut self, query: u32, shared: &Arc<[f32]>, step: Step, keeps: bool) -> u64 {
         let SharedRun { exchange, stream: Stream { options, .. }, .. } = *self.run;
         self.worker.count(step.cost, &exchange.clock);

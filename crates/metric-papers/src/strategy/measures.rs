@@ -159,7 +159,8 @@ impl Measures {
         if each.is_empty() { 1.0 } else { each.iter().sum::<f64>() / each.len() as f64 }
     }
 
-    /// Returns the latency that the given share of queries does not exceed (nearest-rank percentile).
+    /// Returns the latency that the given share of queries does not exceed (nearest-rank
+    /// percentile).
     ///
     /// # Panics
     /// Panics if the share is not between 0 and 1.

@@ -68,7 +68,7 @@ impl NeighborLists {
     /// If `query` is out of range.
     pub fn get(&self, query: usize) -> Result<&[Neighbor], Error> {
         let list = &self.neighbors[self.offsets[query]..self.offsets[query + 1]];
-        match self.errors.binary_search_by_key(&query, |&(refused, _)| refused) {
+        match self.errors.binary_search_by_key(&query, |&(rejected, _)| rejected) {
             Ok(at) => Err(self.errors[at].1),
             Err(_) => Ok(list),
         }
@@ -240,13 +240,13 @@ mod tests {
 
     #[test]
     fn lists_and_errors_keep_their_queries() {
-        let refused = Error::Radius { radius: -1.0 };
-        let one: NeighborLists = [Ok(vec![near(1), near(2)]), Err(refused)].into_iter().collect();
+        let rejected = Error::Radius { radius: -1.0 };
+        let one: NeighborLists = [Ok(vec![near(1), near(2)]), Err(rejected)].into_iter().collect();
         let two: NeighborLists =
-            [Err(refused), Ok(vec![]), Ok(vec![near(3)])].into_iter().collect();
+            [Err(rejected), Ok(vec![]), Ok(vec![near(3)])].into_iter().collect();
         let all = NeighborLists::concatenated(vec![one.clone(), NeighborLists::default(), two]);
         assert_eq!((all.len(), all.iter().len()), (5, 5));
-        let expected = [Ok(vec![near(1), near(2)]), Err(refused), Err(refused), Ok(vec![])];
+        let expected = [Ok(vec![near(1), near(2)]), Err(rejected), Err(rejected), Ok(vec![])];
         let expected = expected.into_iter().chain([Ok(vec![near(3)])]);
         assert!(all.iter().map(|list| list.map(<[_]>::to_vec)).eq(expected));
         assert_eq!(NeighborLists::concatenated(vec![one.clone()]), one);

@@ -25,7 +25,7 @@ pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 
 /// A distance between points. Apart from rounding, it satisfies
 ///
-/// * `d(a, b) >= 0`, and `d(a, b) = 0` exactly if `a` and `b` are equal,
+/// * `d(a, b) >= 0`, and `d(a, b) = 0` if and only if `a` and `b` are equal,
 /// * `d(a, b) = d(b, a)`,
 /// * `d(a, c) <= d(a, b) + d(b, c)`.
 ///
@@ -202,8 +202,8 @@ pub trait Distances<P: ?Sized>: Send + Sync {
     fn to_within(&self, other: &P, radius: f32) -> Option<f32>;
 }
 
-/// A point from which distances are evaluated. It is prepared when the first distance is evaluated,
-/// if the metric supports that.
+/// A point from which distances are evaluated. If the metric supports it, the point is prepared when
+/// the first distance is evaluated.
 pub(crate) struct Origin<'a, P: ?Sized, M> {
     metric: &'a M,
     point: &'a P,

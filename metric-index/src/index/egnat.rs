@@ -133,8 +133,8 @@ impl EgnatNodes {
         children
     }
 
-    /// Finds a point below a center that can replace the center, which means that it has no points
-    /// below it.
+    /// Finds a point below a center that can replace the center. Such a point has no points below
+    /// it.
     fn substitute<S: Points, M: Metric<S::Point>>(
         &self,
         space: &Space<S, M>,

@@ -13,7 +13,7 @@ use crate::stored::{FileContents, Reader, StoreProblem, check_permutation};
 
 /// Maximum number of points of a leaf.
 const LEAF_SIZE: u32 = 32;
-/// Maximum number of points of a leaf if the metric has blocks, because some more distances then
+/// Maximum number of points of a leaf if the metric has blocks, because a few more distances then
 /// cost less than a node.
 const BLOCK_LEAF_SIZE: u32 = 64;
 
@@ -64,9 +64,9 @@ pub struct KdNodes<S: Points> {
 }
 
 impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
-    /// Builds the tree, with both halves of a node in parallel. It evaluates only the distance of
-    /// each point from itself. Halves keep the order of their points, so the same points give the
-    /// same tree for any number of threads.
+    /// Builds the tree, with both halves of a node in parallel. Evaluates only the distance of each
+    /// point from itself. Halves keep the order of their points, so the same points give the same
+    /// tree for any number of threads.
     ///
     /// # Errors
     /// If the metric has no [coordinates](Metric::coordinates), the distance of a point from itself
@@ -189,7 +189,7 @@ impl<S: Points> Builder<'_, S> {
                 *high = high.max(value);
             }
         }
-        // Replace negative zeros by positive ones, because `min` and `max` may return either zero.
+        // Replace negative zeros by positive zeros, because `min` and `max` may return either zero.
         low.iter_mut().chain(&mut *high).for_each(|value| *value += 0.0);
         let Some([left, right]) = node.halves else {
             self.progress.add(order.len() as u64);
@@ -230,7 +230,7 @@ impl<S: Points> KdNodes<S> {
 impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
     of_kind!(KdTree);
 
-    fn build(space: &Space<S, M>, (): (), progress: &Progress<'_>) -> Result<Self, Error> {
+    fn build(space: &Space<S, M>, _options: (), progress: &Progress<'_>) -> Result<Self, Error> {
         let coordinates = space.metric.coordinates().ok_or(Error::NoCoordinates)?;
         let dimension = dimension_of(space)?;
         let leaf_size = KdTree::leaf_size(&space.points, &space.metric);
@@ -300,7 +300,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
         contents.array("boxes", &self.boxes);
     }
 
-    fn read(file: &mut Reader, space: &Space<S, M>, (): ()) -> Result<Self, StoreProblem> {
+    fn read(file: &mut Reader, space: &Space<S, M>, _options: ()) -> Result<Self, StoreProblem> {
         let dimension = dimension_of(space)?;
         let leaf_size = file.leaf()?;
         let order = file.permutation("order", space.points.len())?.to_vec();

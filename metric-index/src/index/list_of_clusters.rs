@@ -19,7 +19,7 @@ struct StoredCluster {
     /// The distance of the farthest point of the bucket. The points of later clusters are at least
     /// as far from the center.
     radius: f32,
-    /// The end of the bucket, which begins where the previous one ends.
+    /// The end of the bucket, which begins where the previous bucket ends.
     end: u32,
 }
 
@@ -66,7 +66,7 @@ pub struct Clusters<S: Points> {
 #[derive(Debug, Clone, Default)]
 struct Buckets {
     clusters: Vec<StoredCluster>,
-    /// The points of all buckets, in each bucket nearest to the center first.
+    /// The points of all buckets; within each bucket, nearest to the center first.
     points: Vec<u32>,
     /// The distance of each of these points from its center.
     from_center: Vec<f32>,
@@ -96,7 +96,7 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
 }
 
 impl Buckets {
-    /// Adds the cluster of a center and removes its points from the remaining ones.
+    /// Adds the cluster of a center and removes its points from the remaining points.
     fn add<S: Points, M: Metric<S::Point>>(
         &mut self,
         space: &Space<S, M>,
@@ -203,7 +203,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         let Task { mut region, mut at, mut bound, mut distance, .. } = task;
         let Buckets { clusters, points, from_center } = &self.buckets;
         let last = clusters.len() - 1;
-        // Visit centers until the bucket of one must be searched.
+        // Visit centers until a bucket must be searched.
         while at == 0 {
             if probe.is_exhausted() {
                 tasks.push(Task::new(region, bound, 0.0));

@@ -83,7 +83,7 @@ struct Step {
     page: u32,
     /// The position of the entry.
     position: usize,
-    /// The distance of the entry from the point for which the path is searched.
+    /// The distance of the entry from the point to be added.
     distance: f32,
 }
 
@@ -108,9 +108,9 @@ fn check_page(page: u32) -> Result<(), Error> {
 }
 
 impl PagedTree {
-    /// Returns the path from the root to the leaf for a point. In each page, it follows the nearest
-    /// entry that covers the point. If no entry covers it, the path follows the entry whose radius
-    /// grows least.
+    /// Returns the path from the root to the leaf for a point. In each page, the path follows the
+    /// nearest entry that covers the point. If no entry covers the point, the path follows the entry
+    /// whose radius grows least.
     fn path<S: Points, M: Metric<S::Point>>(
         &self,
         space: &Space<S, M>,

@@ -1,4 +1,4 @@
-//! Answering of many queries on several threads.
+//! Answers many queries on several threads.
 
 use std::num::NonZero;
 

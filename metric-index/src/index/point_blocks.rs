@@ -15,7 +15,7 @@ impl<S: Points> PointBlocks<S> {
         !points.is_empty() && metric.blocks(&[points.point(0)]).is_some()
     }
 
-    /// The blocks.
+    /// Returns the blocks, if the metric has blocks.
     pub(super) fn get(&self) -> Option<&dyn Blocks<S::Point>> {
         self.0.as_deref()
     }

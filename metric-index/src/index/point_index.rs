@@ -45,7 +45,7 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
     /// Writes the structure to a file.
     fn write<'a>(&'a self, contents: &mut FileContents<'a>);
 
-    /// Reads and validates what [`write`](Self::write) wrote.
+    /// Reads and validates the data that [`write`](Self::write) wrote.
     fn read(
         file: &mut Reader,
         space: &Space<S, M>,
@@ -89,7 +89,8 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
         tasks: &mut Vec<Task>,
     );
 
-    /// Answers many queries together if that is faster than answering them one by one.
+    /// Answers many queries together if that is faster than answering them one by one. Otherwise,
+    /// returns `None`.
     fn answer_together<Q: Points<Point = S::Point>, A: Answer>(
         _index: &PointIndex<S, M, Self>,
         _queries: &Q,
@@ -100,12 +101,12 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
     }
 }
 
-/// Implements the items of [`Structure`] for its kind and parameters.
+/// Implements the items of [`Structure`] that depend only on the kind of index.
 macro_rules! of_kind {
     ($kind:ident) => {
         type Options = ();
 
-        fn kind((): ()) -> $crate::index::Kind {
+        fn kind(_options: ()) -> $crate::index::Kind {
             $crate::index::Kind::$kind
         }
 

@@ -119,7 +119,7 @@ impl<S: Points, M, C> std::fmt::Debug for Probe<'_, S, M, C> {
 }
 
 impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
-    /// Creates a probe of points and of the blocks that hold them.
+    /// Creates a probe for points and the blocks that contain them.
     pub(super) fn new(
         points: &'a S,
         query: Origin<'a, S::Point, M>,
@@ -145,7 +145,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         self.evaluations
     }
 
-    /// Increases the budget by `evaluations` distance evaluations.
+    /// Sets the remaining budget to `evaluations` distance evaluations.
     pub fn allow(&mut self, evaluations: u64) {
         self.limit = self.evaluations.saturating_add(evaluations);
     }
@@ -153,7 +153,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// Ends the query.
     ///
     /// # Errors
-    /// If the query has no finite distance from a point.
+    /// If a distance of the query is not finite.
     pub fn finish(self) -> Result<(), Error> {
         self.failed.map_or(Ok(()), Err)
     }
@@ -265,8 +265,8 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         positions.end
     }
 
-    /// Scans a range of positions and offers the marked points within the radius. Returns false if
-    /// there are no blocks for the points or the query.
+    /// Scans a range of positions and offers the marked points within the radius. Returns `false`
+    /// if there are no blocks for the points or the query.
     fn scan(
         &mut self,
         positions: Range<u32>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Maximum number of reports per build.
 const MAX_REPORTS: u64 = 1_000;
 
-/// A reporter of the progress of building an index.
+/// Reports the progress of building an index.
 ///
 /// The callback receives the amount of work done and the total, from (0, total) to (total, total),
 /// at most a thousand times. Each index counts work in its own unit, usually points. If several

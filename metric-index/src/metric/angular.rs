@@ -59,7 +59,7 @@ impl Metric<[u8]> for Angular {
 /// Upper bound on the rounding error of unit vectors in `f64`, for up to 2²⁰ dimensions.
 const ABSOLUTE_ERROR: f32 = 1e-9;
 
-#[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
+#[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
 fn angle<T: Copy + Into<f64>>(a: &[T], b: &[T]) -> f32 {
     if a.len() != b.len() {
         return f32::NAN;

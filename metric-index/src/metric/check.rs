@@ -1,4 +1,4 @@
-//! Checks of whether a distance is a metric.
+//! Checks whether a distance is a metric.
 
 use super::Metric;
 use crate::error::Error;
@@ -76,8 +76,8 @@ pub fn check<S: Points, M: Metric<S::Point> + ?Sized>(
     }
     let relative = f64::from(metric.relative_error());
     let absolute = f64::from(metric.absolute_error());
-    // Upper bounds on a true distance given the computed one, and on a computed distance given the
-    // true one.
+    // Upper bounds on the true distance given the computed distance, and on the computed distance
+    // given the true distance.
     let max_true = |computed: f32| (f64::from(computed) + absolute) * (1.0 + 2.0 * relative);
     let max_computed = |truth: f64| (truth * (1.0 + relative) + absolute) * (1.0 + 1e-12);
     let at = |a: usize, b: usize| distances[a * count + b];

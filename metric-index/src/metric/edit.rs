@@ -1,4 +1,4 @@
-//! Edit distance.
+//! The edit distance.
 
 use super::{Blocks, Distances, Formula, Metric};
 
@@ -12,7 +12,7 @@ use blocks::StringBlocks;
 /// If the shorter string has at most 64 characters, the distance is computed by the bit-parallel
 /// algorithm of Myers (1999) in the form of Hyyrö (2003). Otherwise it is computed by the dynamic
 /// programming of Wagner and Fischer (1974). With a radius, the computation stops as soon as the
-/// distance is known to exceed it.
+/// distance is known to exceed the radius.
 ///
 /// ```
 /// use metric_index::metric::{Edit, Metric};

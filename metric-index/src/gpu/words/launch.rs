@@ -1,4 +1,4 @@
-//! Launches of the kernels of `kernels/words.cu`.
+//! Launches the kernels of `kernels/words.cu`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -240,7 +240,8 @@ impl Launcher<'_> {
         Grid::new(chunks, THREADS).with_rows(queries.count.div_ceil(QUERIES_PER_BLOCK))
     }
 
-    /// `words_within_32` and `words_within_64`: finds the words within the radius of each query.
+    /// Launches `words_within_32` or `words_within_64`, which finds the words within the radius of
+    /// each query.
     pub(super) fn within(self, queries: &Queries) -> LaunchResult {
         let [short, long] = &self.kernels.within;
         let arguments = Within {
@@ -259,9 +260,9 @@ impl Launcher<'_> {
         }
     }
 
-    /// `words_within_one_32` and `words_within_one_64`: counts the words within the radius of a
-    /// query and finds the first of them. `state` contains the kernel's two counters, which must be
-    /// zero. The answer must be unwritten; see [`Answer::wait`].
+    /// Launches `words_within_one_32` or `words_within_one_64`, which counts the words within the
+    /// radius of a query and finds the first of them. `state` contains the kernel's two counters,
+    /// which must be zero. The answer must be unwritten; see [`Answer::wait`].
     pub(super) fn within_one(
         self,
         query: &OneQuery,
@@ -287,8 +288,8 @@ impl Launcher<'_> {
         }
     }
 
-    /// `word_distances_32` and `word_distances_64`: counts the words at each distance, in `bins`
-    /// bins per query.
+    /// Launches `word_distances_32` or `word_distances_64`, which counts the words at each
+    /// distance, in `bins` bins per query.
     pub(super) fn distances(
         self,
         queries: &Queries,

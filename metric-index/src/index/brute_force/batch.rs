@@ -72,7 +72,7 @@ impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
 
 impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     /// Answers many queries by matrix products if the metric is Euclidean and products are faster
-    /// than blocks.
+    /// than blocks. Otherwise, returns `None`.
     pub(super) fn by_products<Q: Points<Point = S::Point>, C: Answer>(
         &self,
         queries: &Q,
@@ -125,7 +125,7 @@ where
         Self { index, coordinates, norms, queries, ask }
     }
 
-    /// Splits the queries into ranges that are small enough for every thread to get one.
+    /// Splits the queries into ranges that are small enough for every thread to get a range.
     fn pieces(&self, threads: NonZero<usize>) -> Vec<Range<u32>> {
         let count = u32::try_from(self.queries.len()).expect("fewer than 2^32 queries");
         let threads = u32::try_from(threads.get()).unwrap_or(u32::MAX);

@@ -22,7 +22,8 @@ pub(super) struct Table {
     pivots: usize,
     /// The scale, a power of two. A code is a distance multiplied by the scale, rounded down.
     scale: f32,
-    /// The points. The points of block b begin at `b * BLOCK`. Nearby points are adjacent.
+    /// The points in the order of the table. Block b begins at `b * BLOCK`. Nearby points are
+    /// adjacent.
     order: Array<u32>,
     /// The codes of the points of block b for pivot p begin at `(b * pivots + p) * BLOCK`.
     codes: Array<u16>,
@@ -53,7 +54,7 @@ pub(super) struct PivotDistances<'a> {
 }
 
 impl<'a> PivotDistances<'a> {
-    /// Reads what [`Table::shared`] returned.
+    /// Reads the data that [`Table::shared`] returned.
     pub(super) fn of(shared: &'a [f32]) -> Self {
         let (greatest, distances) = shared.split_last().map_or((0.0, shared), |(g, d)| (*g, d));
         Self { distances, greatest }
@@ -238,8 +239,8 @@ fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     rayon::join(|| arrange(near, distances), || arrange(far, distances));
 }
 
-/// Returns the greatest power of two that scales all distances to at most [`MAX_CODE`]. Products
-/// with it are exact.
+/// Returns the greatest power of two that scales all distances to at most [`MAX_CODE`]. Scaling by a
+/// power of two is exact.
 fn scale(greatest: f32) -> f32 {
     let mut scale = f32::from_bits((127 + 100) << 23); // 2^100
     while greatest * scale > MAX_CODE {
@@ -257,9 +258,9 @@ fn code_of(distance: f32, scale: f32) -> u16 {
     (distance * scale) as u16
 }
 
-/// Returns lower bounds on the distance of a query from each of some boxes, in units of codes. The
-/// bound is the maximum over all pivots of the distance from the nearer end of the box. A code
-/// represents all distances that are rounded down to it.
+/// Returns a lower bound on the distance of a query from each box, in units of codes. The bound is
+/// the maximum over all pivots of the distance from the nearer end of the box. A code represents all
+/// distances that are rounded down to it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 fn box_bounds(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN_OUT] {
     let mut apart = [0.0f32; FAN_OUT];

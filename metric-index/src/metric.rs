@@ -202,8 +202,8 @@ pub trait Distances<P: ?Sized>: Send + Sync {
     fn to_within(&self, other: &P, radius: f32) -> Option<f32>;
 }
 
-/// A point from which distances are evaluated. If the metric supports it, the point is prepared when
-/// the first distance is evaluated.
+/// A point from which distances are evaluated. If the metric supports it, the point is prepared
+/// when the first distance is evaluated.
 pub(crate) struct Origin<'a, P: ?Sized, M> {
     metric: &'a M,
     point: &'a P,

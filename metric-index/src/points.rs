@@ -28,7 +28,7 @@ pub trait Points: Sync {
         self.len() == 0
     }
 
-    /// Point `number`.
+    /// Returns the point with this number.
     ///
     /// # Panics
     /// If there is no such point.

@@ -1,13 +1,13 @@
-//! The triangle inequality on rounded distances. This module contains all bounds of all indexes.
+//! The triangle inequality for rounded distances. This module contains the bounds of all indexes.
 //!
-//! If `t` is a true distance and `c` the computed one, then `|c − t| ≤ e t + a`, where `e` and `a`
-//! are the relative and absolute errors of the metric. Hence
+//! If `t` is a true distance and `c` is the computed distance, then `|c − t| ≤ e t + a`, where `e`
+//! and `a` are the relative and absolute errors of the metric. Hence
 //! `(c − a)(1 − e) ≤ t ≤ (c + a)(1 + 2e)`, for e up to a half.
 //!
 //! The triangle inequality `t(q, x) ≥ t(p, far) − t(p, near)` then gives a lower bound on the
-//! *computed* distance between q and x. It is computed in `f64`, whose rounding is included in `e`,
-//! and rounded down to `f32`. A point whose bound is above the radius cannot be in the answer. A
-//! point whose bound equals the radius can be in the answer, because balls are closed.
+//! *computed* distance between q and x. The bound is computed in `f64`, whose rounding is included
+//! in `e`, and rounded down to `f32`. A point whose bound is above the radius cannot be in the
+//! answer. A point whose bound equals the radius can be in the answer, because balls are closed.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ const ROUNDING: f64 = 1e-14;
 /// use metric_index::prune::Bounds;
 ///
 /// let bounds = Bounds::of::<str>(&Edit);
-/// // If two words have the distances 5 and 3 from a third one, they differ by more than 1.
+/// // If two words have the distances 5 and 3 from a third word, their distance is above 1.
 /// assert!(bounds.gap(5.0, 3.0) > 1.0);
 /// assert!(bounds.outside(1.0, 4.0, 9.0) > 2.0);
 /// ```
@@ -119,8 +119,8 @@ impl Bounds {
 
     /// The distances from a pivot that exclude a point, if the query's distance from the pivot is
     /// `distance`. [`gap`](Self::gap) is above the radius for distances up to the first value and
-    /// for distances of at least the second value. It may also be above the radius just between
-    /// these values.
+    /// for distances of at least the second value. It may also be above the radius for distances
+    /// slightly between these values.
     #[expect(clippy::cast_possible_truncation, reason = "the rounded values are checked")]
     pub(crate) fn excluded(self, distance: f32, radius: f32) -> (f32, f32) {
         let Self { relative: e, absolute: a } = self;
@@ -173,7 +173,7 @@ mod tests {
     /// The bounds of a metric without errors.
     const EXACT: Bounds = Bounds { relative: ROUNDING, absolute: 0.0 };
 
-    /// Pairs of numbers, the first at least as large as the second.
+    /// Returns pairs of numbers, of which the first is at least as large as the second.
     fn pairs() -> impl Iterator<Item = (f64, f64)> {
         let far = [0.0, 1e-30, 0.3, 1.0, 1.7, 10.0, 77.7, 1_234.5, 1e30];
         let shares = [0.0, 0.1, 1.0 / 3.0, 0.77, 0.999, 1.0];
@@ -193,8 +193,8 @@ mod tests {
         if f64::from(near) < x { [near, near.next_up()] } else { [near.next_down(), near] }
     }
 
-    /// The true distances differ as much as the triangle inequality permits, and the computed ones
-    /// have the maximum error.
+    /// The true distances differ as much as the triangle inequality permits, and the computed
+    /// distances have the maximum error.
     #[test]
     fn bounds_hold_at_the_worst_errors() {
         let metrics = [
@@ -266,7 +266,7 @@ mod tests {
                     let (below, above) = bounds.excluded(distance, radius);
                     assert!(below < 0.0 || bounds.outside(distance, below, below) > radius);
                     assert!(above.is_infinite() || bounds.outside(distance, above, above) > radius);
-                    // Slightly closer to the query, nothing is excluded.
+                    // Points slightly closer to the query are not excluded.
                     if distance < 100.0 && (1.0..100.0).contains(&radius) {
                         for from in [below + 1e-3, above - 1e-3] {
                             assert!(from < 0.0 || bounds.outside(distance, from, from) <= radius);
@@ -276,7 +276,7 @@ mod tests {
                 }
             }
         }
-        // With less information, slightly less is excluded.
+        // `gap_of` has less information than `gap`, so its bound is slightly lower.
         for bounds in [words, plane] {
             for far in [1e-30f32, 0.1, 1.0, 2.0, 3.5, 77.7, 1e30] {
                 for near in [0.0, far / 3.0, far * 0.999, far.next_down(), far] {

@@ -52,7 +52,7 @@ use reader::{Header, KEY, VERSION};
 /// Number of distances stored to identify the metric.
 const STORED_DISTANCES: usize = 32;
 
-/// The error of saving or opening an index.
+/// An error that occurred while saving or opening an index.
 ///
 /// ```
 /// use metric_index::stored::describe;

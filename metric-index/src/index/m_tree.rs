@@ -109,8 +109,8 @@ fn check_page(page: u32) -> Result<(), Error> {
 
 impl PagedTree {
     /// Returns the path from the root to the leaf for a point. In each page, the path follows the
-    /// nearest entry that covers the point. If no entry covers the point, the path follows the entry
-    /// whose radius grows least.
+    /// nearest entry that covers the point. If no entry covers the point, the path follows the
+    /// entry whose radius grows least.
     fn path<S: Points, M: Metric<S::Point>>(
         &self,
         space: &Space<S, M>,

@@ -4,7 +4,7 @@ use super::contents::FileContents;
 use super::reader::{Reader, StoreProblem};
 use crate::index::{Index, Kind, Space};
 
-/// An index that can be stored.
+/// An index that can be stored in a file.
 pub trait StoredIndex: Index {
     /// The kind of the index, with its parameters.
     #[doc(hidden)]

@@ -4,8 +4,8 @@ use super::contents::{FileContents, Value};
 use super::reader::{Reader, StoreProblem, ends_of, invalid};
 use crate::points::{Points, Sets, Strings, Vectors};
 
-/// Points that can be stored. Implemented by the stores of this crate; it can be implemented by
-/// user-defined stores.
+/// Points that can be stored in a file. The stores of this crate implement this trait, and
+/// user-defined stores can implement it.
 ///
 /// ```
 /// use metric_index::index::{Index, VpTree};
@@ -75,7 +75,7 @@ pub trait StoredPoints: Points + Sized {
     /// the index.
     fn write<'a>(&'a self, contents: &mut FileContents<'a>);
 
-    /// Reads what [`write`](Self::write) wrote.
+    /// Reads the points that [`write`](Self::write) wrote.
     ///
     /// # Errors
     /// If the file lacks an array or a number, an array is damaged, or the values are invalid.

@@ -239,8 +239,8 @@ fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     rayon::join(|| arrange(near, distances), || arrange(far, distances));
 }
 
-/// Returns the greatest power of two that scales all distances to at most [`MAX_CODE`]. Scaling by a
-/// power of two is exact.
+/// Returns the greatest power of two that scales all distances to at most [`MAX_CODE`]. Scaling by
+/// a power of two is exact.
 fn scale(greatest: f32) -> f32 {
     let mut scale = f32::from_bits((127 + 100) << 23); // 2^100
     while greatest * scale > MAX_CODE {
@@ -259,8 +259,8 @@ fn code_of(distance: f32, scale: f32) -> u16 {
 }
 
 /// Returns a lower bound on the distance of a query from each box, in units of codes. The bound is
-/// the maximum over all pivots of the distance from the nearer end of the box. A code represents all
-/// distances that are rounded down to it.
+/// the maximum over all pivots of the distance from the nearer end of the box. A code represents
+/// all distances that are rounded down to it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 fn box_bounds(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN_OUT] {
     let mut apart = [0.0f32; FAN_OUT];

@@ -154,8 +154,8 @@ where
         Self::with_layout(devices, index, Layout::Replicated, usize::MAX)
     }
 
-    /// Like [`new`](Self::new), with a given layout and at most `memory` bytes of points per GPU.
-    /// Free memory is an additional limit.
+    /// Copies the points like [`new`](Self::new), with a given layout and at most `memory` bytes of
+    /// points per GPU. Free memory is an additional limit.
     ///
     /// # Errors
     /// If a GPU fails.
@@ -346,7 +346,7 @@ struct PartAnswers {
 }
 
 impl Default for PartAnswers {
-    /// No answers.
+    /// Returns no answers.
     fn default() -> Self {
         Self { parts: Vec::new(), range_size: 1 }
     }

@@ -68,8 +68,9 @@ impl Bounds {
         if f64::from(rounded) > bound { rounded.next_down() } else { rounded }
     }
 
-    /// Like [`gap`](Self::gap), if only the difference of the distances from the third point is
-    /// known. The difference is at least `apart`, and neither distance is above `greatest`.
+    /// Returns a bound like [`gap`](Self::gap) if only the difference of the distances from the
+    /// third point is known. The difference is at least `apart`, and neither distance is above
+    /// `greatest`.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     pub(crate) fn gap_of(self, apart: f32, greatest: f32) -> f32 {
         let Self { relative: e, absolute: a } = self;

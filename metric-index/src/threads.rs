@@ -1,4 +1,4 @@
-//! Parallel work.
+//! Runs work on several threads.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Runs `work` for each piece and returns the results in order. A thread takes the next piece when
-/// it has finished one. The calling thread takes part, so the work is done even if no other thread
-/// can be started.
+/// it has finished the previous piece. The calling thread takes part, so the work is done even if
+/// no other thread can be started.
 ///
 /// # Panics
 /// If `work` panics.

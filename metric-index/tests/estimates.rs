@@ -17,8 +17,8 @@ fn plane(count: usize, dimension: usize) -> Vectors<f32> {
 
 #[test]
 fn intrinsic_dimensions_match_known_values() {
-    // On a line, distances have the mean 1/3 and the variance 1/18. In a cube of d dimensions, ρ
-    // grows as 1.4 d.
+    // On a line, distances have the mean 1/3 and the variance 1/18. In a cube of d dimensions, the
+    // intrinsic dimension is about 1.4 d.
     let of =
         |dimension| intrinsic_dimension(&plane(2_000, dimension), &Euclidean, 50_000, 7).unwrap();
     assert!((of(1) - 1.0).abs() < 0.03, "{}", of(1));
@@ -37,8 +37,8 @@ fn radii_contain_the_share_of_points() {
     for share in [0.0, 0.0001, 0.01, 0.3, 1.0] {
         let radius = radius_of_share(&points, &Euclidean, share, 500, 0).unwrap();
         let index = BruteForce::new(&points, Euclidean).unwrap();
-        // With all points as queries, the radius contains at most the share of points; with the
-        // next point it would contain more.
+        // With all points as queries, the radius contains at least the share of the points, and any
+        // smaller radius contains less.
         let found = |radius| -> usize {
             (0..500).map(|query| index.within(points.point(query), radius).unwrap().len() - 1).sum()
         };

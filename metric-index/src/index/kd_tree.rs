@@ -91,7 +91,7 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
     /// of its node, answers are wrong.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Fails like [`build`](Self::build).
     ///
     /// # Panics
     /// If the lengths of the arrays do not match the number of points, or if `order` is not a

@@ -130,10 +130,11 @@ macro_rules! of_kind {
 pub(super) use of_kind;
 
 impl<S: Points, M: Metric<S::Point>, T: Structure<S, M>> PointIndex<S, M, T> {
-    /// Like `build`, with progress reports. Indexes without parameters have the options `()`.
+    /// Builds an index like `build`, with progress reports. Indexes without parameters have the
+    /// options `()`.
     ///
     /// # Errors
-    /// As `build`.
+    /// Fails like `build`.
     ///
     /// ```
     /// use metric_index::index::{Index, MTree, Progress, VpTree};

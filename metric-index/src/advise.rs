@@ -69,8 +69,8 @@ pub struct Advice {
 /// sample of all points is the most reliable.
 ///
 /// # Errors
-/// If the sample has fewer than 100 points, a distance is not finite, the radius is negative or
-/// NaN, or the metric fails [`check`].
+/// Fails if the sample has fewer than 100 points, a distance is not finite, the radius is negative
+/// or NaN, or the metric fails [`check`].
 ///
 /// ```
 /// use metric_index::metric::Edit;

@@ -15,7 +15,7 @@ use crate::points::Points;
 /// can exclude. The dimension is infinite if all distances are equal.
 ///
 /// # Errors
-/// If there are fewer than two points, a distance is not finite, or `pairs` is below 2.
+/// Fails if there are fewer than two points, a distance is not finite, or `pairs` is below 2.
 ///
 /// ```
 /// use metric_index::estimate::intrinsic_dimension;
@@ -62,8 +62,8 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
 /// The radius is the quantile of the distances of `queries` random points from all other points.
 ///
 /// # Errors
-/// If there are fewer than two points, a distance is not finite, the share is outside 0 to 1, or
-/// `queries` is 0.
+/// Fails if there are fewer than two points, a distance is not finite, the share is outside 0 to 1,
+/// or `queries` is 0.
 ///
 /// ```
 /// use metric_index::estimate::radius_of_share;

@@ -149,7 +149,7 @@ where
     /// devices, or points were removed.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     pub fn new(devices: &[Device], index: Arc<I>) -> Result<Option<Self>, GpuError> {
         Self::with_layout(devices, index, Layout::Replicated, usize::MAX)
     }
@@ -158,7 +158,7 @@ where
     /// points per GPU. Free memory is an additional limit.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     pub fn with_layout(
         devices: &[Device],
         index: Arc<I>,
@@ -203,12 +203,12 @@ where
         Ok(Some(Self { index, formula, layout, shards, parts }))
     }
 
-    /// The distribution of the points over the GPUs.
+    /// Returns the distribution of the points over the GPUs.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Number of parts that the points are split into.
+    /// Returns the number of parts that the points are split into.
     pub fn parts(&self) -> usize {
         self.parts
     }
@@ -217,7 +217,7 @@ where
     /// CPU.
     ///
     /// # Panics
-    /// If there are 2^32 queries or more.
+    /// Panics if there are 2^32 queries or more.
     pub fn answer<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
@@ -361,13 +361,14 @@ struct CpuAnswers {
 }
 
 impl CpuAnswers {
-    /// The list of a query: empty if the query was rejected, `None` if the CPU did not answer it.
+    /// Returns the list of a query: empty if the query was rejected, `None` if the CPU did not
+    /// answer it.
     fn list(&self, query: usize) -> Option<&[Neighbor]> {
         let at = self.queries.binary_search(&u32::try_from(query).ok()?).ok()?;
         Some(self.lists.get(at).unwrap_or_default())
     }
 
-    /// The errors of rejected queries.
+    /// Returns the errors of rejected queries.
     fn errors(&self) -> Vec<(usize, Error)> {
         let answers = self.lists.iter().zip(&self.queries);
         answers.filter_map(|(list, &query)| Some((query as usize, list.err()?))).collect()
@@ -375,7 +376,7 @@ impl CpuAnswers {
 }
 
 impl PartAnswers {
-    /// The list of a query from each part.
+    /// Returns the list of a query from each part.
     fn lists(&self, query: usize) -> impl Iterator<Item = Option<&[Neighbor]>> {
         let range = query / self.range_size;
         let own = query % self.range_size;

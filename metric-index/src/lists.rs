@@ -49,7 +49,7 @@ impl Default for NeighborLists {
 }
 
 impl NeighborLists {
-    /// The number of queries.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
     }
@@ -59,13 +59,13 @@ impl NeighborLists {
         self.len() == 0
     }
 
-    /// The neighbors of a query, nearest first.
+    /// Returns the neighbors of a query, nearest first.
     ///
     /// # Errors
-    /// If the query was rejected.
+    /// Fails if the query was rejected.
     ///
     /// # Panics
-    /// If `query` is out of range.
+    /// Panics if `query` is out of range.
     pub fn get(&self, query: usize) -> Result<&[Neighbor], Error> {
         let list = &self.neighbors[self.offsets[query]..self.offsets[query + 1]];
         match self.errors.binary_search_by_key(&query, |&(rejected, _)| rejected) {
@@ -74,18 +74,18 @@ impl NeighborLists {
         }
     }
 
-    /// The lists in query order.
+    /// Returns the lists in query order.
     pub fn iter(&self) -> Iter<'_> {
         Iter { lists: self, queries: 0..self.len() }
     }
 
-    /// The neighbors of all queries, one list after the other.
+    /// Returns the neighbors of all queries, one list after the other.
     pub fn neighbors(&self) -> &[Neighbor] {
         &self.neighbors
     }
 
-    /// The start of each query's list in [`neighbors`](Self::neighbors) and the end of the last
-    /// list.
+    /// Returns the start of each query's list in [`neighbors`](Self::neighbors) and the end of the
+    /// last list.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }

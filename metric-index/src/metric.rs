@@ -58,23 +58,24 @@ pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Metric<P: ?Sized>: Sync {
-    /// The distance between two points. The error `|distance - true distance|` is at most
+    /// Returns the distance between two points. The error `|distance - true distance|` is at most
     /// [`relative_error`] times the true distance plus [`absolute_error`].
     ///
     /// [`relative_error`]: Metric::relative_error
     /// [`absolute_error`]: Metric::absolute_error
     fn distance(&self, a: &P, b: &P) -> f32;
 
-    /// Maximum relative error of [`Metric::distance`], at most 0.1; 0 if distances are exact.
+    /// Returns the maximum relative error of [`Metric::distance`], at most 0.1; 0 if distances are
+    /// exact.
     fn relative_error(&self) -> f32;
 
-    /// Maximum absolute error of [`Metric::distance`].
+    /// Returns the maximum absolute error of [`Metric::distance`].
     fn absolute_error(&self) -> f32 {
         0.0
     }
 
-    /// The distance, or `None` if it exceeds `radius`. This can be faster than computing the
-    /// distance.
+    /// Returns the distance, or `None` if it exceeds `radius`. This can be faster than computing
+    /// the distance.
     fn distance_within(&self, a: &P, b: &P, radius: f32) -> Option<f32> {
         let distance = self.distance(a, b);
         if distance > radius { None } else { Some(distance) }
@@ -110,8 +111,8 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// The size of a point, such as the length of a string. Brute force groups points of similar
-    /// size, because their blocks are faster. The size does not affect distances.
+    /// Returns the size of a point, such as the length of a string. Brute force groups points of
+    /// similar size, because their blocks are faster. The size does not affect distances.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -123,8 +124,8 @@ pub trait Metric<P: ?Sized>: Sync {
         0
     }
 
-    /// The bounds that a [`KdTree`](crate::index::KdTree) needs. Returns `None`, the default, if
-    /// KD-trees do not support this metric.
+    /// Returns the bounds that a [`KdTree`](crate::index::KdTree) needs. Returns `None`, the
+    /// default, if KD-trees do not support this metric.
     ///
     /// ```
     /// use metric_index::metric::{Angular, Euclidean, Metric};
@@ -136,7 +137,7 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// The formula of the distance, if GPUs can evaluate it; `None` by default.
+    /// Returns the formula of the distance, if GPUs can evaluate it; `None` by default.
     ///
     /// ```
     /// use metric_index::metric::{Euclidean, Formula, Metric, Minkowski};
@@ -148,9 +149,9 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// The name that identifies the metric in index files, such as `euclidean` or `minkowski:3`.
-    /// `None`, the default, records no name; opening a file then checks the metric only by some
-    /// distances.
+    /// Returns the name that identifies the metric in index files, such as `euclidean` or
+    /// `minkowski:3`. `None`, the default, records no name; opening a file then checks the metric
+    /// only by some distances.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -195,10 +196,10 @@ pub enum Formula {
 /// assert_eq!(near, ["cosa"]);
 /// ```
 pub trait Distances<P: ?Sized>: Send + Sync {
-    /// The distance to another point, like [`Metric::distance`].
+    /// Returns the distance to another point, like [`Metric::distance`].
     fn to(&self, other: &P) -> f32;
 
-    /// The distance to another point within a radius, like [`Metric::distance_within`].
+    /// Returns the distance to another point within a radius, like [`Metric::distance_within`].
     fn to_within(&self, other: &P, radius: f32) -> Option<f32>;
 }
 
@@ -303,7 +304,7 @@ forward_through!(&M, Box<M>, Arc<M>: Send);
 /// assert!(bound > 1.99 && bound <= 2.0);
 /// ```
 pub trait Coordinates<P: ?Sized = [f32]>: Sync {
-    /// The coordinates of a point.
+    /// Returns the coordinates of a point.
     fn of<'a>(&self, point: &'a P) -> &'a [f32];
 
     /// Whether the metric is the [`Euclidean`] distance of the coordinates; false by default. Brute
@@ -312,7 +313,7 @@ pub trait Coordinates<P: ?Sized = [f32]>: Sync {
         false
     }
 
-    /// A lower bound on [`Metric::distance`] from the points of the box
+    /// Returns a lower bound on [`Metric::distance`] from the points of the box
     /// `low[i] <= x[i] <= high[i]`: the distance of the nearest point, rounded down by more than
     /// its rounding error.
     fn bound_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32;

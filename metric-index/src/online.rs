@@ -125,7 +125,7 @@ impl Ticket {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// If the search rejected the query, or ended without an answer.
+    /// Fails if the search rejected the query, or ended without an answer.
     pub fn wait(self) -> Result<Vec<Neighbor>, QueueError> {
         Ok(self.0.recv().map_err(|_| QueueError::Lost)??)
     }
@@ -137,7 +137,7 @@ impl<Q: Send + 'static> Queue<Q> {
     /// batch are [lost](QueueError::Lost), and the queue continues.
     ///
     /// # Errors
-    /// If the system cannot start a thread.
+    /// Fails if the system cannot start a thread.
     pub fn start(
         limits: BatchLimits,
         mut answer: impl FnMut(Vec<Q>) -> NeighborLists + Send + 'static,
@@ -175,7 +175,7 @@ impl<Q: Send + 'static> Queue<Q> {
     /// Submits a query and waits for its answer.
     ///
     /// # Errors
-    /// If the search rejected the query, or ended without an answer.
+    /// Fails if the search rejected the query, or ended without an answer.
     pub fn ask(&self, query: Q) -> Result<Vec<Neighbor>, QueueError> {
         self.submit(query).wait()
     }

@@ -42,18 +42,19 @@ impl Bounds {
         }
     }
 
-    /// Maximum relative error of a computed distance, including the rounding of these bounds.
+    /// Returns the maximum relative error of a computed distance, including the rounding of these
+    /// bounds.
     pub fn relative_error(self) -> f64 {
         self.relative
     }
 
-    /// Maximum absolute error of a computed distance.
+    /// Returns the maximum absolute error of a computed distance.
     pub fn absolute_error(self) -> f64 {
         self.absolute
     }
 
-    /// A lower bound on the distance between two points. One is at least `far` and the other at
-    /// most `near` from a third point.
+    /// Returns a lower bound on the distance between two points. One is at least `far` and the
+    /// other at most `near` from a third point.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     pub fn gap(self, far: f32, near: f32) -> f32 {
         let far = f64::from(far);
@@ -85,8 +86,8 @@ impl Bounds {
         if f64::from(rounded) > bound { rounded.next_down() } else { rounded }
     }
 
-    /// The margin for the difference of two distances from a third point, both at most `greatest`.
-    /// If the difference exceeds the margin, [`gap`](Self::gap) is above the radius.
+    /// Returns the margin for the difference of two distances from a third point, both at most
+    /// `greatest`. If the difference exceeds the margin, [`gap`](Self::gap) is above the radius.
     pub(crate) fn margin(self, radius: f32, greatest: f32) -> f64 {
         let Self { relative: e, absolute: a } = self;
         // The gap is rounded down, so it must reach the next number.
@@ -95,7 +96,7 @@ impl Bounds {
         ((radius + a) / (1.0 - e) + lost) * (1.0 + 2.0 * ROUNDING)
     }
 
-    /// The range of points that are not excluded from the ball around a query. `from_third`
+    /// Returns the range of points that are not excluded from the ball around a query. `from_third`
     /// contains the distances of the points from a third point in ascending order. `distance` is
     /// the query's distance from the third point.
     pub(crate) fn near(self, from_third: &[f32], distance: f32, radius: f32) -> Range<usize> {
@@ -107,8 +108,8 @@ impl Bounds {
         start..from_third.partition_point(|&from| f64::from(from) <= high).max(start)
     }
 
-    /// An upper bound on the distance between two points whose distances from a third point are at
-    /// most `first` and `second`.
+    /// Returns an upper bound on the distance between two points whose distances from a third point
+    /// are at most `first` and `second`.
     #[expect(clippy::cast_possible_truncation, reason = "rounded up below")]
     pub fn reach(self, first: f32, second: f32) -> f32 {
         let Self { relative: e, absolute: a } = self;
@@ -118,10 +119,10 @@ impl Bounds {
         if f64::from(rounded) < bound { rounded.next_up() } else { rounded }
     }
 
-    /// The distances from a pivot that exclude a point, if the query's distance from the pivot is
-    /// `distance`. [`gap`](Self::gap) is above the radius for distances up to the first value and
-    /// for distances of at least the second value. It may also be above the radius for distances
-    /// slightly between these values.
+    /// Returns the distances from a pivot that exclude a point, if the query's distance from the
+    /// pivot is `distance`. [`gap`](Self::gap) is above the radius for distances up to the first
+    /// value and for distances of at least the second value. It may also be above the radius for
+    /// distances slightly between these values.
     #[expect(clippy::cast_possible_truncation, reason = "the rounded values are checked")]
     pub(crate) fn excluded(self, distance: f32, radius: f32) -> (f32, f32) {
         let Self { relative: e, absolute: a } = self;
@@ -139,8 +140,8 @@ impl Bounds {
         )
     }
 
-    /// A lower bound on the distances of a query from points whose distances from a pivot are from
-    /// `low` to `high`. `distance` is the query's distance from the pivot.
+    /// Returns a lower bound on the distances of a query from points whose distances from a pivot
+    /// are from `low` to `high`. `distance` is the query's distance from the pivot.
     pub fn outside(self, distance: f32, low: f32, high: f32) -> f32 {
         self.gap(distance, high).max(self.gap(low, distance))
     }
@@ -181,7 +182,7 @@ mod tests {
         far.into_iter().flat_map(move |far| shares.map(|share| (far, far * share)))
     }
 
-    /// The bounds of a metric, and its declared errors.
+    /// Returns the bounds of a metric, and its declared errors.
     fn bounds_of<P: ?Sized>(metric: &impl Metric<P>) -> (Bounds, f64, f64) {
         let relative = metric.relative_error();
         let absolute = metric.absolute_error();

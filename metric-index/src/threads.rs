@@ -10,7 +10,7 @@ use std::thread;
 /// no other thread can be started.
 ///
 /// # Panics
-/// If `work` panics.
+/// Panics if `work` panics.
 pub(crate) fn map_parallel<R: Send>(
     pieces: usize,
     threads: NonZero<usize>,

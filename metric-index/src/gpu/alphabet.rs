@@ -39,7 +39,7 @@ impl Alphabet {
     /// Builds the codes for the characters of some words.
     ///
     /// # Panics
-    /// If there are 2^32 words or more.
+    /// Panics if there are 2^32 words or more.
     pub fn of_words<S: Points<Point = str>>(words: &S) -> Self {
         let count = u32::try_from(words.len()).expect("fewer than 2^32 words");
         let mut frequencies: HashMap<char, u64> = HashMap::new();

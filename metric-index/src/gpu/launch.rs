@@ -390,7 +390,8 @@ impl Kernels {
         FilterLaunch { filter, is_resident, shared, columns, rows }
     }
 
-    /// Number of positions that the blocks of a filter scan per step, for `count` queries.
+    /// Returns the number of positions that the blocks of a filter scan per step, for `count`
+    /// queries.
     pub(super) fn positions_per_step(&self, steps: u32, count: u32) -> u32 {
         let chosen = self.filter_for(steps, count);
         chosen.rows * chosen.filter.rows

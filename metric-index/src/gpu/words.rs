@@ -116,12 +116,12 @@ impl SearchGoal {
         count <= capacity && self.k.is_none_or(|k| count as usize >= k)
     }
 
-    /// Maximum length of an answer.
+    /// Returns the maximum length of an answer.
     fn max_neighbors(self) -> usize {
         self.k.unwrap_or(usize::MAX)
     }
 
-    /// The position of a query in `GpuAnswers`.
+    /// Returns the position of a query in `GpuAnswers`.
     fn position(self, query: &PendingQuery) -> usize {
         (query.query - self.first) as usize
     }

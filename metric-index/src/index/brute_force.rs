@@ -42,7 +42,8 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     /// Creates an index of points.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, such as for a vector that contains NaN.
+    /// Fails if the distance of a point from itself is not 0, such as for a vector that contains
+    /// NaN.
     pub fn new(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
     }

@@ -69,14 +69,14 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
     /// tree for any number of threads.
     ///
     /// # Errors
-    /// If the metric has no [coordinates](Metric::coordinates), the distance of a point from itself
-    /// is not 0, or the points differ in dimension.
+    /// Fails if the metric has no [coordinates](Metric::coordinates), the distance of a point from
+    /// itself is not 0, or the points differ in dimension.
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
     }
 
-    /// The leaf size of the tree that [`build`](Self::build) creates for these points. It is larger
-    /// if the metric has [blocks](Metric::blocks).
+    /// Returns the leaf size of the tree that [`build`](Self::build) creates for these points. It
+    /// is larger if the metric has [blocks](Metric::blocks).
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
         if PointBlocks::exist(points, metric) { BLOCK_LEAF_SIZE } else { LEAF_SIZE }
     }
@@ -94,8 +94,8 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
     /// Fails like [`build`](Self::build).
     ///
     /// # Panics
-    /// If the lengths of the arrays do not match the number of points, or if `order` is not a
-    /// permutation of the points.
+    /// Panics if the lengths of the arrays do not match the number of points, or if `order` is not
+    /// a permutation of the points.
     pub fn from_layout(points: S, metric: M, layout: KdLayout) -> Result<Self, Error> {
         let space = Space::new(points, metric)?;
         let dimension = dimension_of(&space)?;

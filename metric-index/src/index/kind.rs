@@ -101,7 +101,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name of the kind, without parameters.
+    /// Returns the name of the kind, without parameters.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::BruteForce => "brute-force",

@@ -77,13 +77,13 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     /// computed in parallel.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
-    /// the size is a negative or NaN radius.
+    /// Fails if the distance of a point from itself is not 0, a distance from a center is not
+    /// finite, or the size is a negative or NaN radius.
     pub fn build(points: S, metric: M, size: ClusterSize) -> Result<Self, Error> {
         Self::build_with(points, metric, size, &Progress::none())
     }
 
-    /// The clusters, in the order in which they are searched.
+    /// Returns the clusters, in the order in which they are searched.
     pub fn clusters(&self) -> impl ExactSizeIterator<Item = Cluster<'_>> {
         let Buckets { clusters, points, .. } = &self.structure.buckets;
         let mut start = 0;
@@ -135,7 +135,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// The positions of a cluster's bucket.
+    /// Returns the positions of a cluster's bucket.
     fn positions(&self, cluster: u32) -> Range<u32> {
         let cluster = cluster as usize;
         let start = cluster.checked_sub(1).map_or(0, |before| self.clusters[before].end);

@@ -92,8 +92,8 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     /// about n · page · levels distances.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, if a distance between two points is not
-    /// finite, or if `page` is below 4.
+    /// Fails if the distance of a point from itself is not 0, if a distance between two points is
+    /// not finite, or if `page` is below 4.
     pub fn build(points: S, metric: M, page: u32) -> Result<Self, Error> {
         Self::build_with(points, metric, page, &Progress::none())
     }
@@ -234,7 +234,7 @@ impl PagedTree {
         Ok(Split { promoted, radii, entries: parts, from_above })
     }
 
-    /// The routing object of a page; `None` for the root.
+    /// Returns the routing object of a page; `None` for the root.
     fn routing(&self, page: u32) -> Option<u32> {
         let parent = self.pages.get(page as usize)?.parent;
         let entries = &self.pages.get(parent as usize)?.entries;
@@ -356,7 +356,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
         self.removed
     }
 
-    /// Number of pages.
+    /// Returns the number of pages.
     fn nodes(&self) -> usize {
         self.pages.len() - self.free.len()
     }

@@ -13,7 +13,7 @@ type Answer = Result<Vec<Neighbor>, Error>;
 /// compiled only once.
 ///
 /// # Panics
-/// If there are 2^32 queries or more, or `ask` panics.
+/// Panics if there are 2^32 queries or more, or `ask` panics.
 pub(super) fn answers(
     queries: usize,
     threads: NonZero<usize>,

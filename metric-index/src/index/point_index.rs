@@ -36,7 +36,7 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
         progress: &Progress<'_>,
     ) -> Result<Self, Error>;
 
-    /// The kind of index with its parameters.
+    /// Returns the kind of index with its parameters.
     fn kind(options: Self::Options) -> Kind;
 
     /// Returns the parameters of a kind of index, if this structure belongs to that kind.
@@ -52,20 +52,20 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
         options: Self::Options,
     ) -> Result<Self, StoreProblem>;
 
-    /// The number of nodes; see [`Index::nodes`].
+    /// Returns the number of nodes; see [`Index::nodes`].
     fn nodes(&self) -> usize;
 
-    /// The number of removed points.
+    /// Returns the number of removed points.
     fn removed(&self) -> usize {
         0
     }
 
-    /// The points in blocks; see [`Index::blocks`].
+    /// Returns the points in blocks; see [`Index::blocks`].
     fn blocks(&self, _: &Space<S, M>) -> Option<&dyn Blocks<S::Point>> {
         None
     }
 
-    /// The node at which a search starts, if there are nodes.
+    /// Returns the node at which a search starts, if there are nodes.
     fn root(&self) -> u32 {
         0
     }

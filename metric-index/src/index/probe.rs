@@ -140,7 +140,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         }
     }
 
-    /// The number of distances evaluated so far.
+    /// Returns the number of distances evaluated so far.
     pub fn evaluations(&self) -> u64 {
         self.evaluations
     }
@@ -153,17 +153,17 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// Ends the query.
     ///
     /// # Errors
-    /// If a distance of the query is not finite.
+    /// Fails if a distance of the query is not finite.
     pub fn finish(self) -> Result<(), Error> {
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// The query.
+    /// Returns the query.
     pub fn query(&self) -> &S::Point {
         self.query.point()
     }
 
-    /// The current search radius.
+    /// Returns the current search radius.
     pub fn radius(&self) -> f32 {
         self.collector.radius()
     }
@@ -204,7 +204,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// [blocks](super::Index::blocks), `order` must be their order.
     ///
     /// # Panics
-    /// If the range exceeds `order`.
+    /// Panics if the range exceeds `order`.
     pub fn visit_positions(&mut self, positions: Range<u32>, order: &[u32]) -> u32 {
         /// Number of positions scanned with the same radius.
         const POSITIONS_PER_RADIUS: u32 = 128;

@@ -87,7 +87,7 @@ impl<'a> Levels<'a> {
         Self { progress }
     }
 
-    /// The remaining work of a point at a level.
+    /// Returns the remaining work of a point at a level.
     fn left(depth: u32) -> u64 {
         Self::WORK_PER_POINT.checked_shr(depth).unwrap_or(0)
     }

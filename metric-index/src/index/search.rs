@@ -37,7 +37,7 @@ pub trait Index: Sync + Sized {
     /// Returns the points in their original order, including removed points.
     fn points(&self) -> &Self::Points;
 
-    /// The number of points that have not been removed.
+    /// Returns the number of points that have not been removed.
     fn len(&self) -> usize {
         self.points().len()
     }
@@ -47,14 +47,14 @@ pub trait Index: Sync + Sized {
         self.len() == 0
     }
 
-    /// The metric.
+    /// Returns the metric.
     fn metric(&self) -> &Self::Metric;
 
-    /// The number of nodes (clusters, blocks).
+    /// Returns the number of nodes (clusters, blocks).
     fn nodes(&self) -> usize;
 
-    /// The points as [blocks](Metric::blocks), in the order of [`Probe::visit_positions`]. `None`,
-    /// the default, if the metric has no blocks or the index does not keep them.
+    /// Returns the points as [blocks](Metric::blocks), in the order of [`Probe::visit_positions`].
+    /// `None`, the default, if the metric has no blocks or the index does not keep them.
     fn blocks(&self) -> Option<&dyn Blocks<<Self::Points as Points>::Point>> {
         None
     }
@@ -81,8 +81,8 @@ pub trait Index: Sync + Sized {
     /// number.
     ///
     /// # Errors
-    /// If the radius is negative or NaN, the query is invalid, or a distance of the query is not
-    /// finite.
+    /// Fails if the radius is negative or NaN, the query is invalid, or a distance of the query is
+    /// not finite.
     fn within(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -99,7 +99,8 @@ pub trait Index: Sync + Sized {
     /// to the lower number. The search radius starts at infinity and shrinks.
     ///
     /// # Errors
-    /// If the query is invalid (such as a vector with NaN) or a distance of the query is not finite.
+    /// Fails if the query is invalid (such as a vector with NaN) or a distance of the query is not
+    /// finite.
     fn nearest(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -113,8 +114,8 @@ pub trait Index: Sync + Sized {
     /// `first`, `first · factor`, `first · factor²` and so on, until a query finds k points.
     ///
     /// # Errors
-    /// If the query is invalid, a distance of the query is not finite, `first` is not positive, or
-    /// `factor` is not above 1.
+    /// Fails if the query is invalid, a distance of the query is not finite, `first` is not
+    /// positive, or `factor` is not above 1.
     fn nearest_by_ranges(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -249,8 +250,8 @@ pub trait DynamicIndex: Index {
     /// Adds a point and returns its number, which is one more than the number of the last point.
     ///
     /// # Errors
-    /// If the distance of the point from itself is not 0, a distance from another point is not
-    /// finite, the point does not fit into the store, or no number is left. The index is then
+    /// Fails if the distance of the point from itself is not 0, a distance from another point is
+    /// not finite, the point does not fit into the store, or no number is left. The index is then
     /// unchanged.
     fn insert(&mut self, point: &<Self::Points as Points>::Point) -> Result<u32, Error>;
 
@@ -258,14 +259,15 @@ pub trait DynamicIndex: Index {
     /// is never reused, and the point remains in [`Index::points`].
     ///
     /// # Errors
-    /// If a distance between two points of the index is not finite. The index is then unchanged.
+    /// Fails if a distance between two points of the index is not finite. The index is then
+    /// unchanged.
     fn remove(&mut self, point: u32) -> Result<bool, Error>;
 }
 
 /// Searches an index and returns the collector and the cost.
 ///
 /// # Errors
-/// If the query's distance from itself is not 0, or a distance of the query is not finite.
+/// Fails if the query's distance from itself is not 0, or a distance of the query is not finite.
 pub fn search<I: Index, C: Collector>(
     index: &I,
     query: &<I::Points as Points>::Point,
@@ -294,7 +296,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// itself is 0, which counts as one evaluation.
     ///
     /// # Errors
-    /// If the query's distance from itself is not 0.
+    /// Fails if the query's distance from itself is not 0.
     pub fn start<I: Index<Points = S, Metric = M>>(
         index: &'a I,
         query: &'a S::Point,
@@ -361,7 +363,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     /// here.
     ///
     /// # Errors
-    /// If the query's distance from itself is not 0.
+    /// Fails if the query's distance from itself is not 0.
     pub fn start(
         index: &'a I,
         query: &'a <I::Points as Points>::Point,
@@ -377,7 +379,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     /// done.
     ///
     /// # Errors
-    /// If a distance of the query is not finite.
+    /// Fails if a distance of the query is not finite.
     pub fn work(&mut self, evaluations: u64) -> Result<bool, Error> {
         self.probe.allow(evaluations);
         loop {
@@ -397,7 +399,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         }
     }
 
-    /// The cost so far.
+    /// Returns the cost so far.
     pub fn cost(&self) -> Cost {
         Cost { evaluations: self.probe.evaluations, nodes: self.worked_on }
     }

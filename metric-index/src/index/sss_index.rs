@@ -52,13 +52,13 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     /// [`Pivots::Spread`]. Building takes 4 bytes per point and pivot.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, a distance from a pivot is not finite, or
-    /// the share is outside 0 to 1.
+    /// Fails if the distance of a point from itself is not 0, a distance from a pivot is not
+    /// finite, or the share is outside 0 to 1.
     pub fn build(points: S, metric: M, pivots: Pivots) -> Result<Self, Error> {
         Self::build_with(points, metric, pivots, &Progress::none())
     }
 
-    /// The pivots.
+    /// Returns the pivots.
     ///
     /// ```
     /// use metric_index::index::{Pivots, SssIndex};

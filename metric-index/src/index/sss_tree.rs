@@ -64,8 +64,8 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
     /// above 0.5, the depth of the tree can reach the number of points.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, if a distance from a center is not finite,
-    /// or if `share` is outside 0 to 1.
+    /// Fails if the distance of a point from itself is not 0, if a distance from a center is not
+    /// finite, or if `share` is outside 0 to 1.
     pub fn build(points: S, metric: M, share: f32) -> Result<Self, Error> {
         Self::build_with(points, metric, share, &Progress::none())
     }

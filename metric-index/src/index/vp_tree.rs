@@ -44,7 +44,7 @@ impl Node {
         Self { positions, sides: children.map(|children| children.map(side)) }
     }
 
-    /// The positions as `usize`.
+    /// Returns the positions as `usize`.
     fn span(&self) -> Range<usize> {
         self.positions.start as usize..self.positions.end as usize
     }
@@ -90,14 +90,14 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// of threads.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, or a distance from a vantage point is not
-    /// finite.
+    /// Fails if the distance of a point from itself is not 0, or a distance from a vantage point is
+    /// not finite.
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
     }
 
-    /// The leaf size of the tree that [`build`](Self::build) creates for these points. It is larger
-    /// if the metric has [blocks](Metric::blocks).
+    /// Returns the leaf size of the tree that [`build`](Self::build) creates for these points. It
+    /// is larger if the metric has [blocks](Metric::blocks).
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
         if PointBlocks::exist(points, metric) { BLOCK_LEAF_SIZE } else { LEAF_SIZE }
     }
@@ -122,11 +122,11 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// answers are wrong.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0.
+    /// Fails if the distance of a point from itself is not 0.
     ///
     /// # Panics
-    /// If the lengths of the arrays do not match the number of points, or if `order` is not a
-    /// permutation of the points.
+    /// Panics if the lengths of the arrays do not match the number of points, or if `order` is not
+    /// a permutation of the points.
     pub fn from_layout(points: S, metric: M, layout: VpLayout) -> Result<Self, Error> {
         let space = Space::new(points, metric)?;
         let VpLayout { leaf_size: leaf, mut order, distances: mut above, sides } = layout;

@@ -15,7 +15,7 @@ use crate::points::Points;
 /// Evaluates up to `6 sample²` distances and compares `sample³ / 2` triples; 64 is a good size.
 ///
 /// # Errors
-/// If two or three points of the sample violate an axiom, or a distance is not finite.
+/// Fails if two or three points of the sample violate an axiom, or a distance is not finite.
 ///
 /// ```
 /// use metric_index::metric::{Euclidean, Metric, check};

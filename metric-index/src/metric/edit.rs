@@ -74,7 +74,7 @@ fn within(radius: f32, distance: impl FnOnce(usize) -> Option<usize>) -> Option<
 /// Number of characters that a machine word represents, one bit per character.
 const WORD_BITS: usize = 64;
 
-/// The distance if it is at most `limit`.
+/// Returns the distance if it is at most `limit`.
 fn edit(a: &str, b: &str, limit: usize) -> Option<usize> {
     if a == b {
         return Some(0);

@@ -68,7 +68,8 @@ use crate::points::{Points, Sets, Strings, Vectors};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait StoredPoints: Points + Sized {
-    /// The name of the points in files. A file whose points have a different name is rejected.
+    /// Returns the name of the points in files. A file whose points have a different name is
+    /// rejected.
     fn name() -> String;
 
     /// Writes the points. Names of arrays and numbers start with `points.`; other names belong to
@@ -78,9 +79,9 @@ pub trait StoredPoints: Points + Sized {
     /// Reads the points that [`write`](Self::write) wrote.
     ///
     /// # Errors
-    /// If the file lacks an array or a number, an array is damaged, or the values are invalid.
-    /// Checksums do not protect against malicious files, so every value must be validated, and no
-    /// file may make a search panic.
+    /// Fails if the file lacks an array or a number, an array is damaged, or the values are
+    /// invalid. Checksums do not protect against malicious files, so every value must be validated,
+    /// and no file may make a search panic.
     fn read(file: &mut Reader) -> Result<Self, StoreProblem>;
 }
 

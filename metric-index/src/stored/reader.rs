@@ -130,7 +130,7 @@ impl Reader {
     /// Reads an array and verifies its checksum.
     ///
     /// # Errors
-    /// If the array is missing, damaged, or of a different type.
+    /// Fails if the array is missing, damaged, or of a different type.
     pub fn array<T: Value>(&mut self, name: &str) -> Result<Array<T>, StoreProblem> {
         let array: Array<T> = self.file.array(name, T::DTYPE)?;
         let written = self.header.checksums.get(name);
@@ -196,7 +196,7 @@ impl Reader {
     /// Returns the number with this name.
     ///
     /// # Errors
-    /// If the file has no number of this name.
+    /// Fails if the file has no number of this name.
     pub fn number(&self, name: &str) -> Result<u64, StoreProblem> {
         let number = self.header.numbers.get(name).copied();
         number.ok_or_else(|| invalid("settings", format!("there is no {name}")))
@@ -213,7 +213,7 @@ impl Reader {
     /// Reads a number that fits into 32 bits.
     ///
     /// # Errors
-    /// If the file has no number of this name, or if the number is too large.
+    /// Fails if the file has no number of this name, or if the number is too large.
     pub fn small(&self, name: &str) -> Result<u32, StoreProblem> {
         let number = self.number(name)?;
         u32::try_from(number).map_err(|_| invalid("settings", format!("{name} is {number}")))

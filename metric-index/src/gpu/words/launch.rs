@@ -125,17 +125,18 @@ pub(super) struct QueryLayout {
 }
 
 impl QueryLayout {
-    /// Number of 32-bit words that the queries take, without the words found.
+    /// Returns the number of 32-bit words that the queries take, without the words found.
     fn words(self) -> usize {
         3 * self.count + self.characters.div_ceil(4)
     }
 
-    /// The offset of the numbers of words found. It is even, so that the next section is aligned.
+    /// Returns the offset of the numbers of words found. It is even, so that the next section is
+    /// aligned.
     pub(super) fn counts_at(self) -> usize {
         self.words().next_multiple_of(2)
     }
 
-    /// The offset of the words found.
+    /// Returns the offset of the words found.
     pub(super) fn found_at(self) -> usize {
         self.counts_at() + self.count.next_multiple_of(2)
     }

@@ -56,7 +56,7 @@ impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
     /// ```
     ///
     /// # Panics
-    /// If there are 2^32 queries or more.
+    /// Panics if there are 2^32 queries or more.
     pub fn batch<Q: Points<Point = [f32]>, C: Answer>(
         &self,
         queries: &Q,

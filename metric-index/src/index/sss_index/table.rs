@@ -60,7 +60,7 @@ impl<'a> PivotDistances<'a> {
         Self { distances, greatest }
     }
 
-    /// The margin by which two distances from a pivot must differ to exclude a point.
+    /// Returns the margin by which two distances from a pivot must differ to exclude a point.
     pub(super) fn margin(self, radius: f32, bounds: Bounds) -> f64 {
         bounds.margin(radius, self.greatest)
     }
@@ -120,7 +120,7 @@ impl Table {
         table
     }
 
-    /// The minimum and maximum code of a region for a pivot.
+    /// Returns the minimum and maximum code of a region for a pivot.
     fn code_range(&self, region: usize, pivot: usize) -> (u16, u16) {
         let blocks = self.order.len().div_ceil(BLOCK);
         if let Some(group) = region.checked_sub(blocks) {
@@ -134,19 +134,19 @@ impl Table {
         (min, codes.iter().fold(0, |max, &code| max.max(code)))
     }
 
-    /// Number of blocks and groups.
+    /// Returns the number of blocks and groups.
     pub(super) fn regions(&self) -> usize {
         self.order.len().div_ceil(BLOCK) + self.groups.len()
     }
 
-    /// The points of a block; `None` if the region is a group.
+    /// Returns the points of a block; `None` if the region is a group.
     pub(super) fn block(&self, region: u32) -> Option<&[u32]> {
         let start = region as usize * BLOCK;
         let points = self.order.get(start..(start + BLOCK).min(self.order.len()))?;
         (!points.is_empty()).then_some(points)
     }
 
-    /// The shared data of a query's tasks: the distances of the query from the pivots, then
+    /// Returns the shared data of a query's tasks: the distances of the query from the pivots, then
     /// [`PivotDistances::greatest`].
     pub(super) fn shared(&self, distances: impl Iterator<Item = f32>) -> Box<[f32]> {
         let mut greatest = MAX_CODE / self.scale;

@@ -76,7 +76,7 @@ struct Workload<'a, P: ?Sized> {
 }
 
 /// Counts the distances that range queries evaluate with algorithms 4 and 7 of Barrientos 2011, as
-/// published: entire buckets are scanned, and the table of distances is exact.
+/// published. Entire buckets are scanned, and the table of distances is exact.
 fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
     points: &S,
     metric: M,

@@ -81,8 +81,9 @@ pub trait Metric<P: ?Sized>: Sync {
         if distance > radius { None } else { Some(distance) }
     }
 
-    /// Prepares a point for the distances to many others. Returns `None` if that does not pay off.
-    /// The distances equal the results of [`distance`](Metric::distance), bit for bit.
+    /// Prepares a point for the distances to many other points. Returns `None`, the default, if
+    /// that is not faster. The distances equal the results of [`distance`](Metric::distance), bit
+    /// for bit.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -96,7 +97,7 @@ pub trait Metric<P: ?Sized>: Sync {
     }
 
     /// Copies points into blocks, which allow many distances to be computed at a time. Returns
-    /// `None`, the default, if that does not pay off. Indexes keep the copy in their own order of
+    /// `None`, the default, if that is not faster. Indexes keep the copy in their own order of
     /// points.
     ///
     /// ```

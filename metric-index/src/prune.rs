@@ -1,6 +1,6 @@
 //! The triangle inequality for rounded distances. This module contains the bounds of all indexes.
 //!
-//! If `t` is a true distance and `c` is the computed distance, then `|c − t| ≤ e t + a`, where `e`
+//! Let `t` be a true distance and `c` the computed distance. Then `|c − t| ≤ e t + a`, where `e`
 //! and `a` are the relative and absolute errors of the metric. Hence
 //! `(c − a)(1 − e) ≤ t ≤ (c + a)(1 + 2e)`, for e up to a half.
 //!

@@ -89,7 +89,7 @@ where
 /// Answers queries with the strategy of distributed data (section 3.3.2).
 ///
 /// Each index has its own thread, which answers all queries. Points are numbered as if they had
-/// been distributed over the indexes round-robin: with T indexes, point i of index t is point
+/// been distributed over the indexes round-robin. With T indexes, point i of index t is point
 /// `i * T + t` of the answers. The strategy and the number of threads in the options are ignored.
 ///
 /// # Errors

@@ -47,7 +47,7 @@ pub(super) struct Kernels {
     prepare_queries: Kernel,
     prepare_scan: Kernel,
     /// The filters in ascending order of queries per block. The last two take the same number of
-    /// queries: one keeps all terms of its queries in shared memory, the other only some.
+    /// queries: the first keeps all terms of its queries in shared memory, the second only some.
     filters: [Filter; 6],
     shared_per_multiprocessor: usize,
     multiprocessors: u32,

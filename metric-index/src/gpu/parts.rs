@@ -16,8 +16,8 @@ pub(super) fn parts(count: u32, first: u32, growth: u32) -> Vec<u32> {
     ends
 }
 
-/// Returns the ends of the parts for few queries, like [`parts`]. The first part has between `first`
-/// and `capacity` positions.
+/// Returns the ends of the parts for few queries, like [`parts`]. The first part has between
+/// `first` and `capacity` positions.
 ///
 /// Two parts are better than three, because each takes two launches. With two parts, the size of
 /// the second is a multiple of `step` if the first has capacity for the remainder. All blocks

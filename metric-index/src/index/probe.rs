@@ -239,7 +239,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         order: &[u32],
         is_marked: impl Fn(u32) -> bool,
     ) -> u32 {
-        /// Minimum number of marked points for which it pays off to scan a whole group.
+        /// Minimum number of marked points for which scanning a whole group is faster.
         const MIN_MARKED: u64 = 4;
         /// Number of positions scanned together.
         const GROUP: u32 = 32;

@@ -110,7 +110,7 @@ pub trait Index: Sync + Sized {
         Ok(found.into_sorted())
     }
 
-    /// Returns the same answer as [`nearest`](Index::nearest), but runs range queries of radius
+    /// Returns the same answer as [`nearest`](Index::nearest). Runs range queries of radius
     /// `first`, `first · factor`, `first · factor²` and so on, until a query finds k points.
     ///
     /// # Errors
@@ -250,9 +250,9 @@ pub trait DynamicIndex: Index {
     /// Adds a point and returns its number, which is one more than the number of the last point.
     ///
     /// # Errors
-    /// Fails if the distance of the point from itself is not 0, a distance from another point is
-    /// not finite, the point does not fit into the store, or no number is left. The index is then
-    /// unchanged.
+    /// Fails if the distance of the point from itself is not 0, or a distance from another point is
+    /// not finite. Also fails if the point does not fit into the store, or if no number is left.
+    /// The index is then unchanged.
     fn insert(&mut self, point: &<Self::Points as Points>::Point) -> Result<u32, Error>;
 
     /// Removes a point from all answers. Returns whether the index contained the point. Its number

@@ -1,5 +1,5 @@
-//! One type for all points and one type for all metrics, so that a test file compiles each index
-//! once instead of once per store and metric. A `dyn Metric` forwards to the metrics, so distances
+//! One type for all points and one type for all metrics. A test file therefore compiles each index
+//! once, and not once per store and metric. A `dyn Metric` forwards to the metrics, so distances
 //! are unchanged.
 
 use std::marker::PhantomData;

@@ -283,8 +283,11 @@ mod tests {
             for far in [1e-30f32, 0.1, 1.0, 2.0, 3.5, 77.7, 1e30] {
                 for near in [0.0, far / 3.0, far * 0.999, far.next_down(), far] {
                     let gap = bounds.gap(far, near);
-                    let of = bounds.gap_of(far - near, far);
-                    assert!(of <= gap && of >= gap - far * 1e-6, "{of} {gap} {far} {near}");
+                    let bound = bounds.gap_of(far - near, far);
+                    assert!(
+                        bound <= gap && bound >= gap - far * 1e-6,
+                        "{bound} {gap} {far} {near}"
+                    );
                     for radius in [0.0, 1e-3, 1.0, 2.0, 1e20, f32::INFINITY] {
                         if f64::from(far) - f64::from(near) > bounds.margin(radius, far) {
                             assert!(gap > radius, "{gap} {radius}");

@@ -33,9 +33,9 @@ pub(crate) fn map_parallel<R: Send>(
             .map_while(|_| thread::Builder::new().spawn_scoped(scope, run_tasks).ok())
             .collect();
         let own = run_tasks();
-        let of_others =
+        let other_results =
             others.into_iter().map(|other| other.join().unwrap_or_else(|e| resume_unwind(e)));
-        for (task, result) in of_others.flatten().chain(own) {
+        for (task, result) in other_results.flatten().chain(own) {
             all[task] = Some(result);
         }
     });

@@ -385,15 +385,16 @@ fn contents(path: &Path) -> Contents {
     for name in names {
         let name: &'static str = name.leak();
         let types = [Dtype::U8, Dtype::U16, Dtype::U32, Dtype::U64, Dtype::F32];
-        let of = |file: &mut Container, dtype| match dtype {
+        let read_array = |file: &mut Container, dtype| match dtype {
             Dtype::U8 => file.array::<u8>(name, dtype).map(|a| bytemuck::cast_slice(&a).to_vec()),
             Dtype::U16 => file.array::<u16>(name, dtype).map(|a| bytemuck::cast_slice(&a).to_vec()),
             Dtype::U32 => file.array::<u32>(name, dtype).map(|a| bytemuck::cast_slice(&a).to_vec()),
             Dtype::U64 => file.array::<u64>(name, dtype).map(|a| bytemuck::cast_slice(&a).to_vec()),
             _ => file.array::<f32>(name, dtype).map(|a| bytemuck::cast_slice(&a).to_vec()),
         };
-        let found =
-            types.into_iter().find_map(|dtype| of(&mut file, dtype).ok().map(|a| (dtype, a)));
+        let found = types
+            .into_iter()
+            .find_map(|dtype| read_array(&mut file, dtype).ok().map(|a| (dtype, a)));
         let (dtype, bytes): (Dtype, Vec<u8>) = found.unwrap();
         arrays.push((name, dtype, bytes));
     }

@@ -216,8 +216,11 @@ fn thesis_by_table() {
         // computation, so the leaves of the VP-tree are smaller.
         let each = each.filter(|m| m["strategy"] == "Local" && m["traffic"] == "high");
         let (trees, others): (Vec<_>, Vec<_>) = each.partition(|m| m["index"] == "VP-tree");
-        let of = |m: &&serde_json::Value| m["evaluations_a_query"].as_f64().unwrap();
-        (trees.iter().map(of).collect::<Vec<f64>>(), others.iter().map(of).collect::<Vec<f64>>())
+        let evaluations_of = |m: &&serde_json::Value| m["evaluations_a_query"].as_f64().unwrap();
+        (
+            trees.iter().map(evaluations_of).collect::<Vec<f64>>(),
+            others.iter().map(evaluations_of).collect::<Vec<f64>>(),
+        )
     };
     let (trees, others) = evaluations(None);
     let (trees_by_table, others_by_table) = evaluations(Some("--table"));

@@ -197,8 +197,8 @@ impl Searcher {
         let mut distances = Vec::with_capacity(pivots.len() * points.len());
         for &pivot in pivots {
             let pivot = points.point(pivot);
-            let of = |point| metric.distance(pivot, points.point(point));
-            distances.extend((0..searcher.count).map(of));
+            let distance_to = |point| metric.distance(pivot, points.point(point));
+            distances.extend((0..searcher.count).map(distance_to));
         }
         let device = &searcher.device;
         let stream = &searcher.stream;

@@ -398,14 +398,15 @@ impl TreeSearch {
         let stream = device.stream()?;
         let failed = device.step("copying a tree to it").failed();
         // The driver rejects empty copies.
-        let some = |values: &[f32]| if values.is_empty() { vec![0.0] } else { values.to_vec() };
+        let non_empty =
+            |values: &[f32]| if values.is_empty() { vec![0.0] } else { values.to_vec() };
         let positions = if order.is_empty() { &[0][..] } else { order };
         let nodes = if nodes.is_empty() { &[[0; 4]][..] } else { nodes };
         Ok(Self {
-            points: stream.clone_htod(&some(points.values())).map_err(&failed)?,
+            points: stream.clone_htod(&non_empty(points.values())).map_err(&failed)?,
             order: stream.clone_htod(positions).map_err(&failed)?,
             nodes: stream.clone_htod(nodes).map_err(&failed)?,
-            bounds: stream.clone_htod(&some(bounds)).map_err(&failed)?,
+            bounds: stream.clone_htod(&non_empty(bounds)).map_err(&failed)?,
             count: u32::try_from(order.len()).expect("fewer than 2^32 points"),
             dimension: u32::try_from(points.dimension()).expect("fewer than 2^32 dimensions"),
             is_kd,

@@ -75,8 +75,8 @@ impl Filter {
     /// Returns the number of bytes of shared memory for `steps` steps of the queries, or only for
     /// the steps in flight if `steps` is `None`.
     fn shared(&self, steps: Option<u32>) -> usize {
-        let of_queries = steps.map_or(self.stages, |steps| steps as usize) * self.cols as usize;
-        (self.stages * self.rows as usize + of_queries) * STEP_BYTES
+        let query_rows = steps.map_or(self.stages, |steps| steps as usize) * self.cols as usize;
+        (self.stages * self.rows as usize + query_rows) * STEP_BYTES
     }
 }
 
@@ -588,9 +588,9 @@ impl Gatherer<'_> {
         let stream = self.gpu.stream();
         let failed = self.gpu.device().step("copying neighbors from it").failed();
         let length = ends.last().copied().unwrap_or(0) as usize;
-        let there = stream.clone_htod(ends).map_err(&failed)?;
+        let device_ends = stream.clone_htod(ends).map_err(&failed)?;
         let mut gathered = stream.alloc_zeros(length.max(1)).map_err(&failed)?;
-        self.gather(found, &there, &mut gathered).map_err(&failed)?;
+        self.gather(found, &device_ends, &mut gathered).map_err(&failed)?;
         end.record(stream).map_err(&failed)?;
         let keys = self.here.get(length.max(1))?;
         stream.memcpy_dtoh(&gathered, keys).map_err(&failed)?;

@@ -23,8 +23,8 @@ pub(super) fn parts(count: u32, first: u32, growth: u32) -> Vec<u32> {
 /// the second is a multiple of `step` if the first has capacity for the remainder. All blocks
 /// together scan `step` positions at a time.
 pub(super) fn few_parts(count: u32, first: u32, capacity: u32, growth: u32, step: u32) -> Vec<u32> {
-    let of_two = count.div_ceil(growth + 1).next_multiple_of(ROWS);
-    let first = if of_two <= capacity { first.max(of_two) } else { first };
+    let first_of_two = count.div_ceil(growth + 1).next_multiple_of(ROWS);
+    let first = if first_of_two <= capacity { first.max(first_of_two) } else { first };
     let mut ends = parts(count, first, growth);
     if let [first, _] = &mut ends[..] {
         let rest = ((count - *first) % step).next_multiple_of(ROWS);

@@ -339,13 +339,13 @@ impl WordEngine {
         let failed = self.device.step("counting distances").failed();
         let bins = (self.longest.max(64) + 2).min(MAX_BINS);
         let mut max_count = 0;
-        let there = self.pack(lane, queries, 0)?;
+        let packed = self.pack(lane, queries, 0)?;
         let Lane { gpu, start, end, .. } = lane;
         let stream = gpu.stream();
         let length = queries.len() * bins as usize;
         let mut histograms = stream.alloc_zeros(length).map_err(&failed)?;
         start.record(stream).map_err(&failed)?;
-        self.launcher(stream).distances(&there, &mut histograms, bins).map_err(&failed)?;
+        self.launcher(stream).distances(&packed, &mut histograms, bins).map_err(&failed)?;
         end.record(stream).map_err(&failed)?;
         let histograms = stream.clone_dtoh(&histograms).map_err(&failed)?;
         for (query, histogram) in queries.iter_mut().zip(histograms.chunks(bins as usize)) {

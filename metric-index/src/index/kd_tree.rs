@@ -319,13 +319,13 @@ fn widest(low: &[f32], high: &[f32]) -> usize {
 
 /// Derives the split of each node from the boxes.
 fn split(nodes: &mut [Node], boxes: &[f32], dimension: usize) {
-    let of = |node: usize| boxes[2 * dimension * node..][..2 * dimension].split_at(dimension);
+    let box_of = |node: usize| boxes[2 * dimension * node..][..2 * dimension].split_at(dimension);
     for (at, node) in nodes.iter_mut().enumerate() {
         let Some([left, right]) = node.halves else { continue };
-        let (low, high) = of(at);
+        let (low, high) = box_of(at);
         let axis = widest(low, high);
         let value = |side: &[f32]| side.get(axis).copied().unwrap_or(0.0);
         node.axis = u32::try_from(axis).expect("a box has two coordinates per axis");
-        node.split = f32::midpoint(value(of(left as usize).1), value(of(right as usize).0));
+        node.split = f32::midpoint(value(box_of(left as usize).1), value(box_of(right as usize).0));
     }
 }

@@ -190,8 +190,8 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     pub fn visit_within(&mut self, point: u32) {
         self.evaluations += 1;
         let radius = self.collector.radius();
-        let at = self.points.point(point);
-        if let Some(distance) = self.query.to_within(at, radius) {
+        let candidate = self.points.point(point);
+        if let Some(distance) = self.query.to_within(candidate, radius) {
             self.offer(point, distance);
         }
     }

@@ -80,17 +80,17 @@ pub fn check<S: Points, M: Metric<S::Point> + ?Sized>(
     // given the true distance.
     let max_true = |computed: f32| (f64::from(computed) + absolute) * (1.0 + 2.0 * relative);
     let max_computed = |truth: f64| (truth * (1.0 + relative) + absolute) * (1.0 + 1e-12);
-    let at = |a: usize, b: usize| distances[a * count + b];
+    let between = |a: usize, b: usize| distances[a * count + b];
     for a in 0..count {
         for c in 0..a {
-            let there = at(a, c);
-            let back = at(c, a);
+            let there = between(a, c);
+            let back = between(c, a);
             if f64::from(there.max(back)) > max_computed(max_true(there.min(back))) {
                 return Err(Error::Asymmetric { a: sample[a], b: sample[c], there, back });
             }
             for b in 0..count {
-                let first = at(a, b);
-                let second = at(b, c);
+                let first = between(a, b);
+                let second = between(b, c);
                 if f64::from(there) > max_computed(max_true(first) + max_true(second)) {
                     let [a, b, c] = [a, b, c].map(|position| sample[position]);
                     return Err(Error::Triangle { a, b, c, direct: there, first, second });

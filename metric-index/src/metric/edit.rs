@@ -79,11 +79,11 @@ fn edit(a: &str, b: &str, limit: usize) -> Option<usize> {
     if a == b {
         return Some(0);
     }
-    let of_a = a.chars().count();
-    let of_b = b.chars().count();
-    let (short, long) = if of_a <= of_b { (a, b) } else { (b, a) };
-    let shorter = of_a.min(of_b);
-    let longer = of_a.max(of_b);
+    let length_a = a.chars().count();
+    let length_b = b.chars().count();
+    let (short, long) = if length_a <= length_b { (a, b) } else { (b, a) };
+    let shorter = length_a.min(length_b);
+    let longer = length_a.max(length_b);
     if longer - shorter > limit {
         return None;
     }

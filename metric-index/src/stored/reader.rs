@@ -105,15 +105,15 @@ pub fn invalid(array: &str, what: impl Into<String>) -> StoreProblem {
 fn begins_as_container(path: &Path) -> io::Result<bool> {
     // The type of file is checked before opening, because opening a pipe would wait for its other
     // end.
-    let there = path.metadata()?;
+    let metadata = path.metadata()?;
     let mut head = [0; 9];
-    if !there.is_file() || there.len() < head.len() as u64 {
+    if !metadata.is_file() || metadata.len() < head.len() as u64 {
         return Ok(false);
     }
     let mut file = File::open(path)?;
     file.read_exact(&mut head)?;
     let [length @ .., first] = head;
-    Ok(first == b'{' && u64::from_le_bytes(length) <= there.len() - 8)
+    Ok(first == b'{' && u64::from_le_bytes(length) <= metadata.len() - 8)
 }
 
 impl Reader {

@@ -211,7 +211,8 @@ impl MultiGpu {
     ) -> Outcome {
         /// Number of threads per block.
         const THREADS: u32 = 128;
-        let none = || Failure::input("the List of Clusters does not support the words".to_owned());
+        let unsupported =
+            || Failure::input("the List of Clusters does not support the words".to_owned());
         let (what, radii) = match question {
             Question::Within(radius) => {
                 (format!("radius {radius}"), Radii { first: radius, step: 0.0 })
@@ -220,7 +221,7 @@ impl MultiGpu {
                 (format!("{k} nearest"), learn_radii(list, k).map_err(invalid_request)?)
             }
         };
-        let few = |k| u32::try_from(k).unwrap_or(u32::MAX);
+        let to_u32 = |k| u32::try_from(k).unwrap_or(u32::MAX);
         for (layout, is_one) in
             [("List of Clusters, 1-Stage", true), ("List of Clusters, 2-Stage", false)]
         {
@@ -237,20 +238,20 @@ impl MultiGpu {
                     let start = Instant::now();
                     let found = match (&one_stage, &two_stage, question) {
                         (Some(search), _, Question::Nearest(k)) => {
-                            search.nearest(queries, few(k), Method::Clusters, radii)
+                            search.nearest(queries, to_u32(k), Method::Clusters, radii)
                         }
                         (Some(search), _, Question::Within(radius)) => {
                             search.range(queries, radius, Method::Clusters)
                         }
                         (None, Some(search), Question::Nearest(k)) => {
-                            search.nearest(queries, few(k), radii)
+                            search.nearest(queries, to_u32(k), radii)
                         }
                         (None, Some(search), Question::Within(radius)) => {
                             search.range(queries, radius)
                         }
                         (None, None, _) => Ok(None),
                     };
-                    let found = found.map_err(Failure::gpu)?.ok_or_else(none)?;
+                    let found = found.map_err(Failure::gpu)?.ok_or_else(unsupported)?;
                     times.push(Time {
                         host: start.elapsed().as_secs_f64() * 1e3,
                         kernel: found.seconds * 1e3,

@@ -18,7 +18,7 @@ use metric_index::points::Points;
 struct QueryResult<C> {
     found: Result<C, Error>,
     /// Time of the answer, since the start of the run.
-    at: Duration,
+    answered_at: Duration,
 }
 
 /// The work of one thread.
@@ -65,7 +65,7 @@ where
                 }
             },
         );
-        finished.push(QueryResult { found, at: clock.now() });
+        finished.push(QueryResult { found, answered_at: clock.now() });
     }
     ThreadResult { worker, finished }
 }
@@ -85,7 +85,7 @@ fn run_each<Q, A: Sync, C: Send>(
     let mut finished = Vec::with_capacity(parts.len());
     for mut part in parts {
         // A thread is idle from its last query to the end of the run.
-        let last = part.finished.last().map_or(Duration::ZERO, |query| query.at);
+        let last = part.finished.last().map_or(Duration::ZERO, |query| query.answered_at);
         part.worker.idle += elapsed.saturating_sub(last);
         workers.push(part.worker);
         finished.push(part.finished.into_iter());
@@ -93,9 +93,9 @@ fn run_each<Q, A: Sync, C: Send>(
     let mut answers = NeighborLists::default();
     let mut latencies = Vec::with_capacity(stream.arrivals.len());
     for (query, &arrival) in stream.arrivals.iter().enumerate() {
-        let QueryResult { found, at } = join(query, &mut finished);
+        let QueryResult { found, answered_at } = join(query, &mut finished);
         answers.push(found.as_deref().map_err(|&error| error));
-        latencies.push(at.saturating_sub(arrival));
+        latencies.push(answered_at.saturating_sub(arrival));
     }
     Ok(Run { answers, measures: Measures { elapsed, workers, latencies } })
 }
@@ -114,9 +114,9 @@ where
         answer(index, stream, numbers, clock)
     };
     run_each(stream, threads, work, |query, finished| {
-        let QueryResult { found, at } =
+        let QueryResult { found, answered_at } =
             finished[query % threads].next().expect("each query has a thread");
-        QueryResult { found: found.map(Answer::into_sorted), at }
+        QueryResult { found: found.map(Answer::into_sorted), answered_at }
     })
 }
 
@@ -138,14 +138,14 @@ where
     run_each(stream, threads, work, |query, finished| {
         let make_collector = || (stream.make_collector)(number(query));
         let mut found = Vec::with_capacity(threads);
-        let mut at = Duration::ZERO;
+        let mut answered_at = Duration::ZERO;
         for (thread, part) in finished.iter_mut().enumerate() {
             let own = part.next().expect("each thread answers each query");
-            at = at.max(own.at);
+            answered_at = answered_at.max(own.answered_at);
             found.push(own.found.map(|own| renumber(own, thread, threads, make_collector)));
         }
         let found: Result<Vec<C>, Error> = found.into_iter().collect();
-        QueryResult { found: found.map(|parts| merged(parts, make_collector)), at }
+        QueryResult { found: found.map(|parts| merged(parts, make_collector)), answered_at }
     })
 }
 

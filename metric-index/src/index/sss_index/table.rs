@@ -265,10 +265,10 @@ fn code_of(distance: f32, scale: f32) -> u16 {
 fn box_bounds(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN_OUT] {
     let mut apart = [0.0f32; FAN_OUT];
     for (boxes, distance) in boxes.iter().zip(distances) {
-        let at = distance * scale;
+        let scaled = distance * scale;
         for ((apart, &low), &high) in apart.iter_mut().zip(&boxes.low).zip(&boxes.high) {
-            let below = f32::from(low) - at;
-            let above = at - (f32::from(high) + 1.0);
+            let below = f32::from(low) - scaled;
+            let above = scaled - (f32::from(high) + 1.0);
             let outside = if below > above { below } else { above };
             *apart = if outside > *apart { outside } else { *apart };
         }
@@ -288,11 +288,11 @@ fn keep_marked(
     margin: f64,
 ) -> bool {
     for (codes, &distance) in columns.iter().zip(distances) {
-        let at = f64::from(distance) * scale;
+        let scaled = f64::from(distance) * scale;
         let margin = margin * scale;
         // The cast rounds down and saturates, so larger values become the maximum code.
-        let first = (at - margin) as u16;
-        let last = (at + margin) as u16;
+        let first = (scaled - margin) as u16;
+        let last = (scaled + margin) as u16;
         let mut any = 0;
         for (mark, &code) in marks.iter_mut().zip(codes) {
             *mark &= if code.wrapping_sub(first) <= last - first { u16::MAX } else { 0 };

@@ -119,7 +119,7 @@ struct Query {
     text: String,
     question: Question,
     /// Seconds per query of brute force on one CPU thread.
-    on_cpu: f64,
+    cpu_seconds: f64,
 }
 
 /// The points, queries and indexes of a space.
@@ -129,7 +129,7 @@ struct Space<'a, S: Points, M> {
     queries: &'a S,
     metric: M,
     /// The first queries, which one CPU thread also answers.
-    few: Subset<&'a S>,
+    cpu_queries: Subset<&'a S>,
     list: ListOfClusters<&'a S, M>,
     table: SssIndex<&'a S, M>,
     brute: Arc<BruteForce<&'a S, M>>,
@@ -144,14 +144,14 @@ impl Bench<'_> {
         M: Metric<S::Point> + Copy + Send,
     {
         let &Data { name, points, queries, bucket } = data;
-        let few = CPU_QUERIES.min(u32::try_from(queries.len()).unwrap_or(CPU_QUERIES));
+        let cpu_queries = CPU_QUERIES.min(u32::try_from(queries.len()).unwrap_or(CPU_QUERIES));
         let size = ClusterSize::Points(bucket);
         let space = Space {
             name,
             points,
             queries,
             metric,
-            few: Subset::new(queries, (0..few).collect()),
+            cpu_queries: Subset::new(queries, (0..cpu_queries).collect()),
             list: ListOfClusters::build(points, metric, size).map_err(invalid_request)?,
             table: SssIndex::build(points, metric, Pivots::Count(1)).map_err(invalid_request)?,
             brute: Arc::new(BruteForce::new(points, metric).map_err(invalid_request)?),
@@ -168,8 +168,8 @@ impl Bench<'_> {
                 Question::Within(radius) => format!("r = {radius:.3}"),
                 Question::Nearest(k) => format!("k = {k}"),
             };
-            let on_cpu = self.measure_cpu(&space, &text, question)?;
-            let query = Query { text, question, on_cpu };
+            let cpu_seconds = self.measure_cpu(&space, &text, question)?;
+            let query = Query { text, question, cpu_seconds };
             let radii = radii_for(&space.list, question)?;
             let searches: &[(&str, &Searcher, Method)] = match question {
                 Question::Within(_) => &[
@@ -190,16 +190,18 @@ impl Bench<'_> {
                 let how = KernelSearch { searcher, method, radii };
                 let seconds = self.kernel_seconds(space.queries, question, &how)?;
                 let distances = match method {
-                    Method::Brute | Method::Sort => distances(&*space.brute, &space.few, question),
+                    Method::Brute | Method::Sort => {
+                        distances(&*space.brute, &space.cpu_queries, question)
+                    }
                     Method::Clusters | Method::ClustersDecreasing => {
-                        distances(&space.list, &space.few, question)
+                        distances(&space.list, &space.cpu_queries, question)
                     }
                     Method::Pivots | Method::PivotsShared => {
-                        distances(&space.table, &space.few, question)
+                        distances(&space.table, &space.cpu_queries, question)
                     }
                 };
                 let run = space.run(&query.text, search, distances?);
-                self.record(&run, seconds, on_cpu);
+                self.record(&run, seconds, cpu_seconds);
             }
             self.measure_batches(&space, &own, &query)?;
             // Only for the second radius and the second value of k.
@@ -221,25 +223,33 @@ impl Bench<'_> {
         S: Points + Sync,
         M: Metric<S::Point> + Copy,
     {
-        let one = NonZero::<usize>::MIN;
-        let few = &space.few;
+        let single_thread = NonZero::<usize>::MIN;
+        let cpu_queries = &space.cpu_queries;
         let mut brute = f64::NAN;
         for (search, is_list) in [("CPU, brute force", false), ("CPU, List of Clusters", true)] {
             let start = Instant::now();
             let answers = match (question, is_list) {
-                (Question::Within(radius), false) => space.brute.within_many(few, radius, one),
-                (Question::Within(radius), true) => space.list.within_many(few, radius, one),
-                (Question::Nearest(k), false) => space.brute.nearest_many(few, k, one),
-                (Question::Nearest(k), true) => space.list.nearest_many(few, k, one),
+                (Question::Within(radius), false) => {
+                    space.brute.within_many(cpu_queries, radius, single_thread)
+                }
+                (Question::Within(radius), true) => {
+                    space.list.within_many(cpu_queries, radius, single_thread)
+                }
+                (Question::Nearest(k), false) => {
+                    space.brute.nearest_many(cpu_queries, k, single_thread)
+                }
+                (Question::Nearest(k), true) => {
+                    space.list.nearest_many(cpu_queries, k, single_thread)
+                }
             };
             let seconds = start.elapsed().as_secs_f64();
             answers
                 .into_iter()
                 .try_for_each(|answer| answer.map(|_| ()).map_err(invalid_request))?;
             if !is_list {
-                brute = seconds / few.len().max(1) as f64;
+                brute = seconds / cpu_queries.len().max(1) as f64;
             }
-            let run = Run { queries: few.len(), ..space.run(text, search, None) };
+            let run = Run { queries: cpu_queries.len(), ..space.run(text, search, None) };
             self.record(&run, seconds, brute);
         }
         Ok(brute)
@@ -257,7 +267,7 @@ impl Bench<'_> {
         S::Point: GpuPoint,
         M: Metric<S::Point> + Copy + Send,
     {
-        let &Query { ref text, question, on_cpu } = query;
+        let &Query { ref text, question, cpu_seconds } = query;
         let queries = space.queries;
         let fewer = BATCHES.into_iter().filter(|&batch| batch < queries.len());
         for batch in fewer.chain([queries.len()]) {
@@ -269,12 +279,12 @@ impl Bench<'_> {
                 Ok(start.elapsed().as_secs_f64())
             })?;
             let run = Run { queries: batch, ..space.run(text, "own, host to host", None) };
-            self.record(&run, seconds, on_cpu);
+            self.record(&run, seconds, cpu_seconds);
         }
         let seconds = self.median(|| {
             Ok(own.answer(queries, question, crate::threads::all_cores()).device_seconds)
         })?;
-        self.record(&space.run(text, "own", None), seconds, on_cpu);
+        self.record(&space.run(text, "own", None), seconds, cpu_seconds);
         Ok(())
     }
 
@@ -285,7 +295,7 @@ impl Bench<'_> {
         S::Point: KernelPoint,
         M: Metric<S::Point> + Copy + Send,
     {
-        let &Query { ref text, question, on_cpu } = query;
+        let &Query { ref text, question, cpu_seconds } = query;
         for size in CLUSTERS {
             let list = ListOfClusters::build(space.points, space.metric, ClusterSize::Points(size));
             let list = list.map_err(invalid_request)?;
@@ -293,10 +303,10 @@ impl Bench<'_> {
             let radii = radii_for(&list, question)?;
             let how = KernelSearch { searcher: &clusters, method: Method::Clusters, radii };
             let seconds = self.kernel_seconds(space.queries, question, &how)?;
-            let distances = distances(&list, &space.few, question)?;
+            let distances = distances(&list, &space.cpu_queries, question)?;
             let search = format!("List of Clusters of {size}");
             let run = Run { setting: Some(size), ..space.run(text, &search, distances) };
-            self.record(&run, seconds, on_cpu);
+            self.record(&run, seconds, cpu_seconds);
         }
         for count in PIVOTS {
             let table = SssIndex::build(space.points, space.metric, Pivots::Count(count));
@@ -305,10 +315,10 @@ impl Bench<'_> {
             let radii = radii_for(&space.list, question)?;
             let how = KernelSearch { searcher: &pivots, method: Method::Pivots, radii };
             let seconds = self.kernel_seconds(space.queries, question, &how)?;
-            let distances = distances(&table, &space.few, question)?;
+            let distances = distances(&table, &space.cpu_queries, question)?;
             let search = format!("SSS-Index, pivots: {count}");
             let run = Run { setting: Some(count), ..space.run(text, &search, distances) };
-            self.record(&run, seconds, on_cpu);
+            self.record(&run, seconds, cpu_seconds);
         }
         Ok(())
     }
@@ -356,7 +366,7 @@ impl Bench<'_> {
         Ok(times[times.len() / 2])
     }
 
-    fn record(&mut self, run: &Run<'_>, seconds: f64, on_cpu: f64) {
+    fn record(&mut self, run: &Run<'_>, seconds: f64, cpu_seconds: f64) {
         let each = seconds / run.queries.max(1) as f64;
         self.measured.push(Measurement {
             space: run.space,
@@ -366,7 +376,7 @@ impl Bench<'_> {
             search: run.search.to_owned(),
             milliseconds: seconds * 1e3,
             microseconds_a_query: each * 1e6,
-            speedup: on_cpu / each,
+            speedup: cpu_seconds / each,
             distances_a_query: run.distances,
             setting: run.setting,
         });
@@ -384,16 +394,17 @@ impl Bench<'_> {
             "relative to one CPU thread",
             "distances per query",
         ]);
-        for one in &self.measured {
+        for measurement in &self.measured {
             table.add_row([
-                format!("{} {}", one.points, one.space),
-                one.question.clone(),
-                one.search.clone(),
-                one.queries.to_string(),
-                format!("{:.3}", one.milliseconds),
-                format!("{:.3}", one.microseconds_a_query),
-                format!("{:.1}", one.speedup),
-                one.distances_a_query
+                format!("{} {}", measurement.points, measurement.space),
+                measurement.question.clone(),
+                measurement.search.clone(),
+                measurement.queries.to_string(),
+                format!("{:.3}", measurement.milliseconds),
+                format!("{:.3}", measurement.microseconds_a_query),
+                format!("{:.1}", measurement.speedup),
+                measurement
+                    .distances_a_query
                     .map_or_else(String::new, |distances| format!("{distances:.0}")),
             ]);
         }
@@ -434,21 +445,27 @@ impl Bench<'_> {
         let runs: Vec<&Measurement> = self
             .measured
             .iter()
-            .filter(|one| one.space == space && one.question.starts_with(question))
-            .filter(|one| one.is_by_pivots())
+            .filter(|measurement| {
+                measurement.space == space && measurement.question.starts_with(question)
+            })
+            .filter(|measurement| measurement.is_by_pivots())
             .collect();
         let line = |class, name: &str, value: &dyn Fn(&Measurement) -> Option<f64>| {
-            let values =
-                || runs.iter().filter_map(|&one| Some((f64::from(one.setting?), value(one)?)));
+            let values = || {
+                runs.iter().filter_map(|&measurement| {
+                    Some((f64::from(measurement.setting?), value(measurement)?))
+                })
+            };
             let max = values().map(|(_, value)| value).fold(f64::MIN_POSITIVE, f64::max);
             let points = values().map(|(pivots, value)| (pivots, value / max)).collect();
             Mark::Line { class, points, name: name.to_owned() }
         };
-        let mut marks = vec![line(0, "time", &|one| Some(one.microseconds_a_query))];
-        if runs.iter().any(|one| one.distances_a_query.is_some()) {
-            marks.push(line(1, "distances", &|one| one.distances_a_query));
+        let mut marks =
+            vec![line(0, "time", &|measurement| Some(measurement.microseconds_a_query))];
+        if runs.iter().any(|measurement| measurement.distances_a_query.is_some()) {
+            marks.push(line(1, "distances", &|measurement| measurement.distances_a_query));
         }
-        let asked = runs.first().map_or("", |one| one.question.as_str());
+        let asked = runs.first().map_or("", |measurement| measurement.question.as_str());
         let title = format!("SSS-Index on a GPU: {space}, {asked}");
         let x = Axis::new("pivots", 1.0, 100.0, Scale::Logarithmic);
         let y = Axis::unit("share of the maximum");
@@ -460,19 +477,22 @@ impl Bench<'_> {
         let own: Vec<&Measurement> = self
             .measured
             .iter()
-            .filter(|one| one.space == space && one.search == "own, host to host")
+            .filter(|measurement| {
+                measurement.space == space && measurement.search == "own, host to host"
+            })
             .collect();
-        let mut questions: Vec<&str> = own.iter().map(|one| one.question.as_str()).collect();
+        let mut questions: Vec<&str> =
+            own.iter().map(|measurement| measurement.question.as_str()).collect();
         questions.dedup();
-        let rate = |one: &Measurement| 1e6 / one.microseconds_a_query;
-        let max = own.iter().map(|one| rate(one)).fold(10.0, f64::max);
-        let min = own.iter().map(|one| rate(one)).fold(max, f64::min);
+        let rate = |measurement: &Measurement| 1e6 / measurement.microseconds_a_query;
+        let max = own.iter().map(|measurement| rate(measurement)).fold(10.0, f64::max);
+        let min = own.iter().map(|measurement| rate(measurement)).fold(max, f64::min);
         let decade = |value: f64, up: bool| {
             let exponent = libm::log10(value);
             let whole = if up { libm::ceil(exponent) } else { libm::floor(exponent) };
             libm::pow(10.0, whole)
         };
-        let batches = own.iter().map(|one| one.queries).max().unwrap_or(1).max(10);
+        let batches = own.iter().map(|measurement| measurement.queries).max().unwrap_or(1).max(10);
         let x =
             Axis::new("queries per batch", 1.0, decade(batches as f64, true), Scale::Logarithmic);
         let y = Axis::new(
@@ -482,8 +502,8 @@ impl Bench<'_> {
             Scale::Logarithmic,
         );
         let points = |question: &str| {
-            let own = own.iter().filter(|one| one.question == question);
-            own.map(|one| (one.queries as f64, rate(one))).collect()
+            let own = own.iter().filter(|measurement| measurement.question == question);
+            own.map(|measurement| (measurement.queries as f64, rate(measurement))).collect()
         };
         let marks = questions
             .iter()

@@ -145,7 +145,7 @@ impl Bench<'_> {
             radii: space.radii,
             indexes: space.kinds.clone(),
         });
-        let one = NonZero::<usize>::MIN;
+        let single_thread = NonZero::<usize>::MIN;
         let questions = space
             .radii
             .map(QueryKind::Within)
@@ -154,7 +154,8 @@ impl Bench<'_> {
         let questions: Vec<QueryKind> = questions.collect();
         let all = Kind::BruteForce.build(Subset::every(space.points, 0, 1), space.metric);
         let all = all.map_err(invalid_request)?;
-        let alone = Setting { strategy: Strategy::Local, threads: one, traffic: Traffic::High };
+        let alone =
+            Setting { strategy: Strategy::Local, threads: single_thread, traffic: Traffic::High };
         let together = Setting { threads: self.threads, ..alone };
         for &question in &questions {
             self.measure(space, "brute force", &all, question, alone)?;
@@ -219,11 +220,11 @@ impl Bench<'_> {
         }
         let arrivals = self.arrivals(subject, queries.len(), setting);
         let options = self.options(strategy, threads, arrivals);
-        let one = |_| -> Result<Measures, Failure> {
+        let run_once = |_| -> Result<Measures, Failure> {
             let done = run(index, &queries, |_| question.collector(), &options);
             Ok(done?.measures)
         };
-        let runs = (0..self.flags.runs.max(1)).map(one);
+        let runs = (0..self.flags.runs.max(1)).map(run_once);
         let runs: Vec<Measures> = runs.collect::<Result<_, Failure>>()?;
         self.record(subject, &format!("{strategy:?}"), traffic, runs);
         Ok(())
@@ -238,11 +239,12 @@ impl Bench<'_> {
         question: QueryKind,
     ) -> Outcome {
         let options = self.options(Strategy::Local, self.threads, Arrivals::AllAtOnce);
-        let one = |_| -> Result<Measures, Failure> {
+        let run_once = |_| -> Result<Measures, Failure> {
             let done = run_distributed(shares, space.queries, |_| question.collector(), &options);
             Ok(done?.measures)
         };
-        let runs = (0..self.flags.runs.max(1)).map(one).collect::<Result<Vec<_>, Failure>>()?;
+        let runs =
+            (0..self.flags.runs.max(1)).map(run_once).collect::<Result<Vec<_>, Failure>>()?;
         let subject = Subject { space: space.name, index: name, question };
         self.record(subject, "Distributed", Traffic::High, runs);
         Ok(())
@@ -267,18 +269,18 @@ impl Bench<'_> {
                 && m.index == subject.index
                 && m.query == query
         });
-        let one = alone.map_or(0.001, |alone| alone.seconds / count as f64);
+        let seconds_per_query = alone.map_or(0.001, |alone| alone.seconds / count as f64);
         let threads = threads.get() as f64;
         let time = |query: usize| match traffic {
             Traffic::High => 0.0,
             // Four queries in three units of time, which occupy half of the threads' time.
             Traffic::Low | Traffic::LowUneven => {
-                let unit = 4.0 / 3.0 * one / (threads * 0.5);
+                let unit = 4.0 / 3.0 * seconds_per_query / (threads * 0.5);
                 unit * (query / 4 * 3 + [0, 0, 1, 2][query % 4]) as f64
             }
             Traffic::Bursts => {
                 let burst = 8.0 * threads;
-                (query as f64 / burst).floor() * burst * one / (threads * 0.5)
+                (query as f64 / burst).floor() * burst * seconds_per_query / (threads * 0.5)
             }
         };
         Arrivals::Trace((0..count).map(|query| Duration::from_secs_f64(time(query))).collect())

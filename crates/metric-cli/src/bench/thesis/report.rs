@@ -24,7 +24,7 @@ struct Figure {
 const ALL: &[&str] = &["Local", "BulkLocal", "BulkCircular", "Hybrid"];
 const SWITCHING: &[&str] = &["Local", "BulkCircular", "Hybrid"];
 const DATA: &[&str] = &["Local", "Distributed"];
-/// The unit of a figure whose values are divided by the largest one.
+/// The unit of a figure whose values are divided by the largest value.
 const NORMALIZED: &str = "fraction of the largest";
 
 const FIGURES: &[Figure] = &[
@@ -377,14 +377,15 @@ impl Bench<'_> {
     }
 
     fn draw_figure(&self, figure: &Figure, space: &str) -> GroupedBars {
-        // The measurements on one thread: one for each index and query.
-        let one =
+        // The measurements on one thread, one measurement for each index and query.
+        let is_single_threaded =
             |m: &&Measurement| m.space == space && m.threads == 1 && is_indexed_range_query(m);
-        let mut alone: Vec<&Measurement> = self.measured.iter().filter(one).collect();
+        let mut alone: Vec<&Measurement> =
+            self.measured.iter().filter(is_single_threaded).collect();
         alone.dedup_by_key(|m| (&m.index, &m.query));
-        let value = |one: &Measurement, strategy: &str| {
-            let other = self.counterpart(one, strategy, figure.traffic);
-            other.map_or(f64::NAN, |m| (figure.value)(m, one))
+        let value = |single: &Measurement, strategy: &str| {
+            let other = self.counterpart(single, strategy, figure.traffic);
+            other.map_or(f64::NAN, |m| (figure.value)(m, single))
         };
         let row = |m: &&Measurement| figure.strategies.iter().map(|s| value(m, s)).collect();
         let mut values: Vec<Vec<f64>> = alone.iter().map(row).collect();
@@ -428,7 +429,7 @@ impl Bench<'_> {
     /// Formats the number of settings that confirm a finding, and the median ratio.
     fn check_finding(&self, finding: &Finding) -> String {
         let threads = self.threads.get();
-        let is = |m: &&Measurement| {
+        let is_preferred = |m: &&Measurement| {
             is_indexed_range_query(m)
                 && (m.strategy.as_str(), m.traffic) == finding.preferred
                 && m.threads == threads
@@ -437,7 +438,8 @@ impl Bench<'_> {
             let other = self.counterpart(m, finding.other.0, finding.other.1)?;
             Some((finding.value)(m) / (finding.value)(other)).filter(|ratio| ratio.is_finite())
         };
-        let mut ratios: Vec<f64> = self.measured.iter().filter(is).filter_map(ratio).collect();
+        let mut ratios: Vec<f64> =
+            self.measured.iter().filter(is_preferred).filter_map(ratio).collect();
         ratios.sort_by(f64::total_cmp);
         let confirmed = ratios.iter().filter(|&&ratio| ratio <= finding.max_ratio).count();
         let word = if confirmed * 2 > ratios.len() { "so" } else { "DIFFERS" };

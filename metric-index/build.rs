@@ -1,4 +1,4 @@
-//! Compresses the PTX of the kernels, which the library includes.
+//! Compresses the PTX of the kernels, which is embedded in the library.
 
 use std::env::var_os;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Compresses the PTX of the kernels, which becomes part of the program.
+//! Compresses the PTX of the kernels, which is embedded in the program.
 
 use std::env::var_os;
 use std::path::Path;

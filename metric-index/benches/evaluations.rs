@@ -51,7 +51,7 @@ fn vectors(count: usize) -> Outcome<()> {
     let queries: Vec<&[f32]> = (0..200).map(|number| queries.point(number)).collect();
     println!("{count} vectors of 20 dimensions, {} queries, Euclidean", queries.len());
     let oracle = BruteForce::new(&points, Euclidean)?;
-    // Radii that contain 0.01 %, 0.1 % and 1 % of the points, averaged over some queries.
+    // Radii that contain 0.01 %, 0.1 % and 1 % of the points, averaged over 20 queries.
     let mut radii = [0.0f32; 3];
     for (radius, share) in radii.iter_mut().zip([10_000, 1_000, 100]) {
         let rank = (count / share).max(1);
@@ -75,8 +75,8 @@ struct Workload<'a, P: ?Sized> {
     radii: &'a [f32],
 }
 
-/// Counts the distances that range queries evaluate with algorithms 4 and 7 of Barrientos 2011 as
-/// published. Entire buckets are measured, and the table is exact.
+/// Counts the distances that range queries evaluate with algorithms 4 and 7 of Barrientos 2011, as
+/// published. Entire buckets are scanned, and the table of distances is exact.
 fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
     points: &S,
     metric: M,
@@ -230,15 +230,16 @@ fn run<I: Index, C: Collector>(
 
 fn report(name: &str, kind: &str, queries: usize, all: &Measurements, base: Option<&Measurements>) {
     let (found, seconds, evaluations) = &all[all.len() - 1];
-    let of_base = base.map(|base| &base[all.len() - 1]);
-    let right = of_base.is_none_or(|(expected, ..)| expected == found);
-    let (slow, many) = of_base.map_or((*seconds, *evaluations), |&(_, s, e)| (s, e));
+    let expected = base.map(|base| &base[all.len() - 1]);
+    let is_correct = expected.is_none_or(|(neighbors, ..)| neighbors == found);
+    let (base_seconds, base_evaluations) =
+        expected.map_or((*seconds, *evaluations), |&(_, s, e)| (s, e));
     println!(
         "{name:28} {kind:12} {:9.0} evaluations per query ({:5.1} %), {:9.1} us, {:6.2} x{}",
         *evaluations as f64 / queries as f64,
-        100.0 * *evaluations as f64 / many as f64,
+        100.0 * *evaluations as f64 / base_evaluations as f64,
         seconds / queries as f64 * 1e6,
-        slow / seconds,
-        if right { "" } else { "  DIFFERS FROM BRUTE FORCE" },
+        base_seconds / seconds,
+        if is_correct { "" } else { "  DIFFERS FROM BRUTE FORCE" },
     );
 }

@@ -81,7 +81,7 @@ fn main() -> Outcome<()> {
 
 fn words(device: &Device, text: &str) -> Outcome<()> {
     let words: Strings = text.lines().map(str::trim).filter(|word| !word.is_empty()).collect();
-    // Queries are words spread over the list; every second one has a letter changed.
+    // The queries are spread evenly over the list; every second query has one letter changed.
     let (_, queries) = held_out(text.lines().map(str::trim), 10_000, 0);
     let start = Instant::now();
     let index = Arc::new(BruteForce::new(&words, Edit)?);
@@ -125,7 +125,8 @@ fn words(device: &Device, text: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// Generates approximately normal numbers, each a sum of twelve uniform numbers.
+/// Generates vectors of approximately standard normal numbers, each a scaled sum of six uniform
+/// numbers.
 fn normal(count: usize, dimension: usize, seed: u64) -> Outcome<Vectors<f32>> {
     let mut values = vec![0f32; count * dimension];
     values.par_chunks_mut(1 << 16).enumerate().for_each(|(chunk, values)| {

@@ -1,4 +1,4 @@
-//! Recommendation of an index by trying all kinds on a sample.
+//! Recommends an index by trying all kinds on a sample.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};
@@ -28,9 +28,9 @@ pub enum Question {
 pub struct Candidate {
     /// The index.
     pub index: Kind,
-    /// Number of distances evaluated to build it.
+    /// Number of distances evaluated to build the index.
     pub build_evaluations: u64,
-    /// Time to build it, on all threads.
+    /// Time to build the index on all threads.
     pub build: Duration,
     /// Mean number of distances evaluated per query.
     pub evaluations: f64,
@@ -64,13 +64,13 @@ pub struct Advice {
 /// Recommends an index: builds every kind that supports the metric on a random sample of the points
 /// and measures it.
 ///
-/// One hundredth of the sample, at most 200 points, is held out as queries. Times vary from run to
-/// run. Indexes that exclude many points gain the most from additional points, so a sample of all
-/// points is the most reliable.
+/// One hundredth of the sample, but at most about 200 points, is held out as queries. Times vary
+/// from run to run. Indexes that exclude many points gain the most from additional points, so a
+/// sample of all points is the most reliable.
 ///
 /// # Errors
-/// If the sample has fewer than 100 points, a distance is not finite, the radius is negative or
-/// NaN, or the metric fails [`check`].
+/// Fails if the sample has fewer than 100 points, a distance is not finite, the radius is negative
+/// or NaN, or the metric fails [`check`].
 ///
 /// ```
 /// use metric_index::metric::Edit;
@@ -79,7 +79,7 @@ pub struct Advice {
 ///
 /// let words: Strings = (0..2_000).map(|number| format!("{number:b}")).collect();
 /// let advice = advise(&words, &Edit, Question::Within(1.0), 1_000, 0)?;
-/// println!("take {}: {:?} a query", advice.candidates[0].index, advice.candidates[0].query);
+/// println!("take {}: {:?} per query", advice.candidates[0].index, advice.candidates[0].query);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub fn advise<S: Points, M: Metric<S::Point>>(
@@ -91,7 +91,7 @@ pub fn advise<S: Points, M: Metric<S::Point>>(
 ) -> Result<Advice, Error> {
     let mut trial = Trial::new(points, question, sample, seed)?;
     check(points, metric, AXIOM_SAMPLE, seed)?;
-    trial.every_kind(metric)?;
+    trial.measure_all_kinds(metric)?;
     trial.advice(metric)
 }
 
@@ -126,7 +126,7 @@ impl<'a, S: Points> Trial<'a, S> {
         Ok(Self { points, queries, question, seed, candidates: Vec::new() })
     }
 
-    fn every_kind(&mut self, metric: &dyn Metric<S::Point>) -> Result<(), Error> {
+    fn measure_all_kinds(&mut self, metric: &dyn Metric<S::Point>) -> Result<(), Error> {
         let more = [
             Kind::ListOfClusters(ClusterSize::Points(16)),
             Kind::ListOfClusters(ClusterSize::Points(256)),

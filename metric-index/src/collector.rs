@@ -33,8 +33,8 @@ use crate::neighbor::Neighbor;
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Collector {
-    /// The search radius, beyond which no point can enter the answer. It never grows during a
-    /// search. A negative radius excludes all points.
+    /// Returns the search radius, beyond which no point can enter the answer. It never grows during
+    /// a search. A negative radius excludes all points.
     fn radius(&self) -> f32;
 
     /// Keeps the candidate if it belongs in the answer.
@@ -55,7 +55,7 @@ impl<C: Collector> Collector for &mut C {
 /// A collector that returns an answer. To merge the partial answers of several threads, offer their
 /// neighbors to one of the collectors.
 pub trait Answer: Collector + Send {
-    /// The neighbors found, nearest first.
+    /// Returns the neighbors found, nearest first.
     fn into_sorted(self) -> Vec<Neighbor>;
 }
 
@@ -77,12 +77,12 @@ pub struct Within {
 }
 
 impl Within {
-    /// An empty collector.
+    /// Creates an empty collector.
     pub fn new(radius: f32) -> Self {
         Self { radius, found: Vec::new() }
     }
 
-    /// The neighbors found, nearest first.
+    /// Returns the neighbors found, nearest first.
     pub fn into_sorted(mut self) -> Vec<Neighbor> {
         self.found.sort_unstable();
         self.found
@@ -107,8 +107,8 @@ impl Collector for Within {
     }
 }
 
-/// A collector of the k nearest points. Ties go to the lower number. The radius shrinks as points
-/// are found.
+/// A collector of the k nearest points. Ties go to the lower point number. The radius shrinks as
+/// points are found.
 ///
 /// ```
 /// use metric_index::collector::{Collector, Nearest};
@@ -127,12 +127,12 @@ pub struct Nearest {
 }
 
 impl Nearest {
-    /// An empty collector.
+    /// Creates an empty collector.
     pub fn new(k: usize) -> Self {
         Self { k, found: BinaryHeap::with_capacity(k.min(256)) }
     }
 
-    /// The neighbors found, nearest first.
+    /// Returns the neighbors found, nearest first.
     pub fn into_sorted(self) -> Vec<Neighbor> {
         self.found.into_sorted_vec()
     }

@@ -15,7 +15,7 @@ use crate::points::Points;
 /// can exclude. The dimension is infinite if all distances are equal.
 ///
 /// # Errors
-/// If there are fewer than two points, a distance is not finite, or `pairs` is below 2.
+/// Fails if there are fewer than two points, a distance is not finite, or `pairs` is below 2.
 ///
 /// ```
 /// use metric_index::estimate::intrinsic_dimension;
@@ -62,8 +62,8 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
 /// The radius is the quantile of the distances of `queries` random points from all other points.
 ///
 /// # Errors
-/// If there are fewer than two points, a distance is not finite, the share is outside 0 to 1, or
-/// `queries` is 0.
+/// Fails if there are fewer than two points, a distance is not finite, the share is outside 0 to 1,
+/// or `queries` is 0.
 ///
 /// ```
 /// use metric_index::estimate::radius_of_share;
@@ -105,8 +105,8 @@ pub fn radius_of_share<S: Points, M: Metric<S::Point>>(
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a usize")]
-fn share_of(share: f32, of: usize) -> usize {
-    (f64::from(share) * of as f64).round() as usize
+fn share_of(share: f32, total: usize) -> usize {
+    (f64::from(share) * total as f64).round() as usize
 }
 
 fn distance<S: Points, M: Metric<S::Point>>(

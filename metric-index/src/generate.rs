@@ -39,7 +39,7 @@ pub fn clustered(points: usize, queries: usize, seed: u64) -> (Vectors<f32>, Vec
 }
 
 /// Splits a list of words into points and queries. The queries are spread evenly over the list, and
-/// every second one has one letter changed.
+/// every second query has one letter changed.
 ///
 /// ```
 /// use metric_index::generate::held_out;

@@ -149,16 +149,16 @@ where
     /// devices, or points were removed.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     pub fn new(devices: &[Device], index: Arc<I>) -> Result<Option<Self>, GpuError> {
         Self::with_layout(devices, index, Layout::Replicated, usize::MAX)
     }
 
-    /// Like [`new`](Self::new), with a given layout and at most `memory` bytes of points per GPU.
-    /// Free memory is an additional limit.
+    /// Copies the points like [`new`](Self::new), with a given layout and at most `memory` bytes of
+    /// points per GPU. Free memory is an additional limit.
     ///
     /// # Errors
-    /// If a GPU fails.
+    /// Fails if a GPU fails.
     pub fn with_layout(
         devices: &[Device],
         index: Arc<I>,
@@ -203,12 +203,12 @@ where
         Ok(Some(Self { index, formula, layout, shards, parts }))
     }
 
-    /// The distribution of the points over the GPUs.
+    /// Returns the distribution of the points over the GPUs.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Number of parts that the points are split into.
+    /// Returns the number of parts that the points are split into.
     pub fn parts(&self) -> usize {
         self.parts
     }
@@ -217,7 +217,7 @@ where
     /// CPU.
     ///
     /// # Panics
-    /// If there are 2^32 queries or more.
+    /// Panics if there are 2^32 queries or more.
     pub fn answer<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
@@ -274,7 +274,7 @@ where
         PartAnswers { parts: vec![found], range_size: size as usize }
     }
 
-    /// Answers all queries on each GPU, over the GPU's parts of the points.
+    /// Answers all queries on each GPU, from the GPU's parts of the points.
     fn answer_sharded<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
@@ -335,7 +335,8 @@ where
 
 /// The answers of GPUs from each part of the points, in the order of the parts.
 ///
-/// Point p of part t of T is point `p * T + t`. There is one part if each GPU holds all points.
+/// With T parts, point p of part t is point `p * T + t`. There is one part if each GPU holds all
+/// points.
 #[derive(Debug)]
 struct PartAnswers {
     /// The answers of each part to consecutive ranges of the queries.
@@ -345,7 +346,7 @@ struct PartAnswers {
 }
 
 impl Default for PartAnswers {
-    /// No answers.
+    /// Returns no answers.
     fn default() -> Self {
         Self { parts: Vec::new(), range_size: 1 }
     }
@@ -360,13 +361,14 @@ struct CpuAnswers {
 }
 
 impl CpuAnswers {
-    /// The list of a query: empty if the query was rejected, `None` if the CPU did not answer it.
+    /// Returns the list of a query: empty if the query was rejected, `None` if the CPU did not
+    /// answer it.
     fn list(&self, query: usize) -> Option<&[Neighbor]> {
         let at = self.queries.binary_search(&u32::try_from(query).ok()?).ok()?;
         Some(self.lists.get(at).unwrap_or_default())
     }
 
-    /// The errors of rejected queries.
+    /// Returns the errors of rejected queries.
     fn errors(&self) -> Vec<(usize, Error)> {
         let answers = self.lists.iter().zip(&self.queries);
         answers.filter_map(|(list, &query)| Some((query as usize, list.err()?))).collect()
@@ -374,7 +376,7 @@ impl CpuAnswers {
 }
 
 impl PartAnswers {
-    /// The list of a query from each part.
+    /// Returns the list of a query from each part.
     fn lists(&self, query: usize) -> impl Iterator<Item = Option<&[Neighbor]>> {
         let range = query / self.range_size;
         let own = query % self.range_size;
@@ -404,10 +406,10 @@ impl PartAnswers {
         {
             return all.into_lists(threads);
         }
-        self.merged(queries, question, &on_cpu, threads)
+        self.merge(queries, question, &on_cpu, threads)
     }
 
-    fn merged(
+    fn merge(
         &self,
         queries: usize,
         question: Question,
@@ -447,7 +449,7 @@ mod tests {
 
     fn found(lists: &[Option<&[Neighbor]>]) -> GpuAnswers {
         let mut found = GpuAnswers::unanswered(lists.len());
-        // Lists arrive in reverse order.
+        // Add the lists in reverse order.
         for (query, list) in lists.iter().enumerate().rev() {
             if let Some(list) = list {
                 found.add(query, list);

@@ -1,8 +1,8 @@
 //! Indexes, and the search that all of them share.
 //!
 //! A search is a stack of [`Task`]s. A task names a region of the index (a node, a cluster or a
-//! block of a table) and the position in it at which to continue. [`Index::step`] processes one
-//! task and pushes its remainder and the regions it opens back onto the stack.
+//! block of a table) and the position at which to continue. [`Index::step`] processes one task and
+//! pushes its remainder and the regions that it opens onto the stack.
 //!
 //! This meets the requirements of Barrientos 2011 (section 3.2): a search can pause after any
 //! number of distance evaluations, and other threads can process its tasks.

@@ -49,7 +49,7 @@ impl Default for NeighborLists {
 }
 
 impl NeighborLists {
-    /// The number of queries.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
     }
@@ -59,33 +59,33 @@ impl NeighborLists {
         self.len() == 0
     }
 
-    /// The neighbors of a query, nearest first.
+    /// Returns the neighbors of a query, nearest first.
     ///
     /// # Errors
-    /// If the query was rejected.
+    /// Fails if the query was rejected.
     ///
     /// # Panics
-    /// If `query` is out of range.
+    /// Panics if `query` is out of range.
     pub fn get(&self, query: usize) -> Result<&[Neighbor], Error> {
         let list = &self.neighbors[self.offsets[query]..self.offsets[query + 1]];
-        match self.errors.binary_search_by_key(&query, |&(refused, _)| refused) {
+        match self.errors.binary_search_by_key(&query, |&(rejected, _)| rejected) {
             Ok(at) => Err(self.errors[at].1),
             Err(_) => Ok(list),
         }
     }
 
-    /// The lists in query order.
+    /// Returns the lists in query order.
     pub fn iter(&self) -> Iter<'_> {
         Iter { lists: self, queries: 0..self.len() }
     }
 
-    /// The neighbors of all queries, one list after the other.
+    /// Returns the neighbors of all queries, one list after the other.
     pub fn neighbors(&self) -> &[Neighbor] {
         &self.neighbors
     }
 
-    /// The start of each query's list in [`neighbors`](Self::neighbors) and the end of the last
-    /// list.
+    /// Returns the start of each query's list in [`neighbors`](Self::neighbors) and the end of the
+    /// last list.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }
@@ -240,13 +240,13 @@ mod tests {
 
     #[test]
     fn lists_and_errors_keep_their_queries() {
-        let refused = Error::Radius { radius: -1.0 };
-        let one: NeighborLists = [Ok(vec![near(1), near(2)]), Err(refused)].into_iter().collect();
+        let rejected = Error::Radius { radius: -1.0 };
+        let one: NeighborLists = [Ok(vec![near(1), near(2)]), Err(rejected)].into_iter().collect();
         let two: NeighborLists =
-            [Err(refused), Ok(vec![]), Ok(vec![near(3)])].into_iter().collect();
+            [Err(rejected), Ok(vec![]), Ok(vec![near(3)])].into_iter().collect();
         let all = NeighborLists::concatenated(vec![one.clone(), NeighborLists::default(), two]);
         assert_eq!((all.len(), all.iter().len()), (5, 5));
-        let expected = [Ok(vec![near(1), near(2)]), Err(refused), Err(refused), Ok(vec![])];
+        let expected = [Ok(vec![near(1), near(2)]), Err(rejected), Err(rejected), Ok(vec![])];
         let expected = expected.into_iter().chain([Ok(vec![near(3)])]);
         assert!(all.iter().map(|list| list.map(<[_]>::to_vec)).eq(expected));
         assert_eq!(NeighborLists::concatenated(vec![one.clone()]), one);

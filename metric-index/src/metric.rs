@@ -25,7 +25,7 @@ pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 
 /// A distance between points. Apart from rounding, it satisfies
 ///
-/// * `d(a, b) >= 0`, and `d(a, b) = 0` exactly if `a` and `b` are equal,
+/// * `d(a, b) >= 0`, and `d(a, b) = 0` if and only if `a` and `b` are equal,
 /// * `d(a, b) = d(b, a)`,
 /// * `d(a, c) <= d(a, b) + d(b, c)`.
 ///
@@ -58,30 +58,32 @@ pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Metric<P: ?Sized>: Sync {
-    /// The distance between two points. The error `|distance - true distance|` is at most
+    /// Returns the distance between two points. The error `|distance - true distance|` is at most
     /// [`relative_error`] times the true distance plus [`absolute_error`].
     ///
     /// [`relative_error`]: Metric::relative_error
     /// [`absolute_error`]: Metric::absolute_error
     fn distance(&self, a: &P, b: &P) -> f32;
 
-    /// Maximum relative error of [`Metric::distance`], at most 0.1; 0 if distances are exact.
+    /// Returns the maximum relative error of [`Metric::distance`], at most 0.1; 0 if distances are
+    /// exact.
     fn relative_error(&self) -> f32;
 
-    /// Maximum absolute error of [`Metric::distance`].
+    /// Returns the maximum absolute error of [`Metric::distance`].
     fn absolute_error(&self) -> f32 {
         0.0
     }
 
-    /// The distance, or `None` if it exceeds `radius`. This can be faster than computing the
-    /// distance.
+    /// Returns the distance, or `None` if it exceeds `radius`. This can be faster than computing
+    /// the distance.
     fn distance_within(&self, a: &P, b: &P, radius: f32) -> Option<f32> {
         let distance = self.distance(a, b);
         if distance > radius { None } else { Some(distance) }
     }
 
-    /// Prepares a point for the distances to many others. Returns `None` if that does not pay off.
-    /// The distances equal the results of [`distance`](Metric::distance), bit for bit.
+    /// Prepares a point for the distances to many other points. Returns `None`, the default, if
+    /// that is not faster. The distances equal the results of [`distance`](Metric::distance), bit
+    /// for bit.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -95,7 +97,7 @@ pub trait Metric<P: ?Sized>: Sync {
     }
 
     /// Copies points into blocks, which allow many distances to be computed at a time. Returns
-    /// `None`, the default, if that does not pay off. Indexes keep the copy in their own order of
+    /// `None`, the default, if that is not faster. Indexes keep the copy in their own order of
     /// points.
     ///
     /// ```
@@ -110,8 +112,8 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// The size of a point, such as the length of a string. Brute force groups points of similar
-    /// size, because their blocks are faster. The size does not affect distances.
+    /// Returns the size of a point, such as the length of a string. Brute force groups points of
+    /// similar size, because their blocks are faster. The size does not affect distances.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -123,8 +125,8 @@ pub trait Metric<P: ?Sized>: Sync {
         0
     }
 
-    /// The bounds that a [`KdTree`](crate::index::KdTree) needs. Returns `None`, the default, if
-    /// KD-trees do not support this metric.
+    /// Returns the bounds that a [`KdTree`](crate::index::KdTree) needs. Returns `None`, the
+    /// default, if KD-trees do not support this metric.
     ///
     /// ```
     /// use metric_index::metric::{Angular, Euclidean, Metric};
@@ -136,7 +138,7 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// The formula of the distance, if GPUs can evaluate it; `None` by default.
+    /// Returns the formula of the distance, if GPUs can evaluate it; `None` by default.
     ///
     /// ```
     /// use metric_index::metric::{Euclidean, Formula, Metric, Minkowski};
@@ -148,9 +150,9 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
-    /// The name that identifies the metric in index files, such as `euclidean` or `minkowski:3`.
-    /// `None`, the default, records no name; opening a file then checks the metric only by some
-    /// distances.
+    /// Returns the name that identifies the metric in index files, such as `euclidean` or
+    /// `minkowski:3`. `None`, the default, records no name; opening a file then checks the metric
+    /// only by some distances.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -195,15 +197,15 @@ pub enum Formula {
 /// assert_eq!(near, ["cosa"]);
 /// ```
 pub trait Distances<P: ?Sized>: Send + Sync {
-    /// The distance to another point, like [`Metric::distance`].
+    /// Returns the distance to another point, like [`Metric::distance`].
     fn to(&self, other: &P) -> f32;
 
-    /// The distance to another point within a radius, like [`Metric::distance_within`].
+    /// Returns the distance to another point within a radius, like [`Metric::distance_within`].
     fn to_within(&self, other: &P, radius: f32) -> Option<f32>;
 }
 
-/// A point from which distances are evaluated. It is prepared when the first distance is evaluated,
-/// if the metric supports that.
+/// A point from which distances are evaluated. If the metric supports it, the point is prepared
+/// when the first distance is evaluated.
 pub(crate) struct Origin<'a, P: ?Sized, M> {
     metric: &'a M,
     point: &'a P,
@@ -303,7 +305,7 @@ forward_through!(&M, Box<M>, Arc<M>: Send);
 /// assert!(bound > 1.99 && bound <= 2.0);
 /// ```
 pub trait Coordinates<P: ?Sized = [f32]>: Sync {
-    /// The coordinates of a point.
+    /// Returns the coordinates of a point.
     fn of<'a>(&self, point: &'a P) -> &'a [f32];
 
     /// Whether the metric is the [`Euclidean`] distance of the coordinates; false by default. Brute
@@ -312,7 +314,7 @@ pub trait Coordinates<P: ?Sized = [f32]>: Sync {
         false
     }
 
-    /// A lower bound on [`Metric::distance`] from the points of the box
+    /// Returns a lower bound on [`Metric::distance`] from the points of the box
     /// `low[i] <= x[i] <= high[i]`: the distance of the nearest point, rounded down by more than
     /// its rounding error.
     fn bound_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32;

@@ -24,7 +24,7 @@ pub struct Neighbor {
 
 impl Neighbor {
     /// Interprets the keys that GPU kernels write as neighbors. A key has the bits of a distance in
-    /// its upper half and the number of a point in its lower half. So keys are ordered like
+    /// its upper half and the number of a point in its lower half. Therefore, keys are ordered like
     /// neighbors.
     ///
     /// ```

@@ -2,7 +2,7 @@
 //!
 //! Some searches take less time per query if they answer many queries together, such as brute force
 //! by matrix products or on a GPU. A [`Queue`] collects the queries of any number of threads until
-//! there are enough of them or the first one has waited long enough. Then it answers all of them
+//! there are enough queries or the first query has waited long enough. Then it answers all of them
 //! together.
 //!
 //! ```
@@ -64,7 +64,7 @@ impl Default for BatchLimits {
 /// The answer of a search to one query.
 type Answer = Result<Vec<Neighbor>, Error>;
 
-/// Why a query was not answered.
+/// The reason why a query was not answered.
 ///
 /// ```
 /// use metric_index::lists::NeighborLists;
@@ -125,7 +125,7 @@ impl Ticket {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// If the search rejected the query, or ended without an answer.
+    /// Fails if the search rejected the query, or ended without an answer.
     pub fn wait(self) -> Result<Vec<Neighbor>, QueueError> {
         Ok(self.0.recv().map_err(|_| QueueError::Lost)??)
     }
@@ -133,11 +133,11 @@ impl Ticket {
 
 impl<Q: Send + 'static> Queue<Q> {
     /// Starts a queue. `answer` returns one list per query, in query order, like
-    /// [`nearest_many`](crate::index::Index::nearest_many). If it panics, the queries of that batch
-    /// are [lost](QueueError::Lost), and the queue continues.
+    /// [`nearest_many`](crate::index::Index::nearest_many). If `answer` panics, the queries of its
+    /// batch are [lost](QueueError::Lost), and the queue continues.
     ///
     /// # Errors
-    /// If the system cannot start a thread.
+    /// Fails if the system cannot start a thread.
     pub fn start(
         limits: BatchLimits,
         mut answer: impl FnMut(Vec<Q>) -> NeighborLists + Send + 'static,
@@ -163,7 +163,7 @@ impl<Q: Send + 'static> Queue<Q> {
     /// Submits a query.
     ///
     /// # Panics
-    /// Never: the channel exists as long as the queue.
+    /// Never panics, because the channel exists as long as the queue.
     pub fn submit(&self, query: Q) -> Ticket {
         let (to, from) = sync_channel(1);
         let queries = self.queries.as_ref().expect("the queue is not being dropped");
@@ -175,7 +175,7 @@ impl<Q: Send + 'static> Queue<Q> {
     /// Submits a query and waits for its answer.
     ///
     /// # Errors
-    /// If the search rejected the query, or ended without an answer.
+    /// Fails if the search rejected the query, or ended without an answer.
     pub fn ask(&self, query: Q) -> Result<Vec<Neighbor>, QueueError> {
         self.submit(query).wait()
     }
@@ -185,7 +185,7 @@ impl<Q> Drop for Queue<Q> {
     fn drop(&mut self) {
         self.queries = None;
         if let Some(thread) = self.thread.take() {
-            // The thread catches panics of `answer`; it has no other panics.
+            // The thread catches panics of `answer` and does not panic otherwise.
             let _ = thread.join();
         }
     }
@@ -278,9 +278,9 @@ mod tests {
     fn a_failure_affects_only_its_own_queries() {
         let answer = |queries: Vec<u32>| {
             assert!(!queries.contains(&13), "unlucky");
-            let refused = Err(Error::Radius { radius: -1.0 });
+            let rejected = Err(Error::Radius { radius: -1.0 });
             let answer = |point| Ok(vec![Neighbor { point, distance: 0.0 }]);
-            queries.into_iter().map(|q| if q == 5 { refused.clone() } else { answer(q) }).collect()
+            queries.into_iter().map(|q| if q == 5 { rejected.clone() } else { answer(q) }).collect()
         };
         let queue = Queue::start(limits(1, LONG), answer).unwrap();
         assert_eq!(queue.ask(13), Err(QueueError::Lost));

@@ -20,7 +20,7 @@ pub trait Points: Sync {
     /// The type of a point.
     type Point: ?Sized + Sync;
 
-    /// The number of points.
+    /// Returns the number of points.
     fn len(&self) -> usize;
 
     /// Whether there are no points.
@@ -28,10 +28,10 @@ pub trait Points: Sync {
         self.len() == 0
     }
 
-    /// Point `number`.
+    /// Returns the point with this number.
     ///
     /// # Panics
-    /// If there is no such point.
+    /// Panics if there is no such point.
     fn point(&self, number: u32) -> &Self::Point;
 }
 
@@ -49,8 +49,8 @@ pub trait GrowablePoints: Points {
     /// Appends a point.
     ///
     /// # Errors
-    /// If the point does not fit into the store, such as a vector of a different dimension or a set
-    /// that is not strictly increasing.
+    /// Fails if the point does not fit into the store, such as a vector of a different dimension or
+    /// a set that is not strictly increasing.
     fn push(&mut self, point: &Self::Point) -> Result<(), Error>;
 }
 
@@ -85,7 +85,7 @@ impl<T: Pod> Vectors<T> {
     /// Creates vectors of `dimension` values each.
     ///
     /// # Errors
-    /// If `dimension` is 0 or does not divide the number of values.
+    /// Fails if `dimension` is 0 or does not divide the number of values.
     pub fn new(values: Vec<T>, dimension: usize) -> Result<Self, Error> {
         Self::of(values.into(), dimension)
     }
@@ -97,12 +97,12 @@ impl<T: Pod> Vectors<T> {
         Ok(Self { values, dimension })
     }
 
-    /// The values of all vectors, one vector after the other.
+    /// Returns the values of all vectors, one vector after the other.
     pub fn values(&self) -> &[T] {
         &self.values
     }
 
-    /// The number of values per vector.
+    /// Returns the number of values per vector.
     pub fn dimension(&self) -> usize {
         self.dimension
     }
@@ -185,7 +185,7 @@ impl<S: AsRef<str>> Extend<S> for Strings {
 }
 
 impl Strings {
-    /// The text of all strings and the end of each string.
+    /// Returns the text of all strings and the end of each string.
     pub(crate) fn parts(&self) -> (&str, &[usize]) {
         (&self.text, &self.ends)
     }
@@ -237,7 +237,7 @@ impl Sets {
     /// Stores the sets.
     ///
     /// # Errors
-    /// If a set is not strictly increasing.
+    /// Fails if a set is not strictly increasing.
     pub fn new<S: AsRef<[u32]>>(sets: impl IntoIterator<Item = S>) -> Result<Self, Error> {
         let mut all = Self::default();
         for set in sets {
@@ -248,7 +248,7 @@ impl Sets {
 }
 
 impl Sets {
-    /// The members of all sets and the end of each set.
+    /// Returns the members of all sets and the end of each set.
     pub(crate) fn parts(&self) -> (&[u32], &[usize]) {
         (&self.members, &self.ends)
     }
@@ -350,7 +350,7 @@ impl<S: Points> Subset<S> {
     /// Selects the points with the given numbers.
     ///
     /// # Panics
-    /// If a number is out of range.
+    /// Panics if a number is out of range.
     pub fn new(points: S, numbers: Vec<u32>) -> Self {
         let count = points.len();
         for &number in &numbers {
@@ -363,7 +363,7 @@ impl<S: Points> Subset<S> {
     /// round-robin distribution.
     ///
     /// # Panics
-    /// If `step` is 0, or there are 2^32 points or more.
+    /// Panics if `step` is 0, or there are 2^32 points or more.
     ///
     /// ```
     /// use metric_index::points::{Points, Strings, Subset};
@@ -378,7 +378,7 @@ impl<S: Points> Subset<S> {
         Self { points, numbers }
     }
 
-    /// The numbers of the points in the underlying store.
+    /// Returns the numbers of the points in the underlying store.
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }

@@ -1,4 +1,4 @@
-//! The items that most programs need. Import them by `use metric_index::prelude::*;`.
+//! The items that most programs need. Import them with `use metric_index::prelude::*;`.
 //!
 //! ```
 //! use metric_index::prelude::*;

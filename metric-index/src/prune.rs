@@ -1,13 +1,13 @@
-//! The triangle inequality on rounded distances. This module contains all bounds of all indexes.
+//! The triangle inequality for rounded distances. This module contains the bounds of all indexes.
 //!
-//! If `t` is a true distance and `c` the computed one, then `|c − t| ≤ e t + a`, where `e` and `a`
-//! are the relative and absolute errors of the metric. Hence
+//! Let `t` be a true distance and `c` the computed distance. Then `|c − t| ≤ e t + a`, where `e`
+//! and `a` are the relative and absolute errors of the metric. Hence
 //! `(c − a)(1 − e) ≤ t ≤ (c + a)(1 + 2e)`, for e up to a half.
 //!
 //! The triangle inequality `t(q, x) ≥ t(p, far) − t(p, near)` then gives a lower bound on the
-//! *computed* distance between q and x. It is computed in `f64`, whose rounding is included in `e`,
-//! and rounded down to `f32`. A point whose bound is above the radius cannot be in the answer. A
-//! point whose bound equals the radius can be in the answer, because balls are closed.
+//! *computed* distance between q and x. The bound is computed in `f64`, whose rounding is included
+//! in `e`, and rounded down to `f32`. A point whose bound is above the radius cannot be in the
+//! answer. A point whose bound equals the radius can be in the answer, because balls are closed.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ const ROUNDING: f64 = 1e-14;
 /// use metric_index::prune::Bounds;
 ///
 /// let bounds = Bounds::of::<str>(&Edit);
-/// // If two words have the distances 5 and 3 from a third one, they differ by more than 1.
+/// // If two words have the distances 5 and 3 from a third word, their distance is above 1.
 /// assert!(bounds.gap(5.0, 3.0) > 1.0);
 /// assert!(bounds.outside(1.0, 4.0, 9.0) > 2.0);
 /// ```
@@ -42,18 +42,19 @@ impl Bounds {
         }
     }
 
-    /// Maximum relative error of a computed distance, including the rounding of these bounds.
+    /// Returns the maximum relative error of a computed distance, including the rounding of these
+    /// bounds.
     pub fn relative_error(self) -> f64 {
         self.relative
     }
 
-    /// Maximum absolute error of a computed distance.
+    /// Returns the maximum absolute error of a computed distance.
     pub fn absolute_error(self) -> f64 {
         self.absolute
     }
 
-    /// A lower bound on the distance between two points. One is at least `far` and the other at
-    /// most `near` from a third point.
+    /// Returns a lower bound on the distance between two points. One is at least `far` and the
+    /// other at most `near` from a third point.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     pub fn gap(self, far: f32, near: f32) -> f32 {
         let far = f64::from(far);
@@ -68,8 +69,9 @@ impl Bounds {
         if f64::from(rounded) > bound { rounded.next_down() } else { rounded }
     }
 
-    /// Like [`gap`](Self::gap), if only the difference of the distances from the third point is
-    /// known. The difference is at least `apart`, and neither distance is above `greatest`.
+    /// Returns a bound like [`gap`](Self::gap) if only the difference of the distances from the
+    /// third point is known. The difference is at least `apart`, and neither distance is above
+    /// `greatest`.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     pub(crate) fn gap_of(self, apart: f32, greatest: f32) -> f32 {
         let Self { relative: e, absolute: a } = self;
@@ -84,8 +86,8 @@ impl Bounds {
         if f64::from(rounded) > bound { rounded.next_down() } else { rounded }
     }
 
-    /// The margin for the difference of two distances from a third point, both at most `greatest`.
-    /// If the difference exceeds the margin, [`gap`](Self::gap) is above the radius.
+    /// Returns the margin for the difference of two distances from a third point, both at most
+    /// `greatest`. If the difference exceeds the margin, [`gap`](Self::gap) is above the radius.
     pub(crate) fn margin(self, radius: f32, greatest: f32) -> f64 {
         let Self { relative: e, absolute: a } = self;
         // The gap is rounded down, so it must reach the next number.
@@ -94,7 +96,7 @@ impl Bounds {
         ((radius + a) / (1.0 - e) + lost) * (1.0 + 2.0 * ROUNDING)
     }
 
-    /// The range of points that are not excluded from the ball around a query. `from_third`
+    /// Returns the range of points that are not excluded from the ball around a query. `from_third`
     /// contains the distances of the points from a third point in ascending order. `distance` is
     /// the query's distance from the third point.
     pub(crate) fn near(self, from_third: &[f32], distance: f32, radius: f32) -> Range<usize> {
@@ -106,8 +108,8 @@ impl Bounds {
         start..from_third.partition_point(|&from| f64::from(from) <= high).max(start)
     }
 
-    /// An upper bound on the distance between two points whose distances from a third point are at
-    /// most `first` and `second`.
+    /// Returns an upper bound on the distance between two points whose distances from a third point
+    /// are at most `first` and `second`.
     #[expect(clippy::cast_possible_truncation, reason = "rounded up below")]
     pub fn reach(self, first: f32, second: f32) -> f32 {
         let Self { relative: e, absolute: a } = self;
@@ -117,10 +119,10 @@ impl Bounds {
         if f64::from(rounded) < bound { rounded.next_up() } else { rounded }
     }
 
-    /// The distances from a pivot that exclude a point, if the query's distance from the pivot is
-    /// `distance`. [`gap`](Self::gap) is above the radius for distances up to the first value and
-    /// for distances of at least the second value. It may also be above the radius just between
-    /// these values.
+    /// Returns the distances from a pivot that exclude a point, if the query's distance from the
+    /// pivot is `distance`. [`gap`](Self::gap) is above the radius for distances up to the first
+    /// value and for distances of at least the second value. It may also be above the radius for
+    /// distances slightly between these values.
     #[expect(clippy::cast_possible_truncation, reason = "the rounded values are checked")]
     pub(crate) fn excluded(self, distance: f32, radius: f32) -> (f32, f32) {
         let Self { relative: e, absolute: a } = self;
@@ -138,8 +140,8 @@ impl Bounds {
         )
     }
 
-    /// A lower bound on the distances of a query from points whose distances from a pivot are from
-    /// `low` to `high`. `distance` is the query's distance from the pivot.
+    /// Returns a lower bound on the distances of a query from points whose distances from a pivot
+    /// are from `low` to `high`. `distance` is the query's distance from the pivot.
     pub fn outside(self, distance: f32, low: f32, high: f32) -> f32 {
         self.gap(distance, high).max(self.gap(low, distance))
     }
@@ -173,14 +175,14 @@ mod tests {
     /// The bounds of a metric without errors.
     const EXACT: Bounds = Bounds { relative: ROUNDING, absolute: 0.0 };
 
-    /// Pairs of numbers, the first at least as large as the second.
+    /// Returns pairs of numbers, of which the first is at least as large as the second.
     fn pairs() -> impl Iterator<Item = (f64, f64)> {
         let far = [0.0, 1e-30, 0.3, 1.0, 1.7, 10.0, 77.7, 1_234.5, 1e30];
         let shares = [0.0, 0.1, 1.0 / 3.0, 0.77, 0.999, 1.0];
         far.into_iter().flat_map(move |far| shares.map(|share| (far, far * share)))
     }
 
-    /// The bounds of a metric, and its declared errors.
+    /// Returns the bounds of a metric, and its declared errors.
     fn bounds_of<P: ?Sized>(metric: &impl Metric<P>) -> (Bounds, f64, f64) {
         let relative = metric.relative_error();
         let absolute = metric.absolute_error();
@@ -193,8 +195,8 @@ mod tests {
         if f64::from(near) < x { [near, near.next_up()] } else { [near.next_down(), near] }
     }
 
-    /// The true distances differ as much as the triangle inequality permits, and the computed ones
-    /// have the maximum error.
+    /// The true distances differ as much as the triangle inequality permits, and the computed
+    /// distances have the maximum error.
     #[test]
     fn bounds_hold_at_the_worst_errors() {
         let metrics = [
@@ -266,7 +268,7 @@ mod tests {
                     let (below, above) = bounds.excluded(distance, radius);
                     assert!(below < 0.0 || bounds.outside(distance, below, below) > radius);
                     assert!(above.is_infinite() || bounds.outside(distance, above, above) > radius);
-                    // Slightly closer to the query, nothing is excluded.
+                    // Points slightly closer to the query are not excluded.
                     if distance < 100.0 && (1.0..100.0).contains(&radius) {
                         for from in [below + 1e-3, above - 1e-3] {
                             assert!(from < 0.0 || bounds.outside(distance, from, from) <= radius);
@@ -276,13 +278,16 @@ mod tests {
                 }
             }
         }
-        // With less information, slightly less is excluded.
+        // `gap_of` has less information than `gap`, so its bound is slightly lower.
         for bounds in [words, plane] {
             for far in [1e-30f32, 0.1, 1.0, 2.0, 3.5, 77.7, 1e30] {
                 for near in [0.0, far / 3.0, far * 0.999, far.next_down(), far] {
                     let gap = bounds.gap(far, near);
-                    let of = bounds.gap_of(far - near, far);
-                    assert!(of <= gap && of >= gap - far * 1e-6, "{of} {gap} {far} {near}");
+                    let bound = bounds.gap_of(far - near, far);
+                    assert!(
+                        bound <= gap && bound >= gap - far * 1e-6,
+                        "{bound} {gap} {far} {near}"
+                    );
                     for radius in [0.0, 1e-3, 1.0, 2.0, 1e20, f32::INFINITY] {
                         if f64::from(far) - f64::from(near) > bounds.margin(radius, far) {
                             assert!(gap > radius, "{gap} {radius}");

@@ -52,7 +52,7 @@ use reader::{Header, KEY, VERSION};
 /// Number of distances stored to identify the metric.
 const STORED_DISTANCES: usize = 32;
 
-/// The error of saving or opening an index.
+/// An error that occurred while saving or opening an index.
 ///
 /// ```
 /// use metric_index::stored::describe;
@@ -69,7 +69,7 @@ pub struct StoreError {
     pub problem: StoreProblem,
 }
 
-/// The pairs of points whose distances are stored.
+/// Returns the pairs of points whose distances are stored.
 fn pairs(count: usize) -> impl Iterator<Item = (u32, u32)> {
     let step = (count / STORED_DISTANCES).max(1);
     let number = |point: usize| u32::try_from(point).expect("points are numbered by u32");
@@ -84,7 +84,7 @@ fn distance<S: Points>(points: &S, metric: &impl Metric<S::Point>, a: u32, b: u3
 /// Saves an index with its points, atomically. See the example of [the module](self).
 ///
 /// # Errors
-/// If the file cannot be written; an existing file is then unchanged.
+/// Fails if the file cannot be written; an existing file is then unchanged.
 pub fn save<I: StoredIndex<Points: StoredPoints>>(
     index: &I,
     path: &Path,
@@ -99,7 +99,7 @@ pub fn save<I: StoredIndex<Points: StoredPoints>>(
 /// Saves an index to an output that was opened beforehand, and commits the output.
 ///
 /// # Errors
-/// If the file cannot be written; an existing file is then unchanged.
+/// Fails if the file cannot be written; an existing file is then unchanged.
 pub fn save_to<I: StoredIndex<Points: StoredPoints>>(
     index: &I,
     output: Output,
@@ -139,7 +139,7 @@ fn write<I: StoredIndex<Points: StoredPoints>>(
 /// Opens a [saved](save) index. See the example of [the module](self).
 ///
 /// # Errors
-/// If the file cannot be read, is damaged, or has a different version, kind of index, type of
+/// Fails if the file cannot be read, is damaged, or has a different version, kind of index, type of
 /// points or metric.
 pub fn open<I: StoredIndex<Points: StoredPoints>>(
     path: &Path,
@@ -203,7 +203,7 @@ pub struct Description {
 /// Reads the header of an index file without opening the index.
 ///
 /// # Errors
-/// If the file cannot be read, is not an index, or has a different version.
+/// Fails if the file cannot be read, is not an index, or has a different version.
 ///
 /// ```
 /// use metric_index::index::BruteForce;

@@ -1,4 +1,4 @@
-//! Distances from blocks equal single distances, bit for bit, and none is missing.
+//! Tests that distances from blocks equal single distances, bit for bit, and that none is missing.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,8 +15,8 @@ use metric_index::neighbor::Neighbor;
 use metric_index::points::{Items, Points, Vectors};
 use proptest::prelude::*;
 
-/// Compares the results at every position for every radius: all distances of all points, and the
-/// numbers next to them.
+/// Compares the results for several ranges of positions and many radii: distances of the points,
+/// and the numbers next to them.
 fn agree<P: ?Sized>(metric: &impl Metric<P>, points: &[&P], queries: &[&P]) {
     let blocks = metric.blocks(points).expect("the metric has blocks");
     let end = u32::try_from(points.len()).unwrap();
@@ -30,10 +30,10 @@ fn agree<P: ?Sized>(metric: &impl Metric<P>, points: &[&P], queries: &[&P]) {
             radii.extend([distance, distance.next_up(), distance.next_down()]);
         }
         for radius in radii {
-            for places in [0..end, 0..end / 2, end / 3..end, end / 2..end / 2] {
+            for positions in [0..end, 0..end / 2, end / 3..end, end / 2..end / 2] {
                 let mut near = vec![(7, 7.0)];
-                scan.within(places.clone(), radius, &mut near);
-                let expected = places.map(|place| (place, all[place as usize]));
+                scan.within(positions.clone(), radius, &mut near);
+                let expected = positions.map(|position| (position, all[position as usize]));
                 let expected: Vec<(u32, f32)> = expected.filter(|&(_, d)| d <= radius).collect();
                 assert_eq!(near[1..], expected, "within {radius}");
                 assert_eq!(near[0], (7, 7.0), "earlier results stay");
@@ -42,8 +42,8 @@ fn agree<P: ?Sized>(metric: &impl Metric<P>, points: &[&P], queries: &[&P]) {
     }
 }
 
-/// Numbers of very different sizes, so that sums of squares overflow, underflow and cancel in
-/// `f32`.
+/// Generates numbers of very different sizes, so that sums of squares overflow, underflow and
+/// cancel in `f32`.
 fn coordinate() -> impl Strategy<Value = f32> {
     let whole = (-4i8..4).prop_map(f32::from);
     prop_oneof![
@@ -80,7 +80,7 @@ proptest! {
         agree(&Chebyshev, points, queries);
     }
 
-    /// Distances around 1e-22, whose squares underflow and lose precision.
+    /// Tests distances around 1e-22, whose squares underflow and lose precision.
     #[test]
     fn tiny_vectors(values in prop::collection::vec(0u8..60, 240), dimension in 1usize..13) {
         let values: Vec<f32> = values.iter().map(|&x| f32::from(x) * 1e-24).collect();
@@ -112,7 +112,8 @@ proptest! {
         let ends = &values[20..];
         let low: Vec<f32> = (0..dimension).map(|c| ends[c].min(ends[c + 20])).collect();
         let high: Vec<f32> = (0..dimension).map(|c| ends[c].max(ends[c + 20])).collect();
-        // The point is a corner, another point of the box, or the nearest point of the box.
+        // Each coordinate of the point is at an end of the box, in the middle, or nearest to the
+        // query.
         let within = |c: usize| match shares[c] {
             0 => low[c],
             1 => high[c],
@@ -177,16 +178,17 @@ fn answered<S: Points, M: Metric<S::Point> + Default>(
     (answers, metric.calls.load(Ordering::Relaxed) - built)
 }
 
-/// Indexes that have blocks use them. Brute force evaluates only one single distance: of the query
-/// from itself. The other indexes evaluate the distances of centers, pivots and few other points.
+/// Indexes that have blocks use them. Brute force evaluates only one distance outside of blocks: of
+/// the query from itself. Other indexes also evaluate the distances of centers, pivots and a few
+/// other points.
 #[test]
 fn the_fast_path_is_taken() {
     let (points, queries) = clustered(4_000, 40, 3);
     let expected = answers_one_by_one(&points, &queries);
-    for (kind, most) in [("brute-force", 1), ("kd-tree", 1), ("vp-tree", 40), ("lc:64", 70)] {
+    for (kind, max_calls) in [("brute-force", 1), ("kd-tree", 1), ("vp-tree", 40), ("lc:64", 70)] {
         let (answers, calls) = answered::<_, Euclidean>(kind.parse().unwrap(), &points, &queries);
         assert!(answers == expected, "{kind}");
-        assert!(calls <= most * answers.len() as u64, "{kind}: {calls} single distances");
+        assert!(calls <= max_calls * answers.len() as u64, "{kind}: {calls} single distances");
     }
     let mut random = Random::new(5);
     let word = |_| (0..3 + random.below(6)).map(|_| ['a', 'b', 'é'][random.below(3)]).collect();
@@ -197,11 +199,12 @@ fn the_fast_path_is_taken() {
     let one = NonZero::<usize>::MIN;
     let mut expected = index.nearest_many(&queries, 5, one);
     expected.append(&index.within_many(&queries, 1.0, one));
-    for (kind, most) in [("brute-force", 1), ("vp-tree", 40), ("lc:32", 100), ("sss-index:8p", 80)]
+    for (kind, max_calls) in
+        [("brute-force", 1), ("vp-tree", 40), ("lc:32", 100), ("sss-index:8p", 80)]
     {
         let (answers, calls) = answered::<_, Edit>(kind.parse().unwrap(), &words, &queries);
         assert!(answers == expected, "{kind}");
-        assert!(calls <= most * answers.len() as u64, "{kind}: {calls} single distances");
+        assert!(calls <= max_calls * answers.len() as u64, "{kind}: {calls} single distances");
     }
 }
 
@@ -236,8 +239,8 @@ fn queries_without_block_support_use_single_distances() {
     assert_eq!(index.nearest("", 1).unwrap()[0].point, 0);
 }
 
-/// Many queries are answered by matrix products. A query without a distance does not affect the
-/// others.
+/// Many queries are answered by matrix products. A query without a distance does not affect other
+/// queries.
 #[test]
 fn matrix_products_answer_many_queries() {
     let (points, queries) = clustered(3_000, 40, 9);

@@ -1,4 +1,4 @@
-//! Progress reports of builders, node counts, and tables of many blocks.
+//! Tests the progress reports of builders, the node counts, and tables of many blocks.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,8 +25,8 @@ fn grid(count: u32) -> Vectors<f32> {
 /// Runs a build and returns its progress reports.
 fn with_reports<T>(build: impl FnOnce(&Progress<'_>) -> T) -> (Vec<(u64, u64)>, T) {
     let calls = Mutex::new(Vec::new());
-    let hear = |done, all| calls.lock().unwrap().push((done, all));
-    let index = build(&Progress::new(&hear));
+    let report = |done, all| calls.lock().unwrap().push((done, all));
+    let index = build(&Progress::new(&report));
     (calls.into_inner().unwrap(), index)
 }
 
@@ -41,14 +41,14 @@ fn builds_report_their_progress() {
     ];
     for count in [0, 1, 2, 63, 700, 3_000] {
         let points = grid(count);
-        let mut all_heard = Vec::new();
+        let mut all_reports = Vec::new();
         for kind in Kind::all().into_iter().chain(own) {
             let (calls, built) =
                 with_reports(|progress| kind.build_with(&points, Euclidean, progress));
             built.unwrap();
-            all_heard.push((kind.to_string(), calls));
+            all_reports.push((kind.to_string(), calls));
         }
-        for (kind, calls) in all_heard {
+        for (kind, calls) in all_reports {
             let (first, all) = calls[0];
             assert_eq!(first, 0, "{kind} of {count}");
             assert!(calls.iter().all(|&(done, of)| done <= all && of == all), "{kind}: {calls:?}");
@@ -88,8 +88,8 @@ fn nodes_are_counted() {
     let plain = CountingMetric::new(Euclidean);
     assert_eq!(VpTree::build(&points, &plain).unwrap().nodes(), 511);
     assert_eq!(KdTree::build(&points, &plain).unwrap().nodes(), 255);
-    // The points that are not pivots are in 47 blocks of 64 points; six groups contain the blocks,
-    // and one group contains these.
+    // The points that are not pivots are in 47 blocks of 64 points. Six groups contain the blocks,
+    // and one group contains the six groups.
     let table = SssIndex::build(&points, Euclidean, Pivots::Count(5)).unwrap();
     assert_eq!(table.nodes(), 47 + 6 + 1);
     let tree = SssTree::build(grid(16), Euclidean, 0.4).unwrap();
@@ -107,7 +107,7 @@ fn cases(few: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(cases(12))]
 
-    /// Tables of several levels of groups, whose last block and last group are not full.
+    /// Tests tables with several levels of groups, whose last block and last group are not full.
     #[test]
     fn partial_groups(count in 0u32..6_000, pivots in 0u32..9, x in -5f32..60.0, y in 0u8..50) {
         let points = grid(count);
@@ -117,8 +117,8 @@ proptest! {
     }
 }
 
-/// The points are extremely close together, and the query is so far away that its scaled distance
-/// exceeds the range of `f32`.
+/// Tests points that are extremely close together, with a query so far away that its scaled
+/// distance exceeds the range of `f32`.
 #[test]
 fn distant_queries_agree_with_brute_force() {
     for spread in [0.0, 1e-30] {

@@ -27,8 +27,8 @@ use erased::{All, AnyMetric, Erased, Point, built, cases, on, plain, vectors};
 
 mod erased;
 
-/// Small integer points in the plane, whose distances tie, or the same divided by 10, whose
-/// distances are rounded.
+/// Generates vectors whose coordinates are small integers, which cause ties, or small integers
+/// divided by 10, which cause rounding errors.
 fn vector() -> impl Strategy<Value = Vec<f32>> {
     let whole = (-4i8..4).prop_map(f32::from);
     prop::collection::vec(prop_oneof![whole.clone(), whole.prop_map(|x| x / 10.0)], 3)
@@ -52,7 +52,7 @@ fn axioms<P: ?Sized>(metric: &impl Metric<P>, [a, b, c]: [&P; 3]) -> Result<(), 
     Ok(())
 }
 
-/// Computes edit distance by its recursive definition.
+/// Computes the edit distance by its recursive definition.
 fn edit_by_definition(a: &[char], b: &[char]) -> usize {
     match (a, b) {
         ([], rest) | (rest, []) => rest.len(),
@@ -65,7 +65,7 @@ fn edit_by_definition(a: &[char], b: &[char]) -> usize {
     }
 }
 
-/// Computes edit distance by the table of Wagner and Fischer.
+/// Computes the edit distance with the table of Wagner and Fischer.
 fn edit_by_table(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -80,7 +80,7 @@ fn edit_by_table(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Returns radii on the boundary: each distance once, and the numbers between and next to them.
+/// Returns radii at the boundaries of balls: some of the distances, and the numbers next to them.
 fn radii(all: &[Neighbor]) -> Vec<f32> {
     let mut radii = vec![0.0, f32::MAX, f32::INFINITY];
     for neighbor in all.iter().step_by(all.len() / 5 + 1) {
@@ -117,8 +117,8 @@ fn agrees(kind: Kind, index: &Erased, oracle: &Erased, queries: &[Point]) {
         let (found, cost) = stopping.into_parts();
         assert_eq!(found.0.into_sorted(), &all[..3.min(count)]);
         assert!(stops <= cost.evaluations, "{kind}: {stops} stops, {cost:?}");
-        // Distances from pivots and routing objects may be evaluated in addition to those from all
-        // points.
+        // Distances from pivots and routing objects may be evaluated in addition to the distances
+        // from all points.
         assert!(cost.evaluations <= 3 * count as u64 + 1, "{kind}: {cost:?} for {count} points");
     }
 }
@@ -320,13 +320,13 @@ proptest! {
         prop_assert_eq!(Edit.distance(&a, &b).to_bits(), expected.to_bits());
     }
 
-    /// The lengths are around the 64 bits of a machine word.
+    /// Tests lengths around the 64 bits of a machine word.
     #[test]
-    fn edit_distance_of_long_words(a in "[abé]{0,70}", b in "[abé]{60,70}", most in 0usize..80) {
+    fn edit_distance_of_long_words(a in "[abé]{0,70}", b in "[abé]{60,70}", limit in 0usize..80) {
         let expected = edit_by_table(&a, &b);
         prop_assert_eq!(Edit.distance(&a, &b).to_bits(), (expected as f32).to_bits());
-        let within = Edit.distance_within(&b, &a, most as f32);
-        prop_assert_eq!(within.is_some(), expected <= most);
+        let within = Edit.distance_within(&b, &a, limit as f32);
+        prop_assert_eq!(within.is_some(), expected <= limit);
         axioms(&Edit, [&a, &b, &a])?;
         let counted = CountingMetric::new(Edit);
         let characters = a.chars().count();
@@ -334,7 +334,7 @@ proptest! {
         prop_assert_eq!(prepared.is_some(), (1..=64).contains(&characters));
         if let Some(prepared) = prepared {
             prop_assert_eq!(prepared.to(&b).to_bits(), (expected as f32).to_bits());
-            prop_assert_eq!(prepared.to_within(&b, most as f32).is_some(), expected <= most);
+            prop_assert_eq!(prepared.to_within(&b, limit as f32).is_some(), expected <= limit);
             prop_assert_eq!(counted.calls(), 2);
         }
     }
@@ -416,7 +416,7 @@ proptest! {
     }
 }
 
-/// Points added to a store come after the existing ones.
+/// Points added to a store come after the existing points.
 #[test]
 fn stores_append_points() {
     let mut words: Strings = ["casa"].into_iter().collect();
@@ -476,8 +476,8 @@ fn rejected_points_leave_the_index_unchanged() {
 }
 
 proptest! {
-    /// Compares matrix products with single queries for ties, equal points, and sizes around those
-    /// of blocks and lanes.
+    /// Compares matrix products with single queries for ties, equal points, and numbers of points
+    /// around the sizes of blocks and lanes.
     #[test]
     fn batches_equal_single_queries(
         seed in any::<u64>(),
@@ -508,7 +508,7 @@ proptest! {
     }
 }
 
-/// Batches with invalid queries and with numbers at the limits of their range.
+/// Tests batches with invalid queries and with numbers at the limits of their range.
 #[test]
 fn batches_accept_invalid_and_extreme_queries() {
     let big = 3e38f32;
@@ -544,7 +544,8 @@ fn batches_accept_invalid_and_extreme_queries() {
     assert!(mixed.batch(&Vectors::new(vec![1.0], 1).unwrap(), |_| Nearest::new(1)).get(0).is_err());
 }
 
-/// Points on few lines of a grid of tenths, where bounds that are not rounded outward lose ties.
+/// Tests points on a few lines of a grid of tenths, where bounds that are not rounded outward lose
+/// ties.
 #[test]
 fn rounded_bounds_keep_ties() {
     let mut random = Random::new(7);
@@ -576,7 +577,7 @@ fn rounded_bounds_keep_ties() {
     }
 }
 
-/// A user-defined metric on a user-defined type.
+/// Tests a user-defined metric on a user-defined type.
 #[test]
 fn user_defined_metrics_work() {
     struct Clock;
@@ -718,8 +719,8 @@ fn unsorted_sets_are_rejected() {
     }
 }
 
-/// Many queries on any number of threads, including more threads than queries, with one query that
-/// fails.
+/// Tests many queries on any number of threads, including more threads than queries, with one query
+/// that fails.
 #[test]
 fn many_queries_on_any_number_of_threads() {
     let points = vectors(&(0..300u16).map(|x| f32::from(x % 97)).collect::<Vec<f32>>(), 1);

@@ -17,15 +17,15 @@ fn plane(count: usize, dimension: usize) -> Vectors<f32> {
 
 #[test]
 fn intrinsic_dimensions_match_known_values() {
-    // On a line, distances have the mean 1/3 and the variance 1/18. In a cube of d dimensions, ρ
-    // grows as 1.4 d.
-    let of =
+    // On a line, distances have the mean 1/3 and the variance 1/18. In a cube of d dimensions, the
+    // intrinsic dimension is about 1.4 d.
+    let dimension_of =
         |dimension| intrinsic_dimension(&plane(2_000, dimension), &Euclidean, 50_000, 7).unwrap();
-    assert!((of(1) - 1.0).abs() < 0.03, "{}", of(1));
-    let three = of(3);
-    let twenty = of(20);
+    assert!((dimension_of(1) - 1.0).abs() < 0.03, "{}", dimension_of(1));
+    let three = dimension_of(3);
+    let twenty = dimension_of(20);
     assert!((3.0..5.0).contains(&three) && (24.0..32.0).contains(&twenty), "{three} {twenty}");
-    assert_eq!(of(3).to_bits(), of(3).to_bits(), "the same seed");
+    assert_eq!(dimension_of(3).to_bits(), dimension_of(3).to_bits(), "the same seed");
     // All distances are 1.
     let corners = Vectors::new(vec![1.0f32, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0], 3).unwrap();
     assert!(intrinsic_dimension(&corners, &Hamming, 100, 0).unwrap().is_infinite());
@@ -37,8 +37,8 @@ fn radii_contain_the_share_of_points() {
     for share in [0.0, 0.0001, 0.01, 0.3, 1.0] {
         let radius = radius_of_share(&points, &Euclidean, share, 500, 0).unwrap();
         let index = BruteForce::new(&points, Euclidean).unwrap();
-        // With all points as queries, the radius contains at most the share of points; with the
-        // next point it would contain more.
+        // With all points as queries, the radius contains at least the share of the points, and any
+        // smaller radius contains less.
         let found = |radius| -> usize {
             (0..500).map(|query| index.within(points.point(query), radius).unwrap().len() - 1).sum()
         };
@@ -79,11 +79,12 @@ fn advice_ranks_all_kinds() {
     let advice = advise(&points, &Euclidean, Question::Within(0.01), 3_000, 0).unwrap();
     assert_eq!(advice.sample, 2_970);
     assert!(advice.candidates.is_sorted_by_key(|candidate| candidate.query));
-    let of = |index| advice.candidates.iter().find(|candidate| candidate.index == index).unwrap();
-    let all = of(Kind::BruteForce);
+    let candidate_of =
+        |index| advice.candidates.iter().find(|candidate| candidate.index == index).unwrap();
+    let all = candidate_of(Kind::BruteForce);
     assert!((all.evaluations - 2_971.0).abs() < 1e-9, "{all:?}");
     assert_eq!(all.build_evaluations, 2_970);
-    assert!(of(Kind::KdTree).evaluations < 100.0);
+    assert!(candidate_of(Kind::KdTree).evaluations < 100.0);
     let words: Strings = (0..400).map(|number| format!("{number:b}")).collect();
     let advice = advise(&words, &Edit, Question::Nearest(3), 200, 0).unwrap();
     assert!(advice.candidates.iter().all(|candidate| candidate.index != Kind::KdTree));

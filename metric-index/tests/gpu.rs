@@ -148,7 +148,7 @@ fn vectors_of_many_shapes() {
 #[ignore = "needs a GPU"]
 fn ties_duplicates_and_invalid_queries() {
     for (name, metric) in FORMULAS {
-        // There are 256 different points, most of them 40 times, sorted so that positions matter.
+        // There are 256 different points, each about 40 times, sorted so that positions matter.
         let mut points: Vec<[f32; 4]> = whole(10_000, 4, 5).values().as_chunks::<4>().0.to_vec();
         points.sort_by(|a, b| a.partial_cmp(b).unwrap());
         let points = Vectors::from(points);
@@ -244,8 +244,8 @@ fn words_of_many_kinds() {
     compare("source", &brute(points, Edit), &queries, &questions);
 }
 
-/// The same device twice simulates two GPUs, and a small memory budget simulates points that do not
-/// fit.
+/// Several handles to one GPU simulate several GPUs, and a small memory budget simulates points
+/// that do not fit.
 #[test]
 #[ignore = "needs a GPU"]
 fn several_gpus_and_more_points_than_memory() {
@@ -292,7 +292,8 @@ fn several_gpus_and_more_points_than_memory() {
     }
 }
 
-/// At least 10^5 queries over the data of `real_data.rs`, in the folder that `METRIC_DATA` names.
+/// Compares at least 10^5 queries over the data of `real_data.rs`, in the folder that `METRIC_DATA`
+/// names.
 #[test]
 #[ignore = "needs a GPU and METRIC_DATA"]
 fn real_points() {

@@ -1,4 +1,4 @@
-//! Index files: an opened index answers like the saved one, and a damaged file is rejected.
+//! Tests that an opened index answers like the saved index, and that a damaged file is rejected.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -347,7 +347,7 @@ fn no_file_panics() {
     assert!(opened > 50, "{opened}: the forgeries are too coarse");
 }
 
-/// With every child number, valid or not, in every node, no search runs in a cycle.
+/// No search runs in a cycle, whatever child number a node contains.
 #[test]
 fn no_file_hangs() {
     let folder = tempfile::tempdir().unwrap();
@@ -366,7 +366,7 @@ fn no_file_hangs() {
             let (header, mut arrays) = contents(&path);
             let (_, _, below) = arrays.iter_mut().find(|(name, ..)| *name == array).unwrap();
             below[at * 4..at * 4 + 4].copy_from_slice(&number.to_le_bytes());
-            written(header, &arrays, &forged);
+            write_contents(header, &arrays, &forged);
             let Ok(index) = open::<AnyIndex<Vectors<f32>, _>>(&forged, Euclidean) else { continue };
             let mut search = Search::start(&index, &[0.1, 0.2, 0.3], Within::new(9.0)).unwrap();
             assert!(search.work(1_000).unwrap(), "{kind}: {array}[{at}] = {number}");
@@ -385,22 +385,27 @@ fn contents(path: &Path) -> Contents {
     for name in names {
         let name: &'static str = name.leak();
         let types = [Dtype::U8, Dtype::U16, Dtype::U32, Dtype::U64, Dtype::F32];
-        let of = |file: &mut Container, dtype| match dtype {
+        let read_array = |file: &mut Container, dtype| match dtype {
             Dtype::U8 => file.array::<u8>(name, dtype).map(|a| bytemuck::cast_slice(&a).to_vec()),
             Dtype::U16 => file.array::<u16>(name, dtype).map(|a| bytemuck::cast_slice(&a).to_vec()),
             Dtype::U32 => file.array::<u32>(name, dtype).map(|a| bytemuck::cast_slice(&a).to_vec()),
             Dtype::U64 => file.array::<u64>(name, dtype).map(|a| bytemuck::cast_slice(&a).to_vec()),
             _ => file.array::<f32>(name, dtype).map(|a| bytemuck::cast_slice(&a).to_vec()),
         };
-        let found =
-            types.into_iter().find_map(|dtype| of(&mut file, dtype).ok().map(|a| (dtype, a)));
+        let found = types
+            .into_iter()
+            .find_map(|dtype| read_array(&mut file, dtype).ok().map(|a| (dtype, a)));
         let (dtype, bytes): (Dtype, Vec<u8>) = found.unwrap();
         arrays.push((name, dtype, bytes));
     }
     (header, arrays)
 }
 
-fn written(mut header: serde_json::Value, arrays: &[(&'static str, Dtype, Vec<u8>)], path: &Path) {
+fn write_contents(
+    mut header: serde_json::Value,
+    arrays: &[(&'static str, Dtype, Vec<u8>)],
+    path: &Path,
+) {
     for (name, _, bytes) in arrays {
         header["checksums"][*name] = container::checksum(bytes).into();
     }
@@ -436,11 +441,11 @@ fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(usize) -> usize) {
         let which = next(numbers.len());
         *numbers.values_mut().nth(which).unwrap() = next(5).into();
     }
-    written(header, &arrays, forged);
+    write_contents(header, &arrays, forged);
 }
 
 /// Reverses ranges of the order of the points, and of their distances.
-fn reversed(arrays: &mut Contents, names: [&str; 2], ranges: &[std::ops::Range<usize>]) {
+fn reverse_ranges(arrays: &mut Contents, names: [&str; 2], ranges: &[std::ops::Range<usize>]) {
     for (name, _, bytes) in &mut arrays.1 {
         if names.contains(name) {
             let values: &mut [[u8; 4]] = bytes.as_chunks_mut().0;
@@ -462,15 +467,15 @@ fn unsorted_leaves_are_rejected() {
     save(&VpTree::build(points, Euclidean).unwrap(), &path).unwrap();
     let mut forged = contents(&path);
     assert_eq!(forged.0["numbers"]["leaf"], leaf, "{}", forged.0);
-    reversed(&mut forged, ["order", "distances"], &[1..leaf + 1, leaf + 1..2 * leaf + 1]);
-    written(forged.0, &forged.1, &path);
+    reverse_ranges(&mut forged, ["order", "distances"], &[1..leaf + 1, leaf + 1..2 * leaf + 1]);
+    write_contents(forged.0, &forged.1, &path);
     let refused = open::<VpTree<Vectors<f32>, _>>(&path, Euclidean).unwrap_err().to_string();
     assert!(refused.contains("not in ascending order"), "{refused}");
     save(&"lc:1000".parse::<Kind>().unwrap().build(vectors(33), Euclidean).unwrap(), &path)
         .unwrap();
     let mut forged = contents(&path);
-    reversed(&mut forged, ["bucket.points", "bucket.distances"], &[0..10, 10..32]);
-    written(forged.0, &forged.1, &path);
+    reverse_ranges(&mut forged, ["bucket.points", "bucket.distances"], &[0..10, 10..32]);
+    write_contents(forged.0, &forged.1, &path);
     let refused = open::<AnyIndex<Vectors<f32>, _>>(&path, Euclidean).unwrap_err().to_string();
     assert!(refused.contains("not in ascending order"), "{refused}");
 }

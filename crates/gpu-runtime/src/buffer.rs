@@ -1,4 +1,4 @@
-//! Buffers that grow: in pinned host memory, and in GPU memory.
+//! Growing buffers in pinned host memory and in GPU memory.
 
 use std::ptr::NonNull;
 
@@ -6,8 +6,8 @@ use cudarc::driver::{CudaSlice, DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
 
 use super::{Device, GpuError};
 
-/// A growing buffer in page-locked host memory. Copies to and from it run concurrently with other
-/// work.
+/// A growing buffer in page-locked host memory. Copies between it and the GPU run concurrently with
+/// other work.
 ///
 /// ```
 /// use gpu_runtime::{Device, Pinned};
@@ -25,7 +25,7 @@ use super::{Device, GpuError};
 pub struct Pinned<T> {
     device: Device,
     memory: Option<PinnedHostSlice<T>>,
-    /// A pointer to the values, so that they can be read without calling the driver.
+    /// A cached pointer to the values, which avoids a driver call for each access.
     start: NonNull<T>,
     length: usize,
 }
@@ -43,10 +43,10 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
         Self { device: device.clone(), memory: None, start: NonNull::dangling(), length: 0 }
     }
 
-    /// Returns `length` values. They have their previous contents, or are zero if the memory had to
-    /// grow.
+    /// Returns the first `length` values. They keep their contents, or are all zero if the buffer
+    /// had to grow.
     ///
-    /// Copies from or to the previous values must have finished (`CudaStream::synchronize`).
+    /// Copies to and from the buffer must have finished (`CudaStream::synchronize`).
     ///
     /// # Errors
     /// Fails if the driver cannot allocate the memory.
@@ -93,7 +93,7 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
         Ok(self.start)
     }
 
-    /// Returns all allocated values: at least as many as were ever requested.
+    /// Returns all allocated values, which may be more than were requested.
     ///
     /// # Safety
     /// The GPU must not write to the values while the slice exists. Kernels and copies that use
@@ -148,12 +148,12 @@ impl<T> Default for DeviceBuffer<T> {
 }
 
 impl<T> DeviceBuffer<T> {
-    /// Returns the number of values that fit the allocated memory.
+    /// Returns the number of values that fit in the allocated memory.
     pub fn capacity(&self) -> usize {
         self.0.as_ref().map_or(0, CudaSlice::len)
     }
 
-    /// Returns the memory of the last [`Lane::reserve`](crate::Lane::reserve).
+    /// Returns the memory that [`Lane::reserve`](crate::Lane::reserve) allocated.
     ///
     /// # Panics
     /// Panics if no memory was reserved.

@@ -7,15 +7,15 @@ use std::thread;
 /// The outcome of [`deal`].
 #[derive(Debug)]
 pub struct DealOutcome<T, R, E> {
-    /// The tasks that were done, in no particular order.
+    /// The completed tasks, in no particular order.
     pub done: Vec<CompletedTask<T, R>>,
-    /// The workers that failed. Other workers have redone their tasks, if any could.
+    /// The workers that failed. Other workers retried the failed tasks if they could.
     pub failures: Vec<Failure<E>>,
-    /// The tasks that no worker could do.
+    /// The tasks that no worker completed.
     pub open: Vec<T>,
 }
 
-/// A task that was done.
+/// A completed task.
 #[derive(Debug)]
 pub struct CompletedTask<T, R> {
     /// The index of the worker.
@@ -37,9 +37,9 @@ pub struct Failure<E> {
 
 /// Distributes tasks over workers, each of which runs on its own thread.
 ///
-/// A worker takes a task when it has finished the previous one. `choose` returns the index of the
-/// task that a worker takes among the open tasks, or `None` if the worker can do none of them. If a
-/// worker fails, its task becomes open again, and the worker gets no more tasks.
+/// A worker takes a task when it has finished the previous task. `choose` receives the worker and
+/// the open tasks. It returns the index of the task to take, or `None` if the worker can do none of
+/// them. If a worker fails, its task becomes open again, and the worker gets no more tasks.
 ///
 /// # Panics
 /// Panics if `choose` returns an index that is out of range, or if `choose` or `work` panics.
@@ -75,14 +75,14 @@ where
             let mut own = Vec::new();
             loop {
                 let task = {
-                    let mut open = locked(&open);
+                    let mut open = lock(&open);
                     choose(&workers[worker], &open).map(|index| open.remove(index))
                 };
                 let Some(task) = task else { return (own, None) };
                 match work(&workers[worker], &task) {
                     Ok(result) => own.push(CompletedTask { worker, task, result }),
                     Err(error) => {
-                        locked(&open).push(task);
+                        lock(&open).push(task);
                         return (own, Some(Failure { worker, error }));
                     }
                 }
@@ -95,16 +95,16 @@ where
                 failures.push(failure);
             }
         }
-        // A worker may have failed after the others had found no open task. They must then
-        // continue.
-        if working.is_empty() || locked(&open).is_empty() || done.len() == before {
+        // If a worker failed after the others had run out of tasks, the others must continue with
+        // its task.
+        if working.is_empty() || lock(&open).is_empty() || done.len() == before {
             let open = open.into_inner().unwrap_or_else(PoisonError::into_inner);
             return DealOutcome { done, failures, open };
         }
     }
 }
 
-fn locked<T>(tasks: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+fn lock<T>(tasks: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
     tasks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,4 +1,4 @@
-//! Detection, properties and access of GPUs.
+//! Detects and opens GPUs, and reports their properties.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +14,8 @@ use crate::packed::unpack;
 
 /// The lowest compute capability that the kernels support.
 pub const MIN_CAPABILITY: (i32, i32) = (7, 5);
-/// The oldest supported driver, given by the newest CUDA version that it supports. 12000 is CUDA
-/// 12.0, which drivers from 525 on support.
+/// The lowest CUDA version that the driver must support. 12000 is CUDA 12.0, which needs driver 525
+/// or newer.
 pub const MIN_DRIVER: i32 = 12_000;
 
 /// The properties of a GPU.
@@ -29,7 +29,7 @@ pub const MIN_DRIVER: i32 = 12_000;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Number of the GPU in the driver's list, from 0.
+    /// Index of the GPU in the driver's list, from 0.
     pub ordinal: usize,
     /// The GPU's name.
     pub name: String,
@@ -106,11 +106,11 @@ pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
     Ok(open_all()?.into_iter().map(|device| device.info).collect())
 }
 
-/// Opens the GPUs that the driver lists, as far as they can be opened.
+/// Opens the GPUs that the driver lists. Skips GPUs that cannot be opened, unless all of them fail.
 fn open_all() -> Result<Vec<Device>, GpuError> {
     let mut found = Vec::new();
     let mut first_error = None;
-    for ordinal in 0..count()? {
+    for ordinal in 0..device_count()? {
         match Device::open(ordinal) {
             Ok(device) => found.push(device),
             Err(error) => first_error = first_error.or(Some(error)),
@@ -122,7 +122,7 @@ fn open_all() -> Result<Vec<Device>, GpuError> {
     }
 }
 
-fn count() -> Result<usize, GpuError> {
+fn device_count() -> Result<usize, GpuError> {
     // A static program has no dynamic loader and must not load the driver's library.
     if cfg!(target_feature = "crt-static") {
         return Err(GpuError::StaticBuild);
@@ -165,7 +165,7 @@ impl Device {
     /// # Errors
     /// Fails if there is no driver or no such GPU, or if the GPU does not respond.
     pub fn open(ordinal: usize) -> Result<Self, GpuError> {
-        let count = count()?;
+        let count = device_count()?;
         if ordinal >= count {
             return Err(GpuError::NoSuchDevice { ordinal, count });
         }
@@ -191,14 +191,15 @@ impl Device {
     pub fn open_best() -> Result<Self, GpuError> {
         // Opening is slow, so the chosen GPU stays open.
         let mut found = open_all()?;
-        let of = |device: &Self| (device.info.is_supported(), device.info.free);
-        let best = (0..found.len()).max_by_key(|&at| of(&found[at])).ok_or(GpuError::NoDevice)?;
+        let rank = |device: &Self| (device.info.is_supported(), device.info.free);
+        let best =
+            (0..found.len()).max_by_key(|&index| rank(&found[index])).ok_or(GpuError::NoDevice)?;
         let best = found.swap_remove(best);
         best.info.check()?;
         Ok(best)
     }
 
-    /// Returns the properties of the GPU when it was opened.
+    /// Returns the properties of the GPU at the time it was opened.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -217,13 +218,12 @@ impl Device {
         self.context.mem_get_info().map(|(free, _)| free).map_err(doing.failed())
     }
 
-    /// Checks that enough memory is free before anything is allocated. `what` is the noun for the
-    /// data.
+    /// Checks that at least `needed` bytes are free. `what` names the data in error messages.
     ///
     /// # Errors
     /// Returns [`GpuError::Memory`] if fewer than `needed` bytes are free.
     pub fn reserve(&self, what: &'static str, needed: usize) -> Result<(), GpuError> {
-        // Memory that was freed on streams becomes available when the streams have reached that
+        // Memory that was freed on a stream becomes available when the stream has reached that
         // point.
         let doing = GpuStep::new(self.info.ordinal, "waiting for it");
         self.context.synchronize().map_err(doing.failed())?;
@@ -261,7 +261,7 @@ impl Device {
     ///
     /// // Does nothing without a GPU.
     /// if let Ok(device) = Device::open_best() {
-    ///     // SAFETY: no buffer is made.
+    ///     // SAFETY: no buffer is created.
     ///     let untracked = unsafe { device.untracked() }?;
     ///     assert!(!untracked.context().is_event_tracking());
     ///     assert!(device.context().is_event_tracking());
@@ -278,7 +278,7 @@ impl Device {
         Ok(Self { context, info: self.info.clone(), modules: Arc::clone(&self.modules) })
     }
 
-    /// Stops synchronizing buffers by events, on this device and all its clones.
+    /// Disables the events that synchronize buffers, for this device and all its clones.
     ///
     /// Prefer [`Device::untracked`], which does not change a device that others may use.
     ///
@@ -323,7 +323,7 @@ impl Device {
     /// Fails if the GPU or its driver is too old, or if the driver rejects the PTX.
     ///
     /// # Panics
-    /// Panics if the bytes are not gzip-compressed text. They are part of the program.
+    /// Panics if the bytes, which are part of the program, are not gzip-compressed text.
     pub fn load_packed(&self, packed: &'static [u8]) -> Result<Module, GpuError> {
         let modules = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = modules().get(&packed.as_ptr().addr()) {
@@ -344,7 +344,7 @@ impl Device {
         self.context.new_event(Some(flags)).map_err(doing.failed())
     }
 
-    /// Returns the step `what` of this GPU, for error messages.
+    /// Returns a step of the work on this GPU, which error messages describe as `what`.
     pub fn step(&self, what: &'static str) -> GpuStep {
         GpuStep::new(self.info.ordinal, what)
     }

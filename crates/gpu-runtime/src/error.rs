@@ -57,7 +57,7 @@ pub enum GpuError {
     Memory {
         /// The GPU's ordinal.
         ordinal: usize,
-        /// The noun for the data that needs memory: "the rows".
+        /// Name of the data that needs memory, such as "the rows".
         what: &'static str,
         /// Number of bytes that are needed.
         needed: usize,
@@ -69,7 +69,7 @@ pub enum GpuError {
     Driver {
         /// The GPU's ordinal.
         ordinal: usize,
-        /// The step that failed, in words: "opening it".
+        /// Description of the step that failed, such as "opening it".
         doing: &'static str,
         /// The driver's error.
         source: DriverError,

@@ -51,7 +51,7 @@ impl Kernel {
     }
 }
 
-/// The grid of a launch: its blocks, and their threads and shared memory.
+/// The dimensions of a launch: blocks, threads per block and dynamic shared memory.
 ///
 /// ```
 /// use gpu_runtime::Grid;
@@ -108,7 +108,7 @@ impl From<Grid> for LaunchConfig {
     }
 }
 
-/// The kernels that take certain arguments, and the sizes of the arguments.
+/// The names of the kernels that take the same arguments, and the sizes of the arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
     /// The names of the kernels.
@@ -128,10 +128,10 @@ pub trait KernelArguments {
 
 /// Declares the arguments of one or several kernels as a struct with one field per argument.
 ///
-/// The fields are in the order of the kernel's parameters. `value` is passed by value, `read` is
-/// memory that the kernel reads (a [`CudaView`](crate::CudaView)), and `write` is memory that it
-/// writes (a [`CudaViewMut`](crate::CudaViewMut)). [`check_kernels`] compares the declarations with
-/// the PTX.
+/// The fields are in the order of the kernel's parameters. A `value` field is passed by value. A
+/// `read` field is memory that the kernel reads (a [`CudaView`](crate::CudaView)), and a `write`
+/// field is memory that the kernel writes (a [`CudaViewMut`](crate::CudaViewMut)).
+/// [`check_kernels`] compares the declarations with the PTX.
 ///
 /// ```
 /// use gpu_runtime::{CudaViewMut, KernelArguments, check_kernels, kernel};
@@ -219,14 +219,14 @@ impl<'a> Launch<'a> {
     /// Panics if the number or sizes of the arguments differ from the kernel's parameters.
     ///
     /// # Safety
-    /// The arguments must have the meaning that the kernel expects, in this order. The kernel must
-    /// read and write only memory that the arguments and `config` give it.
+    /// The arguments must match the kernel's parameters in meaning and order. The kernel must read
+    /// and write only memory that the arguments and `config` give it.
     #[expect(unsafe_code, reason = "a kernel can access any memory")]
     pub unsafe fn launch(&mut self, config: LaunchConfig) -> Result<(), DriverError> {
         let Kernel { name, parameters, .. } = self.kernel;
         assert_eq!(*self.sizes, **parameters, "sizes of the arguments of `{name}`, in bytes");
         #[expect(clippy::disallowed_methods, reason = "kernels are launched only here")]
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let launched = unsafe { self.arguments.launch(config) };
         launched.map(|_| ())
     }
@@ -236,7 +236,7 @@ impl<'a> Launch<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelMismatch {
-    /// None of the modules contains a declared kernel.
+    /// A declared kernel is in none of the modules.
     #[error("no module contains the kernel `{kernel}`")]
     Missing {
         /// Name of the kernel.
@@ -291,7 +291,7 @@ pub fn check_kernels(modules: &[&str], declared: &[Signature]) -> Result<(), Ker
     }
 }
 
-/// Returns the sizes of the parameters of every kernel in PTX, in bytes and in the order of the
+/// Parses PTX and returns the sizes of each kernel's parameters, in bytes and in the order of the
 /// parameters.
 ///
 /// ```
@@ -307,14 +307,14 @@ pub fn kernel_parameters(ptx: &str) -> HashMap<String, Vec<usize>> {
         let (name, rest) = entry.split_once('(')?;
         let (parameters, _) = rest.split_once(')')?;
         let parameters = parameters.split(',').filter(|text| !text.trim().is_empty());
-        Some((name.trim().to_owned(), parameters.map(size).collect::<Option<_>>()?))
+        Some((name.trim().to_owned(), parameters.map(parameter_size).collect::<Option<_>>()?))
     };
     entries.filter_map(kernel).collect()
 }
 
-/// Returns the size of a parameter such as `.param .u32 name` or `.param .align 8 .b8 name[48]`, in
-/// bytes.
-fn size(parameter: &str) -> Option<usize> {
+/// Returns the size in bytes of a parameter such as `.param .u32 name` or
+/// `.param .align 8 .b8 name[48]`.
+fn parameter_size(parameter: &str) -> Option<usize> {
     if let Some((_, count)) = parameter.split_once('[') {
         return count.trim_end().strip_suffix(']')?.parse().ok();
     }

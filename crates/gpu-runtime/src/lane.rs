@@ -1,4 +1,4 @@
-//! A stream of a GPU with growing memory.
+//! CUDA streams that wait for their work when they are dropped.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr};
 
 use crate::{Device, DeviceBuffer, GpuError};
 
-/// A stream of a GPU that waits for its work when it is dropped.
+/// A CUDA stream that waits for its work when it is dropped.
 ///
 /// A type that also owns [`Pinned`](crate::Pinned) memory for copies on the lane must declare the
-/// lane as its first field. Fields are dropped in the order of declaration, so the memory then
-/// outlives the copies.
+/// lane as its first field. Fields are dropped in declaration order, so the memory then outlives
+/// the copies.
 ///
 /// ```
 /// use gpu_runtime::{Device, DeviceBuffer, Lane};
@@ -49,10 +49,11 @@ impl Lane {
         &self.stream
     }
 
-    /// Returns at least `length` values of a buffer. They may be uninitialized.
+    /// Grows a buffer to at least `length` values and returns its memory, which may be
+    /// uninitialized.
     ///
-    /// The previous values are lost if the buffer grows. A buffer is never empty, because the
-    /// driver rejects memory of size 0.
+    /// The previous values are lost if the buffer grows. The memory is never empty, because the
+    /// driver rejects allocations of size 0.
     ///
     /// # Errors
     /// Fails if the GPU has too little memory.
@@ -65,7 +66,7 @@ impl Lane {
         let memory = match buffer.0.take() {
             Some(memory) if memory.len() >= length => memory,
             too_small => {
-                // The old memory is freed first, so that both need not fit at the same time.
+                // Free the old memory first: both allocations may not fit at the same time.
                 drop(too_small);
                 let doing = self.device.step("allocating its memory");
                 #[expect(unsafe_code, reason = "GPU memory is not initialized")]

@@ -1,4 +1,4 @@
-//! PTX that a program contains in compressed form.
+//! Compressed PTX that is embedded in the program.
 
 use std::io::{self, Read};
 
@@ -14,7 +14,7 @@ macro_rules! ptx {
     };
 }
 
-/// Decompresses PTX.
+/// Decompresses gzip-compressed PTX.
 ///
 /// # Errors
 /// Fails if the bytes are not gzip-compressed UTF-8 text.

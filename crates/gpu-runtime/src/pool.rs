@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// A pool of unused objects for reuse.
+/// A pool of reusable objects.
 ///
 /// ```
 /// use gpu_runtime::Pool;

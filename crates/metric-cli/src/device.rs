@@ -41,14 +41,14 @@ impl FromStr for DeviceFlag {
 impl DeviceFlag {
     /// Opens the GPUs that the flag names; returns an empty list for the CPU.
     pub(crate) fn open(self, verbosity: Verbosity) -> Result<Vec<Device>, Failure> {
-        let one = |device: Result<Device, GpuError>| {
+        let open_single = |device: Result<Device, GpuError>| {
             let device = device.and_then(|device| device.info().check().map(|()| device));
             Ok(vec![device.map_err(Failure::gpu)?])
         };
         match self {
             Self::Cpu => Ok(Vec::new()),
-            Self::Best => one(Device::open_best()),
-            Self::Number(number) => one(Device::open(number)),
+            Self::Best => open_single(Device::open_best()),
+            Self::Number(number) => open_single(Device::open(number)),
             Self::All => {
                 let mut all = Vec::new();
                 for info in devices().map_err(Failure::gpu)? {
@@ -62,7 +62,7 @@ impl DeviceFlag {
         }
     }
 
-    /// Opens the GPU of a command that uses exactly one.
+    /// Opens the GPU of a command that uses exactly one GPU.
     pub(crate) fn open_one(self, command: &str, verbosity: Verbosity) -> Result<Device, Failure> {
         let mut devices = self.open(verbosity)?;
         match (devices.pop(), devices.is_empty()) {
@@ -110,7 +110,7 @@ where
         devices.iter().map(|device| device.info().ordinal.to_string()).collect();
     let layout = match search.layout() {
         Layout::Replicated => "all points on each",
-        Layout::Sharded => "points dealt",
+        Layout::Sharded => "points split",
     };
     verbosity.say(&format!(
         "GPU {}, {layout}: {} queries, {:.3} ms in kernels; {} by the CPU",

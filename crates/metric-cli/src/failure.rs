@@ -29,7 +29,7 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    /// Creates a failure for an invalid index file, or one that cannot be read or written.
+    /// Creates a failure for an index file that is invalid or cannot be read or written.
     pub(crate) fn stored(error: StoreError) -> Self {
         let code = match &error.problem {
             StoreProblem::File(problem)

@@ -82,12 +82,12 @@ impl Input {
 
     /// Reads the whole file.
     ///
-    /// `otherwise` is the format if neither the flag nor the file name determines it. If it is
-    /// `None`, the first lines decide.
+    /// `default_format` applies if neither the flag nor the file name determines the format. If it
+    /// is `None`, the first lines determine the format.
     pub(crate) fn read(
         &self,
         verbosity: Verbosity,
-        otherwise: Option<Format>,
+        default_format: Option<Format>,
     ) -> Result<Data, Failure> {
         let shown = self.path.display().to_string();
         let unreadable = |error: io::Error| Failure::input(format!("{shown}: {error}"));
@@ -103,7 +103,7 @@ impl Input {
         } else {
             Box::new(file)
         };
-        let format = match self.format().or(otherwise) {
+        let format = match self.format().or(default_format) {
             Some(format) => format,
             None if csv::is_likely(file.fill_buf().map_err(unreadable)?) => {
                 verbosity.say(&format!(

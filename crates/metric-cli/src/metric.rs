@@ -13,7 +13,7 @@ pub(crate) struct MetricFlag {
     metric: Option<String>,
 }
 
-/// Parses the metric of words, which can only be edit distance.
+/// Parses the metric of words, which can only be the edit distance.
 pub(crate) fn parse_word_metric(name: Option<&str>) -> Result<Edit, Failure> {
     match name {
         None | Some("edit") => Ok(Edit),

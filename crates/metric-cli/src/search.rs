@@ -99,7 +99,7 @@ impl From<StrategyName> for Strategy {
 enum AnswerFormat {
     /// One JSON object per query: {"query": 0, "neighbors": [{"point": 7, "distance": 1.0}]}
     Jsonl,
-    /// One line per neighbor: query, rank, point and distance, separated by tabs
+    /// One line per neighbor: query, rank, point, distance and (for words) text, separated by tabs
     Tsv,
 }
 
@@ -121,13 +121,13 @@ impl Search {
             ))),
             _ => Ok(()),
         };
-        // The format of the queries, unless their file name implies one.
+        // The format of the queries, unless their file name implies a format.
         let format = if found.points == "strings" { Format::Words } else { Format::Csv };
         let queries = self.queries.read(verbosity, Some(format))?;
         match (found.points.as_str(), queries) {
             ("strings", Data::Words(queries)) => {
                 let metric = parse_word_metric(metric)?;
-                let index: AnyIndex<Strings, Edit> = opened(&self.index, metric)?;
+                let index: AnyIndex<Strings, Edit> = open_index(&self.index, metric)?;
                 let text = |point: &str| Some(point.to_owned());
                 self.answer(index, &queries, question, text, Streams { out, verbosity })
             }
@@ -142,9 +142,9 @@ impl Search {
                         "{path}: the queries have {own} dimensions, but the index has {dimension}"
                     )));
                 }
-                let none = |_: &[f32]| None;
-                let index: AnyIndex<Vectors<f32>, _> = opened(&self.index, metric)?;
-                self.answer(index, &queries, question, none, Streams { out, verbosity })
+                let no_text = |_: &[f32]| None;
+                let index: AnyIndex<Vectors<f32>, _> = open_index(&self.index, metric)?;
+                self.answer(index, &queries, question, no_text, Streams { out, verbosity })
             }
             (points, _) => {
                 let path = self.queries.path().display();
@@ -202,13 +202,13 @@ impl Search {
             match self.to {
                 AnswerFormat::Jsonl => {
                     let neighbor = |&Neighbor { point, distance }: &Neighbor| {
-                        // As text, an `f32` has the fewest digits that identify it.
+                        // The text of an `f32` has the fewest digits that identify the value.
                         let distance: f64 = distance.to_string().parse().unwrap_or(f64::NAN);
-                        let mut one = serde_json::json!({"point": point, "distance": distance});
+                        let mut object = serde_json::json!({"point": point, "distance": distance});
                         if let Some(text) = text(index.points().point(point)) {
-                            one["text"] = text.into();
+                            object["text"] = text.into();
                         }
-                        one
+                        object
                     };
                     let mut line = serde_json::json!({"query": query});
                     if let Some(text) = text(queries.point(query)) {
@@ -251,7 +251,7 @@ impl Search {
     }
 }
 
-fn opened<I: StoredIndex<Points: StoredPoints>>(
+fn open_index<I: StoredIndex<Points: StoredPoints>>(
     path: &Path,
     metric: I::Metric,
 ) -> Result<I, Failure>

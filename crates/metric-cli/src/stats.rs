@@ -74,7 +74,7 @@ impl Stats {
         Ok(out.commit()?)
     }
 
-    /// Prints statistics of the points, and a recommended index if requested.
+    /// Prints statistics of the points.
     fn describe_points<S: Points, M: Metric<S::Point>>(
         &self,
         points: &S,
@@ -117,7 +117,7 @@ fn print_index(found: &Description, mut out: Output) -> Outcome {
 fn print_advice(advice: Option<Advice>, out: &mut Output) -> Outcome {
     let Some(advice) = advice else { return Ok(()) };
     let mut table = Table::new();
-    table.set_header(["index", "build s", "distances a query", "us a query"]);
+    table.set_header(["index", "build s", "distances per query", "us per query"]);
     for candidate in &advice.candidates {
         table.add_row([
             candidate.index.to_string(),

@@ -174,7 +174,7 @@ fn mistakes() {
     fails(folder, &["bench", "online", "--batches", "0"], 2, "--batches");
 }
 
-/// Messages on standard error, without a terminal.
+/// If standard error is not a terminal, messages are printed without a progress bar.
 #[test]
 fn messages() {
     let folder = with_files();
@@ -196,8 +196,8 @@ fn messages() {
     assert!(built.contains("warning: none.txt: the file contains no points"), "{built}");
 }
 
-/// Another implementation of the edit distance gives the same answers with the same number of
-/// distances.
+/// With another implementation of the edit distance, all indexes except the VP-tree compute the
+/// same number of distances.
 #[test]
 fn thesis_by_table() {
     let folder = with_files();
@@ -212,12 +212,15 @@ fn thesis_by_table() {
         let json = std::fs::read_to_string(folder.path().join("t.json")).unwrap();
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         let each = json["measurements"].as_array().unwrap().iter();
-        // The results of other strategies depend on when queries arrive. With the table, which has
-        // no blocks, the leaves of the VP-tree are smaller.
+        // The results of other strategies depend on when queries arrive. The table has no block
+        // computation, so the leaves of the VP-tree are smaller.
         let each = each.filter(|m| m["strategy"] == "Local" && m["traffic"] == "high");
         let (trees, others): (Vec<_>, Vec<_>) = each.partition(|m| m["index"] == "VP-tree");
-        let of = |m: &&serde_json::Value| m["evaluations_a_query"].as_f64().unwrap();
-        (trees.iter().map(of).collect::<Vec<f64>>(), others.iter().map(of).collect::<Vec<f64>>())
+        let evaluations_of = |m: &&serde_json::Value| m["evaluations_a_query"].as_f64().unwrap();
+        (
+            trees.iter().map(evaluations_of).collect::<Vec<f64>>(),
+            others.iter().map(evaluations_of).collect::<Vec<f64>>(),
+        )
     };
     let (trees, others) = evaluations(None);
     let (trees_by_table, others_by_table) = evaluations(Some("--table"));
@@ -292,7 +295,7 @@ fn thesis() {
     );
 }
 
-fn written(folder: &Path, name: &str, text: &str) {
+fn write_file(folder: &Path, name: &str, text: &str) {
     std::fs::write(folder.join(name), text).unwrap();
 }
 
@@ -311,9 +314,9 @@ fn tables() {
         ("numbers", " 0  0\n 3  4\n 6  8\n"),
         ("numbers.txt", "0,0\n3,4\n6,8\n"),
     ] {
-        written(folder, name, text);
+        write_file(folder, name, text);
         out(folder, &["build", name, "-o", "t.index"]);
-        written(folder, "origin.csv", "0,0\n");
+        write_file(folder, "origin.csv", "0,0\n");
         let found = out(folder, &["knn", "t.index", "origin.csv", "-k", "2", "--to", "tsv"]);
         assert_eq!(found, three, "{name}");
     }
@@ -330,18 +333,18 @@ fn tables() {
         ("1,nan\n", ":1: column 2 is \"nan\""),
         ("1,1e99\n", ":1: column 2 is \"1e99\""),
     ] {
-        written(folder, "wrong.csv", text);
+        write_file(folder, "wrong.csv", text);
         fails(folder, &["build", "wrong.csv", "-o", "x"], 3, &format!("wrong.csv{word}"));
     }
-    // Column names that are numbers are ambiguous after a label, which is an error.
-    written(folder, "letters.csv", "Letter,1,2,3\nT,2,8,3\nI,5,12,3\n");
+    // Numeric column names after a label are ambiguous, which is an error.
+    write_file(folder, "letters.csv", "Letter,1,2,3\nT,2,8,3\nI,5,12,3\n");
     let letters = ["build", "letters.csv", "--skip-columns", "1", "-o", "l.index", "--skip-lines"];
     fails(folder, &letters[..6], 3, "letters.csv:1: a row that counts up");
     for (lines, count) in [("0", "of 3 vectors"), ("1", "of 2 vectors")] {
         let output = run(folder, &[&letters[..], &[lines]].concat());
         assert!(String::from_utf8_lossy(&output.stderr).contains(count), "{lines}");
     }
-    written(folder, "bare.csv", "1,2,3\n4,5,7\n");
+    write_file(folder, "bare.csv", "1,2,3\n4,5,7\n");
     let output = run(folder, &["build", "bare.csv", "-o", "b.index"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
@@ -349,12 +352,12 @@ fn tables() {
         "{said}"
     );
     // A byte order mark does not change a word.
-    written(folder, "marked.txt", "\u{feff}casa\n12\n");
+    write_file(folder, "marked.txt", "\u{feff}casa\n12\n");
     out(folder, &["build", "marked.txt", "-o", "m.index"]);
     let found = out(folder, &["range", "m.index", "words.txt", "-r", "0", "--to", "tsv"]);
     assert_eq!(found, "0\t1\t0\t0\tcasa\n");
-    // Words of digits in pairs, as queries for words.
-    written(folder, "pairs.txt", "1 2\n3 4\n");
+    // Queries for an index of words are read as words, even if they look like numbers.
+    write_file(folder, "pairs.txt", "1 2\n3 4\n");
     assert_eq!(
         out(folder, &["knn", "m.index", "pairs.txt", "-k", "1", "--to", "tsv"]).lines().count(),
         2
@@ -417,7 +420,7 @@ fn wrong_flags() {
             "--metric",
             metric,
         ];
-        written(folder, "labels.csv", "a,b,1,2\nc,d,3,4\n");
+        write_file(folder, "labels.csv", "a,b,1,2\nc,d,3,4\n");
         fails(folder, &build, 2, "kd-tree needs");
     }
     fails(folder, &["build", "words.txt", "-o", "x", "--index", "kd-tree"], 2, "kd-tree needs");
@@ -427,7 +430,7 @@ fn wrong_flags() {
     assert!(!folder.join("x").exists());
 }
 
-/// Endless devices cause an error before they exhaust the memory.
+/// An endless input causes an error before it exhausts the memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn endless_input() {
@@ -492,7 +495,7 @@ fn too_many_threads() {
     }
 }
 
-/// Outputs are opened before anything is read, and no output is an input.
+/// Outputs are opened before anything is read, and an output never replaces an input.
 #[test]
 fn outputs_never_replace_inputs() {
     let folder = with_files();
@@ -539,14 +542,15 @@ fn standard_output_that_is_closed_or_full() {
     }
 }
 
-/// If a requested GPU is missing, the exit code is 5, with the reason and without standard output.
+/// If a requested GPU is missing, the program prints the reason, prints no answers, and exits with
+/// code 5.
 #[test]
 fn without_a_gpu() {
     let folder = with_files();
     out(folder.path(), &["build", "words.txt", "-o", "words.index"]);
     let command = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_metric-index"));
-        // GPUs are hidden if there are any.
+        // Hides all GPUs.
         command.current_dir(folder.path()).args(arguments).env("CUDA_VISIBLE_DEVICES", "");
         command.output().unwrap()
     };

@@ -1,10 +1,10 @@
 //! Measures the speedup of several threads over one thread, with the strategy `Local`.
 //!
 //! Run it with `cargo bench -p metric-papers --bench threads -- WORDS [N ...]`. WORDS is a file
-//! with one word per line, and N are numbers of threads, by default 2. Words that are held out of
-//! the file are range queries with radius 2. The benchmark also finds the 10 nearest of 120,000
-//! generated vectors. Runs with one thread and with several threads alternate. A run has the number
-//! of queries that one thread answers in two seconds, but at most 2,000.
+//! with one word per line, and N are numbers of threads, by default 2. Held-out words are the
+//! queries, with radius 2. The benchmark also searches 120,000 generated vectors for the 10 nearest
+//! neighbors of held-out vectors. Runs with one thread and with several threads alternate. A run
+//! takes one thread about two seconds, but has at most 2,000 queries.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 
@@ -55,7 +55,7 @@ struct Pair {
     speedup: f64,
     /// Throughput of one thread, in queries per second.
     alone: f64,
-    /// Idle share of the time of several threads.
+    /// Fraction of the time that several threads are idle.
     idle: f64,
 }
 

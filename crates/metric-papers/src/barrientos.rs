@@ -84,7 +84,7 @@ struct ClusterLayout {
     /// The centers, followed by the buckets.
     order: Vec<u32>,
     radii: Vec<f32>,
-    /// The end of each bucket, counted from the first bucket.
+    /// The end of each bucket, relative to the start of the first bucket.
     ends: Vec<u32>,
 }
 
@@ -197,8 +197,8 @@ impl Searcher {
         let mut distances = Vec::with_capacity(pivots.len() * points.len());
         for &pivot in pivots {
             let pivot = points.point(pivot);
-            let of = |point| metric.distance(pivot, points.point(point));
-            distances.extend((0..searcher.count).map(of));
+            let distance_to = |point| metric.distance(pivot, points.point(point));
+            distances.extend((0..searcher.count).map(distance_to));
         }
         let device = &searcher.device;
         let stream = &searcher.stream;
@@ -253,12 +253,12 @@ impl Searcher {
         }))
     }
 
-    /// Returns how a method excludes points; `None` if the required data was not copied to the GPU.
+    /// Returns the pruning of a method, or `None` if the required data was not copied to the GPU.
     fn pruning(&self, method: Method) -> Option<Pruning> {
         let clusters = || Some(self.clusters.as_ref()?.addresses(&self.stream));
         let pivots = || Some(self.pivots.as_ref()?.addresses(&self.stream));
         Some(match method {
-            // The points of clusters are in a different order.
+            // Clusters change the order of the points.
             Method::Brute | Method::Sort if self.clusters.is_none() => Pruning::None,
             Method::Brute | Method::Sort => return None,
             Method::Clusters => Pruning::Clusters(clusters()?),
@@ -268,7 +268,7 @@ impl Searcher {
         })
     }
 
-    /// Copies queries to the GPU.
+    /// Copies queries to the GPU. Returns `None` if a query is not supported.
     fn rows<Q: Points<Point: KernelPoint>>(
         &self,
         queries: &Q,
@@ -347,9 +347,9 @@ impl Searcher {
         Batch { space, pruning, errors: &self.errors, queries, threads: self.threads }
     }
 
-    /// Returns the sorted neighbors that a launch finds for `count` queries.
+    /// Launches a range search for `count` queries and returns the sorted neighbors.
     ///
-    /// If there are more neighbors than fit, launches again with more memory.
+    /// Launches again with more memory if the neighbors do not fit.
     fn range_answers(
         &self,
         count: u32,

@@ -71,7 +71,7 @@ impl Searcher {
     /// Returns the k nearest points of each query.
     ///
     /// Returns `None` if the queries have a different dimension or are not finite, or if a distance
-    /// is infinite. Also returns `None` if k neighbors do not fit into shared memory.
+    /// is infinite. Also returns `None` if k is 0 or k neighbors do not fit into shared memory.
     ///
     /// # Errors
     /// Fails if the GPU fails.
@@ -110,8 +110,8 @@ impl Searcher {
             Method::Ppb => 1,
             Method::Sbq => count / blocks,
         };
-        // The queries that are answered by one block each. All blocks share each of the other
-        // queries.
+        // The number of queries that are answered by one block each. All blocks together answer
+        // each of the other queries.
         let whole = match method {
             Method::Ppk => 0,
             Method::Ppb => count,
@@ -120,10 +120,10 @@ impl Searcher {
         let rest = count - whole;
         let doing = self.device.step("allocating memory for neighbors");
         let copies = stream.clone_htod(queries.values()).map_err(&failed)?;
-        let of_k = |queries: u32| queries as usize * k as usize;
-        let mut unsorted = zeros::<u64>(stream, of_k(whole).max(1), doing)?;
-        let mut parts = zeros::<u64>(stream, of_k(rest) * blocks as usize + 1, doing)?;
-        let mut neighbors = zeros::<u64>(stream, of_k(count), doing)?;
+        let list_length = |queries: u32| queries as usize * k as usize;
+        let mut unsorted = zeros::<u64>(stream, list_length(whole).max(1), doing)?;
+        let mut parts = zeros::<u64>(stream, list_length(rest) * blocks as usize + 1, doing)?;
+        let mut neighbors = zeros::<u64>(stream, list_length(count), doing)?;
         let start = self.device.timer()?;
         let end = self.device.timer()?;
         start.record(stream).map_err(&failed)?;
@@ -135,20 +135,20 @@ impl Searcher {
                 KnnLaunch { blocks: whole / queries_per_block, threads, queries_per_block, k };
             let mut to = unsorted.slice_mut(..);
             self.kernels.knn(stream, points, &copies.slice(..), how, &mut to).map_err(&failed)?;
-            let mut to = neighbors.slice_mut(..of_k(whole));
+            let mut to = neighbors.slice_mut(..list_length(whole));
             let lists = KeyLists { keys: &unsorted, count: whole, length: k };
             self.kernels.selection(stream, lists, k, &mut to).map_err(&failed)?;
         }
         for query in whole..count {
             let own = copies.slice(query as usize * dimension..);
-            let list = of_k(blocks);
+            let list = list_length(blocks);
             let first = (query - whole) as usize * list;
             let mut to = parts.slice_mut(first..first + list);
             let how = KnnLaunch { blocks, threads: launch::THREADS, queries_per_block: 0, k };
             self.kernels.knn(stream, points, &own, how, &mut to).map_err(&failed)?;
         }
         if rest > 0 {
-            let mut to = neighbors.slice_mut(of_k(whole)..);
+            let mut to = neighbors.slice_mut(list_length(whole)..);
             let lists = KeyLists { keys: &parts, count: rest, length: blocks * k };
             self.kernels.selection(stream, lists, k, &mut to).map_err(&failed)?;
         }

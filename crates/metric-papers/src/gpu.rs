@@ -11,7 +11,7 @@ use metric_index::neighbor::Neighbor;
 /// The result of enqueuing kernels.
 pub(crate) type LaunchResult = Result<(), DriverError>;
 
-/// The answers to a batch of queries, with the GPU's time for them.
+/// The answers to a batch of queries, with the GPU time.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TimedAnswers {
     /// The neighbors of each query, nearest first.
@@ -45,7 +45,7 @@ pub(crate) fn lists_of(keys: &[u64], k: u32) -> NeighborLists {
     lists
 }
 
-/// Returns empty lists for some queries.
+/// Returns an empty list for each of `queries` queries.
 pub(crate) fn empty_lists(queries: usize) -> NeighborLists {
     (0..queries).map(|_| Ok(Vec::new())).collect()
 }

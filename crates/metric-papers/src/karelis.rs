@@ -23,7 +23,7 @@ mod launch;
 
 use launch::{ErrorBounds, Kernels, Level, Partition, Search, SearchBuffers, Tree};
 
-/// A tree, with the GPU's time for building it.
+/// A tree, with the GPU time that building it took.
 #[derive(Debug, Clone)]
 pub struct TimedTree<T> {
     /// The tree.
@@ -65,7 +65,7 @@ pub fn build_vp_tree(
     let leaf = VpTree::leaf_size(&points, &Euclidean);
     let mut builder = Builder::new(device, &points, count, 1)?;
     let mut sides = vec![[0f32; 4]; nodes_below(count, leaf, 1) as usize];
-    builder.levels(count, leaf, |builder, level, nodes| {
+    builder.build_levels(count, leaf, |builder, level, nodes| {
         builder.kernels.vp_keys(&builder.stream, level, &mut builder.partition)?;
         builder.kernels.partition(&builder.stream, level, &mut builder.partition)?;
         let mut on_gpu = builder.stream.alloc_zeros(nodes.len() * 4)?;
@@ -122,7 +122,7 @@ pub fn build_kd_tree(
     let mut builder = Builder::new(device, &points, count, 0)?;
     let box_size = 2 * points.dimension();
     let mut boxes = vec![0f32; nodes_below(count, leaf, 0) as usize * box_size];
-    builder.levels(count, leaf, |builder, level, nodes| {
+    builder.build_levels(count, leaf, |builder, level, nodes| {
         let mut on_gpu = builder.stream.alloc_zeros(nodes.len() * box_size)?;
         builder.kernels.kd_boxes(&builder.stream, level, &builder.partition, &mut on_gpu)?;
         builder.kernels.kd_keys(&builder.stream, level, &mut builder.partition)?;
@@ -200,7 +200,7 @@ impl Builder {
         Ok(Self { device, stream, kernels, partition, fixed, milliseconds: 0.0 })
     }
 
-    /// Waits for the GPU and returns the time in kernels.
+    /// Waits for the GPU and returns the time in kernels, in seconds.
     fn seconds(&self) -> Result<f64, GpuError> {
         let failed = self.device.step("building a tree").failed();
         self.stream.synchronize().map_err(failed)?;
@@ -209,9 +209,9 @@ impl Builder {
 
     /// Builds the levels from the root to the leaves. `work` splits the nodes of a level.
     ///
-    /// The leaves of a KD-tree also have boxes. So its last level consists of leaves only, which
+    /// The leaves of a KD-tree also have boxes, so its last level consists of leaves only, which
     /// are not split.
-    fn levels(
+    fn build_levels(
         &mut self,
         count: u32,
         leaf: u32,
@@ -299,7 +299,7 @@ fn nodes_below(count: u32, leaf: u32, fixed: u32) -> u32 {
 
 /// Returns the nodes of a tree in preorder.
 ///
-/// Each node is given by its first position, its number of positions, and the numbers of its two
+/// Each node consists of its first position, its number of positions, and the numbers of its two
 /// sides (`u32::MAX` for a leaf). The first `fixed` positions of a node are on neither side.
 fn nodes_of(count: usize, leaf: u32, fixed: u32) -> Vec<[u32; 4]> {
     fn push(nodes: &mut Vec<[u32; 4]>, start: u32, count: u32, leaf: u32, fixed: u32) {
@@ -398,14 +398,15 @@ impl TreeSearch {
         let stream = device.stream()?;
         let failed = device.step("copying a tree to it").failed();
         // The driver rejects empty copies.
-        let some = |values: &[f32]| if values.is_empty() { vec![0.0] } else { values.to_vec() };
+        let non_empty =
+            |values: &[f32]| if values.is_empty() { vec![0.0] } else { values.to_vec() };
         let positions = if order.is_empty() { &[0][..] } else { order };
         let nodes = if nodes.is_empty() { &[[0; 4]][..] } else { nodes };
         Ok(Self {
-            points: stream.clone_htod(&some(points.values())).map_err(&failed)?,
+            points: stream.clone_htod(&non_empty(points.values())).map_err(&failed)?,
             order: stream.clone_htod(positions).map_err(&failed)?,
             nodes: stream.clone_htod(nodes).map_err(&failed)?,
-            bounds: stream.clone_htod(&some(bounds)).map_err(&failed)?,
+            bounds: stream.clone_htod(&non_empty(bounds)).map_err(&failed)?,
             count: u32::try_from(order.len()).expect("fewer than 2^32 points"),
             dimension: u32::try_from(points.dimension()).expect("fewer than 2^32 dimensions"),
             is_kd,

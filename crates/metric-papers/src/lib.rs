@@ -19,9 +19,9 @@
 //!   command is `metric-index bench karelis`.
 //!
 //! Read [`strategy`] first: a search is a stack of tasks that threads can share, and the rest of
-//! chapter 3 builds on that. [`cordeiro`] is the shortest GPU module. The launchers of each GPU
-//! module are in `MODULE/launch.rs`, and its kernels are in `kernels/MODULE.cu`. The crate's README
-//! lists the results, with the hardware and the command of each.
+//! chapter 3 builds on this idea. [`cordeiro`] is the shortest GPU module. The kernels of each GPU
+//! module are in `kernels/MODULE.cu` and are launched by `MODULE/launch.rs`. The crate's README
+//! lists the results, with the hardware and command of each result.
 //!
 //! The crate builds and starts without a GPU.
 

@@ -9,8 +9,8 @@
 //!                                     messages to other threads
 //! ```
 //!
-//! Queries are distributed over the threads round-robin. A thread that takes a query processes its
-//! tasks. The strategies differ in which thread processes a task, and in when threads wait for each
+//! Queries are distributed over the threads round-robin. A search consists of tasks that the index
+//! creates. The strategies determine which thread processes a task, and when threads wait for each
 //! other. The answers do not depend on the strategy: they equal the answers of
 //! [`search`](metric_index::index::search).
 
@@ -88,9 +88,9 @@ where
 
 /// Answers queries with the strategy of distributed data (section 3.3.2).
 ///
-/// There is one thread per index, which answers all queries from its index. Points are numbered as
-/// if they had been distributed over the indexes round-robin: point i of index t of T is point `i *
-/// T + t` of the answers. The strategy and the number of threads in the options are ignored.
+/// Each index has its own thread, which answers all queries. Points are numbered as if they had
+/// been distributed over the indexes round-robin. With T indexes, point i of index t is point
+/// `i * T + t` of the answers. The strategy and the number of threads in the options are ignored.
 ///
 /// # Errors
 /// Returns the same errors as [`run`]. Also fails if there is no index, or if the numbers of the

@@ -18,7 +18,8 @@ use metric_papers::strategy::{Options, Strategy, run};
 
 fn text(name: &str) -> String {
     let folder = std::env::var_os("METRIC_DATA").map(PathBuf::from);
-    let path = folder.unwrap_or_else(|| panic!("METRIC_DATA names no folder")).join(name);
+    let path =
+        folder.unwrap_or_else(|| panic!("METRIC_DATA is not set; set it to a folder")).join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

@@ -43,7 +43,7 @@ fn options(strategy: Strategy, threads: usize, evaluations: u64, arrivals: Arriv
     }
 }
 
-/// Returns points on a small grid, so that there are ties of distances and equal points.
+/// Returns points on a small grid, with tied distances and equal points.
 fn grid(count: usize, seed: u64) -> All {
     let mut random = Random::new(seed);
     let mut next = || random.below(12) as f32 / 10.0;
@@ -60,12 +60,12 @@ fn words(count: usize, seed: u64) -> All {
     (0..count).map(|number| Point::Word(word(number))).collect()
 }
 
-/// Returns all points of a store.
+/// Returns an iterator over all points.
 fn every(points: &All) -> impl Iterator<Item = &Point> {
     (0..u32::try_from(points.len()).unwrap()).map(|number| points.point(number))
 }
 
-fn checked(done: Run, expected: &[Vec<Neighbor>], options: &Options) {
+fn check_run(done: Run, expected: &[Vec<Neighbor>], options: &Options) {
     let Run { answers, measures } = done;
     let answers: Vec<&[Neighbor]> = answers.iter().map(Result::unwrap).collect();
     assert_eq!(answers, expected, "{options:?}");
@@ -76,8 +76,8 @@ fn checked(done: Run, expected: &[Vec<Neighbor>], options: &Options) {
     for share in [measures.balance(), measures.efficiency(), measures.idle()] {
         assert!((0.0..=1.0).contains(&share), "{share}");
     }
-    let sends = matches!(options.strategy, Strategy::Local | Strategy::BulkLocal);
-    assert!(!sends || measures.messages() == 0);
+    let is_silent = matches!(options.strategy, Strategy::Local | Strategy::BulkLocal);
+    assert!(!is_silent || measures.messages() == 0);
 }
 
 fn all_strategies(index: &Erased, queries: &All, radius: f32) {
@@ -87,9 +87,9 @@ fn all_strategies(index: &Erased, queries: &All, radius: f32) {
         for (threads, evaluations) in [(1, 7), (2, 1), (3, 40), (5, 1_000)] {
             let options = options(strategy, threads, evaluations, Arrivals::AllAtOnce);
             let done = run(index, queries, |_| Within::new(radius), &options).unwrap();
-            checked(done, &balls, &options);
+            check_run(done, &balls, &options);
             let done = run(index, queries, |_| Nearest::new(5), &options).unwrap();
-            checked(done, &nearest, &options);
+            check_run(done, &nearest, &options);
         }
     }
 }
@@ -172,7 +172,7 @@ proptest! {
     }
 }
 
-/// An index, a strategy and two queries.
+/// A kind of index, the options of a run, and the parameters of both kinds of query.
 #[derive(Clone)]
 struct Case {
     kind: Kind,
@@ -189,10 +189,14 @@ impl Case {
         let oracle = built(Kind::BruteForce, points, &plain(metric));
         let nearest: Vec<_> =
             every(queries).map(|query| oracle.nearest(query, *k).unwrap()).collect();
-        checked(run(&index, queries, |_| Nearest::new(*k), options).unwrap(), &nearest, options);
+        check_run(run(&index, queries, |_| Nearest::new(*k), options).unwrap(), &nearest, options);
         let balls: Vec<_> =
             every(queries).map(|query| oracle.within(query, *radius).unwrap()).collect();
-        checked(run(&index, queries, |_| Within::new(*radius), options).unwrap(), &balls, options);
+        check_run(
+            run(&index, queries, |_| Within::new(*radius), options).unwrap(),
+            &balls,
+            options,
+        );
     }
 }
 
@@ -220,19 +224,22 @@ fn arrivals() {
         for strategy in STRATEGIES {
             let options = options(strategy, 3, 20, arrivals.clone());
             let done = run(&tree, &queries, |_| Nearest::new(3), &options).unwrap();
-            let least = match &arrivals {
+            let min_elapsed = match &arrivals {
                 Arrivals::Trace(times) => *times.last().unwrap(),
                 Arrivals::Periodic { queries, every } => *every * (59 / queries.get()),
                 Arrivals::AllAtOnce => Duration::ZERO,
             };
-            assert!(done.measures.elapsed >= least, "answered before it arrived: {options:?}");
-            checked(done, &expected, &options);
+            assert!(
+                done.measures.elapsed >= min_elapsed,
+                "answered before it arrived: {options:?}"
+            );
+            check_run(done, &expected, &options);
         }
     }
 }
 
-/// Bulk strategies distribute new tasks over all threads, so that all threads work on a single
-/// query.
+/// `BulkCircular` distributes the tasks of a single query over all threads. The local strategies do
+/// not.
 #[test]
 fn one_query_is_shared() {
     let kind = Kind::SssIndex(Pivots::Count(2));
@@ -350,9 +357,9 @@ fn stress() {
             let threads = 2 + round % 7;
             let options = options(strategy, threads, 1 + round as u64 % 3, Arrivals::AllAtOnce);
             let done = run(&index, &vectors, |_| Nearest::new(4), &options).unwrap();
-            checked(done, &of_vectors, &options);
+            check_run(done, &of_vectors, &options);
             let done = run(&tree, &strings, |_| Within::new(1.0), &options).unwrap();
-            checked(done, &of_strings, &options);
+            check_run(done, &of_strings, &options);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The mapping of characters to bytes for kernels that compare words.
+//! Maps characters to bytes for kernels that compare words.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ const RARE_CODE: u8 = 254;
 /// The code of characters that occur in no stored word.
 const UNKNOWN_CODE: u8 = 255;
 
-/// An alphabet, which maps each character of a set of words to a code of one byte. The most
-/// frequent characters have the lowest codes.
+/// A mapping from the characters of a set of words to one-byte codes. The most frequent characters
+/// have the lowest codes.
 ///
 /// If there are more than 255 different characters, the rarest share one code. Stored words are
 /// never compared with each other, so only a query with the shared code is ambiguous.
@@ -29,7 +29,7 @@ const UNKNOWN_CODE: u8 = 255;
 #[derive(Debug)]
 pub struct Alphabet {
     /// The codes of the characters below 2^16.
-    near: Vec<u8>,
+    basic: Vec<u8>,
     others: HashMap<char, u8>,
     /// Whether several characters share the code [`RARE_CODE`].
     is_shared: bool,
@@ -39,7 +39,7 @@ impl Alphabet {
     /// Builds the codes for the characters of some words.
     ///
     /// # Panics
-    /// If there are 2^32 words or more.
+    /// Panics if there are 2^32 words or more.
     pub fn of_words<S: Points<Point = str>>(words: &S) -> Self {
         let count = u32::try_from(words.len()).expect("fewer than 2^32 words");
         let mut frequencies: HashMap<char, u64> = HashMap::new();
@@ -52,11 +52,11 @@ impl Alphabet {
         all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         let is_shared = all.len() > usize::from(RARE_CODE) + 1;
         let mut codes =
-            Self { near: vec![UNKNOWN_CODE; 1 << 16], others: HashMap::new(), is_shared };
+            Self { basic: vec![UNKNOWN_CODE; 1 << 16], others: HashMap::new(), is_shared };
         for (rank, (character, _)) in all.into_iter().enumerate() {
             let code = u8::try_from(rank).unwrap_or(RARE_CODE).min(RARE_CODE);
-            match codes.near.get_mut(character as usize) {
-                Some(near) => *near = code,
+            match codes.basic.get_mut(character as usize) {
+                Some(basic) => *basic = code,
                 None => {
                     codes.others.insert(character, code);
                 }
@@ -66,7 +66,7 @@ impl Alphabet {
     }
 
     fn code(&self, character: char) -> u8 {
-        match self.near.get(character as usize) {
+        match self.basic.get(character as usize) {
             Some(&code) => code,
             None => self.others.get(&character).copied().unwrap_or(UNKNOWN_CODE),
         }
@@ -77,8 +77,8 @@ impl Alphabet {
         word.chars().map(|character| self.code(character)).collect()
     }
 
-    /// Encodes a query. Returns `None` if it has more than `max_length` characters, or a character
-    /// whose code is shared.
+    /// Encodes a query. Returns `None` if the query has more than `max_length` characters, or a
+    /// character whose code is shared.
     pub fn encode_query(&self, text: &str, max_length: usize) -> Option<Vec<u8>> {
         let mut codes = Vec::with_capacity(text.len().min(max_length));
         for character in text.chars() {

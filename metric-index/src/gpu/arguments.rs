@@ -23,7 +23,7 @@ unsafe impl DeviceRepr for QueryState {}
 // SAFETY: the struct has four numbers, for which zero bits are valid.
 unsafe impl gpu_runtime::ValidAsZeroBits for QueryState {}
 
-/// The vectors of a store on the GPU (`Points` in kernels/select.cu).
+/// Pointers to the vectors on the GPU (`Points` in kernels/select.cu).
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct PointRows {
@@ -52,7 +52,7 @@ impl PointRows {
     }
 }
 
-/// Vectors on the GPU, unmodified.
+/// The unmodified vectors on the GPU.
 #[derive(Debug)]
 pub(super) struct Vectors {
     pub(super) values: CudaSlice<f32>,
@@ -143,7 +143,7 @@ kernel! {
 }
 
 kernel! {
-    /// Finds the candidates in a range of positions, by tensor cores.
+    /// Finds the candidates in a range of positions, with tensor cores.
     pub(super) struct FilterPart<'a>:
         "filter_8" | "filter_16" | "filter_32" | "filter_64" | "filter_128" | "filter_128_long"
     {

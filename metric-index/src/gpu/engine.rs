@@ -48,17 +48,17 @@ impl GpuAnswers {
         self.lists[query] = Some(list);
     }
 
-    /// A mutable range of the neighbors, such as a list that is not sorted yet.
+    /// Returns a mutable range of the neighbors, such as a list that is not sorted yet.
     pub(super) fn neighbors_mut(&mut self, range: Range<usize>) -> &mut [Neighbor] {
         &mut self.neighbors[range]
     }
 
-    /// The list of a query, if the GPU has answered it.
+    /// Returns the list of a query, if the GPU has answered it.
     pub(super) fn list(&self, query: usize) -> Option<&[Neighbor]> {
         self.lists[query].clone().map(|list| &self.neighbors[list])
     }
 
-    /// The lists in query order. A query without an answer has an empty list.
+    /// Returns the lists in query order. A query without an answer has an empty list.
     pub(super) fn into_lists(self, threads: NonZero<usize>) -> NeighborLists {
         let mut end = 0;
         let is_in_order = self.lists.iter().flatten().all(|list| {
@@ -88,20 +88,20 @@ pub trait Engine<P: ?Sized>: fmt::Debug + Send + Sync + Sized {
     /// Copies points to a GPU. Returns `None` if the GPU cannot search them.
     ///
     /// # Errors
-    /// If the GPU fails or has too little memory.
+    /// Fails if the GPU fails or has too little memory.
     fn upload<S: Points<Point = P>>(
         device: &Device,
         points: &S,
         formula: Formula,
     ) -> Result<Option<Self>, GpuError>;
 
-    /// Approximate number of bytes that the points take on a GPU.
+    /// Returns the approximate number of bytes that the points take on a GPU.
     fn bytes_of<S: Points<Point = P>>(points: &S, formula: Formula) -> usize;
 
-    /// Answers the queries of a range.
+    /// Answers the queries in a range.
     ///
     /// # Errors
-    /// If the GPU fails.
+    /// Fails if the GPU fails.
     fn answer<Q: Points<Point = P>>(
         &self,
         queries: &Q,

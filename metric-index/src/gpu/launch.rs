@@ -47,7 +47,7 @@ pub(super) struct Kernels {
     prepare_queries: Kernel,
     prepare_scan: Kernel,
     /// The filters in ascending order of queries per block. The last two take the same number of
-    /// queries: one keeps all terms of its queries in shared memory, the other only some.
+    /// queries: the first keeps all terms of its queries in shared memory, the second only some.
     filters: [Filter; 6],
     shared_per_multiprocessor: usize,
     multiprocessors: u32,
@@ -72,11 +72,11 @@ struct Filter {
 }
 
 impl Filter {
-    /// Returns the bytes of shared memory for `steps` steps of the queries, or only for the steps
-    /// in flight if `steps` is `None`.
+    /// Returns the number of bytes of shared memory for `steps` steps of the queries, or only for
+    /// the steps in flight if `steps` is `None`.
     fn shared(&self, steps: Option<u32>) -> usize {
-        let of_queries = steps.map_or(self.stages, |steps| steps as usize) * self.cols as usize;
-        (self.stages * self.rows as usize + of_queries) * STEP_BYTES
+        let query_rows = steps.map_or(self.stages, |steps| steps as usize) * self.cols as usize;
+        (self.stages * self.rows as usize + query_rows) * STEP_BYTES
     }
 }
 
@@ -193,7 +193,7 @@ pub(super) struct ScanPoints {
 pub(super) struct Selection {
     pub(super) queries: u32,
     pub(super) k: u32,
-    /// Number of candidates of each query, or 0 if the batch's counts contain it.
+    /// Number of candidates of each query, or 0 to use the batch's counts.
     pub(super) candidates: u32,
 }
 
@@ -205,7 +205,8 @@ pub(super) struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
-    /// `spread`: raises `greatest` to the maximum distance of a coordinate from the center.
+    /// Launches `spread`, which raises `greatest` to the maximum distance of a coordinate from the
+    /// center.
     pub(super) fn spread(
         self,
         points: &Vectors,
@@ -228,7 +229,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `prepare_points`: fills the copy of the points that the filter reads.
+    /// Launches `prepare_points`, which fills the copy of the points that the filter reads.
     pub(super) fn prepare_points(
         self,
         points: &Vectors,
@@ -256,7 +257,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `place_points`: copies the points in the order of their positions.
+    /// Launches `place_points`, which copies the points in the order of their positions.
     pub(super) fn place_points(
         self,
         points: &Vectors,
@@ -277,7 +278,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `measure_lengths`: computes the Euclidean lengths of vectors.
+    /// Launches `measure_lengths`, which computes the Euclidean lengths of vectors.
     pub(super) fn measure_lengths(
         self,
         values: &CudaSlice<f32>,
@@ -299,8 +300,8 @@ impl Launcher<'_> {
         }
     }
 
-    /// `prepare_queries`: prepares the queries of a batch for `filter`. `radius` is the radius of
-    /// range queries, or negative for nearest-neighbor queries.
+    /// Launches `prepare_queries`, which prepares the queries of a batch for `filter`. `radius` is
+    /// the radius of range queries, or negative for nearest-neighbor queries.
     pub(super) fn prepare_queries(
         self,
         halves: &Halves,
@@ -331,7 +332,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `prepare_scan`: prepares the queries of a batch for `scan`.
+    /// Launches `prepare_scan`, which prepares the queries of a batch for `scan`.
     pub(super) fn prepare_scan(
         self,
         shape: VectorShape,
@@ -389,7 +390,8 @@ impl Kernels {
         FilterLaunch { filter, is_resident, shared, columns, rows }
     }
 
-    /// Number of positions that the blocks of a filter scan per step, for `count` queries.
+    /// Returns the number of positions that the blocks of a filter scan per step, for `count`
+    /// queries.
     pub(super) fn positions_per_step(&self, steps: u32, count: u32) -> u32 {
         let chosen = self.filter_for(steps, count);
         chosen.rows * chosen.filter.rows
@@ -397,8 +399,8 @@ impl Kernels {
 }
 
 impl Launcher<'_> {
-    /// `filter_8` to `filter_128`: finds the candidates in a range of positions. Unless all of them
-    /// are candidates, the range begins at a multiple of [`ROWS`].
+    /// Launches a filter kernel, which finds the candidates in a range of positions. Unless all of
+    /// them are candidates, the range begins at a multiple of [`ROWS`].
     pub(super) fn filter(
         self,
         halves: &Halves,
@@ -442,7 +444,7 @@ impl Launcher<'_> {
         Ok(())
     }
 
-    /// `manhattan_4` to `chebyshev_64`: like `filter`, but with exact distances.
+    /// Launches a Manhattan or Chebyshev kernel, which finds the candidates by exact distances.
     pub(super) fn scan(
         self,
         points: &ScanPoints,
@@ -483,7 +485,7 @@ impl Launcher<'_> {
         Ok(())
     }
 
-    /// `select`: reduces the candidates of each query and lowers its threshold.
+    /// Launches `select`, which reduces the candidates of each query and lowers its threshold.
     pub(super) fn select(self, selection: Selection, batch: &mut Batch) -> LaunchResult {
         let Selection { queries, k, candidates } = selection;
         let arguments = Select {
@@ -502,7 +504,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `measure_all`: replaces all candidates by their exact distances, in place.
+    /// Launches `measure_all`, which replaces all candidates by their exact distances, in place.
     pub(super) fn measure_all(
         self,
         points: &PointRows,
@@ -535,7 +537,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// `order`: sorts the k nearest candidates, as measured by `measure_all`.
+    /// Launches `order`, which sorts the k nearest candidates, as measured by `measure_all`.
     pub(super) fn order(self, count: u32, k: u32, batch: &mut Batch) -> LaunchResult {
         let arguments = Order {
             states: batch.states.as_view(),
@@ -560,12 +562,12 @@ impl Launcher<'_> {
 pub(super) struct FoundNeighbors {
     /// The address of the neighbors of the first query.
     pub(super) address: u64,
-    /// Distance between the first neighbors of consecutive queries, in neighbors.
+    /// Stride between the lists of consecutive queries, in neighbors.
     pub(super) capacity: u32,
     pub(super) queries: u32,
 }
 
-/// A gatherer, which copies the lists of a batch from the GPU.
+/// Copies the lists of a batch from the GPU to the host.
 pub(super) struct Gatherer<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) gpu: &'a gpu_runtime::Lane,
@@ -586,9 +588,9 @@ impl Gatherer<'_> {
         let stream = self.gpu.stream();
         let failed = self.gpu.device().step("copying neighbors from it").failed();
         let length = ends.last().copied().unwrap_or(0) as usize;
-        let there = stream.clone_htod(ends).map_err(&failed)?;
+        let device_ends = stream.clone_htod(ends).map_err(&failed)?;
         let mut gathered = stream.alloc_zeros(length.max(1)).map_err(&failed)?;
-        self.gather(found, &there, &mut gathered).map_err(&failed)?;
+        self.gather(found, &device_ends, &mut gathered).map_err(&failed)?;
         end.record(stream).map_err(&failed)?;
         let keys = self.here.get(length.max(1))?;
         stream.memcpy_dtoh(&gathered, keys).map_err(&failed)?;
@@ -605,8 +607,8 @@ impl Gatherer<'_> {
         Ok(first)
     }
 
-    /// `gather`: copies the neighbors of all queries into one array. Lists of up to [`MAX_SORTED`]
-    /// neighbors are sorted.
+    /// Launches `gather`, which copies the neighbors of all queries into one array. Lists of up to
+    /// [`MAX_SORTED`] neighbors are sorted.
     fn gather(
         &self,
         found: FoundNeighbors,

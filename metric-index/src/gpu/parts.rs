@@ -16,14 +16,15 @@ pub(super) fn parts(count: u32, first: u32, growth: u32) -> Vec<u32> {
     ends
 }
 
-/// Like [`parts`], for few queries: the first part has between `first` and `capacity` positions.
+/// Returns the ends of the parts for few queries, like [`parts`]. The first part has between
+/// `first` and `capacity` positions.
 ///
 /// Two parts are better than three, because each takes two launches. With two parts, the size of
 /// the second is a multiple of `step` if the first has capacity for the remainder. All blocks
 /// together scan `step` positions at a time.
 pub(super) fn few_parts(count: u32, first: u32, capacity: u32, growth: u32, step: u32) -> Vec<u32> {
-    let of_two = count.div_ceil(growth + 1).next_multiple_of(ROWS);
-    let first = if of_two <= capacity { first.max(of_two) } else { first };
+    let first_of_two = count.div_ceil(growth + 1).next_multiple_of(ROWS);
+    let first = if first_of_two <= capacity { first.max(first_of_two) } else { first };
     let mut ends = parts(count, first, growth);
     if let [first, _] = &mut ends[..] {
         let rest = ((count - *first) % step).next_multiple_of(ROWS);

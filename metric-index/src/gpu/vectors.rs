@@ -45,8 +45,8 @@ pub(super) const MAX_FOUND: usize = 1 << 31;
 const FIRST_PART_SIZE: u32 = 2048;
 /// Number of values per copy to the GPU.
 const VALUES_PER_COPY: usize = 1 << 24;
-/// Maximum absolute coordinate on the GPU. If the largest coordinate is above it or below its
-/// inverse, the CPU searches the vectors.
+/// Maximum absolute coordinate on the GPU. If the largest coordinate is above this limit or below
+/// its inverse, the CPU searches the vectors.
 const MAX_COORDINATE: f64 = 1e18;
 
 /// The copy of the points that a filter reads, ordered by position.
@@ -99,7 +99,7 @@ impl Lane {
 /// Returns the step between the points of adjacent positions: position p holds point p · step
 /// modulo `count`.
 fn step_of(count: u32) -> u32 {
-    // The golden ratio distributes the points of adjacent positions.
+    // The golden ratio spreads the points of adjacent positions.
     let golden = u64::from(count) * 618_034 / 1_000_000;
     let mut step = u32::try_from(golden).expect("below `count`") | 1;
     while greatest_common_divisor(step, count) > 1 {
@@ -286,9 +286,9 @@ impl VectorEngine {
         let own = lane.batch.as_ref().map_or(0, |batch| batch.candidates.len() * 8);
         // Each query needs memory for candidates and for neighbors, whose number is at most a
         // quarter of the candidates.
-        let of_query = capacity as usize * 10 + self.points.dimension as usize * 6 + 64;
+        let bytes_per_query = capacity as usize * 10 + self.points.dimension as usize * 6 + 64;
         let free = self.device.free()? + own;
-        let max = (free / 2 / of_query)
+        let max = (free / 2 / bytes_per_query)
             .min(MAX_BATCH_QUERIES as usize)
             .min(MAX_FOUND / capacity as usize);
         Ok(if max >= COLS as usize { max / COLS as usize * COLS as usize } else { 0 })
@@ -527,12 +527,12 @@ fn copy_to_device<S: Points<Point = [f32]>>(
     let doing = device.step("copying points to it");
     let count = shape.count;
     let dimension = shape.dimension as usize;
-    let mut there = zeros(stream, count as usize * dimension, doing)?;
+    let mut device_values = zeros(stream, count as usize * dimension, doing)?;
     let mut pinned = [Pinned::new(device), Pinned::new(device)];
-    let of_chunk = u32::try_from((VALUES_PER_COPY / dimension).max(1)).unwrap_or(u32::MAX);
+    let vectors_per_chunk = u32::try_from((VALUES_PER_COPY / dimension).max(1)).unwrap_or(u32::MAX);
     let mut first = 0;
     while first < count {
-        let end = count.min(first.saturating_add(of_chunk));
+        let end = count.min(first.saturating_add(vectors_per_chunk));
         let length = (end - first) as usize * dimension;
         // The copy from this buffer two rounds ago has ended.
         pinned.swap(0, 1);
@@ -542,12 +542,12 @@ fn copy_to_device<S: Points<Point = [f32]>>(
         }
         stream.synchronize().map_err(doing.failed())?;
         let start = first as usize * dimension;
-        let mut to = there.slice_mut(start..start + length);
+        let mut to = device_values.slice_mut(start..start + length);
         stream.memcpy_htod(&*values, &mut to).map_err(doing.failed())?;
         first = end;
     }
     stream.synchronize().map_err(doing.failed())?;
-    Ok(there)
+    Ok(device_values)
 }
 
 /// Returns the approximate center of the points. It affects the errors of the filter, but no

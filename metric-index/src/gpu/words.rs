@@ -116,12 +116,12 @@ impl SearchGoal {
         count <= capacity && self.k.is_none_or(|k| count as usize >= k)
     }
 
-    /// Maximum length of an answer.
+    /// Returns the maximum length of an answer.
     fn max_neighbors(self) -> usize {
         self.k.unwrap_or(usize::MAX)
     }
 
-    /// The position of a query in `GpuAnswers`.
+    /// Returns the position of a query in `GpuAnswers`.
     fn position(self, query: &PendingQuery) -> usize {
         (query.query - self.first) as usize
     }
@@ -283,7 +283,7 @@ fn is_alone(queries: usize, capacity: u32) -> bool {
     queries == 1 && capacity == MIN_CAPACITY
 }
 
-/// Splits queries into batches. Queries of up to 32 characters come first, then longer ones.
+/// Splits queries into batches. Queries of up to 32 characters come first, then longer queries.
 fn batches(queries: &[PendingQuery], size: usize) -> impl Iterator<Item = &[PendingQuery]> {
     let short = queries.partition_point(|query| query.codes.len() <= MAX_SHORT_LENGTH);
     let (short, long) = queries.split_at(short);
@@ -302,7 +302,7 @@ impl WordEngine {
         Launcher { kernels: &self.kernels, stream, words: &self.words }
     }
 
-    /// Encodes a query; `None` if the GPU cannot answer it.
+    /// Encodes a query. Returns `None` if the GPU cannot answer it.
     fn encode(&self, query: u32, text: &str, radius: u32) -> Option<PendingQuery> {
         let codes = self.alphabet.encode_query(text, MAX_LENGTH)?;
         let set = set_of(&codes);
@@ -339,13 +339,13 @@ impl WordEngine {
         let failed = self.device.step("counting distances").failed();
         let bins = (self.longest.max(64) + 2).min(MAX_BINS);
         let mut max_count = 0;
-        let there = self.pack(lane, queries, 0)?;
+        let packed = self.pack(lane, queries, 0)?;
         let Lane { gpu, start, end, .. } = lane;
         let stream = gpu.stream();
         let length = queries.len() * bins as usize;
         let mut histograms = stream.alloc_zeros(length).map_err(&failed)?;
         start.record(stream).map_err(&failed)?;
-        self.launcher(stream).distances(&there, &mut histograms, bins).map_err(&failed)?;
+        self.launcher(stream).distances(&packed, &mut histograms, bins).map_err(&failed)?;
         end.record(stream).map_err(&failed)?;
         let histograms = stream.clone_dtoh(&histograms).map_err(&failed)?;
         for (query, histogram) in queries.iter_mut().zip(histograms.chunks(bins as usize)) {

@@ -28,7 +28,7 @@ impl Kind {
     /// Builds an index of this kind.
     ///
     /// # Errors
-    /// As the `build` function of the index.
+    /// Fails like the `build` function of the index.
     ///
     /// ```
     /// use metric_index::index::{Index, Kind};
@@ -49,10 +49,10 @@ impl Kind {
         self.build_with(points, metric, &Progress::none())
     }
 
-    /// Like [`build`](Self::build), with progress reports.
+    /// Builds an index like [`build`](Self::build), with progress reports.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Fails like [`build`](Self::build).
     pub fn build_with<S: Points, M: Metric<S::Point>>(
         self,
         points: S,

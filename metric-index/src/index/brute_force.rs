@@ -42,7 +42,7 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     /// Creates an index of points.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, as of a vector that contains NaN.
+    /// Fails if the distance of a point from itself is not 0, for example if a vector contains NaN.
     pub fn new(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
     }
@@ -62,7 +62,7 @@ impl<S: Points> LazilySortedPoints<S> {
 impl<S: Points, M: Metric<S::Point>> Structure<S, M> for LazilySortedPoints<S> {
     of_kind!(BruteForce);
 
-    fn build(space: &Space<S, M>, (): (), progress: &Progress<'_>) -> Result<Self, Error> {
+    fn build(space: &Space<S, M>, _options: (), progress: &Progress<'_>) -> Result<Self, Error> {
         let count = u64::from(space.count());
         progress.begin(count);
         progress.add(count);
@@ -104,7 +104,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for LazilySortedPoints<S> {
 
     fn write<'a>(&'a self, _: &mut FileContents<'a>) {}
 
-    fn read(_: &mut Reader, _: &Space<S, M>, (): ()) -> Result<Self, StoreProblem> {
+    fn read(_: &mut Reader, _: &Space<S, M>, _options: ()) -> Result<Self, StoreProblem> {
         Ok(Self(OnceLock::new()))
     }
 }

@@ -78,13 +78,13 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     /// per level.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
-    /// an option is out of range.
+    /// Fails if the distance of a point from itself is not 0, a distance from a center is not
+    /// finite, or an option is out of range.
     pub fn build(points: S, metric: M, options: EgnatOptions) -> Result<Self, Error> {
         Self::build_with(points, metric, options, &Progress::none())
     }
 
-    /// Number of centers that have replaced a removed center.
+    /// Returns the number of centers that have replaced a removed center.
     ///
     /// ```
     /// use metric_index::index::{DynamicIndex, Egnat, EgnatOptions};
@@ -133,8 +133,8 @@ impl EgnatNodes {
         children
     }
 
-    /// Finds a point below a center that can replace the center, which means that it has no points
-    /// below it.
+    /// Finds a point below a center that can replace the center. Such a point has no points below
+    /// it.
     fn substitute<S: Points, M: Metric<S::Point>>(
         &self,
         space: &Space<S, M>,

@@ -14,17 +14,17 @@ pub(super) struct Halving {
 }
 
 impl Halving {
-    /// The number of points of the first half of a node of `count` points.
+    /// Returns the number of points in the first half of a node with `count` points.
     pub(super) fn half(self, count: usize) -> usize {
         (count - self.own) / 2
     }
 
-    /// Whether a node of `count` points is a leaf.
+    /// Whether a node with `count` points is a leaf.
     pub(super) fn is_leaf(self, count: usize) -> bool {
         count <= self.leaf as usize
     }
 
-    /// The number of nodes of a tree of `count` points.
+    /// Returns the number of nodes of a tree with `count` points.
     pub(super) fn nodes(self, count: usize) -> usize {
         if count == 0 || self.is_leaf(count) {
             return usize::from(count > 0);
@@ -33,7 +33,7 @@ impl Halving {
         1 + self.nodes(half) + self.nodes(count - self.own - half)
     }
 
-    /// Returns the nodes of a tree of `count` points in preorder. `node` creates a node from the
+    /// Returns the nodes of a tree with `count` points in preorder. `node` creates a node from the
     /// positions of its points and the numbers of its children.
     pub(super) fn shape<N>(
         self,
@@ -41,7 +41,7 @@ impl Halving {
         node: impl Fn(Range<u32>, Option<[u32; 2]>) -> N,
     ) -> Vec<N> {
         let mut nodes = Vec::with_capacity(self.nodes(count));
-        // Ranges of positions whose nodes have yet to be added. The next range is the last.
+        // Ranges of positions whose nodes have yet to be added. The last range is processed next.
         let mut open: Vec<_> = std::iter::once(0..count).collect();
         while let Some(positions) = open.pop() {
             if positions.is_empty() {

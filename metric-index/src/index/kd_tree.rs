@@ -13,7 +13,7 @@ use crate::stored::{FileContents, Reader, StoreProblem, check_permutation};
 
 /// Maximum number of points of a leaf.
 const LEAF_SIZE: u32 = 32;
-/// Maximum number of points of a leaf if the metric has blocks, because some more distances then
+/// Maximum number of points of a leaf if the metric has blocks, because a few more distances then
 /// cost less than a node.
 const BLOCK_LEAF_SIZE: u32 = 64;
 
@@ -64,19 +64,19 @@ pub struct KdNodes<S: Points> {
 }
 
 impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
-    /// Builds the tree, with both halves of a node in parallel. It evaluates only the distance of
-    /// each point from itself. Halves keep the order of their points, so the same points give the
-    /// same tree for any number of threads.
+    /// Builds the tree, with both halves of a node in parallel. Evaluates only the distance of each
+    /// point from itself. Halves keep the order of their points, so the same points give the same
+    /// tree for any number of threads.
     ///
     /// # Errors
-    /// If the metric has no [coordinates](Metric::coordinates), the distance of a point from itself
-    /// is not 0, or the points differ in dimension.
+    /// Fails if the metric has no [coordinates](Metric::coordinates), the distance of a point from
+    /// itself is not 0, or the points differ in dimension.
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
     }
 
-    /// The leaf size of the tree that [`build`](Self::build) creates for these points. It is larger
-    /// if the metric has [blocks](Metric::blocks).
+    /// Returns the leaf size of the tree that [`build`](Self::build) creates for these points. It
+    /// is larger if the metric has [blocks](Metric::blocks).
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
         if PointBlocks::exist(points, metric) { BLOCK_LEAF_SIZE } else { LEAF_SIZE }
     }
@@ -91,11 +91,11 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
     /// of its node, answers are wrong.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Fails like [`build`](Self::build).
     ///
     /// # Panics
-    /// If the lengths of the arrays do not match the number of points, or if `order` is not a
-    /// permutation of the points.
+    /// Panics if the lengths of the arrays do not match the number of points, or if `order` is not
+    /// a permutation of the points.
     pub fn from_layout(points: S, metric: M, layout: KdLayout) -> Result<Self, Error> {
         let space = Space::new(points, metric)?;
         let dimension = dimension_of(&space)?;
@@ -189,7 +189,7 @@ impl<S: Points> Builder<'_, S> {
                 *high = high.max(value);
             }
         }
-        // Replace negative zeros by positive ones, because `min` and `max` may return either zero.
+        // Replace negative zeros by positive zeros, because `min` and `max` may return either zero.
         low.iter_mut().chain(&mut *high).for_each(|value| *value += 0.0);
         let Some([left, right]) = node.halves else {
             self.progress.add(order.len() as u64);
@@ -230,7 +230,7 @@ impl<S: Points> KdNodes<S> {
 impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
     of_kind!(KdTree);
 
-    fn build(space: &Space<S, M>, (): (), progress: &Progress<'_>) -> Result<Self, Error> {
+    fn build(space: &Space<S, M>, _options: (), progress: &Progress<'_>) -> Result<Self, Error> {
         let coordinates = space.metric.coordinates().ok_or(Error::NoCoordinates)?;
         let dimension = dimension_of(space)?;
         let leaf_size = KdTree::leaf_size(&space.points, &space.metric);
@@ -300,7 +300,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
         contents.array("boxes", &self.boxes);
     }
 
-    fn read(file: &mut Reader, space: &Space<S, M>, (): ()) -> Result<Self, StoreProblem> {
+    fn read(file: &mut Reader, space: &Space<S, M>, _options: ()) -> Result<Self, StoreProblem> {
         let dimension = dimension_of(space)?;
         let leaf_size = file.leaf()?;
         let order = file.permutation("order", space.points.len())?.to_vec();
@@ -319,13 +319,13 @@ fn widest(low: &[f32], high: &[f32]) -> usize {
 
 /// Derives the split of each node from the boxes.
 fn split(nodes: &mut [Node], boxes: &[f32], dimension: usize) {
-    let of = |node: usize| boxes[2 * dimension * node..][..2 * dimension].split_at(dimension);
+    let box_of = |node: usize| boxes[2 * dimension * node..][..2 * dimension].split_at(dimension);
     for (at, node) in nodes.iter_mut().enumerate() {
         let Some([left, right]) = node.halves else { continue };
-        let (low, high) = of(at);
+        let (low, high) = box_of(at);
         let axis = widest(low, high);
         let value = |side: &[f32]| side.get(axis).copied().unwrap_or(0.0);
         node.axis = u32::try_from(axis).expect("a box has two coordinates per axis");
-        node.split = f32::midpoint(value(of(left as usize).1), value(of(right as usize).0));
+        node.split = f32::midpoint(value(box_of(left as usize).1), value(box_of(right as usize).0));
     }
 }

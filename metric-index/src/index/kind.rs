@@ -21,8 +21,8 @@ pub enum Pivots {
     /// least this fraction α of the greatest distance.
     ///
     /// α is between 0 and 1, and around 0.4 in the literature. With 0, every point is a pivot. The
-    /// estimate of the greatest distance takes the point farthest from the first point, and then
-    /// that point's distance from the point farthest from it.
+    /// greatest distance is estimated as the greatest distance from the point that is farthest from
+    /// the first point.
     Spread(f32),
     /// This number of pivots by farthest-first traversal, not Sparse Spatial Selection. Each pivot
     /// is the point farthest from all earlier pivots.
@@ -101,7 +101,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name of the kind, without parameters.
+    /// Returns the name of the kind, without parameters.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::BruteForce => "brute-force",
@@ -115,14 +115,14 @@ impl Kind {
         }
     }
 
-    /// Every kind once, with parameters that suit most data.
+    /// Returns every kind once, with parameters that suit most data.
     pub fn all() -> [Self; 8] {
         let mut all = [Self::KdTree; 8];
         all[..7].copy_from_slice(&Self::of_any_metric());
         all
     }
 
-    /// Every kind that supports any metric, with parameters that suit most data.
+    /// Returns every kind that supports any metric, with parameters that suit most data.
     pub fn of_any_metric() -> [Self; 7] {
         [
             Self::BruteForce,

@@ -19,7 +19,7 @@ struct StoredCluster {
     /// The distance of the farthest point of the bucket. The points of later clusters are at least
     /// as far from the center.
     radius: f32,
-    /// The end of the bucket, which begins where the previous one ends.
+    /// The end of the bucket, which begins where the previous bucket ends.
     end: u32,
 }
 
@@ -66,7 +66,7 @@ pub struct Clusters<S: Points> {
 #[derive(Debug, Clone, Default)]
 struct Buckets {
     clusters: Vec<StoredCluster>,
-    /// The points of all buckets, in each bucket nearest to the center first.
+    /// The points of all buckets; within each bucket, nearest to the center first.
     points: Vec<u32>,
     /// The distance of each of these points from its center.
     from_center: Vec<f32>,
@@ -77,13 +77,13 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     /// computed in parallel.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, a distance from a center is not finite, or
-    /// the size is a negative or NaN radius.
+    /// Fails if the distance of a point from itself is not 0, a distance from a center is not
+    /// finite, or the size is a negative or NaN radius.
     pub fn build(points: S, metric: M, size: ClusterSize) -> Result<Self, Error> {
         Self::build_with(points, metric, size, &Progress::none())
     }
 
-    /// The clusters, in the order in which they are searched.
+    /// Returns the clusters, in the order in which they are searched.
     pub fn clusters(&self) -> impl ExactSizeIterator<Item = Cluster<'_>> {
         let Buckets { clusters, points, .. } = &self.structure.buckets;
         let mut start = 0;
@@ -96,7 +96,7 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
 }
 
 impl Buckets {
-    /// Adds the cluster of a center and removes its points from the remaining ones.
+    /// Adds the cluster of a center and removes its points from the remaining points.
     fn add<S: Points, M: Metric<S::Point>>(
         &mut self,
         space: &Space<S, M>,
@@ -135,7 +135,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// The positions of a cluster's bucket.
+    /// Returns the positions of a cluster's bucket.
     fn positions(&self, cluster: u32) -> Range<u32> {
         let cluster = cluster as usize;
         let start = cluster.checked_sub(1).map_or(0, |before| self.clusters[before].end);
@@ -203,7 +203,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         let Task { mut region, mut at, mut bound, mut distance, .. } = task;
         let Buckets { clusters, points, from_center } = &self.buckets;
         let last = clusters.len() - 1;
-        // Visit centers until the bucket of one must be searched.
+        // Visit centers until a bucket must be searched.
         while at == 0 {
             if probe.is_exhausted() {
                 tasks.push(Task::new(region, bound, 0.0));

@@ -83,7 +83,7 @@ struct Step {
     page: u32,
     /// The position of the entry.
     position: usize,
-    /// The distance of the entry from the point for which the path is searched.
+    /// The distance of the entry from the point to be added.
     distance: f32,
 }
 
@@ -92,8 +92,8 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     /// about n · page · levels distances.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, if a distance between two points is not
-    /// finite, or if `page` is below 4.
+    /// Fails if the distance of a point from itself is not 0, if a distance between two points is
+    /// not finite, or if `page` is below 4.
     pub fn build(points: S, metric: M, page: u32) -> Result<Self, Error> {
         Self::build_with(points, metric, page, &Progress::none())
     }
@@ -108,9 +108,9 @@ fn check_page(page: u32) -> Result<(), Error> {
 }
 
 impl PagedTree {
-    /// Returns the path from the root to the leaf for a point. In each page, it follows the nearest
-    /// entry that covers the point. If no entry covers it, the path follows the entry whose radius
-    /// grows least.
+    /// Returns the path from the root to the leaf for a point. In each page, the path follows the
+    /// nearest entry that covers the point. If no entry covers the point, the path follows the
+    /// entry whose radius grows least.
     fn path<S: Points, M: Metric<S::Point>>(
         &self,
         space: &Space<S, M>,
@@ -234,7 +234,7 @@ impl PagedTree {
         Ok(Split { promoted, radii, entries: parts, from_above })
     }
 
-    /// The routing object of a page; `None` for the root.
+    /// Returns the routing object of a page; `None` for the root.
     fn routing(&self, page: u32) -> Option<u32> {
         let parent = self.pages.get(page as usize)?.parent;
         let entries = &self.pages.get(parent as usize)?.entries;
@@ -356,7 +356,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
         self.removed
     }
 
-    /// Number of pages.
+    /// Returns the number of pages.
     fn nodes(&self) -> usize {
         self.pages.len() - self.free.len()
     }

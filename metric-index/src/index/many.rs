@@ -1,4 +1,4 @@
-//! Answering of many queries on several threads.
+//! Answers many queries on several threads.
 
 use std::num::NonZero;
 
@@ -13,7 +13,7 @@ type Answer = Result<Vec<Neighbor>, Error>;
 /// compiled only once.
 ///
 /// # Panics
-/// If there are 2^32 queries or more, or `ask` panics.
+/// Panics if there are 2^32 queries or more, or `ask` panics.
 pub(super) fn answers(
     queries: usize,
     threads: NonZero<usize>,
@@ -25,8 +25,8 @@ pub(super) fn answers(
     const MIN_TASKS_PER_THREAD: usize = 16;
     let size = (queries / threads.get().saturating_mul(MIN_TASKS_PER_THREAD))
         .clamp(1, MAX_QUERIES_PER_TASK);
-    let parts = map_parallel(queries.div_ceil(size), threads, &|piece| {
-        let own = piece * size..queries.min((piece + 1) * size);
+    let parts = map_parallel(queries.div_ceil(size), threads, &|task| {
+        let own = task * size..queries.min((task + 1) * size);
         own.map(|query| ask(u32::try_from(query).expect("fewer than 2^32 queries"))).collect()
     });
     NeighborLists::concatenated(parts)

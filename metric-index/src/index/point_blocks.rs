@@ -10,12 +10,12 @@ use crate::points::Points;
 pub(super) struct PointBlocks<S: Points>(Option<Arc<dyn Blocks<S::Point>>>);
 
 impl<S: Points> PointBlocks<S> {
-    /// Whether the metric has blocks for these points, judging by the first point.
+    /// Whether the metric has blocks for these points. Only the first point is tested.
     pub(super) fn exist<M: Metric<S::Point>>(points: &S, metric: &M) -> bool {
         !points.is_empty() && metric.blocks(&[points.point(0)]).is_some()
     }
 
-    /// The blocks.
+    /// Returns the blocks, if the metric has blocks.
     pub(super) fn get(&self) -> Option<&dyn Blocks<S::Point>> {
         self.0.as_deref()
     }

@@ -36,7 +36,7 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
         progress: &Progress<'_>,
     ) -> Result<Self, Error>;
 
-    /// The kind of index with its parameters.
+    /// Returns the kind of index with its parameters.
     fn kind(options: Self::Options) -> Kind;
 
     /// Returns the parameters of a kind of index, if this structure belongs to that kind.
@@ -45,27 +45,27 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
     /// Writes the structure to a file.
     fn write<'a>(&'a self, contents: &mut FileContents<'a>);
 
-    /// Reads and validates what [`write`](Self::write) wrote.
+    /// Reads and validates the data that [`write`](Self::write) wrote.
     fn read(
         file: &mut Reader,
         space: &Space<S, M>,
         options: Self::Options,
     ) -> Result<Self, StoreProblem>;
 
-    /// The number of nodes; see [`Index::nodes`].
+    /// Returns the number of nodes; see [`Index::nodes`].
     fn nodes(&self) -> usize;
 
-    /// The number of removed points.
+    /// Returns the number of removed points.
     fn removed(&self) -> usize {
         0
     }
 
-    /// The points in blocks; see [`Index::blocks`].
+    /// Returns the points in blocks; see [`Index::blocks`].
     fn blocks(&self, _: &Space<S, M>) -> Option<&dyn Blocks<S::Point>> {
         None
     }
 
-    /// The node at which a search starts, if there are nodes.
+    /// Returns the node at which a search starts, if there are nodes.
     fn root(&self) -> u32 {
         0
     }
@@ -89,7 +89,8 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
         tasks: &mut Vec<Task>,
     );
 
-    /// Answers many queries together if that is faster than answering them one by one.
+    /// Answers many queries together if that is faster than answering them one by one. Otherwise,
+    /// returns `None`.
     fn answer_together<Q: Points<Point = S::Point>, A: Answer>(
         _index: &PointIndex<S, M, Self>,
         _queries: &Q,
@@ -100,12 +101,12 @@ pub trait Structure<S: Points, M: Metric<S::Point>>: Sync + Sized {
     }
 }
 
-/// Implements the items of [`Structure`] for its kind and parameters.
+/// Implements the items of [`Structure`] that depend only on the kind of index.
 macro_rules! of_kind {
     ($kind:ident) => {
         type Options = ();
 
-        fn kind((): ()) -> $crate::index::Kind {
+        fn kind(_options: ()) -> $crate::index::Kind {
             $crate::index::Kind::$kind
         }
 
@@ -129,10 +130,11 @@ macro_rules! of_kind {
 pub(super) use of_kind;
 
 impl<S: Points, M: Metric<S::Point>, T: Structure<S, M>> PointIndex<S, M, T> {
-    /// Like `build`, with progress reports. Indexes without parameters have the options `()`.
+    /// Builds an index like `build`, with progress reports. Indexes without parameters have the
+    /// options `()`.
     ///
     /// # Errors
-    /// As `build`.
+    /// Fails like `build`.
     ///
     /// ```
     /// use metric_index::index::{Index, MTree, Progress, VpTree};

@@ -119,7 +119,7 @@ impl<S: Points, M, C> std::fmt::Debug for Probe<'_, S, M, C> {
 }
 
 impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
-    /// Creates a probe of points and of the blocks that hold them.
+    /// Creates a probe for points and the blocks that contain them.
     pub(super) fn new(
         points: &'a S,
         query: Origin<'a, S::Point, M>,
@@ -140,12 +140,12 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         }
     }
 
-    /// The number of distances evaluated so far.
+    /// Returns the number of distances evaluated so far.
     pub fn evaluations(&self) -> u64 {
         self.evaluations
     }
 
-    /// Increases the budget by `evaluations` distance evaluations.
+    /// Sets the remaining budget to `evaluations` distance evaluations.
     pub fn allow(&mut self, evaluations: u64) {
         self.limit = self.evaluations.saturating_add(evaluations);
     }
@@ -153,17 +153,17 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// Ends the query.
     ///
     /// # Errors
-    /// If the query has no finite distance from a point.
+    /// Fails if a distance of the query is not finite.
     pub fn finish(self) -> Result<(), Error> {
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// The query.
+    /// Returns the query.
     pub fn query(&self) -> &S::Point {
         self.query.point()
     }
 
-    /// The current search radius.
+    /// Returns the current search radius.
     pub fn radius(&self) -> f32 {
         self.collector.radius()
     }
@@ -190,8 +190,8 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     pub fn visit_within(&mut self, point: u32) {
         self.evaluations += 1;
         let radius = self.collector.radius();
-        let at = self.points.point(point);
-        if let Some(distance) = self.query.to_within(at, radius) {
+        let candidate = self.points.point(point);
+        if let Some(distance) = self.query.to_within(candidate, radius) {
             self.offer(point, distance);
         }
     }
@@ -204,7 +204,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// [blocks](super::Index::blocks), `order` must be their order.
     ///
     /// # Panics
-    /// If the range exceeds `order`.
+    /// Panics if the range exceeds `order`.
     pub fn visit_positions(&mut self, positions: Range<u32>, order: &[u32]) -> u32 {
         /// Number of positions scanned with the same radius.
         const POSITIONS_PER_RADIUS: u32 = 128;
@@ -239,7 +239,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         order: &[u32],
         is_marked: impl Fn(u32) -> bool,
     ) -> u32 {
-        /// Minimum number of marked points for which it pays off to scan a whole group.
+        /// Minimum number of marked points for which scanning a whole group is faster.
         const MIN_MARKED: u64 = 4;
         /// Number of positions scanned together.
         const GROUP: u32 = 32;
@@ -265,8 +265,8 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         positions.end
     }
 
-    /// Scans a range of positions and offers the marked points within the radius. Returns false if
-    /// there are no blocks for the points or the query.
+    /// Scans a range of positions and offers the marked points within the radius. Returns `false`
+    /// if there are no blocks for the points or the query.
     fn scan(
         &mut self,
         positions: Range<u32>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Maximum number of reports per build.
 const MAX_REPORTS: u64 = 1_000;
 
-/// A reporter of the progress of building an index.
+/// Reports the progress of building an index.
 ///
 /// The callback receives the amount of work done and the total, from (0, total) to (total, total),
 /// at most a thousand times. Each index counts work in its own unit, usually points. If several
@@ -87,7 +87,7 @@ impl<'a> Levels<'a> {
         Self { progress }
     }
 
-    /// The remaining work of a point at a level.
+    /// Returns the remaining work of a point at a level.
     fn left(depth: u32) -> u64 {
         Self::WORK_PER_POINT.checked_shr(depth).unwrap_or(0)
     }

@@ -14,8 +14,8 @@ use crate::points::Points;
 
 /// An exact index over points of a metric space.
 ///
-/// [`within`](Index::within) and [`nearest`](Index::nearest) search it. The other methods are for
-/// code that schedules searches.
+/// [`within`](Index::within) and [`nearest`](Index::nearest) search the index. The other methods
+/// are for code that schedules searches.
 ///
 /// ```
 /// use metric_index::index::{Index, VpTree};
@@ -34,10 +34,10 @@ pub trait Index: Sync + Sized {
     /// The metric.
     type Metric: Metric<<Self::Points as Points>::Point>;
 
-    /// The points in their original order, including removed ones.
+    /// Returns the points in their original order, including removed points.
     fn points(&self) -> &Self::Points;
 
-    /// The number of points that have not been removed.
+    /// Returns the number of points that have not been removed.
     fn len(&self) -> usize {
         self.points().len()
     }
@@ -47,14 +47,14 @@ pub trait Index: Sync + Sized {
         self.len() == 0
     }
 
-    /// The metric.
+    /// Returns the metric.
     fn metric(&self) -> &Self::Metric;
 
-    /// The number of nodes (clusters, blocks).
+    /// Returns the number of nodes (clusters, blocks).
     fn nodes(&self) -> usize;
 
-    /// The points as [blocks](Metric::blocks), in the order of [`Probe::visit_positions`]. `None`,
-    /// the default, if the metric has no blocks or the index does not keep them.
+    /// Returns the points as [blocks](Metric::blocks), in the order of [`Probe::visit_positions`].
+    /// `None`, the default, if the metric has no blocks or the index does not keep them.
     fn blocks(&self) -> Option<&dyn Blocks<<Self::Points as Points>::Point>> {
         None
     }
@@ -81,8 +81,8 @@ pub trait Index: Sync + Sized {
     /// number.
     ///
     /// # Errors
-    /// If the radius is negative or NaN, or the query is invalid or has no finite distance from a
-    /// point.
+    /// Fails if the radius is negative or NaN, the query is invalid, or a distance of the query is
+    /// not finite.
     fn within(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -99,7 +99,8 @@ pub trait Index: Sync + Sized {
     /// to the lower number. The search radius starts at infinity and shrinks.
     ///
     /// # Errors
-    /// If the query is invalid (such as a vector with NaN) or has no finite distance from a point.
+    /// Fails if the query is invalid (such as a vector with NaN) or a distance of the query is not
+    /// finite.
     fn nearest(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -109,12 +110,12 @@ pub trait Index: Sync + Sized {
         Ok(found.into_sorted())
     }
 
-    /// Like [`nearest`](Index::nearest), but by range queries of radius `first`, `first · factor`,
-    /// `first · factor²` and so on, until a query finds k points.
+    /// Returns the same answer as [`nearest`](Index::nearest). Runs range queries of radius
+    /// `first`, `first · factor`, `first · factor²` and so on, until a query finds k points.
     ///
     /// # Errors
-    /// If the query is invalid or has no finite distance from a point, `first` is not positive, or
-    /// `factor` is not above 1.
+    /// Fails if the query is invalid, a distance of the query is not finite, `first` is not
+    /// positive, or `factor` is not above 1.
     fn nearest_by_ranges(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -140,9 +141,9 @@ pub trait Index: Sync + Sized {
         }
     }
 
-    /// Returns the answers of [`nearest`](Index::nearest) to many queries, in query order. They do
-    /// not depend on the number of threads. If the system cannot start all threads, the others do
-    /// all the work. A query that fails does not affect other queries.
+    /// Returns the answers of [`nearest`](Index::nearest) to many queries, in query order. The
+    /// answers do not depend on the number of threads. If the system cannot start all threads, the
+    /// others do all the work. A query that fails does not affect other queries.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -249,23 +250,24 @@ pub trait DynamicIndex: Index {
     /// Adds a point and returns its number, which is one more than the number of the last point.
     ///
     /// # Errors
-    /// If the distance of the point from itself is not 0, or a distance from another point is not
-    /// finite. Also if the point does not fit into the store, or if no number is left. The index is
-    /// then unchanged.
+    /// Fails if the distance of the point from itself is not 0, or a distance from another point is
+    /// not finite. Also fails if the point does not fit into the store, or if no number is left.
+    /// The index is then unchanged.
     fn insert(&mut self, point: &<Self::Points as Points>::Point) -> Result<u32, Error>;
 
-    /// Removes a point from all answers. Returns whether the index contained it. Its number is
-    /// never reused, and the point remains in [`Index::points`].
+    /// Removes a point from all answers. Returns whether the index contained the point. Its number
+    /// is never reused, and the point remains in [`Index::points`].
     ///
     /// # Errors
-    /// If a distance between two points of the index is not finite. The index is then unchanged.
+    /// Fails if a distance between two points of the index is not finite. The index is then
+    /// unchanged.
     fn remove(&mut self, point: u32) -> Result<bool, Error>;
 }
 
 /// Searches an index and returns the collector and the cost.
 ///
 /// # Errors
-/// If the query's distance from itself is not 0, or it has no finite distance from a point.
+/// Fails if the query's distance from itself is not 0, or a distance of the query is not finite.
 pub fn search<I: Index, C: Collector>(
     index: &I,
     query: &<I::Points as Points>::Point,
@@ -290,11 +292,11 @@ pub(super) fn answer_each<I: Index, Q: Points<Point = <I::Points as Points>::Poi
 }
 
 impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
-    /// Starts a query that can evaluate `limit` distances. Checks that its distance from itself is
-    /// 0, which is one evaluation.
+    /// Starts a query that can evaluate `limit` distances. Checks that the query's distance from
+    /// itself is 0, which counts as one evaluation.
     ///
     /// # Errors
-    /// If the query's distance from itself is not 0.
+    /// Fails if the query's distance from itself is not 0.
     pub fn start<I: Index<Points = S, Metric = M>>(
         index: &'a I,
         query: &'a S::Point,
@@ -361,7 +363,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     /// here.
     ///
     /// # Errors
-    /// If the query's distance from itself is not 0.
+    /// Fails if the query's distance from itself is not 0.
     pub fn start(
         index: &'a I,
         query: &'a <I::Points as Points>::Point,
@@ -377,7 +379,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     /// done.
     ///
     /// # Errors
-    /// If the query has no finite distance from a point.
+    /// Fails if a distance of the query is not finite.
     pub fn work(&mut self, evaluations: u64) -> Result<bool, Error> {
         self.probe.allow(evaluations);
         loop {
@@ -397,7 +399,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         }
     }
 
-    /// The cost so far.
+    /// Returns the cost so far.
     pub fn cost(&self) -> Cost {
         Cost { evaluations: self.probe.evaluations, nodes: self.worked_on }
     }

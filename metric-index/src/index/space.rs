@@ -35,12 +35,12 @@ impl<S: Points, M: Metric<S::Point>> Space<S, M> {
         &self.metric
     }
 
-    /// The number of points.
+    /// Returns the number of points.
     pub(super) fn count(&self) -> u32 {
         u32::try_from(self.points.len()).expect("checked by `new` and `check_new`")
     }
 
-    /// The numbers of all points.
+    /// Returns the numbers of all points.
     pub(super) fn numbers(&self) -> Vec<u32> {
         (0..self.count()).collect()
     }
@@ -57,23 +57,23 @@ impl<S: Points, M: Metric<S::Point>> Space<S, M> {
         Ok(number)
     }
 
-    /// The distances from one of the points.
+    /// Returns the distances from one of the points.
     pub(super) fn origin(&self, number: u32) -> FromPoint<'_, S, M> {
         FromPoint { number, ..self.origin_of(self.points.point(number)) }
     }
 
-    /// The distances from several of the points.
+    /// Returns the distances from several of the points.
     pub(super) fn origins(&self, numbers: &[u32]) -> Vec<FromPoint<'_, S, M>> {
         numbers.iter().map(|&number| self.origin(number)).collect()
     }
 
-    /// The distances from a new point.
+    /// Returns the distances from a new point.
     pub(super) fn origin_of<'a>(&'a self, point: &'a S::Point) -> FromPoint<'a, S, M> {
         let origin = Origin::new(&self.metric, point);
         FromPoint { points: &self.points, origin, number: self.count() }
     }
 
-    /// The distance between two points.
+    /// Returns the distance between two points.
     pub(super) fn between(&self, a: u32, b: u32) -> Result<f32, Error> {
         self.origin(a).to(b)
     }
@@ -92,7 +92,7 @@ impl<S: Points, M: Metric<S::Point>> FromPoint<'_, S, M> {
         self.origin.to_within(self.points.point(point), apart).is_none_or(|d| d >= apart)
     }
 
-    /// The distance to a point.
+    /// Returns the distance to a point.
     pub(super) fn to(&self, point: u32) -> Result<f32, Error> {
         let distance = self.origin.to(self.points.point(point));
         if (0.0..f32::INFINITY).contains(&distance) {

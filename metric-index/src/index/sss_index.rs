@@ -52,13 +52,13 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     /// [`Pivots::Spread`]. Building takes 4 bytes per point and pivot.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, a distance from a pivot is not finite, or
-    /// the share is outside 0 to 1.
+    /// Fails if the distance of a point from itself is not 0, a distance from a pivot is not
+    /// finite, or the share is outside 0 to 1.
     pub fn build(points: S, metric: M, pivots: Pivots) -> Result<Self, Error> {
         Self::build_with(points, metric, pivots, &Progress::none())
     }
 
-    /// The pivots.
+    /// Returns the pivots.
     ///
     /// ```
     /// use metric_index::index::{Pivots, SssIndex};
@@ -74,7 +74,7 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     }
 }
 
-/// The amount of work in one of `parts` parts of `all`. The amounts of all parts add up to `all`.
+/// Returns the amount of work in one of `parts` parts. The amounts of all parts add up to `all`.
 fn part(all: u32, part: usize, parts: usize) -> u64 {
     let end = |part: usize| u64::from(all) * part as u64 / parts as u64;
     end(part + 1) - end(part)
@@ -164,7 +164,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         Ok(Self { pivots, table, blocks })
     }
 
-    /// The number of blocks of the table and of groups of blocks.
+    /// Returns the number of blocks and groups of the table.
     fn nodes(&self) -> usize {
         self.table.regions()
     }

@@ -64,15 +64,14 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
     /// above 0.5, the depth of the tree can reach the number of points.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, if a distance from a center is not finite,
-    /// or if `share` is outside 0 to 1.
+    /// Fails if the distance of a point from itself is not 0, if a distance from a center is not
+    /// finite, or if `share` is outside 0 to 1.
     pub fn build(points: S, metric: M, share: f32) -> Result<Self, Error> {
         Self::build_with(points, metric, share, &Progress::none())
     }
 }
 
-/// Splits a node into clusters. Calls `on_assigned` with the number of points assigned to a
-/// center.
+/// Splits a node into clusters. Calls `on_assigned` with the number of points assigned to centers.
 fn cut<S: Points, M: Metric<S::Point>>(
     space: &Space<S, M>,
     cluster: &[u32],
@@ -86,8 +85,8 @@ fn cut<S: Points, M: Metric<S::Point>>(
     let centers = spread(space, cluster, share, &Progress::none())?;
     let from = space.origins(&centers);
     if let [from] = &from[..] {
-        // Equal points become centers of one node, because the depth of their tree would otherwise
-        // be their number.
+        // Equal points become centers of a single node. Otherwise, each of them would add a level
+        // to the tree.
         let mut same = true;
         for &point in cluster {
             same &= from.to(point)? == 0.0;
@@ -132,7 +131,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
         let mut tree = Self { ends: Vec::new(), centers: Vec::new() };
         let number = |n: usize| u32::try_from(n).map_err(|_| Error::TooMany { count: n });
         let levels = Levels::begin(progress, space.count());
-        // Clusters without a node, with their centers.
+        // Clusters that have no node yet, with the positions of their centers.
         let mut open = vec![(None, space.numbers())];
         let mut depth = 0;
         while !open.is_empty() {

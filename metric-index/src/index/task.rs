@@ -30,11 +30,11 @@ impl Task {
     }
 }
 
-/// Sorts tasks by descending bound, then by descending distance, so that the nearest is on top of
-/// the stack.
+/// Sorts tasks by descending bound, then by descending distance, so that the nearest task is on top
+/// of the stack.
 ///
-/// It is not inlined, because each combination of index, metric and collector would have its own
-/// copy of the sort.
+/// The function is not inlined. Otherwise, each combination of index, metric and collector would
+/// have its own copy of the sort.
 #[inline(never)]
 pub(super) fn nearest_last(tasks: &mut [Task]) {
     tasks.sort_by(|a, b| b.bound.total_cmp(&a.bound).then(b.distance.total_cmp(&a.distance)));

@@ -15,7 +15,7 @@ use crate::stored::{FileContents, Reader, StoreProblem, check_permutation, inval
 
 /// Maximum number of points of a leaf.
 const LEAF_SIZE: u32 = 16;
-/// Maximum number of points of a leaf if the metric has blocks, because some more distances then
+/// Maximum number of points of a leaf if the metric has blocks, because a few more distances then
 /// cost less than a node.
 const BLOCK_LEAF_SIZE: u32 = 256;
 
@@ -44,7 +44,7 @@ impl Node {
         Self { positions, sides: children.map(|children| children.map(side)) }
     }
 
-    /// The positions as `usize`.
+    /// Returns the positions as `usize`.
     fn span(&self) -> Range<usize> {
         self.positions.start as usize..self.positions.end as usize
     }
@@ -86,18 +86,18 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// Builds the tree, with both sides of a node in parallel. Evaluates about n log₂ n distances.
     ///
     /// The vantage point of a node is its last point. Sides keep the order of their points, and
-    /// leaves are sorted by distance. So the same points give the same tree for any number of
-    /// threads.
+    /// leaves are sorted by distance. Therefore, the same points give the same tree for any number
+    /// of threads.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0, or a distance from a vantage point is not
-    /// finite.
+    /// Fails if the distance of a point from itself is not 0, or a distance from a vantage point is
+    /// not finite.
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
     }
 
-    /// The leaf size of the tree that [`build`](Self::build) creates for these points. It is larger
-    /// if the metric has [blocks](Metric::blocks).
+    /// Returns the leaf size of the tree that [`build`](Self::build) creates for these points. It
+    /// is larger if the metric has [blocks](Metric::blocks).
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
         if PointBlocks::exist(points, metric) { BLOCK_LEAF_SIZE } else { LEAF_SIZE }
     }
@@ -122,11 +122,11 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// answers are wrong.
     ///
     /// # Errors
-    /// If the distance of a point from itself is not 0.
+    /// Fails if the distance of a point from itself is not 0.
     ///
     /// # Panics
-    /// If the lengths of the arrays do not match the number of points, or if `order` is not a
-    /// permutation of the points.
+    /// Panics if the lengths of the arrays do not match the number of points, or if `order` is not
+    /// a permutation of the points.
     pub fn from_layout(points: S, metric: M, layout: VpLayout) -> Result<Self, Error> {
         let space = Space::new(points, metric)?;
         let VpLayout { leaf_size: leaf, mut order, distances: mut above, sides } = layout;
@@ -207,7 +207,7 @@ struct Builder<'a, S, M> {
 }
 
 impl<S: Points, M: Metric<S::Point>> Builder<'_, S, M> {
-    /// Builds the first of `nodes` and all others, which are below it. Rearranges the points of the
+    /// Builds the first node and all other nodes, which are below it. Rearranges the points of the
     /// node.
     fn build(&self, order: &mut [RankedPoint], nodes: &mut [Node]) -> Result<(), Error> {
         let Some((node, below)) = nodes.split_first_mut() else { return Ok(()) };
@@ -217,7 +217,7 @@ impl<S: Points, M: Metric<S::Point>> Builder<'_, S, M> {
             return Ok(());
         };
         // Move the vantage point, the last point, to the front, and compute the distances of the
-        // others from it.
+        // other points from it.
         order.swap(0, order.len() - 1);
         let (vantage, others) = order.split_first_mut().expect("a node has points");
         let from = self.space.origin(vantage.1);
@@ -258,7 +258,7 @@ impl<S: Points> VpNodes<S> {
 impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
     of_kind!(VpTree);
 
-    fn build(space: &Space<S, M>, (): (), progress: &Progress<'_>) -> Result<Self, Error> {
+    fn build(space: &Space<S, M>, _options: (), progress: &Progress<'_>) -> Result<Self, Error> {
         let leaf = VpTree::leaf_size(&space.points, &space.metric);
         let mut order: Vec<RankedPoint> = (0..space.count()).map(|point| (0.0, point)).collect();
         let mut nodes = halving(leaf).shape(order.len(), Node::new);
@@ -326,7 +326,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
         contents.computed("sides.high", sides().map(|side| side.high));
     }
 
-    fn read(file: &mut Reader, space: &Space<S, M>, (): ()) -> Result<Self, StoreProblem> {
+    fn read(file: &mut Reader, space: &Space<S, M>, _options: ()) -> Result<Self, StoreProblem> {
         let leaf = file.leaf()?;
         let order = file.permutation("order", space.points.len())?.to_vec();
         let above = file.distances_of("distances", order.len())?.to_vec();

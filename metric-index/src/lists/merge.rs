@@ -1,4 +1,4 @@
-//! Merging of the lists of several parts of the points.
+//! Merges the neighbor lists of several parts of the points.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,9 +6,9 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::neighbor::Neighbor;
 
-/// A merger of lists of points that were distributed round-robin.
+/// Merges neighbor lists from parts of the points, which were distributed round-robin.
 ///
-/// Point p of part t of T is point `p * T + t`.
+/// With T parts, point p of part t is point `p * T + t`.
 #[derive(Debug)]
 pub(crate) struct Merger<'a> {
     parts: usize,
@@ -79,7 +79,7 @@ mod tests {
         for parts in 1..6u32 {
             let mut merger = Merger::new(parts as usize);
             for _ in 0..50 {
-                // There are only three distances, so that many tie.
+                // There are only three distinct distances, so many are tied.
                 let mut list = |_| {
                     let count = u32::try_from(random.below(9)).unwrap();
                     let near = |point| Neighbor { point, distance: random.below(3) as f32 };

@@ -59,23 +59,23 @@ impl Metric<[u8]> for Angular {
 /// Upper bound on the rounding error of unit vectors in `f64`, for up to 2²⁰ dimensions.
 const ABSOLUTE_ERROR: f32 = 1e-9;
 
-#[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
+#[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
 fn angle<T: Copy + Into<f64>>(a: &[T], b: &[T]) -> f32 {
     if a.len() != b.len() {
         return f32::NAN;
     }
     let length = |v: &[T]| v.iter().map(|&x| x.into() * x.into()).sum::<f64>().sqrt();
-    let of_a = length(a);
-    let of_b = length(b);
+    let length_a = length(a);
+    let length_b = length(b);
     let mut apart = 0.0;
     let mut together = 0.0;
     for (&a, &b) in a.iter().zip(b) {
-        let u = a.into() / of_a;
-        let v = b.into() / of_b;
+        let u = a.into() / length_a;
+        let v = b.into() / length_b;
         apart += (u - v) * (u - v);
         together += (u + v) * (u + v);
     }
     let angle = 2.0 * libm::atan2(apart.sqrt(), together.sqrt());
     // Vectors of dimension 0 or length 0 have no angle.
-    if of_a > 0.0 && of_b > 0.0 { angle as f32 } else { f32::NAN }
+    if length_a > 0.0 && length_b > 0.0 { angle as f32 } else { f32::NAN }
 }

@@ -99,6 +99,7 @@ impl Metric<[f32]> for VectorMetric {
     fn distance_within(&self, a: &[f32], b: &[f32], radius: f32) -> Option<f32> {
         forward!(self, metric => metric.distance_within(a, b, radius))
     }
+
     fn distances_from<'a>(&'a self, point: &'a [f32]) -> Option<Box<dyn Distances<[f32]> + 'a>> {
         forward!(self, metric => metric.distances_from(point))
     }

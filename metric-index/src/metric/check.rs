@@ -1,4 +1,4 @@
-//! Checks of whether a distance is a metric.
+//! Checks whether a distance is a metric.
 
 use super::Metric;
 use crate::error::Error;
@@ -15,7 +15,7 @@ use crate::points::Points;
 /// Evaluates up to `6 sample²` distances and compares `sample³ / 2` triples; 64 is a good size.
 ///
 /// # Errors
-/// If two or three points of the sample violate an axiom, or a distance is not finite.
+/// Fails if two or three points of the sample violate an axiom, or a distance is not finite.
 ///
 /// ```
 /// use metric_index::metric::{Euclidean, Metric, check};
@@ -76,21 +76,21 @@ pub fn check<S: Points, M: Metric<S::Point> + ?Sized>(
     }
     let relative = f64::from(metric.relative_error());
     let absolute = f64::from(metric.absolute_error());
-    // Upper bounds on a true distance given the computed one, and on a computed distance given the
-    // true one.
+    // Upper bounds on the true distance given the computed distance, and on the computed distance
+    // given the true distance.
     let max_true = |computed: f32| (f64::from(computed) + absolute) * (1.0 + 2.0 * relative);
     let max_computed = |truth: f64| (truth * (1.0 + relative) + absolute) * (1.0 + 1e-12);
-    let at = |a: usize, b: usize| distances[a * count + b];
+    let between = |a: usize, b: usize| distances[a * count + b];
     for a in 0..count {
         for c in 0..a {
-            let there = at(a, c);
-            let back = at(c, a);
+            let there = between(a, c);
+            let back = between(c, a);
             if f64::from(there.max(back)) > max_computed(max_true(there.min(back))) {
                 return Err(Error::Asymmetric { a: sample[a], b: sample[c], there, back });
             }
             for b in 0..count {
-                let first = at(a, b);
-                let second = at(b, c);
+                let first = between(a, b);
+                let second = between(b, c);
                 if f64::from(there) > max_computed(max_true(first) + max_true(second)) {
                     let [a, b, c] = [a, b, c].map(|position| sample[position]);
                     return Err(Error::Triangle { a, b, c, direct: there, first, second });

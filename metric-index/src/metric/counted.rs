@@ -26,7 +26,7 @@ impl<M> CountingMetric<M> {
         Self { metric, calls: AtomicU64::new(0) }
     }
 
-    /// The number of distances evaluated.
+    /// Returns the number of distances evaluated.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }

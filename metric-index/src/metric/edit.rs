@@ -1,4 +1,4 @@
-//! Edit distance.
+//! The edit distance.
 
 use super::{Blocks, Distances, Formula, Metric};
 
@@ -12,7 +12,7 @@ use blocks::StringBlocks;
 /// If the shorter string has at most 64 characters, the distance is computed by the bit-parallel
 /// algorithm of Myers (1999) in the form of Hyyrö (2003). Otherwise it is computed by the dynamic
 /// programming of Wagner and Fischer (1974). With a radius, the computation stops as soon as the
-/// distance is known to exceed it.
+/// distance is known to exceed the radius.
 ///
 /// ```
 /// use metric_index::metric::{Edit, Metric};
@@ -74,16 +74,16 @@ fn within(radius: f32, distance: impl FnOnce(usize) -> Option<usize>) -> Option<
 /// Number of characters that a machine word represents, one bit per character.
 const WORD_BITS: usize = 64;
 
-/// The distance if it is at most `limit`.
+/// Returns the distance if it is at most `limit`.
 fn edit(a: &str, b: &str, limit: usize) -> Option<usize> {
     if a == b {
         return Some(0);
     }
-    let of_a = a.chars().count();
-    let of_b = b.chars().count();
-    let (short, long) = if of_a <= of_b { (a, b) } else { (b, a) };
-    let shorter = of_a.min(of_b);
-    let longer = of_a.max(of_b);
+    let length_a = a.chars().count();
+    let length_b = b.chars().count();
+    let (short, long) = if length_a <= length_b { (a, b) } else { (b, a) };
+    let shorter = length_a.min(length_b);
+    let longer = length_a.max(length_b);
     if longer - shorter > limit {
         return None;
     }

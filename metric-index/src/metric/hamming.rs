@@ -1,4 +1,4 @@
-//! Hamming distance.
+//! The Hamming distance.
 
 use super::Metric;
 

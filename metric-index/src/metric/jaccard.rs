@@ -1,4 +1,4 @@
-//! Jaccard distance.
+//! The Jaccard distance.
 
 use super::Metric;
 
@@ -16,8 +16,8 @@ pub struct Jaccard;
 impl Metric<[u32]> for Jaccard {
     #[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
     fn distance(&self, a: &[u32], b: &[u32]) -> f32 {
-        // Every index evaluates the distance of each point and each query from itself, and rejects
-        // it if the distance is not 0. Validate the set in this case.
+        // Every index evaluates the distance of each point and each query from itself. It rejects
+        // the point or query if this distance is not 0. Validate the set in this case.
         if std::ptr::eq(a, b) && !a.is_sorted_by(|x, y| x < y) {
             return f32::NAN;
         }

@@ -235,8 +235,8 @@ impl Coordinates for Chebyshev {
 
 /// The Minkowski distance `(Σ |aᵢ − bᵢ|ᵖ)^(1/p)` of vectors of the same length, with `p >= 1`.
 ///
-/// Differences are scaled by the greatest one so that no power overflows. The sum is computed in
-/// `f64`, and the distance is rounded once to `f32`.
+/// Differences are divided by the greatest difference, so no power overflows. The sum is computed
+/// in `f64`, and the distance is rounded once to `f32`.
 ///
 /// ```
 /// use metric_index::metric::{Metric, Minkowski};

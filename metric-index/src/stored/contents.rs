@@ -49,7 +49,7 @@ impl<'a> FileContents<'a> {
         self.numbers.insert(name.to_owned(), number);
     }
 
-    /// The checksum of each array.
+    /// Returns the checksum of each array.
     pub(super) fn checksums(&self) -> BTreeMap<String, String> {
         let sum = |(name, _, bytes): &(&str, Dtype, Cow<'_, [u8]>)| {
             ((*name).to_owned(), container::checksum(bytes))

@@ -4,9 +4,9 @@ use super::contents::FileContents;
 use super::reader::{Reader, StoreProblem};
 use crate::index::{Index, Kind, Space};
 
-/// An index that can be stored.
+/// An index that can be stored in a file.
 pub trait StoredIndex: Index {
-    /// The kind of the index, with its parameters.
+    /// Returns the kind of the index, with its parameters.
     #[doc(hidden)]
     fn kind(&self) -> Kind;
 

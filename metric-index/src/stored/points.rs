@@ -4,8 +4,8 @@ use super::contents::{FileContents, Value};
 use super::reader::{Reader, StoreProblem, ends_of, invalid};
 use crate::points::{Points, Sets, Strings, Vectors};
 
-/// Points that can be stored. Implemented by the stores of this crate; it can be implemented by
-/// user-defined stores.
+/// Points that can be stored in a file. The stores of this crate implement this trait, and
+/// user-defined stores can implement it.
 ///
 /// ```
 /// use metric_index::index::{Index, VpTree};
@@ -68,19 +68,20 @@ use crate::points::{Points, Sets, Strings, Vectors};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait StoredPoints: Points + Sized {
-    /// The name of the points in files. A file whose points have a different name is rejected.
+    /// Returns the name of the points in files. A file whose points have a different name is
+    /// rejected.
     fn name() -> String;
 
     /// Writes the points. Names of arrays and numbers start with `points.`; other names belong to
     /// the index.
     fn write<'a>(&'a self, contents: &mut FileContents<'a>);
 
-    /// Reads what [`write`](Self::write) wrote.
+    /// Reads the points that [`write`](Self::write) wrote.
     ///
     /// # Errors
-    /// If the file lacks an array or a number, an array is damaged, or the values are invalid.
-    /// Checksums do not protect against malicious files, so every value must be validated, and no
-    /// file may make a search panic.
+    /// Fails if the file lacks an array or a number, an array is damaged, or the values are
+    /// invalid. Checksums do not protect against malicious files, so every value must be validated,
+    /// and no file may make a search panic.
     fn read(file: &mut Reader) -> Result<Self, StoreProblem>;
 }
 

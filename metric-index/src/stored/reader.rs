@@ -1,4 +1,4 @@
-//! The reader of index files, which checks the contents.
+//! Reads index files and checks their contents.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,7 +31,7 @@ pub enum StoreProblem {
     /// The file contains a different kind of index.
     #[error("it is {found}, expected {expected}")]
     Kind {
-        /// The kind of the file.
+        /// The kind that the file contains.
         found: String,
         /// The kind requested.
         expected: String,
@@ -44,10 +44,10 @@ pub enum StoreProblem {
         /// The metric with which the index was opened.
         given: String,
     },
-    /// A distance differs from the one in the file.
+    /// A distance differs from the distance in the file.
     #[error(
-        "the distance of points {a} and {b} is {found}, {saved} when it was saved: \
-         it is of another metric"
+        "the distance between points {a} and {b} is {found}, but the file contains {saved}: \
+        it was built with another metric"
     )]
     Metric {
         /// The first point.
@@ -90,7 +90,7 @@ pub struct Reader {
     pub(super) header: Header,
 }
 
-/// Creates the problem of an array with invalid values, for
+/// Creates the problem for an array with invalid values, for
 /// [`StoredPoints::read`](super::StoredPoints::read).
 ///
 /// ```
@@ -105,15 +105,15 @@ pub fn invalid(array: &str, what: impl Into<String>) -> StoreProblem {
 fn begins_as_container(path: &Path) -> io::Result<bool> {
     // The type of file is checked before opening, because opening a pipe would wait for its other
     // end.
-    let there = path.metadata()?;
+    let metadata = path.metadata()?;
     let mut head = [0; 9];
-    if !there.is_file() || there.len() < head.len() as u64 {
+    if !metadata.is_file() || metadata.len() < head.len() as u64 {
         return Ok(false);
     }
     let mut file = File::open(path)?;
     file.read_exact(&mut head)?;
     let [length @ .., first] = head;
-    Ok(first == b'{' && u64::from_le_bytes(length) <= there.len() - 8)
+    Ok(first == b'{' && u64::from_le_bytes(length) <= metadata.len() - 8)
 }
 
 impl Reader {
@@ -130,7 +130,7 @@ impl Reader {
     /// Reads an array and verifies its checksum.
     ///
     /// # Errors
-    /// If the array is missing, damaged, or of a different type.
+    /// Fails if the array is missing, damaged, or of a different type.
     pub fn array<T: Value>(&mut self, name: &str) -> Result<Array<T>, StoreProblem> {
         let array: Array<T> = self.file.array(name, T::DTYPE)?;
         let written = self.header.checksums.get(name);
@@ -141,7 +141,7 @@ impl Reader {
     /// Reads an array of `count` values.
     ///
     /// # Errors
-    /// As [`array`](Self::array), or if the number of values differs.
+    /// Fails like [`array`](Self::array), or if the number of values differs.
     pub fn array_of<T: Value>(
         &mut self,
         name: &str,
@@ -181,7 +181,7 @@ impl Reader {
         Ok(array)
     }
 
-    /// Returns the kind of the index with the parameters with which it was built.
+    /// Returns the kind of the index with its parameters.
     pub(super) fn kind(&self) -> Result<Kind, StoreProblem> {
         let kind = self.header.kind.parse::<Kind>().ok();
         let kind = kind.filter(|kind| kind.name() == self.header.index);
@@ -193,10 +193,10 @@ impl Reader {
         invalid("settings", format!("kind {}", self.header.kind))
     }
 
-    /// A number.
+    /// Returns the number with this name.
     ///
     /// # Errors
-    /// If the file has no number of this name.
+    /// Fails if the file has no number of this name.
     pub fn number(&self, name: &str) -> Result<u64, StoreProblem> {
         let number = self.header.numbers.get(name).copied();
         number.ok_or_else(|| invalid("settings", format!("there is no {name}")))
@@ -213,7 +213,7 @@ impl Reader {
     /// Reads a number that fits into 32 bits.
     ///
     /// # Errors
-    /// If the file has no number of this name, or if the number is too large.
+    /// Fails if the file has no number of this name, or if the number is too large.
     pub fn small(&self, name: &str) -> Result<u32, StoreProblem> {
         let number = self.number(name)?;
         u32::try_from(number).map_err(|_| invalid("settings", format!("{name} is {number}")))
@@ -257,7 +257,7 @@ pub(crate) fn ends_of(
     ends.iter().map(end).collect()
 }
 
-/// A check that no number occurs twice and none is missing.
+/// Checks that no number occurs twice or is missing.
 #[derive(Debug)]
 pub(crate) struct DistinctNumbers<'a> {
     array: &'a str,
@@ -285,7 +285,7 @@ impl<'a> DistinctNumbers<'a> {
         }
     }
 
-    /// The count of different numbers so far.
+    /// Returns the count of distinct numbers so far.
     pub(crate) fn count(&self) -> usize {
         self.count
     }

@@ -1,6 +1,6 @@
-//! One type for all points and one for all metrics, so that a test file compiles each index once
-//! instead of once per store and metric. A `dyn Metric` forwards to the metrics, so distances are
-//! unchanged.
+//! One type for all points and one type for all metrics. A test file therefore compiles each index
+//! once, and not once per store and metric. A `dyn Metric` forwards to the metrics, so distances
+//! are unchanged.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

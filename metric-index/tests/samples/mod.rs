@@ -31,14 +31,14 @@ pub(crate) fn gaussian(count: usize, dimension: usize, seed: u64) -> Vectors<f32
     Vectors::new((0..count * dimension).map(|_| normal(&mut random)).collect(), dimension).unwrap()
 }
 
-/// Vectors of small integers, almost all of whose distances tie.
+/// Returns vectors of small integers, many of whose distances are tied.
 pub(crate) fn whole(count: usize, dimension: usize, seed: u64) -> Vectors<f32> {
     let mut random = Random::new(seed);
     let value = |_| 1.0 + random.below(4) as f32;
     Vectors::new((0..count * dimension).map(value).collect(), dimension).unwrap()
 }
 
-/// Words over an alphabet, with up to `longest` characters.
+/// Returns words over an alphabet, with up to `longest` characters.
 pub(crate) fn words(count: usize, alphabet: &str, longest: usize, seed: u64) -> Strings {
     let mut random = Random::new(seed);
     let alphabet: Vec<char> = alphabet.chars().collect();

@@ -109,8 +109,8 @@ impl Cordeiro {
         results.commit()
     }
 
-    /// Returns the median time in kernels, in milliseconds; `None` if the method does not support
-    /// k.
+    /// Returns the median kernel time in milliseconds, or `None` if the method does not support
+    /// `k`.
     fn time(
         &self,
         searches: &Searches,

@@ -9,7 +9,8 @@ use rayon::prelude::*;
 
 use crate::failure::{Failure, invalid_request};
 
-/// Returns approximately normal random numbers, each of which is the sum of six uniform numbers.
+/// Returns vectors of approximately standard normal numbers, each a scaled sum of six uniform
+/// numbers.
 pub(super) fn normal(count: usize, dimension: usize, seed: u64) -> Result<Vectors<f32>, Failure> {
     let mut values = vec![0f32; count * dimension];
     values.par_chunks_mut(1 << 16).enumerate().for_each(|(chunk, values)| {
@@ -44,7 +45,7 @@ impl FromStr for Shape {
     }
 }
 
-/// Returns uniform random numbers between 0 and 1.
+/// Returns vectors of uniform random numbers between 0 and 1.
 pub(super) fn uniform(count: usize, dimension: usize, seed: u64) -> Result<Vectors<f32>, Failure> {
     let mut random = Random::new(seed);
     let values = (0..count * dimension).map(|_| random.unit_f32()).collect();
@@ -57,7 +58,7 @@ pub(super) fn read_words(path: &Path) -> Result<String, Failure> {
     text.map_err(|error| Failure::input(format!("{}: {error}", path.display())))
 }
 
-/// The words of a text with one word per line, and words that are held out as queries.
+/// The words of a text, split into points and held-out queries.
 pub(super) struct Words {
     pub(super) points: Strings,
     pub(super) queries: Strings,
@@ -70,16 +71,16 @@ impl Words {
         Self { points, queries }
     }
 
-    /// Reads a file of words. At most 10,000 queries are different; they are repeated until there
-    /// are enough.
+    /// Reads a file of words. At most 10,000 words are held out. They are repeated until there are
+    /// enough queries.
     pub(super) fn repeated(path: &Path, queries: usize, seed: u64) -> Result<Self, Failure> {
-        let Self { points, queries: few } =
+        let Self { points, queries: distinct } =
             Self::held_out(&read_words(path)?, queries.min(10_000), seed);
-        if few.is_empty() {
+        if distinct.is_empty() {
             return Err(Failure::input(format!("{}: the file contains no words", path.display())));
         }
-        let number = |at: usize| u32::try_from(at % few.len()).expect("10,000");
-        let queries = (0..queries).map(|at| few.point(number(at))).collect();
+        let number = |at: usize| u32::try_from(at % distinct.len()).expect("10,000");
+        let queries = (0..queries).map(|at| distinct.point(number(at))).collect();
         Ok(Self { points, queries })
     }
 }

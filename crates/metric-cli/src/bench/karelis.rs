@@ -66,12 +66,17 @@ impl Karelis {
         let device = &self.device.open_one("bench karelis", verbosity)?;
         start_threads(None)?;
         verbosity.say(&format!("{}; seed {}", device.info().name, self.seed));
-        self.building(device, first, &mut results)?;
-        self.searching(device, &mut results)?;
+        self.measure_building(device, first, &mut results)?;
+        self.measure_searches(device, &mut results)?;
         results.commit()
     }
 
-    fn building(&self, device: &Device, dimension: usize, results: &mut Results) -> Outcome {
+    fn measure_building(
+        &self,
+        device: &Device,
+        dimension: usize,
+        results: &mut Results,
+    ) -> Outcome {
         let mut table = table(["points", "VP, GPU ms", "VP, CPU ms", "KD, GPU ms", "KD, CPU ms"]);
         // The first launches take longer, so they are not measured.
         let few = uniform(1_000, dimension, self.seed)?;
@@ -103,7 +108,7 @@ impl Karelis {
         results.table(&format!("Trees of uniform vectors with {dimension} dimensions\n"), &table)
     }
 
-    fn searching(&self, device: &Device, results: &mut Results) -> Outcome {
+    fn measure_searches(&self, device: &Device, results: &mut Results) -> Outcome {
         let mut table = table([
             "dimensions",
             "k",

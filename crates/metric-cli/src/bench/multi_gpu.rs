@@ -49,7 +49,7 @@ pub(crate) struct MultiGpu {
     json: bool,
 }
 
-/// The measurements of a search on some GPUs.
+/// The measured times of a search on one or several GPUs.
 #[derive(Debug, serde::Serialize)]
 struct Measurement {
     what: String,
@@ -87,13 +87,13 @@ struct Scaling<'a> {
     what: String,
     queries: usize,
     /// The time on one GPU, once it is known.
-    one: Option<Time>,
+    baseline: Option<Time>,
     all: &'a mut Vec<Measurement>,
 }
 
 impl Scaling<'_> {
     fn push(&mut self, gpus: usize, layout: &'static str, time: Time) {
-        let one = *self.one.get_or_insert(time);
+        let baseline = *self.baseline.get_or_insert(time);
         self.all.push(Measurement {
             what: self.what.clone(),
             gpus,
@@ -101,8 +101,8 @@ impl Scaling<'_> {
             queries: self.queries,
             host_milliseconds: time.host,
             kernel_milliseconds: time.kernel,
-            host_speedup: one.host / time.host,
-            kernel_speedup: one.kernel / time.kernel,
+            host_speedup: baseline.host / time.host,
+            kernel_speedup: baseline.kernel / time.kernel,
         });
     }
 }
@@ -123,11 +123,12 @@ impl MultiGpu {
             let index = Arc::new(BruteForce::new(points, Edit).map_err(invalid_request)?);
             for radius in [1.0, 2.0, 3.0] {
                 let what = format!("{} words, radius {radius}", index.len());
-                let scaling = Scaling { what, queries: queries.len(), one: None, all: &mut all };
+                let scaling =
+                    Scaling { what, queries: queries.len(), baseline: None, all: &mut all };
                 self.measure(&devices, &index, &queries, Question::Within(radius), scaling)?;
             }
             let what = format!("{} words, 10 nearest", index.len());
-            let scaling = Scaling { what, queries: queries.len(), one: None, all: &mut all };
+            let scaling = Scaling { what, queries: queries.len(), baseline: None, all: &mut all };
             self.measure(&devices, &index, &queries, Question::Nearest(10), scaling)?;
             let size = ClusterSize::Points(32);
             let list =
@@ -143,10 +144,10 @@ impl MultiGpu {
         let queries = normal(self.queries.get(), dimension, self.seed ^ 0x5EED)?;
         let index = Arc::new(BruteForce::new(points, Euclidean).map_err(invalid_request)?);
         let what = format!("{count} x {dimension}, 32 nearest");
-        let scaling = Scaling { what, queries: queries.len(), one: None, all: &mut all };
+        let scaling = Scaling { what, queries: queries.len(), baseline: None, all: &mut all };
         self.measure(&devices, &index, &queries, Question::Nearest(32), scaling)?;
-        for one in &all {
-            results.line(one)?;
+        for measurement in &all {
+            results.line(measurement)?;
         }
         results.table("", &table_of(&all))?;
         results.commit()
@@ -210,7 +211,8 @@ impl MultiGpu {
     ) -> Outcome {
         /// Number of threads per block.
         const THREADS: u32 = 128;
-        let none = || Failure::input("the List of Clusters does not support the words".to_owned());
+        let unsupported =
+            || Failure::input("the List of Clusters does not support the words".to_owned());
         let (what, radii) = match question {
             Question::Within(radius) => {
                 (format!("radius {radius}"), Radii { first: radius, step: 0.0 })
@@ -219,12 +221,12 @@ impl MultiGpu {
                 (format!("{k} nearest"), learn_radii(list, k).map_err(invalid_request)?)
             }
         };
-        let few = |k| u32::try_from(k).unwrap_or(u32::MAX);
+        let to_u32 = |k| u32::try_from(k).unwrap_or(u32::MAX);
         for (layout, is_one) in
             [("List of Clusters, 1-Stage", true), ("List of Clusters, 2-Stage", false)]
         {
             let what = format!("{} words, {what}", list.len());
-            let mut scaling = Scaling { what, queries: queries.len(), one: None, all };
+            let mut scaling = Scaling { what, queries: queries.len(), baseline: None, all };
             for gpus in 1..=devices.len() {
                 let devices = &devices[..gpus];
                 let one_stage = is_one.then(|| OneStage::clusters(devices, list, THREADS));
@@ -236,20 +238,20 @@ impl MultiGpu {
                     let start = Instant::now();
                     let found = match (&one_stage, &two_stage, question) {
                         (Some(search), _, Question::Nearest(k)) => {
-                            search.nearest(queries, few(k), Method::Clusters, radii)
+                            search.nearest(queries, to_u32(k), Method::Clusters, radii)
                         }
                         (Some(search), _, Question::Within(radius)) => {
                             search.range(queries, radius, Method::Clusters)
                         }
                         (None, Some(search), Question::Nearest(k)) => {
-                            search.nearest(queries, few(k), radii)
+                            search.nearest(queries, to_u32(k), radii)
                         }
                         (None, Some(search), Question::Within(radius)) => {
                             search.range(queries, radius)
                         }
                         (None, None, _) => Ok(None),
                     };
-                    let found = found.map_err(Failure::gpu)?.ok_or_else(none)?;
+                    let found = found.map_err(Failure::gpu)?.ok_or_else(unsupported)?;
                     times.push(Time {
                         host: start.elapsed().as_secs_f64() * 1e3,
                         kernel: found.seconds * 1e3,
@@ -273,16 +275,16 @@ fn table_of(all: &[Measurement]) -> Table {
         "host speedup",
         "kernel speedup",
     ]);
-    for one in all {
+    for measurement in all {
         table.add_row([
-            one.what.clone(),
-            one.gpus.to_string(),
-            one.layout.to_owned(),
-            one.queries.to_string(),
-            format!("{:.2}", one.host_milliseconds),
-            format!("{:.2}", one.kernel_milliseconds),
-            format!("{:.2}", one.host_speedup),
-            format!("{:.2}", one.kernel_speedup),
+            measurement.what.clone(),
+            measurement.gpus.to_string(),
+            measurement.layout.to_owned(),
+            measurement.queries.to_string(),
+            format!("{:.2}", measurement.host_milliseconds),
+            format!("{:.2}", measurement.kernel_milliseconds),
+            format!("{:.2}", measurement.host_speedup),
+            format!("{:.2}", measurement.kernel_speedup),
         ]);
     }
     align(&mut table, 3);

@@ -1,5 +1,5 @@
 //! `metric-index bench online` measures throughput and latency of queries that arrive one at a
-//! time, depending on the batch size (Barrientos 2011, section 4.3.3).
+//! time, for several batch sizes (Barrientos 2011, section 4.3.3).
 
 use std::io::Write;
 use std::num::NonZero;
@@ -63,7 +63,7 @@ pub(crate) struct Online {
     json: Option<PathBuf>,
 }
 
-/// Number of different queries.
+/// Maximum number of distinct queries.
 const QUERIES: usize = 4_096;
 
 #[derive(Debug, Serialize)]
@@ -107,8 +107,8 @@ impl Online {
         start_threads(self.threads)?;
         let (data, points, measured) = if let Some(path) = &self.words {
             let text = read_words(path)?;
-            let few = (text.lines().count() / 10).clamp(1, QUERIES);
-            let (points, queries) = held_out(text.lines(), few, self.seed);
+            let query_count = (text.lines().count() / 10).clamp(1, QUERIES);
+            let (points, queries) = held_out(text.lines(), query_count, self.seed);
             let count = points.len();
             (path.display().to_string(), count, self.measure(points, queries, Edit, verbosity)?)
         } else {
@@ -200,8 +200,8 @@ impl Online {
             counted.fetch_add(1, Ordering::Relaxed);
             index.nearest_many(&Subset::new(&*from, numbers), k, threads)
         };
-        let cannot = |error: std::io::Error| Failure { code: 5, error: error.into() };
-        let queue = Queue::start(limits, answer).map_err(cannot)?;
+        let cannot_start = |error: std::io::Error| Failure { code: 5, error: error.into() };
+        let queue = Queue::start(limits, answer).map_err(cannot_start)?;
         let stop = AtomicBool::new(false);
         let start = Instant::now();
         let count = u32::try_from(queries.len()).unwrap_or(u32::MAX);
@@ -226,15 +226,15 @@ impl Online {
                 thread::sleep(Duration::from_secs_f64(self.seconds));
             }
             stop.store(true, Ordering::Relaxed);
-            for client in clients.map_err(cannot)? {
-                let of_client = client.join().unwrap_or(Err(QueueError::Lost));
-                latencies.extend(of_client.map_err(|error| Failure::input(error.to_string()))?);
+            for client in clients.map_err(cannot_start)? {
+                let answered = client.join().unwrap_or(Err(QueueError::Lost));
+                latencies.extend(answered.map_err(|error| Failure::input(error.to_string()))?);
             }
             Ok::<_, Failure>(())
         })?;
         let seconds = start.elapsed().as_secs_f64();
         latencies.sort_unstable();
-        let at = |share: f64| {
+        let percentile = |share: f64| {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
             let position = (latencies.len() as f64 * share) as usize;
             latencies.get(position).map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
@@ -244,21 +244,21 @@ impl Online {
             answers: latencies.len(),
             mean_batch: latencies.len() as f64 / f64::from(batches.load(Ordering::Relaxed).max(1)),
             throughput: latencies.len() as f64 / seconds,
-            latency_median_ms: at(0.5),
-            latency_99_ms: at(0.99),
+            latency_median_ms: percentile(0.5),
+            latency_99_ms: percentile(0.99),
         })
     }
 }
 
 fn table_of(measured: &[Measurement]) -> Table {
     let mut table = table(["batch", "mean batch", "queries/s", "median ms", "99 % ms"]);
-    for one in measured {
+    for measurement in measured {
         table.add_row([
-            one.batch.to_string(),
-            format!("{:.1}", one.mean_batch),
-            format!("{:.0}", one.throughput),
-            format!("{:.2}", one.latency_median_ms),
-            format!("{:.2}", one.latency_99_ms),
+            measurement.batch.to_string(),
+            format!("{:.1}", measurement.mean_batch),
+            format!("{:.0}", measurement.throughput),
+            format!("{:.2}", measurement.latency_median_ms),
+            format!("{:.2}", measurement.latency_99_ms),
         ]);
     }
     align(&mut table, 0);

@@ -14,12 +14,12 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Opens standard output, before anything is measured.
+    /// Opens standard output before anything is measured.
     pub(super) fn open(json: bool) -> Result<Self, Failure> {
         Ok(Self { out: Output::standard()?, json })
     }
 
-    /// Prints a result, if the output is JSON lines.
+    /// Prints a result if the output format is JSON lines.
     pub(super) fn line(&mut self, result: impl serde::Serialize) -> Outcome {
         if self.json {
             let line = serde_json::to_string(&result).map_err(std::io::Error::from)?;
@@ -28,7 +28,7 @@ impl Results {
         Ok(())
     }
 
-    /// Prints a table, if the output is tables.
+    /// Prints a table if the output format is tables.
     pub(super) fn table(&mut self, title: &str, table: &Table) -> Outcome {
         if !self.json {
             writeln!(self.out, "{title}{table}")?;

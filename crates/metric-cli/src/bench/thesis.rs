@@ -1,5 +1,5 @@
-//! `metric-index bench thesis` repeats the experiments of Barrientos 2011 on this machine: chapter
-//! 3, and chapter 4 with a GPU.
+//! `metric-index bench thesis` repeats the experiments of Barrientos 2011: chapter 3 on the CPU and
+//! chapter 4 on a GPU.
 
 use metric_index::estimate::radius_of_share;
 use metric_index::generate::clustered;
@@ -84,8 +84,8 @@ impl Thesis {
     }
 }
 
-/// The edit distance by the table of Wagner and Fischer, without bit parallelism or early
-/// termination.
+/// The edit distance, computed with the table of Wagner and Fischer, without bit parallelism or
+/// early termination.
 #[derive(Debug, Clone, Copy)]
 struct WagnerFischer;
 

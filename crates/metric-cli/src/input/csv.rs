@@ -8,9 +8,10 @@ use super::lines::{BYTE_ORDER_MARK, at, each_line, vectors};
 use crate::failure::Failure;
 use crate::verbosity::Verbosity;
 
-/// The parts of a table of numbers that are skipped.
+/// The lines and columns of a table of numbers to skip.
 pub(super) struct Table {
-    /// Number of lines to skip; `None`: a first line of column names is detected.
+    /// Number of lines to skip. If it is `None`, a first line of column names is detected and
+    /// skipped.
     pub(super) skip_lines: Option<usize>,
     /// Number of columns to skip in each row.
     pub(super) skip_columns: usize,
@@ -27,8 +28,8 @@ enum Separator {
 }
 
 impl Separator {
-    /// Detects the separator of the file from its first row.
-    fn of(line: &str) -> Self {
+    /// Detects the separator of a file from its first row.
+    fn detect(line: &str) -> Self {
         let all = [(',', Self::Comma), (';', Self::Semicolon), ('\t', Self::Tab)];
         let found = all.into_iter().find(|&(separator, _)| line.contains(separator));
         found.map_or(Self::Spaces, |(_, separator)| separator)
@@ -63,7 +64,7 @@ impl Separator {
     }
 }
 
-fn number(field: &str) -> Option<f32> {
+fn parse_number(field: &str) -> Option<f32> {
     field.parse().ok().filter(|value: &f32| value.is_finite())
 }
 
@@ -74,10 +75,10 @@ pub(super) fn is_likely(start: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(whole) else { return false };
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut rows = text.lines().filter(|line| !line.trim().is_empty()).take(10).peekable();
-    let Some(separator) = rows.peek().map(|line| Separator::of(line)) else { return false };
+    let Some(separator) = rows.peek().map(|line| Separator::detect(line)) else { return false };
     let mut counts = rows.map(|row| {
         let fields = separator.fields(row);
-        fields.iter().all(|field| number(field).is_some()).then_some(fields.len())
+        fields.iter().all(|field| parse_number(field).is_some()).then_some(fields.len())
     });
     let first = counts.next().flatten();
     first.is_some_and(|count| count >= 2) && counts.all(|count| count == first)
@@ -105,7 +106,7 @@ impl Table {
                 return Ok(());
             }
             let is_first = separator.is_none();
-            let separator = *separator.get_or_insert_with(|| Separator::of(text));
+            let separator = *separator.get_or_insert_with(|| Separator::detect(text));
             if let Some(other) = separator.find_other(text) {
                 let name = separator.name();
                 let what = format!(
@@ -119,14 +120,17 @@ impl Table {
             if is_first
                 && self.skip_lines.is_none()
                 && !kept.is_empty()
-                && kept.iter().all(|field| number(field).is_none())
+                && kept.iter().all(|field| parse_number(field).is_none())
             {
                 // The first line contains column names.
                 return Ok(());
             }
             let before = values.len();
             for (column, &field) in (self.skip_columns + 1..).zip(kept) {
-                values.push(number(field).ok_or_else(|| at(path, line, wrong(column, field)))?);
+                values.push(
+                    parse_number(field)
+                        .ok_or_else(|| at(path, line, invalid_field(column, field)))?,
+                );
             }
             let row = &values[before..];
             if dimension == 0 {
@@ -154,7 +158,7 @@ impl Table {
     }
 }
 
-fn wrong(column: usize, field: &str) -> String {
+fn invalid_field(column: usize, field: &str) -> String {
     if field.is_empty() {
         return format!("column {column} is empty, expected a number");
     }

@@ -1,4 +1,4 @@
-//! Reads lines of text, and the vectors in them.
+//! Reads lines of text, and creates vectors from numbers.
 
 use std::fmt::Display;
 use std::io::{BufRead, Read};
@@ -16,7 +16,7 @@ pub(super) fn at(path: &str, line: usize, what: impl Display) -> Failure {
     Failure::input(format!("{path}:{line}: {what}"))
 }
 
-/// Calls `take` with the number of each line, from 1, and its text.
+/// Calls `take` with the number and the text of each line. Numbers start at 1.
 ///
 /// The text has no line end and no byte order mark.
 pub(super) fn each_line(

@@ -3,7 +3,7 @@
 use metric_index::gpu::Alphabet;
 use metric_index::points::Points;
 
-/// Number of bytes of a query that is a word: its length, then its characters.
+/// Size of a word as a query, in bytes: its length, then up to 64 characters.
 pub(super) const WORD_BYTES: usize = 65;
 
 /// A type of point that the searches support.

@@ -1,4 +1,4 @@
-//! The launchers of `kernels/barrientos.cu` and `kernels/radix.cu`.
+//! Launches the kernels of `kernels/barrientos.cu` and `kernels/radix.cu`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -281,7 +281,7 @@ impl StagePruning {
     }
 }
 
-/// The queries of a launch, each of which is answered by one block, and how points are excluded.
+/// The queries of a launch, with their pruning. One block answers each query.
 #[derive(Debug)]
 pub(super) struct Batch<'a, P> {
     pub(super) space: &'a Space,
@@ -295,7 +295,7 @@ pub(super) struct Batch<'a, P> {
 
 impl<P> Batch<'_, P> {
     /// Returns a grid of one block per query, with shared memory for the query and `pruning_bytes`
-    /// bytes.
+    /// more bytes.
     fn grid(&self, pruning_bytes: usize) -> Grid {
         Grid::new(self.queries, self.threads)
             .with_shared_bytes(self.space.query_bytes() + pruning_bytes)

@@ -7,7 +7,7 @@ use metric_index::neighbor::Neighbor;
 use crate::gpu::TimedAnswers;
 
 /// Merges the answers of all GPUs to the same queries, and keeps k neighbors per query. `number`
-/// converts a neighbor that a GPU found to its number among all points.
+/// converts the point number of a GPU's neighbor to the number among all points.
 ///
 /// The time is the time of the slowest GPU. Returns `None` if a GPU returned `None`.
 pub(super) fn merged(

@@ -32,10 +32,10 @@ pub struct Radii {
     pub step: f32,
 }
 
-/// Estimates the radii from one hundredth of the points.
+/// Estimates the radii from one hundredth of the points, but at most about 1,000 points.
 ///
 /// The first radius is the median distance to the k-th neighbor. The step is the difference between
-/// the ninth decile of these distances and the median.
+/// the ninth decile of these distances and the median, but at least one eighth of the median.
 ///
 /// ```
 /// use metric_papers::barrientos::learn_radii;

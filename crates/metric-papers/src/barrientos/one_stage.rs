@@ -25,8 +25,8 @@ pub struct OneStage {
 #[derive(Debug)]
 struct Shard {
     searcher: Searcher,
-    /// The number of the first point, if the shard numbers its points from 0. The numbers of its
-    /// points increase by the number of GPUs.
+    /// The number of the shard's first point among all points; its other points follow at intervals
+    /// of `gpus`. `None` if the search returns numbers among all points.
     first: Option<u32>,
 }
 

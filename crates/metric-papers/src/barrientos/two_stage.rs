@@ -19,9 +19,9 @@ use metric_index::points::Points;
 /// Clusters, or points with their pivots, are distributed over several GPUs. Every GPU has all
 /// centers or pivots.
 ///
-/// In the first stage, each GPU compares its share of the queries with the centers or pivots. It
-/// outputs which clusters have to be searched, or the distances to the pivots. In the second stage,
-/// each GPU searches its points for every query.
+/// In the first stage, each GPU compares its share of the queries with the centers or pivots. The
+/// output is the clusters to search, or the distances to the pivots. In the second stage, each GPU
+/// searches its points for every query.
 #[derive(Debug)]
 pub struct TwoStage {
     shards: Vec<Searcher>,
@@ -236,7 +236,7 @@ impl TwoStage {
 }
 
 impl Searcher {
-    /// Returns how a 2-Stage search excludes points.
+    /// Returns the pruning of a 2-Stage search.
     fn stage_pruning(&self) -> StagePruning {
         match (&self.clusters, &self.pivots) {
             (Some(clusters), _) => StagePruning::Clusters(clusters.addresses(&self.stream)),
@@ -279,7 +279,7 @@ impl ShardSearch<'_> {
         let width = self.pruning.width();
         let doing = device.step("allocating memory for the first stage");
         let length = count as usize * width as usize;
-        // The driver rejects empty memory.
+        // The driver rejects empty allocations.
         let words = zeros::<u32>(stream, length.max(1), doing)?;
         let numbers = copied(device, stream, &queries)?;
         let stage =

@@ -1,4 +1,4 @@
-//! The launchers of `kernels/cordeiro.cu`.
+//! Launches the kernels of `kernels/cordeiro.cu`.
 
 use std::sync::Arc;
 

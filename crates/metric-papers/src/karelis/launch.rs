@@ -1,4 +1,4 @@
-//! The launchers of `kernels/karelis.cu`.
+//! Launches the kernels of `kernels/karelis.cu`.
 
 use std::sync::Arc;
 

@@ -24,8 +24,8 @@ struct SharedRun<'a, I, Q, A> {
     index: &'a I,
     stream: Stream<'a, Q, A>,
     exchange: &'a Exchange,
-    /// Whether threads keep their tasks in the next superstep and continue without ending it. The
-    /// first thread decides.
+    /// Whether threads keep their tasks in the next superstep. With `Hybrid`, the first thread
+    /// updates the value.
     is_local: &'a AtomicBool,
 }
 
@@ -46,10 +46,10 @@ struct Thread<'a, I, Q, A, C> {
     own: usize,
     /// The next query in the queue of the thread.
     next: usize,
-    /// The requirements of the thread, which takes the last one first.
+    /// The requirements of the thread, a stack.
     requirements: Vec<Requirement>,
     found: HashMap<u32, C>,
-    /// The thread to which the next task is sent.
+    /// The thread to which the last task was sent.
     to: usize,
     tasks: Vec<Task>,
     worker: Worker,
@@ -172,7 +172,7 @@ where
         }
     }
 
-    /// Works until the distances of the superstep are used up, or no work is left.
+    /// Works until the superstep's limit of distance evaluations is reached, or no work is left.
     ///
     /// With `endless`, a new superstep begins while the traffic is high. Returns whether there was
     /// work.
@@ -194,7 +194,7 @@ where
                 return has_worked;
             };
             has_worked = true;
-            // A task that evaluates no distance also counts.
+            // A task that evaluates no distance counts as one evaluation.
             left = left.saturating_sub(evaluations.max(1));
         }
     }
@@ -214,7 +214,8 @@ where
 
     /// Begins a query by creating its first requirements.
     ///
-    /// With `alone`, works on the query until it is answered or the traffic is low.
+    /// With `alone`, works on the query until it is answered or the traffic is low. Returns the
+    /// number of evaluated distances.
     fn begin(&mut self, query: u32, keeps: bool, alone: bool) -> u64 {
         let SharedRun { index, stream: Stream { queries, make_collector, .. }, exchange, .. } =
             *self.run;
@@ -235,7 +236,7 @@ where
         self.finish(query, &shared, Step { outcome, cost }, keeps)
     }
 
-    /// Processes a requirement.
+    /// Processes a requirement and returns the number of evaluated distances.
     fn execute(&mut self, requirement: Requirement, limit: u64, keeps: bool) -> u64 {
         let SharedRun { index, stream: Stream { queries, make_collector, .. }, exchange, .. } =
             *self.run;
@@ -253,7 +254,8 @@ where
         self.finish(query, &shared, step, keeps)
     }
 
-    /// Records a step of a query, and distributes the tasks that it created.
+    /// Records a step of a query and distributes the tasks that it created. Returns the number of
+    /// evaluated distances.
     fn finish(&mut self, query: u32, shared: &Arc<[f32]>, step: Step, keeps: bool) -> u64 {
         let SharedRun { exchange, stream: Stream { options, .. }, .. } = *self.run;
         self.worker.count(step.cost, &exchange.clock);
@@ -279,7 +281,7 @@ where
     }
 }
 
-/// The result of a step of a query: its beginning, or one of its tasks.
+/// The result of a step of a query: starting the query, or processing one of its tasks.
 #[derive(Clone, Copy)]
 struct Step {
     outcome: Result<(), Error>,
@@ -288,7 +290,7 @@ struct Step {
 
 /// Works on a query that no other thread has seen, until it is answered or the traffic is low.
 ///
-/// Returns the number of nodes that it processed.
+/// Returns the number of processed nodes.
 fn work_alone<I: Index, Q, A, C: Collector>(
     run: &SharedRun<'_, I, Q, A>,
     probe: &mut Probe<'_, I::Points, I::Metric, C>,

@@ -18,7 +18,7 @@ pub enum RunError {
     #[error("there are no indexes, expected 1 or more")]
     NoIndexes,
     /// There are more queries or points than 32-bit numbers can represent.
-    #[error("there are {count} points, expected fewer than 2^32 - 1")]
+    #[error("there are {count} queries or points, expected fewer than 2^32")]
     TooMany {
         /// Number of queries or points.
         count: usize,

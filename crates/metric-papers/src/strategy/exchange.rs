@@ -104,7 +104,7 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(queries: usize, threads: usize, clock: Clock) -> Self {
-        let some = |_| (0..threads).map(|_| Mutex::default()).collect();
+        let receivers = |_| (0..threads).map(|_| Mutex::default()).collect();
         Self {
             clock,
             states: (0..queries).map(|_| State::new()).collect(),
@@ -112,7 +112,7 @@ impl Exchange {
             taken: AtomicUsize::new(0),
             next: (0..threads).map(AtomicUsize::new).collect(),
             open: AtomicUsize::new(0),
-            boxes: (0..threads).map(some).collect(),
+            boxes: (0..threads).map(receivers).collect(),
             critical: Mutex::default(),
         }
     }
@@ -135,7 +135,7 @@ impl Exchange {
         self.next.iter().map(|next| next.load(Ordering::Acquire))
     }
 
-    /// Records that a thread takes a query, whose first task is its beginning.
+    /// Records that a thread takes a query. Starting the query counts as its first task.
     pub(super) fn take(&self, query: u32, thread: usize, next: usize) {
         self.next[thread].store(next, Ordering::Release);
         self.open.fetch_add(1, Ordering::AcqRel);

@@ -17,8 +17,8 @@ use metric_index::points::Points;
 /// The result of a query on one thread.
 struct QueryResult<C> {
     found: Result<C, Error>,
-    /// Time since the start of the run.
-    at: Duration,
+    /// Time of the answer, since the start of the run.
+    answered_at: Duration,
 }
 
 /// The work of one thread.
@@ -28,7 +28,7 @@ struct ThreadResult<C> {
     finished: Vec<QueryResult<C>>,
 }
 
-/// Answers some queries from one index on the calling thread.
+/// Answers the queries with the given numbers from one index, on the calling thread.
 fn answer<I, Q, A, C>(
     index: &I,
     stream: &Stream<'_, Q, A>,
@@ -65,13 +65,13 @@ where
                 }
             },
         );
-        finished.push(QueryResult { found, at: clock.now() });
+        finished.push(QueryResult { found, answered_at: clock.now() });
     }
     ThreadResult { worker, finished }
 }
 
-/// Runs threads that each answer some of the queries. `join` merges the results of the threads,
-/// which are in the order of their queries, to the answer to a query.
+/// Runs threads that each answer some of the queries. For each query in order, `join` takes the
+/// results from the threads and merges them.
 fn run_each<Q, A: Sync, C: Send>(
     stream: &Stream<'_, Q, A>,
     threads: usize,
@@ -85,7 +85,7 @@ fn run_each<Q, A: Sync, C: Send>(
     let mut finished = Vec::with_capacity(parts.len());
     for mut part in parts {
         // A thread is idle from its last query to the end of the run.
-        let last = part.finished.last().map_or(Duration::ZERO, |query| query.at);
+        let last = part.finished.last().map_or(Duration::ZERO, |query| query.answered_at);
         part.worker.idle += elapsed.saturating_sub(last);
         workers.push(part.worker);
         finished.push(part.finished.into_iter());
@@ -93,9 +93,9 @@ fn run_each<Q, A: Sync, C: Send>(
     let mut answers = NeighborLists::default();
     let mut latencies = Vec::with_capacity(stream.arrivals.len());
     for (query, &arrival) in stream.arrivals.iter().enumerate() {
-        let QueryResult { found, at } = join(query, &mut finished);
+        let QueryResult { found, answered_at } = join(query, &mut finished);
         answers.push(found.as_deref().map_err(|&error| error));
-        latencies.push(at.saturating_sub(arrival));
+        latencies.push(answered_at.saturating_sub(arrival));
     }
     Ok(Run { answers, measures: Measures { elapsed, workers, latencies } })
 }
@@ -114,9 +114,9 @@ where
         answer(index, stream, numbers, clock)
     };
     run_each(stream, threads, work, |query, finished| {
-        let QueryResult { found, at } =
+        let QueryResult { found, answered_at } =
             finished[query % threads].next().expect("each query has a thread");
-        QueryResult { found: found.map(Answer::into_sorted), at }
+        QueryResult { found: found.map(Answer::into_sorted), answered_at }
     })
 }
 
@@ -138,19 +138,19 @@ where
     run_each(stream, threads, work, |query, finished| {
         let make_collector = || (stream.make_collector)(number(query));
         let mut found = Vec::with_capacity(threads);
-        let mut at = Duration::ZERO;
+        let mut answered_at = Duration::ZERO;
         for (thread, part) in finished.iter_mut().enumerate() {
             let own = part.next().expect("each thread answers each query");
-            at = at.max(own.at);
-            found.push(own.found.map(|own| renumbered(own, thread, threads, make_collector)));
+            answered_at = answered_at.max(own.answered_at);
+            found.push(own.found.map(|own| renumber(own, thread, threads, make_collector)));
         }
         let found: Result<Vec<C>, Error> = found.into_iter().collect();
-        QueryResult { found: found.map(|parts| merged(parts, make_collector)), at }
+        QueryResult { found: found.map(|parts| merged(parts, make_collector)), answered_at }
     })
 }
 
 /// Renumbers neighbors that were found in one share of the points.
-fn renumbered<C: Answer>(
+fn renumber<C: Answer>(
     own: C,
     share: usize,
     shares: usize,

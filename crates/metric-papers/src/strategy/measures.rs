@@ -17,7 +17,7 @@ pub struct Worker {
     pub messages: u64,
     /// Number of supersteps in which the thread took part.
     pub supersteps: u64,
-    /// Time during which no query was waiting, or the thread waited for other threads.
+    /// Time during which the thread had no work or waited for other threads.
     pub idle: Duration,
     /// Number of evaluated distances in each [window](super::Options::window).
     windows: Vec<u64>,
@@ -55,14 +55,14 @@ impl Clock {
 
     fn window(&self) -> usize {
         let window = self.now().as_nanos() / self.window.as_nanos();
-        // Memory is allocated for at most this number of windows.
+        // The limit bounds the memory for the windows.
         usize::try_from(window.min(1 << 20)).unwrap_or(1 << 20)
     }
 
     /// Sleeps until a time since the start of the run.
     pub(super) fn wait_until(&self, time: Duration) {
         while let Some(left) = time.checked_sub(self.now()).filter(|left| !left.is_zero()) {
-            // A sleeping thread wakes up late, so it sleeps for a shorter time.
+            // A sleeping thread can wake up late, so it sleeps for a shorter time and then yields.
             match left.checked_sub(Duration::from_micros(100)) {
                 Some(left) => std::thread::sleep(left),
                 None => std::thread::yield_now(),
@@ -131,7 +131,7 @@ impl Measures {
         self.workers.iter().map(|worker| worker.supersteps).max().unwrap_or(0)
     }
 
-    /// Returns the idle share of the threads' time, from 0 to 1.
+    /// Returns the fraction of the threads' time that was idle, from 0 to 1.
     pub fn idle(&self) -> f64 {
         let idle: f64 = self.workers.iter().map(|worker| worker.idle.as_secs_f64()).sum();
         (idle / (self.elapsed.as_secs_f64() * self.workers.len() as f64)).min(1.0)
@@ -145,21 +145,22 @@ impl Measures {
         efficiency(self.workers.iter().map(|worker| worker.evaluations))
     }
 
-    /// Returns the mean of E over the windows with work.
+    /// Returns the mean load balance E (see [`balance`](Self::balance)) over the windows with work.
     ///
     /// The mean is low if only a few threads have work at any time, even if all threads take turns.
     pub fn efficiency(&self) -> f64 {
         let windows = self.workers.iter().map(|worker| worker.windows.len()).max().unwrap_or(0);
-        let of = |window| {
+        let in_window = |window| {
             let work = |worker: &Worker| worker.windows.get(window).copied().unwrap_or(0);
             self.workers.iter().map(work).collect::<Vec<u64>>()
         };
-        let with_work = (0..windows).map(of).filter(|work| work.iter().any(|&w| w > 0));
+        let with_work = (0..windows).map(in_window).filter(|work| work.iter().any(|&w| w > 0));
         let each: Vec<f64> = with_work.map(|work| efficiency(work.into_iter())).collect();
         if each.is_empty() { 1.0 } else { each.iter().sum::<f64>() / each.len() as f64 }
     }
 
-    /// Returns the latency that a share of the queries do not exceed (nearest-rank percentile).
+    /// Returns the latency that the given share of queries does not exceed (nearest-rank
+    /// percentile).
     ///
     /// # Panics
     /// Panics if the share is not between 0 and 1.
@@ -201,11 +202,12 @@ mod tests {
             workers: vec![worker(30, &[10, 0, 20]), worker(30, &[30, 0])],
             latencies: [4, 1, 3, 2].map(Duration::from_secs).to_vec(),
         };
-        let is = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found}");
-        is(measures.balance(), 1.0);
-        is(measures.efficiency(), f64::midpoint(40.0 / 60.0, 20.0 / 40.0));
-        is(measures.idle(), 0.25);
-        is(measures.throughput(), 1.0);
+        let assert_close =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found}");
+        assert_close(measures.balance(), 1.0);
+        assert_close(measures.efficiency(), f64::midpoint(40.0 / 60.0, 20.0 / 40.0));
+        assert_close(measures.idle(), 0.25);
+        assert_close(measures.throughput(), 1.0);
         let seconds = |share| measures.latency(share).as_secs();
         assert_eq!([0.0, 0.25, 0.5, 0.51, 1.0].map(seconds), [1, 1, 2, 3, 4]);
     }

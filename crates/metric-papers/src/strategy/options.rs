@@ -58,8 +58,8 @@ pub struct Options {
     pub strategy: Strategy,
     /// Number of threads; P in the thesis.
     pub threads: NonZero<usize>,
-    /// Number of distances that a thread evaluates per superstep; R in the thesis. A task pauses
-    /// when they are used up.
+    /// Maximum number of distances that a thread evaluates per superstep; R in the thesis. A task
+    /// that reaches the limit pauses.
     pub evaluations: NonZero<u64>,
     /// Number of waiting queries per thread above which traffic is high; `C_max` in the thesis.
     pub waiting: u32,

@@ -18,7 +18,7 @@ pub(super) struct Rendezvous {
     state: Mutex<State>,
     /// Number of times that all threads have arrived. It changes only while the state is locked.
     round: AtomicU64,
-    broken: AtomicBool,
+    is_broken: AtomicBool,
     changed: Condvar,
 }
 
@@ -39,7 +39,7 @@ impl Rendezvous {
             spins: std::thread::available_parallelism().is_ok_and(|cores| threads <= cores.get()),
             state: Mutex::default(),
             round: AtomicU64::new(0),
-            broken: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
             changed: Condvar::new(),
         }
     }
@@ -52,8 +52,8 @@ impl Rendezvous {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn waits(&self, round: u64) -> bool {
-        self.round.load(Ordering::Acquire) == round && !self.broken.load(Ordering::Acquire)
+    fn must_wait(&self, round: u64) -> bool {
+        self.round.load(Ordering::Acquire) == round && !self.is_broken.load(Ordering::Acquire)
     }
 }
 
@@ -75,16 +75,16 @@ impl Membership<'_> {
         if all.spins {
             drop(state);
             let start = Instant::now();
-            while all.waits(round) && start.elapsed() < SPIN {
+            while all.must_wait(round) && start.elapsed() < SPIN {
                 std::hint::spin_loop();
             }
-            if !all.waits(round) {
+            if !all.must_wait(round) {
                 return !self.is_broken();
             }
             state = all.state();
         }
         state.asleep += 1;
-        while all.waits(round) {
+        while all.must_wait(round) {
             state = all.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.asleep -= 1;
@@ -94,7 +94,7 @@ impl Membership<'_> {
 
     /// Whether one of the threads has panicked.
     pub(super) fn is_broken(&self) -> bool {
-        self.0.broken.load(Ordering::Acquire)
+        self.0.is_broken.load(Ordering::Acquire)
     }
 }
 
@@ -103,7 +103,7 @@ impl Drop for Membership<'_> {
         if std::thread::panicking() {
             // While the state is locked, no thread is about to sleep and miss the notification.
             let _state = self.0.state();
-            self.0.broken.store(true, Ordering::Release);
+            self.0.is_broken.store(true, Ordering::Release);
             self.0.changed.notify_all();
         }
     }

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use super::error::RunError;
 
 /// Converts the number of a query or point to 32 bits.
-pub(super) fn number(of: usize) -> u32 {
-    u32::try_from(of).expect("`run` checks the number of queries")
+pub(super) fn number(value: usize) -> u32 {
+    u32::try_from(value).expect("`run` checks the number of queries")
 }
 
 /// Runs `work` on `threads` threads after all of them have started.

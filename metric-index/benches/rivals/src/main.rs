@@ -57,13 +57,13 @@ impl Rivals<'_> {
     fn measure(&self) -> Outcome<()> {
         if self.wants("clustered") {
             let (points, queries) = clustered(120_000, 1_000, 0);
-            self.of_vectors::<20>("clustered", &points, &queries)?;
+            self.measure_vectors::<20>("clustered", &points, &queries)?;
         }
         if let Ok(bytes) = std::fs::read(self.data.join("t10k.idx")) {
             let values: Vec<f32> = bytes[16..].iter().map(|&x| f32::from(x)).collect();
             let points = Vectors::new(values, 784)?;
             let queries = Vectors::new(points.values()[..784_000].to_vec(), 784)?;
-            self.of_vectors::<784>("t10k", &points, &queries)?;
+            self.measure_vectors::<784>("t10k", &points, &queries)?;
         }
         if let Ok(text) = std::fs::read_to_string(self.data.join("letter.csv")) {
             let row = |line: &str| {
@@ -72,7 +72,7 @@ impl Rivals<'_> {
             let values: Vec<f32> = text.lines().skip(1).flat_map(row).collect();
             let points = Vectors::new(values, 16)?;
             let queries = Vectors::new(points.values()[..16_000].to_vec(), 16)?;
-            self.of_vectors::<16>("letter", &points, &queries)?;
+            self.measure_vectors::<16>("letter", &points, &queries)?;
         }
         let floats = |name: &str| -> Option<Vec<f32>> {
             let text = std::fs::read_to_string(self.data.join(name)).ok()?;
@@ -83,10 +83,10 @@ impl Rivals<'_> {
         if let (Some(points), Some(queries)) = (points, queries) {
             let points = Vectors::new(points, 8)?;
             let queries = Vectors::new(queries, 8)?;
-            self.of_vectors::<8>("final8", &points, &queries)?;
+            self.measure_vectors::<8>("final8", &points, &queries)?;
         }
         if let Ok(text) = std::fs::read_to_string(self.data.join("spanish-words.txt")) {
-            self.of_words(&text)?;
+            self.measure_words(&text)?;
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Rivals<'_> {
         self.names.is_empty() || self.names.iter().any(|wanted| wanted == name)
     }
 
-    fn of_vectors<const D: usize>(
+    fn measure_vectors<const D: usize>(
         &self,
         name: &str,
         points: &Vectors<f32>,
@@ -138,7 +138,7 @@ impl Rivals<'_> {
         Ok(())
     }
 
-    fn of_words(&self, text: &str) -> Outcome<()> {
+    fn measure_words(&self, text: &str) -> Outcome<()> {
         if !self.wants("words") {
             return Ok(());
         }

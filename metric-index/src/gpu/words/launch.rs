@@ -1,4 +1,4 @@
-//! Launches of the kernels of `kernels/words.cu`.
+//! Launches the kernels of `kernels/words.cu`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -125,17 +125,18 @@ pub(super) struct QueryLayout {
 }
 
 impl QueryLayout {
-    /// Number of 32-bit words that the queries take, without the words found.
+    /// Returns the number of 32-bit words that the queries take, without the words found.
     fn words(self) -> usize {
         3 * self.count + self.characters.div_ceil(4)
     }
 
-    /// The offset of the numbers of words found. It is even, so that the next section is aligned.
+    /// Returns the offset of the numbers of words found. It is even, so that the next section is
+    /// aligned.
     pub(super) fn counts_at(self) -> usize {
         self.words().next_multiple_of(2)
     }
 
-    /// The offset of the words found.
+    /// Returns the offset of the words found.
     pub(super) fn found_at(self) -> usize {
         self.counts_at() + self.count.next_multiple_of(2)
     }
@@ -240,7 +241,8 @@ impl Launcher<'_> {
         Grid::new(chunks, THREADS).with_rows(queries.count.div_ceil(QUERIES_PER_BLOCK))
     }
 
-    /// `words_within_32` and `words_within_64`: finds the words within the radius of each query.
+    /// Launches `words_within_32` or `words_within_64`, which finds the words within the radius of
+    /// each query.
     pub(super) fn within(self, queries: &Queries) -> LaunchResult {
         let [short, long] = &self.kernels.within;
         let arguments = Within {
@@ -259,9 +261,9 @@ impl Launcher<'_> {
         }
     }
 
-    /// `words_within_one_32` and `words_within_one_64`: counts the words within the radius of a
-    /// query and finds the first of them. `state` contains the kernel's two counters, which must be
-    /// zero. The answer must be unwritten; see [`Answer::wait`].
+    /// Launches `words_within_one_32` or `words_within_one_64`, which counts the words within the
+    /// radius of a query and finds the first of them. `state` contains the kernel's two counters,
+    /// which must be zero. The answer must be unwritten; see [`Answer::wait`].
     pub(super) fn within_one(
         self,
         query: &OneQuery,
@@ -287,8 +289,8 @@ impl Launcher<'_> {
         }
     }
 
-    /// `word_distances_32` and `word_distances_64`: counts the words at each distance, in `bins`
-    /// bins per query.
+    /// Launches `word_distances_32` or `word_distances_64`, which counts the words at each
+    /// distance, in `bins` bins per query.
     pub(super) fn distances(
         self,
         queries: &Queries,

@@ -56,7 +56,7 @@ impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
     /// ```
     ///
     /// # Panics
-    /// If there are 2^32 queries or more.
+    /// Panics if there are 2^32 queries or more.
     pub fn batch<Q: Points<Point = [f32]>, C: Answer>(
         &self,
         queries: &Q,
@@ -64,15 +64,15 @@ impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
     ) -> NeighborLists {
         let threads = NonZero::new(rayon::current_num_threads()).unwrap_or(NonZero::<usize>::MIN);
         let batch = Batch::new(self, &Euclidean, queries, &ask);
-        let pieces = batch.pieces(threads);
-        let parts = pieces.into_par_iter().map(|piece| batch.answers(piece)).collect();
+        let ranges = batch.ranges(threads);
+        let parts = ranges.into_par_iter().map(|range| batch.answers(range)).collect();
         NeighborLists::concatenated(parts)
     }
 }
 
 impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     /// Answers many queries by matrix products if the metric is Euclidean and products are faster
-    /// than blocks.
+    /// than blocks. Otherwise, returns `None`.
     pub(super) fn by_products<Q: Points<Point = S::Point>, C: Answer>(
         &self,
         queries: &Q,
@@ -90,9 +90,9 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
             return None;
         }
         let batch = Batch::new(self, coordinates, queries, ask);
-        let pieces = batch.pieces(threads);
+        let ranges = batch.ranges(threads);
         let parts =
-            map_parallel(pieces.len(), threads, &|piece| batch.answers(pieces[piece].clone()));
+            map_parallel(ranges.len(), threads, &|index| batch.answers(ranges[index].clone()));
         Some(NeighborLists::concatenated(parts))
     }
 }
@@ -125,8 +125,8 @@ where
         Self { index, coordinates, norms, queries, ask }
     }
 
-    /// Splits the queries into ranges that are small enough for every thread to get one.
-    fn pieces(&self, threads: NonZero<usize>) -> Vec<Range<u32>> {
+    /// Splits the queries into ranges that are small enough for every thread to get a range.
+    fn ranges(&self, threads: NonZero<usize>) -> Vec<Range<u32>> {
         let count = u32::try_from(self.queries.len()).expect("fewer than 2^32 queries");
         let threads = u32::try_from(threads.get()).unwrap_or(u32::MAX);
         let size = count.div_ceil(threads).clamp(1, QUERIES_PER_PRODUCT);
@@ -140,15 +140,15 @@ where
         found.map(|(found, _)| found.into_sorted())
     }
 
-    fn answers(&self, piece: Range<u32>) -> NeighborLists {
+    fn answers(&self, range: Range<u32>) -> NeighborLists {
         let Some(norms) = &self.norms else {
-            return piece.map(|query| self.answer_single(query)).collect();
+            return range.map(|query| self.answer_single(query)).collect();
         };
         let dimension = norms.dimension;
-        let mut open: Vec<Query<'_, C>> = Vec::with_capacity(piece.len());
-        let mut values = Vec::with_capacity(piece.len() * dimension);
+        let mut open: Vec<Query<'_, C>> = Vec::with_capacity(range.len());
+        let mut values = Vec::with_capacity(range.len() * dimension);
         let mut answers: Vec<Option<Result<Vec<Neighbor>, Error>>> = Vec::new();
-        for number in piece {
+        for number in range {
             let query = self.coordinates.of(self.queries.point(number));
             let square = square(query);
             // Answer invalid queries and queries with large coordinates one by one.

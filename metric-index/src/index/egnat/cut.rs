@@ -1,4 +1,4 @@
-//! The division of an oversized bucket of an [`Egnat`](super::Egnat), which becomes an inner node.
+//! Divides an oversized bucket of an [`Egnat`](super::Egnat), which becomes an inner node.
 
 use rayon::prelude::*;
 
@@ -40,8 +40,8 @@ impl BucketEntry {
     }
 }
 
-/// The contents of a new inner node: its centers, their table, and the other points by nearest
-/// center.
+/// The contents of a new inner node: its centers, their table of ranges, and the other points by
+/// nearest center.
 pub(super) struct Cut {
     pub(super) centers: Vec<u32>,
     pub(super) ranges: Vec<Interval>,
@@ -50,7 +50,7 @@ pub(super) struct Cut {
 
 impl Cut {
     /// Cuts an oversized bucket. Returns `None` if the bucket is not too large, or if all its
-    /// points are equal. Calls `on_assigned` with the number of points assigned to a center.
+    /// points are equal. Calls `on_assigned` with the number of points assigned to centers.
     pub(super) fn of<S: Points, M: Metric<S::Point>>(
         space: &Space<S, M>,
         held: &[BucketEntry],
@@ -111,7 +111,8 @@ pub(super) fn nearest(distances: &[f32]) -> usize {
     nearest.expect("an inner node has a center")
 }
 
-/// Adds the distances of a point from all centers to the column of the point's own center.
+/// Extends the ranges in the column of a point's own center by the point's distances from all
+/// centers.
 pub(super) fn widen(ranges: &mut [Interval], column: usize, distances: &[f32]) {
     for (row, &distance) in distances.iter().enumerate() {
         ranges[row * distances.len() + column].extend(Interval { low: distance, high: distance });

@@ -22,7 +22,8 @@ pub(super) struct Table {
     pivots: usize,
     /// The scale, a power of two. A code is a distance multiplied by the scale, rounded down.
     scale: f32,
-    /// The points. The points of block b begin at `b * BLOCK`. Nearby points are adjacent.
+    /// The points in the order of the table. Block b begins at `b * BLOCK`. Nearby points are
+    /// adjacent.
     order: Array<u32>,
     /// The codes of the points of block b for pivot p begin at `(b * pivots + p) * BLOCK`.
     codes: Array<u16>,
@@ -53,13 +54,13 @@ pub(super) struct PivotDistances<'a> {
 }
 
 impl<'a> PivotDistances<'a> {
-    /// Reads what [`Table::shared`] returned.
+    /// Reads the data that [`Table::shared`] returned.
     pub(super) fn of(shared: &'a [f32]) -> Self {
         let (greatest, distances) = shared.split_last().map_or((0.0, shared), |(g, d)| (*g, d));
         Self { distances, greatest }
     }
 
-    /// The margin by which two distances from a pivot must differ to exclude a point.
+    /// Returns the margin by which two distances from a pivot must differ to exclude a point.
     pub(super) fn margin(self, radius: f32, bounds: Bounds) -> f64 {
         bounds.margin(radius, self.greatest)
     }
@@ -119,7 +120,7 @@ impl Table {
         table
     }
 
-    /// The minimum and maximum code of a region for a pivot.
+    /// Returns the minimum and maximum code of a region for a pivot.
     fn code_range(&self, region: usize, pivot: usize) -> (u16, u16) {
         let blocks = self.order.len().div_ceil(BLOCK);
         if let Some(group) = region.checked_sub(blocks) {
@@ -133,19 +134,19 @@ impl Table {
         (min, codes.iter().fold(0, |max, &code| max.max(code)))
     }
 
-    /// Number of blocks and groups.
+    /// Returns the number of blocks and groups.
     pub(super) fn regions(&self) -> usize {
         self.order.len().div_ceil(BLOCK) + self.groups.len()
     }
 
-    /// The points of a block; `None` if the region is a group.
+    /// Returns the points of a block; `None` if the region is a group.
     pub(super) fn block(&self, region: u32) -> Option<&[u32]> {
         let start = region as usize * BLOCK;
         let points = self.order.get(start..(start + BLOCK).min(self.order.len()))?;
         (!points.is_empty()).then_some(points)
     }
 
-    /// The shared data of a query's tasks: the distances of the query from the pivots, then
+    /// Returns the shared data of a query's tasks: the distances of the query from the pivots, then
     /// [`PivotDistances::greatest`].
     pub(super) fn shared(&self, distances: impl Iterator<Item = f32>) -> Box<[f32]> {
         let mut greatest = MAX_CODE / self.scale;
@@ -238,8 +239,8 @@ fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     rayon::join(|| arrange(near, distances), || arrange(far, distances));
 }
 
-/// Returns the greatest power of two that scales all distances to at most [`MAX_CODE`]. Products
-/// with it are exact.
+/// Returns the greatest power of two that scales all distances to at most [`MAX_CODE`]. Scaling by
+/// a power of two is exact.
 fn scale(greatest: f32) -> f32 {
     let mut scale = f32::from_bits((127 + 100) << 23); // 2^100
     while greatest * scale > MAX_CODE {
@@ -257,17 +258,17 @@ fn code_of(distance: f32, scale: f32) -> u16 {
     (distance * scale) as u16
 }
 
-/// Returns lower bounds on the distance of a query from each of some boxes, in units of codes. The
-/// bound is the maximum over all pivots of the distance from the nearer end of the box. A code
-/// represents all distances that are rounded down to it.
+/// Returns a lower bound on the distance of a query from each box, in units of codes. The bound is
+/// the maximum over all pivots of the distance from the nearer end of the box. A code represents
+/// all distances that are rounded down to it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 fn box_bounds(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN_OUT] {
     let mut apart = [0.0f32; FAN_OUT];
     for (boxes, distance) in boxes.iter().zip(distances) {
-        let at = distance * scale;
+        let scaled = distance * scale;
         for ((apart, &low), &high) in apart.iter_mut().zip(&boxes.low).zip(&boxes.high) {
-            let below = f32::from(low) - at;
-            let above = at - (f32::from(high) + 1.0);
+            let below = f32::from(low) - scaled;
+            let above = scaled - (f32::from(high) + 1.0);
             let outside = if below > above { below } else { above };
             *apart = if outside > *apart { outside } else { *apart };
         }
@@ -287,11 +288,11 @@ fn keep_marked(
     margin: f64,
 ) -> bool {
     for (codes, &distance) in columns.iter().zip(distances) {
-        let at = f64::from(distance) * scale;
+        let scaled = f64::from(distance) * scale;
         let margin = margin * scale;
         // The cast rounds down and saturates, so larger values become the maximum code.
-        let first = (at - margin) as u16;
-        let last = (at + margin) as u16;
+        let first = (scaled - margin) as u16;
+        let last = (scaled + margin) as u16;
         let mut any = 0;
         for (mark, &code) in marks.iter_mut().zip(codes) {
             *mark &= if code.wrapping_sub(first) <= last - first { u16::MAX } else { 0 };

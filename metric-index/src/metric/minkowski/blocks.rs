@@ -6,10 +6,10 @@
 //!
 //! Let `u = 2⁻²⁴`. The relative error is at most `u` for a difference of two coordinates, and at
 //! most `3u` for its square. It is at most slightly more than `(d + 3) u` for the sum of d squares
-//! in any order (Higham 2002, section 3.1). Underflow adds less than `2⁻¹⁴⁸` per term. So if the
-//! true sum of squares is T, the computed one is at most `T (1 + γ) + d 2⁻¹⁴⁸`, with
+//! in any order (Higham 2002, section 3.1). Underflow adds less than `2⁻¹⁴⁸` per term. If the true
+//! sum of squares is T, the computed sum is therefore at most `T (1 + γ) + d 2⁻¹⁴⁸`, with
 //! `γ = (d + 8) 2⁻²³`. A vector is excluded if its sum is above this bound for the radius. Sums of
-//! absolute values have fewer roundings, and the greatest difference has one.
+//! absolute values have fewer roundings, and the greatest difference has one rounding.
 
 use std::ops::Range;
 
@@ -192,7 +192,7 @@ macro_rules! scan {
     };
 }
 
-/// Computes the distance of a sum.
+/// Converts a sum to a distance.
 macro_rules! finish {
     (scan_squares, $sum:expr) => {
         rounded($sum.sqrt())

@@ -20,9 +20,9 @@ pub(crate) struct Thesis {
     /// changed [default: vectors only]
     #[arg(long, value_name = "FILE")]
     pub(super) words: Option<PathBuf>,
-    /// Compute edit distances by the table of Wagner and Fischer. They are as expensive as in the
-    /// thesis and at least ten times as slow as otherwise; the ranking of strategies depends on the
-    /// cost of a distance
+    /// Compute edit distances with the table of Wagner and Fischer, as in the thesis. This is at
+    /// least ten times slower than the default; the ranking of strategies depends on the cost of a
+    /// distance
     #[arg(long)]
     pub(super) table: bool,
     /// Number of vectors with 20 dimensions to generate; 0 for none
@@ -37,7 +37,7 @@ pub(crate) struct Thesis {
     /// Number of distances per thread and superstep, R in the thesis
     #[arg(long, value_name = "N", default_value = "512")]
     pub(super) evaluations: NonZero<u64>,
-    /// Number of waiting queries per thread above which `hybrid` is local, `C_max` in the thesis
+    /// Number of waiting queries per thread above which Hybrid uses Local, `C_max` in the thesis
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(super) waiting: u32,
     /// Spread α of the pivots of the SSS-Index. The thesis uses 0.4, which gives several times as
@@ -58,9 +58,9 @@ pub(crate) struct Thesis {
     pub(super) svg: Option<PathBuf>,
 }
 
-/// A figure to be drawn.
+/// The output file of a figure.
 pub(super) struct FigureFile {
-    /// The file name, which consists of the figure and the space.
+    /// The file name, which consists of the figure's name and the space.
     pub(super) name: String,
     pub(super) out: Output,
 }
@@ -73,7 +73,7 @@ pub(super) struct Files {
 }
 
 impl Thesis {
-    /// Opens the outputs, before anything is measured.
+    /// Opens the output files before anything is measured.
     pub(super) fn outputs(&self, drawn: &[&str]) -> Result<Files, Failure> {
         let mut files = Outputs::default();
         self.words.iter().for_each(|words| files.reads(words));

@@ -29,11 +29,11 @@ use crate::failure::{Failure, Outcome, invalid_request};
 use crate::threads::start_threads;
 use crate::verbosity::Verbosity;
 
-/// Number of queries for the measurement of one CPU thread.
-const ON_CPU: u32 = 50;
+/// Number of queries that are also measured on one CPU thread.
+const CPU_QUERIES: u32 = 50;
 /// Batch sizes (section 4.3.3).
 const BATCHES: [usize; 6] = [1, 10, 100, 1_000, 10_000, 40_000];
-/// Cluster sizes; section 4.3.1 uses the best one.
+/// Cluster sizes (section 4.3.1).
 const CLUSTERS: [u32; 4] = [16, 32, 64, 128];
 /// Numbers of pivots for figures 4.1 and 4.4. In the thesis, their x axis is α.
 const PIVOTS: [u32; 4] = [1, 4, 16, 64];
@@ -92,7 +92,7 @@ pub(super) fn run(flags: &Thesis, device: &Device, verbosity: Verbosity, files: 
     if let Some(path) = &flags.words {
         let Words { points, queries } = Words::repeated(path, flags.queries, flags.seed)?;
         let data = Data { name: "words", points: &points, queries: &queries, bucket: 32 };
-        bench.space(&data, Edit, [1.0, 2.0, 3.0])?;
+        bench.measure_space(&data, Edit, [1.0, 2.0, 3.0])?;
     }
     if flags.vectors > 0 {
         let (points, queries) = clustered(flags.vectors, flags.queries, flags.seed);
@@ -100,7 +100,7 @@ pub(super) fn run(flags: &Thesis, device: &Device, verbosity: Verbosity, files: 
         let radius = |share| radius(share).map_err(invalid_request);
         let radii = [radius(0.0001)?, radius(0.001)?, radius(0.01)?];
         let data = Data { name: "vectors", points: &points, queries: &queries, bucket: 64 };
-        bench.space(&data, Euclidean, radii)?;
+        bench.measure_space(&data, Euclidean, radii)?;
     }
     bench.write(files)
 }
@@ -118,8 +118,8 @@ struct Data<'a, S> {
 struct Query {
     text: String,
     question: Question,
-    /// Number of seconds per query by brute force on one CPU thread.
-    on_cpu: f64,
+    /// Seconds per query of brute force on one CPU thread.
+    cpu_seconds: f64,
 }
 
 /// The points, queries and indexes of a space.
@@ -129,7 +129,7 @@ struct Space<'a, S: Points, M> {
     queries: &'a S,
     metric: M,
     /// The first queries, which one CPU thread also answers.
-    few: Subset<&'a S>,
+    cpu_queries: Subset<&'a S>,
     list: ListOfClusters<&'a S, M>,
     table: SssIndex<&'a S, M>,
     brute: Arc<BruteForce<&'a S, M>>,
@@ -137,27 +137,27 @@ struct Space<'a, S: Points, M> {
 
 impl Bench<'_> {
     /// Measures all searches of a space.
-    fn space<S, M>(&mut self, data: &Data<'_, S>, metric: M, radii: [f32; 3]) -> Outcome
+    fn measure_space<S, M>(&mut self, data: &Data<'_, S>, metric: M, radii: [f32; 3]) -> Outcome
     where
         S: Points + Sync + Send,
         S::Point: KernelPoint + GpuPoint,
         M: Metric<S::Point> + Copy + Send,
     {
         let &Data { name, points, queries, bucket } = data;
-        let few = ON_CPU.min(u32::try_from(queries.len()).unwrap_or(ON_CPU));
+        let cpu_queries = CPU_QUERIES.min(u32::try_from(queries.len()).unwrap_or(CPU_QUERIES));
         let size = ClusterSize::Points(bucket);
         let space = Space {
             name,
             points,
             queries,
             metric,
-            few: Subset::new(queries, (0..few).collect()),
+            cpu_queries: Subset::new(queries, (0..cpu_queries).collect()),
             list: ListOfClusters::build(points, metric, size).map_err(invalid_request)?,
             table: SssIndex::build(points, metric, Pivots::Count(1)).map_err(invalid_request)?,
             brute: Arc::new(BruteForce::new(points, metric).map_err(invalid_request)?),
         };
         let own = GpuSearch::new(std::slice::from_ref(self.device), Arc::clone(&space.brute));
-        let own = own.map_err(Failure::gpu)?.ok_or_else(none)?;
+        let own = own.map_err(Failure::gpu)?.ok_or_else(unsupported)?;
         let brute = searcher(Searcher::brute(self.device, &points, &metric, THREADS))?;
         let clusters = searcher(Searcher::clusters(self.device, &space.list, THREADS))?;
         let pivots = self.pivots(&space, space.table.pivots())?;
@@ -168,8 +168,8 @@ impl Bench<'_> {
                 Question::Within(radius) => format!("r = {radius:.3}"),
                 Question::Nearest(k) => format!("k = {k}"),
             };
-            let on_cpu = self.on_cpu(&space, &text, question)?;
-            let query = Query { text, question, on_cpu };
+            let cpu_seconds = self.measure_cpu(&space, &text, question)?;
+            let query = Query { text, question, cpu_seconds };
             let radii = radii_for(&space.list, question)?;
             let searches: &[(&str, &Searcher, Method)] = match question {
                 Question::Within(_) => &[
@@ -188,30 +188,32 @@ impl Bench<'_> {
             };
             for &(search, searcher, method) in searches {
                 let how = KernelSearch { searcher, method, radii };
-                let seconds = self.kernels(space.queries, question, &how)?;
+                let seconds = self.kernel_seconds(space.queries, question, &how)?;
                 let distances = match method {
-                    Method::Brute | Method::Sort => distances(&*space.brute, &space.few, question),
+                    Method::Brute | Method::Sort => {
+                        distances(&*space.brute, &space.cpu_queries, question)
+                    }
                     Method::Clusters | Method::ClustersDecreasing => {
-                        distances(&space.list, &space.few, question)
+                        distances(&space.list, &space.cpu_queries, question)
                     }
                     Method::Pivots | Method::PivotsShared => {
-                        distances(&space.table, &space.few, question)
+                        distances(&space.table, &space.cpu_queries, question)
                     }
                 };
                 let run = space.run(&query.text, search, distances?);
-                self.keep(&run, seconds, on_cpu);
+                self.record(&run, seconds, cpu_seconds);
             }
-            self.batches(&space, &own, &query)?;
-            // Only with the second of three radii, and of three values of k.
+            self.measure_batches(&space, &own, &query)?;
+            // Only for the second radius and the second value of k.
             if at % 3 == 1 {
-                self.settings(&space, &query)?;
+                self.measure_settings(&space, &query)?;
             }
         }
         Ok(())
     }
 
-    /// Measures one CPU thread, and returns its number of seconds per query by brute force.
-    fn on_cpu<S, M>(
+    /// Measures searches on one CPU thread and returns the seconds per query of brute force.
+    fn measure_cpu<S, M>(
         &mut self,
         space: &Space<'_, S, M>,
         text: &str,
@@ -221,32 +223,40 @@ impl Bench<'_> {
         S: Points + Sync,
         M: Metric<S::Point> + Copy,
     {
-        let one = NonZero::<usize>::MIN;
-        let few = &space.few;
+        let single_thread = NonZero::<usize>::MIN;
+        let cpu_queries = &space.cpu_queries;
         let mut brute = f64::NAN;
         for (search, is_list) in [("CPU, brute force", false), ("CPU, List of Clusters", true)] {
             let start = Instant::now();
             let answers = match (question, is_list) {
-                (Question::Within(radius), false) => space.brute.within_many(few, radius, one),
-                (Question::Within(radius), true) => space.list.within_many(few, radius, one),
-                (Question::Nearest(k), false) => space.brute.nearest_many(few, k, one),
-                (Question::Nearest(k), true) => space.list.nearest_many(few, k, one),
+                (Question::Within(radius), false) => {
+                    space.brute.within_many(cpu_queries, radius, single_thread)
+                }
+                (Question::Within(radius), true) => {
+                    space.list.within_many(cpu_queries, radius, single_thread)
+                }
+                (Question::Nearest(k), false) => {
+                    space.brute.nearest_many(cpu_queries, k, single_thread)
+                }
+                (Question::Nearest(k), true) => {
+                    space.list.nearest_many(cpu_queries, k, single_thread)
+                }
             };
             let seconds = start.elapsed().as_secs_f64();
             answers
                 .into_iter()
                 .try_for_each(|answer| answer.map(|_| ()).map_err(invalid_request))?;
             if !is_list {
-                brute = seconds / few.len().max(1) as f64;
+                brute = seconds / cpu_queries.len().max(1) as f64;
             }
-            let run = Run { queries: few.len(), ..space.run(text, search, None) };
-            self.keep(&run, seconds, brute);
+            let run = Run { queries: cpu_queries.len(), ..space.run(text, search, None) };
+            self.record(&run, seconds, brute);
         }
         Ok(brute)
     }
 
     /// Measures the search of this program for each batch size (section 4.3.3).
-    fn batches<S, M>(
+    fn measure_batches<S, M>(
         &mut self,
         space: &Space<'_, S, M>,
         own: &GpuSearch<BruteForce<&S, M>>,
@@ -257,7 +267,7 @@ impl Bench<'_> {
         S::Point: GpuPoint,
         M: Metric<S::Point> + Copy + Send,
     {
-        let &Query { ref text, question, on_cpu } = query;
+        let &Query { ref text, question, cpu_seconds } = query;
         let queries = space.queries;
         let fewer = BATCHES.into_iter().filter(|&batch| batch < queries.len());
         for batch in fewer.chain([queries.len()]) {
@@ -269,34 +279,34 @@ impl Bench<'_> {
                 Ok(start.elapsed().as_secs_f64())
             })?;
             let run = Run { queries: batch, ..space.run(text, "own, host to host", None) };
-            self.keep(&run, seconds, on_cpu);
+            self.record(&run, seconds, cpu_seconds);
         }
         let seconds = self.median(|| {
             Ok(own.answer(queries, question, crate::threads::all_cores()).device_seconds)
         })?;
-        self.keep(&space.run(text, "own", None), seconds, on_cpu);
+        self.record(&space.run(text, "own", None), seconds, cpu_seconds);
         Ok(())
     }
 
-    /// Measures cluster sizes (section 4.3.1) and numbers of pivots (figures 4.1 and 4.4).
-    fn settings<S, M>(&mut self, space: &Space<'_, S, M>, query: &Query) -> Outcome
+    /// Measures each cluster size (section 4.3.1) and number of pivots (figures 4.1 and 4.4).
+    fn measure_settings<S, M>(&mut self, space: &Space<'_, S, M>, query: &Query) -> Outcome
     where
         S: Points + Sync + Send,
         S::Point: KernelPoint,
         M: Metric<S::Point> + Copy + Send,
     {
-        let &Query { ref text, question, on_cpu } = query;
+        let &Query { ref text, question, cpu_seconds } = query;
         for size in CLUSTERS {
             let list = ListOfClusters::build(space.points, space.metric, ClusterSize::Points(size));
             let list = list.map_err(invalid_request)?;
             let clusters = searcher(Searcher::clusters(self.device, &list, THREADS))?;
             let radii = radii_for(&list, question)?;
             let how = KernelSearch { searcher: &clusters, method: Method::Clusters, radii };
-            let seconds = self.kernels(space.queries, question, &how)?;
-            let distances = distances(&list, &space.few, question)?;
+            let seconds = self.kernel_seconds(space.queries, question, &how)?;
+            let distances = distances(&list, &space.cpu_queries, question)?;
             let search = format!("List of Clusters of {size}");
             let run = Run { setting: Some(size), ..space.run(text, &search, distances) };
-            self.keep(&run, seconds, on_cpu);
+            self.record(&run, seconds, cpu_seconds);
         }
         for count in PIVOTS {
             let table = SssIndex::build(space.points, space.metric, Pivots::Count(count));
@@ -304,11 +314,11 @@ impl Bench<'_> {
             let pivots = self.pivots(space, table.pivots())?;
             let radii = radii_for(&space.list, question)?;
             let how = KernelSearch { searcher: &pivots, method: Method::Pivots, radii };
-            let seconds = self.kernels(space.queries, question, &how)?;
-            let distances = distances(&table, &space.few, question)?;
+            let seconds = self.kernel_seconds(space.queries, question, &how)?;
+            let distances = distances(&table, &space.cpu_queries, question)?;
             let search = format!("SSS-Index, pivots: {count}");
             let run = Run { setting: Some(count), ..space.run(text, &search, distances) };
-            self.keep(&run, seconds, on_cpu);
+            self.record(&run, seconds, cpu_seconds);
         }
         Ok(())
     }
@@ -323,8 +333,8 @@ impl Bench<'_> {
         searcher(Searcher::pivots(self.device, *points, metric, pivots, THREADS))
     }
 
-    /// Returns the time in the kernels that answer all queries, in seconds.
-    fn kernels<S>(
+    /// Returns the kernel time for all queries, in seconds.
+    fn kernel_seconds<S>(
         &self,
         queries: &S,
         question: Question,
@@ -343,11 +353,11 @@ impl Bench<'_> {
                     searcher.nearest(queries, k, method, radii)
                 }
             };
-            Ok(found.map_err(Failure::gpu)?.ok_or_else(none)?.seconds)
+            Ok(found.map_err(Failure::gpu)?.ok_or_else(unsupported)?.seconds)
         })
     }
 
-    /// Returns the median of the runs, which follow a warm-up run.
+    /// Returns the median of the runs after a warm-up run.
     fn median(&self, run: impl Fn() -> Result<f64, Failure>) -> Result<f64, Failure> {
         run()?;
         let mut times =
@@ -356,7 +366,7 @@ impl Bench<'_> {
         Ok(times[times.len() / 2])
     }
 
-    fn keep(&mut self, run: &Run<'_>, seconds: f64, on_cpu: f64) {
+    fn record(&mut self, run: &Run<'_>, seconds: f64, cpu_seconds: f64) {
         let each = seconds / run.queries.max(1) as f64;
         self.measured.push(Measurement {
             space: run.space,
@@ -366,7 +376,7 @@ impl Bench<'_> {
             search: run.search.to_owned(),
             milliseconds: seconds * 1e3,
             microseconds_a_query: each * 1e6,
-            speedup: on_cpu / each,
+            speedup: cpu_seconds / each,
             distances_a_query: run.distances,
             setting: run.setting,
         });
@@ -380,20 +390,21 @@ impl Bench<'_> {
             "search",
             "queries",
             "ms",
-            "us a query",
+            "us per query",
             "relative to one CPU thread",
-            "distances a query",
+            "distances per query",
         ]);
-        for one in &self.measured {
+        for measurement in &self.measured {
             table.add_row([
-                format!("{} {}", one.points, one.space),
-                one.question.clone(),
-                one.search.clone(),
-                one.queries.to_string(),
-                format!("{:.3}", one.milliseconds),
-                format!("{:.3}", one.microseconds_a_query),
-                format!("{:.1}", one.speedup),
-                one.distances_a_query
+                format!("{} {}", measurement.points, measurement.space),
+                measurement.question.clone(),
+                measurement.search.clone(),
+                measurement.queries.to_string(),
+                format!("{:.3}", measurement.milliseconds),
+                format!("{:.3}", measurement.microseconds_a_query),
+                format!("{:.1}", measurement.speedup),
+                measurement
+                    .distances_a_query
                     .map_or_else(String::new, |distances| format!("{distances:.0}")),
             ]);
         }
@@ -427,29 +438,34 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Draws figures 4.1 and 4.4: time and distances of the SSS-Index, depending on the number of
-    /// pivots.
+    /// Draws figures 4.1 and 4.4: time and distances of the SSS-Index by number of pivots.
     ///
-    /// Values are divided by the largest one. Distances are known for range queries only.
+    /// Values are divided by the largest value. Distances are known for range queries only.
     fn by_pivots(&self, space: &str, question: &str) -> Chart {
         let runs: Vec<&Measurement> = self
             .measured
             .iter()
-            .filter(|one| one.space == space && one.question.starts_with(question))
-            .filter(|one| one.is_by_pivots())
+            .filter(|measurement| {
+                measurement.space == space && measurement.question.starts_with(question)
+            })
+            .filter(|measurement| measurement.is_by_pivots())
             .collect();
         let line = |class, name: &str, value: &dyn Fn(&Measurement) -> Option<f64>| {
-            let values =
-                || runs.iter().filter_map(|&one| Some((f64::from(one.setting?), value(one)?)));
+            let values = || {
+                runs.iter().filter_map(|&measurement| {
+                    Some((f64::from(measurement.setting?), value(measurement)?))
+                })
+            };
             let max = values().map(|(_, value)| value).fold(f64::MIN_POSITIVE, f64::max);
             let points = values().map(|(pivots, value)| (pivots, value / max)).collect();
             Mark::Line { class, points, name: name.to_owned() }
         };
-        let mut marks = vec![line(0, "time", &|one| Some(one.microseconds_a_query))];
-        if runs.iter().any(|one| one.distances_a_query.is_some()) {
-            marks.push(line(1, "distances", &|one| one.distances_a_query));
+        let mut marks =
+            vec![line(0, "time", &|measurement| Some(measurement.microseconds_a_query))];
+        if runs.iter().any(|measurement| measurement.distances_a_query.is_some()) {
+            marks.push(line(1, "distances", &|measurement| measurement.distances_a_query));
         }
-        let asked = runs.first().map_or("", |one| one.question.as_str());
+        let asked = runs.first().map_or("", |measurement| measurement.question.as_str());
         let title = format!("SSS-Index on a GPU: {space}, {asked}");
         let x = Axis::new("pivots", 1.0, 100.0, Scale::Logarithmic);
         let y = Axis::unit("share of the maximum");
@@ -461,30 +477,33 @@ impl Bench<'_> {
         let own: Vec<&Measurement> = self
             .measured
             .iter()
-            .filter(|one| one.space == space && one.search == "own, host to host")
+            .filter(|measurement| {
+                measurement.space == space && measurement.search == "own, host to host"
+            })
             .collect();
-        let mut questions: Vec<&str> = own.iter().map(|one| one.question.as_str()).collect();
+        let mut questions: Vec<&str> =
+            own.iter().map(|measurement| measurement.question.as_str()).collect();
         questions.dedup();
-        let rate = |one: &Measurement| 1e6 / one.microseconds_a_query;
-        let max = own.iter().map(|one| rate(one)).fold(10.0, f64::max);
-        let min = own.iter().map(|one| rate(one)).fold(max, f64::min);
+        let rate = |measurement: &Measurement| 1e6 / measurement.microseconds_a_query;
+        let max = own.iter().map(|measurement| rate(measurement)).fold(10.0, f64::max);
+        let min = own.iter().map(|measurement| rate(measurement)).fold(max, f64::min);
         let decade = |value: f64, up: bool| {
             let exponent = libm::log10(value);
             let whole = if up { libm::ceil(exponent) } else { libm::floor(exponent) };
             libm::pow(10.0, whole)
         };
-        let batches = own.iter().map(|one| one.queries).max().unwrap_or(1).max(10);
+        let batches = own.iter().map(|measurement| measurement.queries).max().unwrap_or(1).max(10);
         let x =
             Axis::new("queries per batch", 1.0, decade(batches as f64, true), Scale::Logarithmic);
         let y = Axis::new(
-            "queries a second",
+            "queries per second",
             decade(min, false),
             decade(max, true),
             Scale::Logarithmic,
         );
         let points = |question: &str| {
-            let own = own.iter().filter(|one| one.question == question);
-            own.map(|one| (one.queries as f64, rate(one))).collect()
+            let own = own.iter().filter(|measurement| measurement.question == question);
+            own.map(|measurement| (measurement.queries as f64, rate(measurement))).collect()
         };
         let marks = questions
             .iter()
@@ -514,12 +533,12 @@ impl<S: Points, M> Space<'_, S, M> {
     }
 }
 
-fn none() -> Failure {
+fn unsupported() -> Failure {
     Failure::input("the searches of the thesis do not support these points".to_owned())
 }
 
 fn searcher(made: Result<Option<Searcher>, GpuError>) -> Result<Searcher, Failure> {
-    made.map_err(Failure::gpu)?.ok_or_else(none)
+    made.map_err(Failure::gpu)?.ok_or_else(unsupported)
 }
 
 /// A search with the kernels of the thesis.
@@ -548,7 +567,7 @@ fn distances<I: Index>(
     question: Question,
 ) -> Result<Option<f64>, Failure> {
     let Question::Within(radius) = question else { return Ok(None) };
-    let count = u32::try_from(queries.len()).expect("at most `ON_CPU`");
+    let count = u32::try_from(queries.len()).expect("at most `CPU_QUERIES`");
     let mut evaluations = 0;
     for query in 0..count {
         let (_, cost) =

@@ -20,13 +20,13 @@ use crate::verbosity::Verbosity;
 pub(super) enum Traffic {
     /// All queries at once.
     High,
-    /// Two, one and one queries per unit of time. The unit is so long that half of the threads'
-    /// time suffices.
+    /// Two, one and one queries arrive in successive units of time. The unit is so long that the
+    /// queries occupy half of the threads' time.
     Low,
     /// Like `Low`, but the first thread gets the hardest queries.
     LowUneven,
-    /// Eight queries per thread at once. The next burst arrives when half of the threads' time
-    /// suffices for the previous one.
+    /// Eight queries per thread arrive at once. The bursts are so far apart that the queries occupy
+    /// half of the threads' time.
     Bursts,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct NamedKind {
     pub(super) kind: Kind,
 }
 
-/// The settings with which queries are answered.
+/// The strategy, threads and arrival pattern of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setting {
     pub(super) strategy: Strategy,
@@ -82,7 +82,7 @@ pub(super) struct Setting {
 pub(super) struct Subject<'a> {
     pub(super) space: &'static str,
     pub(super) index: &'a str,
-    pub(super) ask: QueryKind,
+    pub(super) question: QueryKind,
 }
 
 /// A space: points, queries and a metric.
@@ -145,19 +145,20 @@ impl Bench<'_> {
             radii: space.radii,
             indexes: space.kinds.clone(),
         });
-        let one = NonZero::<usize>::MIN;
-        let asks = space
+        let single_thread = NonZero::<usize>::MIN;
+        let questions = space
             .radii
             .map(QueryKind::Within)
             .into_iter()
             .chain([8, 16, 32].map(QueryKind::Nearest));
-        let asks: Vec<QueryKind> = asks.collect();
+        let questions: Vec<QueryKind> = questions.collect();
         let all = Kind::BruteForce.build(Subset::every(space.points, 0, 1), space.metric);
         let all = all.map_err(invalid_request)?;
-        let alone = Setting { strategy: Strategy::Local, threads: one, traffic: Traffic::High };
+        let alone =
+            Setting { strategy: Strategy::Local, threads: single_thread, traffic: Traffic::High };
         let together = Setting { threads: self.threads, ..alone };
-        for &ask in &asks {
-            self.measure(space, "brute force", &all, ask, alone)?;
+        for &question in &questions {
+            self.measure(space, "brute force", &all, question, alone)?;
         }
         for &NamedKind { name, kind } in &space.kinds {
             self.verbosity.say(&format!("{}: {name}", space.name));
@@ -167,13 +168,13 @@ impl Bench<'_> {
             let shares = (0..self.threads.get()).map(|thread| built(thread, self.threads.get()));
             let shares: Vec<BuiltIndex<'_, S>> =
                 shares.collect::<Result<_, _>>().map_err(invalid_request)?;
-            for &ask in &asks {
-                self.measure(space, name, &index, ask, alone)?;
-                self.measure(space, name, &index, ask, together)?;
-                if let QueryKind::Nearest(_) = ask {
+            for &question in &questions {
+                self.measure(space, name, &index, question, alone)?;
+                self.measure(space, name, &index, question, together)?;
+                if let QueryKind::Nearest(_) = question {
                     continue;
                 }
-                self.distributed(space, name, &shares, ask)?;
+                self.measure_distributed(space, name, &shares, question)?;
                 for strategy in [
                     Strategy::BulkCircular,
                     Strategy::BulkLocal,
@@ -181,7 +182,7 @@ impl Bench<'_> {
                     Strategy::BulkCritical,
                 ] {
                     let setting = Setting { strategy, ..together };
-                    self.measure(space, name, &index, ask, setting)?;
+                    self.measure(space, name, &index, question, setting)?;
                 }
                 for traffic in [Traffic::Low, Traffic::LowUneven, Traffic::Bursts] {
                     for strategy in [
@@ -191,7 +192,7 @@ impl Bench<'_> {
                         Strategy::Hybrid,
                     ] {
                         let setting = Setting { strategy, traffic, ..together };
-                        self.measure(space, name, &index, ask, setting)?;
+                        self.measure(space, name, &index, question, setting)?;
                     }
                 }
             }
@@ -199,52 +200,53 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Measures one setting, and records the run with the median time.
+    /// Measures one setting and records the run with the median time.
     fn measure<S: Points>(
         &mut self,
         space: &Space<'_, S>,
         name: &str,
         index: &BuiltIndex<'_, S>,
-        ask: QueryKind,
+        question: QueryKind,
         setting: Setting,
     ) -> Outcome {
         let Setting { strategy, threads, traffic } = setting;
-        let subject = Subject { space: space.name, index: name, ask };
+        let subject = Subject { space: space.name, index: name, question };
         let mut queries = Subset::every(space.queries, 0, 1);
         if traffic == Traffic::LowUneven {
             queries = Subset::new(
                 space.queries,
-                hardest_for_first_thread(index, space.queries, ask, threads)?,
+                hardest_for_first_thread(index, space.queries, question, threads)?,
             );
         }
         let arrivals = self.arrivals(subject, queries.len(), setting);
         let options = self.options(strategy, threads, arrivals);
-        let one = |_| -> Result<Measures, Failure> {
-            let done = run(index, &queries, |_| ask.collector(), &options);
+        let run_once = |_| -> Result<Measures, Failure> {
+            let done = run(index, &queries, |_| question.collector(), &options);
             Ok(done?.measures)
         };
-        let runs = (0..self.flags.runs.max(1)).map(one);
+        let runs = (0..self.flags.runs.max(1)).map(run_once);
         let runs: Vec<Measures> = runs.collect::<Result<_, Failure>>()?;
-        self.keep(subject, &format!("{strategy:?}"), traffic, runs);
+        self.record(subject, &format!("{strategy:?}"), traffic, runs);
         Ok(())
     }
 
     /// Measures the strategy that distributes the data over the threads.
-    fn distributed<S: Points>(
+    fn measure_distributed<S: Points>(
         &mut self,
         space: &Space<'_, S>,
         name: &str,
         shares: &[BuiltIndex<'_, S>],
-        ask: QueryKind,
+        question: QueryKind,
     ) -> Outcome {
         let options = self.options(Strategy::Local, self.threads, Arrivals::AllAtOnce);
-        let one = |_| -> Result<Measures, Failure> {
-            let done = run_distributed(shares, space.queries, |_| ask.collector(), &options);
+        let run_once = |_| -> Result<Measures, Failure> {
+            let done = run_distributed(shares, space.queries, |_| question.collector(), &options);
             Ok(done?.measures)
         };
-        let runs = (0..self.flags.runs.max(1)).map(one).collect::<Result<Vec<_>, Failure>>()?;
-        let subject = Subject { space: space.name, index: name, ask };
-        self.keep(subject, "Distributed", Traffic::High, runs);
+        let runs =
+            (0..self.flags.runs.max(1)).map(run_once).collect::<Result<Vec<_>, Failure>>()?;
+        let subject = Subject { space: space.name, index: name, question };
+        self.record(subject, "Distributed", Traffic::High, runs);
         Ok(())
     }
 
@@ -254,39 +256,38 @@ impl Bench<'_> {
         Options { strategy, threads, evaluations, waiting, arrivals, window }
     }
 
-    /// Returns the arrivals of queries. They are based on the time of a query on one thread, which
-    /// was measured before.
+    /// Returns the arrival times of queries, based on the measured time per query on one thread.
     fn arrivals(&self, subject: Subject<'_>, count: usize, setting: Setting) -> Arrivals {
         let Setting { threads, traffic, .. } = setting;
         if traffic == Traffic::High {
             return Arrivals::AllAtOnce;
         }
-        let query = subject.ask.name();
+        let query = subject.question.name();
         let alone = self.measured.iter().find(|m| {
             m.threads == 1
                 && m.space == subject.space
                 && m.index == subject.index
                 && m.query == query
         });
-        let one = alone.map_or(0.001, |alone| alone.seconds / count as f64);
+        let seconds_per_query = alone.map_or(0.001, |alone| alone.seconds / count as f64);
         let threads = threads.get() as f64;
         let time = |query: usize| match traffic {
             Traffic::High => 0.0,
-            // Four queries in three units of time, for which half of the threads' time suffices.
+            // Four queries in three units of time, which occupy half of the threads' time.
             Traffic::Low | Traffic::LowUneven => {
-                let unit = 4.0 / 3.0 * one / (threads * 0.5);
+                let unit = 4.0 / 3.0 * seconds_per_query / (threads * 0.5);
                 unit * (query / 4 * 3 + [0, 0, 1, 2][query % 4]) as f64
             }
             Traffic::Bursts => {
                 let burst = 8.0 * threads;
-                (query as f64 / burst).floor() * burst * one / (threads * 0.5)
+                (query as f64 / burst).floor() * burst * seconds_per_query / (threads * 0.5)
             }
         };
         Arrivals::Trace((0..count).map(|query| Duration::from_secs_f64(time(query))).collect())
     }
 
     /// Records the run with the median time.
-    fn keep(
+    fn record(
         &mut self,
         subject: Subject<'_>,
         strategy: &str,
@@ -298,7 +299,7 @@ impl Bench<'_> {
         self.measured.push(Measurement {
             space: subject.space,
             index: subject.index.to_owned(),
-            query: subject.ask.name(),
+            query: subject.question.name(),
             strategy: strategy.to_owned(),
             traffic,
             threads: run.workers.len(),
@@ -318,13 +319,13 @@ impl Bench<'_> {
 fn hardest_for_first_thread<S: Points>(
     index: &BuiltIndex<'_, S>,
     queries: &S,
-    ask: QueryKind,
+    question: QueryKind,
     threads: NonZero<usize>,
 ) -> Result<Vec<u32>, Failure> {
     let mut cost = Vec::new();
     for query in 0..u32::try_from(queries.len()).unwrap_or(u32::MAX) {
         let point = queries.point(query);
-        let found = search(index, point, ask.collector()).map(|(_, cost)| cost);
+        let found = search(index, point, question.collector()).map(|(_, cost)| cost);
         cost.push((found.map_err(invalid_request)?.evaluations, query));
     }
     cost.sort_unstable_by(|a, b| b.cmp(a));

@@ -18,13 +18,13 @@ struct Figure {
     traffic: Traffic,
     strategies: &'static [&'static str],
     /// Computes the value of a measurement, given the measurement of the same query on one thread.
-    of: fn(&Measurement, &Measurement) -> f64,
+    value: fn(&Measurement, &Measurement) -> f64,
 }
 
 const ALL: &[&str] = &["Local", "BulkLocal", "BulkCircular", "Hybrid"];
 const SWITCHING: &[&str] = &["Local", "BulkCircular", "Hybrid"];
 const DATA: &[&str] = &["Local", "Distributed"];
-/// The unit of a figure whose values are divided by the largest one.
+/// The unit of a figure whose values are divided by the largest value.
 const NORMALIZED: &str = "fraction of the largest";
 
 const FIGURES: &[Figure] = &[
@@ -34,7 +34,7 @@ const FIGURES: &[Figure] = &[
         unit: "seconds",
         traffic: Traffic::High,
         strategies: &["BulkCircular", "BulkCritical"],
-        of: |m, _| m.seconds,
+        value: |m, _| m.seconds,
     },
     Figure {
         name: "3.3",
@@ -42,7 +42,7 @@ const FIGURES: &[Figure] = &[
         unit: "seconds",
         traffic: Traffic::High,
         strategies: ALL,
-        of: |m, _| m.seconds,
+        value: |m, _| m.seconds,
     },
     Figure {
         name: "3.4",
@@ -50,7 +50,7 @@ const FIGURES: &[Figure] = &[
         unit: NORMALIZED,
         traffic: Traffic::Low,
         strategies: ALL,
-        of: |m, _| m.seconds,
+        value: |m, _| m.seconds,
     },
     Figure {
         name: "3.4-latency",
@@ -58,7 +58,7 @@ const FIGURES: &[Figure] = &[
         unit: "median latency, ms",
         traffic: Traffic::Low,
         strategies: ALL,
-        of: |m, _| m.latency_median_ms,
+        value: |m, _| m.latency_median_ms,
     },
     Figure {
         name: "3.5a",
@@ -66,7 +66,7 @@ const FIGURES: &[Figure] = &[
         unit: "throughput, queries/s",
         traffic: Traffic::Low,
         strategies: ALL,
-        of: |m, _| m.throughput,
+        value: |m, _| m.throughput,
     },
     Figure {
         name: "3.5b",
@@ -74,7 +74,7 @@ const FIGURES: &[Figure] = &[
         unit: "throughput, queries/s",
         traffic: Traffic::LowUneven,
         strategies: ALL,
-        of: |m, _| m.throughput,
+        value: |m, _| m.throughput,
     },
     Figure {
         name: "3.6a",
@@ -82,7 +82,7 @@ const FIGURES: &[Figure] = &[
         unit: "seconds",
         traffic: Traffic::High,
         strategies: &["Local"],
-        of: |m, _| m.seconds,
+        value: |m, _| m.seconds,
     },
     Figure {
         name: "3.6b",
@@ -90,7 +90,7 @@ const FIGURES: &[Figure] = &[
         unit: "median latency, ms",
         traffic: Traffic::Low,
         strategies: &["BulkCircular"],
-        of: |m, _| m.latency_median_ms,
+        value: |m, _| m.latency_median_ms,
     },
     Figure {
         name: "3.7",
@@ -98,7 +98,7 @@ const FIGURES: &[Figure] = &[
         unit: "times",
         traffic: Traffic::High,
         strategies: ALL,
-        of: |m, alone| alone.seconds / m.seconds,
+        value: |m, alone| alone.seconds / m.seconds,
     },
     Figure {
         name: "3.8",
@@ -106,7 +106,7 @@ const FIGURES: &[Figure] = &[
         unit: "efficiency",
         traffic: Traffic::Low,
         strategies: ALL,
-        of: |m, _| m.efficiency,
+        value: |m, _| m.efficiency,
     },
     Figure {
         name: "3.9a",
@@ -114,7 +114,7 @@ const FIGURES: &[Figure] = &[
         unit: "throughput, queries/s",
         traffic: Traffic::Bursts,
         strategies: SWITCHING,
-        of: |m, _| m.throughput,
+        value: |m, _| m.throughput,
     },
     Figure {
         name: "3.9b",
@@ -122,7 +122,7 @@ const FIGURES: &[Figure] = &[
         unit: "median latency, ms",
         traffic: Traffic::Bursts,
         strategies: SWITCHING,
-        of: |m, _| m.latency_median_ms,
+        value: |m, _| m.latency_median_ms,
     },
     Figure {
         name: "3.10",
@@ -130,133 +130,133 @@ const FIGURES: &[Figure] = &[
         unit: "seconds",
         traffic: Traffic::High,
         strategies: DATA,
-        of: |m, _| m.seconds,
+        value: |m, _| m.seconds,
     },
     Figure {
         name: "3.11",
         title: "Figure 3.11: one index, or one per thread",
-        unit: "distances a query",
+        unit: "distances per query",
         traffic: Traffic::High,
         strategies: DATA,
-        of: |m, _| m.evaluations_a_query,
+        value: |m, _| m.evaluations_a_query,
     },
 ];
 
 /// A finding of the thesis: a strategy is at least as good as another in some metric.
 struct Finding {
     claim: &'static str,
-    one: (&'static str, Traffic),
+    preferred: (&'static str, Traffic),
     other: (&'static str, Traffic),
-    of: fn(&Measurement) -> f64,
-    /// Maximum ratio of the first strategy to the other that confirms the finding.
+    value: fn(&Measurement) -> f64,
+    /// Maximum ratio of the preferred strategy's value to the other's that confirms the finding.
     max_ratio: f64,
 }
 
 const FINDINGS: &[Finding] = &[
     Finding {
         claim: "Bulk-Critical takes more time than Bulk-Circular",
-        one: ("BulkCircular", Traffic::High),
+        preferred: ("BulkCircular", Traffic::High),
         other: ("BulkCritical", Traffic::High),
-        of: |m| m.seconds,
+        value: |m| m.seconds,
         max_ratio: 1.0,
     },
     Finding {
         claim: "high traffic: Local takes less time than Bulk-Circular",
-        one: ("Local", Traffic::High),
+        preferred: ("Local", Traffic::High),
         other: ("BulkCircular", Traffic::High),
-        of: |m| m.seconds,
+        value: |m| m.seconds,
         max_ratio: 1.0,
     },
     Finding {
         claim: "high traffic: Bulk-Local is close to Local, within a tenth",
-        one: ("BulkLocal", Traffic::High),
+        preferred: ("BulkLocal", Traffic::High),
         other: ("Local", Traffic::High),
-        of: |m| m.seconds,
+        value: |m| m.seconds,
         max_ratio: 1.1,
     },
     Finding {
         claim: "low traffic: Bulk-Circular answers earlier than Local (median latency)",
-        one: ("BulkCircular", Traffic::Low),
+        preferred: ("BulkCircular", Traffic::Low),
         other: ("Local", Traffic::Low),
-        of: |m| m.latency_median_ms,
+        value: |m| m.latency_median_ms,
         max_ratio: 1.0,
     },
     Finding {
         claim: "low traffic, the hardest queries for one thread: Bulk-Circular answers earlier \
                 than Local",
-        one: ("BulkCircular", Traffic::LowUneven),
+        preferred: ("BulkCircular", Traffic::LowUneven),
         other: ("Local", Traffic::LowUneven),
-        of: |m| m.latency_median_ms,
+        value: |m| m.latency_median_ms,
         max_ratio: 1.0,
     },
     Finding {
         claim: "low traffic, the hardest queries for one thread: Bulk-Circular takes less time \
                 than Local",
-        one: ("BulkCircular", Traffic::LowUneven),
+        preferred: ("BulkCircular", Traffic::LowUneven),
         other: ("Local", Traffic::LowUneven),
-        of: |m| m.seconds,
+        value: |m| m.seconds,
         max_ratio: 1.0,
     },
     Finding {
         claim: "low traffic: Local spreads the work less evenly than Bulk-Circular (E)",
-        one: ("Local", Traffic::Low),
+        preferred: ("Local", Traffic::Low),
         other: ("BulkCircular", Traffic::Low),
-        of: |m| m.efficiency,
+        value: |m| m.efficiency,
         max_ratio: 1.0,
     },
     Finding {
         claim: "high traffic: Hybrid takes as little time as Local, within a tenth",
-        one: ("Hybrid", Traffic::High),
+        preferred: ("Hybrid", Traffic::High),
         other: ("Local", Traffic::High),
-        of: |m| m.seconds,
+        value: |m| m.seconds,
         max_ratio: 1.1,
     },
     Finding {
         claim: "bursts: Hybrid takes less time than Bulk-Circular",
-        one: ("Hybrid", Traffic::Bursts),
+        preferred: ("Hybrid", Traffic::Bursts),
         other: ("BulkCircular", Traffic::Bursts),
-        of: |m| m.seconds,
+        value: |m| m.seconds,
         max_ratio: 1.0,
     },
     Finding {
         claim: "bursts: Hybrid takes as little time as Local, within a tenth",
-        one: ("Hybrid", Traffic::Bursts),
+        preferred: ("Hybrid", Traffic::Bursts),
         other: ("Local", Traffic::Bursts),
-        of: |m| m.seconds,
+        value: |m| m.seconds,
         max_ratio: 1.1,
     },
     Finding {
         claim: "bursts: Hybrid answers earlier than Local (median latency)",
-        one: ("Hybrid", Traffic::Bursts),
+        preferred: ("Hybrid", Traffic::Bursts),
         other: ("Local", Traffic::Bursts),
-        of: |m| m.latency_median_ms,
+        value: |m| m.latency_median_ms,
         max_ratio: 1.0,
     },
     Finding {
         claim: "one index computes fewer distances than one per thread",
-        one: ("Local", Traffic::High),
+        preferred: ("Local", Traffic::High),
         other: ("Distributed", Traffic::High),
-        of: |m| m.evaluations_a_query,
+        value: |m| m.evaluations_a_query,
         max_ratio: 1.0,
     },
     Finding {
         claim: "one index takes less time than one per thread",
-        one: ("Local", Traffic::High),
+        preferred: ("Local", Traffic::High),
         other: ("Distributed", Traffic::High),
-        of: |m| m.seconds,
+        value: |m| m.seconds,
         max_ratio: 1.0,
     },
 ];
 
-/// The number of the figure that compares the indexes.
-const OF_INDEXES: &str = "4-cpu";
+/// The name of the figure that compares the indexes.
+const INDEX_FIGURE: &str = "4-cpu";
 
 /// Returns the names of all figures.
 pub(super) fn figures() -> impl Iterator<Item = &'static str> {
-    FIGURES.iter().map(|figure| figure.name).chain([OF_INDEXES])
+    FIGURES.iter().map(|figure| figure.name).chain([INDEX_FIGURE])
 }
 
-/// Whether a measurement is of range queries with an index.
+/// Whether a measurement used range queries and an index other than brute force.
 fn is_indexed_range_query(m: &Measurement) -> bool {
     m.query.starts_with('r') && m.index != "brute force"
 }
@@ -271,12 +271,12 @@ impl Bench<'_> {
             "{} threads, R = {}, C_max = {}, seed {}, medians of {} runs",
             self.threads, flags.evaluations, flags.waiting, flags.seed, flags.runs
         );
-        for about in &self.spaces {
-            let [a, b, c] = about.radii;
+        for summary in &self.spaces {
+            let [a, b, c] = summary.radii;
             let _ = writeln!(
                 text,
                 "{}: {} points and {} queries ({}), metric {}, radii {a}, {b} and {c}",
-                about.name, about.points, about.queries, about.data, about.metric
+                summary.name, summary.points, summary.queries, summary.data, summary.metric
             );
             let indexes: Vec<String> = about
                 .indexes
@@ -291,9 +291,9 @@ impl Bench<'_> {
                 .iter()
                 .map(|figure| (figure.name, self.draw_figure(figure, space)))
                 .collect();
-            figures.push((OF_INDEXES, self.draw_indexes(space)));
+            figures.push((INDEX_FIGURE, self.draw_indexes(space)));
             for (name, chart) in figures {
-                let _ = writeln!(text, "{space}: {}", columns(&chart));
+                let _ = writeln!(text, "{space}: {}", format_columns(&chart));
                 let name = format!("{name}-{space}.svg");
                 if let Some(at) = files.figures.iter().position(|figure| figure.name == name) {
                     let mut out = files.figures.swap_remove(at).out;
@@ -326,14 +326,14 @@ impl Bench<'_> {
                 "runs": flags.runs,
                 "alpha": flags.alpha,
                 "alpha_of_the_thesis": 0.4,
-                "spaces": self.spaces.iter().map(|about| serde_json::json!({
-                    "name": about.name,
-                    "data": about.data,
-                    "metric": about.metric,
-                    "points": about.points,
-                    "queries": about.queries,
-                    "radii": about.radii.map(|radius| radius.to_string()),
-                    "indexes": about.indexes.iter()
+                "spaces": self.spaces.iter().map(|summary| serde_json::json!({
+                    "name": summary.name,
+                    "data": summary.data,
+                    "metric": summary.metric,
+                    "points": summary.points,
+                    "queries": summary.queries,
+                    "radii": summary.radii.map(|radius| radius.to_string()),
+                    "indexes": summary.indexes.iter()
                         .map(|index| (index.name.to_owned(), index.kind.to_string().into()))
                         .collect::<serde_json::Map<String, serde_json::Value>>(),
                 })).collect::<Vec<_>>(),
@@ -351,9 +351,9 @@ impl Bench<'_> {
         spaces
     }
 
-    fn distinct(&self, of: impl Fn(&Measurement) -> Option<String>) -> Vec<String> {
+    fn distinct(&self, value: impl Fn(&Measurement) -> Option<String>) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
-        for value in self.measured.iter().filter_map(of) {
+        for value in self.measured.iter().filter_map(value) {
             if !all.contains(&value) {
                 all.push(value);
             }
@@ -363,7 +363,12 @@ impl Bench<'_> {
 
     /// Returns the measurement of the same index and query with another strategy and arrival
     /// pattern, on all threads.
-    fn other(&self, m: &Measurement, strategy: &str, traffic: Traffic) -> Option<&Measurement> {
+    fn counterpart(
+        &self,
+        m: &Measurement,
+        strategy: &str,
+        traffic: Traffic,
+    ) -> Option<&Measurement> {
         let threads = self.threads.get();
         self.measured.iter().find(|o| {
             (o.space, &o.index, &o.query) == (m.space, &m.index, &m.query)
@@ -372,14 +377,15 @@ impl Bench<'_> {
     }
 
     fn draw_figure(&self, figure: &Figure, space: &str) -> GroupedBars {
-        // The measurements on one thread: one for each index and query.
-        let one =
+        // The measurements on one thread, one measurement for each index and query.
+        let is_single_threaded =
             |m: &&Measurement| m.space == space && m.threads == 1 && is_indexed_range_query(m);
-        let mut alone: Vec<&Measurement> = self.measured.iter().filter(one).collect();
+        let mut alone: Vec<&Measurement> =
+            self.measured.iter().filter(is_single_threaded).collect();
         alone.dedup_by_key(|m| (&m.index, &m.query));
-        let value = |one: &Measurement, strategy: &str| {
-            let other = self.other(one, strategy, figure.traffic);
-            other.map_or(f64::NAN, |m| (figure.of)(m, one))
+        let value = |single: &Measurement, strategy: &str| {
+            let other = self.counterpart(single, strategy, figure.traffic);
+            other.map_or(f64::NAN, |m| (figure.value)(m, single))
         };
         let row = |m: &&Measurement| figure.strategies.iter().map(|s| value(m, s)).collect();
         let mut values: Vec<Vec<f64>> = alone.iter().map(row).collect();
@@ -405,7 +411,7 @@ impl Bench<'_> {
             .distinct(|m| (m.space == space && is_indexed_range_query(m)).then(|| m.index.clone()));
         let value = |index: &String, all: &Measurement| {
             let like = Measurement { index: index.clone(), ..all.clone() };
-            let own = self.other(&like, "Local", Traffic::High);
+            let own = self.counterpart(&like, "Local", Traffic::High);
             own.map_or(f64::NAN, |own| all.seconds / own.seconds)
         };
         GroupedBars {
@@ -420,19 +426,20 @@ impl Bench<'_> {
         }
     }
 
-    /// Returns the number of settings in which a finding is confirmed, and the median ratio.
+    /// Formats the number of settings that confirm a finding, and the median ratio.
     fn check_finding(&self, finding: &Finding) -> String {
         let threads = self.threads.get();
-        let is = |m: &&Measurement| {
+        let is_preferred = |m: &&Measurement| {
             is_indexed_range_query(m)
-                && (m.strategy.as_str(), m.traffic) == finding.one
+                && (m.strategy.as_str(), m.traffic) == finding.preferred
                 && m.threads == threads
         };
         let ratio = |m: &Measurement| {
-            let other = self.other(m, finding.other.0, finding.other.1)?;
-            Some((finding.of)(m) / (finding.of)(other)).filter(|ratio| ratio.is_finite())
+            let other = self.counterpart(m, finding.other.0, finding.other.1)?;
+            Some((finding.value)(m) / (finding.value)(other)).filter(|ratio| ratio.is_finite())
         };
-        let mut ratios: Vec<f64> = self.measured.iter().filter(is).filter_map(ratio).collect();
+        let mut ratios: Vec<f64> =
+            self.measured.iter().filter(is_preferred).filter_map(ratio).collect();
         ratios.sort_by(f64::total_cmp);
         let confirmed = ratios.iter().filter(|&&ratio| ratio <= finding.max_ratio).count();
         let word = if confirmed * 2 > ratios.len() { "so" } else { "DIFFERS" };
@@ -441,11 +448,11 @@ impl Bench<'_> {
         format!("{word:8} {confirmed:2} of {count}, median {median:6.3}  {}", finding.claim)
     }
 
-    /// Returns the indexes from the fastest to the slowest.
+    /// Formats the names of the indexes, from the fastest to the slowest.
     fn rank_indexes(&self, space: &str) -> String {
         let indexes = self
             .distinct(|m| (m.space == space && is_indexed_range_query(m)).then(|| m.index.clone()));
-        let ranking = |strategy: &str, traffic, of: fn(&Measurement) -> f64| {
+        let ranking = |strategy: &str, traffic, value: fn(&Measurement) -> f64| {
             let sum = |index: &String| {
                 let like = |m: &&Measurement| {
                     m.space == space
@@ -454,8 +461,8 @@ impl Bench<'_> {
                         && is_indexed_range_query(m)
                 };
                 let all = self.measured.iter().filter(like);
-                all.filter_map(|m| self.other(m, strategy, traffic))
-                    .map(|m| libm::log(of(m)))
+                all.filter_map(|m| self.counterpart(m, strategy, traffic))
+                    .map(|m| libm::log(value(m)))
                     .sum::<f64>()
             };
             let mut order: Vec<(f64, &String)> = indexes.iter().map(|i| (sum(i), i)).collect();
@@ -472,7 +479,7 @@ impl Bench<'_> {
 }
 
 /// Formats the numbers of a chart in columns.
-fn columns(bars: &GroupedBars) -> String {
+fn format_columns(bars: &GroupedBars) -> String {
     let mut text = format!("{} ({})\n{:24}", bars.title, bars.unit, "");
     for name in &bars.series {
         let _ = write!(text, "{name:>15}");

@@ -183,8 +183,9 @@ __device__ __forceinline__ void accumulate_block(const Tile& tile, u32 first, u3
         u32* own_candidates = candidates + (u64)capacity * local_query;
         collect_hot<ACCUMULATE_THREADS>(memory, vectors, cutoff, hot, hots, [&](u32 row, u32 rows) {
             u32 position = atomicAdd(&collected, __popc(rows));
-            for (; rows && position < capacity; rows &= rows - 1)
+            for (; rows && position < capacity; rows &= rows - 1) {
                 own_candidates[position++] = row + __ffs(rows) - 1;
+            }
         });
         own_tasks[tid] = task;
         __syncthreads();
@@ -249,8 +250,9 @@ __device__ __forceinline__ void rescore_block(const Tile& tile, const Queries& q
     u64 from = tile.row_ptr[row], to = tile.row_end[row];
     u64* best = neighbors + (u64)k * local_query;
 #pragma unroll 1
-    for (u32 position = tid; position < earlier_count; position += THREADS)
+    for (u32 position = tid; position < earlier_count; position += THREADS) {
         keys[position] = best[position];
+    }
     if (tid == 0) valid = earlier_count;
     const u32 total = earlier_count + new_count;
     clear_table(table, tid, THREADS);

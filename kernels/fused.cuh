@@ -1,11 +1,11 @@
 // Common definitions of the fused kernels: fixed-point sums over an inverted index, and their
 // bound.
 //
-// A posting is `weight << 17 | (row / 2) << 2 | row % 2`. The weight has 13 bits: ceil(w / max *
-// 8191), where max is the term's greatest weight in the tile. A vector is four postings, either all
-// of even rows or all of odd rows, padded with weight 0. Weights must not be negative; the host
-// handles other queries and tiles. Sums have 16 bits, two per word of shared memory; row 2i is in
-// the low half of word i.
+// A posting is `weight << 17 | (row / 2) << 2 | row % 2`. The weight has 13 bits. It is
+// ceil(w / max * 8191), where max is the term's greatest weight in the tile. A vector is four
+// postings, either all of even rows or all of odd rows, padded with weight 0. Weights must not be
+// negative; the host handles other queries and tiles. Sums have 16 bits, two per word of shared
+// memory; row 2i is in the low half of word i.
 //
 // The lists of a query are split into tasks for a warp. A large task has 1 to 4 chunks of 32
 // vectors. The remainder of a list becomes small tasks of at most 8 vectors; a warp processes four
@@ -13,16 +13,22 @@
 // number of chunks for large tasks, and a number of vectors for small tasks.
 //
 // Why no neighbor is lost: A product w * q * scale is added as ceil(weight * mult / 65536) with
-// mult >= q * max * scale / 8191 * 65536. This is never less than the true product, and at most q *
-// max * scale / 8191 + 1.1875 above it (mult exceeds its bound by at most 1.25). A sum is therefore
-// at least scale * similarity, and at most E above it, where E = scale * (sum of q * max) / 8191 +
-// 1.1875 * terms. At least k rows have sums >= T, where T is at most the k-th greatest sum. The
-// k-th similarity is therefore at least (T - E) / scale, and every neighbor has a sum of at least T
-// - E. One unit is subtracted for the rounding of similarities to f32, and another one for the
-// rounding of T - E. A sum is 0 only if no product is above 0. `scale` is chosen such that no sum
-// exceeds 65535, by the Cauchy-Schwarz inequality or by the sum of q * max, whichever is lower. All
-// bounds are rounded outward. If similarities could leave the normal range of f32 (above 1e37, or
-// units below 1e-35), the host handles the query.
+//
+//   mult >= q * max * scale / 8191 * 65536.
+//
+// This value is never less than the true product. It exceeds the true product by at most
+// q * max * scale / 8191 + 1.1875, because mult exceeds its bound by at most 1.25. A sum is
+// therefore at least scale * similarity and at most scale * similarity + E, where
+//
+//   E = scale * (sum of q * max) / 8191 + 1.1875 * terms.
+//
+// At least k rows have sums >= T, where T is at most the k-th greatest sum. The k-th similarity is
+// therefore at least (T - E) / scale, and the sum of every neighbor is at least T - E. One unit is
+// subtracted for the rounding of similarities to f32, and another one for the rounding of T - E. A
+// sum is 0 only if no product is above 0. `scale` is chosen such that no sum exceeds 65535, by the
+// Cauchy-Schwarz inequality or by the sum of q * max, whichever is lower. All bounds are rounded
+// outward. If similarities could leave the normal range of f32 (above 1e37, or units below 1e-35),
+// the host handles the query.
 
 // The rows of a tile and their posting lists.
 struct Tile {
@@ -70,10 +76,11 @@ __device__ __forceinline__ Term load_term(const Tile& tile, const Queries& queri
     return term;
 }
 
-// Returns the sum over a warp, rounded up.
+// Returns the sum of a warp's values, rounded up.
 __device__ __forceinline__ float warp_sum_rounded_up(float value) {
-    for (u32 offset = 16; offset > 0; offset /= 2)
+    for (u32 offset = 16; offset > 0; offset /= 2) {
         value = __fadd_ru(value, __shfl_xor_sync(FULL_MASK, value, offset));
+    }
     return value;
 }
 
@@ -84,6 +91,7 @@ struct Scale {
     bool is_valid; // whether the bounds are in range
 };
 
+// Computes the scale of a query's sums from the sums of its terms' squares and products.
 __device__ __forceinline__ Scale compute_scale(float square, float product, u32 terms,
                                                float longest) {
     Scale scale = {0.0f, 0, true};
@@ -98,6 +106,7 @@ __device__ __forceinline__ Scale compute_scale(float square, float product, u32 
     return scale;
 }
 
+// Returns `mult` of a term.
 __device__ __forceinline__ u32 compute_mult(float product, float scale) {
     return __float2uint_ru(__fmul_ru(__fmul_ru(product, scale), 8.00097716f)); // > 65536 / 8191
 }
@@ -128,12 +137,14 @@ __device__ __forceinline__ void write_tasks(const Term& term, u32 mult, uint2* l
     }
 }
 
+// Adds a posting to the sum of its row. `half` selects the half of the word.
 __device__ __forceinline__ void add_posting(u32* sums, u32 posting, u32 mult, u32 half) {
     u32 units = (posting >> 17) * mult + 0xffff; // the upper 16 bits are the rounded product
     u32* word = (u32*)((char*)sums + (posting & 0x1fffc));
     atomicAdd(word, __byte_perm(units, 0, half));
 }
 
+// Adds four postings.
 __device__ __forceinline__ void add_vector(u32* sums, uint4 postings, u32 mult) {
     // Selects bytes 2 and 3, moved to the lower half of the word for even rows or to the upper half
     // for odd rows.
@@ -199,8 +210,9 @@ __device__ __forceinline__ void write_maxima(u32 own_greatest, u32* maxima) {
     for (u32 offset = 1; offset < THREADS / GROUPS; offset *= 2) {
         own_greatest = max(own_greatest, __shfl_xor_sync(FULL_MASK, own_greatest, offset));
     }
-    if (threadIdx.x % (THREADS / GROUPS) == 0)
+    if (threadIdx.x % (THREADS / GROUPS) == 0) {
         maxima[threadIdx.x / (THREADS / GROUPS)] = own_greatest;
+    }
 }
 
 // Returns a value that is at most the k-th greatest of the maxima, and at most 15 below it. One
@@ -242,8 +254,9 @@ __device__ __forceinline__ u32 reached_sum(const uint4* memory, u32 vectors, u32
             for (u32 group = 0; group < THREADS; group += 32) {
                 count += groups[group + lane] >= trial;
             }
-            for (u32 offset = 16; offset > 0; offset /= 2)
+            for (u32 offset = 16; offset > 0; offset /= 2) {
                 count += __shfl_xor_sync(FULL_MASK, count, offset);
+            }
             if (count >= rank) kth = trial;
         }
         if (lane == 0) sum = kth;
@@ -263,14 +276,15 @@ __device__ __forceinline__ u32 reached_sum(const uint4* memory, u32 vectors, u32
                 }
             }
         }
-        for (u32 offset = 16; offset > 0; offset /= 2)
+        for (u32 offset = 16; offset > 0; offset /= 2) {
             count += __shfl_xor_sync(FULL_MASK, count, offset);
+        }
         if (lane == 0 && count) atomicAdd(&reached, count);
         __syncthreads();
-        const bool enough = reached >= k;
-        if (tid == 0 && !enough) sum = trial - trial / 8 - 1;
+        const bool has_enough = reached >= k;
+        if (tid == 0 && !has_enough) sum = trial - trial / 8 - 1;
         __syncthreads();
-        if (enough) break;
+        if (has_enough) break;
     }
     return sum;
 }
@@ -303,7 +317,7 @@ __device__ __forceinline__ void mark_or_clear(uint4* memory, u32 vectors, u32 ow
 template <u32 THREADS, class Take>
 __device__ __forceinline__ void collect_hot(uint4* memory, u32 vectors, u32 cutoff, const u16* hot,
                                             u32 hot_count, const Take& take) {
-    const u32 high_cut = cutoff << 16;
+    const u32 high_cutoff = cutoff << 16;
     // Adjacent lanes scan vectors of different threads, because the vectors of one thread share a
     // bank.
     for (u32 number = threadIdx.x % 64; number < hot_count; number += 64) {
@@ -311,13 +325,13 @@ __device__ __forceinline__ void collect_hot(uint4* memory, u32 vectors, u32 cuto
         for (; vector < vectors; vector += THREADS / 64 * THREADS) {
             uint4 words = memory[vector];
             u32 rows = 0;
-            if (words.x >= high_cut) rows |= 2;
+            if (words.x >= high_cutoff) rows |= 2;
             if ((words.x & 0xffff) >= cutoff) rows |= 1;
-            if (words.y >= high_cut) rows |= 8;
+            if (words.y >= high_cutoff) rows |= 8;
             if ((words.y & 0xffff) >= cutoff) rows |= 4;
-            if (words.z >= high_cut) rows |= 32;
+            if (words.z >= high_cutoff) rows |= 32;
             if ((words.z & 0xffff) >= cutoff) rows |= 16;
-            if (words.w >= high_cut) rows |= 128;
+            if (words.w >= high_cutoff) rows |= 128;
             if ((words.w & 0xffff) >= cutoff) rows |= 64;
             if (rows) take(8 * vector, rows);
             memory[vector] = make_uint4(0, 0, 0, 0);
@@ -376,8 +390,9 @@ struct TermTable {
 // Threads first, first + stride, ... take part.
 __device__ __forceinline__ void clear_table(TermTable& table, u32 first, u32 stride) {
 #pragma unroll 1
-    for (u32 index = first; index < WORDS / 4; index += stride)
+    for (u32 index = first; index < WORDS / 4; index += stride) {
         ((uint4*)table.bits)[index] = make_uint4(0, 0, 0, 0);
+    }
 }
 
 __device__ __forceinline__ void fill_table(TermTable& table, const Queries& queries, u32 shift,
@@ -535,8 +550,9 @@ __device__ __forceinline__ void rank_keys(u64* keys, u32 total, u32 valid, u32 k
             for (u32 other = lane & 3; other < total; other += 4) better += keys[other] > key;
             better += __shfl_xor_sync(lanes, better, 1);
             better += __shfl_xor_sync(lanes, better, 2);
-            if ((lane & 3) == 0 && key != 0 && better < k)
+            if ((lane & 3) == 0 && key != 0 && better < k) {
                 best[better] = last ? neighbor_from_key(key) : key;
+            }
         }
         return;
     }

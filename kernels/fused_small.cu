@@ -111,8 +111,9 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     const u32 own_greatest = greatest_sum<THREADS>(memory, vectors);
     write_maxima<THREADS>(own_greatest, maxima);
     clear_table(table, tid, THREADS);
-    for (u32 position = tid; position < earlier_count; position += THREADS)
+    for (u32 position = tid; position < earlier_count; position += THREADS) {
         keys[position] = best[position];
+    }
     if (tid == 0) {
         hots = candidates = 0;
         valid = earlier_count;
@@ -140,8 +141,9 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     __syncthreads();
     collect_hot<THREADS>(memory, vectors, cutoff, hot, hots, [&](u32 row, u32 rows) {
         u32 position = earlier_count + atomicAdd(&candidates, __popc(rows));
-        for (; rows && position < capacity; rows &= rows - 1)
+        for (; rows && position < capacity; rows &= rows - 1) {
             keys[position++] = row + __ffs(rows) - 1;
+        }
     });
     __syncthreads();
     const u32 total = earlier_count + candidates;

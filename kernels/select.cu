@@ -108,11 +108,13 @@ extern "C" __global__ void __launch_bounds__(1024)
     if (k <= sorted) {
         u32 size = 1;
         while (size < taken_count) size *= 2;
-        for (u32 position = taken_count + tid; position < size; position += 1024)
+        for (u32 position = taken_count + tid; position < size; position += 1024) {
             keys[position] = 0;
+        }
         __syncthreads();
         sort_descending(keys, size);
-        for (u32 position = tid; position < taken_count; position += 1024)
+        for (u32 position = tid; position < taken_count; position += 1024) {
             own_neighbors[position] = neighbor_from_key(keys[position]);
+        }
     }
 }

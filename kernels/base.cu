@@ -5,7 +5,7 @@
 // al. (2011, section 5). Few entries match a term of the query. Their products are added one by
 // one, in term order. Blocks must consist of whole warps. Reference: src/search/exhaustive.rs.
 // Launcher: `base`.
-const u32 PIECES = 4; // chunks of 32 entries that a warp loads concurrently
+const u32 CHUNKS = 4; // chunks of 32 entries that a warp loads concurrently
 
 extern "C" __global__ void base(u32 rows, const u64* row_ptr, const u64* row_end, const u32* cols,
                                 const float* vals, const float* query, float* scores) {
@@ -13,21 +13,21 @@ extern "C" __global__ void base(u32 rows, const u64* row_ptr, const u64* row_end
     if (row >= rows) return;
     const u64 begin = row_ptr[row], end = row_end[row];
     double sum = 0.0;
-    for (u64 start = begin; start < end; start += 32 * PIECES) {
-        u32 col[PIECES];
-        float val[PIECES], weight[PIECES];
+    for (u64 start = begin; start < end; start += 32 * CHUNKS) {
+        u32 col[CHUNKS];
+        float val[CHUNKS], weight[CHUNKS];
 #pragma unroll
-        for (u32 chunk = 0; chunk < PIECES; chunk++) {
+        for (u32 chunk = 0; chunk < CHUNKS; chunk++) {
             const u64 entry = start + 32 * chunk + lane;
             col[chunk] = entry < end ? __ldg(cols + entry) : NO_ROW;
             val[chunk] = entry < end ? __ldg(vals + entry) : 0.0f;
         }
 #pragma unroll
-        for (u32 chunk = 0; chunk < PIECES; chunk++) {
+        for (u32 chunk = 0; chunk < CHUNKS; chunk++) {
             weight[chunk] = col[chunk] == NO_ROW ? 0.0f : __ldg(query + col[chunk]);
         }
 #pragma unroll
-        for (u32 chunk = 0; chunk < PIECES; chunk++) {
+        for (u32 chunk = 0; chunk < CHUNKS; chunk++) {
             // A term that the query lacks adds 0, which does not change the sum.
             u32 matches = __ballot_sync(FULL_MASK, weight[chunk] != 0.0f);
             for (; matches; matches &= matches - 1) {

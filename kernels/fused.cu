@@ -114,7 +114,7 @@ __device__ __forceinline__ void accumulate_block(const Tile& tile, u32 first, u3
     __shared__ uint4 record;
     __shared__ float
         scale; // scale of the current query; `record` may already describe the next one
-    __shared__ u32 error, hots, threshold, collected;
+    __shared__ u32 error, hot_count, threshold, candidate_count;
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
     const u32 vectors = (tile.rows + 7) / 8;
     for (u32 vector = tid; vector < vectors; vector += ACCUMULATE_THREADS) {
@@ -150,7 +150,7 @@ __device__ __forceinline__ void accumulate_block(const Tile& tile, u32 first, u3
         write_maxima<ACCUMULATE_THREADS>(own_greatest, maxima);
         const u32 next_query = local_query + gridDim.x;
         if (tid == 0) {
-            hots = collected = 0;
+            hot_count = candidate_count = 0;
             scale = __uint_as_float(record.z);
             error = record.w;
             record = next_query < count ? records[next_query] : make_uint4(0, 0, 0, 0);
@@ -158,7 +158,7 @@ __device__ __forceinline__ void accumulate_block(const Tile& tile, u32 first, u3
         __syncthreads();
 
         u32 kth = 0;
-        if (k > GROUPED_K) {
+        if (k > MAX_GROUPED_K) {
             kth = reached_sum<ACCUMULATE_THREADS>(memory, vectors, own_greatest, k, rank,
                                                   (u32*)own_tasks);
         } else if (warp == 0) {
@@ -178,18 +178,19 @@ __device__ __forceinline__ void accumulate_block(const Tile& tile, u32 first, u3
         uint2 task = make_uint2(0, 0);
         if (tid < (record.y >> 16) + (record.y & 0xffff)) task = __ldg(tasks + record.x + tid);
         const u32 cutoff = threshold;
-        mark_or_clear<ACCUMULATE_THREADS>(memory, vectors, own_greatest, cutoff, hot, &hots);
+        mark_or_clear<ACCUMULATE_THREADS>(memory, vectors, own_greatest, cutoff, hot, &hot_count);
         __syncthreads();
         u32* own_candidates = candidates + (u64)capacity * local_query;
-        collect_hot<ACCUMULATE_THREADS>(memory, vectors, cutoff, hot, hots, [&](u32 row, u32 rows) {
-            u32 position = atomicAdd(&collected, __popc(rows));
-            for (; rows && position < capacity; rows &= rows - 1) {
-                own_candidates[position++] = row + __ffs(rows) - 1;
-            }
-        });
+        collect_hot<ACCUMULATE_THREADS>(
+            memory, vectors, cutoff, hot, hot_count, [&](u32 row, u32 rows) {
+                u32 position = atomicAdd(&candidate_count, __popc(rows));
+                for (; rows && position < capacity; rows &= rows - 1) {
+                    own_candidates[position++] = row + __ffs(rows) - 1;
+                }
+            });
         own_tasks[tid] = task;
         __syncthreads();
-        if (tid == 0) candidate_counts[local_query] = collected;
+        if (tid == 0) candidate_counts[local_query] = candidate_count;
         if (next_query >= count) return;
         local_query = next_query;
     }

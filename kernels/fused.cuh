@@ -42,15 +42,16 @@ struct Tile {
     float longest; // upper bound on the Euclidean length of a row
     u32 rows;
     u32 first_row; // row number of the tile's first row
-    u32 shift;     // columns are below PLACES << shift
+    u32 shift;     // columns are below TABLE_BITS << shift
 };
 
-const u32 WARP_VECTORS = 32; // vectors per chunk of a large task
-const u32 WARP_PIECES = 4;   // maximum number of chunks per large task
-const u32 LANE_VECTORS = 8;  // maximum number of vectors per small task
-const u32 MOST_TERMS = 8192; // maximum number of terms of a query; the host handles longer ones
+const u32 CHUNK_VECTORS = 32;    // vectors per chunk of a large task
+const u32 MAX_CHUNKS = 4;        // maximum number of chunks per large task
+const u32 MAX_SMALL_VECTORS = 8; // maximum number of vectors per small task
+const u32 MAX_TERMS = 8192;      // maximum number of terms per query; the host handles longer ones
 const u32 GROUPS = 128;      // number of groups whose greatest sums give a threshold
-const u32 GROUPED_K = 64;    // maximum k for groups; for a larger k, the threshold would be too low
+// Maximum k for groups. For a larger k, the threshold would be too low.
+const u32 MAX_GROUPED_K = 64;
 
 // The posting list of a query term in a tile.
 struct Term {
@@ -98,7 +99,7 @@ __device__ __forceinline__ Scale compute_scale(float square, float product, u32 
     if (product == 0.0f) return scale;
     float max_sum = fminf(__fmul_ru(__fsqrt_ru(square), longest), product);
     max_sum = __fmul_ru(__fadd_ru(max_sum, __fmul_ru(product, 1.0f / 8190.0f)), 1.000002f);
-    scale.is_valid = max_sum > 1e-30f && max_sum < 1e37f && terms <= MOST_TERMS;
+    scale.is_valid = max_sum > 1e-30f && max_sum < 1e37f && terms <= MAX_TERMS;
     if (!scale.is_valid) return scale;
     scale.scale = __fdiv_rd(65530.0f - 1.25f * terms, max_sum);
     scale.error = __float2uint_ru(
@@ -113,24 +114,24 @@ __device__ __forceinline__ u32 compute_mult(float product, float scale) {
 
 // Return the numbers of large and small tasks of a list.
 __device__ __forceinline__ u32 large_task_count(u32 vectors) {
-    return (vectors / WARP_VECTORS + WARP_PIECES - 1) / WARP_PIECES;
+    return (vectors / CHUNK_VECTORS + MAX_CHUNKS - 1) / MAX_CHUNKS;
 }
 __device__ __forceinline__ u32 small_task_count(u32 vectors) {
-    return (vectors % WARP_VECTORS + LANE_VECTORS - 1) / LANE_VECTORS;
+    return (vectors % CHUNK_VECTORS + MAX_SMALL_VECTORS - 1) / MAX_SMALL_VECTORS;
 }
 
 // Writes the tasks of a list.
 __device__ __forceinline__ void write_tasks(const Term& term, u32 mult, uint2* large,
                                             uint2* small) {
     u32 start = term.start;
-    for (u32 chunks = term.length / WARP_VECTORS; chunks > 0;) {
-        u32 size = min(chunks, WARP_PIECES);
+    for (u32 chunks = term.length / CHUNK_VECTORS; chunks > 0;) {
+        u32 size = min(chunks, MAX_CHUNKS);
         *large++ = make_uint2(start, mult << 8 | size);
-        start += size * WARP_VECTORS;
+        start += size * CHUNK_VECTORS;
         chunks -= size;
     }
-    for (u32 remaining = term.length % WARP_VECTORS; remaining > 0;) {
-        u32 size = min(remaining, LANE_VECTORS);
+    for (u32 remaining = term.length % CHUNK_VECTORS; remaining > 0;) {
+        u32 size = min(remaining, MAX_SMALL_VECTORS);
         *small++ = make_uint2(start, mult << 8 | size);
         start += size;
         remaining -= size;
@@ -160,13 +161,13 @@ __device__ __forceinline__ void add_large(u32* sums, const uint4* postings, uint
     const u32 chunks = task.y & 255, mult = task.y >> 8;
     const uint4* list = postings + task.x + lane;
     asm volatile("" : "+l"(list)); // compute one address instead of one per chunk
-    uint4 vectors[WARP_PIECES];
+    uint4 vectors[MAX_CHUNKS];
 #pragma unroll
-    for (u32 chunk = 0; chunk < WARP_PIECES; chunk++) {
-        if (chunk < chunks) vectors[chunk] = __ldcg(list + WARP_VECTORS * chunk);
+    for (u32 chunk = 0; chunk < MAX_CHUNKS; chunk++) {
+        if (chunk < chunks) vectors[chunk] = __ldcg(list + CHUNK_VECTORS * chunk);
     }
 #pragma unroll
-    for (u32 chunk = 0; chunk < WARP_PIECES; chunk++) {
+    for (u32 chunk = 0; chunk < MAX_CHUNKS; chunk++) {
         if (chunk < chunks) add_vector(sums, vectors[chunk], mult);
     }
 }
@@ -180,7 +181,7 @@ __device__ __forceinline__ void add_tasks(u32* sums, const uint4* postings, cons
     u32 number = warp;
     for (; number < large_count; number += warps) add_large(sums, postings, large[number], lane);
     for (number -= large_count; number * 4 < small_count; number += warps) {
-        u32 task_number = number * 4 + lane / LANE_VECTORS, vector = lane % LANE_VECTORS;
+        u32 task_number = number * 4 + lane / MAX_SMALL_VECTORS, vector = lane % MAX_SMALL_VECTORS;
         if (task_number < small_count) {
             uint2 task = small[task_number];
             if (vector < (task.y & 255)) {
@@ -233,11 +234,11 @@ __device__ __forceinline__ u32 kth_maximum(const u32* maxima, u32 k, u32 lane) {
     return kth;
 }
 
-// Returns a sum that at least k rows reach, for k above GROUPED_K. All threads of the block must
-// call it. `groups` has space for the greatest sum of each thread. The function starts with the
-// rank-th greatest of these sums. For rank = k, at least k rows reach this sum. If k is close to
-// the number of threads or larger, the host passes a lower rank. The function then counts the rows
-// that reach the sum, and lowers the sum until there are at least k.
+// Returns a sum that at least k rows reach, for k above MAX_GROUPED_K. All threads of the block
+// must call it. `groups` has space for the greatest sum of each thread. The function starts with
+// the rank-th greatest of these sums. For rank = k, at least k rows reach this sum. If k is close
+// to the number of threads or larger, the host passes a lower rank. The function then counts the
+// rows that reach the sum, and lowers the sum until there are at least k.
 template <u32 THREADS>
 __device__ __forceinline__ u32 reached_sum(const uint4* memory, u32 vectors, u32 own_greatest,
                                            u32 k, u32 rank, u32* groups) {
@@ -372,25 +373,25 @@ __device__ __forceinline__ void clear_excluded(uint4* memory, const Tile& tile, 
 }
 
 // A lookup table for the terms of a query. It has a bit for each column, or for each 2^shift
-// columns if the vocabulary is larger than PLACES. For each word of bits, it has the number of the
-// word's first term. To this number, a lookup adds the number of lower bits in the word. If several
-// columns share a bit, the lookup searches the next terms, too.
-const u32 PLACES = 65536;
-const u32 WORDS = PLACES / 32;
-const u32 SHORT_TERMS =
-    256; // maximum number of terms in the table; longer queries stay in global memory
+// columns if the vocabulary is larger than TABLE_BITS. For each word of bits, it has the number of
+// the word's first term. To this number, a lookup adds the number of lower bits in the word. If
+// several columns share a bit, the lookup searches the next terms, too.
+const u32 TABLE_BITS = 65536;
+const u32 TABLE_WORDS = TABLE_BITS / 32;
+// Maximum number of terms in the table. The terms of longer queries stay in global memory.
+const u32 MAX_TABLE_TERMS = 256;
 
 struct TermTable {
-    u32 bits[WORDS];
-    u16 first[WORDS];         // first term of each word that is not 0
-    uint2 terms[SHORT_TERMS]; // column, and bits of the weight
+    u32 bits[TABLE_WORDS];
+    u16 first[TABLE_WORDS];       // first term of each word that is not 0
+    uint2 terms[MAX_TABLE_TERMS]; // column, and bits of the weight
 };
 
 // Clears a table. To build a table, call `clear_table` and `fill_table`, with a barrier after each.
 // Threads first, first + stride, ... take part.
 __device__ __forceinline__ void clear_table(TermTable& table, u32 first, u32 stride) {
 #pragma unroll 1
-    for (u32 index = first; index < WORDS / 4; index += stride) {
+    for (u32 index = first; index < TABLE_WORDS / 4; index += stride) {
         ((uint4*)table.bits)[index] = make_uint4(0, 0, 0, 0);
     }
 }
@@ -403,7 +404,7 @@ __device__ __forceinline__ void fill_table(TermTable& table, const Queries& quer
         const u32 previous = term ? queries.col(begin + term - 1) >> shift : NO_ROW;
         if (previous / 32 != bit / 32) table.first[bit / 32] = (u16)term;
         atomicOr(&table.bits[bit / 32], 1u << bit % 32);
-        if (term < SHORT_TERMS) {
+        if (term < MAX_TABLE_TERMS) {
             table.terms[term] = make_uint2(col, __float_as_uint(queries.vals[begin + term]));
         }
     }
@@ -453,7 +454,7 @@ __device__ __forceinline__ constexpr bool is_wide(const WideCols&) { return true
 __device__ __forceinline__ constexpr bool is_wide(const NarrowCols&) { return false; }
 
 // Returns the sum of the products of a row and a query over every eighth vector of four entries.
-// `LONG` means that the query has more than SHORT_TERMS terms.
+// `LONG` means that the query has more than MAX_TABLE_TERMS terms.
 template <bool LONG, class Cols>
 __device__ __forceinline__ double partial_row_sum(const Cols& cols, const float4* vals, u32 vectors,
                                                   u32 lane, const TermTable& table,
@@ -465,7 +466,7 @@ __device__ __forceinline__ double partial_row_sum(const Cols& cols, const float4
         const uint4 col = Cols::unpack(cols.load(vector));
         const float4 val = __ldg(vals + vector);
         auto product = [&](u32 col, float val) {
-            const u32 bit = is_wide(cols) ? (col >> shift) % PLACES : col; // also for padding
+            const u32 bit = is_wide(cols) ? (col >> shift) % TABLE_BITS : col; // also for padding
             // Moves the bit of the column to the top, and drops the bits above it.
             const u32 bits = __funnelshift_l(0, table.bits[bit / 32], ~bit);
             u32 weight = 0;
@@ -503,7 +504,7 @@ __device__ __forceinline__ double row_sum(const Tile& tile, u64 from, u64 to,
     const u32 lane = threadIdx.x & 7, lanes = 0xffu << (threadIdx.x & 24), shift = tile.shift;
     const float4* vals = (const float4*)(tile.vals + from);
     const u32 vectors = (u32)(to - from + 3) / 4;
-    const bool is_long = terms > SHORT_TERMS;
+    const bool is_long = terms > MAX_TABLE_TERMS;
     double sum;
     if (tile.narrow_cols) {
         const NarrowCols cols = {(const uint2*)(tile.narrow_cols + from)};

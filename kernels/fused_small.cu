@@ -6,8 +6,8 @@
 // `counts`, `status`, `fresh` and `last` are as in fused.cu. Dynamic shared memory: ceil(rows / 8)
 // * 16 + 24576 + 8 * capacity bytes, where `capacity` is a number of keys, a power of two, at least
 // 3 k. Reference: src/search/exhaustive.rs. Launcher: `fused_small`.
-const u32 LARGE_TASKS = 1024;
-const u32 SMALL_TASKS = 2048;
+const u32 MAX_LARGE_TASKS = 1024;
+const u32 MAX_SMALL_TASKS = 2048;
 
 template <u32 THREADS, bool FILTERED>
 __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& queries,
@@ -21,14 +21,14 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     __shared__ u32 maxima[GROUPS];
     __shared__ u32 groups[THREADS];
     __shared__ u16 hot[THREADS];
-    __shared__ u32 hots, larges, smalls, threshold, candidates, valid;
+    __shared__ u32 hot_count, large_count, small_count, threshold, candidate_count, valid;
 
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
     const u32 vectors = (tile.rows + 7) / 8;
     u32* sums = (u32*)memory;
     uint2* large = (uint2*)(memory + vectors);
-    uint2* small = large + LARGE_TASKS;
-    u64* keys = (u64*)(small + SMALL_TASKS);
+    uint2* small = large + MAX_LARGE_TASKS;
+    u64* keys = (u64*)(small + MAX_SMALL_TASKS);
     TermTable& table = *(TermTable*)large; // replaces the tasks when they are done
     for (u32 vector = tid; vector < vectors; vector += THREADS) {
         memory[vector] = make_uint4(0, 0, 0, 0);
@@ -70,7 +70,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
             }
         }
         if (lane == 31) task_sums[warp] = inclusive;
-        if (tid == 0) larges = smalls = 0;
+        if (tid == 0) large_count = small_count = 0;
         __syncthreads();
         if (done_terms == 0) {
             square = product = 0.0f;
@@ -84,16 +84,16 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         for (u32 other = 0; other < min(warp, active_warps); other++) inclusive += task_sums[other];
         // Tiles have at most 32,000 rows. 1,024 terms have at most 63 large and 4 small tasks each,
         // so both counts fit in 16 bits.
-        bool fits = (inclusive >> 16) <= LARGE_TASKS && (inclusive & 0xffff) <= SMALL_TASKS;
+        bool fits = (inclusive >> 16) <= MAX_LARGE_TASKS && (inclusive & 0xffff) <= MAX_SMALL_TASKS;
         if (fits && own_counts) {
             u32 exclusive = inclusive - own_counts;
             write_tasks(term, compute_mult(term.product, scale.scale), large + (exclusive >> 16),
                         small + (exclusive & 0xffff));
-            atomicMax(&larges, inclusive >> 16);
-            atomicMax(&smalls, inclusive & 0xffff);
+            atomicMax(&large_count, inclusive >> 16);
+            atomicMax(&small_count, inclusive & 0xffff);
         }
         done_terms += __syncthreads_count(fits);
-        add_tasks(sums, tile.postings, large, larges, small, smalls, warp, WARPS, lane);
+        add_tasks(sums, tile.postings, large, large_count, small, small_count, warp, WARPS, lane);
         __syncthreads();
     } while (done_terms < terms);
     if (!scale.is_valid) {
@@ -115,14 +115,14 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         keys[position] = best[position];
     }
     if (tid == 0) {
-        hots = candidates = 0;
+        hot_count = candidate_count = 0;
         valid = earlier_count;
     }
     __syncthreads();
 
     // Compute the threshold. At the same time, other warps build the term table.
     u32 kth = 0;
-    if (k > GROUPED_K) {
+    if (k > MAX_GROUPED_K) {
         kth = reached_sum<THREADS>(memory, vectors, own_greatest, k, rank, groups);
     } else if (warp == 0) {
         kth = kth_maximum(maxima, k, lane);
@@ -137,16 +137,16 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     __syncthreads();
 
     const u32 cutoff = threshold;
-    mark_or_clear<THREADS>(memory, vectors, own_greatest, cutoff, hot, &hots);
+    mark_or_clear<THREADS>(memory, vectors, own_greatest, cutoff, hot, &hot_count);
     __syncthreads();
-    collect_hot<THREADS>(memory, vectors, cutoff, hot, hots, [&](u32 row, u32 rows) {
-        u32 position = earlier_count + atomicAdd(&candidates, __popc(rows));
+    collect_hot<THREADS>(memory, vectors, cutoff, hot, hot_count, [&](u32 row, u32 rows) {
+        u32 position = earlier_count + atomicAdd(&candidate_count, __popc(rows));
         for (; rows && position < capacity; rows &= rows - 1) {
             keys[position++] = row + __ffs(rows) - 1;
         }
     });
     __syncthreads();
-    const u32 total = earlier_count + candidates;
+    const u32 total = earlier_count + candidate_count;
     if (total > capacity) {
         if (tid == 0) {
             status[query] = 1;

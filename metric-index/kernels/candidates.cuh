@@ -25,11 +25,11 @@ struct Query {
 // Values of `Query::status`. ANSWERED means that the kernels answer the query.
 constexpr unsigned ANSWERED = 0;
 // There are more candidates than fit in memory, because of ties.
-constexpr unsigned TOO_MANY = 1;
+constexpr unsigned TOO_MANY_CANDIDATES = 1;
 // A coordinate is too large for the filter, or not finite.
-constexpr unsigned UNFIT = 2;
+constexpr unsigned OUT_OF_RANGE = 2;
 // A distance is too close to the midpoint between two f32 values; the CPU must round it.
-constexpr unsigned UNSURE = 3;
+constexpr unsigned UNCERTAIN_ROUNDING = 3;
 
 // Maps floats to unsigned integers in the same order.
 __device__ inline unsigned float_to_ordered(float value) {

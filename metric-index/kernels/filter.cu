@@ -14,7 +14,7 @@ constexpr int TERMS = 32;
 // Number of points whose coordinates are stored together.
 constexpr unsigned GROUP = 64;
 // Number of candidates that a block collects before it writes them.
-constexpr unsigned BUFFERED = 512;
+constexpr unsigned MAX_BUFFERED = 512;
 
 __device__ inline void copy_async(unsigned to, const void* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
@@ -67,8 +67,8 @@ __device__ void filter(const unsigned short* points, const float* halves, unsign
     constexpr int N = COLS / WARP_COLS / 8;
     constexpr unsigned POINT_BYTES = ROWS * 64, QUERY_BYTES = COLS * 64;
     extern __shared__ __align__(128) unsigned char shared[];
-    __shared__ unsigned buffered;
-    __shared__ uint2 buffer[BUFFERED];
+    __shared__ unsigned buffered_count;
+    __shared__ uint2 buffer[MAX_BUFFERED];
 
     const unsigned thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const unsigned warp_row = warp / WARP_COLS * (ROWS / WARP_ROWS),
@@ -78,7 +78,7 @@ __device__ void filter(const unsigned short* points, const float* halves, unsign
     const unsigned query_memory = point_memory + STAGES * POINT_BYTES;
     const unsigned tiles = (end - first + ROWS - 1) / ROWS;
     if (thread == 0) {
-        buffered = 0;
+        buffered_count = 0;
     }
 
     const auto fetch_queries = [&](unsigned step, unsigned stage) {
@@ -121,8 +121,8 @@ __device__ void filter(const unsigned short* points, const float* halves, unsign
         fetch();
     }
     const auto flush = [&]() {
-        const unsigned buffered_count = min(buffered, BUFFERED);
-        for (unsigned index = thread; index < buffered_count; index += THREADS) {
+        const unsigned flushed_count = min(buffered_count, MAX_BUFFERED);
+        for (unsigned index = thread; index < flushed_count; index += THREADS) {
             const unsigned col = buffer[index].x % COLS, position = first + buffer[index].x / COLS;
             const unsigned slot = atomicAdd(&counts[col0 + col], 1);
             if (slot < capacity) {
@@ -132,7 +132,7 @@ __device__ void filter(const unsigned short* points, const float* halves, unsign
         }
         __syncthreads();
         if (thread == 0) {
-            buffered = 0;
+            buffered_count = 0;
         }
         __syncthreads();
     };
@@ -168,7 +168,7 @@ __device__ void filter(const unsigned short* points, const float* halves, unsign
             asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
             __syncthreads();
             fetch();
-            if (step == 0 && buffered > BUFFERED / 2) {
+            if (step == 0 && buffered_count > MAX_BUFFERED / 2) {
                 flush();
             }
             const unsigned stage_points = point_memory + stage * POINT_BYTES;
@@ -206,7 +206,7 @@ __device__ void filter(const unsigned short* points, const float* halves, unsign
             }
         }
         if (steps == 1) {
-            // All threads must have read `buffered`.
+            // All threads must have read `buffered_count`.
             __syncthreads();
         }
         // Element e of row m of a warp's fragments belongs to column block n = e / 4. Within the
@@ -246,8 +246,8 @@ __device__ void filter(const unsigned short* points, const float* halves, unsign
                     own_candidates[position - first] = {-sum, position};
                     continue;
                 }
-                const unsigned buffer_slot = atomicAdd(&buffered, 1);
-                if (buffer_slot < BUFFERED) {
+                const unsigned buffer_slot = atomicAdd(&buffered_count, 1);
+                if (buffer_slot < MAX_BUFFERED) {
                     buffer[buffer_slot] =
                         make_uint2((position - first) * COLS + col, __float_as_uint(-sum));
                     continue;

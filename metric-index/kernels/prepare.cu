@@ -212,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(128)
         state.threshold = __double2float_ru((max_distance * max_distance - square) / 2 + slack);
     }
     if (is_unfit > 0 || !(length < 1e18)) {
-        state = {-__int_as_float(0x7F800000), 0, 0, UNFIT};
+        state = {-__int_as_float(0x7F800000), 0, 0, OUT_OF_RANGE};
     }
     states[query] = state;
 }
@@ -238,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(128)
         state.threshold = __fadd_ru(__fmul_ru(radius, 1 + slope), 0x1p-120f);
     }
     if (!fits) {
-        state = {-__int_as_float(0x7F800000), 0, 0, UNFIT};
+        state = {-__int_as_float(0x7F800000), 0, 0, OUT_OF_RANGE};
     }
     states[query] = state;
 }

@@ -2,7 +2,7 @@
 // from unmodified vectors. The arguments are as in `filter.cu`.
 
 // Number of coordinates per step.
-constexpr int DEPTH = 16;
+constexpr int TILE_TERMS = 16;
 
 template <int ROWS, int COLS, int PER_ROW, int PER_COL>
 __device__ void scan(const float* points, unsigned metric, unsigned first, unsigned end,
@@ -10,32 +10,33 @@ __device__ void scan(const float* points, unsigned metric, unsigned first, unsig
                      unsigned query_count, Candidate* candidates, unsigned capacity,
                      unsigned dimension, unsigned all) {
     constexpr int ROW_THREADS = COLS / PER_COL, THREADS = ROWS / PER_ROW * ROW_THREADS;
-    __shared__ float of_points[DEPTH][ROWS + 1];
-    __shared__ float of_queries[DEPTH][COLS + 1];
+    __shared__ float point_tile[TILE_TERMS][ROWS + 1];
+    __shared__ float query_tile[TILE_TERMS][COLS + 1];
     const unsigned row0 = first + blockIdx.y * ROWS, col0 = blockIdx.x * COLS;
     const unsigned row = threadIdx.x / ROW_THREADS, col = threadIdx.x % ROW_THREADS;
     float sums[PER_ROW][PER_COL] = {};
-    for (unsigned first_term = 0; first_term < dimension; first_term += DEPTH) {
-        for (unsigned i = threadIdx.x; i < ROWS * DEPTH; i += THREADS) {
-            const unsigned vector = row0 + i / DEPTH, term = first_term + i % DEPTH;
-            of_points[i % DEPTH][i / DEPTH] =
+    for (unsigned first_term = 0; first_term < dimension; first_term += TILE_TERMS) {
+        for (unsigned i = threadIdx.x; i < ROWS * TILE_TERMS; i += THREADS) {
+            const unsigned vector = row0 + i / TILE_TERMS, term = first_term + i % TILE_TERMS;
+            point_tile[i % TILE_TERMS][i / TILE_TERMS] =
                 vector < end && term < dimension ? points[size_t(vector) * dimension + term] : 0;
         }
-        for (unsigned i = threadIdx.x; i < COLS * DEPTH; i += THREADS) {
-            const unsigned vector = col0 + i / DEPTH, term = first_term + i % DEPTH;
-            of_queries[i % DEPTH][i / DEPTH] = vector < query_count && term < dimension
-                                                   ? queries[size_t(vector) * dimension + term]
-                                                   : 0;
+        for (unsigned i = threadIdx.x; i < COLS * TILE_TERMS; i += THREADS) {
+            const unsigned vector = col0 + i / TILE_TERMS, term = first_term + i % TILE_TERMS;
+            query_tile[i % TILE_TERMS][i / TILE_TERMS] =
+                vector < query_count && term < dimension
+                    ? queries[size_t(vector) * dimension + term]
+                    : 0;
         }
         __syncthreads();
 #pragma unroll
-        for (int depth = 0; depth < DEPTH; depth++) {
+        for (int term = 0; term < TILE_TERMS; term++) {
 #pragma unroll
             for (int m = 0; m < PER_ROW; m++) {
 #pragma unroll
                 for (int n = 0; n < PER_COL; n++) {
-                    const float difference = of_points[depth][row + m * (ROWS / PER_ROW)] -
-                                             of_queries[depth][col + n * ROW_THREADS];
+                    const float difference = point_tile[term][row + m * (ROWS / PER_ROW)] -
+                                             query_tile[term][col + n * ROW_THREADS];
                     sums[m][n] = metric == CHEBYSHEV ? fmaxf(sums[m][n], fabsf(difference))
                                                      : sums[m][n] + fabsf(difference);
                 }

@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
     if (state.status != ANSWERED || count > capacity) {
         __syncthreads();
         if (threadIdx.x == 0) {
-            states[query].status = state.status ? state.status : TOO_MANY;
+            states[query].status = state.status ? state.status : TOO_MANY_CANDIDATES;
             states[query].threshold = -__int_as_float(0x7F800000);
             counts[query] = 0;
         }
@@ -203,7 +203,8 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
     const unsigned query = blockIdx.x, count = counts[query];
     if (states[query].status != ANSWERED || count > capacity) {
         if (threadIdx.x == 0 && blockIdx.y == 0) {
-            states[query].status = states[query].status ? states[query].status : TOO_MANY;
+            states[query].status =
+                states[query].status ? states[query].status : TOO_MANY_CANDIDATES;
         }
         return;
     }
@@ -231,7 +232,7 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
         }
     }
     if (!is_certain) {
-        states[query].status = UNSURE;
+        states[query].status = UNCERTAIN_ROUNDING;
     }
 }
 

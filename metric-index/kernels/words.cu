@@ -34,7 +34,7 @@ constexpr unsigned WORD_THREADS = 256;
 constexpr unsigned TOGETHER = 8;
 // Number of waiting pairs of a word and a query that triggers their measurement. The buffer also
 // has space for the pairs of one more pass.
-constexpr unsigned WAITING = 1024;
+constexpr unsigned MAX_WAITING = 1024;
 // Number of character codes.
 constexpr unsigned CODES = 256;
 
@@ -127,7 +127,7 @@ template <typename Bits>
 __device__ void within(const Words& words, const WordQueries& queries, unsigned* counts,
                        unsigned long long* found, unsigned capacity, unsigned chunk) {
     __shared__ Patterns<Bits> patterns;
-    __shared__ unsigned waiting[WAITING + WORD_THREADS * TOGETHER];
+    __shared__ unsigned waiting[MAX_WAITING + WORD_THREADS * TOGETHER];
     __shared__ unsigned waiting_count;
     const unsigned first = blockIdx.y * TOGETHER, start = blockIdx.x * chunk,
                    end = min(words.count, start + chunk);
@@ -164,7 +164,7 @@ __device__ void within(const Words& words, const WordQueries& queries, unsigned*
         }
         __syncthreads();
         const unsigned count = waiting_count;
-        if (count < WAITING && pass_start + WORD_THREADS < end) {
+        if (count < MAX_WAITING && pass_start + WORD_THREADS < end) {
             // All threads must read the count before any thread adds a pair.
             __syncthreads();
             continue;
@@ -216,7 +216,7 @@ struct OneQuery {
 template <typename Bits>
 __device__ void within_of_one(const Words& words, const OneQuery& query, unsigned* state,
                               unsigned long long* answer, unsigned capacity) {
-    __shared__ Bits places[CODES];
+    __shared__ Bits bit_positions[CODES];
     const unsigned position = blockIdx.x * WORD_THREADS + threadIdx.x;
     bool is_near = false;
     const unsigned* characters = nullptr;
@@ -233,14 +233,14 @@ __device__ void within_of_one(const Words& words, const OneQuery& query, unsigne
         is_near = length_difference <= query.radius && __popc(set ^ query.set) <= 2 * query.radius;
     }
     static_assert(WORD_THREADS == CODES, "one thread per code");
-    places[threadIdx.x] = 0;
+    bit_positions[threadIdx.x] = 0;
     if (__syncthreads_or(is_near)) {
         if (threadIdx.x < query.length && query.codes[threadIdx.x] != 255) {
-            atomicOr(&places[query.codes[threadIdx.x]], Bits(1) << threadIdx.x);
+            atomicOr(&bit_positions[query.codes[threadIdx.x]], Bits(1) << threadIdx.x);
         }
         __syncthreads();
         const unsigned distance =
-            is_near ? edit_distance(characters, next, length, places, query.length) : ~0u;
+            is_near ? edit_distance(characters, next, length, bit_positions, query.length) : ~0u;
         if (distance <= query.radius) {
             const unsigned slot = atomicAdd(&state[0], 1);
             if (slot < capacity) {

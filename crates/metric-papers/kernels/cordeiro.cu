@@ -74,8 +74,8 @@ extern "C" __global__ void __launch_bounds__(1024)
                unsigned long long* neighbors) {
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ unsigned lock;
-    __shared__ unsigned long long far_key;
-    __shared__ unsigned far_at;
+    __shared__ unsigned long long farthest_key;
+    __shared__ unsigned farthest_position;
     float* query = reinterpret_cast<float*>(shared);
     unsigned long long* own_keys =
         reinterpret_cast<unsigned long long*>(shared + (points.dimension * 4 + 15) / 16 * 16);
@@ -95,8 +95,8 @@ extern "C" __global__ void __launch_bounds__(1024)
         }
         if (threadIdx.x == 0) {
             lock = 0;
-            far_key = ~0ull;
-            far_at = 0;
+            farthest_key = ~0ull;
+            farthest_position = 0;
         }
         __syncthreads();
         for (unsigned p = begin + warp; p < end; p += blockDim.x / 32) {
@@ -108,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(1024)
             // synchronized. Only one warp at a time changes the neighbors. One lane reads the
             // state, so that all lanes take the same branch.
             const unsigned long long farthest_before_lock =
-                *static_cast<volatile unsigned long long*>(&far_key);
+                *static_cast<volatile unsigned long long*>(&farthest_key);
             if (key >= __shfl_sync(~0u, farthest_before_lock, 0)) {
                 continue;
             }
@@ -119,11 +119,11 @@ extern "C" __global__ void __launch_bounds__(1024)
             __syncwarp();
             __threadfence_block();
             const unsigned long long farthest_after_lock =
-                *static_cast<volatile unsigned long long*>(&far_key);
+                *static_cast<volatile unsigned long long*>(&farthest_key);
             if (key < __shfl_sync(~0u, farthest_after_lock, 0)) {
                 if (lane == 0) {
                     *static_cast<volatile unsigned long long*>(
-                        &own_keys[*static_cast<volatile unsigned*>(&far_at)]) = key;
+                        &own_keys[*static_cast<volatile unsigned*>(&farthest_position)]) = key;
                 }
                 __syncwarp();
                 __threadfence_block();
@@ -131,8 +131,8 @@ extern "C" __global__ void __launch_bounds__(1024)
                 unsigned position;
                 find_farthest(own_keys, k, farthest, position);
                 if (lane == 0) {
-                    *static_cast<volatile unsigned*>(&far_at) = position;
-                    *static_cast<volatile unsigned long long*>(&far_key) = farthest;
+                    *static_cast<volatile unsigned*>(&farthest_position) = position;
+                    *static_cast<volatile unsigned long long*>(&farthest_key) = farthest;
                 }
             }
             __threadfence_block();
@@ -157,10 +157,10 @@ extern "C" __global__ void __launch_bounds__(256)
     k_selection(const unsigned long long* keys, unsigned length, unsigned k, unsigned size,
                 unsigned long long* neighbors) {
     extern __shared__ unsigned long long selected[];
-    __shared__ unsigned long long of_warps[WARPS];
-    __shared__ unsigned places[WARPS];
+    __shared__ unsigned long long warp_keys[WARPS];
+    __shared__ unsigned warp_positions[WARPS];
     __shared__ unsigned long long largest;
-    __shared__ unsigned largest_at, taken;
+    __shared__ unsigned largest_position, is_taken;
     const unsigned long long* own_keys = keys + size_t(blockIdx.x) * length;
     for (unsigned i = threadIdx.x; i < size; i += blockDim.x) {
         selected[i] = i < min(k, length) ? own_keys[i] : ~0ull;
@@ -183,18 +183,18 @@ extern "C" __global__ void __launch_bounds__(256)
             }
         }
         if (threadIdx.x % 32 == 0) {
-            of_warps[threadIdx.x / 32] = key;
-            places[threadIdx.x / 32] = position;
+            warp_keys[threadIdx.x / 32] = key;
+            warp_positions[threadIdx.x / 32] = position;
         }
         __syncthreads();
         if (threadIdx.x == 0) {
             unsigned best = 0;
             for (unsigned w = 1; w < WARPS; w++) {
-                best = of_warps[w] > of_warps[best] ? w : best;
+                best = warp_keys[w] > warp_keys[best] ? w : best;
             }
-            largest = of_warps[best];
-            largest_at = places[best];
-            taken = 0;
+            largest = warp_keys[best];
+            largest_position = warp_positions[best];
+            is_taken = 0;
         }
         __syncthreads();
     };
@@ -206,8 +206,8 @@ extern "C" __global__ void __launch_bounds__(256)
         // One thread at a time replaces the largest key by its own key. Then the block finds the
         // new largest key.
         while (__syncthreads_or(key < largest)) {
-            if (key < largest && atomicCAS(&taken, 0, 1) == 0) {
-                selected[largest_at] = key;
+            if (key < largest && atomicCAS(&is_taken, 0, 1) == 0) {
+                selected[largest_position] = key;
                 key = ~0ull;
             }
             __syncthreads();

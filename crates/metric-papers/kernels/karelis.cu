@@ -136,13 +136,13 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     tree_count(const unsigned long long* keys, Level level, const unsigned* node_of, unsigned count,
                const unsigned long long* prefixes, unsigned shift, unsigned* digits) {
-    __shared__ unsigned own[256];
+    __shared__ unsigned block_digits[256];
     const unsigned first = blockIdx.x * TREE_THREADS * 8,
                    last = min(count, first + TREE_THREADS * 8) - 1;
     // Most blocks are inside a single node.
     const bool is_single_node =
         node_at(node_of, first) == node_at(node_of, last) && node_at(node_of, first) != NO_NODE;
-    own[threadIdx.x] = 0;
+    block_digits[threadIdx.x] = 0;
     __syncthreads();
     for (unsigned position = first + threadIdx.x; position <= last; position += TREE_THREADS) {
         const unsigned node = node_at(node_of, position);
@@ -154,11 +154,12 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
             continue;
         }
         const unsigned digit = key >> shift & 255;
-        atomicAdd(is_single_node ? &own[digit] : &digits[size_t(node) * 256 + digit], 1);
+        atomicAdd(is_single_node ? &block_digits[digit] : &digits[size_t(node) * 256 + digit], 1);
     }
     __syncthreads();
-    if (is_single_node && own[threadIdx.x] > 0) {
-        atomicAdd(&digits[size_t(node_at(node_of, first)) * 256 + threadIdx.x], own[threadIdx.x]);
+    if (is_single_node && block_digits[threadIdx.x] > 0) {
+        atomicAdd(&digits[size_t(node_at(node_of, first)) * 256 + threadIdx.x],
+                  block_digits[threadIdx.x]);
     }
 }
 
@@ -217,17 +218,17 @@ __device__ inline bool moves_to_first_side(const unsigned long long* keys, const
 extern "C" __global__ void __launch_bounds__(1024)
     tree_scan(const unsigned long long* keys, Level level, const unsigned* node_of,
               const unsigned long long* medians, unsigned count, unsigned* before, unsigned* sums) {
-    __shared__ unsigned of_warps[32];
+    __shared__ unsigned warp_sums[32];
     const unsigned position = blockIdx.x * 1024 + threadIdx.x, lane = threadIdx.x % 32,
                    warp = threadIdx.x / 32;
     const unsigned ballot =
         __ballot_sync(~0u, moves_to_first_side(keys, level, node_of, medians, position, count));
     if (lane == 0) {
-        of_warps[warp] = __popc(ballot);
+        warp_sums[warp] = __popc(ballot);
     }
     __syncthreads();
     if (warp == 0) {
-        unsigned sum = of_warps[lane];
+        unsigned sum = warp_sums[lane];
         for (unsigned offset = 1; offset < 32; offset *= 2) {
             const unsigned other = __shfl_up_sync(~0u, sum, offset);
             sum += lane >= offset ? other : 0;
@@ -235,32 +236,32 @@ extern "C" __global__ void __launch_bounds__(1024)
         if (lane == 31) {
             sums[blockIdx.x] = sum;
         }
-        of_warps[lane] = sum - of_warps[lane];
+        warp_sums[lane] = sum - warp_sums[lane];
     }
     __syncthreads();
     if (position < count) {
-        before[position] = of_warps[warp] + __popc(ballot & ((1u << lane) - 1));
+        before[position] = warp_sums[warp] + __popc(ballot & ((1u << lane) - 1));
     }
 }
 
 // Replaces the count of each block by the sum of the counts before it. A single block.
 extern "C" __global__ void __launch_bounds__(1024) tree_scan_sums(unsigned* sums, unsigned blocks) {
-    __shared__ unsigned part[1024];
+    __shared__ unsigned partial_sums[1024];
     unsigned before = 0;
     for (unsigned pass_start = 0; pass_start < blocks; pass_start += 1024) {
         const unsigned i = pass_start + threadIdx.x, value = i < blocks ? sums[i] : 0;
-        part[threadIdx.x] = value;
+        partial_sums[threadIdx.x] = value;
         __syncthreads();
         for (unsigned offset = 1; offset < 1024; offset *= 2) {
-            const unsigned other = threadIdx.x >= offset ? part[threadIdx.x - offset] : 0;
+            const unsigned other = threadIdx.x >= offset ? partial_sums[threadIdx.x - offset] : 0;
             __syncthreads();
-            part[threadIdx.x] += other;
+            partial_sums[threadIdx.x] += other;
             __syncthreads();
         }
         if (i < blocks) {
-            sums[i] = before + part[threadIdx.x] - value;
+            sums[i] = before + partial_sums[threadIdx.x] - value;
         }
-        before += part[1023];
+        before += partial_sums[1023];
         __syncthreads();
     }
 }

@@ -51,13 +51,13 @@ extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
     radix_scatter(const unsigned long long* keys, unsigned length, unsigned shift,
                   const unsigned* starts, unsigned long long* output) {
     __shared__ unsigned next[256];
-    __shared__ unsigned of_warps[RADIX_THREADS / 32][256];
+    __shared__ unsigned warp_positions[RADIX_THREADS / 32][256];
     next[threadIdx.x] = starts[(size_t(blockIdx.y) * 256 + threadIdx.x) * gridDim.x + blockIdx.x];
     const unsigned start = blockIdx.x * RADIX_KEYS, end = min(length, start + RADIX_KEYS);
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (unsigned pass_start = start; pass_start < end; pass_start += RADIX_THREADS) {
         for (unsigned i = 0; i < RADIX_THREADS / 32; i++) {
-            of_warps[i][threadIdx.x] = 0;
+            warp_positions[i][threadIdx.x] = 0;
         }
         __syncthreads();
         const unsigned i = pass_start + threadIdx.x;
@@ -67,21 +67,21 @@ extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
         const unsigned equal_lanes = __match_any_sync(~0u, digit);
         const unsigned rank = __popc(equal_lanes & ((1u << lane) - 1));
         if (is_active && rank == 0) {
-            of_warps[warp][digit] = __popc(equal_lanes);
+            warp_positions[warp][digit] = __popc(equal_lanes);
         }
         __syncthreads();
         // Replace the counts of each digit by the first positions of the warps. One thread per
         // digit.
         unsigned before = next[threadIdx.x];
         for (unsigned w = 0; w < RADIX_THREADS / 32; w++) {
-            const unsigned own = of_warps[w][threadIdx.x];
-            of_warps[w][threadIdx.x] = before;
+            const unsigned own = warp_positions[w][threadIdx.x];
+            warp_positions[w][threadIdx.x] = before;
             before += own;
         }
         next[threadIdx.x] = before;
         __syncthreads();
         if (is_active) {
-            output[size_t(blockIdx.y) * length + of_warps[warp][digit] + rank] = key;
+            output[size_t(blockIdx.y) * length + warp_positions[warp][digit] + rank] = key;
         }
         __syncthreads();
     }

@@ -1,11 +1,11 @@
-// Common definitions of the fused kernels: fixed-point sums over an inverted index, and their
-// bound.
+// Common definitions of the fused kernels: fixed-point sums over an inverted index, and the bound
+// of their errors.
 //
-// A posting is `weight << 17 | (row / 2) << 2 | row % 2`. The weight has 13 bits. It is
-// ceil(w / max * 8191), where max is the term's greatest weight in the tile. A vector is four
-// postings, either all of even rows or all of odd rows, padded with weight 0. Weights must not be
-// negative; the host handles other queries and tiles. Sums have 16 bits, two per word of shared
-// memory; row 2i is in the low half of word i.
+// A posting is `weight << 17 | (row / 2) << 2 | row % 2`. The weight has 13 bits. It is ceil(w /
+// max * 8191), where max is the term's greatest weight in the tile. A vector is four postings,
+// either all of even rows or all of odd rows, padded with weight 0. Weights must not be negative;
+// the host handles other queries and tiles. Sums have 16 bits, two per word of shared memory; row
+// 2i is in the low half of word i.
 //
 // The lists of a query are split into tasks for a warp. A large task has 1 to 4 chunks of 32
 // vectors. The remainder of a list becomes small tasks of at most 8 vectors; a warp processes four
@@ -16,9 +16,9 @@
 //
 //   mult >= q * max * scale / 8191 * 65536.
 //
-// This value is never less than the true product. It exceeds the true product by at most
-// q * max * scale / 8191 + 1.1875, because mult exceeds its bound by at most 1.25. A sum is
-// therefore at least scale * similarity and at most scale * similarity + E, where
+// This value is never less than the true product. It exceeds the true product by at most q * max *
+// scale / 8191 + 1.1875, because mult exceeds its bound by at most 1.25. A sum is therefore at
+// least scale * similarity and at most scale * similarity + E, where
 //
 //   E = scale * (sum of q * max) / 8191 + 1.1875 * terms.
 //
@@ -49,7 +49,7 @@ const u32 CHUNK_VECTORS = 32;    // vectors per chunk of a large task
 const u32 MAX_CHUNKS = 4;        // maximum number of chunks per large task
 const u32 MAX_SMALL_VECTORS = 8; // maximum number of vectors per small task
 const u32 MAX_TERMS = 8192;      // maximum number of terms per query; the host handles longer ones
-const u32 GROUPS = 128;      // number of groups whose greatest sums give a threshold
+const u32 GROUPS = 128;          // number of groups whose greatest sums give a threshold
 // Maximum k for groups. For a larger k, the threshold would be too low.
 const u32 MAX_GROUPED_K = 64;
 
@@ -112,10 +112,12 @@ __device__ __forceinline__ u32 compute_mult(float product, float scale) {
     return __float2uint_ru(__fmul_ru(__fmul_ru(product, scale), 8.00097716f)); // > 65536 / 8191
 }
 
-// Return the numbers of large and small tasks of a list.
+// Returns the number of large tasks of a list.
 __device__ __forceinline__ u32 large_task_count(u32 vectors) {
     return (vectors / CHUNK_VECTORS + MAX_CHUNKS - 1) / MAX_CHUNKS;
 }
+
+// Returns the number of small tasks of a list.
 __device__ __forceinline__ u32 small_task_count(u32 vectors) {
     return (vectors % CHUNK_VECTORS + MAX_SMALL_VECTORS - 1) / MAX_SMALL_VECTORS;
 }
@@ -434,7 +436,7 @@ __device__ __forceinline__ double row_sum_in_term_order(const Tile& tile, u64 fr
     return sum;
 }
 
-// Load four columns of a row, with 32 or 16 bits each.
+// The types that load four columns of a row, with 32 or 16 bits each.
 struct WideCols {
     const uint4* cols;
     __device__ __forceinline__ uint4 load(u32 vector) const { return __ldg(cols + vector); }

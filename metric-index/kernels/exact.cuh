@@ -60,7 +60,8 @@ __device__ inline float distance_of_eight(const A* a, const float* b, unsigned d
     return static_cast<float>(metric == EUCLIDEAN ? sqrt(sum) : sum);
 }
 
-// Computes the same distance with one thread. Value i of a vector is at i times its step.
+// Computes the same distance as `distance_of_eight`, with one thread. Value i of a vector is at i
+// times its step.
 __device__ inline float distance_of_one(unsigned metric, const float* a, unsigned long long a_step,
                                         const float* b, unsigned long long b_step,
                                         unsigned dimension) {

@@ -178,8 +178,8 @@ __device__ inline void measure(const Points& points, const A* query, Candidate* 
     }
 }
 
-// Does the same for angular distances. Sets `is_certain` to false if the rounding of an angle to
-// f32 is uncertain.
+// Replaces some candidates by the keys of their exact angular distances. Sets `is_certain` to false
+// if the rounding of an angle to f32 is uncertain.
 __device__ inline void measure_angles(const Points& points, const float* query, double query_length,
                                       Candidate* candidates, unsigned count, bool& is_certain) {
     for (unsigned index = threadIdx.x; index < count; index += SELECT_THREADS) {

@@ -4,7 +4,7 @@
 // Words are sorted by length. The words of a group of 32 are stored together: four characters of
 // each word, then the next four of each, and so on. A character is a code of 8 bits. Each word also
 // has a set of its codes modulo 32. An edit changes at most two bits of the set. Words whose set
-// differs from the query's set in more than twice the radius bits are therefore not measured.
+// differs from the query's set in more than 2 * radius bits are therefore not measured.
 
 // The words of a store.
 struct Words {
@@ -32,8 +32,8 @@ struct WordQueries {
 constexpr unsigned WORD_THREADS = 256;
 // Number of queries per block.
 constexpr unsigned TOGETHER = 8;
-// Number of waiting pairs of a word and a query that triggers their measurement. The buffer also
-// has space for the pairs of one more pass.
+// A block measures its waiting pairs of a word and a query when there are this many. The buffer
+// also has space for the pairs of one more pass.
 constexpr unsigned MAX_WAITING = 1024;
 // Number of character codes.
 constexpr unsigned CODES = 256;

@@ -243,7 +243,7 @@ __device__ unsigned reduce(const HeapSearch& search, const Heap& own_heap, unsig
     return total;
 }
 
-// Writes the neighbors of the query, nearest first, and fills up with NO_KEY.
+// Writes the neighbors of the query, nearest first, and fills the remaining elements with NO_KEY.
 __device__ void write_neighbors(const HeapSearch& search, unsigned count,
                                 unsigned long long* warp_heaps) {
     const unsigned query = search.queries[blockIdx.x];

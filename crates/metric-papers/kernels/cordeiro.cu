@@ -4,7 +4,7 @@
 // Number of warps of `k_selection`.
 constexpr unsigned WARPS = 8;
 
-// Vectors.
+// A set of vectors.
 struct Rows {
     // Each row has `dimension` values.
     const float* values;

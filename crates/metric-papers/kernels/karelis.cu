@@ -314,7 +314,7 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     }
 }
 
-// A complete tree.
+// The tree to search.
 struct Tree {
     const float* points;
     const unsigned* order;

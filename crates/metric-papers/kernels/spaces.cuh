@@ -1,7 +1,7 @@
 // The metric spaces of the kernels. A query is in shared memory. The coordinates of points are
 // stored in columns, so that adjacent threads read adjacent values.
 
-// Vectors.
+// A space of vectors.
 struct VectorSpace {
     // Coordinate i of point p is at i * count + p.
     const float* columns;
@@ -10,7 +10,7 @@ struct VectorSpace {
     unsigned dimension;
 };
 
-// Words with the edit distance.
+// A space of words with the edit distance.
 struct WordSpace {
     // Character i of word p is at i * count + p.
     const unsigned char* columns;
@@ -133,5 +133,5 @@ __device__ inline float distance_of_key(unsigned long long key) {
     return __uint_as_float(static_cast<unsigned>(key >> 32));
 }
 
-// The key of no neighbor, greater than all others.
+// A key that marks an unused element. It is greater than all other keys.
 constexpr unsigned long long NO_KEY = ~0ull;

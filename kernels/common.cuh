@@ -1,59 +1,66 @@
-// Common definitions of the kernels: types, the order of neighbors, and one exact similarity.
+// Common definitions of the kernels: types, the order of neighbors, filters and sorting.
 //
-// A training part is a CSR matrix of `rows` rows. Row r has the entries row_ptr[r] .. row_end[r] of
-// `cols` (term ids, strictly increasing) and `vals` (weights, finite). Rows begin at multiples of four
-// entries, so that four entries can be read at once; in the gaps, the column is NO_ROW and the weight is
-// 0. Queries are CSR without gaps, with 16-bit columns if the vocabulary allows it.
+// A training segment is a CSR matrix of `rows` rows. Row r has the entries row_ptr[r] .. row_end[r]
+// of `cols` (term ids, strictly increasing) and `vals` (finite weights). Rows begin at multiples of
+// four entries, so that a thread can read four entries at once. Padding entries have the column
+// NO_ROW and the weight 0. Queries are in CSR format without padding, with 16-bit columns if the
+// vocabulary permits.
 //
-// The similarity equals that of src/search/mod.rs: products are exact in f64, added in f64 in term order,
-// rounded once to f32, and at most FLT_MAX. For two f32 widened to f64, fma(a, b, s) is this addition,
-// because the product of 24-bit significands is exact in 53 bits.
+// The similarity equals the one in src/search/mod.rs: products are exact in f64, are added in f64
+// in term order, and their sum is rounded once to f32 and limited to FLT_MAX. For two f32 widened
+// to f64, fma(a, b, s) is exactly this addition, because the product of 24-bit significands is
+// exact in 53 bits.
 typedef unsigned int u32;
 typedef unsigned short u16;
 typedef unsigned long long u64;
 
-#define FULL 0xffffffffu
+#define FULL_MASK 0xffffffffu
 #define NO_ROW 0xffffffffu
 #define FLOAT_MAX 3.402823466e+38f
 
-__device__ __forceinline__ float rounded(double sum) {
+// Rounds a sum to a similarity, at most FLT_MAX.
+__device__ __forceinline__ float round_to_f32(double sum) {
     return fminf(__double2float_rn(sum), FLOAT_MAX);
 }
 
-// A neighbor as one number: better neighbors have greater numbers (similarity, then the lower row). 0
-// means no neighbor. The similarity must be above 0.
+// Returns the key of a neighbor. Better neighbors have greater keys: a higher similarity or, for
+// equal similarities, a lower row. The key 0 means no neighbor. The similarity must be above 0.
 __device__ __forceinline__ u64 neighbor_key(float similarity, u32 row) {
     return ((u64)__float_as_uint(similarity) << 32) | (u64)(~row);
 }
 
-// Neighbor for the host: the row, then the similarity (Neighbor in src/search/neighbor.rs).
-__device__ __forceinline__ u64 neighbor_of(u64 key) { return key ^ 0xffffffffull; }
+// Converts a key to the format of the host: the row, then the similarity (`Neighbor` in
+// src/search/neighbor.rs).
+__device__ __forceinline__ u64 neighbor_from_key(u64 key) { return key ^ 0xffffffffull; }
 
-// Query rows of a batch.
+// The queries of a batch in CSR format.
 struct Queries {
-    const u32* ptr;   // ptr[q] .. ptr[q + 1]
-    const void* cols; // u16 if narrow, otherwise u32
+    const u32* ptr;   // query q has the entries ptr[q] .. ptr[q + 1]
+    const void* cols; // u16 if `narrow`, otherwise u32
     const float* vals;
     u32 narrow;
 
-    __device__ __forceinline__ u32 col(u32 at) const {
-        return narrow ? (u32)__ldg((const u16*)cols + at) : __ldg((const u32*)cols + at);
+    __device__ __forceinline__ u32 col(u32 entry) const {
+        return narrow ? (u32)__ldg((const u16*)cols + entry) : __ldg((const u32*)cols + entry);
     }
 };
 
-// Rows that may be neighbors of the queries of a batch. Null pointers restrict nothing. Row numbers refer
-// to the whole training matrix.
+// The rows that may be neighbors of the queries of a batch. A null pointer means no restriction.
+// Row numbers refer to the whole training matrix.
 struct Allow {
-    const u32* only;       // a bit per row: set if the row is allowed
-    const uint2* ranges;   // ranges[q].x .. ranges[q].y are excluded
-    const u64* bounds;     // lists[bounds[q]] .. lists[bounds[q + 1]], increasing, are excluded
+    const u32* only;     // one bit per row, set for allowed rows
+    const uint2* ranges; // rows ranges[q].x .. ranges[q].y are excluded
+    const u64* bounds;   // query q excludes the rows lists[bounds[q] .. bounds[q + 1]], increasing
     const u32* lists;
-    const u32* of_rows;    // groups; rows of the query's own group are excluded
-    const u32* of_queries;
+    const u32* of_rows;    // group of each row; a query excludes the rows of its group
+    const u32* of_queries; // group of each query
 
-    __device__ __forceinline__ bool denies() const { return only || ranges || bounds || of_rows; }
+    // Whether any row is excluded.
+    __device__ __forceinline__ bool has_filter() const {
+        return only || ranges || bounds || of_rows;
+    }
 
-    __device__ __forceinline__ bool in_set_and_other_group(u32 query, u32 row) const {
+    __device__ __forceinline__ bool is_in_set_and_other_group(u32 query, u32 row) const {
         if (only && !(only[row / 32] >> row % 32 & 1)) return false;
         return !of_rows || of_rows[row] != of_queries[query];
     }
@@ -71,16 +78,17 @@ struct Allow {
             }
             if (low < end && lists[low] == row) return false;
         }
-        return in_set_and_other_group(query, row);
+        return is_in_set_and_other_group(query, row);
     }
 };
 
-// Sorts `count` (a power of two) keys in shared memory, greatest first; all threads call it.
+// Sorts `count` keys in shared memory in descending order. `count` must be a power of two. All
+// threads of the block must call it.
 __device__ __forceinline__ void sort_descending(u64* keys, u32 count) {
     for (u32 size = 2; size <= count; size *= 2) {
         for (u32 stride = size / 2; stride > 0; stride /= 2) {
-            for (u32 at = threadIdx.x; at < count / 2; at += blockDim.x) {
-                u32 low = 2 * at - (at & (stride - 1));
+            for (u32 pair = threadIdx.x; pair < count / 2; pair += blockDim.x) {
+                u32 low = 2 * pair - (pair & (stride - 1));
                 u32 high = low + stride;
                 bool descending = (low & size) == 0;
                 u64 a = keys[low], b = keys[high];

@@ -1,66 +1,69 @@
-// Merge of a training row and a sparse query in shared memory, as in Bresler et al. 2011 (algorithms 2 and
-// 3, "pivots"). The lesser column advances; equal columns multiply and add.
+// Returns the similarity of a training row and a sparse query by merging them, as in Bresler et al.
+// (2011, algorithms 2 and 3, "pivots"). The lower column advances; weights of equal columns are
+// multiplied and added. All threads of the block must call it. Threads that are not active only
+// help to load the query.
 //
-// A query longer than the shared memory is merged in chunks of `room` terms. A thread keeps its position
-// in the training row between chunks. `Fetch` reads the training row by plain loads, through the read-only
-// cache, or through textures.
+// Queries of more than `capacity` terms are merged in chunks that fit in shared memory. A thread
+// keeps its position in the training row between chunks. `Fetch` reads the training row by plain
+// loads, through the read-only cache, or through textures.
 template <class Fetch>
-__device__ __forceinline__ float merged(const Fetch& fetch, u64 begin, u64 end, bool active,
-                                        const Queries& queries, u32 query, u32 room, u32* vidx,
-                                        float* vdata) {
+__device__ __forceinline__ float merge_and_sum(const Fetch& fetch, u64 begin, u64 end,
+                                               bool is_active, const Queries& queries, u32 query,
+                                               u32 capacity, u32* query_cols, float* query_vals) {
     double sum = 0.0;
-    u64 left = begin;
+    u64 entry = begin;
     u32 first = queries.ptr[query], last = queries.ptr[query + 1];
-    for (u32 piece = first; piece < last; piece += room) {
-        u32 length = min(room, last - piece);
+    for (u32 chunk = first; chunk < last; chunk += capacity) {
+        u32 length = min(capacity, last - chunk);
         __syncthreads();
-        for (u32 at = threadIdx.x; at < length; at += blockDim.x) {
-            vidx[at] = queries.col(piece + at);
-            vdata[at] = queries.vals[piece + at];
+        for (u32 term = threadIdx.x; term < length; term += blockDim.x) {
+            query_cols[term] = queries.col(chunk + term);
+            query_vals[term] = queries.vals[chunk + term];
         }
         __syncthreads();
-        if (active) {
-            u32 right = 0;
-            while (left < end && right < length) {
-                u32 column = fetch.col(left), wanted = vidx[right];
-                if (column == wanted) {
-                    sum = fma((double)fetch.val(left), (double)vdata[right], sum);
-                    left++;
-                    right++;
-                } else if (column < wanted) {
-                    left++;
+        if (is_active) {
+            u32 term = 0;
+            while (entry < end && term < length) {
+                u32 column = fetch.col(entry), query_column = query_cols[term];
+                if (column == query_column) {
+                    sum = fma((double)fetch.val(entry), (double)query_vals[term], sum);
+                    entry++;
+                    term++;
+                } else if (column < query_column) {
+                    entry++;
                 } else {
-                    right++;
+                    term++;
                 }
             }
         }
     }
-    return rounded(sum);
+    return round_to_f32(sum);
 }
 
 struct PlainFetch {
     const u32* cols;
     const float* vals;
-    __device__ __forceinline__ u32 col(u64 at) const { return cols[at]; }
-    __device__ __forceinline__ float val(u64 at) const { return vals[at]; }
+    __device__ __forceinline__ u32 col(u64 entry) const { return cols[entry]; }
+    __device__ __forceinline__ float val(u64 entry) const { return vals[entry]; }
 };
 
 struct ReadOnlyFetch {
     const u32* cols;
     const float* vals;
-    __device__ __forceinline__ u32 col(u64 at) const { return __ldg(cols + at); }
-    __device__ __forceinline__ float val(u64 at) const { return __ldg(vals + at); }
+    __device__ __forceinline__ u32 col(u64 entry) const { return __ldg(cols + entry); }
+    __device__ __forceinline__ float val(u64 entry) const { return __ldg(vals + entry); }
 };
 
-// Texels starting at the entry `origin`. A texture is at most as wide as the device allows.
+// Reads a row from textures that start at the entry `origin`. A texture is at most as wide as the
+// device allows.
 struct TextureFetch {
     u64 cols;
     u64 vals;
     u64 origin;
-    __device__ __forceinline__ u32 col(u64 at) const {
-        return tex1Dfetch<u32>((cudaTextureObject_t)cols, (int)(at - origin));
+    __device__ __forceinline__ u32 col(u64 entry) const {
+        return tex1Dfetch<u32>((cudaTextureObject_t)cols, (int)(entry - origin));
     }
-    __device__ __forceinline__ float val(u64 at) const {
-        return tex1Dfetch<float>((cudaTextureObject_t)vals, (int)(at - origin));
+    __device__ __forceinline__ float val(u64 entry) const {
+        return tex1Dfetch<float>((cudaTextureObject_t)vals, (int)(entry - origin));
     }
 };

@@ -1,82 +1,96 @@
-// The distances of `metric/minkowski.rs` and `metric/angular.rs`, to the bit: differences and sums in f64, each coordinate in the
-// lane of its number modulo 8, the lanes joined two by two.
+// The distances of `metric/minkowski.rs` and `metric/angular.rs`, bit for bit. Differences and sums
+// are in f64. The term of coordinate i is added to sum i modulo 8, and the eight sums are combined
+// in pairs.
 
 constexpr unsigned EUCLIDEAN = 0, MANHATTAN = 1, CHEBYSHEV = 2, ANGULAR = 3;
 
+// Returns the contribution of a coordinate to a distance.
 __device__ inline double term(unsigned metric, double a, double b) {
     const double difference = a - b;
     return metric == EUCLIDEAN ? difference * difference : fabs(difference);
 }
 
-__device__ inline double join(unsigned metric, double x, double y) {
+// Adds a term to a sum, or two sums.
+__device__ inline double combine(unsigned metric, double x, double y) {
     return metric == CHEBYSHEV ? (x >= y ? x : y) : x + y;
 }
 
-// The distance of two vectors, by eight neighboring threads; each gets it. All threads of the warp take part. `b` is read before it is
-// used, since it may be in slow memory; `a`, f32 or the same values as f64, should be cached or in shared memory.
+// Computes the distance between two vectors with eight adjacent threads, and returns it to each of
+// them. All threads of the warp must call it. `b` may be in slow memory and is loaded ahead of its
+// use. `a` should be cached or in shared memory; its values are f32, or the same values as f64.
 template <unsigned metric, typename A>
 __device__ inline float distance_of_eight(const A* a, const float* b, unsigned dimension) {
     constexpr unsigned AHEAD = 16;
-    const unsigned own = threadIdx.x % 8, terms = (dimension + 7 - own) / 8;
+    const unsigned first_coordinate = threadIdx.x % 8,
+                   terms = (dimension + 7 - first_coordinate) / 8;
     float next[AHEAD];
-    const auto fetch = [&](unsigned first) {
+    const auto load_ahead = [&](unsigned first) {
 #pragma unroll
         for (unsigned i = 0; i < AHEAD; i++) {
-            next[i] = first + i < terms ? b[own + 8 * (first + i)] : 0;
+            next[i] = first + i < terms ? b[first_coordinate + 8 * (first + i)] : 0;
         }
     };
-    double lane = 0;
+    double sum = 0;
     unsigned first = 0;
-    fetch(0);
+    load_ahead(0);
     while (first + AHEAD <= terms) {
-        float now[AHEAD];
+        float current[AHEAD];
 #pragma unroll
         for (unsigned i = 0; i < AHEAD; i++) {
-            now[i] = next[i];
+            current[i] = next[i];
         }
-        fetch(first + AHEAD);
+        load_ahead(first + AHEAD);
 #pragma unroll
         for (unsigned i = 0; i < AHEAD; i++) {
-            lane = join(metric, lane, term(metric, a[own + 8 * (first + i)], now[i]));
+            sum = combine(metric, sum,
+                          term(metric, a[first_coordinate + 8 * (first + i)], current[i]));
         }
         first += AHEAD;
     }
 #pragma unroll
     for (unsigned i = 0; i < AHEAD; i++) {
         if (first + i < terms) {
-            lane = join(metric, lane, term(metric, a[own + 8 * (first + i)], next[i]));
+            sum =
+                combine(metric, sum, term(metric, a[first_coordinate + 8 * (first + i)], next[i]));
         }
     }
-    lane = join(metric, lane, __shfl_xor_sync(~0u, lane, 4));
-    lane = join(metric, lane, __shfl_xor_sync(~0u, lane, 2));
-    lane = join(metric, lane, __shfl_xor_sync(~0u, lane, 1));
-    return static_cast<float>(metric == EUCLIDEAN ? sqrt(lane) : lane);
-}
-
-// The same by one thread; value i of a vector is at i * its step.
-__device__ inline float distance_of_one(unsigned metric, const float* a, unsigned long long a_step, const float* b,
-                                        unsigned long long b_step, unsigned dimension) {
-    double lanes[8] = {};
-    unsigned i = 0;
-    for (; i + 8 <= dimension; i += 8) {
-#pragma unroll
-        for (unsigned l = 0; l < 8; l++) {
-            lanes[l] = join(metric, lanes[l], term(metric, a[(i + l) * a_step], b[(i + l) * b_step]));
-        }
-    }
-#pragma unroll
-    for (unsigned l = 0; l < 8; l++) {
-        if (i + l < dimension) {
-            lanes[l] = join(metric, lanes[l], term(metric, a[(i + l) * a_step], b[(i + l) * b_step]));
-        }
-    }
-    const double even = join(metric, join(metric, lanes[0], lanes[4]), join(metric, lanes[2], lanes[6]));
-    const double odd = join(metric, join(metric, lanes[1], lanes[5]), join(metric, lanes[3], lanes[7]));
-    const double sum = join(metric, even, odd);
+    sum = combine(metric, sum, __shfl_xor_sync(~0u, sum, 4));
+    sum = combine(metric, sum, __shfl_xor_sync(~0u, sum, 2));
+    sum = combine(metric, sum, __shfl_xor_sync(~0u, sum, 1));
     return static_cast<float>(metric == EUCLIDEAN ? sqrt(sum) : sum);
 }
 
-__device__ inline double length_of(const float* a, unsigned dimension) {
+// Computes the same distance as `distance_of_eight`, with one thread. Value i of a vector is at i
+// times its step.
+__device__ inline float distance_of_one(unsigned metric, const float* a, unsigned long long a_step,
+                                        const float* b, unsigned long long b_step,
+                                        unsigned dimension) {
+    double sums[8] = {};
+    unsigned i = 0;
+    for (; i + 8 <= dimension; i += 8) {
+#pragma unroll
+        for (unsigned lane = 0; lane < 8; lane++) {
+            sums[lane] = combine(metric, sums[lane],
+                                 term(metric, a[(i + lane) * a_step], b[(i + lane) * b_step]));
+        }
+    }
+#pragma unroll
+    for (unsigned lane = 0; lane < 8; lane++) {
+        if (i + lane < dimension) {
+            sums[lane] = combine(metric, sums[lane],
+                                 term(metric, a[(i + lane) * a_step], b[(i + lane) * b_step]));
+        }
+    }
+    const double even =
+        combine(metric, combine(metric, sums[0], sums[4]), combine(metric, sums[2], sums[6]));
+    const double odd =
+        combine(metric, combine(metric, sums[1], sums[5]), combine(metric, sums[3], sums[7]));
+    const double sum = combine(metric, even, odd);
+    return static_cast<float>(metric == EUCLIDEAN ? sqrt(sum) : sum);
+}
+
+// Returns the Euclidean length of a vector.
+__device__ inline double euclidean_length(const float* a, unsigned dimension) {
     double sum = 0;
     for (unsigned i = 0; i < dimension; i++) {
         sum += static_cast<double>(a[i]) * a[i];
@@ -84,18 +98,19 @@ __device__ inline double length_of(const float* a, unsigned dimension) {
     return sqrt(sum);
 }
 
-// The angle of two vectors of known lengths. `sure` is cleared where another arctangent, right to a few places, could be rounded
-// to another f32.
-__device__ inline float angle(const float* a, double of_a, const float* b, double of_b, unsigned dimension, bool& sure) {
-    double apart = 0, together = 0;
+// Returns the angle between two vectors of known lengths. Sets `is_certain` to false if an
+// arctangent with a slightly different rounding error could round to another f32.
+__device__ inline float angle(const float* a, double length_a, const float* b, double length_b,
+                              unsigned dimension, bool& is_certain) {
+    double square_of_difference = 0, square_of_sum = 0;
     for (unsigned i = 0; i < dimension; i++) {
-        const double u = a[i] / of_a, v = b[i] / of_b;
-        apart += (u - v) * (u - v);
-        together += (u + v) * (u + v);
+        const double u = a[i] / length_a, v = b[i] / length_b;
+        square_of_difference += (u - v) * (u - v);
+        square_of_sum += (u + v) * (u + v);
     }
-    const double angle = 2 * atan2(sqrt(apart), sqrt(together));
+    const double angle = 2 * atan2(sqrt(square_of_difference), sqrt(square_of_sum));
     const double error = angle * 0x1p-49;
     const float low = static_cast<float>(angle - error), high = static_cast<float>(angle + error);
-    sure = sure && low == high;
+    is_certain = is_certain && low == high;
     return static_cast<float>(angle);
 }

@@ -1,7 +1,8 @@
-// Fewer candidates, and from the last of them the neighbors.
+// Reduces the candidates of queries and finds the neighbors among them.
 
-// A value that at least `rank` values of candidates are below or equal to, and not many more: by bisection of their keys, which
-// threads hold in registers, as far as they fit.
+// Returns a value such that at least `rank` candidates have a value at most as large, and not many
+// more than `rank`. Finds it by bisection of the candidates' keys. The threads hold as many keys as
+// fit in registers. All threads of the block must call it.
 __device__ inline float value_of_rank(const Candidate* candidates, unsigned count, unsigned rank) {
     __shared__ unsigned least, greatest, totals[3];
     if (threadIdx.x == 0) {
@@ -13,14 +14,15 @@ __device__ inline float value_of_rank(const Candidate* candidates, unsigned coun
     unsigned keys[KEYS], low = ~0u, high = 0;
 #pragma unroll
     for (unsigned i = 0; i < KEYS; i++) {
-        const unsigned at = threadIdx.x + i * SELECT_THREADS;
-        keys[i] = at < count ? ordered(candidates[at].value) : ~0u;
+        const unsigned index = threadIdx.x + i * SELECT_THREADS;
+        keys[i] = index < count ? float_to_ordered(candidates[index].value) : ~0u;
         low = min(low, keys[i]);
-        high = at < count ? max(high, keys[i]) : high;
+        high = index < count ? max(high, keys[i]) : high;
     }
-    for (unsigned at = threadIdx.x + KEYS * SELECT_THREADS; at < count; at += SELECT_THREADS) {
-        low = min(low, ordered(candidates[at].value));
-        high = max(high, ordered(candidates[at].value));
+    for (unsigned index = threadIdx.x + KEYS * SELECT_THREADS; index < count;
+         index += SELECT_THREADS) {
+        low = min(low, float_to_ordered(candidates[index].value));
+        high = max(high, float_to_ordered(candidates[index].value));
     }
     low = __reduce_min_sync(~0u, low);
     high = __reduce_max_sync(~0u, high);
@@ -29,28 +31,29 @@ __device__ inline float value_of_rank(const Candidate* candidates, unsigned coun
         atomicMax(&greatest, high);
     }
     __syncthreads();
-    // Fewer than `rank` keys are at most `low`; at least `rank` are at most `high`.
+    // Fewer than `rank` keys are at most `low`, and at least `rank` keys are at most `high`.
     low = least - 1;
     high = greatest;
-    for (unsigned round = 0; high - low > 1; round++) {
+    for (unsigned step = 0; high - low > 1; step++) {
         const unsigned middle = low + (high - low) / 2;
-        unsigned own = 0;
+        unsigned own_total = 0;
 #pragma unroll
         for (unsigned i = 0; i < KEYS; i++) {
-            own += keys[i] <= middle;
+            own_total += keys[i] <= middle;
         }
-        for (unsigned at = threadIdx.x + KEYS * SELECT_THREADS; at < count; at += SELECT_THREADS) {
-            own += ordered(candidates[at].value) <= middle;
+        for (unsigned index = threadIdx.x + KEYS * SELECT_THREADS; index < count;
+             index += SELECT_THREADS) {
+            own_total += float_to_ordered(candidates[index].value) <= middle;
         }
-        own = __reduce_add_sync(~0u, own);
+        own_total = __reduce_add_sync(~0u, own_total);
         if (threadIdx.x % 32 == 0) {
-            atomicAdd(&totals[round % 3], own);
+            atomicAdd(&totals[step % 3], own_total);
         }
         __syncthreads();
-        const unsigned total = totals[round % 3];
+        const unsigned total = totals[step % 3];
         if (threadIdx.x == 0) {
-            // The one that all threads have read before the barrier.
-            totals[(round + 2) % 3] = 0;
+            // All threads have read this total before the barrier.
+            totals[(step + 2) % 3] = 0;
         }
         if (total < rank) {
             low = middle;
@@ -62,29 +65,32 @@ __device__ inline float value_of_rank(const Candidate* candidates, unsigned coun
         }
     }
     __syncthreads();
-    return unordered(high);
+    return ordered_to_float(high);
 }
 
-// Twice what a value may be wrong by is the query's slack, and a share of the value: a point that is as near as the k-th
-// has at most this value.
-__device__ inline float lowered(const Query& state, float value) {
+// Returns the threshold if `value` is the k-th smallest value: `value` plus twice the maximum error
+// of values, which is the query's slack plus a share of the value. Every point as near as the k-th
+// point has at most this value.
+__device__ inline float threshold_for(const Query& state, float value) {
     return __fadd_ru(__fadd_ru(value, __fmul_ru(state.slope, fabsf(value))), state.slack);
 }
 
-// Keeps the candidates of each query that can be among its `k` nearest. `given` is the number of candidates of each; 0: as counted.
-// Shared memory: `room` candidates. A block a query.
+// Keeps the candidates of each query that can be among its `k` nearest points, and lowers its
+// threshold. `fixed_count` is the number of candidates of each query, or 0 to use `counts`. Shared
+// memory: `capacity` candidates. One block per query.
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
-    select(Query* states, unsigned* counts, Candidate* candidates, unsigned room, unsigned k, unsigned given) {
+    select(Query* states, unsigned* counts, Candidate* candidates, unsigned capacity, unsigned k,
+           unsigned fixed_count) {
     extern __shared__ Candidate kept[];
     __shared__ unsigned kept_count;
     const unsigned query = blockIdx.x;
-    Candidate* own = candidates + size_t(query) * room;
+    Candidate* own_candidates = candidates + size_t(query) * capacity;
     Query state = states[query];
-    const unsigned count = given ? given : counts[query];
-    if (state.status != ANSWERED || count > room) {
+    const unsigned count = fixed_count ? fixed_count : counts[query];
+    if (state.status != ANSWERED || count > capacity) {
         __syncthreads();
         if (threadIdx.x == 0) {
-            states[query].status = state.status ? state.status : TOO_MANY;
+            states[query].status = state.status ? state.status : TOO_MANY_CANDIDATES;
             states[query].threshold = -__int_as_float(0x7F800000);
             counts[query] = 0;
         }
@@ -95,17 +101,17 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
     }
     float threshold = state.threshold;
     if (count >= k) {
-        threshold = fminf(threshold, lowered(state, value_of_rank(own, count, k)));
+        threshold = fminf(threshold, threshold_for(state, value_of_rank(own_candidates, count, k)));
     }
     __syncthreads();
-    for (unsigned at = threadIdx.x; at < count; at += SELECT_THREADS) {
-        if (own[at].value <= threshold) {
-            kept[atomicAdd(&kept_count, 1)] = own[at];
+    for (unsigned index = threadIdx.x; index < count; index += SELECT_THREADS) {
+        if (own_candidates[index].value <= threshold) {
+            kept[atomicAdd(&kept_count, 1)] = own_candidates[index];
         }
     }
     __syncthreads();
-    for (unsigned at = threadIdx.x; at < kept_count; at += SELECT_THREADS) {
-        own[at] = kept[at];
+    for (unsigned index = threadIdx.x; index < kept_count; index += SELECT_THREADS) {
+        own_candidates[index] = kept[index];
     }
     if (threadIdx.x == 0) {
         counts[query] = kept_count;
@@ -113,128 +119,143 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
     }
 }
 
-// A neighbor: the bits of its distance, then the point. Distances are at least 0: their bits are in their order.
-__device__ inline unsigned long long neighbor(float distance, unsigned point) {
+// Returns the key of a neighbor: the bits of its distance, then the point. Distances are at least
+// 0, so their bits have the same order.
+__device__ inline unsigned long long neighbor_key(float distance, unsigned point) {
     return static_cast<unsigned long long>(__float_as_uint(distance)) << 32 | point;
 }
 
+// The points of a store.
 struct Points {
-    // `dimension` values each, as given.
+    // `dimension` unmodified values per point.
     const float* values;
-    // The lengths of the points, for angles.
+    // The lengths of the points, only for angular distances.
     const double* lengths;
     unsigned count;
     unsigned dimension;
     unsigned metric;
-    // Place p is of point p * step modulo count.
+    // Position p holds point p * step modulo count.
     unsigned step;
 };
 
-__device__ inline unsigned point_at(const Points& points, unsigned place) {
-    return static_cast<unsigned>(static_cast<unsigned long long>(place) * points.step % points.count);
+// Returns the point at a position.
+__device__ inline unsigned point_at(const Points& points, unsigned position) {
+    return static_cast<unsigned>(static_cast<unsigned long long>(position) * points.step %
+                                 points.count);
 }
 
-// Queries of more coordinates are read from where they are, instead of from shared memory.
+// Maximum dimension of queries in shared memory. Queries with more dimensions are read from global
+// memory.
 constexpr unsigned NEAR_TERMS = 4096;
 
 template <unsigned METRIC, typename A>
-__device__ inline void measure_by(const Points& points, const A* query, Candidate* candidates, unsigned count) {
+__device__ inline void measure_with(const Points& points, const A* query, Candidate* candidates,
+                                    unsigned count) {
     for (unsigned first = 0; first < count; first += SELECT_THREADS / 8) {
-        const unsigned at = first + threadIdx.x / 8;
-        const unsigned point = at < count ? point_at(points, candidates[at].place) : 0;
+        const unsigned index = first + threadIdx.x / 8;
+        const unsigned point = index < count ? point_at(points, candidates[index].position) : 0;
         const float* vector = points.values + size_t(point) * points.dimension;
         const float distance = distance_of_eight<METRIC>(query, vector, points.dimension);
         __syncwarp();
-        if (threadIdx.x % 8 == 0 && at < count) {
-            reinterpret_cast<unsigned long long*>(candidates)[at] = neighbor(distance, point);
+        if (threadIdx.x % 8 == 0 && index < count) {
+            reinterpret_cast<unsigned long long*>(candidates)[index] =
+                neighbor_key(distance, point);
         }
     }
 }
 
-// The exact distances of some candidates from a query, in their places, by all threads of the block.
+// Replaces some candidates by the keys of their exact distances from a query. All threads of the
+// block must call it.
 template <typename A>
-__device__ inline void measure(const Points& points, const A* query, Candidate* candidates, unsigned count) {
+__device__ inline void measure(const Points& points, const A* query, Candidate* candidates,
+                               unsigned count) {
     if (points.metric == EUCLIDEAN) {
-        measure_by<EUCLIDEAN>(points, query, candidates, count);
+        measure_with<EUCLIDEAN>(points, query, candidates, count);
     } else if (points.metric == MANHATTAN) {
-        measure_by<MANHATTAN>(points, query, candidates, count);
+        measure_with<MANHATTAN>(points, query, candidates, count);
     } else {
-        measure_by<CHEBYSHEV>(points, query, candidates, count);
+        measure_with<CHEBYSHEV>(points, query, candidates, count);
     }
 }
 
-// The same for angles. Clears `sure` where one could be another f32.
-__device__ inline void measure_angles(const Points& points, const float* query, double query_length, Candidate* candidates,
-                                      unsigned count, bool& sure) {
-    for (unsigned at = threadIdx.x; at < count; at += SELECT_THREADS) {
-        const unsigned point = point_at(points, candidates[at].place);
+// Replaces some candidates by the keys of their exact angular distances. Sets `is_certain` to false
+// if the rounding of an angle to f32 is uncertain.
+__device__ inline void measure_angles(const Points& points, const float* query, double query_length,
+                                      Candidate* candidates, unsigned count, bool& is_certain) {
+    for (unsigned index = threadIdx.x; index < count; index += SELECT_THREADS) {
+        const unsigned point = point_at(points, candidates[index].position);
         const float* vector = points.values + size_t(point) * points.dimension;
-        const float distance = angle(vector, points.lengths[point], query, query_length, points.dimension, sure);
-        reinterpret_cast<unsigned long long*>(candidates)[at] = neighbor(distance, point);
+        const float distance =
+            angle(vector, points.lengths[point], query, query_length, points.dimension, is_certain);
+        reinterpret_cast<unsigned long long*>(candidates)[index] = neighbor_key(distance, point);
     }
 }
 
-// The exact distances of all candidates, in their places, as `neighbor`s. Blocks b, b + gridDim.y, ... of 32 candidates a block.
-// Shared memory: the coordinates of a query as f64, if they are at most NEAR_TERMS; nothing for angles.
+// Replaces all candidates by the keys of their exact distances (`neighbor_key`). Each block
+// processes groups of 32 candidates: the groups blockIdx.y, blockIdx.y + gridDim.y, and so on.
+// Shared memory: the coordinates of a query as f64, if they are at most NEAR_TERMS and the distance
+// is not angular.
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
-    measure_all(Points points, const float* queries, const double* query_lengths, Query* states, const unsigned* counts,
-                Candidate* candidates, unsigned room) {
-    constexpr unsigned TOGETHER = SELECT_THREADS / 8;
+    measure_all(Points points, const float* queries, const double* query_lengths, Query* states,
+                const unsigned* counts, Candidate* candidates, unsigned capacity) {
+    constexpr unsigned GROUP_SIZE = SELECT_THREADS / 8;
     extern __shared__ double near_query[];
     const unsigned query = blockIdx.x, count = counts[query];
-    if (states[query].status != ANSWERED || count > room) {
+    if (states[query].status != ANSWERED || count > capacity) {
         if (threadIdx.x == 0 && blockIdx.y == 0) {
-            states[query].status = states[query].status ? states[query].status : TOO_MANY;
+            states[query].status =
+                states[query].status ? states[query].status : TOO_MANY_CANDIDATES;
         }
         return;
     }
-    if (blockIdx.y * TOGETHER >= count) {
+    if (blockIdx.y * GROUP_SIZE >= count) {
         return;
     }
-    bool sure = true;
+    bool is_certain = true;
     const float* values = queries + size_t(query) * points.dimension;
-    const bool is_near = points.metric != ANGULAR && points.dimension <= NEAR_TERMS;
-    if (is_near) {
+    const bool is_cached = points.metric != ANGULAR && points.dimension <= NEAR_TERMS;
+    if (is_cached) {
         for (unsigned i = threadIdx.x; i < points.dimension; i += SELECT_THREADS) {
             near_query[i] = values[i];
         }
         __syncthreads();
     }
-    for (unsigned first = blockIdx.y * TOGETHER; first < count; first += gridDim.y * TOGETHER) {
-        Candidate* own = candidates + size_t(query) * room + first;
-        const unsigned of_block = min(count - first, TOGETHER);
+    for (unsigned first = blockIdx.y * GROUP_SIZE; first < count; first += gridDim.y * GROUP_SIZE) {
+        Candidate* group = candidates + size_t(query) * capacity + first;
+        const unsigned group_count = min(count - first, GROUP_SIZE);
         if (points.metric == ANGULAR) {
-            measure_angles(points, values, query_lengths[query], own, of_block, sure);
-        } else if (is_near) {
-            measure(points, near_query, own, of_block);
+            measure_angles(points, values, query_lengths[query], group, group_count, is_certain);
+        } else if (is_cached) {
+            measure(points, near_query, group, group_count);
         } else {
-            measure(points, values, own, of_block);
+            measure(points, values, group, group_count);
         }
     }
-    if (!sure) {
-        states[query].status = UNSURE;
+    if (!is_certain) {
+        states[query].status = UNCERTAIN_ROUNDING;
     }
 }
 
-// The `k` nearest of what `measure_all` gives, nearest first, of equal distances the lower point; the rest is filled with ones.
-// Shared memory: `room` keys. A block a query.
+// Writes the `k` nearest results of `measure_all`, nearest first. Of equal distances, the lower
+// point comes first. If there are fewer than `k`, all bits of the remaining elements are set.
+// Shared memory: `capacity` keys. One block per query.
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
-    order(const Query* states, const unsigned* counts, const unsigned long long* found, unsigned room, unsigned k,
-          unsigned long long* neighbors) {
+    order(const Query* states, const unsigned* counts, const unsigned long long* candidates,
+          unsigned capacity, unsigned k, unsigned long long* neighbors) {
     extern __shared__ unsigned long long keys[];
     const unsigned query = blockIdx.x, count = counts[query];
-    if (states[query].status != ANSWERED || count > room) {
+    if (states[query].status != ANSWERED || count > capacity) {
         return;
     }
     unsigned size = 1;
     while (size < count) {
         size *= 2;
     }
-    for (unsigned at = threadIdx.x; at < size; at += SELECT_THREADS) {
-        keys[at] = at < count ? found[size_t(query) * room + at] : ~0ull;
+    for (unsigned index = threadIdx.x; index < size; index += SELECT_THREADS) {
+        keys[index] = index < count ? candidates[size_t(query) * capacity + index] : ~0ull;
     }
     sort(keys, size);
-    for (unsigned at = threadIdx.x; at < k; at += SELECT_THREADS) {
-        neighbors[size_t(query) * k + at] = at < count ? keys[at] : ~0ull;
+    for (unsigned index = threadIdx.x; index < k; index += SELECT_THREADS) {
+        neighbors[size_t(query) * k + index] = index < count ? keys[index] : ~0ull;
     }
 }

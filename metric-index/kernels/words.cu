@@ -1,23 +1,27 @@
-// Edit distances of words, bit-parallel (Myers 1999, Hyyro 2003): a column of the table is a bit for each character of the query.
+// Edit distances between words, bit-parallel (Myers 1999, Hyyro 2003). A column of the dynamic
+// programming table has one bit per character of the query.
 //
-// Words are sorted by length; those of 32 neighbors are stored together, four characters of each in turn. A character is a code of
-// 8 bits, and a word has a set of its codes modulo 32. An edit changes a set by two bits at most, so words whose set differs from
-// that of the query by more than twice the radius are not measured.
+// Words are sorted by length. The words of a group of 32 are stored together: four characters of
+// each word, then the next four of each, and so on. A character is a code of 8 bits. Each word also
+// has a set of its codes modulo 32. An edit changes at most two bits of the set. Words whose set
+// differs from the query's set in more than 2 * radius bits are therefore not measured.
 
 // The words of a store.
 struct Words {
-    // Word p is in group p / 32, whose characters begin at starts[p / 32], and there at p % 32 of each 32.
+    // Word p is in group p / 32, whose characters begin at starts[p / 32]. Within the group, the
+    // word has element p % 32 of every 32.
     const unsigned* characters;
     const unsigned* starts;
     const unsigned* sets;
-    // The numbers of the words.
+    // The point of each word.
     const unsigned* points;
     const unsigned short* lengths;
     unsigned count;
 };
 
+// The queries of a batch.
 struct WordQueries {
-    // The codes of query q end at ends[q]; 255 is a character that no word has.
+    // The codes of query q end at ends[q]. Code 255 is a character that occurs in no word.
     const unsigned char* codes;
     const unsigned* ends;
     const unsigned* sets;
@@ -26,101 +30,117 @@ struct WordQueries {
 };
 
 constexpr unsigned WORD_THREADS = 256;
-// Queries of a block.
+// Number of queries per block.
 constexpr unsigned TOGETHER = 8;
-// Pairs of a word and a query that wait to be measured: at most so many, and those of a round.
-constexpr unsigned WAITING = 1024;
+// A block measures its waiting pairs of a word and a query when there are this many. The buffer
+// also has space for the pairs of one more pass.
+constexpr unsigned MAX_WAITING = 1024;
+// Number of character codes.
 constexpr unsigned CODES = 256;
 
+// The queries of a block.
 template <typename Bits>
 struct Patterns {
-    Bits places[TOGETHER][CODES];
+    // The positions of each code in each query, as bits.
+    Bits bit_positions[TOGETHER][CODES];
     unsigned lengths[TOGETHER], sets[TOGETHER], radii[TOGETHER];
 };
 
-// The places of each code in each query of the block. All threads of the block take part.
+// Loads the positions of each code in each query of the block, as bits. All threads of the block
+// must call it.
 template <typename Bits>
-__device__ void load_patterns(const WordQueries& queries, unsigned first, Patterns<Bits>& patterns) {
+__device__ void load_patterns(const WordQueries& queries, unsigned first,
+                              Patterns<Bits>& patterns) {
     for (unsigned i = threadIdx.x; i < TOGETHER * CODES; i += WORD_THREADS) {
-        patterns.places[i / CODES][i % CODES] = 0;
+        patterns.bit_positions[i / CODES][i % CODES] = 0;
     }
     __syncthreads();
-    // A warp a query, two characters a lane.
-    static_assert(WORD_THREADS == 32 * TOGETHER, "a warp a query");
-    const unsigned own = threadIdx.x / 32, lane = threadIdx.x % 32, query = first + own;
-    const bool is_there = query < queries.count;
-    const unsigned start = is_there && query ? queries.ends[query - 1] : 0, end = is_there ? queries.ends[query] : 0;
+    // One warp per query.
+    static_assert(WORD_THREADS == 32 * TOGETHER, "one warp per query");
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, query = first + warp;
+    const bool exists = query < queries.count;
+    const unsigned start = exists && query ? queries.ends[query - 1] : 0,
+                   end = exists ? queries.ends[query] : 0;
     for (unsigned i = start + lane; i < end; i += 32) {
         const unsigned code = queries.codes[i];
         if (code != 255) {
-            atomicOr(&patterns.places[own][code], Bits(1) << (i - start));
+            atomicOr(&patterns.bit_positions[warp][code], Bits(1) << (i - start));
         }
     }
     if (lane == 0) {
-        patterns.lengths[own] = end - start;
-        patterns.sets[own] = is_there ? queries.sets[query] : 0;
-        patterns.radii[own] = is_there ? queries.radii[query] : 0;
+        patterns.lengths[warp] = end - start;
+        patterns.sets[warp] = exists ? queries.sets[query] : 0;
+        patterns.radii[warp] = exists ? queries.radii[query] : 0;
     }
     __syncthreads();
 }
 
-// The first four characters of a word, if it has any.
-__device__ inline const unsigned* characters_of(const Words& words, unsigned place) {
-    return words.characters + words.starts[place / 32] + place % 32;
+// Returns the address of the first four characters of a word. An empty word has none.
+__device__ inline const unsigned* characters_of(const Words& words, unsigned position) {
+    return words.characters + words.starts[position / 32] + position % 32;
 }
 
-// `next`: the first four characters of the word, which are at `four`.
+// Returns the edit distance between a word and a query. `next` are the first four characters of the
+// word, which are stored at `characters`.
 template <typename Bits>
-__device__ inline unsigned edit_distance(const unsigned* four, unsigned next, unsigned length, const Bits* places, unsigned of_query) {
-    if (of_query == 0) {
+__device__ inline unsigned edit_distance(const unsigned* characters, unsigned next, unsigned length,
+                                         const Bits* bit_positions, unsigned query_length) {
+    if (query_length == 0) {
         return length;
     }
-    Bits rises = ~Bits(0), falls = 0;
-    const Bits last = Bits(1) << (of_query - 1);
-    unsigned distance = of_query;
+    Bits vertical_positive = ~Bits(0), vertical_negative = 0;
+    const Bits last_bit = Bits(1) << (query_length - 1);
+    unsigned distance = query_length;
     for (unsigned i = 0; i < length; i += 4) {
         unsigned codes = next;
-        four += 32;
-        next = i + 4 < length ? *four : 0;
+        characters += 32;
+        next = i + 4 < length ? *characters : 0;
         for (unsigned j = 0; j < 4 && i + j < length; j++, codes >>= 8) {
-            const Bits equal = places[codes & 255];
-            const Bits zero = (((equal & rises) + rises) ^ rises) | equal | falls;
-            Bits up = falls | ~(zero | rises);
-            const Bits down = rises & zero;
-            distance += (up & last) != 0;
-            distance -= (down & last) != 0;
-            up = up << 1 | 1;
-            rises = down << 1 | ~(zero | up);
-            falls = up & zero;
+            const Bits equal = bit_positions[codes & 255];
+            const Bits diagonal_zero =
+                (((equal & vertical_positive) + vertical_positive) ^ vertical_positive) | equal |
+                vertical_negative;
+            Bits horizontal_positive = vertical_negative | ~(diagonal_zero | vertical_positive);
+            const Bits horizontal_negative = vertical_positive & diagonal_zero;
+            distance += (horizontal_positive & last_bit) != 0;
+            distance -= (horizontal_negative & last_bit) != 0;
+            horizontal_positive = horizontal_positive << 1 | 1;
+            vertical_positive = horizontal_negative << 1 | ~(diagonal_zero | horizontal_positive);
+            vertical_negative = horizontal_positive & diagonal_zero;
         }
     }
     return distance;
 }
 
 template <typename Bits>
-__device__ inline unsigned edit_distance(const Words& words, unsigned place, const Bits* places, unsigned of_query) {
-    const unsigned length = words.lengths[place];
-    const unsigned* four = characters_of(words, place);
-    return edit_distance(four, length > 0 ? *four : 0, length, places, of_query);
+__device__ inline unsigned edit_distance(const Words& words, unsigned position,
+                                         const Bits* bit_positions, unsigned query_length) {
+    const unsigned length = words.lengths[position];
+    const unsigned* characters = characters_of(words, position);
+    return edit_distance(characters, length > 0 ? *characters : 0, length, bit_positions,
+                         query_length);
 }
 
-// The words within the radius of each query: the bits of the distance as f32, then the number. found: `room` for each query. A block
-// has `chunk` words.
+// Finds the words within the radius of each query. A result has the bits of the distance as f32,
+// then the point. found: `capacity` results per query. Each block processes `chunk` words.
 template <typename Bits>
-__device__ void within(const Words& words, const WordQueries& queries, unsigned* counts, unsigned long long* found, unsigned room, unsigned chunk) {
+__device__ void within(const Words& words, const WordQueries& queries, unsigned* counts,
+                       unsigned long long* found, unsigned capacity, unsigned chunk) {
     __shared__ Patterns<Bits> patterns;
-    __shared__ unsigned waiting[WAITING + WORD_THREADS * TOGETHER];
+    __shared__ unsigned waiting[MAX_WAITING + WORD_THREADS * TOGETHER];
     __shared__ unsigned waiting_count;
-    const unsigned first = blockIdx.y * TOGETHER, start = blockIdx.x * chunk, end = min(words.count, start + chunk);
-    // Words are sorted: those of a block have lengths from that of the first to that of the last.
+    const unsigned first = blockIdx.y * TOGETHER, start = blockIdx.x * chunk,
+                   end = min(words.count, start + chunk);
+    // Words are sorted by length, so the first and last word of a block bound the lengths.
     const unsigned shortest = words.lengths[start], longest = words.lengths[end - 1];
-    unsigned near = 0;
+    unsigned is_near = 0;
     if (threadIdx.x < TOGETHER && first + threadIdx.x < queries.count) {
         const unsigned query = first + threadIdx.x;
-        const unsigned length = queries.ends[query] - (query ? queries.ends[query - 1] : 0), radius = queries.radii[query];
-        near = length <= longest + radius && shortest <= length + radius;
+        const unsigned length = queries.ends[query] - (query ? queries.ends[query - 1] : 0),
+                       radius = queries.radii[query];
+        is_near = length <= longest + radius && shortest <= length + radius;
     }
-    if (!__syncthreads_or(near)) {
+    if (!__syncthreads_or(is_near)) {
         return;
     }
     load_patterns(queries, first, patterns);
@@ -128,34 +148,38 @@ __device__ void within(const Words& words, const WordQueries& queries, unsigned*
         waiting_count = 0;
     }
     __syncthreads();
-    const unsigned together = min(TOGETHER, queries.count - first);
-    for (unsigned from = start; from < end; from += WORD_THREADS) {
-        const unsigned place = from + threadIdx.x;
-        if (place < end) {
-            const unsigned set = words.sets[place], length = words.lengths[place];
-            for (unsigned q = 0; q < together; q++) {
-                const unsigned radius = patterns.radii[q], of_query = patterns.lengths[q];
-                const unsigned apart = length > of_query ? length - of_query : of_query - length;
-                if (apart <= radius && __popc(set ^ patterns.sets[q]) <= 2 * radius) {
-                    waiting[atomicAdd(&waiting_count, 1)] = place << 3 | q;
+    const unsigned query_count = min(TOGETHER, queries.count - first);
+    for (unsigned pass_start = start; pass_start < end; pass_start += WORD_THREADS) {
+        const unsigned position = pass_start + threadIdx.x;
+        if (position < end) {
+            const unsigned set = words.sets[position], length = words.lengths[position];
+            for (unsigned q = 0; q < query_count; q++) {
+                const unsigned radius = patterns.radii[q], query_length = patterns.lengths[q];
+                const unsigned length_difference =
+                    length > query_length ? length - query_length : query_length - length;
+                if (length_difference <= radius && __popc(set ^ patterns.sets[q]) <= 2 * radius) {
+                    waiting[atomicAdd(&waiting_count, 1)] = position << 3 | q;
                 }
             }
         }
         __syncthreads();
         const unsigned count = waiting_count;
-        if (count < WAITING && from + WORD_THREADS < end) {
-            // No thread adds before all have read.
+        if (count < MAX_WAITING && pass_start + WORD_THREADS < end) {
+            // All threads must read the count before any thread adds a pair.
             __syncthreads();
             continue;
         }
         for (unsigned i = threadIdx.x; i < count; i += WORD_THREADS) {
             const unsigned pair = waiting[i], q = pair & 7;
-            const unsigned distance = edit_distance(words, pair >> 3, patterns.places[q], patterns.lengths[q]);
+            const unsigned distance =
+                edit_distance(words, pair >> 3, patterns.bit_positions[q], patterns.lengths[q]);
             if (distance <= patterns.radii[q]) {
-                const unsigned to = atomicAdd(&counts[first + q], 1);
-                if (to < room) {
-                    found[size_t(first + q) * room + to] =
-                        static_cast<unsigned long long>(__float_as_uint(static_cast<float>(distance))) << 32 |
+                const unsigned slot = atomicAdd(&counts[first + q], 1);
+                if (slot < capacity) {
+                    found[size_t(first + q) * capacity + slot] =
+                        static_cast<unsigned long long>(
+                            __float_as_uint(static_cast<float>(distance)))
+                            << 32 |
                         words.points[pair >> 3];
                 }
             }
@@ -169,60 +193,70 @@ __device__ void within(const Words& words, const WordQueries& queries, unsigned*
 }
 
 extern "C" __global__ void __launch_bounds__(WORD_THREADS)
-    words_within_32(Words words, WordQueries queries, unsigned* counts, unsigned long long* found, unsigned room, unsigned chunk) {
-    within<unsigned>(words, queries, counts, found, room, chunk);
+    words_within_32(Words words, WordQueries queries, unsigned* counts, unsigned long long* found,
+                    unsigned capacity, unsigned chunk) {
+    within<unsigned>(words, queries, counts, found, capacity, chunk);
 }
 
 extern "C" __global__ void __launch_bounds__(WORD_THREADS)
-    words_within_64(Words words, WordQueries queries, unsigned* counts, unsigned long long* found, unsigned room, unsigned chunk) {
-    within<unsigned long long>(words, queries, counts, found, room, chunk);
+    words_within_64(Words words, WordQueries queries, unsigned* counts, unsigned long long* found,
+                    unsigned capacity, unsigned chunk) {
+    within<unsigned long long>(words, queries, counts, found, capacity, chunk);
 }
 
-// A query that comes with the launch, so that no copy is waited for.
+// A query that is passed as an argument of the kernel, to avoid waiting for a copy.
 struct OneQuery {
     unsigned char codes[64];
     unsigned length, set, radius;
 };
 
-// The words within the radius of one query, a thread a word. answer: in the host's memory, how many they are, then up to `room` of
-// them, written in any order: the host waits for each. state: two zeros, which stay.
+// Finds the words within the radius of one query. One thread per word. `answer` is in the memory of
+// the host: the number of results, then up to `capacity` results. They are written in any order;
+// the host waits for each value. `state` is two zeros; the kernel resets them.
 template <typename Bits>
-__device__ void within_of_one(const Words& words, const OneQuery& query, unsigned* state, unsigned long long* answer, unsigned room) {
-    __shared__ Bits places[CODES];
-    const unsigned place = blockIdx.x * WORD_THREADS + threadIdx.x;
-    bool near = false;
-    const unsigned* four = nullptr;
+__device__ void within_of_one(const Words& words, const OneQuery& query, unsigned* state,
+                              unsigned long long* answer, unsigned capacity) {
+    __shared__ Bits bit_positions[CODES];
+    const unsigned position = blockIdx.x * WORD_THREADS + threadIdx.x;
+    bool is_near = false;
+    const unsigned* characters = nullptr;
     unsigned length = 0, next = 0;
-    if (place < words.count) {
-        const unsigned set = words.sets[place];
-        length = words.lengths[place];
-        // Before it is known whether they are needed: to wait for them takes longer than all the rest.
-        four = characters_of(words, place);
-        next = length > 0 ? *four : 0;
-        const unsigned apart = length > query.length ? length - query.length : query.length - length;
-        near = apart <= query.radius && __popc(set ^ query.set) <= 2 * query.radius;
+    if (position < words.count) {
+        const unsigned set = words.sets[position];
+        length = words.lengths[position];
+        // Load the characters before it is known whether they are needed. Waiting for them later
+        // would take longer than the rest of the kernel.
+        characters = characters_of(words, position);
+        next = length > 0 ? *characters : 0;
+        const unsigned length_difference =
+            length > query.length ? length - query.length : query.length - length;
+        is_near = length_difference <= query.radius && __popc(set ^ query.set) <= 2 * query.radius;
     }
-    static_assert(WORD_THREADS == CODES, "a thread a code");
-    places[threadIdx.x] = 0;
-    if (__syncthreads_or(near)) {
+    static_assert(WORD_THREADS == CODES, "one thread per code");
+    bit_positions[threadIdx.x] = 0;
+    if (__syncthreads_or(is_near)) {
         if (threadIdx.x < query.length && query.codes[threadIdx.x] != 255) {
-            atomicOr(&places[query.codes[threadIdx.x]], Bits(1) << threadIdx.x);
+            atomicOr(&bit_positions[query.codes[threadIdx.x]], Bits(1) << threadIdx.x);
         }
         __syncthreads();
-        const unsigned distance = near ? edit_distance(four, next, length, places, query.length) : ~0u;
+        const unsigned distance =
+            is_near ? edit_distance(characters, next, length, bit_positions, query.length) : ~0u;
         if (distance <= query.radius) {
-            const unsigned to = atomicAdd(&state[0], 1);
-            if (to < room) {
-                answer[1 + to] = static_cast<unsigned long long>(__float_as_uint(static_cast<float>(distance))) << 32 | words.points[place];
+            const unsigned slot = atomicAdd(&state[0], 1);
+            if (slot < capacity) {
+                answer[1 + slot] =
+                    static_cast<unsigned long long>(__float_as_uint(static_cast<float>(distance)))
+                        << 32 |
+                    words.points[position];
             }
         }
         __syncthreads();
     }
     if (threadIdx.x == 0) {
-        // The words of this block are counted before the block is.
+        // The results of this block must be counted before the block is.
         __threadfence();
         if (atomicAdd(&state[1], 1) == gridDim.x - 1) {
-            // The last block.
+            // This is the last block.
             __threadfence();
             const unsigned count = atomicExch(&state[0], 0);
             atomicExch(&state[1], 0);
@@ -232,34 +266,40 @@ __device__ void within_of_one(const Words& words, const OneQuery& query, unsigne
 }
 
 extern "C" __global__ void __launch_bounds__(WORD_THREADS)
-    words_within_one_32(Words words, OneQuery query, unsigned* state, unsigned long long* answer, unsigned room) {
-    within_of_one<unsigned>(words, query, state, answer, room);
+    words_within_one_32(Words words, OneQuery query, unsigned* state, unsigned long long* answer,
+                        unsigned capacity) {
+    within_of_one<unsigned>(words, query, state, answer, capacity);
 }
 
 extern "C" __global__ void __launch_bounds__(WORD_THREADS)
-    words_within_one_64(Words words, OneQuery query, unsigned* state, unsigned long long* answer, unsigned room) {
-    within_of_one<unsigned long long>(words, query, state, answer, room);
+    words_within_one_64(Words words, OneQuery query, unsigned* state, unsigned long long* answer,
+                        unsigned capacity) {
+    within_of_one<unsigned long long>(words, query, state, answer, capacity);
 }
 
-// How many words are at each distance from each query, up to the last of `bins`, which counts all beyond.
+// Counts the words at each distance from each query. The last of `bins` counts all greater
+// distances, too.
 template <typename Bits>
-__device__ void distances(const Words& words, const WordQueries& queries, unsigned* histograms, unsigned bins, unsigned chunk) {
+__device__ void distances(const Words& words, const WordQueries& queries, unsigned* histograms,
+                          unsigned bins, unsigned chunk) {
     __shared__ Patterns<Bits> patterns;
     extern __shared__ unsigned own[];
-    const unsigned first = blockIdx.y * TOGETHER, start = blockIdx.x * chunk, end = min(words.count, start + chunk);
+    const unsigned first = blockIdx.y * TOGETHER, start = blockIdx.x * chunk,
+                   end = min(words.count, start + chunk);
     for (unsigned i = threadIdx.x; i < TOGETHER * bins; i += WORD_THREADS) {
         own[i] = 0;
     }
     load_patterns(queries, first, patterns);
-    const unsigned together = min(TOGETHER, queries.count - first);
-    for (unsigned place = start + threadIdx.x; place < end; place += WORD_THREADS) {
-        for (unsigned q = 0; q < together; q++) {
-            const unsigned distance = edit_distance(words, place, patterns.places[q], patterns.lengths[q]);
+    const unsigned query_count = min(TOGETHER, queries.count - first);
+    for (unsigned position = start + threadIdx.x; position < end; position += WORD_THREADS) {
+        for (unsigned q = 0; q < query_count; q++) {
+            const unsigned distance =
+                edit_distance(words, position, patterns.bit_positions[q], patterns.lengths[q]);
             atomicAdd(&own[q * bins + min(distance, bins - 1)], 1);
         }
     }
     __syncthreads();
-    for (unsigned i = threadIdx.x; i < together * bins; i += WORD_THREADS) {
+    for (unsigned i = threadIdx.x; i < query_count * bins; i += WORD_THREADS) {
         if (own[i] > 0) {
             atomicAdd(&histograms[size_t(first) * bins + i], own[i]);
         }
@@ -267,11 +307,13 @@ __device__ void distances(const Words& words, const WordQueries& queries, unsign
 }
 
 extern "C" __global__ void __launch_bounds__(WORD_THREADS)
-    word_distances_32(Words words, WordQueries queries, unsigned* histograms, unsigned bins, unsigned chunk) {
+    word_distances_32(Words words, WordQueries queries, unsigned* histograms, unsigned bins,
+                      unsigned chunk) {
     distances<unsigned>(words, queries, histograms, bins, chunk);
 }
 
 extern "C" __global__ void __launch_bounds__(WORD_THREADS)
-    word_distances_64(Words words, WordQueries queries, unsigned* histograms, unsigned bins, unsigned chunk) {
+    word_distances_64(Words words, WordQueries queries, unsigned* histograms, unsigned bins,
+                      unsigned chunk) {
     distances<unsigned long long>(words, queries, histograms, bins, chunk);
 }

@@ -1,5 +1,5 @@
-// A stable sort of the keys of many segments of the same length, eight bits at a time from the
-// lowest. It serves the search by sorting.
+// A stable radix sort of segments of the same length, eight bits at a time, starting with the
+// lowest. The search by sorting uses it.
 
 constexpr unsigned RADIX_THREADS = 256;
 // Number of keys per block.
@@ -20,18 +20,19 @@ extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
     counts[(size_t(blockIdx.y) * 256 + threadIdx.x) * gridDim.x + blockIdx.x] = bins[threadIdx.x];
 }
 
-// Computes the sum of the counts before each count of a segment. One block per segment.
-extern "C" __global__ void __launch_bounds__(RADIX_THREADS) radix_scan(unsigned* counts, unsigned per_segment) {
+// Replaces each count of a segment by the sum of the counts before it. One block per segment.
+extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
+    radix_scan(unsigned* counts, unsigned per_segment) {
     __shared__ unsigned sums[RADIX_THREADS];
     unsigned* own = counts + size_t(blockIdx.x) * per_segment;
     unsigned before = 0;
-    for (unsigned from = 0; from < per_segment; from += RADIX_THREADS) {
-        const unsigned i = from + threadIdx.x;
+    for (unsigned pass_start = 0; pass_start < per_segment; pass_start += RADIX_THREADS) {
+        const unsigned i = pass_start + threadIdx.x;
         const unsigned value = i < per_segment ? own[i] : 0;
         sums[threadIdx.x] = value;
         __syncthreads();
-        for (unsigned apart = 1; apart < RADIX_THREADS; apart *= 2) {
-            const unsigned other = threadIdx.x >= apart ? sums[threadIdx.x - apart] : 0;
+        for (unsigned offset = 1; offset < RADIX_THREADS; offset *= 2) {
+            const unsigned other = threadIdx.x >= offset ? sums[threadIdx.x - offset] : 0;
             __syncthreads();
             sums[threadIdx.x] += other;
             __syncthreads();
@@ -44,41 +45,43 @@ extern "C" __global__ void __launch_bounds__(RADIX_THREADS) radix_scan(unsigned*
     }
 }
 
-// Moves each key to its position: after the keys of lower digits, after keys of the same digit in
-// earlier blocks, and after such keys before it in its block.
+// Moves each key to its sorted position: after the keys with lower digits, after the keys with the
+// same digit in earlier blocks, and after earlier keys with the same digit in its block.
 extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
-    radix_scatter(const unsigned long long* keys, unsigned length, unsigned shift, const unsigned* starts, unsigned long long* to) {
+    radix_scatter(const unsigned long long* keys, unsigned length, unsigned shift,
+                  const unsigned* starts, unsigned long long* output) {
     __shared__ unsigned next[256];
-    __shared__ unsigned of_warps[RADIX_THREADS / 32][256];
+    __shared__ unsigned warp_positions[RADIX_THREADS / 32][256];
     next[threadIdx.x] = starts[(size_t(blockIdx.y) * 256 + threadIdx.x) * gridDim.x + blockIdx.x];
     const unsigned start = blockIdx.x * RADIX_KEYS, end = min(length, start + RADIX_KEYS);
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (unsigned from = start; from < end; from += RADIX_THREADS) {
+    for (unsigned pass_start = start; pass_start < end; pass_start += RADIX_THREADS) {
         for (unsigned i = 0; i < RADIX_THREADS / 32; i++) {
-            of_warps[i][threadIdx.x] = 0;
+            warp_positions[i][threadIdx.x] = 0;
         }
         __syncthreads();
-        const unsigned i = from + threadIdx.x;
-        const bool is_in = i < end;
-        const unsigned long long key = is_in ? keys[size_t(blockIdx.y) * length + i] : 0;
-        const unsigned digit = is_in ? key >> shift & 255 : 256;
-        const unsigned same = __match_any_sync(~0u, digit);
-        const unsigned rank = __popc(same & ((1u << lane) - 1));
-        if (is_in && rank == 0) {
-            of_warps[warp][digit] = __popc(same);
+        const unsigned i = pass_start + threadIdx.x;
+        const bool is_active = i < end;
+        const unsigned long long key = is_active ? keys[size_t(blockIdx.y) * length + i] : 0;
+        const unsigned digit = is_active ? key >> shift & 255 : 256;
+        const unsigned equal_lanes = __match_any_sync(~0u, digit);
+        const unsigned rank = __popc(equal_lanes & ((1u << lane) - 1));
+        if (is_active && rank == 0) {
+            warp_positions[warp][digit] = __popc(equal_lanes);
         }
         __syncthreads();
-        // The counts of the previous warps, by digit. One thread per digit.
+        // Replace the counts of each digit by the first positions of the warps. One thread per
+        // digit.
         unsigned before = next[threadIdx.x];
         for (unsigned w = 0; w < RADIX_THREADS / 32; w++) {
-            const unsigned own = of_warps[w][threadIdx.x];
-            of_warps[w][threadIdx.x] = before;
+            const unsigned own = warp_positions[w][threadIdx.x];
+            warp_positions[w][threadIdx.x] = before;
             before += own;
         }
         next[threadIdx.x] = before;
         __syncthreads();
-        if (is_in) {
-            to[size_t(blockIdx.y) * length + of_warps[warp][digit] + rank] = key;
+        if (is_active) {
+            output[size_t(blockIdx.y) * length + warp_positions[warp][digit] + rank] = key;
         }
         __syncthreads();
     }

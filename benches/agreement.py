@@ -4,9 +4,10 @@ and votes weighted by similarity.
     python3 benches/agreement.py TRAIN TEST K [TRAIN TEST K ...]
 
 TRAIN and TEST are CSV (`text,category`) or JSONL (`text`, `labels`, one label each), optionally
-compressed with zstd. The script uses the `.venv` of benches/rivals.py. It explains differences by
-ties within 1e-6, of the two best labels or of the similarities at rank k. Other differences are
-errors (exit code 1). """
+compressed with zstd. The script uses the `.venv` of benches/rivals.py. Differences are allowed if
+the two best labels, or the similarities at rank k, are tied within 1e-6. Other differences are
+errors (exit code 1).
+"""
 
 import collections
 import csv

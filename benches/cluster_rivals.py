@@ -3,11 +3,12 @@
     python benches/cluster_rivals.py FOLDER [CORPUS …]
 
 FOLDER contains the corpora of docs/quality.md. The corpora are `r8` and `sections` (default: both).
-Each gets as many clusters as labels. KMeans clusters the rows of the model that
-`classify train --min-df 2` writes for the same documents. These rows have length 1, so its
-distances order pairs like cosines. Both programs use ten starts, ten seeds (classify: five on the
-larger corpus) and all cores. Requires scikit-learn, numpy, scipy and zstandard. CLASSIFY names the
-program. """
+The number of clusters is the number of labels. KMeans clusters the rows of the model that
+`classify train --min-df 2` writes for the same documents. These rows have length 1, so distances
+order pairs as cosines do. Both programs use ten starts, ten seeds (classify: five on the larger
+corpus) and all cores. Requires scikit-learn, numpy, scipy and zstandard. The environment variable
+CLASSIFY names the program.
+"""
 
 import json
 import os

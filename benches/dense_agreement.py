@@ -2,11 +2,15 @@
 
     python3 benches/dense_agreement.py t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz
 
-The script trains `target/release/classify` on the first 6,000 images of the MNIST test set and predicts the others.
-scikit-learn searches by brute force in 64 bits. It votes once uniformly, and once with the weights of classify. A
-difference is explained in two cases. Labels may have equal votes: scikit-learn then returns the first label, and
-classify returns the label of the nearest neighbor. Or the k-th and the next neighbor may be equally far. Other
-differences are errors (exit code 1). Requires numpy and scikit-learn.
+The script trains `target/release/classify` on the first 6,000 images of the MNIST test set and
+predicts the others. scikit-learn searches by brute force in 64 bits. It votes once uniformly, and
+once with the weights of classify. Differences are allowed in two cases:
+
+* Labels have equal votes. scikit-learn then returns the first label, and classify returns the label
+  of the nearest neighbor.
+* The k-th neighbor and the next one have the same distance.
+
+Other differences are errors (exit code 1). Requires numpy and scikit-learn.
 """
 
 import gzip

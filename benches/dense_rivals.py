@@ -2,10 +2,12 @@
 
     python3 benches/dense_rivals.py K THREADS [TRAIN.npy QUERIES.npy ...]
 
-It prints the time per query by Euclidean distance: the median of five interleaved runs. Without
-files, it generates data (seed 0) with 1,000 more vectors as queries: normal 100,000 x 300, uniform
-50,000 x 8, and 120,000 x 20 around 300 centers. faiss is IndexFlatL2; scikit-learn is the fastest
-of brute, kd_tree and ball_tree. Requires numpy, faiss-cpu, scikit-learn and threadpoolctl. """
+The script prints the median time per query of five interleaved runs with the Euclidean distance.
+Without files, it generates data (seed 0) and 1,000 additional vectors as queries: normal
+100,000 x 300, uniform 50,000 x 8, and 120,000 x 20 around 300 centers. faiss uses IndexFlatL2;
+scikit-learn uses the fastest of brute, kd_tree and ball_tree. Requires numpy, faiss-cpu,
+scikit-learn and threadpoolctl.
+"""
 
 import json
 import os

@@ -1,20 +1,22 @@
 """Measure whole commands on generated corpora, from disk to report, stage by stage.
 
     cargo build --release
-    python3 benches/end_to_end.py FOLDER REUTERS_FOLDER [--runs 7] [--only NAMES] [--classify PROGRAM] [--device auto]
+    python3 benches/end_to_end.py FOLDER REUTERS_FOLDER [--runs 7] [--only NAMES] \\
+        [--classify PROGRAM] [--device auto]
 
 Missing corpora are written to FOLDER: 804,414 documents of `classify generate rcv1-like` (1 GB),
 and 1,008 MB of English JSONL (`english_texts.py`, from the stories in REUTERS_FOLDER). Models and
-predictions are removed at the end. All files are read once first, so that they come from the page
-cache.
+predictions are removed at the end. All files are read once before the measurement, so that they are
+in the page cache.
 
-Commands run in turns; the longest run only every third time. For each command, the script prints
-the median, minimum and maximum of the seconds, the median of CPU seconds, and the median and
+The commands alternate; the longest commands run only every third time. For each command, the script
+prints the median, minimum and maximum of the seconds, the median of CPU seconds, and the median and
 maximum of peak memory. The medians of its stages follow. NAMES are command names as printed,
 separated by commas.
 
-First, the script measures the machine: the speed of reading the page cache and of copying memory,
-in one process and in as many processes as there are cores. """
+The script first measures the speed of reading the page cache and of copying memory, in one process
+and in one process per core.
+"""
 
 import argparse
 import multiprocessing
@@ -61,7 +63,7 @@ def copy(times):
 
 
 def machine(path):
-    """Measure GB/s of reading the page cache and of copying memory, in one process and in all."""
+    """Measure the GB/s of page cache reads and memory copies, with one process and with all."""
     size = os.path.getsize(path)
     rates = []
     for processes in (1, os.cpu_count()):
@@ -94,7 +96,7 @@ def run(command, cores, made):
         seconds = time.perf_counter() - start
         said.seek(0)
         text = said.read().decode()
-    # Removed now, so that it is neither replaced nor written to disk while the next command is timed.
+    # Removed now, so that neither its removal nor its writeback is timed with the next command.
     made.unlink(missing_ok=True)
     if status != 0:
         sys.exit(f"{command} failed:\n{text}")
@@ -156,7 +158,7 @@ def main():
     evaluate = [program, "evaluate", "--preset", "lyrl2004", rows, "-v"]
     predict = [program, "predict", model, "-v"]
     everything = ["--with", "neighbors,scores"]
-    # Name, command, number of cores (0: all), and whether it runs in every turn or in every third turn.
+    # Name, command, number of cores (0: all), and whether it runs every time or every third time.
     commands = [
         ("evaluate", [*evaluate, *device], 0, 1),
         ("evaluate-cpu", [*evaluate, *cpu], 0, 3),

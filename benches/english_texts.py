@@ -2,8 +2,9 @@
 
     python3 benches/english_texts.py REUTERS_FOLDER FILE BYTES PROCESSES
 
-Each text has twelve sentences, drawn from the bodies of the Reuters-21578 stories. The texts get 40
-labels in turn. The processes use the seeds 0, 1, … """
+Each text has twelve random sentences from the bodies of the Reuters-21578 stories. The texts get 40
+labels in turn. The processes use the seeds 0, 1, …
+"""
 
 import json
 import multiprocessing

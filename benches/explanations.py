@@ -1,11 +1,12 @@
-"""Test whether the terms in an explanation matter: does the score fall without the five strongest?
+"""Test whether removing the five strongest terms of an explanation lowers the score.
 
     pip install ./python zstandard
     python benches/explanations.py CORPORA/debian/sections- CORPORA/mr/
 
 For 1,000 test documents and their first labels, the script removes the five terms with the most
 evidence from the text. For comparison, it removes five other random terms that the text shares with
-its neighbors. """
+its neighbors.
+"""
 
 import json
 import re
@@ -26,7 +27,7 @@ def lines(path):
 
 
 def without(text, terms):
-    """Return the text without these words, in any case."""
+    """Return the text without these words, ignoring case."""
     return WORD.sub(lambda word: "" if word.group().casefold() in terms else word.group(), text)
 
 

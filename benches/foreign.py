@@ -10,10 +10,14 @@ They are "known" (with the other labels) or "foreign" (with a removed label, so 
 distribution).
 
 Logistic regression on words and word pairs (C = 10) refuses documents whose highest probability is
-below the tenth percentile of the known test documents. classify does not see these documents during
-training. The script prints means over the splits: the share of known documents refused; the share
-of foreign documents refused, as expected by tuning and as measured; the same share for logistic
-regression; and its share if it refuses equally many known documents. """
+below the tenth percentile of the known test documents, an advantage that classify does not have.
+The script prints means over the splits:
+
+* the share of known documents that are refused;
+* the share of foreign documents that are refused, as expected by tuning and as measured;
+* the same share for logistic regression;
+* the same share for logistic regression if it refuses as many known documents as classify.
+"""
 
 import argparse
 import json

@@ -1,7 +1,7 @@
-"""Test whether the expected metrics of tuned models, and their target errors, hold on new
-documents.
+"""Test whether the expected metrics and target errors of tuned models hold on new documents.
 
-    cargo build --release && python benches/honesty.py [--splits N] [--targets 3,5,10] [--only NAME,..] [--jobs N] CORPORA
+    cargo build --release && python benches/honesty.py [--splits N] [--targets 3,5,10] \\
+        [--only NAME,..] [--jobs N] CORPORA
 
 For each corpus of corpora/README.md, a split pools the training and test files and holds out 30 %
 by a seed (at most 6,000 documents). It runs `evaluate --tune=votes --chi2-power 0.25` with an
@@ -9,10 +9,10 @@ abstention target. The script prints for each corpus:
 
 * the mean of the expected metric minus the test metric (accuracy for single-label corpora, micro F1
   for multi-label corpora); the expected metric is estimated on held-out training documents, with
-  near-duplicates like the test documents have them;
+  near-duplicates as frequent as in the test documents;
 * how often the difference is within both confidence intervals;
-* for each target error, how often the error of the answered documents exceeds it, and the mean
-  coverage;
+* for each target error, how often the error of the answered documents exceeds the target, and the
+  mean coverage;
 * AUROC: how well the confidence and the score separate correct from wrong answers.
 
 Requires zstandard, and for Reuters-21578 also the requirements of benches/linear.py.
@@ -34,7 +34,7 @@ MOST = 6_000
 
 
 def auroc(pairs):
-    """Return the share of pairs of a correct and a wrong answer in which the correct answer has the
+    """Return the AUROC: the share of (correct, wrong) pairs in which the correct answer has the
     higher value."""
     values = sorted(pairs)
     rank, ranks, at = 0, 0.0, 0
@@ -61,7 +61,7 @@ def lines_of(path):
 
 
 def stories(folder, labels):
-    """Write the stories of a preset as JSONL files of both sides."""
+    """Write the training and test stories of a preset as JSONL files."""
     import linear
 
     sides = linear.reuters(folder / "reuters21578")
@@ -83,7 +83,7 @@ def corpora(folder):
 
 
 def source(room, seed, files):
-    """Return the documents to split by a seed: at most MOST, shuffled; CSV files unchanged."""
+    """Return at most MOST documents, shuffled by a seed; CSV files are returned unchanged."""
     if isinstance(files, list) and files[0].suffix == ".csv":
         return files
     lines = files() if callable(files) else [line for file in files for line in lines_of(file)]
@@ -95,7 +95,7 @@ def source(room, seed, files):
 
 
 def split(seed, files, flags, targets, threads):
-    """Return the results of a split for each target, and without a target."""
+    """Return the results of a split for each target error, and without one."""
     with tempfile.TemporaryDirectory() as room:
         sources = source(room, seed, files)
         command = [root / "target/release/classify", "evaluate", "--train", *sources, *flags]

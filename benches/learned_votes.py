@@ -7,7 +7,8 @@ For each corpus of corpora/README.md with its own split, the script runs
 `--vote similarity^2/learned`, and with the vote chosen by tuning, which also tries learned votes
 and label prototypes. It prints the expected metric (on held-out training documents), the test
 metric (accuracy for single-label corpora, micro F1 for multi-label corpora), and the CPU seconds of
-the whole command. Requires zstandard. """
+the whole command. Requires zstandard.
+"""
 
 import argparse
 import concurrent.futures

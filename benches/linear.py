@@ -1,17 +1,18 @@
-"""Compare `classify evaluate --tune` with linear classifiers of scikit-learn: LinearSVC and
-logistic regression.
+"""Compare `classify evaluate --tune` with LinearSVC and logistic regression of scikit-learn.
 
-    cargo build --release && python benches/linear.py [--only NAME,..] [--jobs N] [--svm-only] [--rivals-only] CORPORA
+    cargo build --release && python benches/linear.py [--only NAME,..] [--jobs N] \\
+        [--svm-only] [--rivals-only] CORPORA
 
 CORPORA is the folder of corpora/README.md. Requires scikit-learn and zstandard. The features are
-words and word pairs with log tf-idf and unit length, or the features of the corpus unchanged. C is
+words and word pairs with log TF-IDF and unit length, or the given features unchanged. C is
 chosen from .1, .3, 1, 3 and 10 by 3-fold cross-validation on the training documents. Single-label
 corpora use accuracy. Multi-label corpora use one classifier per label, and each C maximizes F1 over
 all decisions.
 
 Both programs run on one thread. Seconds are CPU seconds and include reading, tuning and testing.
-With --jobs, N rivals are fitted at a time, and their seconds are the sum of their fitting and
-scoring times. For multi-label corpora, they are N times the elapsed time. """
+With --jobs, N scikit-learn models are fitted at a time. Their seconds are the sum of fitting and
+scoring times, or N times the elapsed time for multi-label corpora.
+"""
 
 import argparse
 import csv
@@ -62,7 +63,7 @@ def table(path):
 
 
 def reuters(folder):
-    """Return the 90 labels of the ModApte split that have a training and a test document."""
+    """Return the 90 labels of the ModApte split that have training and test documents."""
     splits = {"TRAIN": [], "TEST": []}
     for path in sorted(pathlib.Path(folder).glob("*.sgm")):
         for story in re.findall(r"<REUTERS.*?</REUTERS>", path.read_text("latin-1"), re.S):
@@ -81,8 +82,8 @@ def reuters(folder):
 
 
 def one_topic(train, test, count=None):
-    """Return R52 or R8: stories of exactly one topic, and topics with training and test stories of
-    that kind."""
+    """Return R52 or R8: stories with exactly one topic, and the topics that occur in such training
+    and test stories."""
     train, test = ([(x, y) for x, y in part if len(y) == 1] for part in (train, test))
     sizes = {}
     for _, [topic] in train:

@@ -3,7 +3,8 @@
     cargo build --release && python3 benches/memory.py JSONL_CORPUS [RECORDS]
 
 The peak of training must be below 3 x the size of the model + 100 MB. The resident size must not
-grow while a million records (repeated lines of the corpus) pass through `predict -`. """
+grow while `predict -` processes a million records (repeated lines of the corpus).
+"""
 
 import os
 import pathlib

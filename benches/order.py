@@ -6,7 +6,8 @@ CORPORA is the folder of corpora/README.md. The requirements are those of benche
 single-label corpus is tuned in the given order, shuffled by a seed, and sorted by label (documents
 of one label keep their order). The test documents are the same. The script prints test accuracies.
 The last column is the largest difference between two orders in standard errors, from the documents
-on which only one of the two orders is correct (McNemar). """
+on which only one of the two orders is correct (McNemar).
+"""
 
 import argparse
 import concurrent.futures

@@ -34,7 +34,7 @@ def lines(path):
 
 
 def timed(calls, runs):
-    """Return the median seconds of each call; the calls take turns."""
+    """Return the median seconds of each call; the calls alternate."""
     seconds = {name: [] for name in calls}
     for _ in range(runs):
         for name, call in calls.items():
@@ -50,7 +50,7 @@ def sections(folder):
 
 
 def rows_of(arguments):
-    """Return rows and queries of texts, or of a generated corpus."""
+    """Return the rows and queries of a text corpus or of a generated corpus."""
     folder = arguments.path
     if (folder / "sections-train.jsonl.zst").exists():
         (train, _), (test, _) = sections(folder)
@@ -84,7 +84,7 @@ def neighbors(arguments):
     found = timed(calls, arguments.runs)
     from sklearn.neighbors import NearestNeighbors
 
-    # It is so slow that only a part of the queries is measured.
+    # scikit-learn is so slow that only some of the queries are measured.
     some = queries[: max(1, queries.shape[0] // 10)]
     brute = NearestNeighbors(n_neighbors=k, metric="cosine", algorithm="brute", n_jobs=jobs).fit(rows)
     part = timed({"brute": lambda: brute.kneighbors(some)}, 1)["brute"]
@@ -124,8 +124,7 @@ def classifiers(arguments):
 
 
 def overhead(arguments):
-    """Measure calls with almost no work, and batches, and compare them with the time of the
-    compiled part."""
+    """Measure the overhead of Python in calls with little work and in batches."""
     rows = sp.random(100, 50, density=0.1, format="csr", random_state=0, dtype=np.float32)
     one = rows[:1]
     native = SparseNeighbors(device="cpu").fit(rows)
@@ -144,7 +143,7 @@ def overhead(arguments):
         times = timed({"compiled": compiled, "whole": whole}, 5_000)
         inner, outer = times["compiled"] * 1e6, times["whole"] * 1e6
         print(f"{name:40} {outer:7.1f} us, of which {inner:6.1f} in the compiled part and {outer - inner:5.1f} in Python")
-    # Batches: 4,000 queries among 20,000 rows of about 50 entries, and 4,000 texts of 50 words among 10,000.
+    # Batches: 4,000 queries on 20,000 rows of about 50 entries, and 4,000 texts of 50 words on 10,000.
     draw = np.random.default_rng(0)
     rows = sp.random(20_000, 20_000, density=0.0025, format="csr", random_state=0, dtype=np.float32)
     native = SparseNeighbors(device="cpu", n_jobs=1).fit(rows)

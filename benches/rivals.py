@@ -1,16 +1,16 @@
-"""Compare analysis and search with other libraries: one thread, CPU time, medians, interleaved
-runs.
+"""Compare analysis and search with other libraries: CPU time on one thread in interleaved runs.
 
     python3 benches/rivals.py REUTERS_FOLDER JSONL_CORPUS [--runs 5] [--large] [--json FILE]
 
 REUTERS_FOLDER contains the Reuters-21578 SGML files. The first 17,000 of the 21,578 stories are
-searched; the others are the queries. Analysis is measured on JSONL_CORPUS (optionally compressed
-with zstd); its last 2,048 documents are queries against the others. Rows like those of RCV1 are
-generated: 23,149 rows and 2,048 queries and, with --large, 804,158 rows and 256 queries.
+indexed; the others are the queries. Analysis is measured on JSONL_CORPUS (optionally compressed
+with zstd); its last 2,048 documents are queries on the others. The script also generates rows that
+resemble RCV1: 23,149 rows and 2,048 queries and, with --large, 804,158 rows and 256 queries.
 
 All programs search the same `ltc` rows, with k = 10, 30 and 100, five times in each run. The gain
-of two threads is the median of wall-clock times in pairs. sp_matmul_rs uses the best of several
-`chunk_cols` counts. The rivals are installed into `.venv`; no C compiler is needed. """
+of two threads is the median ratio of paired wall-clock times. sp_matmul_rs uses the best of several
+`chunk_cols` counts. The other libraries are installed into `.venv`; no C compiler is needed.
+"""
 
 import argparse
 import json
@@ -39,7 +39,7 @@ PASSES = 5
 
 
 def in_venv():
-    """Restart this script inside `.venv`, with one thread for the numeric libraries."""
+    """Restart this script in `.venv`, with one thread for the numeric libraries."""
     python = VENV / "bin" / "python"
     if pathlib.Path(sys.prefix) != VENV:
         if not python.exists():
@@ -50,7 +50,7 @@ def in_venv():
 
 
 def bench(name, *arguments):
-    """Run a benchmark of this project and return its lines of JSON."""
+    """Run a benchmark of this project and return its JSON lines."""
     command = ["cargo", "bench", "-q", "--bench", name, "--", *map(str, arguments)]
     out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
@@ -78,7 +78,7 @@ def analysis(corpus, runs):
     size = sum(len(text.encode()) for text in texts)
     ours, theirs = [], []
     for _ in range(runs):
-        # The second run of a process reuses its memory, like the process of the rival.
+        # The second run reuses the memory of the first, as in the process of scikit-learn.
         ours.append(bench("analysis", corpus, 2)[-1]["cpu_s"])
         theirs.append(cpu(lambda: TfidfVectorizer().fit_transform(texts)))
     ours, theirs = statistics.median(ours), statistics.median(theirs)
@@ -122,8 +122,8 @@ def rows_of(model):
 
 
 def user_cpu(work):
-    """Return user CPU time. System time is excluded, because it clears the memory of a dense
-    product."""
+    """Return user CPU time. System time is excluded, because it is spent on clearing the memory of
+    the dense product."""
     start = os.times().user
     work()
     return os.times().user - start

@@ -1,11 +1,11 @@
-"""Generate short texts with many labels as JSONL, from the first lines of Debian package
-descriptions.
+"""Generate short texts with many labels from the first lines of Debian package descriptions.
 
     python3 benches/short_texts.py CORPORA OUT     (requires zstandard)
 
-It writes OUT-train.jsonl (15,000 texts of 150 labels) and OUT-test.jsonl. The label of a package is
-the rarest of its tags. The labels are the 150 tags with the most packages, and large labels are
-cut. Corpora of intents have this size, and their texts are short, too. """
+The script writes OUT-train.jsonl (JSONL, 15,000 texts of 150 labels) and OUT-test.jsonl. The label of a
+package is its rarest tag. The labels are the 150 tags with the most packages, and the number of
+texts per label is limited. The result resembles intent classification corpora in size and length.
+"""
 
 import collections
 import json

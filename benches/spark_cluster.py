@@ -1,11 +1,12 @@
-"""Test Spark with two real executors: bit-identical results, a killed executor, and the speed-up.
+"""Test Spark with two executor processes: bit-identical results, a killed executor, the speedup.
 
     pip install "./python[spark]"
     classify generate rcv1-like --documents 143149 -o MADE
     python benches/spark_cluster.py MADE          # 100,000 rows in 5 shards, 20,000 queries
 
 The rows are converted to texts, so that Spark counts their terms. Each column is a word, repeated
-according to its weight. """
+according to its weight.
+"""
 
 import argparse
 import os
@@ -58,7 +59,7 @@ def session(executors):
 
 
 def neighbors(frame, folder, k, groups=1):
-    """Return the rows and the bits of the similarities of all queries."""
+    """Return the neighbors of all queries, and the bits of their similarities."""
     # Sorted here, because Spark would search twice: once to sample the sort keys.
     found = spark.kneighbors(frame, folder, k, groups=groups).select("query", "neighbors.row", "neighbors.similarity").toArrow().sort_by("query")
     return found.column(1).to_pylist(), [np.asarray(near, dtype=np.float32).tobytes() for near in found.column(2).to_pylist()]

@@ -4,7 +4,8 @@
 
 FOLDER is the folder of `--preset modapte90`. Every line adds the named step to the previous line.
 k, vote and decision are tuned for micro + macro F1 in each line (`--tune=votes`). In the last
-lines, `--tune` chooses everything. """
+lines, `--tune` chooses everything.
+"""
 
 import json
 import pathlib

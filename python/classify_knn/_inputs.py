@@ -1,4 +1,4 @@
-"""Convert lists, Series, columns and matrices to the inputs of the compiled part."""
+"""Conversion of lists, Series, columns and matrices to the inputs of the compiled part."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import scipy.sparse as sp
 
 #: Column numbers are 32-bit integers.
 _MAX_COLUMNS = 2**32 - 1
-#: Most threads, as in the command.
+#: Maximum number of threads, as in the command.
 _MAX_THREADS = 1024
-#: Most neighbors that can be requested of fewer documents.
+#: Maximum number of neighbors that can be requested from fewer documents.
 _MAX_PADDED_NEIGHBORS = 10_000
 
 
@@ -32,25 +32,25 @@ def shown(item: Any) -> str:
     return text if len(text) <= 60 else text[:60] + "…"
 
 
-def integer(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """Return the integer of the parameter `name`, limited to 32 bits if it has no maximum.
+def integer(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
+    """Return the value of the integer parameter `name`, at most 2^32.
 
     Raises
     ------
     ValueError
-        If it is not an integer from `least` to `most`.
+        If the value is not an integer from `minimum` to `maximum`.
     """
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        if least <= value and (most is None or value <= most):
+        if minimum <= value and (maximum is None or value <= maximum):
             return min(int(value), 2**32)
-    end = "" if most is None else f" to {most}"
-    raise ValueError(f"{name}={shown(value)}: expected an integer from {least}{end}")
+    end = "" if maximum is None else f" to {maximum}"
+    raise ValueError(f"{name}={shown(value)}: expected an integer from {minimum}{end}")
 
 
 def neighbor_count(value: Any, documents: int) -> int:
     """Return the parameter `n_neighbors` for a search among `documents` documents or rows.
 
-    Missing neighbors are padded, so the number is limited.
+    The number is limited, because results are padded to this length.
     """
     return integer("n_neighbors", value, 1, max(documents, _MAX_PADDED_NEIGHBORS))
 
@@ -61,9 +61,9 @@ def check_input(values: Any, name: str) -> None:
     Raises
     ------
     ValueError
-        If it is one string, or a sparse matrix whose arrays do not match.
+        If the values are one string, or a sparse matrix with inconsistent arrays.
     TypeError
-        If it has no order, can be read only once, or is one item.
+        If the values have no order, can be read only once, or are a single item.
     """
     if sp.issparse(values):
         return _check_sparse(values, name)
@@ -89,12 +89,12 @@ def check_input(values: Any, name: str) -> None:
 
 
 def _check_sparse(X: Any, name: str) -> None:
-    """Refuse a sparse matrix whose arrays do not match. scipy can crash on such a matrix.
+    """Refuse a sparse matrix with inconsistent arrays, on which scipy can crash.
 
     Raises
     ------
     ValueError
-        With the name of the array that is wrong.
+        If an array is invalid; the message names the array.
     """
     if len(X.shape) != 2:
         raise ValueError(f"{name} has the shape {X.shape}: expected rows and columns")
@@ -135,8 +135,9 @@ def _check_indices(indices: np.ndarray, bound: int, name: str) -> None:
 def as_list(column: Any) -> list | None:
     """Return a column of any library as a list, or None if it is not a column.
 
-    Columns of Arrow, pandas, polars and Hugging Face are converted by their own methods; other
-    sequences are copied."""
+    Columns of Arrow, pandas, polars and Hugging Face are converted by their own methods. Other
+    sequences are copied.
+    """
     if isinstance(column, list):
         return column
     if isinstance(column, (str, bytes, dict)) or sp.issparse(column):
@@ -215,7 +216,7 @@ def per_document(name: str, values: Any, documents: int) -> list[str]:
     Raises
     ------
     ValueError
-        If there are more or fewer values than documents, or one is missing.
+        If the number of values differs from the number of documents, or a value is missing.
     """
     check_input(values, name)
     listed = as_list(values)
@@ -243,7 +244,7 @@ def csr_arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
-    # The arrays may be longer.
+    # The arrays may be longer than needed.
     count = X.indptr[-1]
     return (
         np.ascontiguousarray(X.indptr, dtype=np.uint64),
@@ -259,7 +260,7 @@ def as_csr(X: Any, name: str) -> sp.csr_matrix:
     Raises
     ------
     ValueError
-        If it is not a matrix of finite numbers.
+        If X is not a matrix of finite numbers.
     """
     from sklearn.utils import check_array
 
@@ -275,8 +276,10 @@ def as_csr(X: Any, name: str) -> sp.csr_matrix:
 
 
 def n_threads(n_jobs: int | None) -> int | None:
-    """Return the number of threads for n_jobs, as in joblib: None and -1 mean all processors, -2
-    all except one."""
+    """Return the number of threads for `n_jobs`, or None for all processors.
+
+    As in joblib, -1 means all processors and -2 all except one.
+    """
     if n_jobs is None:
         return None
     is_integer = isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool)
@@ -311,8 +314,10 @@ def pad(indices: np.ndarray, similarities: np.ndarray, k: int) -> tuple[np.ndarr
 def fill(
     indptr: np.ndarray, labels: np.ndarray, values: np.ndarray, columns: np.ndarray, width: int
 ) -> np.ndarray:
-    """Convert ragged (label, value) pairs to a dense array with `width` columns; `columns` maps
-    labels to columns."""
+    """Convert (label, value) pairs to a dense array with `width` columns.
+
+    The pairs of row i are at ``indptr[i]:indptr[i + 1]``. `columns` maps labels to columns.
+    """
     rows = len(indptr) - 1
     dense = np.zeros((rows, width))
     dense[np.repeat(np.arange(rows), np.diff(indptr)), columns[labels]] = values

@@ -12,19 +12,21 @@ from sklearn.utils.validation import column_or_1d
 
 from ._inputs import as_list, check_input, is_missing, shown
 
-#: Form in which labels are passed and predictions are returned.
+#: Forms in which labels are passed and predictions are returned.
 SINGLE, LISTS, INDICATOR = "single", "lists", "indicator"
 
 
 def is_list_of_labels(item: Any) -> bool:
-    """Return whether an item is the list of a document's labels."""
+    """Return whether an item is a list of labels of one document."""
     return isinstance(item, (list, tuple, set, frozenset)) or (
         isinstance(item, np.ndarray) and item.ndim == 1
     )
 
 
 def _check_labels(labels: list, place: Callable[[int], str]) -> None:
-    """Check labels, which may come from several lists. `place` returns the place of a label.
+    """Check labels, which may come from several lists.
+
+    `place` returns the location of a label in `y`, for messages.
 
     Raises
     ------
@@ -73,7 +75,6 @@ class Labels:
     converted: bool
 
     def __init__(self, y: Any):
-        # Numpy may have made strings of other labels.
         self.converted = isinstance(y, np.ndarray) and y.dtype.kind == "U"
         if y is None:
             raise ValueError("KNNTextClassifier requires y to be passed, but the target y is None")
@@ -110,7 +111,7 @@ class Labels:
                     f"y[{at}] is {shown(listed[at])}, but y[0] is {shown(listed[0])}: "
                     "use lists for all documents"
                 )
-            # numpy would convert labels of different types to one.
+            # numpy would convert labels of different types to one type.
             _check_labels(listed, "y[{}]".format)
         y = np.asarray(y)
         if y.ndim > 1:
@@ -154,7 +155,7 @@ class Labels:
         self.indices = indices.astype(np.int64).ravel()
 
     def _place(self, at: int) -> str:
-        """Return the place in the lists of a label."""
+        """Return the location of a label in the lists, for messages."""
         row = int(np.searchsorted(self.indptr, at, side="right")) - 1
         return f"y[{row}][{at - int(self.indptr[row])}]"
 
@@ -171,7 +172,7 @@ class Labels:
         return len(self.indices) if self.indptr is None else len(self.indptr) - 1
 
     def notes(self) -> list[str]:
-        """Return a note if numpy probably turned missing values into a label."""
+        """Return a note if numpy probably converted missing values to a label."""
         if self.converted and "nan" in self.classes:
             return [
                 "y: the label 'nan' is probably a missing value that "
@@ -197,7 +198,7 @@ class Labels:
         Raises
         ------
         ValueError
-            If two labels are the same string, or one is empty.
+            If two labels are equal as strings, or a label is empty.
         """
         names = [str(label) for label in self.classes.tolist()]
         if len(set(names)) != len(names):

@@ -27,8 +27,9 @@ def _items(points: Any) -> list:
 
 
 class MetricIndex:
-    """An exact index over points of a metric space. It finds the nearest points, and all points
-    within a distance.
+    """An exact index over points of a metric space.
+
+    It finds the nearest points of a query, or all points within a distance.
 
     Parameters
     ----------
@@ -37,9 +38,9 @@ class MetricIndex:
     metric : str or callable, default=None
         For vectors: ``'euclidean'`` (the default), ``'manhattan'``, ``'chebyshev'``,
         ``'minkowski:P'``, ``'angular'`` or ``'hamming'``. For strings: ``'edit'``. For sets:
-        ``'jaccard'``. A function of two points must be a metric. It runs on one thread at a time,
-        which is not the calling thread, and holds the GIL. Expect thousands of distances per
-        second, not millions.
+        ``'jaccard'``. A function of two points must be a metric. It holds the GIL and runs on one
+        thread at a time, but not on the calling thread. Expect thousands of distances per second,
+        not millions.
     index : str, default='auto'
         ``'brute-force'``, ``'lc'``, ``'sss-index'``, ``'sss-tree'``, ``'egnat'``, ``'m-tree'``,
         ``'vp-tree'`` or ``'kd-tree'``, optionally with parameters, such as ``'lc:64'``. ``'auto'``
@@ -153,7 +154,7 @@ class MetricIndex:
         distances : ndarray of float32
             In increasing order.
         points : ndarray of int64
-            The numbers of the points. Points at the same distance are ordered by number.
+            The indices of the points. Points at the same distance are ordered by index.
         """
         _, points, distances = self._index.nearest(self._queries([point]), integer("k", k, 1))
         return distances, points
@@ -173,7 +174,7 @@ class MetricIndex:
         distances : ndarray of float32
             In increasing order.
         points : ndarray of int64
-            The numbers of the points.
+            The indices of the points.
         """
         _, points, distances = self._index.within(self._queries([point]), _distance(radius))
         return distances, points

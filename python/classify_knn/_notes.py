@@ -15,6 +15,6 @@ class DataWarning(UserWarning):
 
 
 def warn(notes: Iterable[str]) -> None:
-    """Issue warnings to the caller of the function that calls this one."""
+    """Issue warnings that point to the caller of the calling function."""
     for note in notes:
         warnings.warn(note, DataWarning, stacklevel=3)

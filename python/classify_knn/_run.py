@@ -12,8 +12,7 @@ Progress = Callable[[str, int], object]
 
 
 def report(progress: Progress | None):
-    """Return a callback for the compiled part, which logs texts and passes numbers to
-    `progress`."""
+    """Return a callback for the compiled part, which logs messages and reports progress."""
     if progress is not None and not callable(progress):
         raise TypeError(
             f"progress={progress!r}: expected a function of a stage and a number of documents"

@@ -142,12 +142,12 @@ class SparseNeighbors(BaseEstimator):
         Parameters
         ----------
         X : sparse matrix or array of shape (n_queries, n_features), default=None
-            The queries. None: the fitted rows; no row is then its own neighbor.
+            The queries. None: the fitted rows, without each row as its own neighbor.
         n_neighbors : int, default=None
             The number of neighbors, at most 10,000 or the number of rows. None: the number set in
             the constructor.
         return_distance : bool, default=True
-            Whether to return distances, too.
+            Whether to return the distances as well.
 
         Returns
         -------
@@ -211,7 +211,7 @@ class SparseNeighbors(BaseEstimator):
 
 
 def _without_self(indices: np.ndarray, similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Reduce k + 1 neighbors of every row to k: drop the row itself, or the last neighbor."""
+    """Reduce the k + 1 neighbors of each row to k: drop the row itself, or the last neighbor."""
     count, width = indices.shape
     drop = indices == np.arange(count)[:, None]
     drop[~drop.any(axis=1), -1] = True
@@ -230,8 +230,9 @@ def top_k(
     n_jobs: int | None = None,
     device: str = "auto",
 ) -> sp.csr_matrix:
-    """Return the k greatest entries above a threshold of each row of ``queries @ rows.T``. The
-    search is exact.
+    """Return the k greatest entries above a threshold of each row of ``queries @ rows.T``.
+
+    The search is exact.
 
     Parameters
     ----------
@@ -286,7 +287,7 @@ def top_k(
     small = indptr[-1] < 2**31 and max(shape) < 2**31
     index = np.int32 if small else np.int64
     found = sp.csr_matrix(shape, dtype=np.float32)
-    # Assigned separately, because the constructor would check the arrays and might sort them.
+    # Assigned directly, because the constructor would check the arrays and might sort them.
     found.indptr, found.indices, found.data = (
         indptr.astype(index),
         columns.astype(index),

@@ -15,7 +15,7 @@ from ._inputs import as_texts, n_threads
 from ._labels import Labels
 from ._notes import warn
 
-#: Parameters of the analysis of texts that both classes share.
+#: Analysis parameters that both classes share.
 ANALYSIS = (
     "words",
     "case",
@@ -29,7 +29,7 @@ ANALYSIS = (
     "char_scope",
     "title_boost",
 )
-#: Parameters of the weights of terms or columns that both classes share.
+#: Weighting parameters that both classes share.
 TERM_WEIGHTS = (
     "weighting",
     "idf_power",
@@ -41,8 +41,9 @@ TERM_WEIGHTS = (
 
 
 class TfidfVectorizer(TransformerMixin, BaseEstimator):
-    """Convert texts to TF-IDF rows on all processors. The rows are bit-identical to the rows of
-    ``classify``.
+    """Convert texts to TF-IDF rows on all processors.
+
+    The rows are bit-identical to the rows of ``classify``.
 
     :meth:`transform` weights texts as training documents. :meth:`transform_queries` weights them as
     queries, which differs for weightings such as BM25.
@@ -57,7 +58,7 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
         The definition of a word: a Unicode word (UAX #29), a run of letters, digits and ``_``, or
         text between white space. None: ``unicode``, or the definition that `weighting` implies.
     case : {'fold', 'lower', 'keep'}, default=None
-        How to treat upper case. None: ``fold``.
+        The treatment of upper case. None: ``fold``.
     normalization : {'nfkc', 'nfc', 'none'}, default=None
         The Unicode normalization form. None: ``nfkc``.
     strip_accents : bool, default=False
@@ -84,7 +85,7 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
     max_features : int, default=None
         The maximum number of terms; terms with the highest document frequency are kept.
     select : str, default=None
-        Keep the terms that are most informative about the labels: ``'chi2:N'`` or
+        The selection of the terms that are most informative about the labels: ``'chi2:N'`` or
         ``'information-gain:N'``. Requires `y`.
     n_jobs : int or None, default=None
         The number of threads; None and -1 mean all processors.
@@ -229,7 +230,7 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
     def vocabulary_(self) -> dict[str, int]:
         check_is_fitted(self, "_model")
         if "_vocabulary" not in self.__dict__:
-            self._vocabulary = {term: place for place, term in enumerate(self._model.terms)}
+            self._vocabulary = {term: column for column, term in enumerate(self._model.terms)}
         return self._vocabulary
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -238,7 +239,7 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         input_features : list of one str, default=None
-            The name of the column of texts, which has no effect.
+            Ignored, but must have length 1.
 
         Returns
         -------

@@ -1,16 +1,16 @@
 """Classification of PySpark data frames on the executors of a cluster.
 
-The search engine is that of :class:`~classify_knn.KNNTextClassifier`. Spark distributes documents
-and sums counts. Results are bit-identical for any partitions, and if Spark runs a task again or
-twice.
+Each executor uses the search engine of :class:`~classify_knn.KNNTextClassifier`. Spark distributes
+documents and sums counts. Results are bit-identical for any partitioning, and if Spark repeats a
+task.
 
-======================  =====================================================================================
+======================  ==========================================================
 :func:`predict`         predicts the labels of documents
 :func:`evaluate`        computes metrics on documents with known labels
-:func:`fit`             writes training rows as shards, one for each partition, to storage that all
-executors share
+:func:`fit`             writes training rows as shards, one for each partition, to
+                        storage that all executors share
 :func:`kneighbors`      finds the nearest training documents in all shards
-======================  =====================================================================================
+======================  ==========================================================
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from ._classifier import _NATIVE_PARAMETERS, KNNTextClassifier
 #: Name of the file that describes the shards.
 MANIFEST = "manifest.json"
 
-#: Model of this process (a Python worker of an executor), keyed by the digest of its file, its device and its threads.
+#: Model of this process (a Python worker of an executor), keyed by the digest of its file, its
+#: device and its number of threads.
 _opened: dict[tuple[str, str, int], KNNTextClassifier] = {}
 
 
@@ -46,26 +47,31 @@ def _model_of(model: KNNTextClassifier | str | os.PathLike) -> KNNTextClassifier
         model = KNNTextClassifier.load(model, device="cpu")
     check_is_fitted(model)
     if model._model.input != "text":
-        raise ValueError(f"the model was trained on {model._model.input}: only models of texts are for data frames")
+        raise ValueError(
+            f"the model was trained on {model._model.input}: expected a model trained on texts"
+        )
     if model._model.needs_batch:
-        raise ValueError("the rule pcut decides on whole batches, which Spark splits: use a model with another rule")
+        raise ValueError(
+            "the rule pcut decides on whole batches, which Spark splits: "
+            "use a model with another rule"
+        )
     return model
 
 
 def _ship_model(df: DataFrame, model: KNNTextClassifier) -> tuple[Broadcast, str]:
-    """Broadcast the serialized model, once for each executor. Return it with its digest."""
+    """Broadcast the serialized model to the executors. Return the broadcast and the digest."""
     data = model._model.to_bytes()
     return df.sparkSession.sparkContext.broadcast(data), hashlib.sha256(data).hexdigest()
 
 
 def _receive_model(shipped: Broadcast, digest: str, device: str, n_jobs: int) -> KNNTextClassifier:
-    """Return the model in a Python worker, which deserializes it once."""
+    """Return the model in a Python worker, and deserialize it on the first call."""
     key = (digest, device, n_jobs)
     if key not in _opened:
         _opened.clear()
         made = KNNTextClassifier(n_jobs=n_jobs, device=device)
         made._model = _native.Model.from_bytes(shipped.value, n_jobs=n_jobs, device=device)
-        made._take_labels()
+        made._load_labels()
         _opened[key] = made
     return _opened[key]
 
@@ -82,7 +88,7 @@ def _check_column(df: DataFrame, column: str, *, lists: bool = False) -> None:
 
 def _texts(batch: pa.RecordBatch, column: str) -> list[str]:
     texts = batch.column(column).to_pylist()
-    # A document without text has no known term, so it gets an empty text.
+    # Null becomes an empty text, which has no known term.
     return [text or "" for text in texts]
 
 
@@ -182,9 +188,9 @@ def evaluate(
     Returns
     -------
     dict
-        ``documents``, ``exact`` (the share of documents with exactly the right labels),
+        ``documents``, ``exact`` (the share of documents with exactly the correct labels),
         ``micro_f1``, ``macro_f1`` (over all known and predicted labels) and ``labels``: for each
-        label its ``documents``, ``predicted`` and ``right``.
+        label the numbers of ``documents``, ``predicted`` and ``right`` (correctly predicted).
     """
     _check_column(df, labels, lists=True)
     known = df.schema[labels].dataType
@@ -246,8 +252,8 @@ def fit(
     Parameters
     ----------
     df : DataFrame
-        Documents, in the order of the partitions and of the rows in them. If the order matters,
-        sort the data frame.
+        Documents, in the order of the partitions and of their rows. If the order matters, sort the
+        data frame.
     path : path
         A new folder that the driver and all executors share. It must not contain other shards.
     text, labels : str
@@ -279,11 +285,17 @@ def fit(
         raise TypeError(f"fit() has no parameter {sorted(unknown)[0]!r}")
     for name in ("tune", "select", "max_features", "chi2_power", "features", "target_error", "foreign"):
         if parameters.get(name) not in (None, False, 0, "tfidf"):
-            raise ValueError(f"{name}={parameters[name]!r}: shards have neither tuning, term selection nor dense vectors, which need all documents")
+            raise ValueError(
+                f"{name}={parameters[name]!r}: shards have neither tuning, "
+                "term selection nor dense vectors, which need all documents"
+            )
     folder = pathlib.Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / MANIFEST).exists():
-        raise FileExistsError(f"{folder / MANIFEST}: the folder already contains shards; choose another folder, or remove it")
+        raise FileExistsError(
+            f"{folder / MANIFEST}: the folder already contains shards; "
+            "choose another folder, or remove it"
+        )
     several = isinstance(df.schema[labels].dataType, T.ArrayType)
     wanted = {**dict.fromkeys(_NATIVE_PARAMETERS), **parameters, "several": several}
 
@@ -348,7 +360,7 @@ def fit(
             texts, (names, indptr, indices), wanted, ids=ids, n_jobs=1, device="cpu", part_of=shipped.value
         )
         file = f"part-{number:06}.model"
-        # A temporary file is renamed, so a task that runs twice writes the same bytes.
+        # `save` renames a temporary file, and a repeated task writes the same bytes.
         model.save(os.path.join(target, file))
         columns = [pa.array([number]), pa.array([file]), pa.array([len(texts)]), pa.array([start])]
         yield pa.RecordBatch.from_arrays(columns, ["partition", "file", "documents", "first"])
@@ -384,16 +396,16 @@ def kneighbors(
     """Find the nearest training documents of each document in all shards.
 
     Each task searches one shard after the other for its documents, and keeps the best neighbors: by
-    falling similarity, then by rising number. With several `groups`, a task searches one group of
-    shards for all documents, and the results of the groups are merged. Both give bit-identical
-    results to one model of all documents.
+    decreasing similarity, then by increasing row number. With several `groups`, a task searches one
+    group of shards for all documents, and the results of the groups are merged. In both cases, the
+    results are bit-identical to those of one model of all documents.
 
     Parameters
     ----------
     df : DataFrame
         Documents.
     path : path
-        The folder of :func:`fit`.
+        The folder that :func:`fit` wrote.
     k : int
         The number of neighbors per document.
     text : str, default='text'
@@ -458,7 +470,7 @@ def _full(name: str, kind: pa.DataType) -> pa.Field:
     return pa.field(name, kind, nullable=False)
 
 
-#: As in Spark, without nulls.
+#: Arrow type of the column ``neighbors``, without nulls as in the Spark schema.
 _NEIGHBORS = pa.list_(
     _full(
         "element",
@@ -476,7 +488,7 @@ _NEIGHBORS = pa.list_(
 
 @dataclasses.dataclass
 class _Search:
-    """The state with which an executor searches shards."""
+    """A search of shards, which Spark sends to the executors."""
 
     shards: list[dict[str, Any]]
     folder: str
@@ -485,7 +497,7 @@ class _Search:
     n_jobs: int
 
     def __call__(self, texts: list[str], shards: list[dict[str, Any]]) -> pa.Array:
-        """Find the neighbors of each text in some shards, which must be in row order."""
+        """Find the neighbors of each text in the given shards, which must be in row order."""
         rows = np.full((len(texts), self.k), -1, dtype=np.int64)
         similarities = np.full((len(texts), self.k), -np.inf, dtype=np.float32)
         named: dict[int, tuple[str, list[str]]] = {}
@@ -493,7 +505,7 @@ class _Search:
             model = _native.Model.open(os.path.join(self.folder, shard["file"]), n_jobs=self.n_jobs, device=self.device)
             own, near = model.kneighbors(texts, self.k)
             own = np.where(own >= 0, own + shard["first"], -1)
-            # A stable sort leaves equal similarities in the order of rows.
+            # A stable sort keeps rows of equal similarity in increasing order.
             all_rows, all_near = np.hstack([rows, own]), np.hstack([similarities, near])
             best = np.argsort(-all_near, axis=1, kind="stable")[:, : self.k]
             rows, similarities = np.take_along_axis(all_rows, best, 1), np.take_along_axis(all_near, best, 1)
@@ -541,11 +553,13 @@ def _merge_neighbors(parts: list[pa.Array], k: int) -> pa.Array:
 
 
 def _join_neighbors(table: pa.Table, numbers: list[int], k: int) -> pa.Table:
-    """Combine a batch of documents with their neighbors in all groups; the first group carries the
-    documents."""
+    """Combine a batch of documents with their neighbors in all groups. The row of the first group
+    contains the documents."""
     parts = {row["group"]: row for row in table.to_pylist()}
     if sorted(parts) != sorted(numbers):
-        raise RuntimeError("the documents changed while they were searched: cache or write the data frame first")
+        raise RuntimeError(
+            "the documents changed between two passes: cache or write the data frame first"
+        )
     documents = _from_bytes(parts[numbers[0]]["documents"])
     lists = [_from_bytes(parts[number]["neighbors"]).column(0) for number in numbers]
     return pa.Table.from_arrays([*documents.columns, _merge_neighbors(lists, k)], schema=documents.schema.append(_full("neighbors", _NEIGHBORS)))
@@ -555,10 +569,11 @@ def _search_groups(df: DataFrame, schema: T.StructType, text: str, search: _Sear
     """Find neighbors in groups of shards. Each task searches one group for all documents; then the
     results are merged.
 
-    Batches of documents travel as bytes. A batch is identified by its position and its bytes. If
-    Spark recomputes a batch and it changes, its parts are never merged. """
+    Batches of documents are sent as bytes. A batch is identified by its position and a hash of its
+    bytes, so results for different contents of a batch are never merged.
+    """
     session = df.sparkSession
-    # A number for each partition that Spark's hash assigns to that partition.
+    # For each partition, a number that Spark's hash assigns to it.
     placed = F.pmod(F.hash("id"), F.lit(groups)).alias("partition")
     found = session.range(64 * groups).select("id", placed).groupBy("partition").agg(F.min("id").alias("id")).collect()
     numbers = [row["id"] for row in found]
@@ -588,7 +603,7 @@ def _search_groups(df: DataFrame, schema: T.StructType, text: str, search: _Sear
             for (key, data), batch in zip(packs, documents, strict=True):
                 own = pa.RecordBatch.from_arrays([lists.slice(at, batch.num_rows)], ["neighbors"])
                 at += batch.num_rows
-                # The documents travel with one of the groups.
+                # Only the first group returns the documents.
                 data = data if number == numbers[0] else None
                 columns = [pa.array([key]), pa.array([number]), pa.array([data], pa.binary()), pa.array([_to_bytes(own)], pa.binary())]
                 yield pa.RecordBatch.from_arrays(columns, ["key", "group", "documents", "neighbors"])

@@ -1,4 +1,4 @@
-"""Tests of KNNTextClassifier with the input types of users."""
+"""Tests of KNNTextClassifier with all supported input types."""
 
 import logging
 import multiprocessing
@@ -57,7 +57,7 @@ class Column:
 
 
 class ArrowColumn:
-    """A column that supports only Arrow."""
+    """A column that supports only the Arrow stream interface."""
 
     def __init__(self, items):
         self.array = pa.chunked_array([items])

@@ -1,8 +1,8 @@
-"""Tests that the program and the package give the same models, byte for byte, and the same
-predictions.
+"""Tests that the program and the package give byte-identical models and the same predictions.
 
-On four corpora, if CLASSIFY_CORPORA names their folder, otherwise on documents that are made up;
-CLASSIFY is the command. """
+The tests use generated documents and, if CLASSIFY_CORPORA names their folder, four corpora.
+CLASSIFY is the path of the program.
+"""
 
 import json
 import os
@@ -99,7 +99,7 @@ def safetensors(path):
 
 @pytest.mark.parametrize("weighting", ["ltc", "bm25", "sklearn", "Lsc"])
 def test_rows(weighting, made_up, tmp_path):
-    """The vectorizer's rows equal the rows that the program writes."""
+    """The rows of the vectorizer equal the rows that the program writes."""
     train, test = made_up
     run("train", train, "-o", tmp_path / "a.model", "--weighting", weighting)
     run("vectorize", tmp_path / "a.model", test, "-o", tmp_path / "a.vectors")
@@ -120,7 +120,7 @@ def test_corpora(corpus, tmp_path):
 
 @pytest.mark.skipif(CORPORA is None, reason="CLASSIFY_CORPORA is not set")
 def test_a_corpus_of_rows(tmp_path):
-    """Rows of svmlight, as weights and as counts."""
+    """Compare svmlight files with the same rows as matrices, as weights and as counts."""
     from sklearn.datasets import load_svmlight_file
 
     train, test = (pathlib.Path(CORPORA) / "rcv1" / f"binary-{part}.svm" for part in ("train", "test"))
@@ -132,5 +132,5 @@ def test_a_corpus_of_rows(tmp_path):
     own = KNNTextClassifier().fit(rows, labels.astype(int))
     assert [str(label) for label in own.predict(queries)] == [label.removeprefix("+") for label in said]
     loaded = KNNTextClassifier.load(tmp_path / "command.model")
-    # Only the numbers of columns are known, because the file has no column names.
+    # The file has no column names, so terms are column numbers.
     assert [label.removeprefix("+") for label in loaded.predict(queries)] == [str(label) for label in own.predict(queries)]

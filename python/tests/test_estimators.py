@@ -1,4 +1,4 @@
-"""scikit-learn's checks of estimators. With the default parameters, no failure is expected."""
+"""The estimator checks of scikit-learn. With the default parameters, no check may fail."""
 
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator

@@ -1,4 +1,4 @@
-"""Tests that the programs of the gallery run and draw their charts."""
+"""Tests that the gallery programs run and draw their charts."""
 
 import pathlib
 import subprocess

@@ -121,7 +121,7 @@ def test_wrong_arguments_are_named(call, message):
 
 
 def test_threads_with_a_function():
-    """An error belongs to the call whose query raised it."""
+    """An error is raised only in the call whose query caused it."""
     from concurrent.futures import ThreadPoolExecutor
 
     def distance(a, b):

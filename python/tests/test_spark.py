@@ -1,4 +1,4 @@
-"""Tests that Spark gives bit-identical results to one machine, for any partitions."""
+"""Tests that results on Spark are bit-identical to those of one machine, for any partitioning."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def test_shards(session, train, test, partitions, parameters, tmp_path):
             for own, nearness in zip(indices, similarities, strict=True)
         ]
         assert found == expected
-        # With groups of shards, the results are the same, in any order.
+        # With groups of shards, the results are the same, but their order may differ.
         for groups in (2, 3, 100):
             grouped = spark.kneighbors(frame(session, test, 3), tmp_path / "shards", k, groups=groups).collect()
             assert sorted(grouped, key=lambda row: int(row["id"][1:])) == rows

@@ -56,7 +56,7 @@ def test_the_same_neighbors_as_scikit_learn():
     expected, _ = NearestNeighbors(n_neighbors=7, metric="cosine", algorithm="brute").fit(rows).kneighbors(queries)
     finite = np.isfinite(found)
     assert np.allclose(found[finite], expected[finite], atol=1e-6)
-    # If there are fewer neighbors, all other rows are at distance 1.
+    # Rows that are not neighbors have similarity 0, so scikit-learn puts them at distance 1.
     assert np.allclose(expected[~finite], 1)
 
 

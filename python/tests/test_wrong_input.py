@@ -1,4 +1,4 @@
-"""Tests that wrong input is refused with the name of the parameter, or gives a warning."""
+"""Tests that invalid input causes an error with the name of the parameter, or a warning."""
 
 import ast
 import os
@@ -294,7 +294,7 @@ def test_arguments_of_metric_indexes():
 
 
 def test_corrupt_sparse_matrices():
-    """scipy crashes on some of them, so they are made in another process."""
+    """scipy crashes on some of these matrices, so they are created in another process."""
     code = f"""
 import sys; sys.path[:] = {sys.path!r}
 import numpy as np, scipy.sparse as sp
@@ -305,7 +305,7 @@ def corrupt(kind, **arrays):
     for name, array in arrays.items():
         setattr(matrix, name, np.asarray(array))
     if kind != "coo_matrix":
-        # scipy then does not look at the indices before it uses them.
+        # scipy then does not check the indices before it uses them.
         vars(matrix).pop("_has_canonical_format", None)
     return matrix
 
@@ -339,7 +339,7 @@ for arrays in (dict(row=[0, 1, 2, big]), dict(col=[0, 1, 2, -big]), dict(data=[1
         print("accepted", arrays, flush=True)
     except ValueError as error:
         assert "corrupt" in str(error), error
-# Arrays that are longer than necessary are correct.
+# Arrays may be longer than necessary.
 long = corrupt("csr_matrix", indices=[0, 1, 2, 3, 7], data=[1.0, 1, 1, 1, 1])
 assert (top_k(long, good, 1).toarray() == np.eye(4)).all()
 print("end")
@@ -360,7 +360,7 @@ before = len(os.listdir("/proc/self/task"))
 for jobs in range(1, 25):
     TfidfVectorizer(n_jobs=jobs).fit(["bread and butter"] * 3)
 last = time.monotonic() + 20
-# Four pools are kept, with at most 24 threads each.
+# At most four pools are kept, with at most 24 threads each.
 while len(os.listdir("/proc/self/task")) - before > 96 and time.monotonic() < last:
     time.sleep(0.1)
 print(len(os.listdir("/proc/self/task")) - before)
@@ -371,7 +371,7 @@ print(len(os.listdir("/proc/self/task")) - before)
 
 
 def test_one_thread_reads_many_documents():
-    """A corpus of several parts must not wait for a second thread."""
+    """Reading a corpus of several parts does not wait for a second thread."""
     code = f"""
 import sys; sys.path[:] = {sys.path!r}
 from classify_knn import TfidfVectorizer
@@ -382,7 +382,7 @@ print(TfidfVectorizer(n_jobs=1).fit_transform(["bread and butter"] * 30_000).sha
 
 
 def test_modules_import_names_that_exist():
-    """The module for Spark cannot be imported without Spark."""
+    """Checks the source of the Spark module too, which cannot be imported without Spark."""
     folder = pathlib.Path(classify_knn.__file__).parent
     for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

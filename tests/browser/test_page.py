@@ -2,7 +2,7 @@
 
 Run `pip install pytest playwright axe-playwright-python`, then
 `CLASSIFY=target/release/classify pytest tests/browser`. The browser is /usr/bin/chromium, unless
-CHROMIUM names another one. If SCREENSHOTS names a folder, screenshots of the page are saved there.
+CHROMIUM names another browser. If SCREENSHOTS names a folder, screenshots of the page are saved there.
 """
 
 import json
@@ -72,7 +72,7 @@ def page(browser, server):
     page = browser.new_page()
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
-    # The page asks before it adds a label.
+    # The page asks for confirmation before it adds a label.
     page.on("dialog", lambda dialog: dialog.accept())
     page.on("console", lambda said: problems.append(said.text) if "Content Security" in said.text else None)
     page.on("request", lambda request: problems.append(request.url) if not request.url.startswith((server, "data:")) else None)
@@ -80,7 +80,7 @@ def page(browser, server):
     says(page, "#about", "documents")
     yield page
     page.close()
-    # No script failed, no request was refused, and no other host was contacted.
+    # No script failed, no request was blocked, and no other host was contacted.
     assert problems == []
 
 
@@ -145,7 +145,7 @@ def test_a_correction_changes_the_next_answer(page, server):
     page.fill("#token", TOKEN)
     page.click("#correct button[type=submit]")
     says(page, "#learned", "Learned")
-    # The model knows none of the words, so no document is found.
+    # All words are unknown to the model, so the document has no neighbors.
     assert "Learned: animals" in page.inner_text("#learned")
     text = MILK + " Quokka."
     ask(page, text)
@@ -197,7 +197,7 @@ def test_ten_megabytes(page):
     page.click("#go")
     page.wait_for_selector("#go:enabled", timeout=60_000)
     assert given(page) == ["cooking"]
-    # More than the server accepts.
+    # The text exceeds the limit of the server.
     page.evaluate("text => { document.getElementById('text').value = text + text; }", text)
     page.click("#go")
     page.wait_for_selector("#message:not(:empty)", timeout=60_000)

@@ -27,7 +27,7 @@ for size in (5, 12, 40, 90):
     b[:2] = a[:2]
     differences = b - a
     if size == 40:
-        # Ties that rounding must not separate.
+        # Tied values, which rounding must not separate.
         differences = np.round(differences, 2)
     pairs.append(
         {
@@ -91,7 +91,7 @@ def macro_f1(gold, predicted):
 
 
 def corrected(estimate, values):
-    """Return percentiles without the bias of the replicates."""
+    """Return percentiles, corrected for the bias of the replicates."""
     low, high = np.quantile(values, [0.025, 0.975])
     bias = np.mean(values) - estimate
     return [float(low - bias), float(high - bias)]

@@ -1,5 +1,6 @@
-"""Generates sklearn.json: the weights of scikit-learn's TfidfVectorizer, with its defaults, for the
-first documents of corpora/sample/train.jsonl and for some unusual ones.
+"""Generates sklearn.json: the weights of scikit-learn's TfidfVectorizer with default parameters.
+
+The documents are the first ones of corpora/sample/train.jsonl and some unusual ones.
 
     python tests/golden/make.py > tests/golden/sklearn.json     (scikit-learn 1.9.1)
 """

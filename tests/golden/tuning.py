@@ -4,10 +4,11 @@ implementations.
     python tests/golden/tuning.py > tests/golden/tuning.json     (scikit-learn 1.9.1, scipy 1.17.1)
 
 Thresholds are found by brute force: every threshold halfway between two scores (or between the
-lowest one and 0, or above the highest one) is evaluated with scikit-learn's f1_score. In a tie, the
-highest threshold wins. `micromacro` is the definition of LibMultiLabel's `train_thresholding` on
-given scores. It visits labels by decreasing frequency. For each label, it takes the threshold that
-maximizes its F1 / (labels so far) + the micro F1 of the labels so far.
+lowest score and 0, or above the highest score) is evaluated with scikit-learn's f1_score. Of
+equally good thresholds, the highest is chosen. `micromacro` follows LibMultiLabel's
+`train_thresholding` on given scores. It processes labels by decreasing frequency. For each label,
+it chooses the threshold that maximizes its F1 / (labels so far) + the micro F1 of the labels so
+far.
 """
 
 import json
@@ -119,7 +120,7 @@ def mcut(row, order):
 
 
 def pcut(factor):
-    """Yang 2001: for each label, the documents with the highest scores, in proportion to the training documents."""
+    """Yang 2001: for each label, the documents with the highest scores, as often as in training."""
     given = [[] for _ in matrix]
     for i, l in enumerate(labels):
         documents = [d for d in np.argsort(-matrix[:, i], kind="stable") if matrix[d, i] > 0]
@@ -146,7 +147,7 @@ def rtcut():
 
 
 def scut_smoothed(labels, weight):
-    """Return the threshold of the grid with the best n * F1 + weight * mean F1 of 21 similar labels."""
+    """Return the grid threshold with the best n * F1 + weight * mean F1 of 21 similar labels."""
     grid = [2.0 ** (octave - 9) * (1 + step / 16) for octave in range(9) for step in range(16)] + [1.0]
     curves = np.array([[f1(l["due"], given(l["scores"], t)) for t in grid] for l in labels])
     due = [sum(l["due"]) for l in labels]

@@ -41,7 +41,7 @@ def compile_kernel(nvrtc, name, parts, target):
     `parts` are its source files, headers first. They are concatenated, so no include folders are
     needed.
     """
-    source = "".join(f'#line 1 "{part.name}"\n' + part.read_text() for part in parts)
+    source = "".join(f'#line 1 "{part.name}"\n' + part.read_text(encoding="utf-8") for part in parts)
     program = ctypes.c_void_p()
     status = nvrtc.nvrtcCreateProgram(
         ctypes.byref(program), source.encode(), f"{name}.cu".encode(), 0, None, None)
@@ -85,8 +85,8 @@ def main(kernels, sources, tensor=()):
         ptx = compile_kernel(nvrtc, name, [kernels / part for part in parts], target)
         if not check:
             path.parent.mkdir(exist_ok=True)
-            path.write_text(ptx)
-        elif not path.exists() or path.read_text() != ptx:
+            path.write_text(ptx, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != ptx:
             stale.append(path)
     stale += sorted(path for path in (kernels / "ptx").glob("*.ptx") if path.stem not in sources)
     if stale:

@@ -146,7 +146,7 @@ __device__ inline unsigned point_at(const Points& points, unsigned position) {
 
 // Maximum dimension of queries in shared memory. Queries with more dimensions are read from global
 // memory.
-constexpr unsigned NEAR_TERMS = 4096;
+constexpr unsigned MAX_CACHED_DIMENSION = 4096;
 
 template <unsigned METRIC, typename A>
 __device__ inline void measure_with(const Points& points, const A* query, Candidate* candidates,
@@ -193,7 +193,7 @@ __device__ inline void measure_angles(const Points& points, const float* query, 
 
 // Replaces all candidates by the keys of their exact distances (`neighbor_key`). Each block
 // processes groups of 32 candidates: the groups blockIdx.y, blockIdx.y + gridDim.y, and so on.
-// Shared memory: the coordinates of a query as f64, if they are at most NEAR_TERMS and the distance
+// Shared memory: the coordinates of a query as f64, if they are at most MAX_CACHED_DIMENSION and the distance
 // is not angular.
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
     measure_all(Points points, const float* queries, const double* query_lengths, Query* states,
@@ -213,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
     }
     bool is_certain = true;
     const float* values = queries + size_t(query) * points.dimension;
-    const bool is_cached = points.metric != ANGULAR && points.dimension <= NEAR_TERMS;
+    const bool is_cached = points.metric != ANGULAR && points.dimension <= MAX_CACHED_DIMENSION;
     if (is_cached) {
         for (unsigned i = threadIdx.x; i < points.dimension; i += SELECT_THREADS) {
             near_query[i] = values[i];

@@ -66,16 +66,16 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
 /// or `queries` is 0.
 ///
 /// ```
-/// use metric_index::estimate::radius_of_share;
+/// use metric_index::estimate::radius_for_share;
 /// use metric_index::metric::Euclidean;
 /// use metric_index::points::Vectors;
 ///
 /// let line = Vectors::new((0..1_000u16).map(f32::from).collect(), 1)?;
-/// let radius = radius_of_share(&line, &Euclidean, 0.01, 100, 0)?;
+/// let radius = radius_for_share(&line, &Euclidean, 0.01, 100, 0)?;
 /// assert!((4.0..7.0).contains(&radius), "most points have ten others within 5");
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
-pub fn radius_of_share<S: Points, M: Metric<S::Point>>(
+pub fn radius_for_share<S: Points, M: Metric<S::Point>>(
     points: &S,
     metric: &M,
     share: f32,

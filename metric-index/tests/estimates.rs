@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use metric_index::error::Error;
-use metric_index::estimate::{intrinsic_dimension, radius_of_share};
+use metric_index::estimate::{intrinsic_dimension, radius_for_share};
 use metric_index::generate::Random;
 use metric_index::index::{BruteForce, Index, Kind};
 use metric_index::metric::{Edit, Euclidean, Hamming};
@@ -35,7 +35,7 @@ fn intrinsic_dimensions_match_known_values() {
 fn radii_contain_the_share_of_points() {
     let points = plane(500, 4);
     for share in [0.0, 0.0001, 0.01, 0.3, 1.0] {
-        let radius = radius_of_share(&points, &Euclidean, share, 500, 0).unwrap();
+        let radius = radius_for_share(&points, &Euclidean, share, 500, 0).unwrap();
         let index = BruteForce::new(&points, Euclidean).unwrap();
         // With all points as queries, the radius contains at least the share of the points, and any
         // smaller radius contains less.
@@ -56,15 +56,15 @@ fn invalid_parameters_are_rejected() {
     let one = plane(1, 2);
     for few in [&none, &one] {
         assert!(matches!(intrinsic_dimension(few, &Euclidean, 9, 0), Err(Error::TooFew { .. })));
-        let radius = radius_of_share(few, &Euclidean, 0.5, 9, 0);
+        let radius = radius_for_share(few, &Euclidean, 0.5, 9, 0);
         assert!(matches!(radius, Err(Error::TooFew { .. })));
     }
     let some = plane(9, 2);
     assert!(matches!(intrinsic_dimension(&some, &Euclidean, 1, 0), Err(Error::Option { .. })));
-    let share = |share| radius_of_share(&some, &Euclidean, share, 9, 0);
+    let share = |share| radius_for_share(&some, &Euclidean, share, 9, 0);
     assert!(matches!(share(f32::NAN), Err(Error::Share { .. })));
     assert!(matches!(share(1.1), Err(Error::Share { .. })));
-    assert!(radius_of_share(&some, &Euclidean, 0.5, 0, 0).is_err());
+    assert!(radius_for_share(&some, &Euclidean, 0.5, 0, 0).is_err());
     let nan = Vectors::new(vec![f32::NAN; 4], 2).unwrap();
     assert!(intrinsic_dimension(&nan, &Euclidean, 9, 0).is_err());
     let question = Question::Within(-1.0);

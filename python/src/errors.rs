@@ -121,7 +121,7 @@ fn train_message(error: &TrainError) -> String {
         TrainError::PrototypesAreTuned => {
             "tune=True chooses the share of prototypes: omit /prototypes in weights"
         }
-        TrainError::CompensationForSeveral => {
+        TrainError::CompensationForMultiLabel => {
             "/size in weights is for one label per document: omit it; label thresholds already \
              account for sizes"
         }

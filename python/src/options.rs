@@ -7,7 +7,7 @@ use std::str::FromStr;
 use classify::decide::decision::DecisionOptions;
 use classify::decide::objective::Objective;
 use classify::learn::{
-    DenseOptions, DenseSource, FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
+    DenseOptions, DenseSource, TunableFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
     TuneScope,
 };
 use classify::model::FeatureSpec;
@@ -276,7 +276,7 @@ impl<'py> Parameters<'_, 'py> {
         let is_set = |name: &str| Ok::<_, PyErr>(self.argument(name)?.is_some());
         Ok(Some(TuneOptions {
             scope,
-            free: FreeFeatures {
+            free: TunableFeatures {
                 analyzer: !(is_set("stemmer")?
                     || is_set("ngram_range")?
                     || is_set("char_ngram_range")?),

@@ -24,7 +24,7 @@
 //! let options = ClusterOptions::new(NonZeroUsize::new(2).expect("above 0"));
 //! let engines = Engines::cpu(&Threads::available()?);
 //! let found = cluster(&Arc::new(rows.build(6)), options, &engines)?;
-//! assert_eq!(found.of_row, [Some(0), Some(1), Some(0), Some(1)]);
+//! assert_eq!(found.cluster_of_row, [Some(0), Some(1), Some(0), Some(1)]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -65,7 +65,7 @@ impl ClusterOptions {
 #[derive(Debug, Clone)]
 pub struct Clusters {
     /// The cluster of each row; `None` if the row shares no term with any center.
-    pub of_row: Vec<Option<u32>>,
+    pub cluster_of_row: Vec<Option<u32>>,
     /// The similarity of each row to the center of its cluster; 0 if it has no cluster.
     pub similarities: Vec<f32>,
     /// The centers, as rows of length 1, in the order of the clusters.
@@ -108,21 +108,21 @@ fn one_start(
 ) -> Result<Clusters, SearchError> {
     let mut centers = Arc::new(first_centers(rows, options.clusters.get(), engines, &mut random));
     let mut lists = NeighborLists::default();
-    let mut of_row = vec![None; rows.rows()];
+    let mut cluster_of_row = vec![None; rows.rows()];
     for round in 1.. {
         let (nearest, similarities) = nearest(rows, &centers, engines, &mut lists)?;
-        if nearest == of_row || round == options.max_iterations.get() {
+        if nearest == cluster_of_row || round == options.max_iterations.get() {
             let objective = similarities.iter().map(|&similarity| f64::from(similarity)).sum();
             return Ok(Clusters {
-                of_row: nearest,
+                cluster_of_row: nearest,
                 similarities,
                 centers,
                 objective,
                 iterations: round,
             });
         }
-        of_row = nearest;
-        centers = Arc::new(means(rows, &of_row, &similarities, centers.rows(), engines));
+        cluster_of_row = nearest;
+        centers = Arc::new(means(rows, &cluster_of_row, &similarities, centers.rows(), engines));
     }
     unreachable!("the last round returns")
 }
@@ -157,7 +157,7 @@ fn nearest(
             table[term as usize * count + center] = weight;
         }
     }
-    let of_row = |sums: &mut Vec<f64>, at: usize| {
+    let cluster_of_row = |sums: &mut Vec<f64>, at: usize| {
         sums.clear();
         sums.resize(count, 0.0);
         let (terms, weights) = row(&rows.view(), at);
@@ -178,7 +178,7 @@ fn nearest(
         best
     };
     let numbers = (0..rows.rows()).into_par_iter().with_min_len(64);
-    Ok(engines.threads().run(|| numbers.map_init(Vec::new, of_row).unzip()))
+    Ok(engines.threads().run(|| numbers.map_init(Vec::new, cluster_of_row).unzip()))
 }
 
 /// Draws rows as initial centers, with probabilities proportional to their distance from earlier
@@ -246,13 +246,13 @@ fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Rando
 /// least similar to its center.
 fn means(
     rows: &Csr,
-    of_row: &[Option<u32>],
+    cluster_of_row: &[Option<u32>],
     similarities: &[f32],
     count: usize,
     engines: &Engines,
 ) -> Csr {
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); count];
-    for (at, cluster) in of_row.iter().enumerate() {
+    for (at, cluster) in cluster_of_row.iter().enumerate() {
         if let Some(cluster) = cluster {
             members[*cluster as usize].push(at);
         }
@@ -260,7 +260,7 @@ fn means(
     let empty = members.iter().filter(|members| members.is_empty()).count();
     if empty > 0 {
         let mut far: Vec<usize> =
-            (0..of_row.len()).filter(|&at| !row(&rows.view(), at).0.is_empty()).collect();
+            (0..cluster_of_row.len()).filter(|&at| !row(&rows.view(), at).0.is_empty()).collect();
         far.sort_by(|&a, &b| similarities[a].total_cmp(&similarities[b]).then(a.cmp(&b)));
         let mut far = far.into_iter();
         for members in members.iter_mut().filter(|members| members.is_empty()) {
@@ -310,7 +310,8 @@ impl Clusters {
     fn renumber(&mut self) {
         let mut numbers: Vec<Option<u32>> = vec![None; self.centers.rows()];
         let mut order = Vec::new();
-        let all = self.of_row.iter().flatten().copied().chain(0..to_u32(self.centers.rows()));
+        let all =
+            self.cluster_of_row.iter().flatten().copied().chain(0..to_u32(self.centers.rows()));
         for cluster in all {
             let number = &mut numbers[cluster as usize];
             if number.is_none() {
@@ -318,7 +319,7 @@ impl Clusters {
                 order.push(cluster);
             }
         }
-        for cluster in self.of_row.iter_mut().flatten() {
+        for cluster in self.cluster_of_row.iter_mut().flatten() {
             *cluster = numbers[*cluster as usize].expect("every cluster has a number");
         }
         let mut centers = CsrBuilder::default();
@@ -332,7 +333,7 @@ impl Clusters {
     /// Returns the number of rows of each cluster.
     pub fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![0; self.centers.rows()];
-        for cluster in self.of_row.iter().flatten() {
+        for cluster in self.cluster_of_row.iter().flatten() {
             sizes[*cluster as usize] += 1;
         }
         sizes
@@ -478,10 +479,10 @@ mod tests {
         let some = rows(60);
         let found = of(&some, 4);
         assert_eq!(found.centers.rows(), 4);
-        assert_eq!(found.of_row[3], None);
+        assert_eq!(found.cluster_of_row[3], None);
         assert_eq!(
             found.sizes().iter().sum::<usize>(),
-            60 - found.of_row.iter().filter(|c| c.is_none()).count()
+            60 - found.cluster_of_row.iter().filter(|c| c.is_none()).count()
         );
         // More clusters than documents, identical rows only, and no rows.
         assert!(of(&rows(3), 10).centers.rows() <= 3);
@@ -489,8 +490,8 @@ mod tests {
         for _ in 0..5 {
             copies.push_row([(0, 1.0)]);
         }
-        assert_eq!(of(&Arc::new(copies.build(1)), 3).of_row, [Some(0); 5]);
+        assert_eq!(of(&Arc::new(copies.build(1)), 3).cluster_of_row, [Some(0); 5]);
         let none = of(&Arc::new(CsrBuilder::default().build(3)), 2);
-        assert!(none.of_row.is_empty() && none.centers.rows() == 0);
+        assert!(none.cluster_of_row.is_empty() && none.centers.rows() == 0);
     }
 }

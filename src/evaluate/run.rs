@@ -211,7 +211,7 @@ pub fn tally(
         classifier,
         options: &one_more,
         batch,
-        is_patient: true,
+        waits_for_full_batches: true,
         prefix: "test: ",
         last: "tally",
     };

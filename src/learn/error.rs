@@ -77,7 +77,7 @@ pub enum TrainError {
         "label-size compensation is for one label per document; label thresholds already account \
          for sizes"
     )]
-    CompensationForSeveral,
+    CompensationForMultiLabel,
     /// The model weights queries differently from documents, and stores no texts from which to
     /// build queries.
     #[error(

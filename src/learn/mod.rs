@@ -53,7 +53,7 @@ pub use error::TrainError;
 pub use event::Event;
 pub use features::Step;
 pub use options::{
-    DenseOptions, DenseSource, FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
+    DenseOptions, DenseSource, NearDuplicateLimit, TrainOptions, TunableFeatures, TuneOptions,
     TuneScope,
 };
 pub use report::{TrainingResult, TuningReport};

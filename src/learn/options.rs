@@ -155,7 +155,7 @@ pub struct TuneOptions {
     /// Which settings to choose.
     pub scope: TuneScope,
     /// Which features may be changed.
-    pub free: FreeFeatures,
+    pub free: TunableFeatures,
     /// Number of documents held out to compare features, or to choose all settings in
     /// [`TuneScope::Quick`].
     pub sample: usize,
@@ -173,7 +173,7 @@ impl Default for TuneOptions {
     fn default() -> Self {
         Self {
             scope: TuneScope::All,
-            free: FreeFeatures::default(),
+            free: TunableFeatures::default(),
             sample: 4_000,
             objective: Objective::default(),
             k_max: NonZeroUsize::new(200).expect("200 is not 0"),
@@ -193,7 +193,7 @@ impl TuneOptions {
 /// The features that tuning may change. By default it may change all of them.
 #[expect(clippy::struct_excessive_bools, reason = "one switch per feature")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FreeFeatures {
+pub struct TunableFeatures {
     /// Stemming and n-grams.
     pub analyzer: bool,
     /// The weighting and the exponent of the idf.
@@ -204,7 +204,7 @@ pub struct FreeFeatures {
     pub selection: bool,
 }
 
-impl Default for FreeFeatures {
+impl Default for TunableFeatures {
     fn default() -> Self {
         Self { analyzer: true, weighting: true, chi2_power: true, selection: true }
     }

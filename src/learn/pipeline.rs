@@ -357,7 +357,7 @@ impl Pipeline<'_> {
             return Err(TrainError::LearnedByBatch);
         }
         if self.multi_label && options.vote.is_some_and(|vote| vote.compensation > 0.0) {
-            return Err(TrainError::CompensationForSeveral);
+            return Err(TrainError::CompensationForMultiLabel);
         }
         Ok(())
     }

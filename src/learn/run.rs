@@ -42,7 +42,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether dense vectors are given with the documents.
-    pub(super) fn takes_vectors(&self) -> bool {
+    pub(super) fn has_given_vectors(&self) -> bool {
         let dense = self.options.dense.as_ref();
         dense.is_some_and(|dense| matches!(dense.source, DenseSource::Given { .. }))
     }
@@ -57,7 +57,7 @@ impl<'a> Run<'a> {
         for (document, count) in documents.zip(1..) {
             self.report(Event::Read(count));
             let mut document = document?;
-            if self.takes_vectors() {
+            if self.has_given_vectors() {
                 given.take(&mut document)?;
             }
             all.push(document);

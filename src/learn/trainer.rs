@@ -165,7 +165,7 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<TrainingResu
     let first = first.ok_or_else(|| run.corpus_error(Problem::NoDocument))?;
     let mut settings = run.settings(&first)?;
     let mut given = GivenVectors::new(options.features.first_column);
-    let takes = run.takes_vectors();
+    let takes = run.has_given_vectors();
     let mut documents = std::iter::once(Ok(first)).chain(documents).map(|document| {
         let mut document = document?;
         if takes {

@@ -53,7 +53,7 @@ use rayon::prelude::*;
 
 use super::engine::{Search, check_training, clear_on_failure};
 use super::lists::{NeighborLists, Slots};
-use super::request::{Queries, Request, any_piece};
+use super::request::{Queries, Request, any_chunk};
 use super::scratch::Scratch;
 use super::{Neighbor, Report, SearchError};
 use crate::rows::matrix::{Csr, CsrView, Row, row};
@@ -154,7 +154,7 @@ impl Inverted {
     ) -> Result<Report, SearchError> {
         queries.check_finite(&self.threads)?;
         let is_negative = |chunk: &[f32]| chunk.iter().any(|&weight| weight < 0.0);
-        let negative = || any_piece(queries.rows.data(), &self.threads, is_negative);
+        let negative = || any_chunk(queries.rows.data(), &self.threads, is_negative);
         if let Some(index) = self.unsigned.as_ref().filter(|_| !negative()) {
             return self.find_in(index, &self.scratch, queries, found);
         }

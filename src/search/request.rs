@@ -165,7 +165,7 @@ pub(super) fn check_finite(
     // The loop has no early exit, so that the compiler can vectorize it.
     let is_invalid =
         |chunk: &[f32]| !chunk.iter().fold(true, |all, weight| all & weight.is_finite());
-    if any_piece(weights, threads, is_invalid) {
+    if any_chunk(weights, threads, is_invalid) {
         Err(SearchError::NotFinite { what })
     } else {
         Ok(())
@@ -174,7 +174,7 @@ pub(super) fn check_finite(
 
 /// Whether `test` returns true for any chunk of the weights. Large inputs are divided into chunks,
 /// which are tested on all threads.
-pub(super) fn any_piece(
+pub(super) fn any_chunk(
     weights: &[f32],
     threads: &Threads,
     test: impl Fn(&[f32]) -> bool + Send + Sync,

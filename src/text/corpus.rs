@@ -86,4 +86,4 @@ pub use reading::{Corpus, OnOpen};
 pub use reading_spec::ReadingSpec;
 pub(crate) use source::open_bytes;
 pub use table::{Quoting, TableOptions};
-pub use vectors_beside::VectorsBeside;
+pub use vectors_beside::VectorsFile;

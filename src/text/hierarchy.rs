@@ -89,7 +89,7 @@ impl Hierarchy {
             Err(CorpusError { place: at(lines.get(label).copied().unwrap_or(1)), problem })
         };
         if let Some(label) = hierarchy.find_cyclic_label() {
-            return fail(label, Problem::LabelAboveItself { label: label.to_owned() });
+            return fail(label, Problem::CyclicLabel { label: label.to_owned() });
         }
         if let Some(label) = hierarchy.find_too_deep_label() {
             let limit = MAX_ANCESTORS;

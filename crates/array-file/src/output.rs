@@ -13,7 +13,7 @@
 //! let answers = folder.path().join("answers");
 //! std::fs::write(&input, "data")?;
 //! let mut outputs = Outputs::default();
-//! outputs.reads(&input);
+//! outputs.add_input(&input);
 //! let refused = outputs.open(&input).unwrap_err();
 //! assert!(matches!(refused.problem, OutputProblem::IsInput { .. }));
 //!
@@ -59,7 +59,7 @@ pub struct Outputs {
 
 impl Outputs {
     /// Adds an input: a file, a folder with all its contents, or `-` for standard input.
-    pub fn reads(&mut self, path: &Path) {
+    pub fn add_input(&mut self, path: &Path) {
         self.inputs.add(path);
     }
 

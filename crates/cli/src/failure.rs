@@ -233,7 +233,7 @@ fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
             "name the field of the vectors with `--vector-field` (JSONL, CSV, TSV), or a separate \
              file of vectors with `--vectors`"
         }
-        Problem::VectorsBeside { .. } => {
+        Problem::VectorsFile { .. } => {
             "row i belongs to the i-th document, or to the document whose identifier is on line i \
              of `--vector-ids`"
         }
@@ -248,7 +248,7 @@ fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
             "name a corpus with a label per row, and the vectors next to it: `classify train \
              labels.csv --vectors FILE -o MODEL`; a CSV file with the column `label` suffices"
         }
-        Problem::FileBesideLabels { .. } => {
+        Problem::MixedFolder { .. } => {
             "move the file elsewhere, or read only the label folders with `--format folders`"
         }
         Problem::NoWord => {

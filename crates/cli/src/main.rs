@@ -217,7 +217,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     let verbosity = Verbosity { quiet, verbose };
     // A server writes warnings to its log instead.
     if !is_server {
-        warnings::print_from_now_on(verbosity);
+        warnings::install(verbosity);
     }
     let threads = match threads.and_then(|count| NonZeroUsize::new(count.into())) {
         Some(count) => Threads::new(count),

@@ -55,7 +55,7 @@ impl Build {
             ));
         }
         let mut files = Outputs::default();
-        files.reads(self.points.path());
+        files.add_input(self.points.path());
         let output = files.open(&self.output)?;
         start_threads(self.threads)?;
         let shown = progress::Progress::new("building", 1, verbosity.is_quiet);

@@ -7,7 +7,7 @@ use array_file::FileProblem;
 use array_file::output::Output;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use metric_index::estimate::{intrinsic_dimension, radius_of_share};
+use metric_index::estimate::{intrinsic_dimension, radius_for_share};
 use metric_index::metric::Metric;
 use metric_index::points::Points;
 use metric_index::stored::{Description, StoreProblem, describe};
@@ -85,7 +85,7 @@ impl Stats {
         let dimension = intrinsic_dimension(points, metric, 20_000, self.seed);
         writeln!(out, "intrinsic dimension\t{:.2}", dimension.map_err(invalid_request)?)?;
         for share in [0.0001, 0.001, 0.01] {
-            let radius = radius_of_share(points, metric, share, 50, self.seed);
+            let radius = radius_for_share(points, metric, share, 50, self.seed);
             writeln!(out, "radius of {} %\t{}", share * 100.0, radius.map_err(invalid_request)?)?;
         }
         Ok(())

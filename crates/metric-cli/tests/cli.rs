@@ -216,7 +216,7 @@ fn thesis_by_table() {
         // computation, so the leaves of the VP-tree are smaller.
         let each = each.filter(|m| m["strategy"] == "Local" && m["traffic"] == "high");
         let (trees, others): (Vec<_>, Vec<_>) = each.partition(|m| m["index"] == "VP-tree");
-        let evaluations_of = |m: &&serde_json::Value| m["evaluations_a_query"].as_f64().unwrap();
+        let evaluations_of = |m: &&serde_json::Value| m["evaluations_per_query"].as_f64().unwrap();
         (
             trees.iter().map(evaluations_of).collect::<Vec<f64>>(),
             others.iter().map(evaluations_of).collect::<Vec<f64>>(),

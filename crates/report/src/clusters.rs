@@ -24,7 +24,7 @@ pub fn terminal(model: &Model, clusters: &Clusters, terms: usize) -> String {
         let line = format!("{cluster:>7}  {size:>9}  {}{labels}", terms.join(" "));
         let _ = writeln!(text, "{}", printable(line));
     }
-    let unclustered = clusters.of_row.iter().filter(|cluster| cluster.is_none()).count();
+    let unclustered = clusters.cluster_of_row.iter().filter(|cluster| cluster.is_none()).count();
     if unclustered > 0 {
         let _ = writeln!(
             text,
@@ -38,7 +38,7 @@ pub fn terminal(model: &Model, clusters: &Clusters, terms: usize) -> String {
 /// Counts the documents of each cluster by label.
 fn label_counts(model: &Model, clusters: &Clusters) -> Vec<BTreeMap<u32, usize>> {
     let mut counts: Vec<BTreeMap<u32, usize>> = vec![BTreeMap::new(); clusters.centers.rows()];
-    for (row, cluster) in (0..).zip(&clusters.of_row) {
+    for (row, cluster) in (0..).zip(&clusters.cluster_of_row) {
         if let Some(cluster) = cluster {
             for &label in model.document_labels(row) {
                 *counts[*cluster as usize].entry(label).or_default() += 1;

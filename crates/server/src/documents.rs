@@ -71,7 +71,7 @@ pub(crate) fn parse(
     })?;
     match format {
         BodyFormat::Json => parse_json(text, live, rules),
-        BodyFormat::Text if live.takes_one_text => {
+        BodyFormat::Text if live.accepts_plain_text => {
             Ok(RequestDocuments::one(document_of(None, text.to_owned())))
         }
         BodyFormat::Text => {
@@ -91,7 +91,7 @@ fn parse_json(
     live: &LiveModel,
     rules: &DocumentRules,
 ) -> Result<RequestDocuments, Failure> {
-    if live.takes_one_text
+    if live.accepts_plain_text
         && rules.labels == LabelUse::Optional
         && let Ok(OneText { id, text }) = serde_json::from_str(text)
     {

@@ -20,7 +20,7 @@ pub(crate) struct LiveModel {
     /// corpus or the default fields.
     pub(crate) read_options: ReadOptions,
     /// Whether a document consists of one text.
-    pub(crate) takes_one_text: bool,
+    pub(crate) accepts_plain_text: bool,
 }
 
 impl LiveModel {
@@ -34,10 +34,10 @@ impl LiveModel {
             .is_some_and(|dense| matches!(dense.features, DenseFeatures::Given { .. }));
         let has_one_field = matches!(settings.fields, Fields::Whole | Fields::FirstLine { .. });
         let is_text = matches!(settings.input, InputSpec::Text(_));
-        let takes_one_text = is_text && has_one_field && !needs_vector;
+        let accepts_plain_text = is_text && has_one_field && !needs_vector;
         let options = classifier.options();
         let version = model.version();
-        Self { classifier, options, version, read_options, takes_one_text }
+        Self { classifier, options, version, read_options, accepts_plain_text }
     }
 
     pub(crate) fn model(&self) -> &Arc<Model> {

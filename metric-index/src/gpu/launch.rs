@@ -513,8 +513,8 @@ impl Launcher<'_> {
     ) -> LaunchResult {
         /// Maximum number of blocks per query.
         const BLOCKS: u32 = 16;
-        /// `NEAR_TERMS` of `select.cu`.
-        const NEAR_TERMS: u32 = 4096;
+        /// `MAX_CACHED_DIMENSION` of `select.cu`.
+        const MAX_CACHED_DIMENSION: u32 = 4096;
         /// `ANGULAR` of `exact.cuh`.
         const ANGULAR: u32 = 3;
         let blocks = (8 * self.kernels.multiprocessors / count.max(1)).clamp(1, BLOCKS);
@@ -527,7 +527,7 @@ impl Launcher<'_> {
             candidates: batch.candidates.as_view_mut(),
             capacity: batch.capacity,
         };
-        let is_near = points.metric != ANGULAR && points.dimension <= NEAR_TERMS;
+        let is_near = points.metric != ANGULAR && points.dimension <= MAX_CACHED_DIMENSION;
         let near = if is_near { points.dimension as usize } else { 0 };
         let grid = Grid::new(count, THREADS).with_rows(blocks).with_shared_bytes(near * 8);
         #[expect(unsafe_code, reason = "the launcher of `measure_all`")]

@@ -101,7 +101,7 @@ pub fn classify_stream<A: Answers>(
         classifier,
         options,
         batch: MAX_BATCH_DOCUMENTS,
-        is_patient: false,
+        waits_for_full_batches: false,
         prefix: "",
         last: "write",
     };

@@ -12,11 +12,11 @@ pub(super) struct Limits {
     /// Number of bytes at which no more documents are added, even if they are few.
     pub(super) bytes: usize,
     /// Whether documents wait until a limit is reached, even if nothing else is being processed.
-    pub(super) is_patient: bool,
+    pub(super) waits_for_full_batches: bool,
 }
 
 /// A buffer of documents between a reading and a classifying thread. Documents leave in order: when
-/// a limit is reached, at the end, and, unless `is_patient` is set, whenever all earlier batches
+/// a limit is reached, at the end, and, unless `waits_for_full_batches` is set, whenever all earlier batches
 /// are done. So the documents of a slow source are classified immediately, and the documents of a
 /// fast source in large batches.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Backlog {
     }
 
     fn can_leave(&self, state: &State) -> bool {
-        let is_idle = !self.limits.is_patient && state.in_process == 0;
+        let is_idle = !self.limits.waits_for_full_batches && state.in_process == 0;
         state.is_ended || self.is_full(state) || (is_idle && !state.documents.is_empty())
     }
 }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn documents_leave_when_earlier_ones_are_done_or_a_limit_is_reached() {
-        let limits = Limits { documents: 3, bytes: 100, is_patient: false };
+        let limits = Limits { documents: 3, bytes: 100, waits_for_full_batches: false };
         let backlog = Backlog::new(limits);
         assert!(backlog.push(document("a")));
         assert_eq!(ids(backlog.take()), (vec!["a".into()], false));
@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn patient_backlogs_wait_for_a_limit_or_the_end() {
-        let limits = Limits { documents: usize::MAX, bytes: usize::MAX, is_patient: true };
+        let limits =
+            Limits { documents: usize::MAX, bytes: usize::MAX, waits_for_full_batches: true };
         let backlog = Backlog::new(limits);
         for _ in 0..100 {
             assert!(backlog.push(document("a")));
@@ -199,7 +200,8 @@ mod tests {
 
     #[test]
     fn waiting_threads_are_woken() {
-        let backlog = Backlog::new(Limits { documents: 2, bytes: 100, is_patient: true });
+        let backlog =
+            Backlog::new(Limits { documents: 2, bytes: 100, waits_for_full_batches: true });
         thread::scope(|scope| {
             let reading =
                 scope.spawn(|| (0..1_000).take_while(|_| backlog.push(document("a"))).count());
@@ -211,7 +213,8 @@ mod tests {
             assert!((100..=102).contains(&pushed), "{pushed}");
         });
         assert!(backlog.take().is_none());
-        let empty = Backlog::new(Limits { documents: 2, bytes: 100, is_patient: false });
+        let empty =
+            Backlog::new(Limits { documents: 2, bytes: 100, waits_for_full_batches: false });
         thread::scope(|scope| {
             let taking = scope.spawn(|| empty.take().is_none());
             empty.end(None);

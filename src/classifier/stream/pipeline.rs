@@ -44,7 +44,7 @@ pub(crate) struct Pipeline<'a> {
     /// Maximum number of documents searched together.
     pub(crate) batch: usize,
     /// Whether documents wait for others even if no stage is busy.
-    pub(crate) is_patient: bool,
+    pub(crate) waits_for_full_batches: bool,
     /// The prefix of the names of stages.
     pub(crate) prefix: &'static str,
     /// The name of the last stage.
@@ -209,7 +209,7 @@ impl Pipeline<'_> {
         let limits = Limits {
             documents: if whole { usize::MAX } else { max.min(MAX_DOCUMENTS) },
             bytes: if whole { usize::MAX } else { MAX_BYTES },
-            is_patient: self.is_patient || whole,
+            waits_for_full_batches: self.waits_for_full_batches || whole,
         };
         let backlog = Arc::new(Backlog::new(limits));
         let documents = match source {
@@ -263,7 +263,7 @@ impl Pipeline<'_> {
         let mut stage = self.stage(ANALYZE);
         while let Some((mut documents, mut error)) = backlog.take() {
             let start = Instant::now();
-            if self.is_patient
+            if self.waits_for_full_batches
                 && let Some(error) = error
             {
                 // The channel may already be closed after another error.

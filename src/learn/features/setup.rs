@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use crate::learn::held_out::{Exclusion, LeaveOneOut};
-use crate::learn::options::FreeFeatures;
+use crate::learn::options::TunableFeatures;
 use crate::learn::training_rows::{CountedDocuments, Features, HoldOutSearch, labels_of};
 use crate::learn::votes::{Grid, Trial, search_grid};
 use crate::model::InputSpec;
@@ -34,7 +34,7 @@ pub(in crate::learn) struct FreeDimensions {
 impl FreeDimensions {
     /// Returns the dimensions that apply to a corpus and may be changed according to `free`.
     pub(in crate::learn) fn for_corpus(
-        free: FreeFeatures,
+        free: TunableFeatures,
         input: &InputSpec,
         counts: &Counts,
     ) -> Self {

@@ -8,7 +8,7 @@ use super::{corpus, document};
 use crate::decide::decision::DecisionOptions;
 use crate::decide::vote::VoteWeight;
 use crate::learn::{
-    Event, FreeFeatures, NearDuplicateLimit, Step, TrainOptions, Trainer, TrainingResult,
+    Event, NearDuplicateLimit, Step, TrainOptions, Trainer, TrainingResult, TunableFeatures,
     TuneOptions, TuneScope,
 };
 use crate::random::Random;
@@ -131,7 +131,7 @@ fn groups_widen_the_bound_of_the_error() {
 fn features_are_tried_by_successive_halving() {
     let documents = corpus(2_200, true);
     let k_max = NonZeroUsize::new(15).unwrap();
-    let free = FreeFeatures { selection: false, ..FreeFeatures::default() };
+    let free = TunableFeatures { selection: false, ..TunableFeatures::default() };
     let tuned = |threads: usize| {
         let threads = Threads::new(NonZeroUsize::new(threads).unwrap()).unwrap();
         let options = TrainOptions {
@@ -178,11 +178,11 @@ fn fewer_steps_are_tried_while_they_improve() {
         }
         document(number, Content::Text(text), vec![format!("subject{subject}")])
     });
-    let free = FreeFeatures {
+    let free = TunableFeatures {
         analyzer: false,
         chi2_power: false,
         selection: false,
-        ..FreeFeatures::default()
+        ..TunableFeatures::default()
     };
     let k_max = NonZeroUsize::new(30).unwrap();
     let tuning = TuneOptions { free, k_max, ..TuneOptions::default() };

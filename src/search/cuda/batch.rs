@@ -4,7 +4,7 @@
 use gpu_runtime::GpuError;
 
 use super::bresler::GridMemory;
-use super::engine::{Cuda, LANES, Residence};
+use super::engine::{Cuda, LANES, RowPlacement};
 use super::failure::DeviceFailure;
 use super::kernels::{ACCUMULATE_STATIC_BYTES, FUSED_SMALL_STATIC_BYTES, address};
 use super::lane::{Lane, UploadedQueries};
@@ -296,7 +296,7 @@ impl Cuda {
         let slots = batch.slot + count;
         let mut found = SelectedNeighbors {
             keys: gpu.reserve(found, slots * batch.k)?,
-            at: batch.slot,
+            first_slot: batch.slot,
             counts: gpu.reserve(counts, slots)?,
         };
         launcher.select(&mut scores, queries, allow, batch_number(batch.k), &mut found)
@@ -369,10 +369,10 @@ impl Cuda {
         let mut sparse = None;
         let queries = request.queries(self.count, self.training.cols(), &mut sparse)?;
         let loaded = self.loaded();
-        if let Residence::Failed(error) = &loaded.rows {
+        if let RowPlacement::Failed(error) = &loaded.rows {
             return Err(error.clone().into());
         }
-        let Residence::Resident(segment) = &loaded.rows else {
+        let RowPlacement::Resident(segment) = &loaded.rows else {
             let bytes =
                 segment::byte_size(&self.training(), &(0..self.training.rows()), self.structures());
             self.untracked.reserve("all training rows at once", bytes)?;

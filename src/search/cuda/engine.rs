@@ -67,13 +67,13 @@ impl std::fmt::Debug for Cuda {
 /// The training rows and the memory budget.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    pub(super) rows: Residence,
+    pub(super) rows: RowPlacement,
     /// Maximum number of bytes to use, including the rows.
     pub(super) budget: usize,
 }
 
 #[derive(Debug)]
-pub(super) enum Residence {
+pub(super) enum RowPlacement {
     /// All rows are on the GPU.
     Resident(Box<GpuSegment>),
     /// The rows are loaded segment by segment in each search.
@@ -131,7 +131,10 @@ impl Cuda {
             untracked,
             kernels,
             is_nonnegative,
-            loaded: RwLock::new(Arc::new(Loaded { rows: Residence::Streamed(Vec::new()), budget })),
+            loaded: RwLock::new(Arc::new(Loaded {
+                rows: RowPlacement::Streamed(Vec::new()),
+                budget,
+            })),
             lanes: Pool::default(),
             threads,
             cpu_engine: OnceLock::new(),
@@ -187,7 +190,7 @@ impl Cuda {
         let limit = fraction_of(budget, 0.6);
         if segment::byte_size(&self.training(), &all, structures) <= limit {
             let segment = self.load_segment(all)?;
-            return Ok(Loaded { rows: Residence::Resident(Box::new(segment)), budget });
+            return Ok(Loaded { rows: RowPlacement::Resident(Box::new(segment)), budget });
         }
         let mut segments = vec![all];
         while let Some(index) = segments.iter().position(|rows| {
@@ -197,7 +200,7 @@ impl Cuda {
             let middle = rows.start + rows.len() / 2;
             segments.splice(index..=index, [rows.start..middle, middle..rows.end]);
         }
-        Ok(Loaded { rows: Residence::Streamed(segments), budget })
+        Ok(Loaded { rows: RowPlacement::Streamed(segments), budget })
     }
 
     fn load_segment(&self, rows: Range<usize>) -> Result<GpuSegment, GpuError> {
@@ -232,7 +235,7 @@ impl Cuda {
     /// Halves the memory budget, or reduces it to the free memory if that is less.
     pub(super) fn shrink(&self, error: &GpuError) -> Result<(), GpuError> {
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
-        if matches!(loaded.rows, Residence::Failed(_)) {
+        if matches!(loaded.rows, RowPlacement::Failed(_)) {
             // Another thread has already switched to the CPU.
             return Ok(());
         }
@@ -240,7 +243,7 @@ impl Cuda {
         self.lanes.clear();
         // Release the rows before planning again. If planning fails, concurrent searches try to
         // load all rows.
-        let all = || Residence::Streamed(std::iter::once(0..self.training.rows()).collect());
+        let all = || RowPlacement::Streamed(std::iter::once(0..self.training.rows()).collect());
         *loaded = Arc::new(Loaded { rows: all(), budget: half });
         // Wait until the memory is actually free.
         self.untracked.reserve("nothing", 0)?;
@@ -264,7 +267,7 @@ impl Cuda {
             // Free the GPU memory for other uses. Concurrent searches then find the rows missing
             // and check again.
             self.lanes.clear();
-            let failed = Loaded { rows: Residence::Failed(error.clone()), budget: 0 };
+            let failed = Loaded { rows: RowPlacement::Failed(error.clone()), budget: 0 };
             *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(failed);
         }
         Ok(())
@@ -279,13 +282,13 @@ impl Cuda {
         let k = queries.k.min(self.training.rows());
         let loaded = self.loaded();
         let segments = match &loaded.rows {
-            Residence::Resident(segment) => {
+            RowPlacement::Resident(segment) => {
                 found.reset_pinned(count, k, &self.untracked)?;
                 self.search_segment(segment, loaded.budget, queries, found.slots())?;
                 return Ok(found.report());
             }
-            Residence::Streamed(segments) => segments,
-            Residence::Failed(error) => return Err(error.clone().into()),
+            RowPlacement::Streamed(segments) => segments,
+            RowPlacement::Failed(error) => return Err(error.clone().into()),
         };
         let mut best = NeighborLists::default();
         best.reset(count, 0)?;

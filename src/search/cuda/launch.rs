@@ -103,7 +103,7 @@ impl Scores<'_> {
 pub(super) struct SelectedNeighbors<'a> {
     pub(super) keys: &'a mut CudaSlice<u64>,
     /// The first query's slot in `keys` and `counts`.
-    pub(super) at: usize,
+    pub(super) first_slot: usize,
     pub(super) counts: &'a mut CudaSlice<u32>,
 }
 
@@ -370,7 +370,7 @@ impl Launcher<'_> {
         k: u32,
         found: &mut SelectedNeighbors<'_>,
     ) -> LaunchResult {
-        let first_slot = found.at;
+        let first_slot = found.first_slot;
         let last_slot = first_slot + queries.count as usize;
         let sorted = if k <= SELECT_SORTED { k.next_power_of_two().max(1024) } else { 1024 };
         // The kernel reads `rows` scores, clears the scores of rows that are not allowed, and

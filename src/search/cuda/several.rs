@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gpu_runtime::{Device, GpuError, on_each};
 
-use super::engine::{Cuda, LANES, Loaded, MAX_RETRIES, Residence};
+use super::engine::{Cuda, LANES, Loaded, MAX_RETRIES, RowPlacement};
 use super::failure::DeviceFailure;
 use super::options::CudaOptions;
 use crate::rows::matrix::{Csr, CsrBuilder, row};
@@ -60,7 +60,7 @@ impl SeveralGpus {
         if engines.is_empty() {
             return Err(GpuError::NoDevice.into());
         }
-        let is_resident = |engine: &Cuda| matches!(engine.loaded().rows, Residence::Resident(_));
+        let is_resident = |engine: &Cuda| matches!(engine.loaded().rows, RowPlacement::Resident(_));
         if engines.iter().all(is_resident) {
             let failed = engines.iter().map(|_| AtomicBool::new(false)).collect();
             return Ok(Arc::new(Self { engines, failed }));
@@ -107,12 +107,14 @@ impl SeveralGpus {
             working.iter().map(|&number| (number, self.engines[number].loaded())).collect();
         for (number, loaded) in &loaded {
             match &loaded.rows {
-                Residence::Resident(_) => {}
-                Residence::Failed(error) => return Err((*number, error.clone().into())),
-                Residence::Streamed(_) => return Err((*number, GpuError::NoDevice.into())),
+                RowPlacement::Resident(_) => {}
+                RowPlacement::Failed(error) => return Err((*number, error.clone().into())),
+                RowPlacement::Streamed(_) => return Err((*number, GpuError::NoDevice.into())),
             }
         }
-        let Residence::Resident(segment) = &loaded[0].1.rows else { unreachable!("checked above") };
+        let RowPlacement::Resident(segment) = &loaded[0].1.rows else {
+            unreachable!("checked above")
+        };
         // Make enough batches for all GPUs, each small enough for every GPU.
         let budget = loaded.iter().map(|(_, loaded)| loaded.budget).min().unwrap_or(0);
         let mut chunks = lead.chunks(segment, budget, queries, k);
@@ -138,7 +140,9 @@ impl SeveralGpus {
         let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let outcomes = on_each(&loaded, |(number, loaded)| -> Result<(), (usize, DeviceFailure)> {
             let engine = &self.engines[*number];
-            let Residence::Resident(segment) = &loaded.rows else { unreachable!("checked above") };
+            let RowPlacement::Resident(segment) = &loaded.rows else {
+                unreachable!("checked above")
+            };
             engine.drive(segment, queries, k, next).map_err(|error| (*number, error))
         });
         // All workers have ended. Return the first failure.

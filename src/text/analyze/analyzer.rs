@@ -56,10 +56,10 @@ impl Analyzer {
 
     /// Computes the same terms as [`terms`](Self::terms) without fast paths and caches, for tests.
     #[doc(hidden)]
-    pub fn terms_slowly(&self, text: &str) -> Vec<String> {
+    pub fn reference_terms(&self, text: &str) -> Vec<String> {
         let mut words = String::new();
         let mut ends = Vec::new();
-        segment::words_slowly(&self.spec, text, &mut |word| {
+        segment::reference_words(&self.spec, text, &mut |word| {
             if let Some(word) = self.filter.finish(word.text()) {
                 words.push_str(&word);
                 ends.push(words.len());
@@ -104,7 +104,7 @@ impl TermCounter {
         let mut unknown = 0;
         let short = &mut self.short;
         let unigrams = spec.word_ngrams == NgramRange::new(1, 1) && spec.char_ngrams.is_none();
-        if unigrams && analyzer.filter.changes_nothing() {
+        if unigrams && analyzer.filter.is_identity() {
             let mut found = |id: Option<u32>| match id {
                 Some(id) => ids.push(id),
                 None => unknown += 1,
@@ -189,7 +189,7 @@ mod tests {
         for stemmer in [None, Some("english".parse().unwrap())] {
             let analyzer = Analyzer::new(AnalyzerSpec { stemmer, ..AnalyzerSpec::default() });
             for text in [&text, &short] {
-                assert_eq!(analyzer.terms(text), analyzer.terms_slowly(text));
+                assert_eq!(analyzer.terms(text), analyzer.reference_terms(text));
             }
         }
     }

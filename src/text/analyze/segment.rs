@@ -60,7 +60,7 @@ pub(super) fn words(
 }
 
 /// Produces the same words as [`words`], without the fast path.
-pub(super) fn words_slowly(spec: &AnalyzerSpec, text: &str, word: &mut impl FnMut(Term<'_>)) {
+pub(super) fn reference_words(spec: &AnalyzerSpec, text: &str, word: &mut impl FnMut(Term<'_>)) {
     unicode_words(spec, text, &mut String::new(), word);
 }
 
@@ -286,7 +286,7 @@ mod tests {
         let mut fast = Vec::new();
         let mut slow = Vec::new();
         words(spec, text, &mut Buffers::default(), &mut |word| fast.push(word.text().to_owned()));
-        words_slowly(spec, text, &mut |word| slow.push(word.text().to_owned()));
+        reference_words(spec, text, &mut |word| slow.push(word.text().to_owned()));
         (fast, slow)
     }
 

@@ -28,7 +28,7 @@ impl WordFilter {
     }
 
     /// Returns whether [`finish`](Self::finish) returns every word unchanged.
-    pub(super) fn changes_nothing(&self) -> bool {
+    pub(super) fn is_identity(&self) -> bool {
         !self.fold_accents
             && self.min_length <= 1
             && self.stop_words.is_empty()

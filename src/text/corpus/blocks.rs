@@ -39,12 +39,12 @@ pub(super) type Cut<B> = Result<Option<(B, usize)>, CorpusError>;
 
 impl<T: Send + 'static> BlockReader<T> {
     /// Returns the records that `parse` reads from the lines of each block.
-    pub(super) fn of_lines(
+    pub(super) fn from_lines(
         mut cutter: Cutter,
         parse: impl Fn(Lines) -> Parsed<T> + Send + Sync + 'static,
         threads: &Threads,
     ) -> Result<Self, CorpusError> {
-        let place = Place { line: None, ..cutter.no_lines().place() };
+        let place = Place { line: None, ..cutter.empty_block().place() };
         let next = move || {
             let start = cutter.offset();
             let Some(block) = cutter.next_block()? else { return Ok(None) };

@@ -90,7 +90,7 @@ impl Cutter {
                     self.ended = true;
                     let bytes: Bytes = Box::new(io::Cursor::new(block).chain(failing(error)));
                     let bytes = LimitedReader::new(bytes, "a record", self.max_record);
-                    let lines = Lines { bytes, line: self.line, ..self.no_lines() };
+                    let lines = Lines { bytes, line: self.line, ..self.empty_block() };
                     return Ok(Some(lines));
                 }
                 Err(error) => {
@@ -141,11 +141,11 @@ impl Cutter {
         // Each block has its own copy of the name. Otherwise, the parsing threads would contend for
         // one reference count.
         let name = Arc::from(&*self.name);
-        Lines { name, line, offset, bytes: limited(block, self.max_record), ..self.no_lines() }
+        Lines { name, line, offset, bytes: limited(block, self.max_record), ..self.empty_block() }
     }
 
     /// Returns an empty block of this source.
-    pub(super) fn no_lines(&self) -> Lines {
+    pub(super) fn empty_block(&self) -> Lines {
         Lines {
             name: Arc::clone(&self.name),
             bytes: limited(Vec::new(), self.max_record),

@@ -41,12 +41,12 @@ pub(super) fn read(
         return Ok(one_by_one(records, options));
     };
     let mut cutter = source.blocks(Ends::Quoted(Quotes::new(dialect, 1)));
-    let first = cutter.next_block()?.unwrap_or_else(|| cutter.no_lines());
-    let mut first = Delimited::of_lines(first, dialect, options);
+    let first = cutter.next_block()?.unwrap_or_else(|| cutter.empty_block());
+    let mut first = Delimited::from_lines(first, dialect, options);
     first.read_columns()?;
     let columns = Arc::clone(&first.columns);
     let open = move |lines: Lines, options: &Arc<ReadOptions>| {
-        let mut records = Delimited::of_lines(lines, dialect, options);
+        let mut records = Delimited::from_lines(lines, dialect, options);
         records.columns = Arc::clone(&columns);
         Ok(records)
     };
@@ -114,7 +114,7 @@ impl Delimited {
         }
     }
 
-    fn of_lines(lines: Lines, dialect: Dialect, options: &Arc<ReadOptions>) -> Self {
+    fn from_lines(lines: Lines, dialect: Dialect, options: &Arc<ReadOptions>) -> Self {
         let quotes = Quotes::new(dialect, lines.before() + 1);
         let place = lines.place();
         let on_bad_utf8 = lines.on_bad_utf8();

@@ -75,7 +75,7 @@ pub enum Problem {
     BadHierarchy,
     /// A label that is its own ancestor.
     #[error("the label `{}` is its own ancestor", quoted(.label))]
-    LabelAboveItself {
+    CyclicLabel {
         /// The label.
         label: String,
     },
@@ -182,7 +182,7 @@ pub enum Problem {
     NoFastTextLabel,
     /// A row whose column or label is not below the count in line 1.
     #[error("{what} {found}, but line 1 counts {count}, from 0")]
-    BeyondCounts {
+    AboveDeclaredCount {
         /// `column` or `label`.
         what: &'static str,
         /// The column or label.
@@ -273,7 +273,7 @@ pub enum Problem {
     LinkCycle,
     /// A folder with label folders and other files.
     #[error("this folder contains label folders and the file `{}`", quoted(.file))]
-    FileBesideLabels {
+    MixedFolder {
         /// The first such file.
         file: String,
     },
@@ -338,7 +338,7 @@ pub enum Problem {
     },
     /// A vector file that does not match its corpus.
     #[error("{}", quoted(.what))]
-    VectorsBeside {
+    VectorsFile {
         /// A description of the mismatch.
         what: String,
     },
@@ -427,9 +427,7 @@ impl CorpusError {
             Problem::NoTerm => {
                 "loosen the limits on document frequencies and word lengths, or keep stop words"
             }
-            Problem::FileBesideLabels { .. } => {
-                "move the file elsewhere, or name the format `folders`"
-            }
+            Problem::MixedFolder { .. } => "move the file elsewhere, or name the format `folders`",
             Problem::NoWord => {
                 "split words at white space, or use n-grams of characters, if symbols matter"
             }
@@ -451,7 +449,7 @@ impl CorpusError {
                 "all vectors have as many values as the first one, or as the model's; columns of \
                  features count up to the last one of the training corpus, even if it holds 0"
             }
-            Problem::VectorsBeside { .. } => {
+            Problem::VectorsFile { .. } => {
                 "row i belongs to the i-th document, or to the document whose identifier is on \
                  line i of the file of identifiers"
             }

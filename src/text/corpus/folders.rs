@@ -92,7 +92,7 @@ fn no_corpus_in(folder: &Path) -> Result<Problem, CorpusError> {
     let file = entries.iter().find(|entry| entry.is_file);
     Ok(match file.and_then(|entry| entry.path.file_name()) {
         Some(name) if entries.iter().any(|entry| entry.is_dir) => {
-            Problem::FileBesideLabels { file: name.to_string_lossy().into_owned() }
+            Problem::MixedFolder { file: name.to_string_lossy().into_owned() }
         }
         _ => Problem::EmptyFolder,
     })

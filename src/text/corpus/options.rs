@@ -11,7 +11,7 @@ use super::notes::{Note, Notes};
 use super::qrels::Qrels;
 use super::source::SourceOptions;
 use super::table::TableOptions;
-use super::vectors_beside::VectorsBeside;
+use super::vectors_beside::VectorsFile;
 use crate::threads::Threads;
 
 /// A side of the ModApte split. Training stories have `LEWISSPLIT="TRAIN"` and `TOPICS="YES"`, and
@@ -107,7 +107,7 @@ pub struct ReadOptions {
     /// JSONL, CSV and TSV: the field of the dense vector.
     pub vector_field: Option<String>,
     /// Dense vectors from a separate file.
-    pub vectors_beside: Option<Arc<VectorsBeside>>,
+    pub vectors_beside: Option<Arc<VectorsFile>>,
     /// JSONL, CSV and TSV: whether a missing text field means an empty text.
     pub text_optional: bool,
     /// JSON: whether a record may have the usual fields `text`, `labels`, `id` and `weight` instead

@@ -71,7 +71,7 @@ impl Qrels {
             None => Judgments::read(source.lines()).map(|all| Self::of(&[all], None)),
             Some(threads) => {
                 let parse = |lines| vec![Judgments::read(lines)];
-                BlockReader::of_lines(source.blocks(Ends::Lines), parse, threads)
+                BlockReader::from_lines(source.blocks(Ends::Lines), parse, threads)
                     .and_then(Iterator::collect::<Result<Vec<_>, _>>)
                     .map(|blocks| Self::of(&blocks, Some(threads)))
             }

@@ -82,9 +82,9 @@ pub(super) fn parsed_in_blocks<R: Iterator<Item = Result<Document, CorpusError>>
     threads: &Threads,
 ) -> Result<BlockReader<Record>, CorpusError> {
     // Opening an empty block reports problems with the options.
-    let _ = open(cutter.no_lines(), options)?;
+    let _ = open(cutter.empty_block(), options)?;
     let options = Arc::clone(options);
-    BlockReader::of_lines(cutter, move |lines| parse(open(lines, &options), &options), threads)
+    BlockReader::from_lines(cutter, move |lines| parse(open(lines, &options), &options), threads)
 }
 
 /// Returns the threads that parse blocks of a source, or `None` if there is only one thread or the

@@ -36,7 +36,7 @@ impl Counts {
     }
 
     fn check(self, labels: &[String], features: &[(u32, f32)]) -> Result<(), Problem> {
-        let beyond = |what, found, count| Err(Problem::BeyondCounts { what, found, count });
+        let beyond = |what, found, count| Err(Problem::AboveDeclaredCount { what, found, count });
         match features.last() {
             Some(&(column, _)) if column >= self.columns => {
                 return beyond("column", column, self.columns);

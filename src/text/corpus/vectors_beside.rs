@@ -13,14 +13,14 @@ use super::source::{Source, SourceOptions};
 
 /// The dense vectors of a corpus.
 #[derive(Debug)]
-pub struct VectorsBeside {
+pub struct VectorsFile {
     rows: Rows,
     name: Arc<str>,
     /// The row of each identifier, or `None` if row `i` belongs to document `i`.
     by_id: Option<HashMap<String, usize>>,
 }
 
-impl VectorsBeside {
+impl VectorsFile {
     /// Reads a vector file (`.npy`, `.fvecs`, `.bvecs` or IDX, optionally compressed by gzip) into
     /// memory. Row `i` belongs to the `i`-th document that is read. With `ids`, a file of one
     /// identifier per line, it belongs to the document whose identifier is on line `i`.
@@ -58,11 +58,11 @@ impl VectorsBeside {
                 .filter(|&row| row < count)
                 .ok_or_else(|| format!("{name} has {count} vectors, but there are more documents")),
         };
-        let row = row.map_err(|what| Problem::VectorsBeside { what })?;
+        let row = row.map_err(|what| Problem::VectorsFile { what })?;
         let vector = self.rows.row(row).to_vec();
         check_vector(&vector).map_err(|problem| {
             let what = format!("{name}, row {}: {problem}", row + 1);
-            Problem::VectorsBeside { what }
+            Problem::VectorsFile { what }
         })?;
         Ok(vector)
     }
@@ -76,7 +76,7 @@ impl VectorsBeside {
         }
         let place = Place { source: Arc::clone(&self.name), line: None };
         let what = format!("{count} vectors, but {read} documents");
-        Err(Problem::VectorsBeside { what }.at(&place))
+        Err(Problem::VectorsFile { what }.at(&place))
     }
 }
 
@@ -92,12 +92,12 @@ fn numbered(path: &Path, rows: &Rows, name: &str) -> Result<HashMap<String, usiz
             }
             None => continue,
         };
-        return Err(Problem::VectorsBeside { what }.at(&place));
+        return Err(Problem::VectorsFile { what }.at(&place));
     }
     if ids.len() < rows.len() {
         let what = format!("{} identifiers for the {} vectors of {name}", ids.len(), rows.len());
         let place = Place { source: path.to_string_lossy().into(), line: None };
-        return Err(Problem::VectorsBeside { what }.at(&place));
+        return Err(Problem::VectorsFile { what }.at(&place));
     }
     Ok(ids)
 }

@@ -16,7 +16,7 @@ use crate::text::vocabulary::TermKind;
 pub(super) struct Shard<'a> {
     counter: Counter<'a>,
     /// Per-term state, indexed by the shard's term ids.
-    pub(super) terms_met: Vec<TermMet>,
+    pub(super) term_states: Vec<TermState>,
     /// The rows of each counted piece, with the index of the piece in the corpus.
     pub(super) pieces: Vec<(usize, Rows)>,
     /// A buffer that is reused for the next piece.
@@ -92,7 +92,7 @@ impl Rows {
     }
 
     /// Adds the terms `ids` of field `field` to the row that begins at entry `first`.
-    fn tally(&mut self, first: usize, ids: &[u32], field: usize, terms_met: &mut [TermMet]) {
+    fn tally(&mut self, first: usize, ids: &[u32], field: usize, term_states: &mut [TermState]) {
         let Self { terms, values: Values::Counts(counts), .. } = self else {
             unreachable!("text is counted")
         };
@@ -106,7 +106,7 @@ impl Rows {
         }
         let counted = &mut counts[field];
         for &term in ids {
-            let met = &mut terms_met[term as usize];
+            let met = &mut term_states[term as usize];
             // The term is in this row if its last entry is at or after the first entry of the row
             // and contains the term. Otherwise, its last entry is in an earlier row or does not
             // exist.
@@ -137,7 +137,7 @@ const NO_TERM: u32 = u32::MAX;
 
 /// The state of a term in a shard.
 #[derive(Clone, Copy, Default)]
-pub(super) struct TermMet {
+pub(super) struct TermState {
     pub(super) document_frequency: u32,
     /// The index of the term's last entry in [`Rows::terms`], modulo 2^32.
     entry: u32,
@@ -181,7 +181,7 @@ impl<'a> Shard<'a> {
         };
         Self {
             counter,
-            terms_met: Vec::new(),
+            term_states: Vec::new(),
             pieces: Vec::new(),
             spare: None,
             fields,
@@ -233,8 +233,8 @@ impl<'a> Shard<'a> {
                     self.bytes += text.len() as u64;
                     ids.clear();
                     counter.ids(analyzer, text, interner, ids);
-                    self.terms_met.resize(interner.len(), TermMet::default());
-                    rows.tally(first, ids, field as usize, &mut self.terms_met);
+                    self.term_states.resize(interner.len(), TermState::default());
+                    rows.tally(first, ids, field as usize, &mut self.term_states);
                     length += ids.len();
                 }
             }
@@ -253,8 +253,8 @@ impl<'a> Shard<'a> {
                     let next = u32::try_from(columns.len())
                         .expect("columns are u32, and this is a new one");
                     let term = *columns.entry(column).or_insert(next);
-                    self.terms_met.resize(columns.len(), TermMet::default());
-                    self.terms_met[term as usize].document_frequency += 1;
+                    self.term_states.resize(columns.len(), TermState::default());
+                    self.term_states[term as usize].document_frequency += 1;
                     rows.terms.push(term);
                     values.push(value);
                     length += 1;

@@ -73,7 +73,7 @@ impl<'a> Part<'a> {
         for ((shard, names), parted) in shards.iter().zip(names).zip(parted) {
             let place = |&term: &u32| {
                 let key = names.key(term);
-                let frequency = shard.terms_met[term as usize].document_frequency;
+                let frequency = shard.term_states[term as usize].document_frequency;
                 let next = u32::try_from(merged.terms.len()).expect("fewer than 2^32 terms");
                 let place = *known.entry(key).or_insert(next);
                 if place == next {
@@ -89,9 +89,9 @@ impl<'a> Part<'a> {
     }
 
     /// Returns the terms of this partition, whose number is `part`.
-    fn united(&self, part: u8) -> impl Iterator<Item = UnitedTerm<'a>> {
+    fn united(&self, part: u8) -> impl Iterator<Item = MergedTerm<'a>> {
         let terms = self.terms.iter().zip(&self.document_frequencies);
-        (0..).zip(terms).map(move |(place, (&key, &document_frequency))| UnitedTerm {
+        (0..).zip(terms).map(move |(place, (&key, &document_frequency))| MergedTerm {
             key,
             document_frequency,
             part,
@@ -102,7 +102,7 @@ impl<'a> Part<'a> {
 
 /// A merged term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct UnitedTerm<'a> {
+pub(super) struct MergedTerm<'a> {
     key: Key<'a>,
     document_frequency: u32,
     part: u8,
@@ -119,10 +119,10 @@ pub(super) fn unite<'a>(
     names: &'a [Names<'a>],
     documents: usize,
     limits: TermLimits,
-) -> (Vec<UnitedTerm<'a>>, Vec<Vec<u32>>) {
+) -> (Vec<MergedTerm<'a>>, Vec<Vec<u32>>) {
     let hasher = RandomState::default();
     let parted = |(shard, names): (&Shard<'_>, &Names<'_>)| {
-        let terms = 0..u32::try_from(shard.terms_met.len()).expect("fewer than 2^32 terms");
+        let terms = 0..u32::try_from(shard.term_states.len()).expect("fewer than 2^32 terms");
         // Use other bits of the hash than the hash tables of the partitions.
         let part = |term| hasher.hash_one(names.key(term)).to_le_bytes()[4] % PARTS;
         PartIndex::of(&terms.map(part).collect::<Vec<u8>>())
@@ -133,12 +133,12 @@ pub(super) fn unite<'a>(
     // Compensate for rounding errors: 7 % of 100 documents are 7, not slightly more.
     let min = limits.min_df.documents(documents) * (1.0 - 1e-12);
     let max = limits.max_df.documents(documents) * (1.0 + 1e-12);
-    let within = |term: &UnitedTerm<'_>| {
+    let within = |term: &MergedTerm<'_>| {
         let frequency = f64::from(term.document_frequency);
         frequency >= min && frequency <= max
     };
     let united = (0..PARTS).into_par_iter().zip(&parts);
-    let mut kept: Vec<UnitedTerm<'_>> =
+    let mut kept: Vec<MergedTerm<'_>> =
         united.flat_map_iter(|(number, part)| part.united(number)).filter(within).collect();
     kept.par_sort_unstable();
     if let Some(max_terms) =
@@ -167,7 +167,7 @@ pub(super) fn unite<'a>(
 }
 
 /// Builds the vocabulary from sorted terms.
-pub(super) fn vocabulary(kind: TermKind, united: &[UnitedTerm<'_>]) -> Vocabulary {
+pub(super) fn vocabulary(kind: TermKind, united: &[MergedTerm<'_>]) -> Vocabulary {
     let terms = united.iter().map(|term| match term.key {
         Key::Text(_, Rest(term)) => Cow::Borrowed(term),
         Key::Column(column) => column.to_string().into(),

@@ -97,7 +97,7 @@ impl Cluster {
         let seconds = start.elapsed().as_secs_f64();
         if let Some(mut out) = out {
             for (number, (cluster, similarity)) in
-                clustering.of_row.iter().zip(&clustering.similarities).enumerate()
+                clustering.cluster_of_row.iter().zip(&clustering.similarities).enumerate()
             {
                 let id = model.ids().get(number).unwrap_or_default();
                 let line = Line { id, cluster: *cluster, similarity: *similarity };
@@ -111,10 +111,10 @@ impl Cluster {
             out.write_all(text.as_bytes()).map_err(|error| out.error(error))?;
         }
         report.map_or(Ok(()), array_file::output::Output::commit)?;
-        let mean = clustering.objective / (clustering.of_row.len().max(1) as f64);
+        let mean = clustering.objective / (clustering.cluster_of_row.len().max(1) as f64);
         verbosity.print(&format!(
             "{} documents, {} clusters, mean similarity {mean:.4}, {seconds:.1} s{}",
-            clustering.of_row.len(),
+            clustering.cluster_of_row.len(),
             clustering.centers.rows(),
             agreement(&model, &clustering)
         ));
@@ -154,7 +154,7 @@ impl Cluster {
 fn agreement(model: &Model, clustering: &Clusters) -> String {
     let mut labels = Vec::new();
     let mut clusters = Vec::new();
-    for (row, cluster) in (0..).zip(&clustering.of_row) {
+    for (row, cluster) in (0..).zip(&clustering.cluster_of_row) {
         if let [label] = model.document_labels(row) {
             labels.push(*label);
             // All documents without a cluster form one group.

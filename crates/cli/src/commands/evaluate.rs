@@ -19,8 +19,7 @@ use classify::search::Engines;
 use classify::stages::{PipelineProgress, Stage};
 use classify::text::corpus::preset::{Documents, Preset};
 use classify::text::corpus::{
-    CorpusError, Document, LabelUse, Note, ReadOptions, Side, VectorsBeside, hold_out,
-    unknown_labels,
+    CorpusError, Document, LabelUse, Note, ReadOptions, Side, VectorsFile, hold_out, unknown_labels,
 };
 use classify::threads::Threads;
 use classify_report::evaluation::{html, markdown, terminal};
@@ -436,7 +435,7 @@ impl Evaluate {
                                training corpora with --vectors";
                 return Err(Failure::Usage(message.into()));
             }
-            let vectors = VectorsBeside::read(path, self.train_vector_ids.as_deref())?;
+            let vectors = VectorsFile::read(path, self.train_vector_ids.as_deref())?;
             read_options.vectors_beside = Some(Arc::new(vectors));
         } else if self.holdout.is_none() && options.vectors_beside.is_some() {
             let message = "--vectors is for the test corpora: name the vectors of the training \

@@ -10,7 +10,7 @@ use classify::model::Model;
 use classify::rows::dense::{DenseFeatures, DenseSpec};
 use classify::text::corpus::{
     Corpus, Format, IdUse, LabelUse, Note, Notes, OnBadUtf8, Qrels, Quoting, ReadOptions, Split,
-    TableOptions, VectorsBeside, encoding_for_label,
+    TableOptions, VectorsFile, encoding_for_label,
 };
 use classify::threads::Threads;
 
@@ -231,7 +231,7 @@ impl ReadingFlags {
                     .into(),
             ));
         }
-        let read_vectors = |path: &PathBuf| VectorsBeside::read(path, self.vector_ids.as_deref());
+        let read_vectors = |path: &PathBuf| VectorsFile::read(path, self.vector_ids.as_deref());
         let vectors = self.vectors.as_ref().map(read_vectors).transpose()?;
         Ok(ReadOptions {
             vector_field: self.vector_field.clone(),

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use classify::learn::{DenseOptions, FreeFeatures, TrainOptions};
+use classify::learn::{DenseOptions, TrainOptions, TunableFeatures};
 use classify::model::FeatureSpec;
 use classify::search::Engines;
 use classify::text::analyze::{
@@ -406,7 +406,7 @@ impl TrainingFlags {
         if dense.as_ref().is_some_and(DenseOptions::is_alone) {
             self.refuse_terms()?;
         }
-        let free = FreeFeatures {
+        let free = TunableFeatures {
             analyzer: self.analysis.leaves_terms_open(),
             weighting: self.weights.leaves_weighting_open(),
             chi2_power: self.weights.leaves_chi2_power_open(),

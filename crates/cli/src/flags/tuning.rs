@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use clap::{Args, ValueEnum};
 use classify::decide::objective::Objective;
-use classify::learn::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions, TuneScope};
+use classify::learn::{Event, NearDuplicateLimit, TunableFeatures, TuneOptions, TuneScope};
 
 use crate::flags::positive::positive;
 use crate::output::progress::{Progress, Verbosity};
@@ -111,7 +111,7 @@ fn cosine_or_off(text: &str) -> Result<NearDuplicateLimit, String> {
 
 impl TuningFlags {
     /// Returns the tuning options, or `None` with `--no-tune`.
-    pub(crate) fn options(&self, free: FreeFeatures) -> Option<TuneOptions> {
+    pub(crate) fn options(&self, free: TunableFeatures) -> Option<TuneOptions> {
         let scope = match self.tune {
             None if self.no_tune => return None,
             None => return Some(TuneOptions::quick()),

@@ -16,7 +16,7 @@ pub(crate) struct Files(Outputs);
 impl Files {
     /// Adds input files.
     pub(crate) fn with_inputs<'a>(mut self, paths: impl IntoIterator<Item = &'a PathBuf>) -> Self {
-        paths.into_iter().for_each(|path| self.0.reads(path));
+        paths.into_iter().for_each(|path| self.0.add_input(path));
         self
     }
 
@@ -25,13 +25,13 @@ impl Files {
     pub(crate) fn with_corpora(mut self, paths: &[PathBuf], format: Option<Format>) -> Self {
         for path in paths {
             if path.as_os_str() == "-" || !path.is_dir() {
-                self.0.reads(path);
+                self.0.add_input(path);
                 continue;
             }
             let options = ReadOptions { format, ..ReadOptions::default() };
             // An error here is reported when the corpus is read.
             if let Ok(corpus) = Corpus::open(std::slice::from_ref(path), options) {
-                corpus.waiting().for_each(|path| self.0.reads(path));
+                corpus.waiting().for_each(|path| self.0.add_input(path));
             }
         }
         self
@@ -45,7 +45,7 @@ impl Files {
             let name = name.to_string_lossy();
             let prefixes = ["lyrl2004_", "rcv1", "20news-"];
             if name.contains(".sgm") || prefixes.iter().any(|prefix| name.starts_with(prefix)) {
-                self.0.reads(&entry.path());
+                self.0.add_input(&entry.path());
             }
         }
         self

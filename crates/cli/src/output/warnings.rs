@@ -9,7 +9,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::output::progress::Verbosity;
 
 /// Prints all warnings from this call on.
-pub(crate) fn print_from_now_on(verbosity: Verbosity) {
+pub(crate) fn install(verbosity: Verbosity) {
     // If a subscriber is already set, it stays, because it prints the same warnings.
     let _ = tracing::subscriber::set_global_default(Warnings(verbosity));
 }

@@ -95,7 +95,7 @@ impl Online {
     pub(crate) fn run(&self, verbosity: Verbosity) -> Outcome {
         let mut out = Output::standard()?;
         let mut outputs = Outputs::default();
-        self.words.iter().for_each(|path| outputs.reads(path));
+        self.words.iter().for_each(|path| outputs.add_input(path));
         let json = self.json.as_ref().map(|path| outputs.open(path)).transpose()?;
         for (flag, value) in [("--wait", self.wait), ("--seconds", self.seconds)] {
             if Duration::try_from_secs_f64(value).is_err() || value > 3_600_000.0 {

@@ -1,7 +1,7 @@
 //! `metric-index bench thesis` repeats the experiments of Barrientos 2011: chapter 3 on the CPU and
 //! chapter 4 on a GPU.
 
-use metric_index::estimate::radius_of_share;
+use metric_index::estimate::radius_for_share;
 use metric_index::generate::clustered;
 use metric_index::index::{ClusterSize, EgnatOptions, Kind, Pivots};
 use metric_index::metric::{Edit, Euclidean, Metric};
@@ -66,7 +66,7 @@ impl Thesis {
         }
         if self.vectors > 0 {
             let (points, queries) = clustered(self.vectors, self.queries, self.seed);
-            let radius = |share| radius_of_share(&points, &Euclidean, share, 50, self.seed);
+            let radius = |share| radius_for_share(&points, &Euclidean, share, 50, self.seed);
             let radius = |share| radius(share).map_err(invalid_request);
             let radii = [radius(0.0001)?, radius(0.001)?, radius(0.01)?];
             let seed = self.seed;

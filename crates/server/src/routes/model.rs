@@ -66,7 +66,7 @@ pub(crate) async fn model(State(shared): State<Shared>) -> Response {
         labels,
         protected: shared.state.options.protect_reads,
         settings,
-        takes_text: live.takes_one_text,
+        takes_text: live.accepts_plain_text,
         version: &live.version,
         writable: shared.state.options.token.is_some(),
     };

@@ -76,7 +76,7 @@ impl Thesis {
     /// Opens the output files before anything is measured.
     pub(super) fn outputs(&self, drawn: &[&str]) -> Result<Files, Failure> {
         let mut files = Outputs::default();
-        self.words.iter().for_each(|words| files.reads(words));
+        self.words.iter().for_each(|words| files.add_input(words));
         let json = self.json.as_ref().map(|path| files.open(path)).transpose()?;
         let mut figures = Vec::new();
         if let Some(folder) = &self.svg {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use metric_index::Question;
 use metric_index::collector::Within;
-use metric_index::estimate::radius_of_share;
+use metric_index::estimate::radius_for_share;
 use metric_index::generate::clustered;
 use metric_index::gpu::{Device, GpuError, GpuPoint, GpuSearch};
 use metric_index::index::{
@@ -52,11 +52,11 @@ struct Measurement {
     question: String,
     search: String,
     milliseconds: f64,
-    microseconds_a_query: f64,
+    microseconds_per_query: f64,
     /// Speedup over brute force on one CPU thread.
     speedup: f64,
     /// Number of distances per range query, including distances to centers and pivots.
-    distances_a_query: Option<f64>,
+    distances_per_query: Option<f64>,
     /// Number of pivots, or of points per cluster, if it is varied.
     setting: Option<u32>,
 }
@@ -96,7 +96,7 @@ pub(super) fn run(flags: &Thesis, device: &Device, verbosity: Verbosity, files: 
     }
     if flags.vectors > 0 {
         let (points, queries) = clustered(flags.vectors, flags.queries, flags.seed);
-        let radius = |share| radius_of_share(&points, &Euclidean, share, 50, flags.seed);
+        let radius = |share| radius_for_share(&points, &Euclidean, share, 50, flags.seed);
         let radius = |share| radius(share).map_err(invalid_request);
         let radii = [radius(0.0001)?, radius(0.001)?, radius(0.01)?];
         let data = Data { name: "vectors", points: &points, queries: &queries, bucket: 64 };
@@ -375,9 +375,9 @@ impl Bench<'_> {
             question: run.question.to_owned(),
             search: run.search.to_owned(),
             milliseconds: seconds * 1e3,
-            microseconds_a_query: each * 1e6,
+            microseconds_per_query: each * 1e6,
             speedup: cpu_seconds / each,
-            distances_a_query: run.distances,
+            distances_per_query: run.distances,
             setting: run.setting,
         });
     }
@@ -401,10 +401,10 @@ impl Bench<'_> {
                 measurement.search.clone(),
                 measurement.queries.to_string(),
                 format!("{:.3}", measurement.milliseconds),
-                format!("{:.3}", measurement.microseconds_a_query),
+                format!("{:.3}", measurement.microseconds_per_query),
                 format!("{:.1}", measurement.speedup),
                 measurement
-                    .distances_a_query
+                    .distances_per_query
                     .map_or_else(String::new, |distances| format!("{distances:.0}")),
             ]);
         }
@@ -461,9 +461,9 @@ impl Bench<'_> {
             Mark::Line { class, points, name: name.to_owned() }
         };
         let mut marks =
-            vec![line(0, "time", &|measurement| Some(measurement.microseconds_a_query))];
-        if runs.iter().any(|measurement| measurement.distances_a_query.is_some()) {
-            marks.push(line(1, "distances", &|measurement| measurement.distances_a_query));
+            vec![line(0, "time", &|measurement| Some(measurement.microseconds_per_query))];
+        if runs.iter().any(|measurement| measurement.distances_per_query.is_some()) {
+            marks.push(line(1, "distances", &|measurement| measurement.distances_per_query));
         }
         let asked = runs.first().map_or("", |measurement| measurement.question.as_str());
         let title = format!("SSS-Index on a GPU: {space}, {asked}");
@@ -484,7 +484,7 @@ impl Bench<'_> {
         let mut questions: Vec<&str> =
             own.iter().map(|measurement| measurement.question.as_str()).collect();
         questions.dedup();
-        let rate = |measurement: &Measurement| 1e6 / measurement.microseconds_a_query;
+        let rate = |measurement: &Measurement| 1e6 / measurement.microseconds_per_query;
         let max = own.iter().map(|measurement| rate(measurement)).fold(10.0, f64::max);
         let min = own.iter().map(|measurement| rate(measurement)).fold(max, f64::min);
         let decade = |value: f64, up: bool| {

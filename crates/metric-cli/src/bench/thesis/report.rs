@@ -138,7 +138,7 @@ const FIGURES: &[Figure] = &[
         unit: "distances per query",
         traffic: Traffic::High,
         strategies: DATA,
-        value: |m, _| m.evaluations_a_query,
+        value: |m, _| m.evaluations_per_query,
     },
 ];
 
@@ -236,7 +236,7 @@ const FINDINGS: &[Finding] = &[
         claim: "one index computes fewer distances than one per thread",
         preferred: ("Local", Traffic::High),
         other: ("Distributed", Traffic::High),
-        value: |m| m.evaluations_a_query,
+        value: |m| m.evaluations_per_query,
         max_ratio: 1.0,
     },
     Finding {
@@ -278,7 +278,7 @@ impl Bench<'_> {
                 "{}: {} points and {} queries ({}), metric {}, radii {a}, {b} and {c}",
                 summary.name, summary.points, summary.queries, summary.data, summary.metric
             );
-            let indexes: Vec<String> = about
+            let indexes: Vec<String> = summary
                 .indexes
                 .iter()
                 .map(|index| format!("{} {}", index.name, index.kind))

@@ -117,7 +117,7 @@ def test_wrong_arguments(session, train, tmp_path):
     with pytest.raises(TypeError, match="no parameter 'neighbours'"):
         spark.fit(documents, tmp_path, neighbours=3)
     spark.fit(documents, tmp_path / "shards")
-    with pytest.raises(FileExistsError, match="shards already"):
+    with pytest.raises(FileExistsError, match="already contains shards"):
         spark.fit(documents, tmp_path / "shards")
     with pytest.raises(ValueError, match="tune=True: shards"):
         spark.fit(documents, tmp_path / "tuned", tune=True)
@@ -143,7 +143,7 @@ def test_changed_documents_are_not_merged():
     near = [[{"row": row, "id": str(row), "similarity": 0.5, "labels": []}] for row in (7, 3)]
     lists = [spark._to_bytes(pa.RecordBatch.from_arrays([pa.array([one], spark._NEIGHBORS)], ["neighbors"])) for one in near]
     table = {"key": ["a", "a"], "group": [4, 9], "documents": [None, spark._to_bytes(documents)], "neighbors": lists}
-    found = spark._together(pa.table(table), [9, 4], 5).to_pylist()
+    found = spark._join_neighbors(pa.table(table), [9, 4], 5).to_pylist()
     assert [one["row"] for one in found[0]["neighbors"]] == [3, 7] and found[0]["text"] == "bread"
     with pytest.raises(RuntimeError, match="documents changed"):
-        spark._together(pa.table(table).slice(1), [9, 4], 5)
+        spark._join_neighbors(pa.table(table).slice(1), [9, 4], 5)

@@ -36,7 +36,7 @@ fn advice(note: &Note) -> (&'static str, String) {
             ("hierarchy", "each pair is (child, parent), with labels as in y".to_owned())
         }
         Note::ShortTexts { .. } => {
-            ("X", "is X the right column? Documents without terms are nobody's neighbors".to_owned())
+            ("X", "is X the right column? A document without terms is nobody's neighbor".to_owned())
         }
         Note::RepeatedIds { .. } => (
             "ids",

@@ -198,7 +198,7 @@ impl<'a> RowLists<'a> {
 /// ```
 /// use classify::search::{Allow, RowRange, RowSet};
 ///
-/// Leave-one-out over rows 0 to 3. In addition, row 3 is never a neighbor.
+/// // Leave-one-out over rows 0 to 3. In addition, row 3 is never a neighbor.
 /// let itself: Vec<RowRange> = (0..4).map(RowRange::one).collect();
 /// let kept = RowSet::from_fn(4, |row| row != 3);
 /// let allow = Allow::all().only(&kept).except_range(&itself);

@@ -15,10 +15,12 @@ pub(super) struct Limits {
     pub(super) waits_for_full_batches: bool,
 }
 
-/// A buffer of documents between a reading and a classifying thread. Documents leave in order: when
-/// a limit is reached, at the end, and, unless `waits_for_full_batches` is set, whenever all earlier batches
-/// are done. So the documents of a slow source are classified immediately, and the documents of a
-/// fast source in large batches.
+/// A buffer of documents between a reading and a classifying thread.
+///
+/// Documents leave it in order: when a limit is reached and at the end. Unless
+/// `waits_for_full_batches` is set, they also leave when all earlier batches are done. So the
+/// documents of a slow source are classified immediately, and those of a fast source in large
+/// batches.
 #[derive(Debug)]
 pub(super) struct Backlog {
     limits: Limits,

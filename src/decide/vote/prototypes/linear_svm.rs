@@ -205,7 +205,7 @@ fn decision_values(entries: &[(u32, f32)], weights: &[Lanes], constants: Lanes) 
 }
 
 /// Runs dual coordinate descent for all SVMs, starting at `alphas`, until the projected gradients
-/// of each label differ by at most `tolerance`. Returns the weights of each term, and the constants.
+/// of each label differ by at most `tolerance`. Returns the weights of each term and the constants.
 ///
 /// A document becomes inactive when its variables do not change. It is skipped until the other
 /// documents converge, or for [`MAX_PARTIAL_EPOCHS`] epochs.

@@ -25,7 +25,7 @@ use classify::threads::Threads;
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
 /// The times of the paper's sequential CPU algorithm on a Core2 Duo E7300 and on a Xeon E5405, in
 /// seconds.
-const PAPER: [[f64; 6]; 2] =
+const PAPER_SECONDS: [[f64; 6]; 2] =
     [[0.09, 0.7, 6.8, 67.6, 674.67, 5283.84], [0.18, 1.71, 17.0, 171.22, 1701.19, 13303.8]];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,18 +55,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     println!("{}", similarities(&model, &threads, open()?.test)?);
     println!("{:24}{}", "documents", cells(SIZES.iter().map(ToString::to_string)));
-    for (name, times) in ["BaseCSR, config. 1", "BaseCSR, config. 2"].iter().zip(&PAPER) {
+    for (name, times) in ["BaseCSR, config. 1", "BaseCSR, config. 2"].iter().zip(&PAPER_SECONDS) {
         println!("{name:24}{}", cells(times.iter().map(ToString::to_string)));
     }
     let view = |seconds: &f64| format!("{seconds:.3}");
     let exhaustive = Arc::new(Exhaustive::new(Arc::clone(model.rows()), threads.clone())?);
-    let times = measured(&model, exhaustive, &threads, open()?.test, max_exhaustive)?;
+    let times = measure(&model, exhaustive, &threads, open()?.test, max_exhaustive)?;
     println!("{:24}{}", "exhaustive", cells(times.iter().map(view)));
     let inverted = Arc::new(Inverted::new(Arc::clone(model.rows()), threads.clone())?);
-    let times = measured(&model, inverted, &threads, open()?.test, usize::MAX)?;
+    let times = measure(&model, inverted, &threads, open()?.test, usize::MAX)?;
     println!("{:24}{}", "inverted", cells(times.iter().map(view)));
-    let times = times.iter().zip(&PAPER[0]).map(|(ours, paper)| format!("{:.0} x", paper / ours));
-    println!("{:24}{}", "inverted to config. 1", cells(times));
+    let times =
+        times.iter().zip(&PAPER_SECONDS[0]).map(|(ours, paper)| format!("{:.0} x", paper / ours));
+    println!("{:24}{}", "speedup over config. 1", cells(times));
     Ok(())
 }
 
@@ -99,7 +100,7 @@ fn similarities(
 }
 
 /// Returns the cumulative time of search and vote at each size up to `max_size`, in seconds.
-fn measured(
+fn measure(
     model: &Arc<Model>,
     engine: Arc<dyn Search>,
     threads: &Threads,

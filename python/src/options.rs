@@ -7,7 +7,7 @@ use std::str::FromStr;
 use classify::decide::decision::DecisionOptions;
 use classify::decide::objective::Objective;
 use classify::learn::{
-    DenseOptions, DenseSource, TunableFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
+    DenseOptions, DenseSource, NearDuplicateLimit, TrainOptions, TunableFeatures, TuneOptions,
     TuneScope,
 };
 use classify::model::FeatureSpec;

@@ -9,7 +9,7 @@ use crate::text::analyze::Analyzer;
 use crate::text::corpus::{CorpusError, Place, Problem, open_bytes, read_error};
 use crate::text::vocabulary::Vocabulary;
 
-/// The maximum number of bytes of a line, or of a word in a binary file.
+/// The maximum number of bytes of a line, or of a word and its vector in a binary file.
 const MAX_LINE_BYTES: u64 = 1 << 24;
 /// The magic number of fastText model files.
 const FAST_TEXT_MAGIC: u32 = 793_712_314;
@@ -152,7 +152,7 @@ impl<B: BufRead> Reader<B> {
         Problem::WordVectors { what }.at(&Place { line, ..self.place.clone() })
     }
 
-    /// Reads the next line, without its line end. Returns false at the end of the file.
+    /// Reads the next line and strips trailing whitespace. Returns false at the end of the file.
     fn next_line(&mut self) -> Result<bool, CorpusError> {
         self.bytes.clear();
         self.file.restart(0);
@@ -168,16 +168,13 @@ impl<B: BufRead> Reader<B> {
 
     fn text(&mut self, found: &mut VectorTable<'_>) -> Result<(), CorpusError> {
         let mut words = 0u64;
-        let mut claimed = None;
+        let mut declared_words = None;
         while self.next_line()? {
             if self.line == 1 && self.bytes.len() >= 3 {
-                if self.bytes.starts_with(&FAST_TEXT_MAGIC.to_le_bytes()) {
-                    let what = "a fastText model; its vectors are in the .vec file".to_owned();
-                    return Err(self.invalid(what));
-                }
+                self.refuse_fast_text_model()?;
                 if let Some((count, dimension)) = header(&self.bytes) {
                     found.set_dimension(dimension).map_err(|what| self.invalid(what))?;
-                    claimed = Some(count);
+                    declared_words = Some(count);
                     continue;
                 }
             }
@@ -189,19 +186,29 @@ impl<B: BufRead> Reader<B> {
             words += 1;
         }
         self.line = 0;
-        match claimed {
+        match declared_words {
             _ if words == 0 => Err(self.invalid("the file contains no word vectors".to_owned())),
-            Some(claimed) if words < claimed => {
-                let what =
-                    format!("the file ends after {words} words; the first line declares {claimed}");
+            Some(declared_words) if words < declared_words => {
+                let what = format!(
+                    "the file ends after {words} words; the first line declares {declared_words}"
+                );
                 Err(self.invalid(what))
             }
             _ => Ok(()),
         }
     }
 
+    fn refuse_fast_text_model(&self) -> Result<(), CorpusError> {
+        if self.bytes.starts_with(&FAST_TEXT_MAGIC.to_le_bytes()) {
+            let what = "this is a fastText model, which is not supported; use its .vec file";
+            return Err(self.invalid(what.to_owned()));
+        }
+        Ok(())
+    }
+
     fn binary(&mut self, found: &mut VectorTable<'_>) -> Result<(), CorpusError> {
         self.next_line()?;
+        self.refuse_fast_text_model()?;
         let Some((words, dimension)) = header(&self.bytes) else {
             let what = "the first line is not `WORDS DIMENSIONS` of word2vec's binary format";
             return Err(self.invalid(what.to_owned()));
@@ -310,7 +317,7 @@ mod tests {
             }
             binary.push(b'\n');
         }
-        let unended: Vec<u8> =
+        let without_newline: Vec<u8> =
             [&b"1 2\nbread "[..], &3f32.to_le_bytes(), &4f32.to_le_bytes()].concat();
         for (name, bytes) in [
             ("glove.txt", text.as_bytes()),
@@ -321,7 +328,7 @@ mod tests {
             assert_eq!(rows(&found), [&[0.5, -0.1][..], &[3.0, 4.0], &[0.0, 0.0]], "{name}");
             assert_eq!(found.known, 2);
         }
-        assert_eq!(read("one.bin", &unended).unwrap().known, 1);
+        assert_eq!(read("one.bin", &without_newline).unwrap().known, 1);
     }
 
     #[test]

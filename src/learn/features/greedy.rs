@@ -39,10 +39,10 @@ impl std::fmt::Debug for FeatureSearch<'_> {
 
 /// Minimum gain in the objective for which a change is kept; a smaller gain may be noise.
 const MIN_GAIN: f64 = 0.001;
-/// Minimum gain for a weighting that rules out learned term weights and prototypes, over a
-/// weighting that allows them. Learned weights and prototypes usually gain as much.
+/// Minimum gain of a weighting that excludes learned term weights and label prototypes, over one
+/// that allows them. Learned term weights and label prototypes usually gain as much.
 const MIN_GAIN_WITHOUT_LEARNERS: f64 = 0.01;
-/// Maximum loss on the first fold, relative to the best change, with which a change is still tried
+/// A change that loses more than this on the first fold, relative to the best change, is not tried
 /// on the whole sample.
 const MAX_LOSS_ON_FIRST_FOLD: f64 = 0.01;
 /// The numbers of selected terms that are tried first.
@@ -50,14 +50,14 @@ const TERM_COUNTS: [usize; 3] = [2_000, 8_000, 32_000];
 /// The numbers of selected terms that are tried around the best of [`TERM_COUNTS`].
 const MORE_TERM_COUNTS: [usize; 4] = [500, 1_000, 4_000, 16_000];
 /// Minimum lead over the cosine weightings for BM25 to be pursued separately. With a smaller lead,
-/// BM25 lost on all corpora of docs/quality.md. It is then tried again with the features that the
-/// cosine weightings found.
-const MIN_LEAD: f64 = MIN_GAIN_WITHOUT_LEARNERS / 2.0;
-/// The largest k of a trial is at least this number.
+/// BM25 lost on all corpora of docs/quality.md. In that case, BM25 is tried again with the
+/// best features for the cosine weightings.
+const MIN_BM25_LEAD: f64 = MIN_GAIN_WITHOUT_LEARNERS / 2.0;
+/// Lower bound on the largest k of a trial, unless the limit of k is smaller.
 const MIN_LARGEST_K: NonZeroUsize = NonZeroUsize::new(60).unwrap();
 /// Maximum number of changes of one dimension that are tried on the whole sample.
 const MAX_CONTESTANTS: usize = 16;
-/// Minimum number of documents in the first fold for dropping changes there.
+/// Minimum size of the first fold. If it is smaller, every change is tried on the whole sample.
 const MIN_FIRST_FOLD: usize = 400;
 /// Maximum number of document-term pairs for trying character n-grams. They are slow on longer
 /// texts and seldom help there.
@@ -91,7 +91,7 @@ struct Contestant {
     found: LeaveOneOut,
 }
 
-/// The metrics of some features on the sample.
+/// The metrics of one set of features on the sample.
 #[derive(Debug, Clone, Copy)]
 struct SampleMetrics {
     first_fold: Metrics,
@@ -108,12 +108,13 @@ struct BestFeatures {
     k: usize,
 }
 
-/// The cosine weightings to try, and the one weighting that is not a cosine.
-const COSINE: [&str; 4] = ["ltc", "lsc", "btc", "ntc"];
+/// The cosine weightings to try.
+const COSINE_WEIGHTINGS: [&str; 4] = ["ltc", "lsc", "btc", "ntc"];
+/// The only weighting that is tried without cosine normalization.
 const BM25: &str = "bm25";
 /// Weightings that differ from `ltc` only in the term frequency, which is always 1 for binary
 /// features.
-const ALIKE_IF_BINARY: [&str; 2] = ["btc", "ntc"];
+const SAME_AS_LTC_IF_BINARY: [&str; 2] = ["btc", "ntc"];
 
 /// The state of the greedy search.
 struct GreedySearch<'t, 'a> {
@@ -125,7 +126,7 @@ struct GreedySearch<'t, 'a> {
     tried: Vec<Features>,
     /// The objective of each change on the first fold, or on the whole sample if the first fold has
     /// too few documents.
-    on_first: Vec<(Features, f64)>,
+    first_fold_values: Vec<(Features, f64)>,
 }
 
 impl FeatureSearch<'_> {
@@ -147,7 +148,7 @@ impl FeatureSearch<'_> {
             best: BestFeatures { features: start, metrics: None, k: 0 },
             steps: Vec::new(),
             tried: Vec::new(),
-            on_first: Vec::new(),
+            first_fold_values: Vec::new(),
         };
         search.search(FreeDimensions { title: free.title && fields == Fields::Whole, ..free })?;
         let features = search.best.features.clone();
@@ -168,7 +169,7 @@ impl GreedySearch<'_, '_> {
         let mut starts = Vec::new();
         if free.weighting {
             let start = self.best.clone();
-            for codes in [&COSINE[..], &[BM25]] {
+            for codes in [&COSINE_WEIGHTINGS[..], &[BM25]] {
                 self.best = start.clone();
                 self.try_weightings(codes)?;
                 starts.push(self.best.clone());
@@ -182,7 +183,7 @@ impl GreedySearch<'_, '_> {
         let mut best: Option<BestFeatures> = None;
         for (number, start) in starts.into_iter().enumerate() {
             let min_value =
-                if number == 0 { max - MAX_LOSS_ON_FIRST_FOLD } else { values[0] + MIN_LEAD };
+                if number == 0 { max - MAX_LOSS_ON_FIRST_FOLD } else { values[0] + MIN_BM25_LEAD };
             if values[number] >= min_value {
                 self.best = start;
                 self.try_terms(free)?;
@@ -197,13 +198,13 @@ impl GreedySearch<'_, '_> {
             self.try_chi2_powers()?;
         }
         if free.weighting {
-            self.try_weightings(&COSINE)?;
+            self.try_weightings(&COSINE_WEIGHTINGS)?;
             self.try_weightings(&[BM25])?;
         }
         self.try_terms(free)?;
         let weighting = self.best.features.weighting;
         if free.term_weights && weighting.is_cosine() && weighting.is_symmetric() {
-            self.try_term_factors()?;
+            self.try_term_weights()?;
         }
         Ok(())
     }
@@ -256,10 +257,11 @@ impl GreedySearch<'_, '_> {
         let few =
             self.counted[0].1.in_folds(self.trials.setup.sample, &(0..1)).len() < MIN_FIRST_FOLD;
         let first = if few { 0..FOLDS } else { 0..1 };
-        let on_first = self.hold_out(&mut open, first.clone())?;
-        let mut values: Vec<f64> = on_first.iter().map(|trial| value(trial.metrics)).collect();
+        let first_fold_values = self.hold_out(&mut open, first.clone())?;
+        let mut values: Vec<f64> =
+            first_fold_values.iter().map(|trial| value(trial.metrics)).collect();
         let tried = open.iter().map(|open| open.features.clone());
-        self.on_first.extend(tried.zip(values.iter().copied()));
+        self.first_fold_values.extend(tried.zip(values.iter().copied()));
         values.extend(self.best.metrics.map(|metrics| value(metrics.first_fold)));
         values.sort_by(|a, b| b.total_cmp(a));
         let min_value = values.first().map_or(0.0, |best| best - MAX_LOSS_ON_FIRST_FOLD);
@@ -267,7 +269,7 @@ impl GreedySearch<'_, '_> {
             values.get(MAX_CONTESTANTS - 1).map_or(min_value, |&last| min_value.max(last));
         let mut left = Vec::new();
         let mut first_metrics = Vec::new();
-        for (contestant, trial) in open.into_iter().zip(on_first) {
+        for (contestant, trial) in open.into_iter().zip(first_fold_values) {
             if few || self.best.metrics.is_none() || value(trial.metrics) >= min_value {
                 first_metrics.push(trial.metrics);
                 left.push(contestant);
@@ -365,22 +367,22 @@ impl GreedySearch<'_, '_> {
             let features = Features { weighting, ..start.clone() };
             Some((format!("weighting {weighting}, idf power {power}"), features))
         };
-        let codes = codes.iter().filter(|code| !(binary && ALIKE_IF_BINARY.contains(code)));
+        let codes = codes.iter().filter(|code| !(binary && SAME_AS_LTC_IF_BINARY.contains(code)));
         let changes = codes.clone().flat_map(|code| [0.5, 1.0].map(|power| with(code, power)));
         self.try_out(changes.flatten().collect())?;
         // A higher power is tried only if 1 is better than 0.5.
-        let on_first = |code, power| {
+        let first_fold_values = |code, power| {
             let (_, features) = with(code, power)?;
             self.value_on_first(&features)
         };
-        let more = codes.filter(|code| on_first(code, 1.0) > on_first(code, 0.5));
+        let more = codes.filter(|code| first_fold_values(code, 1.0) > first_fold_values(code, 0.5));
         let changes = more.filter_map(|code| with(code, 1.5)).collect();
         self.try_out(changes)
     }
 
     /// Returns the objective of the given features on the first fold, if they were tried.
     fn value_on_first(&self, features: &Features) -> Option<f64> {
-        let tried = self.on_first.iter().find(|(other, _)| other == features);
+        let tried = self.first_fold_values.iter().find(|(other, _)| other == features);
         tried.map(|&(_, value)| value)
     }
 
@@ -401,14 +403,14 @@ impl GreedySearch<'_, '_> {
         }
     }
 
-    /// Tries learned term weights with the largest number of steps, then with fewer steps while
-    /// these improve the objective.
-    fn try_term_factors(&mut self) -> Result<(), FeatureError> {
+    /// Tries learned term weights with decreasing numbers of steps, until a smaller number no
+    /// longer improves on one that was kept.
+    fn try_term_weights(&mut self) -> Result<(), FeatureError> {
         let start = self.best.features.clone();
         for term_steps in TERM_STEPS.into_iter().rev() {
             let before = self.best.features.term_steps;
             let features = Features { term_steps, ..start.clone() };
-            let change = format!("learned weights of terms, {term_steps} steps");
+            let change = format!("learned term weights, {term_steps} steps");
             self.try_out(vec![(change, features)])?;
             if before > 0 && self.best.features.term_steps == before {
                 break;
@@ -427,9 +429,13 @@ impl GreedySearch<'_, '_> {
     }
 
     fn try_analyzers(&mut self) -> Result<(), FeatureError> {
-        let mut others = vec![self.other_stems(), self.other_pairs(), self.other_stop_words()];
+        let mut others = vec![
+            self.with_stemming_toggled(),
+            self.with_word_pairs_toggled(),
+            self.with_stop_words_toggled(),
+        ];
         if self.counted[0].1.counts().entries() <= MAX_ENTRIES_FOR_CHARACTERS {
-            others.push(self.other_characters());
+            others.push(self.with_char_ngrams_toggled());
         }
         self.try_out(
             others.into_iter().map(|other| (describe_terms("all", &other), other)).collect(),
@@ -440,7 +446,7 @@ impl GreedySearch<'_, '_> {
         // Stemming and word pairs often help only together with term selection.
         let mut bases = vec![self.best.features.clone()];
         if free.analyzer {
-            bases.extend([self.other_stems(), self.other_pairs()]);
+            bases.extend([self.with_stemming_toggled(), self.with_word_pairs_toggled()]);
         }
         // Try the coarse term counts first, then the counts next to the best count of each base.
         for counts in [&TERM_COUNTS[..], &MORE_TERM_COUNTS] {
@@ -453,11 +459,11 @@ impl GreedySearch<'_, '_> {
                     Some(Selection { criterion: Criterion::Chi2, terms })
                 };
                 let with = |selection| Features { selection: Some(selection), ..base.clone() };
-                let on_first = |&count: &usize| {
+                let first_fold_values = |&count: &usize| {
                     let value = self.value_on_first(&with(selected(count)?))?;
                     Some((value, count))
                 };
-                let best = TERM_COUNTS.iter().filter_map(on_first);
+                let best = TERM_COUNTS.iter().filter_map(first_fold_values);
                 let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, count)| count);
                 // The vocabulary may be smaller than the first count.
                 let is_open = |count: usize| best.is_none_or(|best| is_next_to(count, best));
@@ -474,7 +480,7 @@ impl GreedySearch<'_, '_> {
     }
 
     /// Returns the best features with stemming switched on or off.
-    fn other_stems(&self) -> Features {
+    fn with_stemming_toggled(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
             let stemmer =
@@ -485,7 +491,7 @@ impl GreedySearch<'_, '_> {
     }
 
     /// Returns the best features with the stop words of the corpus's language dropped or kept.
-    fn other_stop_words(&self) -> Features {
+    fn with_stop_words_toggled(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
             let list = self.trials.language.and_then(stop_words);
@@ -498,7 +504,7 @@ impl GreedySearch<'_, '_> {
     }
 
     /// Returns the best features with character n-grams of length two to four switched on or off.
-    fn other_characters(&self) -> Features {
+    fn with_char_ngrams_toggled(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
             let range = NgramRange::new(2, 4);
@@ -508,7 +514,7 @@ impl GreedySearch<'_, '_> {
     }
 
     /// Returns the best features with word pairs switched on or off.
-    fn other_pairs(&self) -> Features {
+    fn with_word_pairs_toggled(&self) -> Features {
         let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
             let words = NgramRange::new(1, 1);
@@ -531,11 +537,11 @@ fn largest_k(best: usize, k_max: NonZeroUsize, multi_label: bool) -> NonZeroUsiz
 
 /// Whether a term count is adjacent to the best one, and should therefore be tried.
 fn is_next_to(count: usize, best: usize) -> bool {
-    let is_least = best == TERM_COUNTS[0];
-    count == 2 * best || count == best / 2 || (is_least && count < best)
+    let is_smallest = best == TERM_COUNTS[0];
+    count == 2 * best || count == best / 2 || (is_smallest && count < best)
 }
 
-/// Returns a description of the terms of features; it begins with `count`.
+/// Describes the terms that `features` produces. The description starts with `count`.
 fn describe_terms(count: &str, features: &Features) -> String {
     let Some(analyzer) = &features.analyzer else { return format!("{count} columns") };
     let words = if analyzer.stemmer.is_some() { "stems" } else { "words" };
@@ -555,11 +561,11 @@ fn describe_terms(count: &str, features: &Features) -> String {
 /// `None` if they are at most a third of the frequent words: the corpus is in another language, or
 /// is not text.
 pub(in crate::learn) fn language(counts: &Counts) -> Option<&'static str> {
-    const FREQUENT: usize = 40;
+    const FREQUENT_WORDS: usize = 40;
     let frequencies = counts.vocabulary.document_frequencies();
     let mut terms: Vec<u32> = (0..).take(frequencies.len()).collect();
     terms.sort_unstable_by_key(|&term| (Reverse(frequencies[term as usize]), term));
-    terms.truncate(FREQUENT);
+    terms.truncate(FREQUENT_WORDS);
     let hits = |code: &&&'static str| {
         let words = stop_words(code).unwrap_or_default();
         let ids = words.iter().filter_map(|word| counts.vocabulary.id(word));

@@ -24,8 +24,8 @@ fn batch_size(k: NonZeroUsize) -> usize {
     (MAX_NEIGHBORS / k).clamp(16, MAX_BATCH)
 }
 
-/// Finds the rows with a similarity above `limit` to each of `rows` (increasing). Other rows get no
-/// near-duplicates.
+/// For each of `rows`, finds the other rows with a similarity above `limit`. `rows` must be
+/// increasing. Rows that are not in `rows` get no near-duplicates.
 ///
 /// # Errors
 /// Fails if the queries do not match the engine's rows.
@@ -67,8 +67,7 @@ pub(crate) fn near_duplicates(
     Ok(found)
 }
 
-/// Finds the `k` nearest rows of some documents, except the documents themselves and the excluded
-/// rows.
+/// Finds the `k` nearest rows of each document, without the document itself and the excluded rows.
 fn search_others(
     view: SearchableRows<'_>,
     documents: &[u32],
@@ -145,7 +144,7 @@ pub(crate) struct LeaveOneOut {
     /// The cluster of each training document. The documents of a cluster are in the same fold.
     pub(crate) clusters: Arc<[u64]>,
     /// Index in `rows` from which documents are held out for the second time.
-    pub(crate) again_from: Option<usize>,
+    pub(crate) second_round_start: Option<usize>,
 }
 
 impl LeaveOneOut {
@@ -223,9 +222,9 @@ impl LeaveOneOut {
     pub(crate) fn with_second_round(mut self, other: &Self) -> Self {
         let clusters = Arc::clone(&self.clusters);
         let dense_share = self.dense_share;
-        let again_from = Some(self.len());
+        let second_round_start = Some(self.len());
         self.append(other);
-        Self { dense_share, clusters, again_from, ..self }
+        Self { dense_share, clusters, second_round_start, ..self }
     }
 
     /// Returns the fold of each training document, below [`FOLDS`].
@@ -239,13 +238,17 @@ impl LeaveOneOut {
         folds(among, &self.clusters, FOLDS * parts)
     }
 
-    /// Divides each of `folds` into `parts` by the clusters of these documents, numbered as in
-    /// [`parts_of_folds`](Self::parts_of_folds).
+    /// Divides each fold into `parts` parts by cluster. `folds` holds the fold of each document.
+    /// Parts are numbered as in [`parts_of_folds`](Self::parts_of_folds).
     pub(crate) fn parts_within(&self, folds: &[u8], parts: usize) -> Vec<u8> {
         let part = |row: usize| self.clusters.get(row).map_or(0, |cluster| cluster % parts as u64);
         let number = |row: usize, fold: u8| u64::from(fold) + FOLDS as u64 * part(row);
         let folds = folds.iter().enumerate();
-        folds.map(|(row, &fold)| u8::try_from(number(row, fold)).expect("few parts")).collect()
+        folds
+            .map(|(row, &fold)| {
+                u8::try_from(number(row, fold)).expect("part numbers are below 256")
+            })
+            .collect()
     }
 
     /// Returns the number of documents that were held out.
@@ -269,33 +272,33 @@ impl LeaveOneOut {
     }
 }
 
-/// Returns the number of rows before and after a document to hold out when settings are compared.
-/// It is a sixteenth of the corpus if the corpus is in chronological order, and 0 otherwise.
+/// Returns the number of rows on each side of a held-out document to exclude when settings are
+/// compared. It is a sixteenth of the corpus if the corpus is in chronological order, and 0 otherwise.
 ///
 /// In a chronological corpus, adjacent documents report the same events. Leave-one-out then prefers
-/// few, close neighbors, which later documents do not have. Such a corpus is recognized by
-/// `nearest`, the neighbors of a sample of documents. For each document, the nearest neighbor with
-/// a common label is compared with a random document with a common label. The neighbor must be
-/// within a sixteenth of the corpus more than 1.5 times as often. The difference must also exceed
-/// four standard deviations. The order of labels does not matter: in a corpus sorted by label, the
+/// few, close neighbors, which later documents do not have. `nearest`, the neighbors of a sample of
+/// documents, shows whether a corpus is chronological. For each document, the nearest neighbor that
+/// shares a label is compared with a random document that shares a label. The neighbor must lie
+/// within a sixteenth of the corpus more than 1.5 times as often as the random document. The
+/// difference must also exceed four standard deviations. The order of labels does not matter: in a corpus sorted by label, the
 /// random document is within that distance just as often.
 ///
 /// The window is 0 if, on average, it contains more than a quarter of the documents with a
-/// document's labels. Excluding such a window would remove the label.
+/// document's labels. Excluding such a window would remove too many documents of a label.
 pub(crate) fn chronological_window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
     let reach = window_size(among.weights.len());
-    let mut of_label: Vec<Vec<u32>> =
+    let mut rows_by_label: Vec<Vec<u32>> =
         among.sizes.iter().map(|&size| Vec::with_capacity(size as usize)).collect();
     for row in 0..rows {
         for &label in among.labels(row) {
-            of_label[label as usize].push(row);
+            rows_by_label[label as usize].push(row);
         }
     }
     let mut nearby = 0;
     let mut all = 0;
-    let within = threads::map(&of_label, |rows| pairs_within(rows, reach));
-    for (rows, within) in of_label.iter().zip(within) {
+    let within = threads::map(&rows_by_label, |rows| pairs_within(rows, reach));
+    for (rows, within) in rows_by_label.iter().zip(within) {
         nearby += within;
         all += (rows.len() * rows.len().saturating_sub(1)) as u64;
     }
@@ -308,7 +311,7 @@ pub(crate) fn chronological_window(among: &TrainingLabels<'_>, nearest: &LeaveOn
         let mut nearby = 0u64;
         let mut all = 0u64;
         for &label in among.labels(row) {
-            let rows = &of_label[label as usize];
+            let rows = &rows_by_label[label as usize];
             let start = rows.partition_point(|&other| other < row.saturating_sub(reach));
             let end = rows.partition_point(|&other| other <= row.saturating_add(reach));
             nearby += (end - start - 1) as u64;
@@ -336,8 +339,8 @@ pub(crate) fn chronological_window(among: &TrainingLabels<'_>, nearest: &LeaveOn
     if more { reach } else { 0 }
 }
 
-/// Returns the number of pairs of some rows (increasing) that are at most `reach` apart. Each pair
-/// counts twice.
+/// Returns the number of pairs of `rows` that are at most `reach` apart. Each pair counts twice.
+/// `rows` must be increasing.
 fn pairs_within(rows: &[u32], reach: u32) -> u64 {
     let mut start = 0;
     let mut end = 0;
@@ -375,13 +378,13 @@ pub(crate) fn nearest_of_sample(
     LeaveOneOut::search(view, &spaced, k, exclusion, &|_| ())
 }
 
-/// Returns the cosine above which documents are near-duplicates, estimated from `rows`. `None` if
-/// there are no near-duplicates.
+/// Returns the cosine above which documents are near-duplicates, estimated from `rows`. Returns
+/// `None` if no cosine separates near-duplicates from other documents.
 ///
 /// The cosines of nearest neighbors cluster around one value. If there are many near-duplicates, a
 /// second cluster appears at 1. The limit is the least frequent cosine between the two clusters. It
-/// is the lowest point of the histogram after its peak and above 0.5, if the histogram later rises
-/// to twice that value. The histogram has bins of 0.05 and is smoothed over three bins.
+/// is the lowest point of the histogram after its peak and above 0.5. The histogram must later rise
+/// to at least twice that height. The histogram has bins of 0.05 and is smoothed over three bins.
 ///
 /// # Errors
 /// Fails if the queries do not match the engine's rows.
@@ -398,17 +401,21 @@ pub(in crate::learn) fn near_duplicate_limit(
 /// Number of bins of the histogram of best cosines.
 const BINS: u16 = 20;
 
-/// Returns the cosine between the peak of a histogram and its second rise, if there is one.
+/// Returns the cosine at the valley between the two peaks of the histogram, if it has two.
 fn find_valley(best: impl Iterator<Item = f32>) -> Option<f32> {
     let bins = usize::from(BINS);
     let mut histogram = vec![0u32; bins];
     for similarity in best {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cosine")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a cosine is at most 1, and the cast maps negative values to 0"
+        )]
         let bin = (similarity * f32::from(BINS)) as usize;
         histogram[bin.min(bins - 1)] += 1;
     }
-    // The mean of a bin and its neighbors. The last bin, which counts exact copies, is not
-    // smoothed.
+    // The mean of a bin and its neighbors. The last bin, which includes exact copies, is
+    // left out of the mean.
     let smooth = |bin: usize| {
         let around = &histogram[bin.saturating_sub(1)..(bin + 2).min(bins - 1)];
         f64::from(around.iter().sum::<u32>()) / around.len() as f64

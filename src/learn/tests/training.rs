@@ -191,9 +191,9 @@ fn fewer_steps_are_tried_while_they_improve() {
     let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
     let result = trainer.train(texts).unwrap();
     let steps = result.tuning.unwrap().features;
-    let learned = steps.iter().filter(|step| step.change.starts_with("learned weights of terms"));
+    let learned = steps.iter().filter(|step| step.change.starts_with("learned term weights"));
     let kept: Vec<(&str, bool)> = learned.map(|step| (&*step.change, step.kept)).collect();
-    let of_steps = |steps: u32| format!("learned weights of terms, {steps} steps");
+    let of_steps = |steps: u32| format!("learned term weights, {steps} steps");
     assert_eq!(kept, [(&*of_steps(20), true), (&*of_steps(10), false)]);
 }
 

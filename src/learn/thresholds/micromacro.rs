@@ -3,7 +3,7 @@
 use super::{HeldOutFold, REACH, RankedScores, STEPS, StepCounts, Tally, count_outside, threshold};
 
 /// Returns the thresholds of all labels, for each weight. A weight above 0 uses
-/// [`smoothed_thresholds`], and 0 uses [`greedy`].
+/// [`smoothed_thresholds`], and 0 uses [`greedy_thresholds`].
 pub(in crate::learn) fn thresholds(
     labels: &mut [RankedScores],
     weights: &[f64],
@@ -15,7 +15,7 @@ pub(in crate::learn) fn thresholds(
             let curves = curves.get_or_insert_with(|| Curves::new(labels, held_out_fold));
             smoothed_thresholds(curves, weight)
         } else {
-            greedy(labels, held_out_fold)
+            greedy_thresholds(labels, held_out_fold)
         }
     };
     weights.iter().map(of_weight).collect()
@@ -23,7 +23,7 @@ pub(in crate::learn) fn thresholds(
 
 /// Chooses thresholds from given scores as in Lin and Lin 2023, section 4.3. Visits labels by
 /// decreasing frequency, then by number.
-fn greedy(labels: &mut [RankedScores], held_out_fold: HeldOutFold) -> Vec<Option<f64>> {
+fn greedy_thresholds(labels: &mut [RankedScores], held_out_fold: HeldOutFold) -> Vec<Option<f64>> {
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by_key(|&label| {
         (std::cmp::Reverse(count_outside(&labels[label].gold, held_out_fold)), label)
@@ -40,7 +40,7 @@ fn greedy(labels: &mut [RankedScores], held_out_fold: HeldOutFold) -> Vec<Option
 }
 
 /// Maximum number of passes over all labels.
-const SWEEPS: usize = 4;
+const MAX_SWEEPS: usize = 4;
 
 /// Returns the thresholds that maximize micro F1 plus macro F1. Both are estimated with the tallies
 /// of labels of similar frequency. Otherwise, the best threshold of a label with few documents
@@ -62,7 +62,7 @@ fn smoothed_thresholds(curves: &Curves, weight: f64) -> Vec<Option<f64>> {
     });
     let gold: f64 = curves.gold.iter().sum();
     let share = 1.0 / labels.len().max(1) as f64;
-    for _ in 0..SWEEPS {
+    for _ in 0..MAX_SWEEPS {
         let mut changed = false;
         for (label, step) in labels.iter().zip(&mut steps).rev() {
             let now = label.counts(*step);
@@ -169,7 +169,7 @@ impl LabelCurve {
     }
 }
 
-/// The mean of up to 21 labels of similar frequency that have at least two documents.
+/// The mean curves of up to 21 labels of similar frequency with at least two documents each.
 struct NeighborhoodMean<'c> {
     curves: &'c Curves,
     /// The labels that are averaged, as indices into `curves.order`.

@@ -21,7 +21,7 @@ const MAX_RTCUT_RANK: usize = 16;
 const MAX_RCUT: usize = 5;
 
 /// The rules with one threshold per label.
-const PER_LABEL: [ThresholdRule; 5] = [
+const PER_LABEL_RULES: [ThresholdRule; 5] = [
     ThresholdRule::Scut,
     ThresholdRule::Micromacro,
     ThresholdRule::ScutFbr,
@@ -66,7 +66,8 @@ pub(in crate::learn) struct RuleSearch<'t> {
     score_rankings: Vec<RankedScores>,
     /// For each label, the ranked values of RTCut, if they are needed.
     value_rankings: Vec<RankedScores>,
-    /// The cuts with the best F1: without each fold, and from all documents.
+    /// The cuts with the best F1, learned without each fold and, at index [`FOLDS`], from all
+    /// documents.
     cuts: [Option<Cuts>; FOLDS + 1],
     count: PredictionCounts<'t>,
 }
@@ -113,7 +114,7 @@ impl<'t> RuleSearch<'t> {
         if rules.allow(Rule::Threshold) {
             self.evaluate_global_threshold(scores, objective, found);
         }
-        for rule in PER_LABEL {
+        for rule in PER_LABEL_RULES {
             if rules.allow(rule.into()) {
                 self.evaluate_label_thresholds(scores, rule, parameters(rule, objective), found);
             }
@@ -131,7 +132,8 @@ impl<'t> RuleSearch<'t> {
         }
     }
 
-    /// Evaluates one threshold for all labels, with and without documents that have no label.
+    /// Evaluates one threshold for all labels, once allowing predictions without a label and once
+    /// not.
     fn evaluate_global_threshold(
         &mut self,
         scores: &[f64],
@@ -323,8 +325,8 @@ impl<'t> RuleSearch<'t> {
         }
         let needs_values = rules.allow(Rule::Rtcut);
         for (document, &fold) in table.folds.iter().enumerate() {
-            let voted = self.ranking.of(document).take_while(|&slot| scores[slot] > 0.0);
-            for (rank, slot) in voted.enumerate() {
+            let positive_slots = self.ranking.of(document).take_while(|&slot| scores[slot] > 0.0);
+            for (rank, slot) in positive_slots.enumerate() {
                 let label = table.labels[slot] as usize;
                 let score = scores[slot];
                 let entry = Entry { score, slot: to_u32(slot), fold, gold: table.gold[slot] };

@@ -224,7 +224,7 @@ impl<'a> VoteTable<'a> {
 
     /// Whether a document is held out for the second time.
     pub(in crate::learn) fn is_second_time(&self, document: usize) -> bool {
-        self.found.again_from.is_some_and(|first| self.sample[document] >= first)
+        self.found.second_round_start.is_some_and(|first| self.sample[document] >= first)
     }
 
     /// Returns the cluster of a training row.

@@ -338,7 +338,7 @@ impl Launcher<'_> {
     ) -> LaunchResult {
         // The memory is the same as for `grid_ldg`. The textures hold the entries of their rows
         // from `origin` on.
-        for range in shape.row_ranges(texture.first_row..texture.last_row) {
+        for range in shape.row_ranges(texture.first_row..texture.end_row) {
             let arguments = GridTexture {
                 rows: rows.count,
                 first_row: range.start,

@@ -50,7 +50,7 @@ pub(super) struct TextureRows {
     /// The position of the entry in the first texel.
     pub(super) origin: u64,
     pub(super) first_row: u32,
-    pub(super) last_row: u32,
+    pub(super) end_row: u32,
 }
 
 /// The posting lists of a tile on the GPU.
@@ -76,7 +76,7 @@ pub(super) struct GpuSegment {
 pub(super) struct Tile {
     pub(super) rows: TileRows,
     pub(super) tasks: TaskCounts,
-    /// The buffers that `rows` points to.
+    /// Keeps alive the posting lists that `rows` points to.
     _lists: PostingLists,
 }
 
@@ -274,27 +274,29 @@ fn textures(
     row_ptr: &[u64],
     width: usize,
 ) -> Result<Vec<TextureRows>, GpuError> {
-    // Texture objects must be aligned to 512 bytes, which is 128 entries.
+    // The address of a texture must be a multiple of 512 bytes, or 128 entries.
     const TEXTURE_ALIGNMENT: u64 = 128;
     let mut textures = Vec::new();
     let mut first_row = 0;
     while first_row + 1 < row_ptr.len() {
         let origin = row_ptr[first_row] / TEXTURE_ALIGNMENT * TEXTURE_ALIGNMENT;
         let fits = |&end: &u64| end - origin <= width as u64;
-        let last_row = first_row + row_ptr[first_row + 1..].partition_point(fits);
-        if last_row == first_row {
+        let end_row = first_row + row_ptr[first_row + 1..].partition_point(fits);
+        if end_row == first_row {
             return Ok(Vec::new());
         }
-        let length = usize::try_from(row_ptr[last_row] - origin).expect("in memory").max(1);
-        let start = usize::try_from(origin).expect("in memory");
+        let length = row_ptr[end_row] - origin;
+        let length =
+            usize::try_from(length).expect("offsets of rows in memory fit in usize").max(1);
+        let start = usize::try_from(origin).expect("offsets of rows in memory fit in usize");
         textures.push(TextureRows {
             cols: Texture::new(device, &rows.cols, start, length)?,
             vals: Texture::new(device, &rows.vals, start, length)?,
             origin,
             first_row: row_number(first_row),
-            last_row: row_number(last_row),
+            end_row: row_number(end_row),
         });
-        first_row = last_row;
+        first_row = end_row;
     }
     Ok(textures)
 }

@@ -1,5 +1,5 @@
 //! Stop words by language, from the crate `stop-words`. The build script compresses them to a
-//! seventh of the size of string constants.
+//! seventh of the size that they would have as string constants.
 
 use std::io::Read;
 use std::sync::LazyLock;
@@ -12,7 +12,9 @@ type Lists = (Vec<&'static str>, Vec<Vec<&'static str>>);
 static LISTS: LazyLock<Lists> = LazyLock::new(|| {
     let packed: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stop-words.gz"));
     let mut text = String::new();
-    GzDecoder::new(packed).read_to_string(&mut text).expect("the build script packed a text");
+    GzDecoder::new(packed)
+        .read_to_string(&mut text)
+        .expect("the build script compressed valid UTF-8");
     let list = |line: &'static str| {
         let mut items = line.split('\t');
         (items.next().unwrap_or_default(), items.collect())
@@ -41,8 +43,8 @@ pub fn stop_word_languages() -> &'static [&'static str] {
     &LISTS.0
 }
 
-/// Returns the code of a language with a stop-word list, given its code or its English name in any
-/// case.
+/// Returns the code of a language with a stop-word list, given its code or its English name,
+/// ignoring case.
 ///
 /// ```
 /// use classify::text::analyze::stop_word_language;

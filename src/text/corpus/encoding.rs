@@ -10,12 +10,12 @@ use super::peeked::Bytes;
 use super::place::Place;
 use crate::limits::TooLong;
 
-const BUFFER: usize = 1 << 16;
+const BUFFER_SIZE: usize = 1 << 16;
 
 /// How to handle bytes that are invalid in the encoding of the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnBadUtf8 {
-    /// Stop with an error that contains the place.
+    /// Stop with an error that gives the location.
     #[default]
     Error,
     /// Replace invalid bytes with U+FFFD.
@@ -43,12 +43,12 @@ pub(super) fn decoded(bytes: Bytes, encoding: &'static Encoding, on_bad: OnBadUt
         encoding,
         on_bad,
         offset: 0,
-        ended: false,
+        is_at_end: false,
         malformed: None,
         pending: Vec::new(),
         taken: 0,
     };
-    Box::new(BufReader::with_capacity(BUFFER, decoded))
+    Box::new(BufReader::with_capacity(BUFFER_SIZE, decoded))
 }
 
 /// Converts an I/O error to a corpus error. Recognizes the errors of the decoder and of
@@ -65,7 +65,8 @@ pub(crate) fn read_error(error: io::Error, place: &Place) -> CorpusError {
     }
 }
 
-/// Returns `bytes` as UTF-8. The error adds `offset`, the offset of `bytes` in the file.
+/// Returns `bytes` as UTF-8. `offset` is the position of `bytes` in the file; errors report
+/// positions in the file.
 pub(super) fn utf8(
     bytes: &[u8],
     on_bad_utf8: OnBadUtf8,
@@ -94,7 +95,7 @@ struct DecodingReader {
     encoding: &'static Encoding,
     on_bad: OnBadUtf8,
     offset: u64,
-    ended: bool,
+    is_at_end: bool,
     /// The error that is reported once the text before it has been read.
     malformed: Option<MalformedBytes>,
     pending: Vec<u8>,
@@ -104,10 +105,10 @@ struct DecodingReader {
 impl DecodingReader {
     fn refill(&mut self) -> io::Result<()> {
         if let Some(malformed) = self.malformed.take() {
-            self.ended = true;
+            self.is_at_end = true;
             return Err(io::Error::new(io::ErrorKind::InvalidData, malformed));
         }
-        self.pending.resize(BUFFER, 0);
+        self.pending.resize(BUFFER_SIZE, 0);
         self.taken = 0;
         let input = self.bytes.fill_buf()?;
         let last = input.is_empty();
@@ -115,7 +116,7 @@ impl DecodingReader {
             OnBadUtf8::Replace => {
                 let (result, read, written, _) =
                     self.decoder.decode_to_utf8(input, &mut self.pending, last);
-                self.ended = last && result == encoding_rs::CoderResult::InputEmpty;
+                self.is_at_end = last && result == encoding_rs::CoderResult::InputEmpty;
                 (read, written)
             }
             OnBadUtf8::Error => {
@@ -126,7 +127,7 @@ impl DecodingReader {
                     let byte = end.saturating_sub(u64::from(length) + u64::from(after));
                     self.malformed = Some(MalformedBytes { byte, encoding: self.encoding.name() });
                 }
-                self.ended = last && result == DecoderResult::InputEmpty;
+                self.is_at_end = last && result == DecoderResult::InputEmpty;
                 (read, written)
             }
         };
@@ -140,7 +141,7 @@ impl DecodingReader {
 impl Read for DecodingReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.taken == self.pending.len() {
-            if self.ended {
+            if self.is_at_end {
                 return Ok(0);
             }
             self.refill()?;

@@ -44,7 +44,7 @@ impl VectorsFile {
         self.rows.dimension
     }
 
-    /// Returns the vector of a document, given its number, from 0, and its identifier.
+    /// Returns the vector of a document, given its number (counted from 0) and its identifier.
     pub(super) fn vector(&self, number: u64, id: &str) -> Result<Vec<f32>, Problem> {
         let name = &self.name;
         let count = self.rows.len();
@@ -67,7 +67,7 @@ impl VectorsFile {
         Ok(vector)
     }
 
-    /// Checks, after all `read` documents, that every vector was used. Vectors with identifiers may
+    /// Checks that every vector was used. `read` is the total number of documents. Vectors with identifiers may
     /// remain unused.
     pub(super) fn check_end(&self, read: u64) -> Result<(), CorpusError> {
         let count = self.rows.len();
@@ -95,7 +95,7 @@ fn numbered(path: &Path, rows: &Rows, name: &str) -> Result<HashMap<String, usiz
         return Err(Problem::VectorsFile { what }.at(&place));
     }
     if ids.len() < rows.len() {
-        let what = format!("{} identifiers for the {} vectors of {name}", ids.len(), rows.len());
+        let what = format!("{} identifiers, but {name} has {} vectors", ids.len(), rows.len());
         let place = Place { source: path.to_string_lossy().into(), line: None };
         return Err(Problem::VectorsFile { what }.at(&place));
     }

@@ -349,6 +349,7 @@ mod tests {
             ("a.txt", b"wood 1 2\n", "a.txt: the file contains no words of this corpus"),
             ("a.txt", b"bread\n", "a.txt:1: vectors of 0 dimensions"),
             ("a.txt", b"\xba\x16\x4f\x2f\0\0", "fastText model"),
+            ("model.bin", b"\xba\x16\x4f\x2f\0\0\n", "fastText model"),
             ("a.bin", b"words and no numbers\n", "a.bin:1: the first line"),
             ("a.bin", b"2 2\nbread 12345678", "the file ends at word 2 of 2"),
             ("a.bin", b"2 99999999999\n", "dimensions, expected 1 to"),

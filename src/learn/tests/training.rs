@@ -70,7 +70,9 @@ fn threads_do_not_matter() {
             let made = trainer.train(&documents).unwrap();
             let report = made.tuning.unwrap();
             assert!(report.trials.iter().any(|trial| trial.vote.prototypes > 0.0));
-            assert!(report.features.iter().any(|step| step.change.starts_with("learned term weights")));
+            assert!(
+                report.features.iter().any(|step| step.change.starts_with("learned term weights"))
+            );
             (made.model.to_bytes().unwrap(), serde_json::to_string(&report).unwrap())
         };
         let one = tuned(1);

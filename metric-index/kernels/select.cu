@@ -193,8 +193,8 @@ __device__ inline void measure_angles(const Points& points, const float* query, 
 
 // Replaces all candidates by the keys of their exact distances (`neighbor_key`). Each block
 // processes groups of 32 candidates: the groups blockIdx.y, blockIdx.y + gridDim.y, and so on.
-// Shared memory: the coordinates of a query as f64, if they are at most MAX_CACHED_DIMENSION and the distance
-// is not angular.
+// Shared memory: the coordinates of a query as f64, if they are at most MAX_CACHED_DIMENSION and
+// the distance is not angular.
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
     measure_all(Points points, const float* queries, const double* query_lengths, Query* states,
                 const unsigned* counts, Candidate* candidates, unsigned capacity) {

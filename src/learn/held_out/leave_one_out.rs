@@ -273,15 +273,16 @@ impl LeaveOneOut {
 }
 
 /// Returns the number of rows on each side of a held-out document to exclude when settings are
-/// compared. It is a sixteenth of the corpus if the corpus is in chronological order, and 0 otherwise.
+/// compared. It is a sixteenth of the corpus if the corpus is in chronological order, and 0
+/// otherwise.
 ///
 /// In a chronological corpus, adjacent documents report the same events. Leave-one-out then prefers
 /// few, close neighbors, which later documents do not have. `nearest`, the neighbors of a sample of
 /// documents, shows whether a corpus is chronological. For each document, the nearest neighbor that
 /// shares a label is compared with a random document that shares a label. The neighbor must lie
 /// within a sixteenth of the corpus more than 1.5 times as often as the random document. The
-/// difference must also exceed four standard deviations. The order of labels does not matter: in a corpus sorted by label, the
-/// random document is within that distance just as often.
+/// difference must also exceed four standard deviations. The order of labels does not matter: in a
+/// corpus sorted by label, the random document is within that distance just as often.
 ///
 /// The window is 0 if, on average, it contains more than a quarter of the documents with a
 /// document's labels. Excluding such a window would remove too many documents of a label.

@@ -67,8 +67,8 @@ impl VectorsFile {
         Ok(vector)
     }
 
-    /// Checks that every vector was used. `read` is the total number of documents. Vectors with identifiers may
-    /// remain unused.
+    /// Checks that every vector was used. `read` is the total number of documents. Vectors with
+    /// identifiers may remain unused.
     pub(super) fn check_end(&self, read: u64) -> Result<(), CorpusError> {
         let count = self.rows.len();
         if self.by_id.is_some() || count as u64 == read {

@@ -226,9 +226,11 @@ impl Model {
         notes
     }
 
-    /// A note if at least a twentieth of the training documents have fewer than two terms.
+    /// A note if at least a twentieth of the training texts have fewer than two terms. After term
+    /// selection, this is expected and not noted.
     fn short_texts(&self) -> Option<Note> {
-        if !self.has_terms() {
+        let is_text = matches!(self.settings.input, InputSpec::Text(_));
+        if !is_text || self.settings.selection.is_some() {
             return None;
         }
         let documents = self.rows().rows();

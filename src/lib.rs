@@ -40,6 +40,12 @@ pub mod model;
 pub mod classifier;
 pub mod learn;
 pub mod evaluate;
+pub mod check;
+
+/// Compiles and runs the example of `docs/checking.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/checking.md")]
+struct CheckingPage;
 
 /// Compiles and runs the examples of `docs/library.md`.
 #[cfg(doctest)]

@@ -17,6 +17,7 @@
 //! | `term_weights` | a factor for the weight of each term |
 //! | `novelty` | the novelty score above which a document is rejected as out-of-distribution |
 //! | `probabilities` | the probability of a label, given its score |
+//! | `label_errors` | the labels of the corpus that are probably wrong |
 //! | `abstention` | the confidence below which no label is predicted |
 //!
 //! The entry point of each learner is its `learn` function. Every learner uses held-out documents
@@ -30,7 +31,9 @@ mod event;
 mod features;
 mod given_vectors;
 mod held_out;
+mod held_out_corpus;
 mod held_out_scores;
+mod label_errors;
 mod novelty;
 mod options;
 mod pipeline;
@@ -52,6 +55,8 @@ mod votes;
 pub use error::TrainError;
 pub use event::Event;
 pub use features::Step;
+pub use held_out_corpus::HeldOutCorpus;
+pub use label_errors::{ErrorRate, LabelErrors, Suspect};
 pub use options::{
     DenseOptions, DenseSource, NearDuplicateLimit, TrainOptions, TunableFeatures, TuneOptions,
     TuneScope,

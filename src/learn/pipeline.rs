@@ -169,7 +169,7 @@ impl Pipeline<'_> {
     }
 
     /// Finds the leave-one-out neighbors of `rows` and reports the progress.
-    fn hold_out(
+    pub(super) fn hold_out(
         &self,
         rows: &[u32],
         k: NonZeroUsize,

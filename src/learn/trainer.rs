@@ -7,7 +7,7 @@ use super::given_vectors::GivenVectors;
 use super::retune::retune;
 use super::run::{Documents, OnEvent, Run};
 use super::tuned_training;
-use super::{Event, TrainError, TrainOptions, TrainingResult, TuneScope};
+use super::{Event, HeldOutCorpus, TrainError, TrainOptions, TrainingResult, TuneScope};
 use crate::decide::decision::label_shares;
 use crate::model::Model;
 use crate::search::Engines;
@@ -142,6 +142,39 @@ impl<'a> Trainer<'a> {
     pub fn retune(&self, model: Model) -> Result<TrainingResult, TrainError> {
         let engines = self.engines()?;
         retune(&self.run(&engines), model)
+    }
+
+    /// Compares each document with a model that was learned without it. If the options request full
+    /// tuning, it chooses the features; no other setting is tuned.
+    ///
+    /// ```
+    /// use classify::learn::Trainer;
+    /// use classify::text::corpus::Document;
+    ///
+    /// let texts = ["bake the bread", "bake a cake", "tune the guitar", "play the guitar"];
+    /// let labels = ["food", "food", "music", "music"];
+    /// let documents: Vec<Document> = (0..200)
+    ///     .map(|n| (n, format!("{} {n}", texts[n % 4])))
+    ///     .map(|(n, text)| Document::text(n.to_string(), text).labels([labels[n % 4]]))
+    ///     .chain([Document::text("wrong", "play the guitar well").labels(["food"])])
+    ///     .collect();
+    /// let held_out = Trainer::builder().build().hold_out(&documents)?;
+    /// let suspect = held_out.label_errors.suspects[0];
+    /// assert_eq!(held_out.documents[suspect.row as usize].id, "wrong");
+    /// let suggested = suspect.suggested.expect("each document has one label");
+    /// assert_eq!(held_out.label_names[suggested as usize], "music");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`train`](Self::train).
+    pub fn hold_out<D: Into<Result<Document, CorpusError>>>(
+        &self,
+        documents: impl IntoIterator<Item = D, IntoIter: Send>,
+    ) -> Result<HeldOutCorpus, TrainError> {
+        let engines = self.engines()?;
+        let run = self.run(&engines);
+        tuned_training::hold_out(&run, &mut documents.into_iter().map(Into::into))
     }
 
     fn engines(&self) -> Result<Engines, TrainError> {

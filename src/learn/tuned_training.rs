@@ -7,7 +7,8 @@ use super::dense::{ProjectionInput, dense_part};
 use super::features::{ChosenFeatures, FeatureSearch, FreeDimensions, TrialSetup, language};
 use super::given_vectors::GivenVectors;
 use super::held_out::{ExcludedNeighbors, Exclusion, InspectedRows, SearchableRows, draw_sample};
-use super::options::{DenseSource, TuneOptions, TuneScope};
+use super::held_out_corpus::HeldOutCorpus;
+use super::options::{DenseSource, NearDuplicateLimit, TuneOptions, TuneScope};
 use super::pipeline::{Pipeline, cap_k};
 use super::run::{Documents, Run};
 use super::training_rows::{
@@ -17,6 +18,7 @@ use super::training_rows::{
 use super::votes::Grid;
 use super::{Event, Step, TrainError, TrainingResult, TuningReport, term_weights};
 use crate::model::{InputSpec, Model, TrainSettings};
+use crate::rows::dense::DensePart;
 use crate::search::SearchError;
 use crate::stages::Stage;
 use crate::text::analyze::{AnalyzerSpec, stop_word_language_name};
@@ -31,6 +33,8 @@ struct PreparedCorpus {
     settings: TrainSettings,
     excluded: ExcludedNeighbors,
     multi_label: bool,
+    /// The options for tuning, with a k that the corpus permits.
+    tuning: TuneOptions,
     /// The feature changes that were tried.
     steps: Vec<Step>,
 }
@@ -67,6 +71,37 @@ fn train_on(
     given: GivenVectors,
     tuning: &TuneOptions,
 ) -> Result<(Model, TuningReport), TrainError> {
+    learn_and_build(run, prepare(run, documents, tuning)?, given)
+}
+
+/// Compares each document with a model that was learned without it.
+pub(super) fn hold_out(
+    run: &Run<'_>,
+    documents: Documents<'_>,
+) -> Result<HeldOutCorpus, TrainError> {
+    if run.options.part_of.is_some() {
+        return Err(TrainError::PartNeedsWhole);
+    }
+    let (documents, given) = run.read_all(documents)?;
+    let tuning = run.options.tuning.unwrap_or_else(TuneOptions::quick);
+    // Every document is held out, not only a sample.
+    let scope = if tuning.scope == TuneScope::Quick { TuneScope::Votes } else { tuning.scope };
+    // Documents from the same time and near-duplicates are evidence about a label.
+    let near_duplicates = NearDuplicateLimit::Off;
+    let tuning = TuneOptions { scope, time_order: Some(false), near_duplicates, ..tuning };
+    let prepared = prepare(run, &documents, &tuning)?;
+    let used = use_pipeline(run, prepared, given, |pipeline, _| HeldOutCorpus::of(pipeline))?;
+    let labels = (0..used.counts.documents()).map(|row| used.counts.labels(row).to_vec());
+    let labels = labels.collect();
+    Ok(HeldOutCorpus { documents, labels, label_names: used.counts.label_names, ..used.result })
+}
+
+/// Counts documents, and chooses the features if the scope of `tuning` includes them.
+fn prepare(
+    run: &Run<'_>,
+    documents: &[Document],
+    tuning: &TuneOptions,
+) -> Result<PreparedCorpus, TrainError> {
     let options = run.options;
     let first = documents.first().ok_or_else(|| run.corpus_error(Problem::NoDocument))?;
     let mut settings = run.settings(first)?;
@@ -138,8 +173,8 @@ fn train_on(
         }
         (None, _) => {}
     }
-    let chosen = PreparedCorpus { counted, features, settings, excluded, multi_label, steps };
-    learn_and_build(run, chosen, given, tuning)
+    let tuning = *tuning;
+    Ok(PreparedCorpus { counted, features, settings, excluded, multi_label, tuning, steps })
 }
 
 /// Returns the options for quick tuning. `None` if the options leave nothing to choose, or if the
@@ -185,9 +220,10 @@ pub(super) fn train_quickly(
     let (excluded, indexed) = exclusions(run, &counts, &features, tuning)?;
     let multi_label = run.options.decision.is_multi_label(counts.has_several_labels());
     let counted = CountedDocuments::new(counts, excluded.exclusion()).with_index(indexed);
-    let chosen =
-        PreparedCorpus { counted, features, settings, excluded, multi_label, steps: Vec::new() };
-    learn_and_build(run, chosen, given, tuning)
+    let (tuning, steps) = (*tuning, Vec::new());
+    let prepared =
+        PreparedCorpus { counted, features, settings, excluded, multi_label, tuning, steps };
+    learn_and_build(run, prepared, given)
 }
 
 /// Returns the features that the options request.
@@ -208,17 +244,60 @@ fn features_of(run: &Run<'_>, settings: &TrainSettings) -> Features {
 /// Runs the learners on chosen features, and builds the model.
 fn learn_and_build(
     run: &Run<'_>,
-    chosen: PreparedCorpus,
+    prepared: PreparedCorpus,
     given: GivenVectors,
-    tuning: &TuneOptions,
 ) -> Result<(Model, TuningReport), TrainError> {
-    let PreparedCorpus { counted, features, settings, mut excluded, multi_label, steps } = chosen;
+    let learn = |pipeline: &Pipeline<'_>, steps| pipeline.learn(steps);
+    let Used { result, counts, part, features, settings, excluded } =
+        use_pipeline(run, prepared, given, learn)?;
+    let (learned, report) = result;
+    let threads = run.threads();
+    let settings = TrainSettings {
+        decision: learned.decision.clone(),
+        fields: features.fields,
+        weighting: features.weighting,
+        selection: features.selection,
+        ..settings
+    };
+    let factors = match features.term_steps {
+        0 => None,
+        steps => Some(term_factors(run, &counts, &settings, steps, excluded.exclusion())?),
+    };
+    let mut model = Model::with_term_factors(counts, settings, factors, threads);
+    if let Some(part) = part {
+        model = model.with_dense(part, learned.dense_share);
+    }
+    Ok((model.with_learned(learned, threads), report))
+}
+
+/// The result of [`use_pipeline`], and the data that it consumed.
+struct Used<R> {
+    result: R,
+    /// The counts of the selected terms.
+    counts: Counts,
+    part: Option<DensePart>,
+    features: Features,
+    settings: TrainSettings,
+    excluded: ExcludedNeighbors,
+}
+
+/// Builds the pipeline over the rows of a prepared corpus, and calls `work` with it and with the
+/// steps by which the features were chosen.
+fn use_pipeline<R>(
+    run: &Run<'_>,
+    prepared: PreparedCorpus,
+    given: GivenVectors,
+    work: impl FnOnce(&Pipeline<'_>, Vec<Step>) -> Result<R, TrainError>,
+) -> Result<Used<R>, TrainError> {
+    let PreparedCorpus { counted, features, settings, mut excluded, multi_label, tuning, steps } =
+        prepared;
+    let tuning = &tuning;
     let threads = run.threads();
     let select = |counted: CountedDocuments| match features.selection {
         Some(selection) => selection.apply(counted.into_counts(), threads),
         None => counted.into_counts(),
     };
-    let (learned, report, counts, part) = if let Some(dense) = &run.options.dense {
+    let (result, counts, part) = if let Some(dense) = &run.options.dense {
         let nested = !counted.depends_on_labels(&features);
         let counts = select(counted);
         let weighted = WeightedRows::new(&counts, &features.fields, features.weighting, threads);
@@ -228,9 +307,9 @@ fn learn_and_build(
         let part = dense_part(run, dense, given, terms)?;
         let sizes = counts.label_sizes();
         let labels = labels_of(&counts, &sizes);
-        let prepared =
+        let engines =
             TrainingEngines::new(run, &weighted, features.weighting, Some(&part), nested)?;
-        let training = prepared.rows(labels, run.options.dense_share);
+        let training = engines.rows(labels, run.options.dense_share);
         if run.options.has_no_terms() {
             // Without terms, near-duplicates are found by dense vectors.
             let inspected = InspectedRows {
@@ -251,9 +330,9 @@ fn learn_and_build(
             excluded: &excluded,
             unknown_share: &|row| counts.unknown_share(row as usize),
         };
-        let (learned, report) = pipeline.learn(steps)?;
-        drop(prepared);
-        (learned, report, counts, Some(part))
+        let result = work(&pipeline, steps)?;
+        drop(engines);
+        (result, counts, Some(part))
     } else {
         let sizes = counted.counts().label_sizes();
         let labels = labels_of(counted.counts(), &sizes);
@@ -268,25 +347,10 @@ fn learn_and_build(
             excluded: &excluded,
             unknown_share: &|row| unknown[row as usize],
         };
-        let (learned, report) = pipeline.learn(steps)?;
-        (learned, report, select(counted), None)
+        let result = work(&pipeline, steps)?;
+        (result, select(counted), None)
     };
-    let settings = TrainSettings {
-        decision: learned.decision.clone(),
-        fields: features.fields,
-        weighting: features.weighting,
-        selection: features.selection,
-        ..settings
-    };
-    let factors = match features.term_steps {
-        0 => None,
-        steps => Some(term_factors(run, &counts, &settings, steps, excluded.exclusion())?),
-    };
-    let mut model = Model::with_term_factors(counts, settings, factors, threads);
-    if let Some(part) = part {
-        model = model.with_dense(part, learned.dense_share);
-    }
-    Ok((model.with_learned(learned, threads), report))
+    Ok(Used { result, counts, part, features, settings, excluded })
 }
 
 /// Returns the learned factors of terms, from the labels of all documents.

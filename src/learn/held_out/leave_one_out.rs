@@ -403,7 +403,7 @@ pub(in crate::learn) fn near_duplicate_limit(
 const BINS: u16 = 20;
 
 /// Returns the cosine at the valley between the two peaks of the histogram, if it has two.
-fn find_valley(best: impl Iterator<Item = f32>) -> Option<f32> {
+pub(in crate::learn) fn find_valley(best: impl Iterator<Item = f32>) -> Option<f32> {
     let bins = usize::from(BINS);
     let mut histogram = vec![0u32; bins];
     for similarity in best {

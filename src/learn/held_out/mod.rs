@@ -16,6 +16,7 @@ pub(super) use exclusion::{ExcludedNeighbors, InspectedRows, held_out_rows};
 pub(super) use folds::hashes;
 pub(crate) use folds::{clusters, draw_sample, folds};
 pub(crate) use leave_one_out::LeaveOneOut;
+pub(super) use leave_one_out::find_valley;
 #[cfg(test)]
 pub(super) use leave_one_out::{chronological_window, near_duplicates, nearest_of_sample};
 pub(crate) use near_duplicates::Exclusion;

@@ -131,8 +131,13 @@ impl<'a> TrainingRows<'a> {
 
     /// Whether there are rows from which prototypes can be learned.
     fn has_prototype_rows(&self) -> bool {
+        self.by_fold.map_or(self.unit_rows.is_some(), |_| self.searches_cosines())
+    }
+
+    /// Whether all similarities are cosines of terms.
+    pub(super) fn searches_cosines(&self) -> bool {
         let weighting = self.by_fold.map(|by_fold| by_fold.features.weighting);
-        weighting.map_or(self.unit_rows.is_some(), |by| by.is_cosine() && by.is_symmetric())
+        weighting.is_some_and(|by| by.is_cosine() && by.is_symmetric())
     }
 
     /// Returns the rows of a fold.

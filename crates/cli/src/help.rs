@@ -14,7 +14,10 @@ const GROUPS: [Group; 5] = [
     Group { title: "Build a model", commands: &["train", "tune"] },
     Group { title: "Use it", commands: &["predict", "explain", "serve", "vectorize"] },
     Group { title: "Update it", commands: &["add", "remove", "relabel", "compact"] },
-    Group { title: "Inspect", commands: &["evaluate", "compare", "info", "tokens", "cluster"] },
+    Group {
+        title: "Inspect",
+        commands: &["evaluate", "check", "compare", "info", "tokens", "cluster"],
+    },
     Group {
         title: "Other",
         commands: &["devices", "bench", "generate", "completions", "man", "help"],
@@ -29,7 +32,7 @@ struct ShortHelp {
     examples: &'static [&'static str],
 }
 
-const SHORT_HELP: [ShortHelp; 16] = [
+const SHORT_HELP: [ShortHelp; 17] = [
     ShortHelp {
         command: "train",
         flags: &[
@@ -111,6 +114,24 @@ const SHORT_HELP: [ShortHelp; 16] = [
         examples: &[
             "classify relabel tickets.model 17 card_arrival",
             "classify relabel tickets.model --from corrections.jsonl",
+        ],
+    },
+    ShortHelp {
+        command: "check",
+        flags: &[
+            "test",
+            "min_probability",
+            "output",
+            "json",
+            "text_column",
+            "label_column",
+            "label_separator",
+            "tune",
+        ],
+        examples: &[
+            "classify check tickets.csv",
+            "classify check tickets.csv -o suspicious.csv",
+            "classify check train.csv --test test.csv --json findings.json",
         ],
     },
     ShortHelp {

@@ -16,8 +16,8 @@ mod output;
 #[cfg(feature = "serve")]
 use commands::serve;
 use commands::{
-    add, bench, cluster, compact, compare, completions, devices, evaluate, explain, generate, info,
-    man, predict, relabel, remove, tokens, train, tune, vectorize,
+    add, bench, check, cluster, compact, compare, completions, devices, evaluate, explain,
+    generate, info, man, predict, relabel, remove, tokens, train, tune, vectorize,
 };
 use failure::Failure;
 use help::with_help;
@@ -86,6 +86,8 @@ enum Command {
     Explain(explain::Explain),
     /// Measure how well predictions match known labels
     Evaluate(evaluate::Evaluate),
+    /// Find wrong labels, duplicates, leaks and outliers in a labeled corpus
+    Check(check::CheckCommand),
     /// Test whether one evaluation is significantly better than another
     Compare(compare::Compare),
     /// Choose a model's k, vote and decision rule by leave-one-out
@@ -229,6 +231,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Predict(command) => command.run(&threads, verbosity),
         Command::Explain(command) => command.run(&threads, verbosity),
         Command::Evaluate(command) => command.run(&threads, verbosity),
+        Command::Check(command) => command.run(&threads, verbosity),
         Command::Compare(command) => command.run(&threads),
         Command::Tune(command) => command.run(&threads, verbosity),
         #[cfg(feature = "serve")]

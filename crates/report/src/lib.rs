@@ -4,6 +4,7 @@
 //! Each module formats one kind of result. Functions named `terminal` return lines for a terminal,
 //! with control characters escaped.
 
+pub mod check;
 pub mod clusters;
 pub mod comparison;
 pub mod devices;

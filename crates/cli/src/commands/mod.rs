@@ -2,6 +2,7 @@
 
 pub(crate) mod add;
 pub(crate) mod bench;
+pub(crate) mod check;
 pub(crate) mod cluster;
 pub(crate) mod compact;
 pub(crate) mod compare;

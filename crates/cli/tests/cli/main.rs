@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod abstain;
+mod check;
 mod cluster;
 mod compare;
 mod devices;

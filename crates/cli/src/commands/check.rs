@@ -1,0 +1,199 @@
+//! `classify check`
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use array_file::output::Output;
+use clap::ValueEnum;
+use classify::check::{Check, CheckOptions, SuspiciousLabel, find_leaks};
+use classify::classifier::Classifier;
+use classify::learn::{Event, Trainer};
+use classify::text::corpus::{CorpusError, Document, LabelUse, ReadOptions};
+use classify::threads::Threads;
+use classify_report::check::terminal;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::flags::reading::{ReadingFlags, name, open};
+use crate::flags::searching::SearchFlags;
+use crate::flags::training::TrainingFlags;
+use crate::flags::tuning::TrainingProgress;
+use crate::output::files::{Files, write, write_json};
+use crate::output::progress::{Progress, Verbosity};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckCommand {
+    /// Corpora: files, folders, or - for standard input
+    #[arg(required = true, value_name = "CORPUS")]
+    corpora: Vec<PathBuf>,
+    /// Test corpora: find test documents that are also training documents
+    #[arg(long, value_name = "CORPUS", num_args = 1..)]
+    test: Vec<PathBuf>,
+    /// List labels that are wrong or missing with at least this probability, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = percent)]
+    min_probability: f64,
+    /// Write everything that was found as JSON (schema classify.check/1)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the suspicious labels to a file, one per line, to review them
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The format of --output [default: by the ending of the file]
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "output")]
+    to: Option<ListFormat>,
+    #[command(flatten)]
+    reading: ReadingFlags,
+    #[command(flatten)]
+    training: TrainingFlags,
+    #[command(flatten)]
+    searching: SearchFlags,
+}
+
+/// The format of a list of suspicious labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ListFormat {
+    Csv,
+    Jsonl,
+}
+
+/// A line of the list of suspicious labels.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    place: &'a str,
+    labels: String,
+    given: &'a str,
+    suggested: &'a str,
+    probability: f64,
+    text: &'a str,
+    /// The identifiers of the documents that contradict the label.
+    contradicted_by: String,
+}
+
+impl<'a> Line<'a> {
+    fn new(suspicious: &'a SuspiciousLabel) -> Self {
+        let SuspiciousLabel { document, given, suggested, probability, contradicted_by } =
+            suspicious;
+        let ids: Vec<&str> = contradicted_by.iter().map(|other| &*other.document.id).collect();
+        Self {
+            id: &document.id,
+            place: &document.place,
+            labels: document.labels.join(";"),
+            given: given.as_deref().unwrap_or_default(),
+            suggested: suggested.as_deref().unwrap_or_default(),
+            probability: *probability,
+            text: &document.text,
+            contradicted_by: ids.join(";"),
+        }
+    }
+}
+
+/// The JSON of a check.
+#[derive(Serialize)]
+struct CheckWithNotes<'a> {
+    #[serde(flatten)]
+    check: &'a Check,
+    /// Notes on probable mistakes in the corpora.
+    notes: Vec<String>,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
+    let share = number.filter(|percent| (0.0..=100.0).contains(percent));
+    let share = share.map(|percent| percent / 100.0);
+    share.ok_or_else(|| "expected a percentage from 0% to 100%".to_owned())
+}
+
+impl CheckCommand {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
+        if self.training.tune_table().is_some() {
+            let message = "`check` compares no settings, so there is no --tune-table; `train \
+                           --tune --tune-table FILE` writes one";
+            return Err(Failure::Usage(message.into()));
+        }
+        let format = self.reading.format();
+        let files = Files::default().with_corpora(&self.corpora, format);
+        let files = files.with_corpora(&self.test, format);
+        let mut files = files.with_inputs(self.reading.files()).with_inputs(self.training.files());
+        let json = files.optional(self.json.as_ref())?;
+        let list = files.optional(self.output.as_ref())?;
+        let printed = files.report()?;
+        let mut read_options = self.reading.options(LabelUse::Required, Some(threads))?;
+        let options = self.training.options(&read_options, false)?;
+        options.fields.read_apart(&mut read_options);
+        read_options.text_optional = options.has_no_terms();
+        let reading = Progress::new(verbosity, "reading", &self.corpora);
+        let corpus = open(&self.corpora, read_options.clone(), verbosity, &reading)?;
+        let engines = self.training.engines(self.searching, threads, verbosity)?;
+        self.training.keep_memory();
+        let trainer = || {
+            let builder = Trainer::builder().options(options.clone()).engines(engines.clone());
+            builder.corpus_name(name(&self.corpora))
+        };
+        let progress = TrainingProgress::new(verbosity, reading);
+        let on_event = |event: Event<'_>| progress.on_event(event);
+        let held_out = trainer().on_event(&on_event).build().hold_out(corpus)?;
+        drop(progress);
+        let notes = self.reading.report(held_out.notes(), verbosity)?;
+        let mut check =
+            Check::new(&held_out, CheckOptions { min_probability: self.min_probability });
+        if !self.test.is_empty() {
+            let test = read_all(&self.test, read_options, verbosity)?;
+            let model = trainer().build().train(&held_out.documents)?.model;
+            let classifier = Classifier::new(Arc::new(model), threads)?;
+            check.leaks = Some(find_leaks(&classifier, &test, check.duplicates.above)?);
+        }
+        if let Some(printed) = printed {
+            write(printed, terminal(&check).as_bytes())?;
+        }
+        if let Some((list, path)) = list.zip(self.output.as_deref()) {
+            write_list(list, self.list_format(path), &check)?;
+        }
+        if let Some(json) = json {
+            write_json(json, &CheckWithNotes { check: &check, notes })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the format of the list: the format that was asked for, or that of the file's ending.
+    fn list_format(&self, path: &Path) -> ListFormat {
+        let is_csv = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
+        self.to.unwrap_or(if is_csv { ListFormat::Csv } else { ListFormat::Jsonl })
+    }
+}
+
+/// Reads all documents of some corpora.
+fn read_all(
+    corpora: &[PathBuf],
+    options: ReadOptions,
+    verbosity: Verbosity,
+) -> Result<Vec<Document>, Failure> {
+    let reading = Progress::new(verbosity, "reading", corpora);
+    let documents: Result<Vec<Document>, CorpusError> =
+        open(corpora, options, verbosity, &reading)?.collect();
+    Ok(documents?)
+}
+
+/// Writes the suspicious labels, most probable errors first.
+fn write_list(list: Output, format: ListFormat, check: &Check) -> Result<(), Failure> {
+    let mut lines = check.label_errors.suspicious.iter().map(Line::new);
+    match format {
+        ListFormat::Csv => {
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            let written = lines.try_for_each(|line| writer.serialize(line));
+            written.map_err(|error| list.error(io::Error::other(error)))?;
+            let text = writer.into_inner();
+            write(list, &text.map_err(|error| Failure::Internal(error.to_string()))?)
+        }
+        ListFormat::Jsonl => {
+            let mut text = Vec::new();
+            for line in lines {
+                serde_json::to_writer(&mut text, &line)
+                    .map_err(|error| list.error(error.into()))?;
+                text.push(b'\n');
+            }
+            write(list, &text)
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Formats what a check found in a corpus.
+
+use std::fmt::Write as _;
+
+use classify::check::{Check, DuplicateCluster, FoundDocument, SuspiciousLabel};
+use classify::learn::ErrorRate;
+
+use crate::table::{one_line, plain, table};
+
+/// The maximum number of entries that a section of the summary shows.
+const SHOWN: usize = 5;
+/// The maximum number of characters of a text that are shown.
+const EXCERPT: usize = 60;
+
+/// A kind of finding.
+struct Finding {
+    /// The number of documents or labels that it affects.
+    affected: u64,
+    /// A sentence that contains the number.
+    summary: String,
+}
+
+/// Summarizes a check on one screen: the most valuable findings first, then examples of each kind.
+pub fn terminal(check: &Check) -> String {
+    let mut text = format!(
+        "checked {}, {}{}\n",
+        count(check.documents, "document", "documents"),
+        count(check.labels, "label", "labels"),
+        if check.multi_label { ", several per document" } else { "" }
+    );
+    let findings = findings(check);
+    if findings.is_empty() {
+        text.push_str("\nnothing found\n");
+        return text;
+    }
+    text.push('\n');
+    for (number, finding) in (1..).zip(findings.iter().take(SHOWN)) {
+        let _ = writeln!(text, "{number}. {}", finding.summary);
+    }
+    push_leaks(&mut text, check);
+    push_suspicious(&mut text, check);
+    push_duplicates(&mut text, check);
+    push_outliers(&mut text, check);
+    push_label_set(&mut text, check);
+    text
+}
+
+/// Returns the kinds of findings, most valuable first: leaks make every metric wrong, conflicting
+/// copies are certain errors, and the rest follows by the number of affected documents.
+fn findings(check: &Check) -> Vec<Finding> {
+    let mut first = Vec::new();
+    if let Some(leaks) = check.leaks.as_ref().filter(|leaks| !leaks.leaks.is_empty()) {
+        let without = leaks.micro_f1_without.map_or(String::new(), |without| {
+            format!("; micro F1 is {:.4} with them and {without:.4} without", leaks.micro_f1)
+        });
+        let affected = leaks.leaks.len() as u64;
+        let summary = format!(
+            "{affected} of {} {} also in the training corpus{without}",
+            leaks.documents,
+            if affected == 1 { "test documents is" } else { "test documents are" }
+        );
+        first.push(Finding { affected, summary });
+    }
+    let clusters = &check.duplicates.clusters;
+    let conflicting = clusters.iter().filter(|cluster| cluster.conflicting).count() as u64;
+    if conflicting > 0 {
+        let one = "group of duplicates has documents with different labels";
+        let several = "groups of duplicates have documents with different labels";
+        let summary = count(conflicting, one, several);
+        first.push(Finding { affected: conflicting, summary });
+    }
+    let mut rest = Vec::new();
+    let mut push = |affected: u64, summary: String| {
+        if affected > 0 {
+            rest.push(Finding { affected, summary });
+        }
+    };
+    let suspicious = &check.label_errors.suspicious;
+    let wrong = suspicious.iter().filter(|label| label.given.is_some()).count() as u64;
+    let missing = suspicious.len() as u64 - wrong;
+    push(
+        wrong,
+        format!(
+            "{} probably wrong ({})",
+            count(wrong, "label is", "labels are"),
+            rate(&check.label_errors.wrong)
+        ),
+    );
+    if let Some(estimate) = &check.label_errors.missing {
+        push(
+            missing,
+            format!(
+                "{} probably missing ({})",
+                count(missing, "label is", "labels are"),
+                rate(estimate)
+            ),
+        );
+    }
+    let superfluous = check.duplicates.superfluous;
+    push(
+        superfluous,
+        count(superfluous, "document duplicates another", "documents duplicate others"),
+    );
+    let outliers = check.outliers.documents.len() as u64;
+    push(
+        outliers,
+        count(
+            outliers,
+            "document resembles no other document",
+            "documents resemble no other document",
+        ),
+    );
+    let confused = check.label_set.confused.iter().map(|pair| pair.confused).sum();
+    let pairs = check.label_set.confused.len() as u64;
+    let summary = count(pairs, "pair of labels is", "pairs of labels are") + " hard to tell apart";
+    push(confused, summary);
+    let rare = check.label_set.rare.len() as u64;
+    push(rare, count(rare, "label has", "labels have") + " fewer than five documents");
+    let together = check.label_set.always_together.len() as u64;
+    push(
+        together,
+        count(
+            together,
+            "group of labels only occurs together",
+            "groups of labels only occur together",
+        ),
+    );
+    rest.sort_by_key(|finding| std::cmp::Reverse(finding.affected));
+    first.into_iter().chain(rest).collect()
+}
+
+/// Returns a number with what it counts, in the singular or the plural.
+fn count(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
+/// Formats an estimate with its interval.
+fn rate(rate: &ErrorRate) -> String {
+    let [low, high] = rate.interval;
+    format!("estimated {:.0} [{low:.0}, {high:.0}] of {}", rate.errors, rate.checked)
+}
+
+/// Returns the beginning of a text on one line.
+fn excerpt(document: &FoundDocument) -> String {
+    let line: String = document.text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", one_line(&line[..end])),
+        None => one_line(&line),
+    }
+}
+
+fn labels(document: &FoundDocument) -> String {
+    if document.labels.is_empty() { "(none)".into() } else { one_line(&document.labels.join(", ")) }
+}
+
+/// Starts a section whose title states how many of its entries are shown.
+fn push_title(text: &mut String, title: &str, entries: usize) {
+    let _ = match entries {
+        0..=SHOWN => writeln!(text, "\n{title}"),
+        _ => writeln!(text, "\n{title} ({SHOWN} of {entries})"),
+    };
+}
+
+fn push_suspicious(text: &mut String, check: &Check) {
+    let suspicious = &check.label_errors.suspicious;
+    if suspicious.is_empty() {
+        return;
+    }
+    push_title(text, "labels that are probably wrong", suspicious.len());
+    let mut rows = table(&["probability", "document", "label", "rather", "text"], usize::MAX);
+    for SuspiciousLabel { document, given, suggested, probability, .. } in
+        suspicious.iter().take(SHOWN)
+    {
+        let name = |label: &Option<String>, none: &str| match label {
+            Some(label) => one_line(label),
+            None => none.to_owned(),
+        };
+        rows.add_row([
+            format!("{:.0} %", 100.0 * probability),
+            one_line(&document.id),
+            name(given, "(missing)"),
+            name(suggested, "(without it)"),
+            excerpt(document),
+        ]);
+    }
+    text.push_str(&plain(rows));
+}
+
+fn push_duplicates(text: &mut String, check: &Check) {
+    let clusters = &check.duplicates.clusters;
+    if clusters.is_empty() {
+        return;
+    }
+    push_title(text, "groups of duplicates", clusters.len());
+    let mut rows = table(&["documents", "", "labels", "text"], usize::MAX);
+    for DuplicateCluster { documents, identical, conflicting } in clusters.iter().take(SHOWN) {
+        let ids: Vec<&str> = documents.iter().take(3).map(|document| &*document.id).collect();
+        let more =
+            if documents.len() > 3 { format!(" +{}", documents.len() - 3) } else { String::new() };
+        let mut all: Vec<String> = documents.iter().map(labels).collect();
+        all.sort();
+        all.dedup();
+        all.truncate(3);
+        rows.add_row([
+            format!("{}{more}", one_line(&ids.join(" "))),
+            if *identical { "identical" } else { "similar" }.to_owned(),
+            all.join(if *conflicting { " ≠ " } else { " " }),
+            excerpt(&documents[0]),
+        ]);
+    }
+    text.push_str(&plain(rows));
+}
+
+fn push_leaks(text: &mut String, check: &Check) {
+    let Some(leaks) = check.leaks.as_ref().filter(|leaks| !leaks.leaks.is_empty()) else { return };
+    push_title(text, "test documents that are also training documents", leaks.leaks.len());
+    let mut rows = table(&["test", "training", "similarity", "text"], usize::MAX);
+    for leak in leaks.leaks.iter().take(SHOWN) {
+        rows.add_row([
+            one_line(&leak.test.id),
+            one_line(&leak.training_id),
+            format!("{:.2}", leak.similarity),
+            excerpt(&leak.test),
+        ]);
+    }
+    text.push_str(&plain(rows));
+}
+
+fn push_outliers(text: &mut String, check: &Check) {
+    let outliers = &check.outliers.documents;
+    if outliers.is_empty() {
+        return;
+    }
+    push_title(text, "documents that resemble no other document", outliers.len());
+    let mut rows = table(&["similarity", "document", "label", "text"], usize::MAX);
+    for outlier in outliers.iter().take(SHOWN) {
+        rows.add_row([
+            format!("{:.2}", outlier.similarity),
+            one_line(&outlier.document.id),
+            labels(&outlier.document),
+            excerpt(&outlier.document),
+        ]);
+    }
+    text.push_str(&plain(rows));
+}
+
+fn push_label_set(text: &mut String, check: &Check) {
+    let set = &check.label_set;
+    if !set.confused.is_empty() {
+        push_title(text, "labels that are hard to tell apart", set.confused.len());
+        let mut rows = table(&["confused", "share", "labels"], usize::MAX);
+        for pair in set.confused.iter().take(SHOWN) {
+            let [a, b] = &pair.labels;
+            rows.add_row([
+                pair.confused.to_string(),
+                format!("{:.0} %", 100.0 * pair.share),
+                format!("{} and {}", one_line(a), one_line(b)),
+            ]);
+        }
+        text.push_str(&plain(rows));
+    }
+    if !set.rare.is_empty() {
+        push_title(text, "labels with fewer than five documents", set.rare.len());
+        for count in set.rare.iter().take(SHOWN) {
+            let _ = writeln!(text, "{:>2}  {}", count.documents, one_line(&count.label));
+        }
+    }
+    if !set.always_together.is_empty() {
+        push_title(text, "labels that only occur together", set.always_together.len());
+        for pair in set.always_together.iter().take(SHOWN) {
+            let _ =
+                writeln!(text, "{:>4}  {}", pair.documents, one_line(&pair.labels.join(" and ")));
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Checks the labels and documents of a corpus.
 //!
-//! The input is a [`HeldOutCorpus`](crate::learn::HeldOutCorpus): documents that were each compared
-//! with a model learned without them. The output is a [`Check`]. Read [`Check::new`] first.
+//! The input is a [`HeldOutCorpus`]: documents that were each compared with a model learned without
+//! them. The output is a [`Check`]. Read [`Check::new`] first.
 //!
 //! | module | what it finds |
 //! |---|---|

@@ -44,9 +44,9 @@ impl Duplicates {
             let first = *first_with.entry(content).or_insert(row);
             connected.connect(first, row);
         }
-        let above = corpus.near_duplicates_above.unwrap_or(MIN_COSINE).max(MIN_COSINE);
-        let above = corpus.is_cosine.then_some(above);
-        for (row, nearest) in corpus.nearest.iter().enumerate() {
+        let above = corpus.rows.near_duplicates_above.unwrap_or(MIN_COSINE).max(MIN_COSINE);
+        let above = corpus.rows.is_cosine.then_some(above);
+        for (row, nearest) in corpus.rows.nearest.iter().enumerate() {
             for near in nearest.iter().filter(|near| above.is_some_and(|at| near.similarity >= at))
             {
                 connected.connect(row, near.row as usize);
@@ -55,8 +55,8 @@ impl Duplicates {
         let mut clusters: Vec<Vec<usize>> = connected.components();
         clusters.retain(|rows| rows.len() > 1);
         let superfluous = clusters.iter().map(|rows| rows.len() as u64 - 1).sum();
-        let conflicts =
-            |rows: &[usize]| rows.iter().any(|&row| corpus.labels[row] != corpus.labels[rows[0]]);
+        let labels = |row: usize| corpus.counts.labels(row);
+        let conflicts = |rows: &[usize]| rows.iter().any(|&row| labels(row) != labels(rows[0]));
         clusters.sort_by_key(|rows| (!conflicts(rows), std::cmp::Reverse(rows.len()), rows[0]));
         let cluster = |rows: &Vec<usize>| DuplicateCluster {
             documents: rows.iter().map(|&row| FoundDocument::new(&corpus.documents[row])).collect(),

@@ -61,7 +61,7 @@ const CONTRADICTIONS: usize = 3;
 
 impl LabelFindings {
     pub(super) fn of(corpus: &HeldOutCorpus, options: CheckOptions) -> Self {
-        let errors = &corpus.label_errors;
+        let errors = &corpus.rows.label_errors;
         let is_listed = |suspect: &&Suspect| suspect.probability >= options.min_probability;
         let listed = errors.suspects.iter().take_while(is_listed);
         Self {
@@ -74,14 +74,14 @@ impl LabelFindings {
 
 impl SuspiciousLabel {
     fn of(corpus: &HeldOutCorpus, suspect: &Suspect) -> Self {
-        let name = |label: u32| corpus.label_names[label as usize].clone();
-        let has = |row: u32, label: u32| corpus.labels[row as usize].binary_search(&label).is_ok();
+        let name = |label: u32| corpus.label_names()[label as usize].clone();
+        let has = |row: u32, label: u32| corpus.labels(row).binary_search(&label).is_ok();
         let contradicts = |row: u32| match (suspect.given, suspect.suggested) {
             (Some(given), _) => !has(row, given),
             (None, Some(missing)) => has(row, missing),
             (None, None) => false,
         };
-        let nearest = corpus.nearest[suspect.row as usize].iter();
+        let nearest = corpus.rows.nearest[suspect.row as usize].iter();
         let against = nearest.filter(|neighbor| contradicts(neighbor.row));
         let similar = against.map(|neighbor| SimilarDocument {
             document: FoundDocument::of_row(corpus, neighbor.row),

@@ -57,13 +57,12 @@ const MIN_CONFUSED: u64 = 5;
 
 impl LabelSet {
     pub(super) fn of(corpus: &HeldOutCorpus) -> Self {
-        let mut sizes = vec![0u64; corpus.label_names.len()];
+        let sizes = corpus.counts.label_sizes();
         // Labels with the same documents have the same sum of random numbers, one per document.
         let mut sums = vec![0u64; sizes.len()];
-        for (row, labels) in (0u64..).zip(&corpus.labels) {
-            let number = Random::new(row).next_u64();
-            for &label in labels {
-                sizes[label as usize] += 1;
+        for row in (0u32..).take(corpus.documents.len()) {
+            let number = Random::new(row.into()).next_u64();
+            for &label in corpus.labels(row) {
                 sums[label as usize] = sums[label as usize].wrapping_add(number);
             }
         }
@@ -71,9 +70,9 @@ impl LabelSet {
         for (label, &sum) in (0u32..).zip(&sums) {
             by_sum.entry(sum).or_default().push(label);
         }
-        let name = |label: u32| corpus.label_names[label as usize].clone();
+        let name = |label: u32| corpus.label_names()[label as usize].clone();
         let names = |labels: [u32; 2]| labels.map(name);
-        let size = |label: u32| sizes[label as usize];
+        let size = |label: u32| u64::from(sizes[label as usize]);
         let mut rare: Vec<u32> = (0u32..)
             .take(sizes.len())
             .filter(|&label| size(label) < LabelErrors::MIN_DOCUMENTS.into())
@@ -103,7 +102,7 @@ impl LabelSet {
 /// probable. There are no such pairs in multi-label mode, where labels do not compete.
 fn confusions(corpus: &HeldOutCorpus) -> BTreeMap<[u32; 2], u64> {
     let mut counts = BTreeMap::new();
-    for suspect in &corpus.label_errors.suspects {
+    for suspect in &corpus.rows.label_errors.suspects {
         if let (Some(given), Some(suggested)) = (suspect.given, suspect.suggested)
             && suspect.evidence < 0.0
         {

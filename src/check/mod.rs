@@ -10,15 +10,22 @@
 //! | `outliers` | documents that resemble no other document |
 //! | `label_set` | labels with few documents, labels that always occur together, confused labels |
 //! | `leaks` | test documents that are also training documents |
+//! | `drift` | the differences between the corpus and another one |
+//!
+//! `fixes` applies what a reviewer decided about the findings.
 
+mod drift;
 mod duplicates;
+mod fixes;
 mod found_document;
 mod label_errors;
 mod label_set;
 mod leaks;
 mod outliers;
 
+pub use drift::{Drift, DriftError, RightLabels, ShareChange, TwoSampleTest};
 pub use duplicates::{DuplicateCluster, Duplicates};
+pub use fixes::{Action, Decision, FixError, FixedCorpus, Fixes};
 pub use found_document::FoundDocument;
 pub use label_errors::{CheckOptions, LabelFindings, SimilarDocument, SuspiciousLabel};
 pub use label_set::{ConfusedLabels, LabelCount, LabelSet, TogetherLabels};
@@ -49,6 +56,8 @@ pub struct Check {
     pub label_set: LabelSet,
     /// Test documents that are also training documents, if a test corpus was given.
     pub leaks: Option<Leaks>,
+    /// The differences between the corpus and another one, if one was given.
+    pub drift: Option<Drift>,
 }
 
 impl Check {
@@ -80,13 +89,14 @@ impl Check {
         Self {
             schema: Self::SCHEMA,
             documents: corpus.documents.len() as u64,
-            labels: corpus.label_names.len() as u64,
-            multi_label: corpus.multi_label,
+            labels: corpus.label_names().len() as u64,
+            multi_label: corpus.rows.multi_label,
             label_errors: LabelFindings::of(corpus, options),
             duplicates: Duplicates::of(corpus),
             outliers: Outliers::of(corpus),
             label_set: LabelSet::of(corpus),
             leaks: None,
+            drift: None,
         }
     }
 }

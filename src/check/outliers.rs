@@ -32,7 +32,7 @@ impl Outliers {
     /// below the first quartile, on a logarithmic scale (the far outliers of Tukey 1977).
     pub(super) fn of(corpus: &HeldOutCorpus) -> Self {
         let best = |nearest: &Vec<Neighbor>| nearest.first().map_or(0.0, |best| best.similarity);
-        let all: Vec<f32> = corpus.nearest.iter().map(best).collect();
+        let all: Vec<f32> = corpus.rows.nearest.iter().map(best).collect();
         let mut sorted: Vec<f32> = all.iter().copied().filter(|best| *best > 0.0).collect();
         sorted.sort_by(f32::total_cmp);
         let quantile = |quarter: usize| {

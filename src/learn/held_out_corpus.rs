@@ -6,23 +6,30 @@ use super::label_errors::{self, LabelErrors, NEIGHBORS};
 use super::pipeline::{Pipeline, cap_k};
 use crate::search::Neighbor;
 use crate::text::corpus::{Document, LabelFrequency, Note, label_notes, repeated_ids};
+use crate::text::counts::Counts;
 
 /// Documents, each compared with a model that was learned without it. Documents are identified by
-/// their positions in `documents`, and labels by their positions in `label_names`.
+/// their positions in `documents`, and labels by their positions in `label_names()`.
 #[derive(Debug, Clone)]
 pub struct HeldOutCorpus {
-    /// The documents, in the order of the corpus. Their vectors were moved into the model.
+    /// The documents, in the order of the corpus.
     pub documents: Vec<Document>,
-    /// The names of the labels, in byte order.
-    pub label_names: Vec<String>,
-    /// The labels of each document, in increasing order, with their ancestors in the hierarchy.
-    pub labels: Vec<Vec<u32>>,
+    /// What was learned about each document.
+    pub rows: HeldOutRows,
+    /// The terms and labels of the documents.
+    pub(crate) counts: Counts,
+}
+
+/// What was learned about each document of a corpus by comparing it with a model that was learned
+/// without it.
+#[derive(Debug, Clone)]
+pub struct HeldOutRows {
     /// Whether documents can have several labels.
     pub multi_label: bool,
     /// The labels that are probably wrong.
     pub label_errors: LabelErrors,
     /// The nearest other documents of each document, nearest first: at most
-    /// [`HeldOutCorpus::NEAREST`]. They may be duplicates of it.
+    /// [`HeldOutRows::NEAREST`]. They may be duplicates of it.
     pub nearest: Vec<Vec<Neighbor>>,
     /// Whether similarities are cosines of terms.
     pub is_cosine: bool,
@@ -32,25 +39,36 @@ pub struct HeldOutCorpus {
 }
 
 impl HeldOutCorpus {
-    /// The maximum number of nearest documents that are kept for each document.
-    pub const NEAREST: usize = 10;
+    /// The names of the labels, in byte order.
+    pub fn label_names(&self) -> &[String] {
+        &self.counts.label_names
+    }
+
+    /// The labels of a document, in increasing order, with their ancestors in the hierarchy.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn labels(&self, row: u32) -> &[u32] {
+        self.counts.labels(row as usize)
+    }
 
     /// Notes on possible problems with the corpus.
     pub fn notes(&self) -> Vec<Note> {
-        let mut sizes = vec![0; self.label_names.len()];
-        for &label in self.labels.iter().flatten() {
-            sizes[label as usize] += 1;
-        }
-        let labels = self.label_names.iter().zip(sizes);
+        let sizes = self.counts.label_sizes();
+        let labels = self.label_names().iter().zip(sizes);
         let frequencies: Vec<LabelFrequency<'_>> =
-            labels.map(|(label, documents)| LabelFrequency { label, documents }).collect();
+            labels.map(|(label, size)| LabelFrequency { label, documents: size.into() }).collect();
         let mut notes = label_notes(&frequencies, self.documents.len() as u64);
         notes.extend(repeated_ids(self.documents.iter().map(|document| &*document.id)));
         notes
     }
+}
 
-    /// Holds out every row of a pipeline. The caller adds the documents, their labels and the label
-    /// names.
+impl HeldOutRows {
+    /// The maximum number of nearest documents that are kept for each document.
+    pub const NEAREST: usize = 10;
+
+    /// Holds out every row of a pipeline.
     pub(super) fn of(pipeline: &Pipeline<'_>) -> Result<Self, TrainError> {
         let Pipeline { run, rows, tuning, multi_label, excluded, .. } = *pipeline;
         let count = rows.labels.weights.len();
@@ -73,15 +91,6 @@ impl HeldOutCorpus {
         let is_cosine = rows.searches_cosines();
         let best = nearest.iter().filter_map(|nearest| nearest.first()).map(|best| best.similarity);
         let near_duplicates_above = if is_cosine { find_valley(best) } else { None };
-        Ok(Self {
-            documents: Vec::new(),
-            label_names: Vec::new(),
-            labels: Vec::new(),
-            multi_label,
-            label_errors,
-            nearest,
-            is_cosine,
-            near_duplicates_above,
-        })
+        Ok(Self { multi_label, label_errors, nearest, is_cosine, near_duplicates_above })
     }
 }

@@ -55,7 +55,7 @@ mod votes;
 pub use error::TrainError;
 pub use event::Event;
 pub use features::Step;
-pub use held_out_corpus::HeldOutCorpus;
+pub use held_out_corpus::{HeldOutCorpus, HeldOutRows};
 pub use label_errors::{ErrorRate, LabelErrors, Suspect};
 pub use options::{
     DenseOptions, DenseSource, NearDuplicateLimit, TrainOptions, TunableFeatures, TuneOptions,

@@ -8,12 +8,16 @@ use super::retune::retune;
 use super::run::{Documents, OnEvent, Run};
 use super::tuned_training;
 use super::{Event, HeldOutCorpus, TrainError, TrainOptions, TrainingResult, TuneScope};
-use crate::decide::decision::label_shares;
+use crate::decide::decision::{DecisionOptions, label_shares};
 use crate::model::Model;
 use crate::search::Engines;
 use crate::stages::Stage;
 use crate::text::corpus::{CorpusError, Document, Problem};
+use crate::text::hierarchy::Hierarchy;
 use crate::threads::Threads;
+
+/// The labels of documents of a first and a second corpus, in byte order.
+const ORIGINS: [&str; 2] = ["1", "2"];
 
 /// Trains models.
 ///
@@ -159,10 +163,10 @@ impl<'a> Trainer<'a> {
     ///     .chain([Document::text("wrong", "play the guitar well").labels(["food"])])
     ///     .collect();
     /// let held_out = Trainer::builder().build().hold_out(&documents)?;
-    /// let suspect = held_out.label_errors.suspects[0];
+    /// let suspect = held_out.rows.label_errors.suspects[0];
     /// assert_eq!(held_out.documents[suspect.row as usize].id, "wrong");
     /// let suggested = suspect.suggested.expect("each document has one label");
-    /// assert_eq!(held_out.label_names[suggested as usize], "music");
+    /// assert_eq!(held_out.label_names()[suggested as usize], "music");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -175,6 +179,33 @@ impl<'a> Trainer<'a> {
         let engines = self.engines()?;
         let run = self.run(&engines);
         tuned_training::hold_out(&run, &mut documents.into_iter().map(Into::into))
+    }
+
+    /// Compares each document of two corpora with the other documents of both. Its label is the
+    /// [origin](ORIGINS): the corpus from which it comes. Documents are weighted as in the options,
+    /// but nothing depends on their labels.
+    ///
+    /// # Errors
+    /// As for [`train`](Self::train).
+    pub(crate) fn hold_out_origins(
+        &self,
+        corpora: [&[Document]; 2],
+    ) -> Result<HeldOutCorpus, TrainError> {
+        let weighting = self.options.weighting;
+        let options = TrainOptions {
+            weighting: weighting.with_chi2_power(0.0).unwrap_or(weighting),
+            selection: None,
+            class_weights: None,
+            hierarchy: Hierarchy::default(),
+            decision: DecisionOptions::default(),
+            tuning: None,
+            ..self.options.clone()
+        };
+        let trainer = Trainer { options, ..self.clone() };
+        let documents = corpora.into_iter().zip(ORIGINS).flat_map(|(documents, origin)| {
+            documents.iter().map(move |document| document.clone().labels([origin]))
+        });
+        trainer.hold_out(documents)
     }
 
     fn engines(&self) -> Result<Engines, TrainError> {

@@ -7,7 +7,7 @@ use super::dense::{ProjectionInput, dense_part};
 use super::features::{ChosenFeatures, FeatureSearch, FreeDimensions, TrialSetup, language};
 use super::given_vectors::GivenVectors;
 use super::held_out::{ExcludedNeighbors, Exclusion, InspectedRows, SearchableRows, draw_sample};
-use super::held_out_corpus::HeldOutCorpus;
+use super::held_out_corpus::{HeldOutCorpus, HeldOutRows};
 use super::options::{DenseSource, NearDuplicateLimit, TuneOptions, TuneScope};
 use super::pipeline::{Pipeline, cap_k};
 use super::run::{Documents, Run};
@@ -82,7 +82,11 @@ pub(super) fn hold_out(
     if run.options.part_of.is_some() {
         return Err(TrainError::PartNeedsWhole);
     }
-    let (documents, given) = run.read_all(documents)?;
+    let mut vectors = Vec::new();
+    let mut documents = documents.inspect(|document| {
+        vectors.extend(document.as_ref().ok().map(|document| document.vector.clone()));
+    });
+    let (mut documents, given) = run.read_all(&mut documents)?;
     let tuning = run.options.tuning.unwrap_or_else(TuneOptions::quick);
     // Every document is held out, not only a sample.
     let scope = if tuning.scope == TuneScope::Quick { TuneScope::Votes } else { tuning.scope };
@@ -90,10 +94,11 @@ pub(super) fn hold_out(
     let near_duplicates = NearDuplicateLimit::Off;
     let tuning = TuneOptions { scope, time_order: Some(false), near_duplicates, ..tuning };
     let prepared = prepare(run, &documents, &tuning)?;
-    let used = use_pipeline(run, prepared, given, |pipeline, _| HeldOutCorpus::of(pipeline))?;
-    let labels = (0..used.counts.documents()).map(|row| used.counts.labels(row).to_vec());
-    let labels = labels.collect();
-    Ok(HeldOutCorpus { documents, labels, label_names: used.counts.label_names, ..used.result })
+    let used = use_pipeline(run, prepared, given, |pipeline, _| HeldOutRows::of(pipeline))?;
+    for (document, vector) in documents.iter_mut().zip(vectors) {
+        document.vector = vector;
+    }
+    Ok(HeldOutCorpus { documents, rows: used.result, counts: used.counts })
 }
 
 /// Counts documents, and chooses the features if the scope of `tuning` includes them.

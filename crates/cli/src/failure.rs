@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use array_file::FileProblem;
 use array_file::output::{OutputError, OutputProblem};
+use classify::check::DriftError;
 use classify::classifier::ClassifyError;
 use classify::classifier::stream::StreamError;
 use classify::classifier::vectors::{VectorsError, VectorsProblem};
@@ -351,6 +352,16 @@ impl From<TrainError> for Failure {
             TrainError::Thread(error) => Self::Thread(error),
             TrainError::Decision(error) => error.into(),
             error => Self::Usage(train_message(&error)),
+        }
+    }
+}
+
+impl From<DriftError> for Failure {
+    fn from(error: DriftError) -> Self {
+        match error {
+            DriftError::Classify(error) => error.into(),
+            DriftError::Train(error) => error.into(),
+            error => Self::Internal(error.to_string()),
         }
     }
 }

@@ -87,7 +87,7 @@ enum Command {
     /// Measure how well predictions match known labels
     Evaluate(evaluate::Evaluate),
     /// Find wrong labels, duplicates, leaks and outliers in a labeled corpus
-    Check(check::CheckCommand),
+    Check(check::Check),
     /// Test whether one evaluation is significantly better than another
     Compare(compare::Compare),
     /// Choose a model's k, vote and decision rule by leave-one-out

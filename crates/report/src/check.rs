@@ -1,9 +1,15 @@
 //! Formats what a check found in a corpus.
 
+mod html;
+
 use std::fmt::Write as _;
 
-use classify::check::{Check, DuplicateCluster, FoundDocument, SuspiciousLabel};
+use classify::check::{
+    Check, Drift, DuplicateCluster, FoundDocument, RightLabels, ShareChange, SuspiciousLabel,
+};
 use classify::learn::ErrorRate;
+
+pub use html::html;
 
 use crate::table::{one_line, plain, table};
 
@@ -29,15 +35,15 @@ pub fn terminal(check: &Check) -> String {
         if check.multi_label { ", several per document" } else { "" }
     );
     let findings = findings(check);
-    if findings.is_empty() {
-        text.push_str("\nnothing found\n");
-        return text;
-    }
     text.push('\n');
+    if findings.is_empty() {
+        text.push_str("nothing found\n");
+    }
     for (number, finding) in (1..).zip(findings.iter().take(SHOWN)) {
         let _ = writeln!(text, "{number}. {}", finding.summary);
     }
     push_leaks(&mut text, check);
+    push_drift(&mut text, check);
     push_suspicious(&mut text, check);
     push_duplicates(&mut text, check);
     push_outliers(&mut text, check);
@@ -45,8 +51,9 @@ pub fn terminal(check: &Check) -> String {
     text
 }
 
-/// Returns the kinds of findings, most valuable first: leaks make every metric wrong, conflicting
-/// copies are certain errors, and the rest follows by the number of affected documents.
+/// Returns the kinds of findings, most valuable first: leaks make every metric wrong, drift makes
+/// every promise wrong, conflicting copies are certain errors, and the rest follows by the number
+/// of affected documents.
 fn findings(check: &Check) -> Vec<Finding> {
     let mut first = Vec::new();
     if let Some(leaks) = check.leaks.as_ref().filter(|leaks| !leaks.leaks.is_empty()) {
@@ -60,6 +67,13 @@ fn findings(check: &Check) -> Vec<Finding> {
             if affected == 1 { "test documents is" } else { "test documents are" }
         );
         first.push(Finding { affected, summary });
+    }
+    if let Some(drift) = check.drift.as_ref().filter(|drift| drift.test.finds_a_difference()) {
+        let summary = format!(
+            "the other documents differ from the corpus{}",
+            right_labels(&drift.right_labels)
+        );
+        first.push(Finding { affected: drift.documents, summary });
     }
     let clusters = &check.duplicates.clusters;
     let conflicting = clusters.iter().filter(|cluster| cluster.conflicting).count() as u64;
@@ -224,6 +238,78 @@ fn push_leaks(text: &mut String, check: &Check) {
         ]);
     }
     text.push_str(&plain(rows));
+}
+
+/// States how many labels are right on the other documents.
+fn right_labels(labels: &RightLabels) -> String {
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let RightLabels { before, expected, found } = labels;
+    let before = before.map_or(String::new(), |before| {
+        format!("; expected on documents like the corpus: {}", percent(before))
+    });
+    match (found, expected) {
+        (Some(found), _) => {
+            format!(" ({} of the predicted labels are right{before})", percent(*found))
+        }
+        (None, Some(expected)) => {
+            format!(
+                " ({} of the predicted labels are expected to be right{before})",
+                percent(*expected)
+            )
+        }
+        (None, None) => String::new(),
+    }
+}
+
+/// Returns the rows of a table of differences: what is compared, its value in the corpus, and its
+/// value in the other documents. There are at most `limit` labels and `limit` terms.
+fn drift_rows(drift: &Drift, limit: usize) -> Vec<[String; 3]> {
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let [corpus, other] = drift.unknown_terms.map(percent);
+    let unknown = ["terms that no other document of the corpus has".into(), corpus, other];
+    let [corpus, other] = drift.similarity.map(|similarity| format!("{similarity:.2}"));
+    let mut rows = vec![unknown, ["median similarity to the corpus".into(), corpus, other]];
+    let RightLabels { before, expected, found } = drift.right_labels;
+    let share = |share: Option<f64>| share.map_or("–".into(), percent);
+    if expected.is_some() {
+        let what = "predicted labels expected to be right".into();
+        rows.push([what, share(before), share(expected)]);
+    }
+    if found.is_some() {
+        rows.push(["predicted labels found to be right".into(), "–".into(), share(found)]);
+    }
+    for (what, changes) in [("label", &drift.labels), ("term", &drift.terms)] {
+        for ShareChange { name, shares, .. } in changes.iter().take(limit) {
+            let [corpus, other] = shares.map(percent);
+            rows.push([format!("documents with the {what} {name}"), corpus, other]);
+        }
+    }
+    rows
+}
+
+fn push_drift(text: &mut String, check: &Check) {
+    let Some(drift) = &check.drift else { return };
+    let two_sample = &drift.test;
+    let found =
+        if two_sample.finds_a_difference() { "differ" } else { "do not differ significantly" };
+    let _ = writeln!(
+        text,
+        "\nthe other documents ({}) {found} (AUROC {:.3}, p = {:.3})",
+        drift.documents, two_sample.auroc, two_sample.p_value
+    );
+    let mut rows = table(&["", "corpus", "other"], usize::MAX);
+    for row in drift_rows(drift, SHOWN) {
+        rows.add_row(row.map(|cell| one_line(&cell)));
+    }
+    text.push_str(&plain(rows));
+    if !drift.most_different.is_empty() {
+        push_title(text, "most different documents", drift.most_different.len());
+        let mut rows = table(&["document", "text"], usize::MAX);
+        for document in drift.most_different.iter().take(SHOWN) {
+            rows.add_row([one_line(&document.id), excerpt(document)]);
+        }
+        text.push_str(&plain(rows));
+    }
 }
 
 fn push_outliers(text: &mut String, check: &Check) {

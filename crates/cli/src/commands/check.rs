@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use array_file::output::Output;
 use clap::ValueEnum;
-use classify::check::{Check, CheckOptions, SuspiciousLabel, find_leaks};
+use classify::check::{self, CheckOptions, Drift, SuspiciousLabel, find_leaks};
 use classify::classifier::Classifier;
 use classify::learn::{Event, Trainer};
-use classify::text::corpus::{CorpusError, Document, LabelUse, ReadOptions};
+use classify::text::corpus::{LabelUse, ReadOptions};
 use classify::threads::Threads;
-use classify_report::check::terminal;
+use classify_report::check::{html, terminal};
 use serde::Serialize;
 
+use crate::commands::fixing::FixingFlags;
 use crate::failure::Failure;
-use crate::flags::reading::{ReadingFlags, name, open};
+use crate::flags::reading::{ReadingFlags, name, open, read_all};
 use crate::flags::searching::SearchFlags;
 use crate::flags::training::TrainingFlags;
 use crate::flags::tuning::TrainingProgress;
@@ -23,25 +24,33 @@ use crate::output::files::{Files, write, write_json};
 use crate::output::progress::{Progress, Verbosity};
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct CheckCommand {
+pub(crate) struct Check {
     /// Corpora: files, folders, or - for standard input
-    #[arg(required = true, value_name = "CORPUS")]
+    #[arg(required_unless_present = "model", value_name = "CORPUS")]
     corpora: Vec<PathBuf>,
     /// Test corpora: find test documents that are also training documents
     #[arg(long, value_name = "CORPUS", num_args = 1..)]
     test: Vec<PathBuf>,
+    /// Other documents, with or without labels: find how they differ from the corpus
+    #[arg(long, value_name = "CORPUS", num_args = 1..)]
+    against: Vec<PathBuf>,
     /// List labels that are wrong or missing with at least this probability, in percent
     #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = percent)]
     min_probability: f64,
     /// Write everything that was found as JSON (schema classify.check/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write everything that was found as an HTML page, with texts and similar documents
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Write the suspicious labels to a file, one per line, to review them
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The format of --output [default: by the ending of the file]
     #[arg(long, value_enum, value_name = "FORMAT", requires = "output")]
     to: Option<ListFormat>,
+    #[command(flatten)]
+    fixing: FixingFlags,
     #[command(flatten)]
     reading: ReadingFlags,
     #[command(flatten)]
@@ -61,12 +70,14 @@ enum ListFormat {
 #[derive(Serialize)]
 struct Line<'a> {
     id: &'a str,
-    place: &'a str,
-    labels: String,
+    /// Empty: the reviewer fills it in (see [`FixingFlags`]).
+    decision: &'static str,
     given: &'a str,
     suggested: &'a str,
     probability: f64,
+    labels: String,
     text: &'a str,
+    place: &'a str,
     /// The identifiers of the documents that contradict the label.
     contradicted_by: String,
 }
@@ -78,12 +89,13 @@ impl<'a> Line<'a> {
         let ids: Vec<&str> = contradicted_by.iter().map(|other| &*other.document.id).collect();
         Self {
             id: &document.id,
-            place: &document.place,
-            labels: document.labels.join(";"),
+            decision: "",
             given: given.as_deref().unwrap_or_default(),
             suggested: suggested.as_deref().unwrap_or_default(),
             probability: *probability,
+            labels: document.labels.join(";"),
             text: &document.text,
+            place: &document.place,
             contradicted_by: ids.join(";"),
         }
     }
@@ -93,7 +105,7 @@ impl<'a> Line<'a> {
 #[derive(Serialize)]
 struct CheckWithNotes<'a> {
     #[serde(flatten)]
-    check: &'a Check,
+    check: &'a check::Check,
     /// Notes on probable mistakes in the corpora.
     notes: Vec<String>,
 }
@@ -105,8 +117,11 @@ fn percent(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a percentage from 0% to 100%".to_owned())
 }
 
-impl CheckCommand {
+impl Check {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
+        if let Some(decisions) = &self.fixing.fixes {
+            return self.fixing.apply(decisions, &self.corpora, &self.reading, verbosity);
+        }
         if self.training.tune_table().is_some() {
             let message = "`check` compares no settings, so there is no --tune-table; `train \
                            --tune --tune-table FILE` writes one";
@@ -114,9 +129,10 @@ impl CheckCommand {
         }
         let format = self.reading.format();
         let files = Files::default().with_corpora(&self.corpora, format);
-        let files = files.with_corpora(&self.test, format);
+        let files = files.with_corpora(&self.test, format).with_corpora(&self.against, format);
         let mut files = files.with_inputs(self.reading.files()).with_inputs(self.training.files());
         let json = files.optional(self.json.as_ref())?;
+        let page = files.optional(self.html.as_ref())?;
         let list = files.optional(self.output.as_ref())?;
         let printed = files.report()?;
         let mut read_options = self.reading.options(LabelUse::Required, Some(threads))?;
@@ -125,6 +141,9 @@ impl CheckCommand {
         read_options.text_optional = options.has_no_terms();
         let reading = Progress::new(verbosity, "reading", &self.corpora);
         let corpus = open(&self.corpora, read_options.clone(), verbosity, &reading)?;
+        let test = read_all(&self.test, read_options.clone(), verbosity)?;
+        let optional = ReadOptions { labels: LabelUse::Optional, ..read_options };
+        let against = read_all(&self.against, optional, verbosity)?;
         let engines = self.training.engines(self.searching, threads, verbosity)?;
         self.training.keep_memory();
         let trainer = || {
@@ -137,18 +156,27 @@ impl CheckCommand {
         drop(progress);
         let notes = self.reading.report(held_out.notes(), verbosity)?;
         let mut check =
-            Check::new(&held_out, CheckOptions { min_probability: self.min_probability });
-        if !self.test.is_empty() {
-            let test = read_all(&self.test, read_options, verbosity)?;
+            check::Check::new(&held_out, CheckOptions { min_probability: self.min_probability });
+        if !(test.is_empty() && against.is_empty()) {
             let model = trainer().build().train(&held_out.documents)?.model;
             let classifier = Classifier::new(Arc::new(model), threads)?;
-            check.leaks = Some(find_leaks(&classifier, &test, check.duplicates.above)?);
+            if !test.is_empty() {
+                check.leaks = Some(find_leaks(&classifier, &test, check.duplicates.above)?);
+            }
+            if !against.is_empty() {
+                let trainer = trainer().build();
+                check.drift = Some(Drift::find(&trainer, &held_out, &against, &classifier)?);
+            }
         }
         if let Some(printed) = printed {
             write(printed, terminal(&check).as_bytes())?;
         }
         if let Some((list, path)) = list.zip(self.output.as_deref()) {
             write_list(list, self.list_format(path), &check)?;
+        }
+        if let Some(page) = page {
+            let rendered = html(&check).map_err(|error| page.error(error))?;
+            write(page, rendered.as_bytes())?;
         }
         if let Some(json) = json {
             write_json(json, &CheckWithNotes { check: &check, notes })?;
@@ -163,20 +191,8 @@ impl CheckCommand {
     }
 }
 
-/// Reads all documents of some corpora.
-fn read_all(
-    corpora: &[PathBuf],
-    options: ReadOptions,
-    verbosity: Verbosity,
-) -> Result<Vec<Document>, Failure> {
-    let reading = Progress::new(verbosity, "reading", corpora);
-    let documents: Result<Vec<Document>, CorpusError> =
-        open(corpora, options, verbosity, &reading)?.collect();
-    Ok(documents?)
-}
-
 /// Writes the suspicious labels, most probable errors first.
-fn write_list(list: Output, format: ListFormat, check: &Check) -> Result<(), Failure> {
+fn write_list(list: Output, format: ListFormat, check: &check::Check) -> Result<(), Failure> {
     let mut lines = check.label_errors.suspicious.iter().map(Line::new);
     match format {
         ListFormat::Csv => {

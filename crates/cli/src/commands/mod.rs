@@ -10,6 +10,7 @@ pub(crate) mod completions;
 pub(crate) mod devices;
 pub(crate) mod evaluate;
 pub(crate) mod explain;
+mod fixing;
 pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod man;

@@ -9,8 +9,8 @@ use classify::classifier::vectors::StoredVectors;
 use classify::model::Model;
 use classify::rows::dense::{DenseFeatures, DenseSpec};
 use classify::text::corpus::{
-    Corpus, Format, IdUse, LabelUse, Note, Notes, OnBadUtf8, Qrels, Quoting, ReadOptions, Split,
-    TableOptions, VectorsFile, encoding_for_label,
+    Corpus, CorpusError, Document, Format, IdUse, LabelUse, Note, Notes, OnBadUtf8, Place, Problem,
+    Qrels, Quoting, ReadOptions, Split, TableOptions, VectorsFile, encoding_for_label,
 };
 use classify::threads::Threads;
 
@@ -318,6 +318,26 @@ pub(crate) fn open(
     }
     options.bytes_read = Some(progress.bytes());
     Ok(Corpus::open(paths, options)?.on_open(progress.formats(verbosity)))
+}
+
+/// Reads all documents of some corpora; none if there are no corpora.
+pub(crate) fn read_all(
+    corpora: &[PathBuf],
+    options: ReadOptions,
+    verbosity: Verbosity,
+) -> Result<Vec<Document>, Failure> {
+    if corpora.is_empty() {
+        return Ok(Vec::new());
+    }
+    let reading = Progress::new(verbosity, "reading", corpora);
+    let documents: Result<Vec<Document>, CorpusError> =
+        open(corpora, options, verbosity, &reading)?.collect();
+    let documents = documents?;
+    if documents.is_empty() {
+        let place = Place { source: name(corpora).into(), line: None };
+        return Err(CorpusError { place, problem: Problem::NoDocument }.into());
+    }
+    Ok(documents)
 }
 
 /// Joins the paths of a corpus into one name for messages.

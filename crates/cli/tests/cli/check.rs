@@ -77,7 +77,109 @@ fn leaks_and_copies_are_found() {
     assert_eq!((&cluster["identical"], &cluster["conflicting"]), (&true.into(), &true.into()));
     assert_eq!(cluster["documents"][1]["id"], "copy");
     let header = std::fs::read_to_string(&csv).unwrap();
-    assert!(header.starts_with("id,place,labels,given,suggested,probability,"), "{header}");
+    assert!(header.starts_with("id,decision,given,suggested,probability,labels,"), "{header}");
+    insta::assert_snapshot!(messages);
+}
+
+/// The other documents are in the order of the corpus, from one label only, or like the corpus.
+#[test]
+fn other_documents_are_compared() {
+    let folder = Folder::new();
+    let mut messages = Messages::new(folder.path());
+    let lines = std::fs::read_to_string(sample("train.jsonl")).unwrap();
+    let write = |name: &str, keep: &dyn Fn(usize, &str) -> bool| {
+        let kept = lines.lines().enumerate().filter(|(at, line)| keep(*at, line));
+        folder.write(name, kept.map(|(_, line)| line).collect::<Vec<_>>().join("\n"))
+    };
+    let corpus = write("corpus.jsonl", &|at, _| at % 2 == 0);
+    let alike = write("alike.jsonl", &|at, _| at % 2 == 1);
+    let differs = write("differs.jsonl", &|at, line| at % 2 == 1 && line.contains("cooking"));
+    let unlabeled = std::fs::read_to_string(&differs).unwrap();
+    let without_label = |line: &str| {
+        let document: Value = serde_json::from_str(line).unwrap();
+        serde_json::json!({"text": document["text"]}).to_string()
+    };
+    let unlabeled: Vec<String> = unlabeled.lines().map(without_label).collect();
+    let unlabeled = folder.write("unlabeled.jsonl", unlabeled.join("\n"));
+    let json = folder.at("check.json");
+    let drift = |against| {
+        let found =
+            ok(&["check", text(&corpus), "--against", text(against), "--json", text(&json)]);
+        let check: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+        (found, check["drift"].clone())
+    };
+    let (_, same) = drift(&alike);
+    assert!(same["test"]["p_value"].as_f64().unwrap() > 0.05, "{same}");
+    assert_eq!(same["most_different"], serde_json::json!([]));
+    let (_, other) = drift(&differs);
+    assert!(other["test"]["p_value"].as_f64().unwrap() <= 0.05, "{other}");
+    assert_eq!(other["labels"][0]["name"], "cooking", "{other}");
+    assert!(other["right_labels"]["found"].as_f64().unwrap() > 0.5, "{other}");
+    let (found, other) = drift(&unlabeled);
+    messages.add("check corpus --against unlabeled", &found, 0);
+    assert_eq!(other["right_labels"]["found"], Value::Null);
+    let page = folder.at("check.html");
+    ok(&["check", text(&corpus), "--against", text(&differs), "--html", text(&page)]);
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("documents with the label cooking") && page.ends_with("</html>"));
+    let empty = folder.write("empty.jsonl", "");
+    refused(&mut messages, 3, &["check", text(&corpus), "--against", text(&empty)]);
+    refused(&mut messages, 3, &["check", text(&corpus), "--test", "/nonexistent"]);
+    insta::assert_snapshot!(messages);
+}
+
+#[test]
+fn decisions_are_applied() {
+    let folder = Folder::new();
+    let mut messages = Messages::new(folder.path());
+    let line = |id: &str, text: &str, labels: &[&str]| {
+        format!("{}\n", serde_json::json!({"id": id, "text": text, "labels": labels}))
+    };
+    let corpus = line("a", "red apple", &["fruit"])
+        + &line("b", "green pear", &["sky"])
+        + &line("c", "blue sky", &["sky"])
+        + &line("d", "noise", &["sky"]);
+    let corpus = folder.write("corpus.jsonl", corpus);
+    let list = "\u{FEFF}id;decision;given;suggested;note\na;keep;fruit;sky;\n\
+                b;Relabel;sky;fruit;sure\nc;;sky;fruit;\nd;remove;sky;;\n";
+    let list = folder.write("list.csv", list);
+    let fixed = folder.at("fixed.jsonl");
+    let apply = ["check", text(&corpus), "--fixes", text(&list)];
+    let done = ok(&[&apply[..], &["--fixed", text(&fixed)]].concat());
+    messages.add("check corpus --fixes list --fixed fixed", &done, 0);
+    let expected = line("a", "red apple", &["fruit"])
+        + &line("b", "green pear", &["fruit"])
+        + &line("c", "blue sky", &["sky"]);
+    let documents = |text: &str| -> Vec<Value> {
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    assert_eq!(documents(&std::fs::read_to_string(&fixed).unwrap()), documents(&expected));
+    let model = folder.at("model");
+    ok(&["train", text(&corpus), "-o", text(&model)]);
+    let done = ok(&["check", "--fixes", text(&list), "--model", text(&model)]);
+    messages.add("check --fixes list --model model", &done, 0);
+    let other = folder.at("other");
+    ok(&["train", text(&fixed), "-o", text(&other)]);
+    let labels = |model| ok(&["predict", model, "--text", "green pear", "-k", "1"]).out;
+    assert!(labels(text(&model)).contains("fruit"), "{}", labels(text(&model)));
+    // Nothing is changed by wrong decisions.
+    let before = std::fs::read(&fixed).unwrap();
+    for wrong in [
+        "id,decision,given,suggested\nx,remove,,\n",
+        "id,decision,given,suggested\nb,relabel,fruit,sky\n",
+        "id,decision,given,suggested\nb,relabel,sky,fuit\n",
+        "id,decision,given,suggested\nb,delete,sky,fruit\n",
+        "id,decision,given,suggested\nb,,sky,fruit\n",
+        "id,given,suggested\nb,sky,fruit\n",
+        "id,decision\nb,relabel\n",
+    ] {
+        let list = folder.write("wrong.csv", wrong);
+        let apply = ["check", text(&corpus), "--fixes", text(&list), "--fixed", text(&fixed)];
+        refused(&mut messages, 3, &apply);
+    }
+    refused(&mut messages, 2, &apply);
+    refused(&mut messages, 2, &[&apply[..], &["--fixed", text(&corpus)]].concat());
+    assert_eq!(std::fs::read(&fixed).unwrap(), before);
     insta::assert_snapshot!(messages);
 }
 

@@ -41,6 +41,7 @@ pub mod classifier;
 pub mod learn;
 pub mod evaluate;
 pub mod check;
+pub mod propose;
 
 /// Compiles and runs the example of `docs/checking.md`.
 #[cfg(doctest)]

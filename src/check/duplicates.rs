@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::found_document::FoundDocument;
 use crate::learn::HeldOutCorpus;
-use crate::text::corpus::{Content, Document};
+use crate::text::corpus::Document;
 
 /// Identical documents and near-duplicates.
 #[derive(Debug, Clone, Serialize)]
@@ -38,7 +38,7 @@ const MIN_COSINE: f32 = 0.9;
 impl Duplicates {
     pub(super) fn of(corpus: &HeldOutCorpus) -> Self {
         let mut connected = Connected::new(corpus.documents.len());
-        let contents: Vec<u64> = corpus.documents.iter().map(content_hash).collect();
+        let contents: Vec<u64> = corpus.documents.iter().map(Document::content_hash).collect();
         let mut first_with: HashMap<u64, usize> = HashMap::new();
         for (row, &content) in contents.iter().enumerate() {
             let first = *first_with.entry(content).or_insert(row);
@@ -66,22 +66,6 @@ impl Duplicates {
         let clusters = clusters.iter().map(cluster).collect();
         Self { above, superfluous, clusters }
     }
-}
-
-/// Returns a hash of the content of a document.
-fn content_hash(document: &Document) -> u64 {
-    use std::hash::{BuildHasher, Hash, Hasher};
-    let mut hasher = foldhash::quality::FixedState::default().build_hasher();
-    match &document.content {
-        Content::Text(text) => text.trim().hash(&mut hasher),
-        Content::Fields(fields) => fields.hash(&mut hasher),
-        Content::Features(features) => {
-            for (column, value) in features {
-                (column, value.to_bits()).hash(&mut hasher);
-            }
-        }
-    }
-    hasher.finish()
 }
 
 /// The connected components of a graph (union–find, with path halving).

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::learn::HeldOutCorpus;
-use crate::text::corpus::{Content, Document};
+use crate::text::corpus::Document;
 
 /// A document that a finding is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -23,15 +23,7 @@ const EXCERPT: usize = 200;
 
 impl FoundDocument {
     pub(super) fn new(document: &Document) -> Self {
-        let text = match &document.content {
-            Content::Text(text) => text.chars().take(EXCERPT).collect(),
-            Content::Fields(fields) => {
-                let all = fields.iter().filter(|field| !field.is_empty());
-                let all: Vec<&str> = all.map(String::as_str).collect();
-                all.join(" ").chars().take(EXCERPT).collect()
-            }
-            Content::Features(_) => String::new(),
-        };
+        let text = document.content.text().unwrap_or_default().chars().take(EXCERPT).collect();
         Self {
             id: document.id.clone(),
             place: document.place.to_string(),

@@ -13,7 +13,7 @@ struct Group {
 const GROUPS: [Group; 5] = [
     Group { title: "Build a model", commands: &["train", "tune"] },
     Group { title: "Use it", commands: &["predict", "explain", "serve", "vectorize"] },
-    Group { title: "Update it", commands: &["add", "remove", "relabel", "compact"] },
+    Group { title: "Update it", commands: &["next", "add", "remove", "relabel", "compact"] },
     Group {
         title: "Inspect",
         commands: &["evaluate", "check", "compare", "info", "tokens", "cluster"],
@@ -32,7 +32,7 @@ struct ShortHelp {
     examples: &'static [&'static str],
 }
 
-const SHORT_HELP: [ShortHelp; 17] = [
+const SHORT_HELP: [ShortHelp; 18] = [
     ShortHelp {
         command: "train",
         flags: &[
@@ -117,12 +117,22 @@ const SHORT_HELP: [ShortHelp; 17] = [
         ],
     },
     ShortHelp {
+        command: "next",
+        flags: &["count", "output", "to", "without_model", "text_column", "seed"],
+        examples: &[
+            "classify next tickets.model unlabeled.csv -n 50 -o label-these.csv",
+            "classify next --without-model unlabeled.csv -n 50 -o label-these.csv",
+        ],
+    },
+    ShortHelp {
         command: "check",
         flags: &[
             "test",
-            "min_probability",
+            "against",
             "output",
-            "json",
+            "html",
+            "fixes",
+            "fixed",
             "text_column",
             "label_column",
             "label_separator",
@@ -131,7 +141,8 @@ const SHORT_HELP: [ShortHelp; 17] = [
         examples: &[
             "classify check tickets.csv",
             "classify check tickets.csv -o suspicious.csv",
-            "classify check train.csv --test test.csv --json findings.json",
+            "classify check train.csv --test test.csv --against march.csv --html findings.html",
+            "classify check tickets.csv --fixes suspicious.csv --fixed corrected.jsonl",
         ],
     },
     ShortHelp {

@@ -17,7 +17,7 @@ mod output;
 use commands::serve;
 use commands::{
     add, bench, check, cluster, compact, compare, completions, devices, evaluate, explain,
-    generate, info, man, predict, relabel, remove, tokens, train, tune, vectorize,
+    generate, info, man, next, predict, relabel, remove, tokens, train, tune, vectorize,
 };
 use failure::Failure;
 use help::with_help;
@@ -88,6 +88,8 @@ enum Command {
     Evaluate(evaluate::Evaluate),
     /// Find wrong labels, duplicates, leaks and outliers in a labeled corpus
     Check(check::Check),
+    /// Propose which documents to label next
+    Next(next::Next),
     /// Test whether one evaluation is significantly better than another
     Compare(compare::Compare),
     /// Choose a model's k, vote and decision rule by leave-one-out
@@ -232,6 +234,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Explain(command) => command.run(&threads, verbosity),
         Command::Evaluate(command) => command.run(&threads, verbosity),
         Command::Check(command) => command.run(&threads, verbosity),
+        Command::Next(command) => command.run(&threads, verbosity),
         Command::Compare(command) => command.run(&threads),
         Command::Tune(command) => command.run(&threads, verbosity),
         #[cfg(feature = "serve")]

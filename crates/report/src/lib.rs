@@ -11,5 +11,6 @@ pub mod devices;
 pub mod evaluation;
 pub mod explanation;
 pub mod model;
+pub mod proposals;
 mod table;
 pub mod training;

@@ -62,6 +62,22 @@ impl Document {
         }
         self
     }
+
+    /// Returns a hash of the content. White space around a text does not matter.
+    pub(crate) fn content_hash(&self) -> u64 {
+        use std::hash::{BuildHasher, Hash, Hasher};
+        let mut hasher = foldhash::quality::FixedState::default().build_hasher();
+        match &self.content {
+            Content::Text(text) => text.trim().hash(&mut hasher),
+            Content::Fields(fields) => fields.hash(&mut hasher),
+            Content::Features(features) => {
+                for (column, value) in features {
+                    (column, value.to_bits()).hash(&mut hasher);
+                }
+            }
+        }
+        hasher.finish()
+    }
 }
 
 /// Checks the document as if it had been read from a file.
@@ -132,6 +148,21 @@ pub enum Content {
     /// `(column, value)` pairs in strictly increasing order of columns. Every value is finite. See
     /// [`Content::features`].
     Features(Vec<(u32, f32)>),
+}
+
+impl Content {
+    /// Returns the text, with fields joined by line ends; empty fields are left out. `None` for
+    /// features.
+    pub fn text(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Text(text) => Some(Cow::Borrowed(text)),
+            Self::Fields(fields) => {
+                let fields = fields.iter().map(String::as_str).filter(|field| !field.is_empty());
+                Some(Cow::Owned(fields.collect::<Vec<_>>().join("\n")))
+            }
+            Self::Features(_) => None,
+        }
+    }
 }
 
 /// Checks that columns strictly increase and values are finite, as [`Content::Features`] requires.

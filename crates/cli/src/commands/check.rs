@@ -1,11 +1,8 @@
 //! `classify check`
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use array_file::output::Output;
-use clap::ValueEnum;
 use classify::check::{self, CheckOptions, Drift, SuspiciousLabel, find_leaks};
 use classify::classifier::Classifier;
 use classify::learn::{Event, Trainer};
@@ -21,6 +18,7 @@ use crate::flags::searching::SearchFlags;
 use crate::flags::training::TrainingFlags;
 use crate::flags::tuning::TrainingProgress;
 use crate::output::files::{Files, write, write_json};
+use crate::output::list::{ListFormat, write_list};
 use crate::output::progress::{Progress, Verbosity};
 
 #[derive(Debug, clap::Args)]
@@ -57,13 +55,6 @@ pub(crate) struct Check {
     training: TrainingFlags,
     #[command(flatten)]
     searching: SearchFlags,
-}
-
-/// The format of a list of suspicious labels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ListFormat {
-    Csv,
-    Jsonl,
 }
 
 /// A line of the list of suspicious labels.
@@ -172,7 +163,8 @@ impl Check {
             write(printed, terminal(&check).as_bytes())?;
         }
         if let Some((list, path)) = list.zip(self.output.as_deref()) {
-            write_list(list, self.list_format(path), &check)?;
+            let lines = check.label_errors.suspicious.iter().map(Line::new);
+            write_list(list, ListFormat::of(self.to, path), lines)?;
         }
         if let Some(page) = page {
             let rendered = html(&check).map_err(|error| page.error(error))?;
@@ -182,34 +174,5 @@ impl Check {
             write_json(json, &CheckWithNotes { check: &check, notes })?;
         }
         Ok(())
-    }
-
-    /// Returns the format of the list: the format that was asked for, or that of the file's ending.
-    fn list_format(&self, path: &Path) -> ListFormat {
-        let is_csv = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
-        self.to.unwrap_or(if is_csv { ListFormat::Csv } else { ListFormat::Jsonl })
-    }
-}
-
-/// Writes the suspicious labels, most probable errors first.
-fn write_list(list: Output, format: ListFormat, check: &check::Check) -> Result<(), Failure> {
-    let mut lines = check.label_errors.suspicious.iter().map(Line::new);
-    match format {
-        ListFormat::Csv => {
-            let mut writer = csv::Writer::from_writer(Vec::new());
-            let written = lines.try_for_each(|line| writer.serialize(line));
-            written.map_err(|error| list.error(io::Error::other(error)))?;
-            let text = writer.into_inner();
-            write(list, &text.map_err(|error| Failure::Internal(error.to_string()))?)
-        }
-        ListFormat::Jsonl => {
-            let mut text = Vec::new();
-            for line in lines {
-                serde_json::to_writer(&mut text, &line)
-                    .map_err(|error| list.error(error.into()))?;
-                text.push(b'\n');
-            }
-            write(list, &text)
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! `classify check --fixes`: applies reviewed decisions to a corpus or to a model.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -51,7 +52,7 @@ struct DecisionLine {
 struct CorpusLine<'a> {
     id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
+    text: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     features: Option<BTreeMap<u32, f32>>,
     labels: &'a [String],
@@ -65,14 +66,13 @@ struct CorpusLine<'a> {
 
 impl<'a> CorpusLine<'a> {
     fn new(document: &'a Document) -> Self {
-        let (text, features) = match &document.content {
-            Content::Text(text) => (Some(text.clone()), None),
-            Content::Fields(fields) => (Some(fields.join("\n")), None),
-            Content::Features(features) => (None, Some(features.iter().copied().collect())),
+        let features = match &document.content {
+            Content::Features(features) => Some(features.iter().copied().collect()),
+            Content::Text(_) | Content::Fields(_) => None,
         };
         Self {
             id: &document.id,
-            text,
+            text: document.content.text(),
             features,
             labels: &document.labels,
             weight: Some(document.weight).filter(|weight| weight.to_bits() != 1f32.to_bits()),

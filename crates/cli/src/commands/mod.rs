@@ -14,6 +14,7 @@ mod fixing;
 pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod man;
+pub(crate) mod next;
 pub(crate) mod predict;
 pub(crate) mod relabel;
 pub(crate) mod remove;

@@ -16,6 +16,7 @@ mod forms;
 mod generate;
 mod mistakes;
 mod notes;
+mod next;
 mod predict;
 mod shell;
 mod tokens;

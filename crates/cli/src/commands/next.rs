@@ -1,0 +1,206 @@
+//! `classify next`
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use classify::classifier::{Classifier, RawPrediction};
+use classify::learn::{TrainOptions, Trainer};
+use classify::model::{InputSpec, Model};
+use classify::propose::{Pool, Proposal, uncertainty};
+use classify::text::corpus::{Document, LabelUse};
+use classify::threads::Threads;
+use classify_report::proposals::{Proposed, Reason, terminal};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::flags::opening::OpeningFlags;
+use crate::flags::reading::{ReadingFlags, apply_model_settings, name, read_all};
+use crate::flags::seed::SeedFlag;
+use crate::output::files::{Files, write};
+use crate::output::list::{ListFormat, write_list};
+use crate::output::progress::Verbosity;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Next {
+    /// The model, then the documents from which to choose: files, folders, or - for standard input
+    #[arg(required = true, value_name = "MODEL POOL")]
+    paths: Vec<PathBuf>,
+    /// There is no model yet: all paths are documents, and typical documents are proposed
+    #[arg(long)]
+    without_model: bool,
+    /// The number of documents to propose
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    count: usize,
+    /// Write the proposals to a file, one per line, with an empty column `labels` to fill in
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The format of --output [default: by the ending of the file]
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "output")]
+    to: Option<ListFormat>,
+    #[command(flatten)]
+    opening: OpeningFlags,
+    #[command(flatten)]
+    reading: ReadingFlags,
+    #[command(flatten)]
+    seed: SeedFlag,
+}
+
+/// A line of the list of proposals.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    /// Empty: the reviewer fills it in.
+    labels: &'static str,
+    suggested: String,
+    uncertainty: f64,
+    reason: String,
+    text: Cow<'a, str>,
+    place: String,
+}
+
+impl<'a> Line<'a> {
+    fn new(proposed: &Proposed<'a>) -> Self {
+        let Proposed { document, suggested, uncertainty, reason } = proposed;
+        Self {
+            id: &document.id,
+            labels: "",
+            suggested: suggested.join(";"),
+            uncertainty: *uncertainty,
+            reason: reason.to_string(),
+            text: document.content.text().unwrap_or_default(),
+            place: document.place.to_string(),
+        }
+    }
+}
+
+impl Next {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
+        let (model_path, pool_paths) = match &*self.paths {
+            all if self.without_model => (None, all),
+            [model, pool @ ..] if !pool.is_empty() => (Some(model), pool),
+            _ => {
+                let message = "name a model and the documents from which to choose; before there \
+                               is a model, use --without-model";
+                return Err(Failure::Usage(message.into()));
+            }
+        };
+        let files = Files::default().with_corpora(pool_paths, self.reading.format());
+        let mut files = files.with_inputs(model_path).with_inputs(self.reading.files());
+        let list = files.optional(self.output.as_ref())?;
+        let printed = files.report()?;
+        let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
+        let model = model_path.map(|path| self.opening.model_on(path, threads)).transpose()?;
+        let model = model.map(Arc::new);
+        if let Some(model) = &model {
+            let dense_share = model.settings().dense_share;
+            apply_model_settings(model, dense_share, &mut read_options)?;
+        }
+        let documents = read_all(pool_paths, read_options, verbosity)?;
+        let options = model.as_ref().map_or_else(TrainOptions::default, |model| options_of(model));
+        let trainer = Trainer::builder().options(options).corpus_name(name(pool_paths));
+        let pool = Pool::new(&trainer.build(), &documents)?;
+        let suggestions = match &model {
+            Some(model) => Suggestions::new(model, &documents, threads)?,
+            None => Suggestions::none(documents.len()),
+        };
+        if suggestions.known > 0 {
+            let known = suggestions.known;
+            verbosity.print(&format!("{known} documents of the pool are in the model already"));
+        }
+        let proposals = pool.propose(&suggestions.uncertainty, self.count, self.seed.value);
+        let proposed: Vec<Proposed<'_>> =
+            proposals.iter().map(|proposal| suggestions.proposed(proposal, &documents)).collect();
+        if let Some(printed) = printed {
+            write(printed, terminal(&proposed).as_bytes())?;
+        }
+        if let Some((list, path)) = list.zip(self.output.as_deref()) {
+            let lines = proposed.iter().map(Line::new);
+            write_list(list, ListFormat::of(self.to, path), lines)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns options with which the documents of a pool are compared as those of a model are.
+fn options_of(model: &Model) -> TrainOptions {
+    let settings = model.settings();
+    let mut options = TrainOptions {
+        fields: settings.fields.clone(),
+        weighting: settings.weighting,
+        ..TrainOptions::default()
+    };
+    match &settings.input {
+        InputSpec::Text(analyzer) => options.analyzer = analyzer.clone(),
+        InputSpec::Features(features) => {
+            options.features = *features;
+        }
+        InputSpec::Vectors(_) => {}
+    }
+    options
+}
+
+/// The similarity from which a document of the pool and one of the model with the same identifier
+/// are the same document.
+const SAME: f32 = 0.99;
+
+/// What a model says about the documents of a pool.
+struct Suggestions {
+    model: Option<Arc<Model>>,
+    /// The predictions; empty without a model.
+    predictions: Vec<RawPrediction>,
+    /// How uncertain the labels are; 0 for documents that are in the model already.
+    uncertainty: Vec<f64>,
+    /// The number of documents that are in the model already.
+    known: usize,
+}
+
+impl Suggestions {
+    fn new(model: &Arc<Model>, documents: &[Document], threads: &Threads) -> Result<Self, Failure> {
+        let classifier = Classifier::new(Arc::clone(model), threads)?;
+        let predictions = classifier.predict_documents(documents, &classifier.options())?;
+        // Without identifiers in the corpora, equal numbers do not mean equal documents.
+        let is_known = |(document, found): (&Document, &RawPrediction)| {
+            found.neighbors.iter().any(|near| {
+                near.similarity >= SAME && model.ids().get(near.row as usize) == Some(&*document.id)
+            })
+        };
+        let is_known: Vec<bool> = documents.iter().zip(&predictions).map(is_known).collect();
+        let multi_label = model.settings().decision.is_multi();
+        let uncertainty = predictions.iter().zip(&is_known).map(|(prediction, &known)| {
+            if known { 0.0 } else { uncertainty(prediction, multi_label) }
+        });
+        let uncertainty = uncertainty.collect();
+        let known = is_known.into_iter().filter(|&known| known).count();
+        Ok(Self { model: Some(Arc::clone(model)), predictions, uncertainty, known })
+    }
+
+    fn none(documents: usize) -> Self {
+        let uncertainty = vec![1.0; documents];
+        Self { model: None, predictions: Vec::new(), uncertainty, known: 0 }
+    }
+
+    /// Returns a proposal with its document, the suggested labels, and the reason for it.
+    fn proposed<'a>(&'a self, proposal: &Proposal, documents: &'a [Document]) -> Proposed<'a> {
+        let row = proposal.row as usize;
+        let found = self.model.as_ref().zip(self.predictions.get(row));
+        let name = |label: u32| self.model.as_ref().map_or("", |model| model.label_name(label));
+        let labels = found.map_or(Vec::new(), |(_, found)| found.labels.clone());
+        let reason = match found {
+            None => Reason::Typical,
+            Some((_, found)) => match &*found.scores {
+                [] => Reason::Unknown,
+                [best, second, ..] if proposal.uncertainty >= 0.5 => {
+                    Reason::Undecided([name(best.label), name(second.label)])
+                }
+                _ => Reason::Typical,
+            },
+        };
+        Proposed {
+            document: &documents[row],
+            suggested: labels.into_iter().map(name).collect(),
+            uncertainty: proposal.uncertainty,
+            reason,
+        }
+    }
+}

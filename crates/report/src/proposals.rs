@@ -1,0 +1,67 @@
+//! Formats proposals of documents to label next.
+
+use std::fmt;
+
+use classify::text::corpus::Document;
+
+use crate::table::{one_line, plain, table};
+
+/// The maximum number of characters of a text that are shown.
+const EXCERPT: usize = 60;
+
+/// A document to label next.
+#[derive(Debug)]
+pub struct Proposed<'a> {
+    /// The document.
+    pub document: &'a Document,
+    /// The labels that the model predicts.
+    pub suggested: Vec<&'a str>,
+    /// How uncertain they are, from 0 to 1.
+    pub uncertainty: f64,
+    /// Why the document is proposed.
+    pub reason: Reason<'a>,
+}
+
+/// Why a document is proposed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason<'a> {
+    /// No labeled document is similar.
+    Unknown,
+    /// The model hesitates between two labels.
+    Undecided([&'a str; 2]),
+    /// Many documents of the pool are similar.
+    Typical,
+}
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("no labeled document is similar"),
+            Self::Undecided([best, second]) => write!(f, "{best} or {second}?"),
+            Self::Typical => f.write_str("typical of other documents"),
+        }
+    }
+}
+
+/// Formats proposals as a table, in the order in which they help.
+pub fn terminal(proposed: &[Proposed<'_>]) -> String {
+    if proposed.is_empty() {
+        return "nothing to label: every document is labeled or certain\n".into();
+    }
+    let mut rows = table(&["document", "suggested", "uncertain", "reason", "text"], usize::MAX);
+    for Proposed { document, suggested, uncertainty, reason } in proposed {
+        let text = document.content.text().unwrap_or_default();
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        rows.add_row([
+            one_line(&document.id),
+            one_line(&suggested.join(", ")),
+            format!("{:.0} %", 100.0 * uncertainty),
+            one_line(&reason.to_string()),
+            match line.char_indices().nth(EXCERPT) {
+                Some((end, _)) => format!("{}…", one_line(&line[..end])),
+                None => one_line(&line),
+            },
+        ]);
+    }
+    plain(rows)
+}

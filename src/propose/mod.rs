@@ -1,0 +1,253 @@
+//! Proposes which documents to label next.
+//!
+//! The input is a [`Pool`] of documents without labels, and how uncertain a model is about each of
+//! them ([`uncertainty`]). The output is the documents whose labels would help most.
+//!
+//! A label settles its document, and in part the documents that are similar to it. The *gain* of a
+//! document is therefore its own squared uncertainty, plus that of its nearest documents in the
+//! pool, each multiplied by its similarity. Ten documents are drawn, with a probability
+//! proportional to what is left of their squared uncertainty. The one with the highest gain is
+//! proposed, its neighborhood becomes less uncertain, and so on. This prefers documents that are
+//! uncertain, typical and different from each other, and avoids outliers and copies.
+//!
+//! Drawing keeps the labels balanced as they are in the pool: without it, proposals were better on
+//! a corpus with 77 clear labels, but worse than random ones on a corpus with 7 unclear labels
+//! (`classify bench active`). Without a model, every document is equally uncertain.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::classifier::RawPrediction;
+use crate::learn::{TrainError, Trainer};
+use crate::random::Random;
+use crate::search::Neighbor;
+use crate::text::corpus::Document;
+
+/// Documents without labels, and their nearest documents among them.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    /// The nearest documents of each document that is the first with its content; empty for its
+    /// copies.
+    nearest: Vec<Vec<Neighbor>>,
+    /// For each document, the documents in whose lists it is, with their similarities.
+    listed_by: Vec<Vec<Neighbor>>,
+    /// Whether each document is a copy of an earlier one.
+    is_copy: Vec<bool>,
+}
+
+/// A document to label next.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Proposal {
+    /// The position of the document in the pool.
+    pub row: u32,
+    /// How uncertain its label is, from 0 to 1.
+    pub uncertainty: f64,
+    /// The squared uncertainty that its label would settle, of itself and of similar documents.
+    pub gain: f64,
+}
+
+/// Number of documents that are drawn for each proposal.
+const DRAWN: usize = 10;
+
+impl Pool {
+    /// Finds the nearest documents of each document. `trainer` has the options of the model; labels
+    /// of the documents are ignored.
+    ///
+    /// # Errors
+    /// Fails if there are no documents, or they do not match the options.
+    pub fn new(trainer: &Trainer<'_>, documents: &[Document]) -> Result<Self, TrainError> {
+        let held_out = trainer.hold_out_origins([documents, &[]])?;
+        let mut first_with: HashMap<u64, usize> = HashMap::new();
+        let first = |(row, document): (usize, &Document)| {
+            *first_with.entry(document.content_hash()).or_insert(row) != row
+        };
+        let is_copy: Vec<bool> = documents.iter().enumerate().map(first).collect();
+        let mut nearest = held_out.rows.nearest;
+        let mut listed_by = vec![Vec::new(); nearest.len()];
+        for (row, near) in (0u32..).zip(&mut nearest) {
+            if is_copy[row as usize] {
+                near.clear();
+            }
+            for &Neighbor { row: other, similarity } in &*near {
+                listed_by[other as usize].push(Neighbor { row, similarity });
+            }
+        }
+        Ok(Self { nearest, listed_by, is_copy })
+    }
+
+    /// Returns the number of documents.
+    pub fn len(&self) -> usize {
+        self.nearest.len()
+    }
+
+    /// Returns whether there are no documents.
+    pub fn is_empty(&self) -> bool {
+        self.nearest.is_empty()
+    }
+
+    /// Proposes at most `count` documents, in the order in which they help. `uncertainty` has a
+    /// number from 0 to 1 for each document; documents with 0, such as those that are already
+    /// labeled, are not proposed. `seed` determines which documents are drawn.
+    ///
+    /// ```
+    /// use classify::learn::Trainer;
+    /// use classify::propose::Pool;
+    /// use classify::text::corpus::Document;
+    ///
+    /// let texts = ["bake bread", "bake white bread", "bread", "tune guitars", "a guitar", "?"];
+    /// let documents = texts.map(|text| Document::text(text, text));
+    /// let pool = Pool::new(&Trainer::builder().build(), &documents)?;
+    /// let proposed = pool.propose(&[1.0, 1.0, 1.0, 0.2, 0.2, 0.0], 2, 0);
+    /// assert!(proposed[0].row < 3, "about bread");
+    /// assert_eq!(proposed.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If the number of uncertainties is not that of documents.
+    pub fn propose(&self, uncertainty: &[f64], count: usize, seed: u64) -> Vec<Proposal> {
+        assert_eq!(uncertainty.len(), self.len(), "one uncertainty per document");
+        let mut left: Vec<f64> =
+            uncertainty.iter().map(|&uncertain| uncertain * uncertain).collect();
+        let mut gains: Vec<f64> = (0..self.len()).map(|row| self.gain(row, &left)).collect();
+        let mut open: Vec<usize> =
+            (0..self.len()).filter(|&row| left[row] > 0.0 && !self.is_copy[row]).collect();
+        let mut random = Random::new(seed);
+        let mut proposed = Vec::new();
+        while proposed.len() < count && !open.is_empty() {
+            let drawn = draw(&open, &left, &mut random);
+            // The first document wins a tie.
+            let best =
+                drawn.into_iter().max_by(|&a, &b| gains[a].total_cmp(&gains[b]).then(b.cmp(&a)));
+            let best = best.expect("a document is drawn");
+            open.retain(|&row| row != best);
+            let row = u32::try_from(best).expect("a row number");
+            proposed.push(Proposal { row, uncertainty: uncertainty[best], gain: gains[best] });
+            let near = self.nearest[best].iter();
+            let near = near.map(|near| (near.row as usize, f64::from(near.similarity)));
+            for (settled, similarity) in std::iter::once((best, 1.0)).chain(near) {
+                let change = left[settled] * similarity.clamp(0.0, 1.0);
+                left[settled] -= change;
+                gains[settled] -= change;
+                for lists in &self.listed_by[settled] {
+                    gains[lists.row as usize] -= f64::from(lists.similarity) * change;
+                }
+            }
+        }
+        proposed
+    }
+
+    /// Returns the gain of a document, given what is left of the squared uncertainty of each.
+    fn gain(&self, row: usize, left: &[f64]) -> f64 {
+        let near = self.nearest[row].iter();
+        let near = near.map(|near| f64::from(near.similarity) * left[near.row as usize]);
+        left[row] + near.sum::<f64>()
+    }
+
+    /// Returns the nearest documents of a document in the pool, nearest first. Empty for a document
+    /// with the same content as an earlier one.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn nearest(&self, row: u32) -> &[Neighbor] {
+        &self.nearest[row as usize]
+    }
+}
+
+/// Draws some of the `open` documents, with a probability proportional to what is `left` of their
+/// uncertainty. If nothing is left, they are equally probable.
+fn draw(open: &[usize], left: &[f64], random: &mut Random) -> [usize; DRAWN] {
+    let mut sums = Vec::with_capacity(open.len());
+    let mut sum = 0.0;
+    for &row in open {
+        sum += left[row].max(f64::MIN_POSITIVE);
+        sums.push(sum);
+    }
+    std::array::from_fn(|_| {
+        let at = random.unit() * sum;
+        open[sums.partition_point(|&sum| sum <= at).min(open.len() - 1)]
+    })
+}
+
+/// Returns how uncertain a prediction is, from 0 to 1: one minus the difference between the scores
+/// of the two best labels or, if documents can have several labels, the uncertainty of the label
+/// whose probability is nearest to one half. 1 without votes.
+pub fn uncertainty(prediction: &RawPrediction, multi_label: bool) -> f64 {
+    let scores = &prediction.scores;
+    let Some(best) = scores.first() else { return 1.0 };
+    if !multi_label {
+        let second = scores.get(1).map_or(0.0, |second| second.score);
+        return (1.0 - (best.score - second)).clamp(0.0, 1.0);
+    }
+    let probabilities = (0..scores.len())
+        .map(|at| prediction.probabilities.get(at).copied().unwrap_or(scores[at].score));
+    let of_label = |probability: f64| 1.0 - (2.0 * probability - 1.0).abs();
+    probabilities.map(of_label).fold(0.0, f64::max).clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::vote::LabelScore;
+
+    fn pool(texts: &[&str]) -> Pool {
+        let documents: Vec<Document> =
+            texts.iter().map(|&text| Document::text(text, text)).collect();
+        Pool::new(&Trainer::builder().build(), &documents).unwrap()
+    }
+
+    #[test]
+    fn copies_and_labeled_documents_are_not_proposed() {
+        let pool = pool(&["red apple", "red apple ", "red apple", "blue sky", "green pear"]);
+        let rows = |uncertainty: &[f64], count| -> Vec<u32> {
+            let proposed = pool.propose(uncertainty, count, 0);
+            let mut rows: Vec<u32> = proposed.iter().map(|proposal| proposal.row).collect();
+            rows.sort_unstable();
+            rows
+        };
+        assert_eq!(rows(&[1.0; 5], 9), [0, 3, 4]);
+        assert_eq!(rows(&[0.5, 0.5, 0.5, 0.9, 0.0], 9), [0, 3]);
+        assert_eq!(rows(&[0.1, 0.1, 0.1, 0.9, 0.2], 1), [3]);
+        assert!(rows(&[1.0; 5], 0).is_empty());
+    }
+
+    /// The gains that are updated step by step are those that are computed from the definition.
+    #[test]
+    fn gains_follow_from_what_is_left() {
+        let words = ["apple", "pear", "sky", "sea", "red", "blue"];
+        let texts: Vec<String> =
+            (0..40).map(|n| format!("{} {} {n}", words[n % 6], words[(n / 6 + n) % 6])).collect();
+        let pool = pool(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        let uncertainty: Vec<f64> = (0..40u32).map(|n| f64::from(n % 7) / 7.0).collect();
+        let mut left: Vec<f64> = uncertainty.iter().map(|u| u * u).collect();
+        for proposal in pool.propose(&uncertainty, 12, 0) {
+            let row = proposal.row as usize;
+            assert!((pool.gain(row, &left) - proposal.gain).abs() < 1e-9);
+            for near in pool.nearest(proposal.row) {
+                left[near.row as usize] *= 1.0 - f64::from(near.similarity).min(1.0);
+            }
+            left[row] = 0.0;
+        }
+    }
+
+    #[test]
+    fn uncertainty_of_scores() {
+        let scores = |all: &[f64]| RawPrediction {
+            scores: (0u32..).zip(all).map(|(label, &score)| LabelScore { label, score }).collect(),
+            ..RawPrediction::default()
+        };
+        let cases = [
+            (vec![], false, 1.0),
+            (vec![1.0], false, 0.0),
+            (vec![0.5, 0.5], false, 1.0),
+            (vec![0.6, 0.3, 0.1], false, 0.7),
+            (vec![0.9, 0.4], true, 0.8),
+            (vec![1.0], true, 0.0),
+        ];
+        for (all, multi_label, expected) in cases {
+            let found = uncertainty(&scores(&all), multi_label);
+            assert!((found - expected).abs() < 1e-12, "{all:?}: {found}");
+        }
+    }
+}

@@ -7,6 +7,7 @@
 cooking music
 """
 
+from ._check import check
 from ._classifier import KNNTextClassifier
 from ._metric import MetricIndex
 from ._native import ModelError, __version__
@@ -22,5 +23,6 @@ __all__ = [
     "SparseNeighbors",
     "TfidfVectorizer",
     "__version__",
+    "check",
     "top_k",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,6 +56,15 @@ _NATIVE_PARAMETERS = (
     "foreign",
     "keep_text",
 )
+
+
+class _Training(NamedTuple):
+    """Documents and labels as the compiled part takes them."""
+
+    arguments: tuple[Any, Any, dict[str, Any]]
+    keywords: dict[str, Any]
+    labels: Labels
+    rows: int
 
 
 class KNNTextClassifier(ClassifierMixin, BaseEstimator):
@@ -298,6 +307,39 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             )
         # If this fit fails, no earlier model may remain.
         self.__dict__.pop("_model", None)
+        training = self._training(X, y, sample_weight, ids=ids, groups=groups, progress=progress)
+        self._model, tuning = _native.train(*training.arguments, **training.keywords)
+        labels = training.labels
+        self.classes_ = labels.classes
+        self._kind = labels.kind
+        self._index_labels()
+        if tuning is not None:
+            self.tuning_ = json.loads(tuning)
+        elif hasattr(self, "tuning_"):
+            del self.tuning_
+        notes = [*self._model.notes(), *labels.notes()]
+        if (
+            self.tune is not False
+            and training.rows > 1
+            and len(set(training.keywords["groups"] or ())) == 1
+        ):
+            notes.append(
+                "groups: all documents are in one group, so that none has a neighbor during tuning"
+            )
+        warn(notes)
+        return self
+
+    def _training(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        ids: Sequence[str] | None,
+        groups: Any,
+        progress: Progress | None,
+    ) -> _Training:
+        """Check documents and labels, and convert them for the compiled part."""
         kind, X = self._documents(X, reset=True)
         rows = X.shape[0] if kind != "text" else len(X)
         labels = Labels(y)
@@ -335,35 +377,19 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             raise ValueError("y has no labels")
         parameters = {name: getattr(self, name) for name in _NATIVE_PARAMETERS}
         parameters["several"] = labels.kind != SINGLE
-        self._model, tuning = _native.train(
+        arguments = (
             self._native(kind, X),
             (labels.names(), labels.indptr, labels.indices),
             parameters,
-            weights=weights,
-            n_jobs=n_threads(self.n_jobs),
-            device=self.device,
-            report=report(progress),
-            **given,
         )
-        self.classes_ = labels.classes
-        self._kind = labels.kind
-        self._index_labels()
-        if tuning is not None:
-            self.tuning_ = json.loads(tuning)
-        elif hasattr(self, "tuning_"):
-            del self.tuning_
-        notes = [*self._model.notes(), *labels.notes()]
-        if (
-            given["groups"]
-            and len(set(given["groups"])) == 1
-            and self.tune is not False
-            and rows > 1
-        ):
-            notes.append(
-                "groups: all documents are in one group, so that none has a neighbor during tuning"
-            )
-        warn(notes)
-        return self
+        keywords = {
+            "weights": weights,
+            "n_jobs": n_threads(self.n_jobs),
+            "device": self.device,
+            "report": report(progress),
+            **given,
+        }
+        return _Training(arguments, keywords, labels, rows)
 
     def _check_parameters(self, kind: str) -> None:
         """Refuse parameters that have no effect on documents of this kind."""

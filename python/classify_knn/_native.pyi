@@ -11,6 +11,7 @@ __all__ = [
     "ModelError",
     "SparseRows",
     "__version__",
+    "check",
     "count_terms",
     "stop_word_languages",
     "train",
@@ -30,6 +31,19 @@ def stop_word_languages() -> list[str]: ...
 def count_terms(
     input: list[str], parameters: dict[str, Any], *, n_jobs: int | None = None
 ) -> tuple[list[str], NDArray[np.int64], NDArray[np.float64]]: ...
+def check(
+    input: _Documents,
+    labels: _Labels,
+    parameters: dict[str, Any],
+    *,
+    device: str,
+    weights: NDArray[np.float32] | None = None,
+    ids: list[str] | None = None,
+    groups: list[str] | None = None,
+    n_jobs: int | None = None,
+    report: _Report | None = None,
+    min_probability: float = 0.5,
+) -> str: ...
 def train(
     input: _Documents,
     labels: _Labels,

@@ -23,7 +23,7 @@ mod _native {
     #[pymodule_export]
     use crate::metric::MetricIndex;
     #[pymodule_export]
-    use crate::model::{Model, count_terms, train};
+    use crate::model::{Model, check, count_terms, train};
     #[pymodule_export]
     use crate::sparse::SparseRows;
 

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use classify::check::{Check, CheckOptions};
 use classify::classifier::explain::explain;
 use classify::classifier::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, RawPrediction, Searchers,
 };
-use classify::learn::{Event, TrainOptions, Trainer};
+use classify::learn::{Event, Trainer};
 use classify::model::{InputSpec, Model as LibraryModel};
 use classify::rows::dense::{DenseSpec, Metric};
 use classify::search::{DeviceChoice, Engines, Stop};
@@ -194,98 +195,157 @@ struct TrainKeywords<'py> {
     part_of: Option<WholeCorpus>,
 }
 
+/// The arguments of [`train`] and [`check`].
+struct TrainArguments<'a, 'py> {
+    input: &'a Bound<'py, PyAny>,
+    labels: LabelArrays<'py>,
+    parameters: &'a Bound<'py, PyDict>,
+    /// The fields of [`TrainKeywords`].
+    keywords: Option<&'a Bound<'py, PyDict>>,
+}
+
 /// Trains a model.
 ///
 /// The keyword arguments are the fields of [`TrainKeywords`]. Returns the model, and the results of
 /// tuning as JSON.
 #[pyfunction]
 #[pyo3(signature = (input, labels, parameters, **keywords))]
-pub(crate) fn train(
-    py: Python<'_>,
-    input: &Bound<'_, PyAny>,
-    labels: LabelArrays<'_>,
-    parameters: &Bound<'_, PyDict>,
-    keywords: Option<&Bound<'_, PyDict>>,
+pub(crate) fn train<'py>(
+    py: Python<'py>,
+    input: &Bound<'py, PyAny>,
+    labels: LabelArrays<'py>,
+    parameters: &Bound<'py, PyDict>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<(Model, Option<String>)> {
-    let keywords = keywords.cloned().unwrap_or_else(|| PyDict::new(py));
-    let TrainKeywords { weights, ids, groups, n_jobs, device, report, part_of } =
-        keywords.extract()?;
-    let device = self::device(&device)?;
-    let input = Input::of(input)?;
-    let view = input.view()?;
-    let LabelArrays(names, indptr, indices) = &labels;
-    let labels = Labels {
-        names: names.clone(),
-        indptr: indptr.as_ref().map(|indptr| indptr.as_slice()).transpose()?,
-        indices: indices.as_slice()?,
-    };
-    labels.check(view.rows()).map_err(PyValueError::new_err)?;
-    let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
-    let matches_rows = |count: Option<usize>| count.is_none_or(|count| count == view.rows());
-    if !matches_rows(weights.map(<[_]>::len))
-        || !matches_rows(ids.as_ref().map(Vec::len))
-        || !matches_rows(groups.as_ref().map(Vec::len))
-    {
-        return Err(PyValueError::new_err(
-            "weights, ids and groups must have one entry per document",
-        ));
-    }
-    let mut options = Parameters(parameters).options(matches!(view, View::Dense { .. }))?;
-    if let Some((terms, frequencies, documents, mean_length)) = part_of {
-        let whole = CorpusStatistics::new(&terms, frequencies, documents, mean_length);
-        options.part_of = Some(Arc::new(whole.map_err(PyValueError::new_err)?));
-    }
-    let threads = threads(n_jobs)?;
-    let stop = Arc::new(Stop::new());
-    let reports = Reports {
-        callback: report,
-        last_report: Mutex::new(None),
-        error: Mutex::new(None),
-        stop: Arc::clone(&stop),
-    };
-    let trained = run(py, &stop, |stopped| {
-        let source: Arc<str> = "X".into();
-        let mut documents = (0..view.rows()).map(|row| {
-            if stopped.is_stopped() {
-                let place = Place { source: Arc::clone(&source), line: None };
-                let problem = Problem::Io(std::io::ErrorKind::Interrupted.into());
-                return Err(CorpusError { place, problem });
-            }
-            let mut document = view.document(row, &source);
-            document.labels = labels.of(row);
-            document.weight = weights.map_or(1.0, |weights| weights[row]);
-            document.group = groups.as_ref().map(|groups| groups[row].clone());
-            if let Some(ids) = &ids {
-                document.id.clone_from(&ids[row]);
-            }
-            Ok(document)
-        });
-        // Without tuning, the CPU engines suffice.
-        let engines = if options.tuning.is_some() {
-            device.open(None, &threads).map_err(|error| of_device(&error))?
-        } else {
-            Engines::cpu(&threads)
-        };
-        let engines = engines.until(Arc::clone(&stop));
-        train_with(options, engines, &mut documents, &reports)
-    })?;
-    if let Some(error) = reports.error.into_inner().ok().flatten() {
-        return Err(error);
-    }
-    let (model, tuning) = trained?;
-    Ok((Model::new(model, n_jobs, device), tuning))
+    let arguments = TrainArguments { input, labels, parameters, keywords };
+    let Trained { result: (model, tuning), jobs, device } = arguments.run(py, train_with)?;
+    Ok((Model::new(model, jobs, device), tuning))
 }
 
-fn train_with(
-    options: TrainOptions,
-    engines: Engines,
-    documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
-    reports: &Reports,
-) -> PyResult<(LibraryModel, Option<String>)> {
-    let on_event = |event: Event<'_>| reports.on_event(event);
-    let builder = Trainer::builder().options(options).engines(engines);
-    let builder = builder.corpus_name("X").on_event(&on_event);
-    let trained = builder.build().train(documents).map_err(|error| of_train(&error))?;
+/// Checks the labels and documents of a corpus.
+///
+/// The keyword arguments are the fields of [`TrainKeywords`]. Returns the findings as JSON.
+#[pyfunction]
+#[pyo3(signature = (input, labels, parameters, **keywords))]
+pub(crate) fn check<'py>(
+    py: Python<'py>,
+    input: &Bound<'py, PyAny>,
+    labels: LabelArrays<'py>,
+    parameters: &Bound<'py, PyDict>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<String> {
+    let min_probability = match keywords {
+        Some(keywords) => keywords.get_item("min_probability")?.map(|value| value.extract()),
+        None => None,
+    };
+    let min_probability = min_probability.transpose()?;
+    let options = min_probability
+        .map_or_else(CheckOptions::default, |min_probability| CheckOptions { min_probability });
+    let arguments = TrainArguments { input, labels, parameters, keywords };
+    let check = |training: Training<'_>| {
+        let held_out =
+            training.trainer.hold_out(training.documents).map_err(|error| of_train(&error))?;
+        serde_json::to_string(&Check::new(&held_out, options))
+            .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    };
+    Ok(arguments.run(py, check)?.result)
+}
+
+/// A trainer and the documents to train on.
+struct Training<'a> {
+    trainer: Trainer<'a>,
+    documents: &'a mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
+}
+
+/// The result of [`TrainArguments::run`], and the keywords that the model keeps.
+struct Trained<R> {
+    result: R,
+    jobs: Option<usize>,
+    device: DeviceChoice,
+}
+
+impl TrainArguments<'_, '_> {
+    /// Converts the arguments, and calls `work` without Python's lock. Ctrl-C stops it.
+    fn run<R: Send>(
+        self,
+        py: Python<'_>,
+        work: impl FnOnce(Training<'_>) -> PyResult<R> + Send,
+    ) -> PyResult<Trained<R>> {
+        let keywords = self.keywords.cloned().unwrap_or_else(|| PyDict::new(py));
+        let TrainKeywords { weights, ids, groups, n_jobs, device, report, part_of } =
+            keywords.extract()?;
+        let device = self::device(&device)?;
+        let input = Input::of(self.input)?;
+        let view = input.view()?;
+        let LabelArrays(names, indptr, indices) = &self.labels;
+        let labels = Labels {
+            names: names.clone(),
+            indptr: indptr.as_ref().map(|indptr| indptr.as_slice()).transpose()?,
+            indices: indices.as_slice()?,
+        };
+        labels.check(view.rows()).map_err(PyValueError::new_err)?;
+        let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
+        let matches_rows = |count: Option<usize>| count.is_none_or(|count| count == view.rows());
+        if !matches_rows(weights.map(<[_]>::len))
+            || !matches_rows(ids.as_ref().map(Vec::len))
+            || !matches_rows(groups.as_ref().map(Vec::len))
+        {
+            return Err(PyValueError::new_err(
+                "weights, ids and groups must have one entry per document",
+            ));
+        }
+        let mut options =
+            Parameters(self.parameters).options(matches!(view, View::Dense { .. }))?;
+        if let Some((terms, frequencies, documents, mean_length)) = part_of {
+            let whole = CorpusStatistics::new(&terms, frequencies, documents, mean_length);
+            options.part_of = Some(Arc::new(whole.map_err(PyValueError::new_err)?));
+        }
+        let threads = threads(n_jobs)?;
+        let stop = Arc::new(Stop::new());
+        let reports = Reports {
+            callback: report,
+            last_report: Mutex::new(None),
+            error: Mutex::new(None),
+            stop: Arc::clone(&stop),
+        };
+        let result = run(py, &stop, |stopped| {
+            let source: Arc<str> = "X".into();
+            let mut documents = (0..view.rows()).map(|row| {
+                if stopped.is_stopped() {
+                    let place = Place { source: Arc::clone(&source), line: None };
+                    let problem = Problem::Io(std::io::ErrorKind::Interrupted.into());
+                    return Err(CorpusError { place, problem });
+                }
+                let mut document = view.document(row, &source);
+                document.labels = labels.of(row);
+                document.weight = weights.map_or(1.0, |weights| weights[row]);
+                document.group = groups.as_ref().map(|groups| groups[row].clone());
+                if let Some(ids) = &ids {
+                    document.id.clone_from(&ids[row]);
+                }
+                Ok(document)
+            });
+            // Without tuning, the CPU engines suffice.
+            let engines = if options.tuning.is_some() {
+                device.open(None, &threads).map_err(|error| of_device(&error))?
+            } else {
+                Engines::cpu(&threads)
+            };
+            let engines = engines.until(Arc::clone(&stop));
+            let on_event = |event: Event<'_>| reports.on_event(event);
+            let builder = Trainer::builder().options(options).engines(engines);
+            let trainer = builder.corpus_name("X").on_event(&on_event).build();
+            work(Training { trainer, documents: &mut documents })
+        })?;
+        if let Some(error) = reports.error.into_inner().ok().flatten() {
+            return Err(error);
+        }
+        Ok(Trained { result: result?, jobs: n_jobs, device })
+    }
+}
+
+fn train_with(training: Training<'_>) -> PyResult<(LibraryModel, Option<String>)> {
+    let trained = training.trainer.train(training.documents).map_err(|error| of_train(&error))?;
     let tuning = trained.tuning.map(|report| serde_json::to_string(&report)).transpose();
     let tuning = tuning.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     Ok((trained.model, tuning))

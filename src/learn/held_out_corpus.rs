@@ -94,3 +94,33 @@ impl HeldOutRows {
         Ok(Self { multi_label, label_errors, nearest, is_cosine, near_duplicates_above })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learn::{DenseOptions, DenseSource, TrainOptions, Trainer};
+    use crate::rows::dense::Metric;
+
+    /// A model can be trained on the documents afterwards.
+    #[test]
+    fn documents_keep_their_vectors() {
+        let dense = DenseOptions {
+            source: DenseSource::Given { field: None },
+            metric: Metric::Euclidean,
+            with_terms: true,
+        };
+        let options = TrainOptions { dense: Some(dense), ..TrainOptions::default() };
+        let documents: Vec<Document> = (0..20u8)
+            .map(|n| {
+                let label = if n % 2 == 0 { "even" } else { "odd" };
+                let document = Document::text(n.to_string(), format!("{label} {n}"));
+                let vector = Some(vec![f32::from(n % 2), f32::from(n)]);
+                Document { vector, ..document.labels([label]) }
+            })
+            .collect();
+        let trainer = Trainer::builder().options(options).build();
+        let held_out = trainer.hold_out(&documents).unwrap();
+        assert_eq!(held_out.documents, documents);
+        assert!(trainer.train(&held_out.documents).unwrap().model.dense().is_some());
+    }
+}

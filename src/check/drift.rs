@@ -34,8 +34,8 @@ pub struct Drift {
     /// The share of the distinct terms of a document that occur in no (other) document of the
     /// corpus, over all documents.
     pub unknown_terms: [f64; 2],
-    /// The terms whose shares of documents differ most, at most 20. They differ with a probability
-    /// of 95 % for all of them together.
+    /// The terms whose shares of documents differ most, at most 20. If no share differs, the
+    /// probability that any term is listed is at most 5 % (Bonferroni correction).
     pub terms: Vec<ShareChange>,
     /// The labels whose shares of documents differ, in the same way. Empty if the other corpus has
     /// no labels.
@@ -80,7 +80,7 @@ pub struct RightLabels {
     /// The mean confidence on the other corpus. `None` if the model is not calibrated. It assumes
     /// that the same texts still have the same labels.
     pub expected: Option<f64>,
-    /// The share on the other corpus, if it has labels.
+    /// The share on the documents of the other corpus that have labels, if there are any.
     pub found: Option<f64>,
 }
 
@@ -157,20 +157,26 @@ impl RightLabels {
         let model = classifier.model();
         let settings = model.settings();
         let summary = settings.tuning.as_ref().filter(|_| !settings.decision.is_multi());
-        let confidences = predictions.iter().map(|prediction| prediction.confidence);
-        let sum: Option<f64> = confidences.sum();
+        let count = |prediction: &RawPrediction| prediction.labels.len();
+        let answered = predictions.iter().filter(|prediction| count(prediction) > 0);
+        let expected = answered.map(|one| one.confidence.map(|share| share * count(one) as f64));
+        let expected: Option<f64> = expected.sum();
+        let all: usize = predictions.iter().map(count).sum();
+        let expected = expected.filter(|_| all > 0).map(|expected| expected / all as f64);
+        let labeled = || {
+            let both = documents.iter().zip(predictions);
+            both.filter(|(document, _)| !document.labels.is_empty())
+        };
         let right = |(document, prediction): (&Document, &RawPrediction)| {
             let names = prediction.labels.iter().map(|&label| model.label_name(label));
             names.filter(|name| document.labels.iter().any(|label| label == name)).count()
         };
-        let predicted: usize = predictions.iter().map(|prediction| prediction.labels.len()).sum();
-        let is_labeled = documents.iter().any(|document| !document.labels.is_empty());
-        let found = is_labeled && predicted > 0;
-        let right: usize = documents.iter().zip(predictions).map(right).sum();
+        let predicted: usize = labeled().map(|(_, prediction)| count(prediction)).sum();
+        let right: usize = labeled().map(right).sum();
         Self {
             before: summary.map(|summary| summary.metrics.accuracy),
-            expected: sum.map(|sum| sum / predictions.len() as f64),
-            found: found.then(|| right as f64 / predicted as f64),
+            expected,
+            found: (predicted > 0).then(|| right as f64 / predicted as f64),
         }
     }
 }

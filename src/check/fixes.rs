@@ -69,7 +69,7 @@ pub enum FixError {
     },
     /// The document does not have the label that is to be removed.
     #[error(
-        "document `{}` does not have the label `{}`: the corpus changed since the review",
+        "document `{}` does not have the label `{}`; it may have changed since the review",
         crate::printable::printable(id),
         crate::printable::printable(label)
     )]
@@ -84,7 +84,9 @@ pub enum FixError {
         "document `{}`: no document has the label `{}`{}",
         crate::printable::printable(id),
         crate::printable::printable(label),
-        closest.as_ref().map_or(String::new(), |closest| format!("; the closest is `{closest}`"))
+        closest.as_ref().map_or(String::new(), |closest| {
+            format!("; the closest is `{}`", crate::printable::printable(closest))
+        })
     )]
     NewLabel {
         /// The identifier of the document.
@@ -132,7 +134,12 @@ impl Fixes {
                 return Err(FixError::NoLabel { id: decision.id });
             }
             let others = by_id.entry(decision.id.clone()).or_default();
-            if others.iter().any(|other| other.action != decision.action) {
+            let contradicts = |other: &Decision| {
+                let same_label = other.given.is_some() && other.given == decision.given;
+                other.action != decision.action
+                    || (same_label && other.suggested != decision.suggested)
+            };
+            if others.iter().any(contradicts) {
                 return Err(FixError::Contradiction { id: decision.id });
             }
             if !others.contains(&decision) {

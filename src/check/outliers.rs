@@ -27,6 +27,10 @@ pub struct Outlier {
     pub similarity: f32,
 }
 
+/// Minimum ratio of the third to the first quartile. Without it, every difference would be far if
+/// most documents are copies.
+const MIN_RATIO: f32 = 1.1;
+
 impl Outliers {
     /// Finds the documents whose best similarity is far below the usual: three interquartile ranges
     /// below the first quartile, on a logarithmic scale (the far outliers of Tukey 1977).
@@ -40,7 +44,8 @@ impl Outliers {
             sorted.get(index).copied().unwrap_or(0.0)
         };
         let (first, third) = (quantile(1), quantile(3));
-        let below = if first > 0.0 { first * libm::powf(first / third, 3.0) } else { 0.0 };
+        let below =
+            if first > 0.0 { first / libm::powf((third / first).max(MIN_RATIO), 3.0) } else { 0.0 };
         let mut rows: Vec<usize> = (0..all.len()).filter(|&row| all[row] <= below).collect();
         rows.sort_by(|&a, &b| all[a].total_cmp(&all[b]).then(a.cmp(&b)));
         let outlier = |row: usize| Outlier {

@@ -203,7 +203,10 @@ impl<'a> Trainer<'a> {
         };
         let trainer = Trainer { options, ..self.clone() };
         let documents = corpora.into_iter().zip(ORIGINS).flat_map(|(documents, origin)| {
-            documents.iter().map(move |document| document.clone().labels([origin]))
+            // Groups are within a corpus, so they would show the origin.
+            documents
+                .iter()
+                .map(move |document| Document { group: None, ..document.clone().labels([origin]) })
         });
         trainer.hold_out(documents)
     }

@@ -18,6 +18,9 @@ const SHOWN: usize = 5;
 /// The maximum number of characters of a text that are shown.
 const EXCERPT: usize = 60;
 
+/// Minimum probability of an error that counts as probable; less probable ones may be listed.
+const PROBABLE: f64 = 0.5;
+
 /// A kind of finding.
 struct Finding {
     /// The number of documents or labels that it affects.
@@ -89,9 +92,12 @@ fn findings(check: &Check) -> Vec<Finding> {
             rest.push(Finding { affected, summary });
         }
     };
-    let suspicious = &check.label_errors.suspicious;
-    let wrong = suspicious.iter().filter(|label| label.given.is_some()).count() as u64;
-    let missing = suspicious.len() as u64 - wrong;
+    let suspicious = check.label_errors.suspicious.iter();
+    let (wrong, missing): (Vec<_>, Vec<_>) = suspicious
+        .filter(|label| label.probability >= PROBABLE)
+        .partition(|label| label.given.is_some());
+    let wrong = wrong.len() as u64;
+    let missing = missing.len() as u64;
     push(
         wrong,
         format!(
@@ -180,7 +186,7 @@ fn push_suspicious(text: &mut String, check: &Check) {
     if suspicious.is_empty() {
         return;
     }
-    push_title(text, "labels that are probably wrong", suspicious.len());
+    push_title(text, "suspicious labels", suspicious.len());
     let mut rows = table(&["probability", "document", "label", "rather", "text"], usize::MAX);
     for SuspiciousLabel { document, given, suggested, probability, .. } in
         suspicious.iter().take(SHOWN)

@@ -29,7 +29,9 @@ pub enum Reason<'a> {
     Unknown,
     /// The model hesitates between two labels.
     Undecided([&'a str; 2]),
-    /// Many documents of the pool are similar.
+    /// The model is unsure of one label.
+    Perhaps(&'a str),
+    /// Without a model, documents are drawn from the whole pool.
     Typical,
 }
 
@@ -38,7 +40,8 @@ impl fmt::Display for Reason<'_> {
         match self {
             Self::Unknown => f.write_str("no labeled document is similar"),
             Self::Undecided([best, second]) => write!(f, "{best} or {second}?"),
-            Self::Typical => f.write_str("typical of other documents"),
+            Self::Perhaps(label) => write!(f, "{label}?"),
+            Self::Typical => f.write_str("no model yet"),
         }
     }
 }

@@ -63,7 +63,7 @@ impl Document {
         self
     }
 
-    /// Returns a hash of the content. White space around a text does not matter.
+    /// Returns a hash of the content and the vector. White space around a text does not matter.
     pub(crate) fn content_hash(&self) -> u64 {
         use std::hash::{BuildHasher, Hash, Hasher};
         let mut hasher = foldhash::quality::FixedState::default().build_hasher();
@@ -75,6 +75,9 @@ impl Document {
                     (column, value.to_bits()).hash(&mut hasher);
                 }
             }
+        }
+        for value in self.vector.iter().flatten() {
+            value.to_bits().hash(&mut hasher);
         }
         hasher.finish()
     }

@@ -22,7 +22,10 @@ use crate::output::progress::Verbosity;
 pub(crate) struct FixingFlags {
     /// Check nothing, but apply the decisions of a reviewed list: the file of -o after `relabel`,
     /// `remove` or `keep` was written into its column `decision`. Needs --fixed or --model
-    #[arg(long, value_name = "LIST")]
+    #[arg(
+        long, value_name = "LIST",
+        conflicts_with_all = ["output", "json", "html", "test", "against"]
+    )]
     pub(super) fixes: Option<PathBuf>,
     /// Write the corrected corpus as JSONL (identifier, text, labels)
     #[arg(long, value_name = "FILE", requires = "fixes", conflicts_with = "model")]
@@ -119,7 +122,9 @@ impl FixingFlags {
         } else if let Some(path) = &self.fixed {
             let inputs = Files::default().with_corpora(corpora, reading.format());
             let output = inputs.with_inputs([&decisions.to_owned()]).text(path)?;
-            let options = reading.options(LabelUse::Optional, None)?;
+            let mut options = reading.options(LabelUse::Optional, None)?;
+            // Documents can consist of a vector.
+            options.text_optional = true;
             let documents = read_all(corpora, options, verbosity)?;
             let corrected = fixes.apply(documents).map_err(refused)?;
             write_corpus(output, &corrected.documents)?;

@@ -1,14 +1,16 @@
 //! `classify next`
 
 use std::borrow::Cow;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use classify::classifier::{Classifier, RawPrediction};
 use classify::learn::{TrainOptions, Trainer};
 use classify::model::{InputSpec, Model};
-use classify::propose::{Pool, Proposal, uncertainty};
-use classify::text::corpus::{Document, LabelUse};
+use classify::propose::{Pool, Proposal, most_uncertain_label, uncertainty};
+use classify::search::Engines;
+use classify::text::corpus::{Document, IdUse, LabelUse};
 use classify::threads::Threads;
 use classify_report::proposals::{Proposed, Reason, terminal};
 use serde::Serialize;
@@ -30,8 +32,8 @@ pub(crate) struct Next {
     #[arg(long)]
     without_model: bool,
     /// The number of documents to propose
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-    count: usize,
+    #[arg(short = 'n', long, value_name = "N", default_value = "20")]
+    count: NonZeroUsize,
     /// Write the proposals to a file, one per line, with an empty column `labels` to fill in
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -90,15 +92,22 @@ impl Next {
         let list = files.optional(self.output.as_ref())?;
         let printed = files.report()?;
         let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
+        // Mere numbers may be identifiers of other documents in the model.
+        read_options.ids = IdUse::Prefixed { prefix: format!("{}:", name(pool_paths)), after: 0 };
         let model = model_path.map(|path| self.opening.model_on(path, threads)).transpose()?;
         let model = model.map(Arc::new);
         if let Some(model) = &model {
+            if !model.has_terms() {
+                let message = "this model compares dense vectors only; `next` needs terms";
+                return Err(Failure::Usage(message.into()));
+            }
             let dense_share = model.settings().dense_share;
             apply_model_settings(model, dense_share, &mut read_options)?;
         }
         let documents = read_all(pool_paths, read_options, verbosity)?;
         let options = model.as_ref().map_or_else(TrainOptions::default, |model| options_of(model));
         let trainer = Trainer::builder().options(options).corpus_name(name(pool_paths));
+        let trainer = trainer.engines(Engines::cpu(threads));
         let pool = Pool::new(&trainer.build(), &documents)?;
         let suggestions = match &model {
             Some(model) => Suggestions::new(model, &documents, threads)?,
@@ -108,7 +117,7 @@ impl Next {
             let known = suggestions.known;
             verbosity.print(&format!("{known} documents of the pool are in the model already"));
         }
-        let proposals = pool.propose(&suggestions.uncertainty, self.count, self.seed.value);
+        let proposals = pool.propose(&suggestions.uncertainty, self.count.get(), self.seed.value);
         let proposed: Vec<Proposed<'_>> =
             proposals.iter().map(|proposal| suggestions.proposed(proposal, &documents)).collect();
         if let Some(printed) = printed {
@@ -140,10 +149,6 @@ fn options_of(model: &Model) -> TrainOptions {
     options
 }
 
-/// The similarity from which a document of the pool and one of the model with the same identifier
-/// are the same document.
-const SAME: f32 = 0.99;
-
 /// What a model says about the documents of a pool.
 struct Suggestions {
     model: Option<Arc<Model>>,
@@ -159,13 +164,8 @@ impl Suggestions {
     fn new(model: &Arc<Model>, documents: &[Document], threads: &Threads) -> Result<Self, Failure> {
         let classifier = Classifier::new(Arc::clone(model), threads)?;
         let predictions = classifier.predict_documents(documents, &classifier.options())?;
-        // Without identifiers in the corpora, equal numbers do not mean equal documents.
-        let is_known = |(document, found): (&Document, &RawPrediction)| {
-            found.neighbors.iter().any(|near| {
-                near.similarity >= SAME && model.ids().get(near.row as usize) == Some(&*document.id)
-            })
-        };
-        let is_known: Vec<bool> = documents.iter().zip(&predictions).map(is_known).collect();
+        let is_known: Vec<bool> =
+            documents.iter().map(|document| model.row_of(&document.id).is_some()).collect();
         let multi_label = model.settings().decision.is_multi();
         let uncertainty = predictions.iter().zip(&is_known).map(|(prediction, &known)| {
             if known { 0.0 } else { uncertainty(prediction, multi_label) }
@@ -188,12 +188,15 @@ impl Suggestions {
         let labels = found.map_or(Vec::new(), |(_, found)| found.labels.clone());
         let reason = match found {
             None => Reason::Typical,
+            Some((_, found)) if found.scores.is_empty() => Reason::Unknown,
+            Some((model, found)) if model.settings().decision.is_multi() => {
+                let label = most_uncertain_label(found);
+                label.map_or(Reason::Unknown, |(label, _)| Reason::Perhaps(name(label)))
+            }
             Some((_, found)) => match &*found.scores {
+                [best, second, ..] => Reason::Undecided([name(best.label), name(second.label)]),
+                [best] => Reason::Perhaps(name(best.label)),
                 [] => Reason::Unknown,
-                [best, second, ..] if proposal.uncertainty >= 0.5 => {
-                    Reason::Undecided([name(best.label), name(second.label)])
-                }
-                _ => Reason::Typical,
             },
         };
         Proposed {

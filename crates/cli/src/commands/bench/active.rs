@@ -38,7 +38,7 @@ pub(crate) struct Active {
     #[arg(long, value_name = "N", default_value_t = 20)]
     rounds: usize,
     /// The number of simulations, each with other documents at first
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The ways to choose documents
     #[arg(
@@ -255,8 +255,10 @@ impl Report {
             let mean = |round: usize| {
                 micro_f1.iter().map(|curve| curve[round]).sum::<f64>() / micro_f1.len() as f64
             };
-            let curve: Vec<String> = (0..rounds)
-                .step_by(rounds.div_ceil(8))
+            let shown = (0..rounds).step_by(rounds.div_ceil(8));
+            let curve: Vec<String> = shown
+                .filter(|&round| round + 1 < rounds)
+                .chain([rounds - 1])
                 .map(|round| format!("{:.3}", mean(round)))
                 .collect();
             let name =
@@ -272,7 +274,11 @@ impl Report {
     }
 }
 
-/// Formats a mean and its 95 % interval (normal approximation).
+/// The 97.5 % quantiles of Student's t distribution with 1 to 9 degrees of freedom.
+const T: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+
+/// Formats a mean and its 95 % interval (Student's t). With more than ten values, the interval is a
+/// little too wide.
 fn interval(values: &[f64], digits: usize) -> String {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -281,6 +287,6 @@ fn interval(values: &[f64], digits: usize) -> String {
     if values.len() < 2 {
         return format!("{mean:.digits$}");
     }
-    let half = 1.96 * (variance / count).sqrt();
+    let half = T[(values.len() - 2).min(T.len() - 1)] * (variance / count).sqrt();
     format!("{mean:.digits$} [{:.digits$}, {:.digits$}]", mean - half, mean + half)
 }

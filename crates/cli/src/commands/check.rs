@@ -38,8 +38,8 @@ pub(crate) struct Check {
     /// Write everything that was found as JSON (schema classify.check/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write an HTML page to filter and sort: at most 500 findings of each kind, with the beginnings
-    /// of the texts
+    /// Write an HTML page to filter and sort: at most 500 findings of each kind, with the
+    /// beginnings of the texts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write the suspicious labels to a file, one per line, to review them

@@ -38,7 +38,10 @@ pub(crate) struct Active {
     #[arg(long, value_name = "N", default_value_t = 20)]
     rounds: usize,
     /// The number of simulations, each with other documents at first
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     seeds: u64,
     /// The ways to choose documents
     #[arg(

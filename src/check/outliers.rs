@@ -55,3 +55,23 @@ impl Outliers {
         Self { below, median: quantile(2), documents: rows.into_iter().map(outlier).collect() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learn::Trainer;
+    use crate::text::corpus::Document;
+
+    /// The best similarity of every document is 1, except for one that resembles no other.
+    #[test]
+    fn copies_are_no_outliers() {
+        let text = |n: usize| format!("apple{} pear{}", n / 2, n / 2);
+        let copies = (0..40).map(|n| Document::text(n.to_string(), text(n)).labels(["fruit"]));
+        let alone = Document::text("alone", "zebra").labels(["animal"]);
+        let documents: Vec<Document> = copies.chain([alone]).collect();
+        let held_out = Trainer::builder().build().hold_out(&documents).unwrap();
+        let outliers = Outliers::of(&held_out);
+        let ids: Vec<&str> = outliers.documents.iter().map(|one| &*one.document.id).collect();
+        assert_eq!(ids, ["alone"]);
+    }
+}

@@ -236,6 +236,13 @@ mod tests {
         assert!(rows(&[1.0; 5], 0).is_empty());
     }
 
+    #[test]
+    fn documents_with_other_vectors_are_no_copies() {
+        let with_vector = |value| Document { vector: Some(vec![value]), ..Document::text("a", "") };
+        assert_eq!(with_vector(1.0).content_hash(), with_vector(1.0).content_hash());
+        assert_ne!(with_vector(1.0).content_hash(), with_vector(2.0).content_hash());
+    }
+
     /// The gains that are updated step by step are those that are computed from the definition.
     #[test]
     fn gains_follow_from_what_is_left() {

@@ -23,12 +23,15 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::classifier::RawPrediction;
-use crate::decide::vote::LabelScore;
-use crate::learn::{TrainError, Trainer};
+use crate::learn::{TrainError, TrainOptions, Trainer};
+use crate::model::{InputSpec, Model};
 use crate::random::Random;
 use crate::search::Neighbor;
 use crate::text::corpus::Document;
+
+mod uncertainty;
+
+pub use uncertainty::{Reason, uncertainty};
 
 /// Documents without labels, and their nearest documents among them.
 #[derive(Debug, Clone)]
@@ -155,6 +158,16 @@ impl Pool {
         left[row] + NEAR * near.sum::<f64>()
     }
 
+    /// Returns the rows of all documents that have a document among their nearest, or are among
+    /// its nearest: its label may change their predictions.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn near(&self, row: u32) -> impl Iterator<Item = u32> {
+        let row = row as usize;
+        self.nearest[row].iter().chain(&self.listed_by[row]).map(|near| near.row)
+    }
+
     /// Returns the nearest documents of a document in the pool, nearest first. Empty for a document
     /// with the same content as an earlier one.
     ///
@@ -163,6 +176,22 @@ impl Pool {
     pub fn nearest(&self, row: u32) -> &[Neighbor] {
         &self.nearest[row as usize]
     }
+}
+
+/// Returns options with which the documents of a pool are compared as those of a model are.
+pub fn options_like(model: &Model) -> TrainOptions {
+    let settings = model.settings();
+    let mut options = TrainOptions {
+        fields: settings.fields.clone(),
+        weighting: settings.weighting,
+        ..TrainOptions::default()
+    };
+    match &settings.input {
+        InputSpec::Text(analyzer) => options.analyzer = analyzer.clone(),
+        InputSpec::Features(features) => options.features = *features,
+        InputSpec::Vectors(_) => {}
+    }
+    options
 }
 
 /// Returns the sixth power of an uncertainty. With a smaller power, documents with a certain label
@@ -185,30 +214,6 @@ fn draw(open: &[usize], left: &[f64], random: &mut Random) -> [usize; DRAWN] {
         let at = random.unit() * sum;
         open[sums.partition_point(|&sum| sum <= at).min(open.len() - 1)]
     })
-}
-
-/// Returns how uncertain a prediction is, from 0 to 1: one minus the difference between the scores
-/// of the two best labels or, if documents can have several labels, the uncertainty of the label
-/// whose probability is nearest to one half. 1 without votes.
-pub fn uncertainty(prediction: &RawPrediction, multi_label: bool) -> f64 {
-    let scores = &prediction.scores;
-    let Some(best) = scores.first() else { return 1.0 };
-    if multi_label {
-        return most_uncertain_label(prediction).map_or(1.0, |(_, uncertainty)| uncertainty);
-    }
-    let second = scores.get(1).map_or(0.0, |second| second.score);
-    (1.0 - (best.score - second)).clamp(0.0, 1.0)
-}
-
-/// Returns the label whose probability is nearest to one half, and how uncertain it is, from 0 to
-/// 1. `None` without votes.
-pub fn most_uncertain_label(prediction: &RawPrediction) -> Option<(u32, f64)> {
-    let of_label = |(at, found): (usize, &LabelScore)| {
-        let probability = prediction.probabilities.get(at).copied().unwrap_or(found.score);
-        (found.label, (1.0 - (2.0 * probability - 1.0).abs()).clamp(0.0, 1.0))
-    };
-    let labels = prediction.scores.iter().enumerate().map(of_label);
-    labels.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 #[cfg(test)]
@@ -259,26 +264,6 @@ mod tests {
                 left[near.row as usize] *= 1.0 - f64::from(near.similarity).min(1.0);
             }
             left[row] = 0.0;
-        }
-    }
-
-    #[test]
-    fn uncertainty_of_scores() {
-        let scores = |all: &[f64]| RawPrediction {
-            scores: (0u32..).zip(all).map(|(label, &score)| LabelScore { label, score }).collect(),
-            ..RawPrediction::default()
-        };
-        let cases = [
-            (vec![], false, 1.0),
-            (vec![1.0], false, 0.0),
-            (vec![0.5, 0.5], false, 1.0),
-            (vec![0.6, 0.3, 0.1], false, 0.7),
-            (vec![0.9, 0.4], true, 0.8),
-            (vec![1.0], true, 0.0),
-        ];
-        for (all, multi_label, expected) in cases {
-            let found = uncertainty(&scores(&all), multi_label);
-            assert!((found - expected).abs() < 1e-12, "{all:?}: {found}");
         }
     }
 }

@@ -1,92 +1,11 @@
-"""Browser tests of the page of `classify serve`.
-
-Run `pip install pytest playwright axe-playwright-python`, then
-`CLASSIFY=target/release/classify pytest tests/browser`. The browser is /usr/bin/chromium, unless
-CHROMIUM names another browser. If SCREENSHOTS names a folder, screenshots of the page are saved there.
-"""
+"""Browser tests of the page of `classify serve` on which texts are classified. See conftest.py."""
 
 import json
-import os
-import pathlib
-import re
-import shutil
-import subprocess
 import urllib.request
 
 import pytest
 
-playwright = pytest.importorskip("playwright.sync_api")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-
-ROOT = pathlib.Path(__file__).parents[2]
-CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-CLASSIFY = os.environ.get("CLASSIFY", str(ROOT / "target/release/classify"))
-TOKEN = "a token of the tests".replace(" ", "-")
-MILK = "Whisk the milk, the eggs and the sugar in a pan, and bake the cake until golden."
-
-if not pathlib.Path(CHROMIUM).exists():
-    pytest.skip("no Chromium", allow_module_level=True)
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory):
-    """Return a tuned model that stores its texts."""
-    path = tmp_path_factory.mktemp("model") / "sample.model"
-    train = [CLASSIFY, "train", str(ROOT / "corpora/sample/train.jsonl"), "--keep-text", "--tune", "-q"]
-    subprocess.run([*train, "-o", str(path)], check=True)
-    return path
-
-
-@pytest.fixture
-def server(model, tmp_path):
-    path = tmp_path / "a.model"
-    shutil.copy(model, path)
-    token = tmp_path / "token"
-    token.write_text(TOKEN)
-    command = [CLASSIFY, "serve", str(path), "--listen", "127.0.0.1:0", "--token-file", str(token)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if found := re.match("listening on (http://.*)", line):
-            address = found[1]
-            break
-    yield address
-    process.terminate()
-    process.stderr.close()
-    assert process.wait(20) == 0
-
-
-@pytest.fixture(scope="session")
-def browser():
-    flags = [
-        "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    ]
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser, server):
-    page = browser.new_page()
-    problems = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    # The page asks for confirmation before it adds a label.
-    page.on("dialog", lambda dialog: dialog.accept())
-    page.on("console", lambda said: problems.append(said.text) if "Content Security" in said.text else None)
-    page.on("request", lambda request: problems.append(request.url) if not request.url.startswith((server, "data:")) else None)
-    page.goto(server)
-    says(page, "#about", "documents")
-    yield page
-    page.close()
-    # No script failed, no request was blocked, and no other host was contacted.
-    assert problems == []
-
-
-def says(page, place, what):
-    """Wait until an element contains a text."""
-    playwright.expect(page.locator(place)).to_contain_text(what)
+from conftest import MILK, TOKEN, check_axe, picture, playwright, says
 
 
 def ask(page, text):
@@ -99,16 +18,6 @@ def given(page):
     return page.eval_on_selector_all("#scores .given .name", "all => all.map(one => one.textContent)")
 
 
-def picture(page, name):
-    if folder := os.environ.get("SCREENSHOTS"):
-        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
-
-
-def check_axe(page):
-    found = axe.Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_labels_and_marks(page, scheme):
     page.emulate_media(color_scheme=scheme)
@@ -119,7 +28,7 @@ def test_labels_and_marks(page, scheme):
     marked = page.eval_on_selector_all("#marked mark", "all => all.map(one => one.textContent)")
     assert "milk" in marked and "sugar" in marked
     page.hover("#marked mark:text('milk')")
-    assert page.inner_text("#part").startswith("milk: 0.")
+    assert page.inner_text("#part").startswith("milk: contribution 0.")
     page.click("#neighbors summary >> nth=0")
     assert page.locator("#neighbors li >> nth=0").locator("mark").count() > 0
     page.click("#terms summary >> nth=0")

@@ -1,7 +1,6 @@
 //! Formats proposals of documents to label next.
 
-use std::fmt;
-
+use classify::propose::Reason;
 use classify::text::corpus::Document;
 
 use crate::table::{one_line, plain, table};
@@ -22,27 +21,13 @@ pub struct Proposed<'a> {
     pub reason: Reason<'a>,
 }
 
-/// Why a document is proposed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason<'a> {
-    /// No labeled document is similar.
-    Unknown,
-    /// The model hesitates between two labels.
-    Undecided([&'a str; 2]),
-    /// The model is unsure of one label.
-    Perhaps(&'a str),
-    /// Without a model, documents are drawn from the whole pool.
-    Typical,
-}
-
-impl fmt::Display for Reason<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("no labeled document is similar"),
-            Self::Undecided([best, second]) => write!(f, "{best} or {second}?"),
-            Self::Perhaps(label) => write!(f, "{label}?"),
-            Self::Typical => f.write_str("no model yet"),
-        }
+/// Words why a document is proposed.
+pub fn reason(reason: &Reason<'_>) -> String {
+    match reason {
+        Reason::Unknown => "no labeled document is similar".into(),
+        Reason::Undecided([best, second]) => format!("{best} or {second}"),
+        Reason::Perhaps(label) => format!("perhaps {label}"),
+        Reason::Typical => "no model yet".into(),
     }
 }
 
@@ -52,14 +37,14 @@ pub fn terminal(proposed: &[Proposed<'_>]) -> String {
         return "nothing to label: every document is labeled or certain\n".into();
     }
     let mut rows = table(&["document", "suggested", "uncertain", "reason", "text"], usize::MAX);
-    for Proposed { document, suggested, uncertainty, reason } in proposed {
+    for Proposed { document, suggested, uncertainty, reason: why } in proposed {
         let text = document.content.text().unwrap_or_default();
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         rows.add_row([
             one_line(&document.id),
             one_line(&suggested.join(", ")),
             format!("{:.0} %", 100.0 * uncertainty),
-            one_line(&reason.to_string()),
+            one_line(&reason(why)),
             match line.char_indices().nth(EXCERPT) {
                 Some((end, _)) => format!("{}…", one_line(&line[..end])),
                 None => one_line(&line),

@@ -98,6 +98,12 @@ impl Question {
         })
     }
 
+    /// Asks for an explanation with marks, which one document may have.
+    pub(crate) fn with_marks() -> Self {
+        let kind = AnswerKind::Explanation;
+        Self { kind, k: None, scores: None, neighbors: false, texts: false, marks: true }
+    }
+
     pub(crate) fn mode(&self) -> AnswerMode {
         match (self.kind, self.k) {
             (AnswerKind::Explanation, _) => AnswerMode::Explain,

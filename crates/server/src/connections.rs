@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::error::ServerError;
+use crate::labeling::Labeling;
 use crate::router::router;
 use crate::shared::Shared;
 use crate::state::{ReloadCause, State};
@@ -34,6 +35,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Answers requests until the process is asked to stop. Calls `on_ready` once with the address.
 pub(crate) async fn run(
     state: Arc<State>,
+    labeling: Option<Arc<Labeling>>,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServerError> {
     let address = state.options.listen;
@@ -43,7 +45,7 @@ pub(crate) async fn run(
     let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Start)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Start)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(ServerError::Start)?;
-    let shared = Shared::new(Arc::clone(&state)).map_err(ServerError::Start)?;
+    let shared = Shared::new(Arc::clone(&state), labeling).map_err(ServerError::Start)?;
     let connections = Connections {
         state: Arc::clone(&state),
         service: TowerToHyperService::new(router(&shared)),

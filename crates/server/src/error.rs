@@ -2,7 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
+use classify::classifier::ClassifyError;
+use classify::learn::TrainError;
 use classify::model::{ModelError, ModelProblem, UpdateError};
 use classify::search::SearchError;
 
@@ -25,6 +28,23 @@ pub enum ServerError {
          but a server answers documents one at a time; train the model with another rule"
     )]
     NeedsBatch,
+    /// The documents of the pool cannot be prepared for labeling.
+    #[error("the pool cannot be prepared for labeling: {0}")]
+    Pool(#[from] TrainError),
+    /// The documents of the pool cannot be predicted.
+    #[error("the pool cannot be predicted: {0}")]
+    PoolPrediction(#[from] ClassifyError),
+    /// The file of decisions cannot be read.
+    #[error("{}: {source}", path.display())]
+    Decisions {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// Documents cannot be labeled without a token, or with a model of dense vectors only.
+    #[error("{0}")]
+    CannotLabel(&'static str),
     /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
     Listen {

@@ -92,6 +92,20 @@ pub(crate) enum Failure {
     Closed,
     /// The change was written, but cannot be searched yet.
     NotSearchable,
+    /// The server has no pool of documents to label.
+    NoPool,
+    /// Somebody else changed the document after it was shown.
+    DecidedMeanwhile {
+        id: String,
+        /// The labels that it has now; empty if it is not in the model.
+        labels: Vec<String>,
+    },
+    /// The client has not decided anything that it could withdraw.
+    NothingToUndo,
+    /// The removed document cannot be added again.
+    CannotRestore(String),
+    /// The model was changed, but the file of decisions could not be written.
+    NotRecorded,
     /// The client stopped reading the answers.
     ClientGone,
     /// A thread of the server panicked.
@@ -134,8 +148,11 @@ impl Failure {
             }
             Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
             Self::ReadOnly => StatusCode::FORBIDDEN,
-            Self::NoSuchPath | Self::NoSuchLabel(_) | Self::NoSuchDocument(_) => {
+            Self::NoSuchPath | Self::NoSuchLabel(_) | Self::NoSuchDocument(_) | Self::NoPool => {
                 StatusCode::NOT_FOUND
+            }
+            Self::DecidedMeanwhile { .. } | Self::NothingToUndo | Self::CannotRestore(_) => {
+                StatusCode::CONFLICT
             }
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
@@ -148,9 +165,11 @@ impl Failure {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Search | Self::Storage | Self::NotSearchable | Self::Internal => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            Self::Search
+            | Self::Storage
+            | Self::NotSearchable
+            | Self::NotRecorded
+            | Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Deadline | Self::OutOfMemory { .. } | Self::Replaced | Self::Closed => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -183,6 +202,10 @@ impl Failure {
             Self::Storage => "storage",
             Self::Closed => "closed",
             Self::NotSearchable => "changed-on-disk",
+            Self::NoPool => "no-pool",
+            Self::DecidedMeanwhile { .. } => "decided",
+            Self::NothingToUndo | Self::CannotRestore(_) => "undo",
+            Self::NotRecorded => "not-recorded",
             Self::ClientGone => "gone",
             Self::Internal => "internal",
         }
@@ -267,6 +290,19 @@ impl Failure {
                 "the change was written, but answers do not include it yet; \
                  the server's log has the reason"
             }
+            Self::NoPool => "the server was started without documents to label (--pool)",
+            Self::DecidedMeanwhile { id, labels } => return meanwhile_message(id, labels),
+            Self::NothingToUndo => "there is nothing to undo",
+            Self::CannotRestore(id) => {
+                return format!(
+                    "document `{}` cannot be restored, because the model has dense vectors; add it again",
+                    printable(id)
+                );
+            }
+            Self::NotRecorded => {
+                "the model was changed, but the file of decisions could not be written; the \
+                 server's log has the reason"
+            }
             Self::ClientGone => "the client stopped reading the answers",
             Self::Internal => "the request failed; the server's log has the reason",
         };
@@ -277,6 +313,15 @@ impl Failure {
     pub(crate) fn report(&self) -> ErrorReport {
         ErrorReport { error: ErrorDetails { code: self.code(), message: self.message() } }
     }
+}
+
+/// Returns the message for a document that somebody else changed.
+fn meanwhile_message(id: &str, labels: &[String]) -> String {
+    let now = match labels {
+        [] => "it has no labels now".to_owned(),
+        labels => format!("its labels are now `{}`", printable(labels.join("`, `"))),
+    };
+    format!("document `{}` was decided by somebody else; {now}", printable(id))
 }
 
 /// Returns the message for an invalid document, with its position in the request.

@@ -22,6 +22,7 @@
 //! | `queue` | computes predictions and explanations in batches of requests |
 //! | `answer` | checks the parameters of requests, and writes answers as JSON |
 //! | `state`, `live` | hold the model that answers requests; change and replace it |
+//! | `labeling/` | proposes documents to label and labels to review, and makes decisions |
 //! | `names`, `notes` | check the identifiers and labels of changes, and word notes about them |
 //! | `failure` | converts errors to an HTTP status and JSON |
 //! | `shared`, `memory`, `hosts` | hold shared resources, the memory budget and the allowed hosts |
@@ -32,7 +33,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use classify::model::Model;
 use classify::search::Engines;
+use classify::text::corpus::Document;
 
 mod access;
 mod answer;
@@ -42,6 +45,7 @@ mod documents;
 mod error;
 mod failure;
 mod hosts;
+mod labeling;
 mod live;
 mod memory;
 mod metrics;
@@ -62,6 +66,7 @@ mod stream;
 mod test_server;
 
 pub use error::ServerError;
+use labeling::Labeling;
 pub use options::{ServerOptions, Token};
 use state::State;
 
@@ -83,6 +88,7 @@ const MAX_HTTP_THREADS: usize = 8;
 #[derive(Debug)]
 pub struct Server {
     state: State,
+    labeling: Option<Arc<Labeling>>,
 }
 
 impl Server {
@@ -91,7 +97,34 @@ impl Server {
     /// # Errors
     /// If the model cannot be opened, searched, or served.
     pub fn open(options: ServerOptions, engines: Engines) -> Result<Self, ServerError> {
-        Ok(Self { state: State::open(options, engines)? })
+        Ok(Self { state: State::open(options, engines)?, labeling: None })
+    }
+
+    /// Returns the model that answers requests.
+    pub fn model(&self) -> Arc<Model> {
+        Arc::clone(self.state.live().model())
+    }
+
+    /// Adds a pool of documents that people can label on the page `/labeling`. Their labels, if
+    /// any, are ignored; documents whose identifiers the model has are labeled already.
+    ///
+    /// What was decided is kept in the model, and in the file `MODEL.decisions.jsonl`.
+    ///
+    /// # Errors
+    /// If the server has no token, the model has no terms, the documents do not match the model, or
+    /// the file cannot be read.
+    pub fn with_pool(mut self, documents: Vec<Document>) -> Result<Self, ServerError> {
+        let live = self.state.live();
+        if self.state.options.token.is_none() {
+            return Err(ServerError::CannotLabel("labeling needs a token (--token-file)"));
+        }
+        if !live.model().has_terms() {
+            let what = "this model compares dense vectors only; labeling needs terms";
+            return Err(ServerError::CannotLabel(what));
+        }
+        let labeling = Labeling::open(documents, &live, &self.state.options.model)?;
+        self.labeling = Some(Arc::new(labeling));
+        Ok(self)
     }
 
     /// Answers requests until the process gets SIGTERM or SIGINT, and then finishes open requests.
@@ -113,7 +146,11 @@ impl Server {
             .build()
             .map_err(ServerError::Start)?;
         let drain = state.options.drain;
-        let result = runtime.block_on(connections::run(state, on_ready));
+        if let Some(labeling) = self.labeling.clone() {
+            let live = state.live();
+            drop(runtime.spawn_blocking(move || labeling.check(&live)));
+        }
+        let result = runtime.block_on(connections::run(state, self.labeling, on_ready));
         // Changes that are being written finish first.
         runtime.shutdown_timeout(drain);
         result

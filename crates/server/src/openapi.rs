@@ -8,7 +8,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use crate::failure::ErrorReport;
-use crate::routes::{changes, documents, model, predict};
+use crate::routes::{changes, documents, labeling, model, predict};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -28,7 +28,14 @@ use crate::routes::{changes, documents, model, predict};
         changes::put_document,
         changes::add_documents,
         changes::remove_document,
-        changes::relabel_document
+        changes::relabel_document,
+        labeling::progress,
+        labeling::next,
+        labeling::review,
+        labeling::decide,
+        labeling::undo,
+        labeling::search,
+        labeling::export
     ),
     components(schemas(ErrorReport)),
     modifiers(&TokenScheme)

@@ -1,4 +1,4 @@
-//! The web page, and its content security policy.
+//! The web pages, and its content security policy.
 
 use axum::Router;
 use axum::http::{HeaderValue, header};
@@ -15,12 +15,15 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// Returns the routes of the page.
+/// Returns the routes of the pages.
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let files = [
         ("/", HTML, include_str!("page/index.html")),
         ("/api", HTML, include_str!("page/api.html")),
+        ("/labeling", HTML, include_str!("page/labeling.html")),
         ("/page.css", CSS, include_str!("page/page.css")),
+        ("/common.js", SCRIPT, include_str!("page/common.js")),
+        ("/labeling.js", SCRIPT, include_str!("page/labeling.js")),
         ("/page.js", SCRIPT, include_str!("page/page.js")),
         ("/api.js", SCRIPT, include_str!("page/api.js")),
     ];

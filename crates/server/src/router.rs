@@ -6,7 +6,7 @@ use axum::routing::{get, post, put};
 
 use crate::access::{check_read, check_write, name_methods, observe};
 use crate::failure::Failure;
-use crate::routes::{changes, documents, health, model, predict};
+use crate::routes::{changes, documents, health, labeling, model, predict};
 use crate::shared::Shared;
 use crate::{openapi, page};
 
@@ -28,6 +28,13 @@ pub(crate) fn router(shared: &Shared) -> Router {
                 .delete(changes::remove_document)
                 .patch(changes::relabel_document),
         )
+        .route("/v1/labeling", get(labeling::progress))
+        .route("/v1/labeling/next", post(labeling::next))
+        .route("/v1/labeling/review", post(labeling::review))
+        .route("/v1/labeling/decisions", post(labeling::decide))
+        .route("/v1/labeling/undo", post(labeling::undo))
+        .route("/v1/labeling/search", get(labeling::search))
+        .route("/v1/labeling/export", get(labeling::export))
         .route_layer(from_fn_with_state(shared.clone(), check_write));
     let routes = Router::new()
         .merge(reads)

@@ -8,6 +8,7 @@ use crate::live::LiveModel;
 pub(crate) mod changes;
 pub(crate) mod documents;
 pub(crate) mod health;
+pub(crate) mod labeling;
 pub(crate) mod model;
 pub(crate) mod predict;
 

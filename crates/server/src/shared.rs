@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use tokio::sync::Semaphore;
 
 use crate::hosts::AllowedHosts;
+use crate::labeling::Labeling;
 use crate::memory::MemoryBudget;
 use crate::queue::Queue;
 use crate::state::State;
@@ -17,6 +18,8 @@ const MAX_CHANGES: usize = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) state: Arc<State>,
+    /// The documents to label, if there are any.
+    pub(crate) labeling: Option<Arc<Labeling>>,
     pub(crate) queue: Queue,
     pub(crate) memory: MemoryBudget,
     /// One permit for each request that changes documents. Changes run one after the other.
@@ -27,8 +30,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(state: Arc<State>) -> std::io::Result<Self> {
+    pub(crate) fn new(state: Arc<State>, labeling: Option<Arc<Labeling>>) -> std::io::Result<Self> {
         Ok(Self {
+            labeling,
             queue: Queue::start(&state)?,
             memory: MemoryBudget::default(),
             changes: Arc::new(Semaphore::new(MAX_CHANGES)),

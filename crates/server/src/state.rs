@@ -175,21 +175,7 @@ impl State {
         added: &[Document],
         new_labels: NewLabelPolicy,
     ) -> Result<MadeChange, Failure> {
-        let mut documents = self.documents();
-        if documents.updated.is_none() {
-            return Err(Failure::Closed);
-        }
-        let live = self.live();
-        let labels = added.iter().flat_map(|document| &document.labels);
-        let note = new_labels.check(labels, live.model())?;
-        let additions = live.classifier.additions(added)?;
-        let mut notes: Vec<String> = note.iter().map(notes::message).collect();
-        let unknown = additions.terms.iter().position(|terms| terms.known == 0);
-        if let Some(unknown) = unknown.filter(|_| live.model().dense().is_none()) {
-            notes.push(notes::no_known_term(&added[unknown].id));
-        }
-        let counts = self.commit(&mut documents, additions.changes)?;
-        Ok(MadeChange { counts, notes })
+        self.edit(added, Vec::new(), new_labels)
     }
 
     /// Replaces the labels of a document. Blocks the thread.
@@ -199,16 +185,42 @@ impl State {
         labels: Vec<String>,
         new_labels: NewLabelPolicy,
     ) -> Result<MadeChange, Failure> {
-        let mut documents = self.documents();
-        let note = new_labels.check(&labels, self.live().model())?;
-        let counts = self.commit(&mut documents, vec![Change::Relabel { id, labels }])?;
-        Ok(MadeChange { counts, notes: note.iter().map(notes::message).collect() })
+        self.edit(&[], vec![Change::Relabel { id, labels }], new_labels)
     }
 
     /// Removes a document. Blocks the thread.
     pub(crate) fn remove(&self, id: String) -> Result<MadeChange, Failure> {
-        let counts = self.commit(&mut self.documents(), vec![Change::Remove { id }])?;
-        Ok(MadeChange { counts, notes: Vec::new() })
+        self.edit(&[], vec![Change::Remove { id }], NewLabelPolicy::Refuse)
+    }
+
+    /// Makes several changes: all or none. `added` documents come after the other changes. Blocks
+    /// the thread.
+    pub(crate) fn edit(
+        &self,
+        added: &[Document],
+        mut changes: Vec<Change>,
+        new_labels: NewLabelPolicy,
+    ) -> Result<MadeChange, Failure> {
+        let mut documents = self.documents();
+        if documents.updated.is_none() {
+            return Err(Failure::Closed);
+        }
+        let live = self.live();
+        let relabeled = changes.iter().filter_map(|change| match change {
+            Change::Relabel { labels, .. } => Some(labels),
+            Change::Put(_) | Change::Remove { .. } => None,
+        });
+        let labels = added.iter().map(|document| &document.labels).chain(relabeled).flatten();
+        let note = new_labels.check(labels, live.model())?;
+        let mut notes: Vec<String> = note.iter().map(notes::message).collect();
+        let additions = live.classifier.additions(added)?;
+        let unknown = additions.terms.iter().position(|terms| terms.known == 0);
+        if let Some(unknown) = unknown.filter(|_| live.model().dense().is_none()) {
+            notes.push(notes::no_known_term(&added[unknown].id));
+        }
+        changes.extend(additions.changes);
+        let counts = self.commit(&mut documents, changes)?;
+        Ok(MadeChange { counts, notes })
     }
 
     fn commit(

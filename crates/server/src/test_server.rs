@@ -10,12 +10,13 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use classify::learn::{TrainOptions, Trainer};
 use classify::model::Model;
 use classify::search::Engines;
-use classify::text::corpus::{Corpus, ReadOptions, ReadingSpec};
+use classify::text::corpus::{Corpus, Document, ReadOptions, ReadingSpec};
 use classify::threads::Threads;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
+use crate::labeling::Labeling;
 use crate::memory::MemoryBudget;
 use crate::options::{ServerOptions, Token};
 use crate::router::router;
@@ -88,6 +89,26 @@ impl TestServer {
         Self::of_model(&model(lines, read_options), |_| ())
     }
 
+    /// Opens a server of the first model, with its texts, and with documents to label.
+    pub(crate) fn with_pool(pool: Vec<Document>) -> Self {
+        let corpus = Corpus::from_bytes("lines", FRUIT.into(), ReadOptions::default()).unwrap();
+        let options = TrainOptions { keep_text: true, ..TrainOptions::default() };
+        let trained = Trainer::builder().options(options).build().train(corpus).unwrap();
+        let mut server = Self::of_model(&trained.model, |_| ());
+        server.open_pool(pool);
+        server
+    }
+
+    /// Reads the pool and the decisions again, as after a restart.
+    pub(crate) fn open_pool(&mut self, pool: Vec<Document>) {
+        let state = &self.shared.state;
+        let live = state.live();
+        let labeling = Labeling::open(pool, &live, &state.options.model).unwrap();
+        labeling.check(&live);
+        self.shared.labeling = Some(Arc::new(labeling));
+        self.service = TowerToHyperService::new(router(&self.shared));
+    }
+
     fn of_model(model: &Model, change: impl FnOnce(&mut ServerOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.model");
@@ -97,7 +118,7 @@ impl TestServer {
         options.deadline = Duration::from_secs(20);
         change(&mut options);
         let state = State::open(options, Engines::cpu(&threads())).unwrap();
-        let shared = Shared::new(Arc::new(state)).unwrap();
+        let shared = Shared::new(Arc::new(state), None).unwrap();
         let service = TowerToHyperService::new(router(&shared));
         Self { shared, service, folder }
     }

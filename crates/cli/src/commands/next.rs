@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use classify::classifier::{Classifier, RawPrediction};
 use classify::learn::{TrainOptions, Trainer};
-use classify::model::{InputSpec, Model};
-use classify::propose::{Pool, Proposal, most_uncertain_label, uncertainty};
+use classify::model::Model;
+use classify::propose::{Pool, Proposal, Reason, options_like, uncertainty};
 use classify::search::Engines;
-use classify::text::corpus::{Document, IdUse, LabelUse};
+use classify::text::corpus::{Document, LabelUse};
 use classify::threads::Threads;
-use classify_report::proposals::{Proposed, Reason, terminal};
+use classify_report::proposals::{Proposed, reason, terminal};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::flags::opening::OpeningFlags;
-use crate::flags::reading::{ReadingFlags, apply_model_settings, name, read_all};
+use crate::flags::reading::{ReadingFlags, apply_model_settings, name, pool_ids, read_all};
 use crate::flags::seed::SeedFlag;
 use crate::output::files::{Files, write};
 use crate::output::list::{ListFormat, write_list};
@@ -63,13 +63,13 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn new(proposed: &Proposed<'a>) -> Self {
-        let Proposed { document, suggested, uncertainty, reason } = proposed;
+        let Proposed { document, suggested, uncertainty, reason: why } = proposed;
         Self {
             id: &document.id,
             labels: "",
             suggested: suggested.join(";"),
             uncertainty: *uncertainty,
-            reason: reason.to_string(),
+            reason: reason(why),
             text: document.content.text().unwrap_or_default(),
             place: document.place.to_string(),
         }
@@ -92,8 +92,7 @@ impl Next {
         let list = files.optional(self.output.as_ref())?;
         let printed = files.report()?;
         let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
-        // Mere numbers may be identifiers of other documents in the model.
-        read_options.ids = IdUse::Prefixed { prefix: format!("{}:", name(pool_paths)), after: 0 };
+        read_options.ids = pool_ids(pool_paths);
         let model = model_path.map(|path| self.opening.model_on(path, threads)).transpose()?;
         let model = model.map(Arc::new);
         if let Some(model) = &model {
@@ -105,7 +104,8 @@ impl Next {
             apply_model_settings(model, dense_share, &mut read_options)?;
         }
         let documents = read_all(pool_paths, read_options, verbosity)?;
-        let options = model.as_ref().map_or_else(TrainOptions::default, |model| options_of(model));
+        let options =
+            model.as_ref().map_or_else(TrainOptions::default, |model| options_like(model));
         let trainer = Trainer::builder().options(options).corpus_name(name(pool_paths));
         let trainer = trainer.engines(Engines::cpu(threads));
         let pool = Pool::new(&trainer.build(), &documents)?;
@@ -129,24 +129,6 @@ impl Next {
         }
         Ok(())
     }
-}
-
-/// Returns options with which the documents of a pool are compared as those of a model are.
-fn options_of(model: &Model) -> TrainOptions {
-    let settings = model.settings();
-    let mut options = TrainOptions {
-        fields: settings.fields.clone(),
-        weighting: settings.weighting,
-        ..TrainOptions::default()
-    };
-    match &settings.input {
-        InputSpec::Text(analyzer) => options.analyzer = analyzer.clone(),
-        InputSpec::Features(features) => {
-            options.features = *features;
-        }
-        InputSpec::Vectors(_) => {}
-    }
-    options
 }
 
 /// What a model says about the documents of a pool.
@@ -186,19 +168,7 @@ impl Suggestions {
         let found = self.model.as_ref().zip(self.predictions.get(row));
         let name = |label: u32| self.model.as_ref().map_or("", |model| model.label_name(label));
         let labels = found.map_or(Vec::new(), |(_, found)| found.labels.clone());
-        let reason = match found {
-            None => Reason::Typical,
-            Some((_, found)) if found.scores.is_empty() => Reason::Unknown,
-            Some((model, found)) if model.settings().decision.is_multi() => {
-                let label = most_uncertain_label(found);
-                label.map_or(Reason::Unknown, |(label, _)| Reason::Perhaps(name(label)))
-            }
-            Some((_, found)) => match &*found.scores {
-                [best, second, ..] => Reason::Undecided([name(best.label), name(second.label)]),
-                [best] => Reason::Perhaps(name(best.label)),
-                [] => Reason::Unknown,
-            },
-        };
+        let reason = found.map_or(Reason::Typical, |(model, found)| Reason::of(model, found));
         Proposed {
             document: &documents[row],
             suggested: labels.into_iter().map(name).collect(),

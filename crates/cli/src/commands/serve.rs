@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use classify::model::Model;
+use classify::text::corpus::{Document, LabelUse};
 use classify::threads::Threads;
 use classify_server::{Server, ServerError, ServerOptions, Token};
 use tracing::Level;
@@ -12,6 +14,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::failure::Failure;
+use crate::flags::reading::{ReadingFlags, apply_model_settings, pool_ids, read_all};
 use crate::flags::searching::SearchFlags;
 use crate::output::progress::Verbosity;
 
@@ -28,6 +31,9 @@ pub(crate) struct Serve {
     /// Without it, documents cannot be changed
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Documents to label or review on the page /labeling: files or folders; repeat it for each
+    #[arg(long, value_name = "POOL", requires = "token_file")]
+    pool: Vec<PathBuf>,
     /// Require the token for reading, too
     #[arg(long, requires = "token_file")]
     protect_reads: bool,
@@ -71,6 +77,8 @@ pub(crate) struct Serve {
     /// The events to log on standard error, as lines of JSON
     #[arg(long, value_enum, default_value_t = Log::Requests)]
     log: Log,
+    #[command(flatten)]
+    reading: ReadingFlags,
     #[command(flatten)]
     searching: SearchFlags,
 }
@@ -138,14 +146,39 @@ impl Serve {
         }
         let engines = self.searching.engines(threads, verbosity)?;
         let ready = |address| verbosity.print(&format!("listening on http://{address}"));
-        let server = Server::open(options, engines);
-        server.and_then(|server| server.run(ready)).map_err(|error| match error {
-            ServerError::Model(error) => Failure::Model(error),
-            ServerError::Update(error) => error.into(),
-            ServerError::Search(error) => Failure::Search(error),
-            error @ ServerError::NeedsBatch => Failure::Usage(error.to_string()),
-            error => Failure::Resource(error.to_string()),
-        })
+        let mut server = Server::open(options, engines).map_err(failure)?;
+        if !self.pool.is_empty() {
+            let documents = self.read_pool(&server.model(), threads, verbosity)?;
+            server = server.with_pool(documents).map_err(failure)?;
+        }
+        server.run(ready).map_err(failure)
+    }
+
+    /// Reads the documents to label as the model's training documents were read.
+    fn read_pool(
+        &self,
+        model: &Model,
+        threads: &Threads,
+        verbosity: Verbosity,
+    ) -> Result<Vec<Document>, Failure> {
+        let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
+        read_options.ids = pool_ids(&self.pool);
+        apply_model_settings(model, model.settings().dense_share, &mut read_options)?;
+        read_all(&self.pool, read_options, verbosity)
+    }
+}
+
+fn failure(error: ServerError) -> Failure {
+    match error {
+        ServerError::Model(error) => Failure::Model(error),
+        ServerError::Update(error) => error.into(),
+        ServerError::Search(error) => Failure::Search(error),
+        ServerError::Pool(error) => error.into(),
+        ServerError::PoolPrediction(error) => error.into(),
+        error @ (ServerError::NeedsBatch | ServerError::CannotLabel(_)) => {
+            Failure::Usage(error.to_string())
+        }
+        error => Failure::Resource(error.to_string()),
     }
 }
 

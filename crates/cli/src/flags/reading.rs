@@ -340,6 +340,12 @@ pub(crate) fn read_all(
     Ok(documents)
 }
 
+/// Returns identifiers for the documents of a pool: mere numbers may be identifiers of other
+/// documents in the model.
+pub(crate) fn pool_ids(paths: &[PathBuf]) -> IdUse {
+    IdUse::Prefixed { prefix: format!("{}:", name(paths)), after: 0 }
+}
+
 /// Joins the paths of a corpus into one name for messages.
 pub(crate) fn name(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join(", ")

@@ -49,7 +49,7 @@ pub(crate) struct ChangeParameters {
 }
 
 impl ChangeParameters {
-    fn policy(&self) -> NewLabelPolicy {
+    pub(crate) fn policy(&self) -> NewLabelPolicy {
         match self.new_labels {
             Some(true) => NewLabelPolicy::Allow,
             _ => NewLabelPolicy::Refuse,

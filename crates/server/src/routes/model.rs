@@ -12,10 +12,14 @@ use crate::shared::Shared;
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "fields of JSON")]
 pub(crate) struct ModelReport<'a> {
+    /// Whether the server has a pool of documents to label.
+    has_pool: bool,
     /// Whether the model stores the texts of its documents.
     keeps_texts: bool,
     /// The labels, by decreasing number of documents.
     labels: Vec<LabelReport<'a>>,
+    /// Whether documents can have several labels.
+    multi_label: bool,
     /// Whether read requests need the token.
     protected: bool,
     /// The settings of the model, its size, and its metrics if it was tuned.
@@ -62,8 +66,10 @@ pub(crate) async fn model(State(shared): State<Shared>) -> Response {
         .collect();
     labels.sort_by(|a, b| b.documents.cmp(&a.documents).then(a.label.cmp(b.label)));
     let report = ModelReport {
+        has_pool: shared.labeling.is_some(),
         keeps_texts: model.keeps_texts(),
         labels,
+        multi_label: model.settings().decision.is_multi(),
         protected: shared.state.options.protect_reads,
         settings,
         takes_text: live.accepts_plain_text,

@@ -1,0 +1,200 @@
+//! The file of decisions: what was decided about each document, by whom, and what was expected of
+//! the model then.
+//!
+//! Labels are stored in the model. This file also has the decisions that do not change the model,
+//! and the history of the expected quality. It has one line of JSON per decision, which is on disk
+//! before the decision is confirmed.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// What was decided about a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Action {
+    /// The document has the given labels.
+    Label,
+    /// The labels of the document are right.
+    Keep,
+    /// The document is removed from the model.
+    Remove,
+    /// The document is not shown again.
+    Skip,
+    /// The last decision about the document is withdrawn.
+    Undo,
+}
+
+/// A line of the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Line {
+    /// Seconds since 1970, in UTC.
+    pub(crate) time: u64,
+    /// The name that the person gave; empty if none.
+    pub(crate) reviewer: String,
+    /// The identifier of the document.
+    pub(crate) id: String,
+    pub(crate) decision: Action,
+    /// The labels of the document after the decision; empty if it has none.
+    pub(crate) labels: Vec<String>,
+    /// The labels that the model predicted before a document of the pool got its labels, if it was
+    /// decided alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) predicted: Option<Vec<String>>,
+    /// The number of documents of the pool with labels.
+    pub(crate) labeled: usize,
+    /// The share of right labels to expect in the rest of the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expected: Option<f64>,
+}
+
+/// A point of the history: the state after a document got labels.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
+pub(crate) struct Point {
+    /// The number of documents of the pool with labels.
+    pub(crate) labeled: usize,
+    /// The share of right labels to expect in the rest of the pool, from 0 to 1. `null` if the
+    /// model is not calibrated.
+    pub(crate) expected: Option<f64>,
+    /// Whether the prediction was right.
+    pub(crate) was_right: Option<bool>,
+}
+
+/// What follows from all decisions in the file.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Decided {
+    pub(crate) kept: HashSet<String>,
+    pub(crate) skipped: HashSet<String>,
+    pub(crate) history: Vec<Point>,
+}
+
+impl Decided {
+    pub(crate) fn add(&mut self, line: &Line) {
+        // A new decision replaces an earlier one.
+        let _ = self.kept.remove(&line.id);
+        let _ = self.skipped.remove(&line.id);
+        match line.decision {
+            Action::Keep => drop(self.kept.insert(line.id.clone())),
+            Action::Skip => drop(self.skipped.insert(line.id.clone())),
+            Action::Label => self.history.push(Point {
+                labeled: line.labeled,
+                expected: line.expected,
+                was_right: line.predicted.as_ref().map(|predicted| same(predicted, &line.labels)),
+            }),
+            Action::Remove | Action::Undo => {}
+        }
+    }
+}
+
+/// Whether two lists have the same labels, in any order.
+pub(crate) fn same(a: &[String], b: &[String]) -> bool {
+    a.len() == b.len() && a.iter().all(|label| b.contains(label))
+}
+
+/// The open file of decisions.
+#[derive(Debug)]
+pub(crate) struct DecisionFile {
+    file: File,
+    /// The end of the last complete line.
+    end: u64,
+}
+
+impl DecisionFile {
+    /// Returns the path of the file of a model.
+    pub(crate) fn path(model: &Path) -> PathBuf {
+        let mut path = model.as_os_str().to_owned();
+        path.push(".decisions.jsonl");
+        path.into()
+    }
+
+    /// Opens or creates a file, and reads it. An incomplete line at its end, which was never
+    /// confirmed, is removed by the next decision.
+    pub(crate) fn open(path: &Path) -> io::Result<(Self, Decided)> {
+        let options = OpenOptions::new().read(true).append(true).create(true).clone();
+        let file = options.open(path)?;
+        let mut decided = Decided::default();
+        let mut end = 0;
+        let mut reader = BufReader::new(&file);
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            let length = reader.by_ref().read_until(b'\n', &mut line)?;
+            if line.last() != Some(&b'\n') {
+                break;
+            }
+            let parsed = serde_json::from_slice(&line).map_err(|error| {
+                let message = format!("line {number} is not a decision: {error}");
+                io::Error::new(io::ErrorKind::InvalidData, message)
+            })?;
+            decided.add(&parsed);
+            end += length as u64;
+        }
+        Ok((Self { file, end }, decided))
+    }
+
+    /// Appends decisions, and waits until they are on disk. If that fails, the file is as before.
+    pub(crate) fn append(&mut self, lines: &[Line]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for line in lines {
+            serde_json::to_writer(&mut bytes, line)?;
+            bytes.push(b'\n');
+        }
+        self.file.set_len(self.end)?;
+        let _ = self.file.seek(SeekFrom::End(0))?;
+        let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
+        match written {
+            Ok(()) => self.end += bytes.len() as u64,
+            Err(_) => self.file.set_len(self.end)?,
+        }
+        written
+    }
+}
+
+/// Returns the time now, in seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(id: &str, decision: Action) -> Line {
+        Line {
+            time: 1,
+            reviewer: String::new(),
+            id: id.into(),
+            decision,
+            labels: vec!["x".into()],
+            predicted: Some(vec!["y".into()]),
+            labeled: 3,
+            expected: Some(0.5),
+        }
+    }
+
+    #[test]
+    fn decisions_are_read_again_without_a_torn_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = DecisionFile::path(&folder.path().join("a.model"));
+        let (mut file, decided) = DecisionFile::open(&path).unwrap();
+        assert_eq!(decided, Decided::default());
+        let lines = [line("a", Action::Keep), line("b", Action::Skip), line("c", Action::Label)];
+        file.append(&lines).unwrap();
+        let mut torn = OpenOptions::new().append(true).open(&path).unwrap();
+        torn.write_all(b"{\"time\": 1, \"id\"").unwrap();
+        let (mut file, decided) = DecisionFile::open(&path).unwrap();
+        assert!(decided.kept.contains("a") && decided.skipped.contains("b"));
+        let point = Point { labeled: 3, expected: Some(0.5), was_right: Some(false) };
+        assert_eq!(decided.history, [point]);
+        file.append(&[line("b", Action::Undo)]).unwrap();
+        let (_, decided) = DecisionFile::open(&path).unwrap();
+        assert!(decided.skipped.is_empty());
+        torn.write_all(b"nonsense\n").unwrap();
+        let error = DecisionFile::open(&path).unwrap_err();
+        assert!(error.to_string().starts_with("line 5 is not a decision"), "{error}");
+    }
+}
